@@ -1,0 +1,201 @@
+"""What the center can prove about its answer without seeing data.
+
+Write K for the true global Gram matrix and L for the fused one that the center holds. Each party says how far
+the factor it sent is from its own matrix: below by at most `left_out_norm`, to either side by its rounding.
+From this follow two numbers with
+
+    -below * I  <=  K - L  <=  above * I        (in the order of symmetric matrices)
+
+and, with the trace of K known, everything else here. Centering both matrices changes none of it.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from dkpca.arrays import Array, namespace, to_numpy
+from dkpca.eigen import Eigenpairs
+from dkpca.kernels import Kernel
+from dkpca.messages import Summary
+from dkpca.metrics import theorem_1_bound
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Bounds on the difference between this answer and kernel PCA of the joined table.
+
+    They hold if every party computed and reported as this library does; a party that lies is not found out.
+    """
+
+    n_samples: int
+    n_components: int
+    n_parties: int
+    kernel_error_above: float  # largest eigenvalue of K - L is at most this
+    kernel_error_below: float  # smallest eigenvalue of K - L is at least minus this
+    trace_gap: float  # trace of K - L, uncentered: exact
+    total_variance_at_most: float  # trace of the (centered) true matrix
+    eigenvalues_at_least: tuple[float, ...]
+    eigenvalues_at_most: tuple[float, ...]
+    gap_at_least: float  # of the true lambda_D - lambda_{D+1}; zero or less: nothing known
+    theorem_1: float  # bound on |sin Theta|_F by Theorem 1 of the paper; inf where the gap does not allow it
+    subspace_error_at_most: float  # bound on D - |V' V_hat|_F^2
+    captured_at_least: float  # variance of the true kernel that the components found capture
+    captured_best_at_most: float  # variance that any D components can capture
+
+    @property
+    def kernel_norm_bound(self) -> float:
+        """Bound on the spectral norm of K - L."""
+        return max(self.kernel_error_above, self.kernel_error_below)
+
+    @property
+    def subspace_error_trivial(self) -> int:
+        """Largest subspace error there can be at all."""
+        return min(self.n_components, self.n_samples - self.n_components)
+
+    @property
+    def captured_share_at_least(self) -> float:
+        """Variance captured, as a share of all variance of the true kernel."""
+        return self.captured_at_least / self.total_variance_at_most if self.total_variance_at_most > 0 else 1.0
+
+    @property
+    def optimality_at_least(self) -> float:
+        """Variance captured, as a share of what the best components would capture."""
+        return self.captured_at_least / self.captured_best_at_most if self.captured_best_at_most > 0 else 1.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Numbers and sentences, ready for JSON; a bound that says nothing is null."""
+        numbers = {name: value if value != math.inf else None for name, value in asdict(self).items()}
+        derived = {
+            "kernel_norm_bound": self.kernel_norm_bound,
+            "captured_share_at_least": self.captured_share_at_least,
+            "optimality_at_least": self.optimality_at_least,
+        }
+        return numbers | derived | {"statements": self.statements()}
+
+    def statements(self) -> list[str]:
+        """Return the certificate in plain words."""
+        D, T = self.n_components, self.n_samples
+        return [
+            f"The fused kernel matrix differs from the true one by at most {self.kernel_norm_bound:.3g} in spectral "
+            f"norm; its trace falls short by exactly {self.trace_gap:.3g}.",
+            self._eigenvalue_words(),
+            f"The {D} components capture at least {self.captured_share_at_least:.1%} of the variance of the true "
+            f"kernel, and at least {self.optimality_at_least:.1%} of what the best {D} components could.",
+            self._subspace_words(),
+            _bounded("Theorem 1 of the paper", "|sin Theta|_F", self.theorem_1, math.sqrt(min(D, T - D))),
+        ]
+
+    def __str__(self) -> str:
+        return "\n".join(self.statements())
+
+    def _eigenvalue_words(self) -> str:
+        low, high = self.eigenvalues_at_least, self.eigenvalues_at_most
+        if all(h == 0 for h in high):
+            return "All eigenvalues asked for are zero."
+        width = max(((h - v) / h for v, h in zip(low, high, strict=True) if h > 0), default=0.0)
+        text = f"Each of the {len(low)} true eigenvalues lies at most {width:.1%} under its upper bound"
+        return text + ("; for the smallest this says nothing." if width >= 1 else ".")
+
+    def _subspace_words(self) -> str:
+        return _bounded(
+            "The subspace certificate",
+            "subspace error",
+            self.subspace_error_at_most,
+            self.subspace_error_trivial,
+        )
+
+
+def certify(
+    summaries: Sequence[Summary],
+    factors: Sequence[Array],
+    *,
+    kernel: Kernel,
+    pairs: Eigenpairs,
+    fused_trace: float,
+    fused_variance: float,
+) -> Certificate:
+    """Derive the certificate.
+
+    Parameters
+    ----------
+    summaries, factors
+        The messages, and the factors as decoded from them.
+    kernel : Kernel
+        The kernel all of them used.
+    pairs : Eigenpairs
+        The components: leading eigenpairs of the (centered) fused matrix.
+    fused_trace, fused_variance : float
+        Trace of the fused matrix, before and after centering.
+    """
+    found = to_numpy(pairs.values).astype(float)
+    T, D = summaries[0].n_samples, len(found)
+    order = sorted(range(len(summaries)), key=lambda j: summaries[j].left_out_norm)  # small errors first
+    diagonals = [namespace(factors[j]).sum(factors[j] ** 2, axis=1) for j in order]
+    weighted = list(zip(kernel.amplification(diagonals), (summaries[j] for j in order), strict=True))
+
+    below = sum(weight * s.rounding_norm for weight, s in weighted)
+    nuclear = sum(weight * s.rounding_nuclear for weight, s in weighted)
+    tails = sum(weight * (s.left_out_norm + s.rounding_norm) for weight, s in weighted)
+    party_traces = [
+        s.trace_left_out + float(np.sum(to_numpy(d))) for (_, s), d in zip(weighted, diagonals, strict=True)
+    ]
+    trace_gap = kernel.total_trace(T, party_traces) - fused_trace
+    # K - L is a positive semidefinite P plus rounding N. P is no larger than its trace.
+    positive_trace = max(0.0, trace_gap) + nuclear
+    # The pairs are exact for a matrix that the solver may have moved a little from the fused one.
+    below += pairs.residual_norm
+    positive_trace += pairs.missed_trace
+    above = min(tails + pairs.missed_trace + pairs.residual_norm, positive_trace + below)
+    width = above + below
+    fused_gap = float(found[-1]) - pairs.next_value
+    captured = max(0.0, float(found.sum()) - D * below)
+    return Certificate(
+        n_samples=T,
+        n_components=D,
+        n_parties=len(summaries),
+        kernel_error_above=above,
+        kernel_error_below=below,
+        trace_gap=trace_gap,
+        total_variance_at_most=fused_variance + positive_trace + nuclear,
+        eigenvalues_at_least=tuple(np.maximum(found - below, 0.0).tolist()),
+        eigenvalues_at_most=tuple((found + above).tolist()),
+        gap_at_least=fused_gap - width,
+        theorem_1=theorem_1_bound(
+            [s.left_out_norm + s.rounding_norm for s in summaries],
+            gap=fused_gap - width,
+            dimension=kernel.theorem_1_dimension(T, D),
+        ),
+        subspace_error_at_most=_subspace_error_bound(fused_gap, width, positive_trace + nuclear, T, D),
+        captured_at_least=captured,
+        captured_best_at_most=float(found.sum()) + min(D * above, positive_trace + D * below),
+    )
+
+
+def _subspace_error_bound(gap: float, width: float, trace: float, n_samples: int, n_components: int) -> float:
+    """Bound D - |V' V_hat|_F^2 by Davis and Kahan's sin 2 theta and sin theta theorems.
+
+    Subtracting the middle of the interval that holds K - L moves no eigenvector and halves its norm, so
+    sin(2 theta) <= width / gap for the largest angle. The off-diagonal block of a positive matrix of norm b and
+    trace t has Frobenius norm at most sqrt(b t) / 2, which bounds all angles together.
+    """
+    angles = min(n_components, n_samples - n_components)
+    if angles == 0:
+        return 0.0
+    if not width < gap:
+        return math.inf
+    by_largest = angles * math.sin(0.5 * math.asin(width / gap)) ** 2
+    by_trace = width * trace / (4.0 * (gap - width) ** 2)
+    return min(by_largest, by_trace)
+
+
+def _bounded(who: str, what: str, bound: float, trivial: float) -> str:
+    """Sentence about a bound, or about its silence."""
+    if bound < trivial:
+        return f"{who} bounds the {what} by {bound:.3g} (the largest possible is {trivial:.3g})."
+    return (
+        f"{who} says nothing here: the gap behind the last component is too small for what was left out; "
+        "a higher rank at the parties, or another number of components, can change that."
+    )

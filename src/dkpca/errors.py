@@ -1,0 +1,17 @@
+"""What a caller may catch. Every message says what happened, the number, and what to try."""
+
+
+class DKPCAError(Exception):
+    """Everything this library raises on purpose."""
+
+
+class InputError(DKPCAError, ValueError):
+    """Data or a setting that cannot be used as given."""
+
+
+class WireError(DKPCAError):
+    """Bytes that are not a whole, unaltered message of a version this library reads."""
+
+
+class FusionError(DKPCAError):
+    """Messages that do not belong together: missing, duplicate, misaligned or of another kernel."""

@@ -1,0 +1,206 @@
+"""What the fusion center computes: fuse, certify, project. It sees messages, never columns."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from dkpca.arrays import Array, namespace
+from dkpca.certificate import Certificate, certify
+from dkpca.eigen import leading
+from dkpca.errors import FusionError, InputError
+from dkpca.gram import Centered, FusedGram
+from dkpca.kernels import Kernel
+from dkpca.messages import Partials, Rows, Statistics, Summary
+
+M = TypeVar("M")
+Received = TypeVar("Received", Summary, Rows, Partials)
+NewSamples = TypeVar("NewSamples", Rows, Partials)
+
+
+@dataclass(frozen=True)
+class FusedModel:
+    """Kernel principal components of the joined table, and what is needed to place new samples."""
+
+    summaries: Mapping[str, Summary]
+    kernel: Kernel
+    centered: bool
+    solver: str
+    eigenvectors: Array  # (n_samples, n_components)
+    eigenvalues: Array  # (n_components,) of the fused matrix, descending
+    explained_variance_ratio: Array  # (n_components,) of the fused matrix
+    certificate: Certificate
+    weights: Array  # (n_samples, n_components): scores = fused kernel row @ weights + offset
+    offset: Array  # (n_components,)
+
+    @property
+    def n_components(self) -> int:
+        """Components pairs."""
+        return int(self.eigenvalues.shape[0])
+
+    @property
+    def scores(self) -> Array:
+        """Training samples in the space of the components, (n_samples, n_components)."""
+        return self.eigenvectors * namespace(self.eigenvalues).sqrt(self.eigenvalues)[None, :]
+
+    def including(self, summary: Summary) -> "FusedModel":
+        """Fuse again with one party added or replaced; the others are not asked again."""
+        return self._again(self.summaries | {summary.party: summary})  # type: ignore[operator]
+
+    def excluding(self, party: str) -> "FusedModel":
+        """Fuse again without one party; the others are not asked again."""
+        if party not in self.summaries:
+            raise FusionError(f"party {party!r} is not in the model; it has {sorted(self.summaries)}")
+        return self._again({name: s for name, s in self.summaries.items() if name != party})
+
+    def _again(self, summaries: Mapping[str, Summary]) -> "FusedModel":
+        return fuse(summaries.values(), n_components=self.n_components, center=self.centered, solver=self.solver)
+
+
+def resolve_gamma(gamma: float | str | None, statistics: Iterable[Statistics]) -> float:
+    """Derive gamma: as given, 1 / number of columns (None), or 1 / mean squared distance ("auto")."""
+    if isinstance(gamma, str) and gamma != "auto":
+        raise InputError(f"gamma is {gamma!r}; give a positive number, None or 'auto'")
+    if gamma is not None and not isinstance(gamma, str):
+        return float(gamma)
+    known = list(statistics)
+    if gamma is None:
+        return 1.0 / sum(s.n_features for s in known)
+    distance = sum(s.mean_squared_distance for s in known)
+    if not distance > 0:
+        raise InputError(
+            "gamma='auto' needs at least one column that varies; all columns of all parties are constant"
+        )
+    return 1.0 / distance
+
+
+def fuse(
+    summaries: Iterable[Summary],
+    *,
+    n_components: int,
+    center: bool = True,
+    roster: Sequence[str] | None = None,
+    solver: str = "auto",
+) -> FusedModel:
+    """Turn the parties' summaries into kernel principal components: eq. (2) and (4) of the paper.
+
+    Parameters
+    ----------
+    summaries : iterable of Summary
+        One a party, in any order; the answer does not depend on it.
+    n_components : int
+        Components to keep.
+    center : bool
+        Whether to center the fused matrix in feature space.
+    roster : sequence of str, optional
+        Parties that must be there; no more and no fewer are accepted.
+    solver : str
+        See `dkpca.eigen.leading`.
+
+    Returns
+    -------
+    FusedModel
+    """
+    accepted = _accept(summaries, roster)
+    first = next(iter(accepted.values()))
+    kernel, n_samples = first.kernel, first.n_samples
+    if not 1 <= n_components <= n_samples:
+        raise InputError(
+            f"n_components is {n_components}, but there are {n_samples} samples; ask for 1 to {n_samples} components"
+        )
+    factors = [summary.factor.decode() for summary in accepted.values()]
+    fused = FusedGram(kernel, factors)
+    gram = Centered(fused) if center else fused
+    pairs = leading(gram, n_components, solver=solver)
+    weights, offset = gram.affine(pairs.weights())
+    variance = gram.trace()
+    return FusedModel(
+        summaries=accepted,
+        kernel=kernel,
+        centered=center,
+        solver=solver,
+        eigenvectors=pairs.vectors,
+        eigenvalues=pairs.values,
+        explained_variance_ratio=pairs.values / (variance if variance > 0 else 1.0),
+        certificate=certify(
+            list(accepted.values()),
+            factors,
+            kernel=kernel,
+            pairs=pairs,
+            fused_trace=fused.trace(),
+            fused_variance=variance,
+        ),
+        weights=weights,
+        offset=offset,
+    )
+
+
+def project(model: FusedModel, rows: Iterable[Rows]) -> Array:
+    """Place new samples by their factor rows; on training samples this is `model.scores`, to rounding."""
+    by_party = _complete(model, rows, lambda message, summary: message.factor.shape[1] == summary.rank)
+    blocks = (by_party[name].factor.decode() @ summary.factor.decode().T for name, summary in model.summaries.items())
+    return model.kernel.recombine(blocks) @ model.weights + model.offset[None, :]
+
+
+def project_exact(model: FusedModel, partials: Iterable[Partials]) -> Array:
+    """Place new samples by the paper's route: true kernel rows, centered with the fused matrix."""
+    by_party = _complete(model, partials, lambda message, summary: message.partial.shape[1] == summary.n_samples)
+    total = sum(by_party[name].partial.decode() for name in model.summaries)
+    return model.kernel.finish(total) @ model.weights + model.offset[None, :]
+
+
+def _accept(summaries: Iterable[Summary], roster: Sequence[str] | None) -> dict[str, Summary]:
+    """Summaries by party, sorted by name, if they belong together."""
+    by_name = _by_name(summaries, "summary")
+    if roster is not None:
+        _check_roster(by_name, roster, "summary")
+    if not by_name:
+        raise FusionError("no summary was given; fusion needs one from every party")
+    accepted = dict(sorted(by_name.items()))
+    _check_same(accepted, "kernel", lambda s: s.kernel, "use one kernel and one gamma everywhere")
+    _check_same(accepted, "number of samples", lambda s: s.n_samples, "align the parties' samples first")
+    _check_same(
+        accepted,
+        "sample digest",
+        lambda s: s.sample_digest,
+        "the rows are not the same samples in the same order; align them first",
+    )
+    return accepted
+
+
+def _complete(
+    model: FusedModel, received: Iterable[NewSamples], fits: Callable[[NewSamples, Summary], bool]
+) -> dict[str, NewSamples]:
+    """New-sample messages by party: one from each party of the model, about the same samples."""
+    by_name = _by_name(received, "message about new samples")
+    _check_roster(by_name, list(model.summaries), "message about new samples")
+    for name, message in by_name.items():
+        summary = model.summaries[name]
+        if message.summary_id != summary.summary_id or not fits(message, summary):
+            raise FusionError(f"party {name!r}: its new samples extend another summary than the one that was fused")
+    _check_same(by_name, "sample digest", lambda m: m.sample_digest, "the parties sent different new samples")
+    return by_name
+
+
+def _by_name(received: Iterable[Received], what: str) -> dict[str, Received]:
+    by_name: dict[str, Received] = {}
+    for message in received:
+        if message.party in by_name:
+            raise FusionError(f"two messages of kind {what} from party {message.party!r}; keep one of them")
+        by_name[message.party] = message
+    return by_name
+
+
+def _check_roster(received: Mapping[str, object], roster: Sequence[str], what: str) -> None:
+    missing, unknown = sorted(set(roster) - set(received)), sorted(set(received) - set(roster))
+    if missing:
+        raise FusionError(f"no {what} from {missing}; fusion needs every party")
+    if unknown:
+        raise FusionError(f"{what} from {unknown}, not on the roster {sorted(roster)}")
+
+
+def _check_same(received: Mapping[str, M], what: str, value: Callable[[M], object], advice: str) -> None:
+    first, *others = received
+    for other in others:
+        ours, theirs = value(received[first]), value(received[other])
+        if ours != theirs:
+            raise FusionError(f"parties {first!r} and {other!r} differ in {what} ({ours} and {theirs}); {advice}")

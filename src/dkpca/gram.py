@@ -1,0 +1,169 @@
+"""Positive semidefinite matrices known by their entries on demand: a party's, the fused one, a centered one.
+
+Nothing here stores an n x n matrix unless `dense()` is called.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+from dkpca.arrays import Array, itemsize, namespace
+from dkpca.kernels import Kernel
+
+TILE_BYTES = 4 * 2**20  # a square tile that stays in the second-level cache of one core and its share of the third
+
+Index = Any  # a slice, or an array of integers
+
+
+class Gram(ABC):
+    """A symmetric positive semidefinite n x n matrix.
+
+    Subclasses say how to evaluate a block; the rest follows, and is overridden where there is a shortcut.
+    """
+
+    n: int
+    reference: Array  # an array of the namespace, precision and device in which the matrix is evaluated
+
+    @abstractmethod
+    def diagonal(self) -> Array:
+        """Diagonal entries, (n,)."""
+
+    @abstractmethod
+    def block(self, rows: Index, columns: Index) -> Array:
+        """Entries at the crossing of rows and columns."""
+
+    def columns(self, indices: Array) -> Array:
+        """Whole columns, (n, len(indices))."""
+        return self.block(slice(None), indices)
+
+    def dense(self) -> Array:
+        """Return the whole matrix. Only for small n."""
+        return self.block(slice(None), slice(None))
+
+    def trace(self) -> float:
+        """Sum of the diagonal."""
+        return float(namespace(self.reference).sum(self.diagonal()))
+
+    @property
+    def factor(self) -> Array | None:
+        """F with matrix = F F', if one with fewer than n columns is at hand."""
+        return None
+
+    def affine(self, weights: Array) -> tuple[Array, Array]:
+        """Weights W and offset c with scores = kernel row @ W + c for a new sample.
+
+        `weights` are those for rows of this matrix; the kernel row of a new sample is never centered.
+        """
+        xp = namespace(weights)
+        return weights, xp.zeros_like(weights[0, :])
+
+    def __matmul__(self, block: Array) -> Array:
+        """Multiply by a thin block, tile by tile; each off-diagonal tile is evaluated once and used twice."""
+        xp = namespace(self.reference, block)
+        out = xp.zeros_like(block)
+        tiles = list(_tiles(self.n, itemsize(block)))
+        for i, rows in enumerate(tiles):
+            for columns in tiles[i:]:
+                tile = self.block(rows, columns)
+                out[rows, :] += tile @ block[columns, :]
+                if rows != columns:
+                    out[columns, :] += tile.T @ block[rows, :]
+        return out
+
+
+class KernelGram(Gram):
+    """A party's Gram matrix: a kernel on its own columns."""
+
+    def __init__(self, kernel: Kernel, X: Array) -> None:
+        self.kernel, self.X = kernel, X
+        self.n, self.reference = X.shape[0], X
+
+    def diagonal(self) -> Array:
+        return self.kernel.diagonal(self.X)
+
+    def block(self, rows: Index, columns: Index) -> Array:
+        return self.kernel(_pick(self.X, rows), _pick(self.X, columns))
+
+    @property
+    def factor(self) -> Array | None:
+        return _thinner(self.kernel.explicit_features(self.X))
+
+
+class FusedGram(Gram):
+    """The matrix the center works with: what the kernel makes of the parties' factors."""
+
+    def __init__(self, kernel: Kernel, factors: Sequence[Array]) -> None:
+        self.kernel, self.factors = kernel, kernel.merge(factors)
+        self.n, self.reference = factors[0].shape[0], factors[0]
+
+    def diagonal(self) -> Array:
+        xp = namespace(self.reference)
+        return self.kernel.recombine(xp.sum(A * A, axis=1) for A in self.factors)
+
+    def block(self, rows: Index, columns: Index) -> Array:
+        return self.kernel.recombine(_pick(A, rows) @ _pick(A, columns).T for A in self.factors)
+
+    @property
+    def factor(self) -> Array | None:
+        return _thinner(self.factors[0]) if len(self.factors) == 1 else None
+
+    def __matmul__(self, block: Array) -> Array:
+        factor = self.factor
+        return super().__matmul__(block) if factor is None else factor @ (factor.T @ block)
+
+
+class Centered(Gram):
+    """H K H with H = I - 11'/n: the Gram matrix of the samples measured from their mean in feature space."""
+
+    def __init__(self, base: Gram) -> None:
+        self.base = base
+        self.n, self.reference = base.n, base.reference
+
+    @cached_property
+    def _means(self) -> Array:
+        xp = namespace(self.reference)
+        ones = xp.ones_like(self.base.diagonal())[:, None]
+        return (self.base @ ones)[:, 0] / self.n
+
+    def diagonal(self) -> Array:
+        xp = namespace(self.reference)
+        return self.base.diagonal() - 2.0 * self._means + xp.mean(self._means)
+
+    def block(self, rows: Index, columns: Index) -> Array:
+        xp = namespace(self.reference)
+        left, right = _pick(self._means, rows), _pick(self._means, columns)
+        return self.base.block(rows, columns) - left[:, None] - (right - xp.mean(self._means))[None, :]
+
+    @property
+    def factor(self) -> Array | None:
+        factor = self.base.factor
+        return None if factor is None else _center(factor)
+
+    def affine(self, weights: Array) -> tuple[Array, Array]:
+        weights = _center(weights)  # so that the mean of the new sample's own kernel row drops out
+        return weights, -(self._means @ weights)
+
+    def __matmul__(self, block: Array) -> Array:
+        return _center(self.base @ _center(block))
+
+
+def _center(block: Array) -> Array:
+    """Subtract the mean of each column."""
+    return block - namespace(block).mean(block, axis=0, keepdims=True)
+
+
+def _pick(x: Array, index: Index) -> Array:
+    """Rows of x: a view for a slice, a copy for an array of integers."""
+    return x[index, ...] if isinstance(index, slice) else namespace(x).take(x, index, axis=0)
+
+
+def _thinner(factor: Array | None) -> Array | None:
+    """Return the factor if it is worth using instead of the n x n matrix."""
+    return factor if factor is not None and factor.shape[1] < factor.shape[0] else None
+
+
+def _tiles(n: int, bytes_per_number: int) -> Iterator[slice]:
+    """Cut n rows into slices whose square tiles fit the cache."""
+    step = max(1, int((TILE_BYTES / bytes_per_number) ** 0.5))
+    return (slice(start, min(start + step, n)) for start in range(0, n, step))

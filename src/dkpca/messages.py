@@ -1,0 +1,107 @@
+"""Everything that leaves a party: this file is the whole disclosure.
+
+A reviewer who knows these classes knows what the center can learn. What each of them reveals in plain words
+is in docs/disclosure.md.
+"""
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+from dkpca.errors import InputError
+from dkpca.kernels import Kernel
+from dkpca.precision import Rounded
+
+PARTY_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Three numbers from which the center derives gamma. Sent only when gamma is not given."""
+
+    party: str
+    n_samples: int
+    n_features: int
+    mean_squared_distance: float  # over all pairs of different samples; adds up over parties
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The one message of the protocol: the leading part of the party's Gram matrix, and how much is left out.
+
+    The factor alone carries the eigenvalues (its squared column norms). Whoever holds it holds the party's
+    approximate Gram matrix, factor @ factor.T, hence how similar any two samples look to this party.
+    """
+
+    party: str
+    kernel: Kernel
+    sample_digest: str  # of the ordered sample ids
+    n_features: int
+    factor: Rounded  # (n_samples, rank)
+    left_out_norm: float  # largest eigenvalue not sent
+    trace_left_out: float  # trace of the Gram matrix minus that of the factor as sent
+    rounding_norm: float  # spectral norm of what rounding for the wire did to factor @ factor.T
+    rounding_nuclear: float  # the same in the nuclear norm
+
+    @property
+    def n_samples(self) -> int:
+        """Samples the factor has a row for."""
+        return self.factor.shape[0]
+
+    @property
+    def summary_id(self) -> str:
+        """Name of this summary, from everything in it but the bulk of the factor."""
+        parts = [getattr(self, f.name) for f in fields(self) if f.name != "factor"]
+        return hashlib.sha256(repr((parts, self.factor.shape, self.factor.precision)).encode()).hexdigest()
+
+    @property
+    def rank(self) -> int:
+        """Eigenpairs sent."""
+        return self.factor.shape[1]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """New samples as rows of the party's factor."""
+
+    party: str
+    summary_id: str  # of the summary these rows extend
+    sample_digest: str  # of the new samples' ids
+    factor: Rounded  # (n_new, rank)
+
+
+@dataclass(frozen=True)
+class Partials:
+    """New samples by the paper's own route: squared distances or inner products to every training sample."""
+
+    party: str
+    summary_id: str
+    sample_digest: str
+    partial: Rounded  # (n_new, n_samples)
+
+
+Message = Statistics | Summary | Rows | Partials
+
+
+def check_party_name(name: str) -> str:
+    """Names become file names and log lines, so they are kept plain."""
+    if not isinstance(name, str) or not PARTY_NAME.fullmatch(name):
+        raise InputError(
+            f"party name {name!r} cannot be used; take 1 to 64 letters, digits, '_', '-' or '.', a letter or digit first"
+        )
+    return name
+
+
+def digest(sample_ids: Sequence[str]) -> str:
+    """Fingerprint of sample ids in their order; two parties match just when their rows match."""
+    state = hashlib.sha256()
+    for sample_id in sample_ids:
+        data = str(sample_id).encode()
+        state.update(len(data).to_bytes(8, "little") + data)
+    return state.hexdigest()
+
+
+def row_number_digest(n_samples: int) -> str:
+    """Fingerprint used where samples have no ids and rows match by position."""
+    return hashlib.sha256(f"rows 0 to {n_samples - 1}".encode()).hexdigest()

@@ -1,0 +1,70 @@
+"""How far apart two subspaces are, and how far Theorem 1 of the paper lets them be."""
+
+import math
+from collections.abc import Sequence
+
+from dkpca.arrays import Array, namespace
+from dkpca.errors import InputError
+
+
+def subspace_error(V: Array, V_hat: Array) -> float:
+    """Sum of squared sines of the principal angles: the paper's D - ||V' V_hat||_F^2.
+
+    Parameters
+    ----------
+    V, V_hat : arrays of shape (n_samples, n_components)
+        Orthonormal columns.
+
+    Returns
+    -------
+    float
+        0 for the same subspace, at most n_components. Computed from what V_hat leaves of V, so that a tiny
+        error is not lost in the subtraction from D.
+    """
+    rest = _outside(V, V_hat)
+    return float(namespace(rest).sum(rest * rest))
+
+
+def principal_angles(V: Array, V_hat: Array) -> Array:
+    """Angles between two subspaces in radians, ascending, accurate for small and for large ones."""
+    rest = _outside(V, V_hat)
+    xp = namespace(rest)
+    sines = xp.flip(xp.clip(xp.linalg.svdvals(rest), 0.0, 1.0))
+    cosines = xp.clip(xp.linalg.svdvals(V.T @ V_hat), 0.0, 1.0)[: sines.shape[0]]
+    return xp.where(sines < math.sqrt(0.5), xp.asin(sines), xp.acos(cosines))
+
+
+def sin_theta_distance(V: Array, V_hat: Array) -> float:
+    """Frobenius norm of the sines of the principal angles: what Theorem 1 bounds."""
+    return math.sqrt(subspace_error(V, V_hat))
+
+
+def theorem_1_bound(left_out_norms: Sequence[float], *, gap: float, dimension: int) -> float:
+    """Theorem 1 of the paper: J sqrt(dimension) max_j lambda^(j)_{D+1} / gap.
+
+    Parameters
+    ----------
+    left_out_norms : sequence of float
+        Each party's largest eigenvalue not sent.
+    gap : float
+        lambda_D - lambda_{D+1} of the global Gram matrix, or a lower bound on it.
+    dimension : int
+        T - D for the linear kernel, T for the RBF kernel.
+
+    Returns
+    -------
+    float
+        Bound on the sin-theta distance; inf where the gap is not positive.
+    """
+    if gap <= 0:
+        return math.inf
+    return len(left_out_norms) * math.sqrt(dimension) * max(left_out_norms) / gap
+
+
+def _outside(V: Array, V_hat: Array) -> Array:
+    """Return the part of V outside the span of V_hat."""
+    if V.ndim != 2 or V_hat.ndim != 2 or V.shape[0] != V_hat.shape[0]:
+        raise InputError(
+            f"bases of shapes {tuple(V.shape)} and {tuple(V_hat.shape)} cannot be compared; rows are samples"
+        )
+    return V - V_hat @ (V_hat.T @ V)

@@ -1,0 +1,139 @@
+"""What a data holder computes. Its columns and its private state never leave; messages do."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dkpca import messages
+from dkpca.arrays import Array, namespace, to_numpy
+from dkpca.eigen import Eigenpairs, leading
+from dkpca.errors import InputError
+from dkpca.gram import KernelGram
+from dkpca.kernels import Kernel
+from dkpca.messages import Partials, Rows, Statistics, Summary
+from dkpca.precision import Rounded, round_to, rounding_norms
+from dkpca.rank import RankRule
+
+
+@dataclass(frozen=True)
+class PartyState:
+    """What a party keeps to itself so that it can place new samples. It contains data: never send it."""
+
+    party: str
+    summary_id: str
+    kernel: Kernel
+    origin: Array  # (n_features,) point from which the columns are measured
+    anchors: Array  # (n_anchors, n_features) rows that new samples are compared with
+    weights: Array  # (n_anchors, rank): factor row of y = kernel(y, anchors) @ weights
+    precision: str
+
+
+def statistics(X: Array, *, party: str) -> Statistics:
+    """Return the numbers from which the center derives gamma."""
+    n_samples, n_features = X.shape
+    variance = float(namespace(X).sum(namespace(X).var(X, axis=0, correction=1))) if n_samples > 1 else 0.0
+    return Statistics(party, n_samples, n_features, mean_squared_distance=2.0 * variance)
+
+
+def summarise(
+    X: Array,
+    *,
+    party: str,
+    kernel: Kernel,
+    rank: RankRule,
+    precision: str = "float32",
+    solver: str = "auto",
+    sample_ids: Sequence[str] | None = None,
+) -> tuple[Summary, PartyState]:
+    """Turn a party's columns into the one message it sends, and the state it keeps.
+
+    Parameters
+    ----------
+    X : array of shape (n_samples, n_features)
+        The party's columns, finite numbers.
+    party : str
+        Name under which the center knows this party.
+    kernel : Kernel
+        The same at every party.
+    rank : RankRule
+        How many eigenpairs to send. Eigenvalues that are only rounding are never sent.
+    precision : {"float64", "float32", "float16"}
+        How numbers go over the wire.
+    solver : str
+        See `dkpca.eigen.leading`.
+    sample_ids : sequence of str, optional
+        In row order. Without ids, rows of all parties match by position.
+
+    Returns
+    -------
+    (Summary, PartyState)
+    """
+    messages.check_party_name(party)
+    origin = kernel.origin(X)
+    X = X - origin[None, :]
+    gram = KernelGram(kernel, X)
+    pairs = _pairs_by_rule(gram, rank, solver)
+    factor = pairs.factor()
+    sent = round_to(factor, precision)
+    spectral, nuclear = rounding_norms(factor, sent)
+    summary = Summary(
+        party=party,
+        kernel=kernel,
+        sample_digest=_digest(sample_ids, X),
+        n_features=X.shape[1],
+        factor=sent,
+        left_out_norm=pairs.left_out_norm,
+        trace_left_out=gram.trace() - _squared_norm(sent),
+        rounding_norm=spectral + pairs.rounding() + pairs.residual_norm,
+        rounding_nuclear=nuclear + pairs.rounding() + pairs.residual_norm * pairs.values.shape[0],
+    )
+    state = PartyState(party, summary.summary_id, kernel, origin, X, pairs.weights(), precision)
+    return summary, state
+
+
+def extend(state: PartyState, X_new: Array, *, sample_ids: Sequence[str] | None = None) -> Rows:
+    """Return the factor rows of new samples: a(y) = k(y, X) V / sqrt(lambda)."""
+    X_new = _measured(state, X_new)
+    rows = round_to(state.kernel(X_new, state.anchors) @ state.weights, state.precision)
+    return Rows(state.party, state.summary_id, _digest(sample_ids, X_new), rows)
+
+
+def partials(state: PartyState, X_new: Array, *, sample_ids: Sequence[str] | None = None) -> Partials:
+    """Return the paper's message for new samples: what adds up over parties, against every training sample."""
+    X_new = _measured(state, X_new)
+    partial = round_to(state.kernel.partial(X_new, state.anchors), state.precision)
+    return Partials(state.party, state.summary_id, _digest(sample_ids, X_new), partial)
+
+
+def _pairs_by_rule(gram: KernelGram, rule: RankRule, solver: str) -> Eigenpairs:
+    """Compute eigenpairs until the rule has seen enough of the spectrum."""
+    wanted = rule.first_guess(gram.n)
+    while True:
+        pairs = leading(gram, wanted, solver=solver)
+        rank = rule.choose(to_numpy(pairs.values), gram.n)
+        if rank is not None:
+            return pairs.head(max(1, min(rank, pairs.numerical_rank())))
+        wanted = min(2 * wanted, gram.n)
+
+
+def _measured(state: PartyState, X_new: Array) -> Array:
+    """Rows measured from the origin of the fit."""
+    if X_new.shape[1] != state.origin.shape[0]:
+        raise InputError(
+            f"party {state.party!r}: new samples have {X_new.shape[1]} columns, the fit had {state.origin.shape[0]}"
+        )
+    return X_new - state.origin[None, :]
+
+
+def _digest(sample_ids: Sequence[str] | None, X: Array) -> str:
+    """Fingerprint of the ids, or of the row count where there are none."""
+    if sample_ids is None:
+        return messages.row_number_digest(X.shape[0])
+    if len(sample_ids) != X.shape[0]:
+        raise InputError(f"{len(sample_ids)} sample ids for {X.shape[0]} rows")
+    return messages.digest(sample_ids)
+
+
+def _squared_norm(matrix: Rounded) -> float:
+    """Trace of B B' for the matrix B as it was sent."""
+    values = matrix.decode()
+    return float(namespace(values).sum(values * values))
