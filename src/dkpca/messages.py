@@ -88,7 +88,7 @@ def check_party_name(name: str) -> str:
     """Names become file names and log lines, so they are kept plain."""
     if not isinstance(name, str) or not PARTY_NAME.fullmatch(name):
         raise InputError(
-            f"party name {name!r} cannot be used; take 1 to 64 letters, digits, '_', '-' or '.', a letter or digit first"
+            f"party name {name!r} cannot be used; take up to 64 letters, digits, '_', '-', '.'; a letter first"
         )
     return name
 
