@@ -3,14 +3,21 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
+# One BLAS thread a test worker, or the workers fight over the cores.
+TEST_ENVIRONMENT := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+# Folder with gse2187_value.npz, for the lines that need the paper's data.
+DATA ?=
 
 .PHONY: test demo lint bench docs reproduce clean
 
 test: $(VENV)/test
-	$(BIN)/python -m pytest -n $(WORKERS)
+	$(TEST_ENVIRONMENT) $(BIN)/python -m pytest -n $(WORKERS)
 
 demo: $(VENV)/core
 	$(BIN)/python examples/digits.py
+
+bench: $(VENV)/core
+	$(BIN)/python -m benchmarks.library $(if $(DATA),--data $(DATA))
 
 lint: $(VENV)/lint
 	$(BIN)/ruff check .

@@ -20,15 +20,12 @@ def device(x: Array) -> Any:
 
 def to_numpy(x: Array) -> np.ndarray[Any, Any]:
     """Bring an array to the host."""
-    if isinstance(x, np.ndarray):
-        return x
-    return np.asarray(array_api_compat.to_device(x, "cpu"))
+    return np.asarray(x.detach().cpu() if array_api_compat.is_torch_array(x) else x)
 
 
-def like(x: np.ndarray[Any, Any], reference: Array, dtype: Any = None) -> Array:
-    """Send a host array to where `reference` lives, in its precision unless told otherwise."""
-    xp = namespace(reference)
-    return xp.asarray(x, dtype=dtype or reference.dtype, device=device(reference))
+def dtype_name(x: Array) -> str:
+    """Name of the precision, the same in every library."""
+    return str(x.dtype).rpartition(".")[2]
 
 
 def itemsize(x: Array) -> int:

@@ -129,8 +129,8 @@ def _lanczos(K: np.ndarray[Any, Any], k: int) -> tuple[Array, Array] | None:
     n = K.shape[0]
     start = np.random.default_rng(0).standard_normal(n).astype(K.dtype)
     try:
-        values, vectors = scipy.sparse.linalg.eigsh(K, k=k, v0=start, ncv=min(n, 2 * k + 20))
-    except scipy.sparse.linalg.ArpackNoConvergence:
+        values, vectors = scipy.sparse.linalg.eigsh(K, k=k, v0=start)
+    except scipy.sparse.linalg.ArpackError:  # no convergence, or a zero matrix
         return None
     rest = (vectors * values) @ vectors.T - K
     rest.flat[:: n + 1] += values[0] + n * eps(K) * values[-1]

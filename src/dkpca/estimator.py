@@ -6,11 +6,12 @@ from typing import Any
 
 import array_api_compat
 import numpy as np
+import scipy.sparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from dkpca import fusion, party, wire
-from dkpca.arrays import Array, namespace
+from dkpca.arrays import Array, device, dtype_name, namespace
 from dkpca.errors import InputError
 from dkpca.exchange import in_process
 from dkpca.kernels import RBF, Kernel, Linear
@@ -162,6 +163,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             center=self.center,
             roster=self.party_names_,
             solver=self.solver,
+            dtype=dtype_name(next(iter(columns.values()))),
         )
         self.kernel_ = kernel
         self.gamma_ = getattr(kernel, "gamma", None)
@@ -213,15 +215,17 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         raise InputError(f"kernel is {self.kernel!r}; use 'rbf', 'linear' or a kernel object")
 
     def _rank_rule(self) -> RankRule:
-        if isinstance(self.rank, str):
-            if self.rank != "auto":
-                raise InputError(f"rank is {self.rank!r}; give a number, a rule of dkpca.rank, or 'auto'")
+        if isinstance(self.rank, int | np.integer):
+            return Fixed(int(self.rank))
+        if self.rank == "auto":
             return Auto(self.n_components)
-        return Fixed(int(self.rank)) if isinstance(self.rank, int | np.integer) else self.rank
+        if isinstance(self.rank, RankRule):
+            return self.rank
+        raise InputError(f"rank is {self.rank!r}; give a number, a rule of dkpca.rank, or 'auto'")
 
     def _tables(self, X: Tables, *, reset: bool) -> dict[str, Array]:
         """Columns by party, checked."""
-        if isinstance(X, Mapping):
+        if isinstance(X, Mapping) and not scipy.sparse.issparse(X):  # a sparse DOK array is a dict too
             tables = {check_party_name(name): _check_table(name, table) for name, table in X.items()}
         elif _is_list_of_tables(X):
             tables = {f"party{j}": _check_table(f"party{j}", table) for j, table in enumerate(X)}
@@ -230,6 +234,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         if not tables:
             raise InputError("no party was given; pass at least one table")
         _check_row_counts(tables)
+        _check_one_library(tables)
         self._check_same_parties(tables, reset=reset)
         return tables
 
@@ -288,6 +293,12 @@ def _check_row_counts(tables: Mapping[str, Array]) -> None:
     counts = {name: table.shape[0] for name, table in tables.items()}
     if len(set(counts.values())) > 1:
         raise InputError(f"parties have different numbers of rows {counts}; row i must be the same sample everywhere")
+
+
+def _check_one_library(tables: Mapping[str, Array]) -> None:
+    kinds = {f"{type(table).__name__} {table.dtype} on {device(table)}" for table in tables.values()}
+    if len(kinds) > 1:
+        raise InputError(f"parties mix array libraries, precisions or devices {sorted(kinds)}; use one for all")
 
 
 def _is_list_of_tables(X: Any) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from dkpca.arrays import Array, namespace
+from dkpca.arrays import Array, dtype_name, namespace
 from dkpca.certificate import Certificate, certify
 from dkpca.eigen import leading
 from dkpca.errors import FusionError, InputError
@@ -38,6 +38,11 @@ class FusedModel:
         return int(self.eigenvalues.shape[0])
 
     @property
+    def dtype(self) -> str:
+        """Precision in which the center computes."""
+        return dtype_name(self.eigenvalues)
+
+    @property
     def scores(self) -> Array:
         """Training samples in the space of the components, (n_samples, n_components)."""
         return self.eigenvectors * namespace(self.eigenvalues).sqrt(self.eigenvalues)[None, :]
@@ -53,7 +58,13 @@ class FusedModel:
         return self._again({name: s for name, s in self.summaries.items() if name != party})
 
     def _again(self, summaries: Mapping[str, Summary]) -> "FusedModel":
-        return fuse(summaries.values(), n_components=self.n_components, center=self.centered, solver=self.solver)
+        return fuse(
+            summaries.values(),
+            n_components=self.n_components,
+            center=self.centered,
+            solver=self.solver,
+            dtype=self.dtype,
+        )
 
 
 def resolve_gamma(gamma: float | str | None, statistics: Iterable[Statistics]) -> float:
@@ -80,6 +91,7 @@ def fuse(
     center: bool = True,
     roster: Sequence[str] | None = None,
     solver: str = "auto",
+    dtype: str = "float64",
 ) -> FusedModel:
     """Turn the parties' summaries into kernel principal components: eq. (2) and (4) of the paper.
 
@@ -95,6 +107,8 @@ def fuse(
         Parties that must be there; no more and no fewer are accepted.
     solver : str
         See `dkpca.eigen.leading`.
+    dtype : {"float64", "float32"}
+        Precision in which the center computes, whatever the wire carried.
 
     Returns
     -------
@@ -107,7 +121,7 @@ def fuse(
         raise InputError(
             f"n_components is {n_components}, but there are {n_samples} samples; ask for 1 to {n_samples} components"
         )
-    factors = [summary.factor.decode() for summary in accepted.values()]
+    factors = [summary.factor.decode(dtype) for summary in accepted.values()]
     fused = FusedGram(kernel, factors)
     gram = Centered(fused) if center else fused
     pairs = leading(gram, n_components, solver=solver)
@@ -137,14 +151,17 @@ def fuse(
 def project(model: FusedModel, rows: Iterable[Rows]) -> Array:
     """Place new samples by their factor rows; on training samples this is `model.scores`, to rounding."""
     by_party = _complete(model, rows, lambda message, summary: message.factor.shape[1] == summary.rank)
-    blocks = (by_party[name].factor.decode() @ summary.factor.decode().T for name, summary in model.summaries.items())
+    blocks = (
+        by_party[name].factor.decode(model.dtype) @ summary.factor.decode(model.dtype).T
+        for name, summary in model.summaries.items()
+    )
     return model.kernel.recombine(blocks) @ model.weights + model.offset[None, :]
 
 
 def project_exact(model: FusedModel, partials: Iterable[Partials]) -> Array:
     """Place new samples by the paper's route: true kernel rows, centered with the fused matrix."""
     by_party = _complete(model, partials, lambda message, summary: message.partial.shape[1] == summary.n_samples)
-    total = sum(by_party[name].partial.decode() for name in model.summaries)
+    total = sum(by_party[name].partial.decode(model.dtype) for name in model.summaries)
     return model.kernel.finish(total) @ model.weights + model.offset[None, :]
 
 

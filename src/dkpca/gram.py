@@ -126,6 +126,14 @@ class Centered(Gram):
         ones = xp.ones_like(self.base.diagonal())[:, None]
         return (self.base @ ones)[:, 0] / self.n
 
+    def dense(self) -> Array:
+        xp = namespace(self.reference)
+        K = self.base.dense()
+        self._means = xp.mean(K, axis=0)  # known now, so that no product is spent on them
+        K -= self._means[None, :]
+        K -= (self._means - xp.mean(self._means))[:, None]
+        return K
+
     def diagonal(self) -> Array:
         xp = namespace(self.reference)
         return self.base.diagonal() - 2.0 * self._means + xp.mean(self._means)
