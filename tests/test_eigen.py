@@ -69,7 +69,7 @@ def test_fast_path_agrees_with_lapack(rng):
 def test_zero_matrix(n):
     pairs = leading(Given(np.zeros((n, n))), 3)
     assert not pairs.values.any()
-    assert not pairs.weights().any()
+    assert not pairs.extension.weights.any()
     np.testing.assert_allclose(pairs.vectors.T @ pairs.vectors, np.eye(3), atol=1e-14)
 
 
@@ -90,7 +90,7 @@ def test_more_pairs_than_the_rank_are_completed_by_a_basis_of_the_null_space(xp,
 def test_weights_turn_the_matrix_into_the_factor(xp, table):
     gram = KernelGram(RBF(0.05), xp.asarray(table))
     pairs = leading(gram, 5)
-    np.testing.assert_allclose(to_numpy(gram @ pairs.weights()), to_numpy(pairs.factor()), atol=1e-10)
+    np.testing.assert_allclose(to_numpy(gram @ pairs.extension.weights), to_numpy(pairs.factor()), atol=1e-10)
 
 
 def test_head_moves_the_first_dropped_eigenvalue_into_the_tail(table):

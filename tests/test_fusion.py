@@ -175,7 +175,10 @@ class TestProjection:
     @pytest.fixture
     def fit(self, table):
         blocks = np.array_split(table, 3, axis=1)
-        answers = [summarise(b[:60], party=f"p{j}", kernel=RBF(0.02), rank=Fixed(6)) for j, b in enumerate(blocks)]
+        answers = [
+            summarise(b[:60], party=f"p{j}", kernel=RBF(0.02), rank=Fixed(6), keep_training=True)
+            for j, b in enumerate(blocks)
+        ]
         model = fuse([summary for summary, _ in answers], n_components=2)
         return model, [state for _, state in answers], [b[60:] for b in blocks]
 

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from dkpca import fusion, party, wire
 from dkpca.arrays import Array, device, dtype_name, namespace
+from dkpca.eigen import Solver
 from dkpca.errors import InputError
 from dkpca.exchange import in_process
 from dkpca.kernels import RBF, Kernel, Linear
@@ -53,8 +54,12 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         `dkpca.rank.Auto(n_components)`.
     center : bool, default=True
         Center the fused kernel in feature space.
-    solver : {"auto", "dense"}, default="auto"
-        Eigensolver at parties and center.
+    solver : {"auto", "dense", "streamed", "landmark"} or solver object, default="auto"
+        Eigensolver at parties and center. "dense" builds the matrix; "streamed" is exact too but only passes over
+        it; "landmark" is linear in the number of samples. "auto" chooses by size, device and free memory, and
+        `solvers_` says what and why.
+    n_landmarks : int, default=500
+        Landmarks at the center for "landmark"; a party takes four for each eigenpair it sends.
     wire_dtype : {"float32", "float64", "float16"}, default="float32"
         Precision of the numbers a party sends.
     projection : {"extend", "exact"}, default="extend"
@@ -63,7 +68,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     n_jobs : int, optional
         Parties computed at the same time, through joblib.
     random_state : int, optional
-        For solvers that draw; the dense one does not.
+        Seed for drawing landmarks. None is a fixed seed too: two fits on the same data agree.
 
     Attributes
     ----------
@@ -83,6 +88,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         Kernel used.
     model_ : FusedModel
         What the center holds.
+    solvers_ : dict of str to str
+        For each party and for "center": the solver used, what it did, and why it was chosen.
     party_names_ : list of str
         Parties, in the order of the input.
     n_features_in_ : int
@@ -112,7 +119,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         parties: int | Sequence[Any] | Mapping[str, Any] | None = None,
         rank: str | int | RankRule = "auto",
         center: bool = True,
-        solver: str = "auto",
+        solver: str | Solver = "auto",
+        n_landmarks: int = 500,
         wire_dtype: str = "float32",
         projection: str = "extend",
         n_jobs: int | None = None,
@@ -125,6 +133,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         self.rank = rank
         self.center = center
         self.solver = solver
+        self.n_landmarks = n_landmarks
         self.wire_dtype = wire_dtype
         self.projection = projection
         self.n_jobs = n_jobs
@@ -153,6 +162,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             rank=self._rank_rule(),
             precision=self.wire_dtype,
             solver=self.solver,
+            random_state=self.random_state or 0,
+            keep_training=self.projection == "exact",
             n_jobs=self.n_jobs,
         )
         summaries = [summary for summary, _ in answers.values()]
@@ -163,8 +174,11 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             center=self.center,
             roster=self.party_names_,
             solver=self.solver,
+            landmarks=self.n_landmarks,
+            random_state=self.random_state or 0,
             dtype=dtype_name(next(iter(columns.values()))),
         )
+        self.solvers_ = {name: state.solver for name, state in self._states.items()} | {"center": self.model_.solver}
         self.kernel_ = kernel
         self.gamma_ = getattr(kernel, "gamma", None)
         self.eigenvectors_ = self.model_.eigenvectors
