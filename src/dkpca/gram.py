@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
+from dkpca import hadamard
 from dkpca.arrays import Array, free_memory, itemsize, namespace, on_gpu
 from dkpca.kernels import Kernel
 from dkpca.progress import Progress, silent
@@ -120,7 +121,11 @@ class FusedGram(Gram):
 
     def product(self, block: Array, progress: Progress = silent) -> Array:
         factor = self.factor
-        return super().product(block, progress) if factor is None else factor @ (factor.T @ block)
+        if factor is not None:
+            return factor @ (factor.T @ block)
+        if hadamard.supported(self.factors, block) and len(self.factors) > 1:
+            return hadamard.product(self.factors, block)
+        return super().product(block, progress)
 
 
 class Centered(Gram):

@@ -48,7 +48,7 @@ class Landmark:
         base = gram.base if isinstance(gram, Centered) else gram
         F, pivots, missed = self.factorize(base, min(max(wanted, k), gram.n))
         xp = namespace(F)
-        roots = _inverse_transposed(xp.take(F, pivots, axis=0))  # base[:, pivots] @ roots = F
+        corner = to_numpy(xp.take(F, pivots, axis=0))  # triangular, and base[:, pivots] @ inv(corner)' = F
         mean = xp.zeros_like(F[0, :])
         if base is not gram:
             mean = xp.mean(F, axis=0)
@@ -68,7 +68,7 @@ class Landmark:
             vectors * signs[None, :],
             next_value,
             float(xp.linalg.trace(FF)) + missed,
-            Extension(roots @ U, -(mean @ U), anchors=pivots),
+            Extension(like(_solve_transposed(corner, to_numpy(U)), F), -(mean @ U), anchors=pivots),
             solver=f"landmark: {pivots.shape[0]} of {gram.n} samples",
             missed_trace=missed,
         )
@@ -170,9 +170,9 @@ def _orthonormal(vectors: Array) -> Array:
     return Q * xp.where(diagonal < 0, -xp.ones_like(diagonal), xp.ones_like(diagonal))[None, :]
 
 
-def _inverse_transposed(L: Array) -> Array:
-    """Return inv(L)' of a lower triangular matrix, or zero for a zero matrix."""
-    if not to_numpy(L).any():
-        return namespace(L).zeros_like(L)
-    inverse = scipy.linalg.solve_triangular(to_numpy(L), np.eye(L.shape[0]), lower=True)
-    return like(inverse.T, L)
+def _solve_transposed(L: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return inv(L)' right for a lower triangular matrix, or zero for a zero matrix."""
+    solved: np.ndarray[Any, Any] = (
+        scipy.linalg.solve_triangular(L, right, lower=True, trans="T") if L.any() else np.zeros_like(right)
+    )
+    return solved
