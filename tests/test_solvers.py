@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from dkpca import DKPCA, subspace_error
-from dkpca import gram as gram_module
+from dkpca import DKPCA, subspace_error, tall
 from dkpca.arrays import to_numpy
 from dkpca.eigen import choose, leading
 from dkpca.errors import ConvergenceError, InputError, OutOfMemoryError
@@ -40,7 +39,7 @@ class TestParity:
         return Centered(base) if center else base
 
     def test_streamed_is_dense(self, xp, side, kernel, center, rng, monkeypatch):
-        monkeypatch.setattr(gram_module, "TILE_BYTES", 8 * 40**2)
+        monkeypatch.setattr(tall, "TILE_BYTES", 8 * 40**2)
         gram = self.gram(xp, side, kernel, center, rng)
         exact, pairs = leading(gram, 6, solver="dense"), leading(gram, 6, solver="streamed")
         np.testing.assert_allclose(to_numpy(pairs.values), to_numpy(exact.values), rtol=1e-9)

@@ -10,6 +10,7 @@ from dkpca.errors import ConvergenceError
 from dkpca.gram import Gram
 from dkpca.progress import Progress, silent
 from dkpca.solvers.landmark import Landmark
+from dkpca.tall import cross, times
 
 NOISE = 1e-6  # random part of the start: below the tolerance, but the next block is made of it
 MIN_PASSES = 2  # the start may consist of eigenvectors that are not the leading ones
@@ -113,10 +114,10 @@ class Ritz:
 
 def _ritz(basis: Array, images: Array) -> Ritz:
     xp = namespace(basis)
-    H = basis.T @ images
+    H = cross(basis, images)
     values, Y = xp.linalg.eigh((H + H.T) / 2)
     Y = xp.flip(Y, axis=1)
-    return Ritz(xp.flip(values), basis @ Y, images @ Y)
+    return Ritz(xp.flip(values), times(basis, Y), times(images, Y))
 
 
 def _result(gram: Gram, pairs: Ritz, k: int, note: str) -> Eigenpairs:
@@ -137,8 +138,8 @@ def _result(gram: Gram, pairs: Ritz, k: int, note: str) -> Eigenpairs:
 def _outside(basis: Array, block: Array) -> Array:
     """Orthonormal basis of the block's part outside a basis; once more, since the first time rounds."""
     for _ in range(2):
-        block = _orthonormal(block - basis @ (basis.T @ block))
-    return block - basis @ (basis.T @ block)
+        block = _orthonormal(block - times(basis, cross(basis, block)))
+    return block - times(basis, cross(basis, block))
 
 
 def _orthonormal(block: Array) -> Array:
