@@ -11,7 +11,7 @@ DATA ?=
 .PHONY: test demo lint bench docs reproduce clean
 
 test: $(VENV)/test
-	$(TEST_ENVIRONMENT) $(BIN)/python -m pytest -n $(WORKERS)
+	$(TEST_ENVIRONMENT) $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 demo: $(VENV)/core
 	$(BIN)/python examples/digits.py

@@ -8,13 +8,14 @@ import array_api_compat
 import numpy as np
 import scipy.sparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dkpca import fusion, party, wire
-from dkpca.arrays import Array, device, dtype_name, namespace
+from dkpca.arrays import Array, dtype_name
 from dkpca.eigen import Solver
 from dkpca.errors import InputError
 from dkpca.exchange import in_process
+from dkpca.inputs import Source, as_table, check_table, check_together, is_source
 from dkpca.kernels import RBF, Kernel, Linear
 from dkpca.messages import Summary, check_party_name
 from dkpca.precision import PRECISIONS
@@ -145,7 +146,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         Parameters
         ----------
         X : mapping of party to table, list of tables, or one table
-            Arrays or DataFrames; row i of every table is the same sample.
+            Arrays or DataFrames; row i of every table is the same sample. In a mapping or list a table may also be
+            the path of a `.npy` file or a function without arguments that returns a table: the worker that computes
+            for the party opens it, and its rows stay there.
         y : ignored
 
         Returns
@@ -153,11 +156,11 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         DKPCA
         """
         self._check_settings()
-        columns = self._tables(X, reset=True)
-        self.party_names_ = list(columns)
-        kernel = self._kernel(columns)
+        tables = self._tables(X, reset=True)
+        self.party_names_ = list(tables)
+        kernel = self._kernel(tables)
         answers = in_process.summaries(
-            columns,
+            tables,
             kernel=kernel,
             rank=self._rank_rule(),
             precision=self.wire_dtype,
@@ -168,6 +171,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         )
         summaries = [summary for summary, _ in answers.values()]
         self._states = {name: state for name, (_, state) in answers.items()}
+        self._sources = {name: table for name, table in tables.items() if is_source(table)}
+        self.n_features_in_ = sum(summary.n_features for summary in summaries)
         self.model_ = fusion.fuse(
             summaries,
             n_components=self.n_components,
@@ -176,7 +181,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             solver=self.solver,
             landmarks=self.n_landmarks,
             random_state=self.random_state or 0,
-            dtype=dtype_name(next(iter(columns.values()))),
+            dtype=dtype_name(next(iter(self._states.values())).origin),
         )
         self.solvers_ = {name: state.solver for name, state in self._states.items()} | {"center": self.model_.solver}
         self.kernel_ = kernel
@@ -195,17 +200,17 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     def transform(self, X: Tables) -> Array:
         """Return the scores of new samples, (n_samples, n_components)."""
         check_is_fitted(self)
-        columns = self._tables(X, reset=False)
+        tables = self._tables(X, reset=False)
         if self.projection == "exact":
-            return fusion.project_exact(self.model_, self._ask(party.partials, columns))
-        return fusion.project(self.model_, self._ask(party.extend, columns))
+            return fusion.project_exact(self.model_, self._ask(party.partials, tables))
+        return fusion.project(self.model_, self._ask(party.extend, tables))
 
     @property
     def _n_features_out(self) -> int:
         return int(self.eigenvalues_.shape[0])
 
-    def _ask(self, answer: Any, columns: Mapping[str, Array]) -> list[Any]:
-        return in_process.new_samples(answer, self._states, columns, n_jobs=self.n_jobs)
+    def _ask(self, answer: Any, tables: in_process.Tables) -> list[Any]:
+        return in_process.new_samples(answer, self._states, self._sources, tables, n_jobs=self.n_jobs)
 
     def _check_settings(self) -> None:
         if (
@@ -219,13 +224,15 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         if self.projection not in ("extend", "exact"):
             raise InputError(f"projection is {self.projection!r}; use 'extend' or 'exact'")
 
-    def _kernel(self, columns: Mapping[str, Array]) -> Kernel:
+    def _kernel(self, tables: in_process.Tables) -> Kernel:
         if isinstance(self.kernel, Kernel):
             return self.kernel
         if self.kernel == "linear":
             return Linear(centered=self.center)
         if self.kernel == "rbf":
-            return RBF(fusion.resolve_gamma(self.gamma, in_process.statistics(columns)))
+            known = self.gamma is not None and not isinstance(self.gamma, str)
+            statistics = [] if known else in_process.statistics(tables, n_jobs=self.n_jobs)
+            return RBF(fusion.resolve_gamma(self.gamma, statistics))
         raise InputError(f"kernel is {self.kernel!r}; use 'rbf', 'linear' or a kernel object")
 
     def _rank_rule(self) -> RankRule:
@@ -237,40 +244,36 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             return self.rank
         raise InputError(f"rank is {self.rank!r}; give a number, a rule of dkpca.rank, or 'auto'")
 
-    def _tables(self, X: Tables, *, reset: bool) -> dict[str, Array]:
-        """Columns by party, checked."""
+    def _tables(self, X: Tables, *, reset: bool) -> dict[str, Array | Source]:
+        """Tables by party, checked unless a worker is to open them."""
         if isinstance(X, Mapping) and not scipy.sparse.issparse(X):  # a sparse DOK array is a dict too
-            tables = {check_party_name(name): _check_table(name, table) for name, table in X.items()}
+            tables = {check_party_name(name): as_table(name, table) for name, table in X.items()}
         elif _is_list_of_tables(X):
-            tables = {f"party{j}": _check_table(f"party{j}", table) for j, table in enumerate(X)}
+            tables = {f"party{j}": as_table(f"party{j}", table) for j, table in enumerate(X)}
         else:
             return self._split(X, reset=reset)
         if not tables:
             raise InputError("no party was given; pass at least one table")
-        _check_row_counts(tables)
-        _check_one_library(tables)
-        self._check_same_parties(tables, reset=reset)
+        here = {name: table for name, table in tables.items() if not is_source(table)}
+        check_together(here)
+        if reset:
+            self.__dict__.pop("feature_names_in_", None)
+        else:
+            self._check_same_parties(tables)
         return tables
 
-    def _check_same_parties(self, tables: Mapping[str, Array], *, reset: bool) -> None:
-        widths = {name: table.shape[1] for name, table in tables.items()}
-        if reset:
-            self.n_features_in_ = sum(widths.values())
-            if hasattr(self, "feature_names_in_"):
-                del self.feature_names_in_
-            return
+    def _check_same_parties(self, tables: Mapping[str, Array | Source]) -> None:
         expected = {name: state.origin.shape[0] for name, state in self._states.items()}
+        widths = {name: expected.get(name) if is_source(t) else _width(t) for name, t in tables.items()}
         if widths != expected:
             raise InputError(f"the fit had parties and column counts {expected}; these samples have {widths}")
 
     def _split(self, X: Any, *, reset: bool) -> dict[str, Array]:
         """Cut one table into the parties that `parties` describes."""
         if array_api_compat.is_torch_array(X):
-            table = _check_table("X", X)
+            table = check_table("X", X)
             names = None
-            if reset:
-                self.n_features_in_ = table.shape[1]
-            elif table.shape[1] != self.n_features_in_:
+            if not reset and table.shape[1] != self.n_features_in_:
                 raise InputError(
                     f"X has {table.shape[1]} features, but DKPCA is expecting {self.n_features_in_} features as input"
                 )
@@ -281,43 +284,17 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         return {name: _take_columns(table, columns) for name, columns in groups.items()}
 
 
-def _check_table(name: str, table: Any) -> Array:
-    """One party's columns as a 2-D float array, or an error that names the party."""
-    try:
-        if array_api_compat.is_torch_array(table):
-            return _check_tensor(table)
-        return check_array(table, dtype=np.float64, ensure_min_samples=1)
-    except (ValueError, TypeError) as error:
-        raise InputError(f"party {name!r}: {error}") from error
-
-
-def _check_tensor(table: Array) -> Array:
-    """The same checks for torch, on its own device."""
-    xp = namespace(table)
-    if table.ndim != 2 or 0 in table.shape:
-        raise ValueError(f"expected a 2-D array that is not empty, got shape {tuple(table.shape)}")
-    if not xp.isdtype(table.dtype, "real floating"):
-        raise ValueError(f"expected real floating point numbers, got {table.dtype}; convert them first")
-    if not bool(xp.all(xp.isfinite(table))):
-        raise ValueError("Input contains NaN or infinity")
-    return table
-
-
-def _check_row_counts(tables: Mapping[str, Array]) -> None:
-    counts = {name: table.shape[0] for name, table in tables.items()}
-    if len(set(counts.values())) > 1:
-        raise InputError(f"parties have different numbers of rows {counts}; row i must be the same sample everywhere")
-
-
-def _check_one_library(tables: Mapping[str, Array]) -> None:
-    kinds = {f"{type(table).__name__} {table.dtype} on {device(table)}" for table in tables.values()}
-    if len(kinds) > 1:
-        raise InputError(f"parties mix array libraries, precisions or devices {sorted(kinds)}; use one for all")
+def _width(table: Array) -> int:
+    return int(table.shape[1])
 
 
 def _is_list_of_tables(X: Any) -> bool:
     """A list of 2-D tables, and not one table given as nested lists."""
-    return isinstance(X, list | tuple) and bool(X) and all(getattr(table, "ndim", 0) == 2 for table in X)
+    return (
+        isinstance(X, list | tuple)
+        and bool(X)
+        and all(getattr(table, "ndim", 0) == 2 or is_source(table) for table in X)
+    )
 
 
 def _column_groups(parties: Any, n_features: int, names: Any) -> dict[str, list[int]]:

@@ -1,7 +1,7 @@
 """What a data holder computes. Its columns and its private state never leave; messages do."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dkpca import messages
 from dkpca.arrays import Array, namespace, to_numpy
@@ -23,11 +23,23 @@ class PartyState:
     summary_id: str
     kernel: Kernel
     origin: Array  # (n_features,) point from which the columns are measured
-    anchors: Array  # (n_anchors, n_features) rows that new samples are compared with
+    anchors: Array | None  # (n_anchors, n_features) rows that new samples are compared with
+    positions: Array | None  # of the anchors among the training samples; None: all of them
     weights: Array  # (n_anchors, rank): factor row of y = kernel(y, anchors) @ weights
     precision: str
     solver: str  # which one, what it did, and why it was chosen
     training: Array | None = None  # (n_samples, n_features), for `partials` only
+    keep_training: bool = False
+
+    def without_rows(self) -> "PartyState":
+        """Return the state without the rows of the table, for a holder who can open the table again."""
+        return replace(self, anchors=None, training=None)
+
+    def with_rows(self, X: Array) -> "PartyState":
+        """Return the state with the rows of the table it was made from."""
+        X = X - self.origin[None, :]
+        anchors = X if self.positions is None else namespace(X).take(X, self.positions, axis=0)
+        return replace(self, anchors=anchors, training=X if self.keep_training else None)
 
 
 def statistics(X: Array, *, party: str) -> Statistics:
@@ -99,10 +111,12 @@ def summarise(
         kernel=kernel,
         origin=origin,
         anchors=pairs.extension.rows(X),
+        positions=pairs.extension.anchors,
         weights=pairs.extension.weights,
         precision=precision,
         solver=pairs.solver,
         training=X if keep_training else None,
+        keep_training=keep_training,
     )
     return summary, state
 

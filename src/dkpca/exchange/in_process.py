@@ -1,64 +1,68 @@
-"""All parties in one program: the rounds as function calls, spread over workers by joblib.
+"""All parties under one owner: the rounds as function calls, spread over workers by joblib.
 
-`joblib.parallel_config(backend="loky" | "dask")` around a fit decides where the parties' work runs.
+`joblib.parallel_config(backend="loky" | "dask")` around a fit decides where the parties' work runs. A table that is
+only named (a path, or a function that loads it) is opened by the worker; its rows do not come back with the answer,
+and are opened again when new samples are placed.
 """
 
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from joblib import Parallel, delayed
 
 from dkpca import party
 from dkpca.arrays import Array
-from dkpca.eigen import Solver
-from dkpca.kernels import Kernel
+from dkpca.inputs import Source, is_source, opened
 from dkpca.messages import Statistics, Summary
 from dkpca.party import PartyState
-from dkpca.rank import RankRule
 
 Answer = TypeVar("Answer")
+Tables = Mapping[str, Array | Source]
 
 
-def statistics(columns: Mapping[str, Array], *, n_jobs: int | None = None) -> list[Statistics]:
+def statistics(tables: Tables, *, n_jobs: int | None = None) -> list[Statistics]:
     """First round, only where gamma has to be derived."""
-    return [party.statistics(X, party=name) for name, X in columns.items()]
+    return list(Parallel(n_jobs=n_jobs)(delayed(_statistics)(name, table) for name, table in tables.items()))
 
 
-def summaries(
-    columns: Mapping[str, Array],
-    *,
-    kernel: Kernel,
-    rank: RankRule,
-    precision: str,
-    solver: str | Solver,
-    random_state: int = 0,
-    keep_training: bool = False,
-    n_jobs: int | None = None,
-) -> dict[str, tuple[Summary, PartyState]]:
-    """Return what each party would send, and what it would keep: the one numerical round."""
+def summaries(tables: Tables, *, n_jobs: int | None = None, **settings: Any) -> dict[str, tuple[Summary, PartyState]]:
+    """Return what each party would send, and what it would keep: the one numerical round.
 
-    def summarise(name: str, X: Array) -> tuple[Summary, PartyState]:
-        return party.summarise(
-            X,
-            party=name,
-            kernel=kernel,
-            rank=rank,
-            precision=precision,
-            solver=solver,
-            random_state=random_state,
-            keep_training=keep_training,
-        )
-
-    answers = Parallel(n_jobs=n_jobs)(delayed(summarise)(name, X) for name, X in columns.items())
-    return dict(zip(columns, answers, strict=True))
+    `settings` are those of `dkpca.party.summarise`.
+    """
+    jobs = (delayed(_summarise)(name, table, settings) for name, table in tables.items())
+    return dict(zip(tables, Parallel(n_jobs=n_jobs)(jobs), strict=True))
 
 
 def new_samples(
     answer: Callable[[PartyState, Array], Answer],
     states: Mapping[str, PartyState],
-    columns: Mapping[str, Array],
+    fitted: Tables,
+    tables: Tables,
     *,
     n_jobs: int | None = None,
 ) -> list[Answer]:
     """Ask every party about new samples; `answer` is `party.extend` or `party.partials`."""
-    return list(Parallel(n_jobs=n_jobs)(delayed(answer)(states[name], columns[name]) for name in states))
+    jobs = (delayed(_answer)(answer, state, fitted.get(name), name, tables[name]) for name, state in states.items())
+    return list(Parallel(n_jobs=n_jobs)(jobs))
+
+
+def _statistics(name: str, table: Array | Source) -> Statistics:
+    return party.statistics(opened(name, table), party=name)
+
+
+def _summarise(name: str, table: Array | Source, settings: dict[str, Any]) -> tuple[Summary, PartyState]:
+    summary, state = party.summarise(opened(name, table), party=name, **settings)
+    return summary, state.without_rows() if is_source(table) else state
+
+
+def _answer(
+    answer: Callable[[PartyState, Array], Answer],
+    state: PartyState,
+    fitted: Array | Source | None,
+    name: str,
+    table: Array | Source,
+) -> Answer:
+    if state.anchors is None:
+        state = state.with_rows(opened(name, fitted))
+    return answer(state, opened(name, table))
