@@ -21,5 +21,9 @@ class ConvergenceError(DKPCAError):
     """An iteration that did not reach its tolerance."""
 
 
+class NoAnswerError(DKPCAError, TimeoutError):
+    """A party that did not answer in time."""
+
+
 class FusionError(DKPCAError):
     """Messages that do not belong together: missing, duplicate, misaligned or of another kernel."""

@@ -68,6 +68,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         paper's way, by partial distances to all training samples.
     n_jobs : int, optional
         Parties computed at the same time, through joblib.
+    timeout : float, optional
+        Seconds to wait for a party's answer when other processes compute for it; None waits for ever.
     random_state : int, optional
         Seed for drawing landmarks. None is a fixed seed too: two fits on the same data agree.
 
@@ -125,6 +127,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         wire_dtype: str = "float32",
         projection: str = "extend",
         n_jobs: int | None = None,
+        timeout: float | None = None,
         random_state: int | None = None,
     ) -> None:
         self.n_components = n_components
@@ -138,6 +141,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         self.wire_dtype = wire_dtype
         self.projection = projection
         self.n_jobs = n_jobs
+        self.timeout = timeout
         self.random_state = random_state
 
     def fit(self, X: Tables, y: object = None) -> "DKPCA":
@@ -161,13 +165,13 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         kernel = self._kernel(tables)
         answers = in_process.summaries(
             tables,
+            self._workers(),
             kernel=kernel,
             rank=self._rank_rule(),
             precision=self.wire_dtype,
             solver=self.solver,
             random_state=self.random_state or 0,
             keep_training=self.projection == "exact",
-            n_jobs=self.n_jobs,
         )
         summaries = [summary for summary, _ in answers.values()]
         self._states = {name: state for name, (_, state) in answers.items()}
@@ -210,7 +214,10 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         return int(self.eigenvalues_.shape[0])
 
     def _ask(self, answer: Any, tables: in_process.Tables) -> list[Any]:
-        return in_process.new_samples(answer, self._states, self._sources, tables, n_jobs=self.n_jobs)
+        return in_process.new_samples(answer, self._states, self._sources, tables, self._workers())
+
+    def _workers(self) -> in_process.Workers:
+        return in_process.Workers(self.n_jobs, self.timeout)
 
     def _check_settings(self) -> None:
         if (
@@ -231,7 +238,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             return Linear(centered=self.center)
         if self.kernel == "rbf":
             known = self.gamma is not None and not isinstance(self.gamma, str)
-            statistics = [] if known else in_process.statistics(tables, n_jobs=self.n_jobs)
+            statistics = [] if known else in_process.statistics(tables, self._workers())
             return RBF(fusion.resolve_gamma(self.gamma, statistics))
         raise InputError(f"kernel is {self.kernel!r}; use 'rbf', 'linear' or a kernel object")
 
