@@ -46,10 +46,12 @@ def fit(
 
     The parties' private states go to `private/` in the run, for `dkpca extend`.
     """
-    runs.read_settings(out)  # an error if the directory is something else
-    storage.make_directory(out)
+    runs.check(out)
     holdings, notes = shared_samples(holdings)
-    with _pool(jobs or os.cpu_count() or 1, len(holdings)) as pool, tempfile.TemporaryDirectory(dir=out) as scratch:
+    with (
+        _pool(jobs or os.cpu_count() or 1, len(holdings)) as pool,
+        tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as scratch,
+    ):
         kernel = _kernel(request, holdings, pool)
         tasks = {pool.submit(_summarise, holding, Path(scratch), kernel, request): holding for holding in holdings}
         for task in as_completed(tasks):

@@ -14,6 +14,7 @@ from dkpca.precision import PRECISIONS
 from dkpca.rank import AtMost, Fixed, RankRule
 
 log = logging.getLogger(__name__)
+log.addHandler(logging.NullHandler())  # where it goes is the caller's choice
 
 
 @dataclass(frozen=True)

@@ -132,7 +132,8 @@ def _numbers(table: Table, columns: Iterable[Column]) -> Matrix:
         raise InputError(f"{table.source}: lacks the columns {some(missing)} that the fit used; add them")
     X = np.empty((len(table), len(columns)), dtype=np.float64)
     plain = [position for position, column in enumerate(columns) if column.category is None]
-    X[:, plain] = _plain_numbers(table, [columns[position].source for position in plain])
+    if plain:
+        X[:, plain] = _plain_numbers(table, [columns[position].source for position in plain])
     for position, column in enumerate(columns):
         if column.category is not None:
             hit = table.frame[column.source].cast(pl.String) == column.category

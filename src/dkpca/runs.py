@@ -84,7 +84,7 @@ def fuse(
     facts : mapping, optional
         More to remember in settings.json.
     """
-    before = read_settings(path)
+    before = check(path)
     received = [receive(file, Summary) for file in summary_files]
     accepted = _merged(path, received, without)
     model = _fused(
@@ -124,6 +124,7 @@ def load(path: Path) -> Run:
 
 def project(run: Run, files: Iterable[Path], out: Path, *, sample_names: Sequence[str] | None = None) -> Any:
     """Place new samples; write their scores, and the messages they came in, to a directory."""
+    check(out)
     received = [receive(file, Rows, Partials) for file in files]
     kinds = {type(item.message) for item in received}
     if len(kinds) > 1:
@@ -143,6 +144,12 @@ def project(run: Run, files: Iterable[Path], out: Path, *, sample_names: Sequenc
         record = {"event": "received", "party": item.message.party, "file": item.path.name, "bytes": len(item.data)}
         storage.append_record(out / "ledger.jsonl", record)
     return scores
+
+
+def check(path: Path) -> dict[str, Any]:
+    """Find out before any work whether a run can be written there; return its settings so far."""
+    storage.check_writable(path / "settings.json" if path.is_dir() else path)
+    return read_settings(path)
 
 
 def receive(path: Path, *kinds: type[Any]) -> Received:

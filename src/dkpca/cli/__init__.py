@@ -11,6 +11,8 @@ import dkpca
 from dkpca.cli import align, center, local, party
 from dkpca.errors import DKPCAError
 
+INTERRUPTED = 130
+
 app = typer.Typer(
     name="dkpca",
     no_args_is_help=True,
@@ -56,11 +58,12 @@ def run(arguments: list[str] | None = None) -> int:
         _say(str(error))
         return 1
     except (KeyboardInterrupt, typer.Abort):
-        _say("interrupted; no file was left half written, the command can be repeated")
-        return 130
+        code = INTERRUPTED
     except BrokenPipeError:  # the reader, such as `head`, has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    if code == INTERRUPTED:  # typer turns an interrupt into this code itself
+        _say("interrupted; no file was left half written, the command can be repeated")
     return code if isinstance(code, int) else 0
 
 

@@ -87,7 +87,7 @@ def scatter_3d(points: Points, label_name: str | None) -> Figure:
     figure.update_scenes(
         {f"{letter}axis": axis | {"title": {"text": f"component {d + 1}"}} for d, letter in enumerate("xyz")},
         aspectmode="cube",
-        camera={"eye": {"x": 1.35, "y": 1.35, "z": 0.85}, "center": {"x": 0, "y": 0, "z": -0.12}},
+        camera={"eye": {"x": 1.6, "y": 1.6, "z": 0.9}, "center": {"x": 0, "y": 0, "z": -0.18}},
     )
     figure.update_layout(margin={"l": 0, "r": 0, "t": 8, "b": 8})
     return figure
