@@ -3,14 +3,17 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
+# Browser tests need a browser on the machine; .ci/run installs one and empties this variable.
+BROWSERLESS ?= $(if $(shell command -v chromium || command -v chromium-browser || command -v google-chrome),,-m "not browser")
 
 .PHONY: test demo lint bench docs reproduce clean
 
 test: $(VENV)/test
-	$(BIN)/python -m pytest -n $(WORKERS)
+	$(if $(BROWSERLESS),@echo "No chromium here: the browser tests are left out. Install it to run them too.")
+	$(BIN)/python -m pytest -n $(WORKERS) $(BROWSERLESS)
 
-demo: $(VENV)/core
-	$(BIN)/python examples/digits.py
+demo: $(VENV)/demo
+	$(BIN)/dkpca demo --out dkpca-demo
 
 lint: $(VENV)/lint
 	$(BIN)/ruff check .
@@ -18,13 +21,20 @@ lint: $(VENV)/lint
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+docs: $(VENV)/docs
+	$(BIN)/zensical build --strict --clean
+
 clean:
-	rm -rf $(VENV) site dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) site dist dkpca-demo .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(VENV)/core: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+$(VENV)/demo: $(VENV)/core
+	$(BIN)/python -m pip install --quiet --editable ".[demo]"
 	touch $@
 
 $(VENV)/%: $(VENV)/core

@@ -40,19 +40,16 @@ def test_linear_files_give_the_estimators_eigenvectors(office):
     assert_same_components(runs.load(office.path / "run"), estimator(numbers(), kernel="linear", rank=Fixed(4)))
 
 
-@pytest.mark.parametrize("suffix", ["parquet", "npz", "arrow"])
-def test_the_format_of_the_table_does_not_matter(office, suffix):
-    for owner, X in numbers().items():
-        ids = np.array([f"p{i:02d}" for i in range(len(X))])
-        path = office.path / f"{owner}.{suffix}"
-        if suffix == "npz":
-            np.savez(path, person=ids, x=X)
-        else:
-            table = frame(X, ids)
-            table.write_parquet(path) if suffix == "parquet" else table.write_ipc(path)
+def test_the_format_of_a_table_does_not_matter(office):
+    ids = np.array([f"p{i:02d}" for i in range(60)])
+    tables = numbers()
+    frame(tables["bank"], ids).write_parquet(office.path / "bank.parquet")
+    frame(tables["clinic"], ids).write_ipc(office.path / "clinic.arrow")
+    np.savez(office.path / "shop.npz", person=ids, x=tables["shop"])
+    for owner, suffix in zip(OWNERS, ("parquet", "arrow", "npz"), strict=True):
         office.summarise(owner, suffix=suffix)
     office.ok("fuse", *(f"{o}.summary" for o in OWNERS), "--components", 3, "--out", "run")
-    assert_same_components(runs.load(office.path / "run"), estimator(numbers()))
+    assert_same_components(runs.load(office.path / "run"), estimator(tables))
 
 
 def test_shuffled_and_partly_overlapping_samples_align_without_ids_at_the_center(office):
@@ -84,8 +81,8 @@ def test_shuffled_and_partly_overlapping_samples_align_without_ids_at_the_center
     assert not any(f"p{i:02d}".encode() in sent for i in order)
 
 
-def test_fit_on_one_machine_is_the_estimator_with_every_way_to_choose_gamma(office):
-    for gamma, value in (("features", None), ("auto", "auto"), ("0.05", 0.05)):
+def test_fit_on_one_machine_is_the_estimator(office):
+    for gamma, value in (("features", None), ("auto", "auto")):
         sources = [f"{owner}={owner}.csv" for owner in OWNERS]
         office.ok(
             "fit", *sources, "--id", "person", "--gamma", gamma, "--components", 3, "--rank", 20, "--out", "run"

@@ -1,10 +1,13 @@
 """A party's policy, its ledger, and what it can see before it sends."""
 
 import json
+import re
 
 import numpy as np
 import pytest
 
+from dkpca import policy
+from dkpca.errors import InputError
 from dkpca.messages import Summary
 from dkpca.policy import Policy
 from dkpca.rank import Adaptive, AtMost, Auto, Fixed
@@ -65,18 +68,18 @@ def test_a_rank_rule_stops_at_the_limit_of_the_policy(office):
         ("max_rank = ", "not a TOML file"),
     ],
 )
-def test_a_policy_with_a_mistake_is_refused(office, text, words):
-    (office.path / "policy.toml").write_text(text)
-    error = office.refused(*SUMMARISE, "--gamma", 0.05)
-    assert "policy.toml" in error
-    assert words in error
+def test_a_policy_with_a_mistake_is_refused(tmp_path, text, words):
+    (tmp_path / "policy.toml").write_text(text)
+    with pytest.raises(InputError, match=re.escape(words)) as caught:
+        policy.read(tmp_path / "policy.toml")
+    assert "policy.toml" in str(caught.value)
 
 
 def test_limits_hold_for_every_rule():
-    policy = Policy(max_rank=5)
-    assert policy.limit(Fixed(5)) == AtMost(Fixed(5), 5)
+    strict = Policy(max_rank=5)
+    assert strict.limit(Fixed(5)) == AtMost(Fixed(5), 5)
     for rule in (Auto(3), Adaptive(1e-9)):
-        limited = policy.limit(rule)
+        limited = strict.limit(rule)
         assert limited.first_guess(100) <= 5
         assert limited.choose(np.ones(5), 100) == 5
     assert Policy().limit(Auto(3)) == Auto(3)

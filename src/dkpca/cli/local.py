@@ -164,7 +164,7 @@ def demo(
         n_new=new,
         n_components=components,
         rank=rank,
-        say=lambda words: aside.print(f"- {words}"),
+        say=lambda words: aside.print(f"- {words}", soft_wrap=True),
     )
     parties = outcome.run.settings["parties"]
     sent = sum(known["bytes_sent"] for known in parties.values())
@@ -195,7 +195,9 @@ def demo(
     if outcome.compared < flights:
         lines.append(f"errors measured on {outcome.compared:,} of the flights, as many as pooled kernel PCA affords")
     if sent > raw:
-        lines.append("These owners have few columns, so the messages are larger than the columns: they stay private.")
+        lines.append(
+            "These owners have few columns: the messages are larger than the columns, which stay where they are."
+        )
     show(as_json, result, [*lines, f"wrote {outcome.report}; open it in a browser"])
 
 

@@ -58,7 +58,7 @@ def scatter(points: Points, label_name: str | None) -> Figure:
             mode="markers",
             name=group.name,
             showlegend=group.in_legend,
-            marker={"size": 6, "opacity": 0.75, "line": {"width": 0}} | group.marker,
+            marker={"size": _size(points, 9.0, 6.0), "opacity": 0.75, "line": {"width": 0}} | group.marker,
             customdata=group.hover,
             hovertemplate="%{customdata}<extra></extra>",
         )
@@ -79,7 +79,7 @@ def scatter_3d(points: Points, label_name: str | None) -> Figure:
             mode="markers",
             name=group.name,
             showlegend=group.in_legend,
-            marker={"size": 2.6, "opacity": 0.75, "line": {"width": 0}} | group.marker,
+            marker={"size": _size(points, 4.5, 2.6), "opacity": 0.75, "line": {"width": 0}} | group.marker,
             customdata=group.hover,
             hovertemplate="%{customdata}<extra></extra>",
         )
@@ -222,6 +222,10 @@ def _axis(points: Points, component: int) -> Any:
     if component < points.scores.shape[1]:
         return points.scores[:, component]
     return np.zeros(len(points.names))
+
+
+def _size(points: Points, few: float, many: float) -> float:
+    return few if len(points.names) <= 300 else many
 
 
 def _layout(height: int) -> dict[str, Any]:
