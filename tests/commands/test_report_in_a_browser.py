@@ -79,6 +79,8 @@ def test_the_report_loads_without_error_or_request_and_shows_every_sample(labell
     assert page.locator("#scree .bars .point").count() == 3
     assert page.locator("#scree .errorbar").count() == 3
     assert page.locator("section table").first.locator("tbody tr").count() == len(OWNERS)
+    assert page.locator(".modebar-btn[data-title*='PNG']").count() == 4
+    assert page.locator(".modebar-btn[data-title*='Share']").count() == 0  # nothing that uploads
     text = page.locator("main").inner_text()
     for words in (
         "components capture at least",
@@ -92,6 +94,13 @@ def test_the_report_loads_without_error_or_request_and_shows_every_sample(labell
     saved = Path(os.environ.get("DKPCA_SCREENSHOTS", tmp_path)) / "report.png"
     page.screenshot(path=saved, full_page=True)
     assert saved.stat().st_size > 50_000
+
+
+@pytest.mark.browser
+def test_the_page_cannot_send_anything(labelled, visit):
+    page = visit.open(labelled).page
+    assert page.evaluate("fetch('https://example.org').then(() => 'sent', () => 'blocked')") == "blocked"
+    assert "Content Security Policy" in visit.errors[0]
 
 
 @pytest.mark.browser

@@ -19,7 +19,14 @@ from dkpca.tables import Matrix
 from dkpca.wording import in_bytes
 
 PAGE = Template(files("dkpca.report").joinpath("page.html").read_text(encoding="utf-8"))
-CONFIG = {"displaylogo": False, "responsive": True, "modeBarButtonsToRemove": ["lasso2d", "select2d"]}
+CONFIG = {
+    "displaylogo": False,
+    "responsive": True,
+    "modeBarButtonsToRemove": ["lasso2d", "select2d"],
+    # Plotly 7 puts a button on every chart that uploads its data.
+    "showSendToCloud": False,
+    "plotlyServerURL": "",
+}
 
 
 def render(
