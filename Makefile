@@ -5,15 +5,22 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 # Browser tests need a browser on the machine; .ci/run installs one and empties this variable.
 BROWSERLESS ?= $(if $(shell command -v chromium || command -v chromium-browser || command -v google-chrome),,-m "not browser")
+# One BLAS thread a test worker, or the workers fight over the cores.
+TEST_ENVIRONMENT := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+# Folder with gse2187_value.npz, for the lines that need the paper's data.
+DATA ?=
 
 .PHONY: test demo lint bench docs reproduce clean
 
 test: $(VENV)/test
 	$(if $(BROWSERLESS),@echo "No chromium here: the browser tests are left out. Install it to run them too.")
-	$(BIN)/python -m pytest -n $(WORKERS) $(BROWSERLESS)
+	$(TEST_ENVIRONMENT) $(BIN)/python -m pytest -n $(WORKERS) $(BROWSERLESS)
 
 demo: $(VENV)/demo
 	$(BIN)/dkpca demo --out dkpca-demo
+
+bench: $(VENV)/core
+	$(BIN)/python -m benchmarks.library $(if $(DATA),--data $(DATA))
 
 lint: $(VENV)/lint
 	$(BIN)/ruff check .

@@ -1,5 +1,7 @@
 """The one place that knows more than one array library."""
 
+import os
+from pathlib import Path
 from typing import Any
 
 import array_api_compat
@@ -20,20 +22,39 @@ def device(x: Array) -> Any:
 
 def to_numpy(x: Array) -> np.ndarray[Any, Any]:
     """Bring an array to the host."""
-    if isinstance(x, np.ndarray):
-        return x
-    return np.asarray(array_api_compat.to_device(x, "cpu"))
+    return np.asarray(x.detach().cpu() if array_api_compat.is_torch_array(x) else x)
 
 
-def like(x: np.ndarray[Any, Any], reference: Array, dtype: Any = None) -> Array:
-    """Send a host array to where `reference` lives, in its precision unless told otherwise."""
-    xp = namespace(reference)
-    return xp.asarray(x, dtype=dtype or reference.dtype, device=device(reference))
+def dtype_name(x: Array) -> str:
+    """Name of the precision, the same in every library."""
+    return str(x.dtype).rpartition(".")[2]
+
+
+def like(x: np.ndarray[Any, Any], reference: Array) -> Array:
+    """Send a host array to where `reference` lives, in its precision."""
+    return namespace(reference).asarray(x, dtype=reference.dtype, device=device(reference))
 
 
 def itemsize(x: Array) -> int:
     """Bytes of one number."""
     return int(namespace(x).finfo(x.dtype).bits) // 8
+
+
+def on_gpu(x: Array) -> bool:
+    """Whether the array lives on an accelerator."""
+    return bool(array_api_compat.is_torch_array(x) and x.device.type != "cpu")
+
+
+def free_memory(x: Array) -> int:
+    """Bytes that can still be taken where the array lives."""
+    if on_gpu(x):
+        import torch
+
+        return int(torch.cuda.mem_get_info(x.device)[0])
+    meminfo = Path("/proc/meminfo")
+    if meminfo.exists():
+        return 1024 * int(meminfo.read_text().partition("MemAvailable:")[2].split()[0])
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def eps(x: Array) -> float:

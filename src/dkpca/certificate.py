@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from dkpca.arrays import Array, namespace, to_numpy
-from dkpca.eigen import Eigenpairs
+from dkpca.eigenpairs import Eigenpairs
 from dkpca.kernels import Kernel
 from dkpca.messages import Summary
 from dkpca.metrics import theorem_1_bound
@@ -115,7 +115,6 @@ def certify(
     kernel: Kernel,
     pairs: Eigenpairs,
     fused_trace: float,
-    fused_variance: float,
 ) -> Certificate:
     """Derive the certificate.
 
@@ -127,8 +126,8 @@ def certify(
         The kernel all of them used.
     pairs : Eigenpairs
         The components: leading eigenpairs of the (centered) fused matrix.
-    fused_trace, fused_variance : float
-        Trace of the fused matrix, before and after centering.
+    fused_trace : float
+        Trace of the fused matrix before centering.
     """
     found = to_numpy(pairs.values).astype(float)
     T, D = summaries[0].n_samples, len(found)
@@ -159,7 +158,7 @@ def certify(
         kernel_error_above=above,
         kernel_error_below=below,
         trace_gap=trace_gap,
-        total_variance_at_most=fused_variance + positive_trace + nuclear,
+        total_variance_at_most=pairs.trace + positive_trace + nuclear,
         eigenvalues_at_least=tuple(np.maximum(found - below, 0.0).tolist()),
         eigenvalues_at_most=tuple((found + above).tolist()),
         gap_at_least=fused_gap - width,

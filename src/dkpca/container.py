@@ -6,6 +6,7 @@ carries a checksum over itself and over the name, type, shape and bytes of every
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ import safetensors.numpy
 
 from dkpca.errors import WireError
 
-DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "U8": "uint8", "I64": "int64"}
+WIRE_DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "U8": "uint8"}
+DTYPES = WIRE_DTYPES | {"I64": "int64"}  # row numbers, in files that do not travel
 PRIVATE = "dkpca_private"  # the entry of files that hold a party's data; named here so that the wire can refuse them
 
 Header = dict[str, Any]
@@ -27,7 +29,7 @@ def pack(header: Header, arrays: Arrays, *, entry: str) -> bytes:
     return safetensors.numpy.save(arrays, metadata={entry: canonical(header)})
 
 
-def unpack(data: bytes, *, entry: str, max_header: int) -> tuple[Header, Arrays]:
+def unpack(data: bytes, *, entry: str, max_header: int, dtypes: Mapping[str, str] = DTYPES) -> tuple[Header, Arrays]:
     """Header, its checksum not yet verified, and arrays of a file held in memory."""
     length = int.from_bytes(data[:8], "little")
     if len(data) < 8 or length > min(max_header, len(data) - 8):
@@ -44,9 +46,9 @@ def unpack(data: bytes, *, entry: str, max_header: int) -> tuple[Header, Arrays]
         raise WireError("not a dkpca message: its header is not an object")
     arrays: Arrays = {}
     for name, tensor in tensors:
-        if tensor["dtype"] not in DTYPES:
-            raise WireError(f"array {name!r} has type {tensor['dtype']}; the wire carries {sorted(DTYPES)}")
-        arrays[name] = np.frombuffer(tensor["data"], dtype=DTYPES[tensor["dtype"]]).reshape(tensor["shape"])
+        if tensor["dtype"] not in dtypes:
+            raise WireError(f"array {name!r} has type {tensor['dtype']}; the wire carries {sorted(dtypes)}")
+        arrays[name] = np.frombuffer(tensor["data"], dtype=dtypes[tensor["dtype"]]).reshape(tensor["shape"])
     return header, arrays
 
 

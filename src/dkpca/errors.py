@@ -13,6 +13,10 @@ class WireError(DKPCAError):
     """Bytes that are not a whole, unaltered message of a version this library reads."""
 
 
+class ConvergenceError(DKPCAError):
+    """An iteration that did not reach its tolerance."""
+
+
 class FusionError(DKPCAError):
     """Messages that do not belong together: missing, duplicate, misaligned or of another kernel."""
 

@@ -6,11 +6,13 @@ from typing import Any
 
 import array_api_compat
 import numpy as np
+import scipy.sparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from dkpca import fusion, party, wire
-from dkpca.arrays import Array, namespace
+from dkpca.arrays import Array, device, dtype_name, namespace
+from dkpca.eigen import Solver
 from dkpca.errors import InputError
 from dkpca.exchange import in_process
 from dkpca.kernels import RBF, Kernel, Linear
@@ -52,8 +54,12 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         `dkpca.rank.Auto(n_components)`.
     center : bool, default=True
         Center the fused kernel in feature space.
-    solver : {"auto", "dense"}, default="auto"
-        Eigensolver at parties and center.
+    solver : {"auto", "dense", "streamed", "landmark"} or solver object, default="auto"
+        Eigensolver at parties and center. "dense" builds the matrix; "streamed" is exact too but only passes over
+        it; "landmark" is linear in the number of samples. "auto" chooses by size, device and free memory, and
+        `solvers_` says what and why.
+    n_landmarks : int, default=500
+        Landmarks at the center for "landmark"; a party takes four for each eigenpair it sends.
     wire_dtype : {"float32", "float64", "float16"}, default="float32"
         Precision of the numbers a party sends.
     projection : {"extend", "exact"}, default="extend"
@@ -62,7 +68,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     n_jobs : int, optional
         Parties computed at the same time, through joblib.
     random_state : int, optional
-        For solvers that draw; the dense one does not.
+        Seed for drawing landmarks. None is a fixed seed too: two fits on the same data agree.
 
     Attributes
     ----------
@@ -82,6 +88,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         Kernel used.
     model_ : FusedModel
         What the center holds.
+    solvers_ : dict of str to str
+        For each party and for "center": the solver used, what it did, and why it was chosen.
     party_names_ : list of str
         Parties, in the order of the input.
     n_features_in_ : int
@@ -111,7 +119,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         parties: int | Sequence[Any] | Mapping[str, Any] | None = None,
         rank: str | int | RankRule = "auto",
         center: bool = True,
-        solver: str = "auto",
+        solver: str | Solver = "auto",
+        n_landmarks: int = 500,
         wire_dtype: str = "float32",
         projection: str = "extend",
         n_jobs: int | None = None,
@@ -124,6 +133,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         self.rank = rank
         self.center = center
         self.solver = solver
+        self.n_landmarks = n_landmarks
         self.wire_dtype = wire_dtype
         self.projection = projection
         self.n_jobs = n_jobs
@@ -152,6 +162,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             rank=self._rank_rule(),
             precision=self.wire_dtype,
             solver=self.solver,
+            random_state=self.random_state or 0,
+            keep_training=self.projection == "exact",
             n_jobs=self.n_jobs,
         )
         summaries = [summary for summary, _ in answers.values()]
@@ -162,7 +174,11 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             center=self.center,
             roster=self.party_names_,
             solver=self.solver,
+            landmarks=self.n_landmarks,
+            random_state=self.random_state or 0,
+            dtype=dtype_name(next(iter(columns.values()))),
         )
+        self.solvers_ = {name: state.solver for name, state in self._states.items()} | {"center": self.model_.solver}
         self.kernel_ = kernel
         self.gamma_ = getattr(kernel, "gamma", None)
         self.eigenvectors_ = self.model_.eigenvectors
@@ -213,15 +229,17 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         raise InputError(f"kernel is {self.kernel!r}; use 'rbf', 'linear' or a kernel object")
 
     def _rank_rule(self) -> RankRule:
-        if isinstance(self.rank, str):
-            if self.rank != "auto":
-                raise InputError(f"rank is {self.rank!r}; give a number, a rule of dkpca.rank, or 'auto'")
+        if isinstance(self.rank, int | np.integer):
+            return Fixed(int(self.rank))
+        if self.rank == "auto":
             return Auto(self.n_components)
-        return Fixed(int(self.rank)) if isinstance(self.rank, int | np.integer) else self.rank
+        if isinstance(self.rank, RankRule):
+            return self.rank
+        raise InputError(f"rank is {self.rank!r}; give a number, a rule of dkpca.rank, or 'auto'")
 
     def _tables(self, X: Tables, *, reset: bool) -> dict[str, Array]:
         """Columns by party, checked."""
-        if isinstance(X, Mapping):
+        if isinstance(X, Mapping) and not scipy.sparse.issparse(X):  # a sparse DOK array is a dict too
             tables = {check_party_name(name): _check_table(name, table) for name, table in X.items()}
         elif _is_list_of_tables(X):
             tables = {f"party{j}": _check_table(f"party{j}", table) for j, table in enumerate(X)}
@@ -230,6 +248,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         if not tables:
             raise InputError("no party was given; pass at least one table")
         _check_row_counts(tables)
+        _check_one_library(tables)
         self._check_same_parties(tables, reset=reset)
         return tables
 
@@ -288,6 +307,12 @@ def _check_row_counts(tables: Mapping[str, Array]) -> None:
     counts = {name: table.shape[0] for name, table in tables.items()}
     if len(set(counts.values())) > 1:
         raise InputError(f"parties have different numbers of rows {counts}; row i must be the same sample everywhere")
+
+
+def _check_one_library(tables: Mapping[str, Array]) -> None:
+    kinds = {f"{type(table).__name__} {table.dtype} on {device(table)}" for table in tables.values()}
+    if len(kinds) > 1:
+        raise InputError(f"parties mix array libraries, precisions or devices {sorted(kinds)}; use one for all")
 
 
 def _is_list_of_tables(X: Any) -> bool:

@@ -1,12 +1,13 @@
 """What the fusion center computes: fuse, certify, project. It sees messages, never columns."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
-from dkpca.arrays import Array, namespace
+from dkpca.arrays import Array, dtype_name, namespace
 from dkpca.certificate import Certificate, certify
-from dkpca.eigen import leading
+from dkpca.eigen import Solver, leading
+from dkpca.eigenpairs import Extension
 from dkpca.errors import FusionError, InputError
 from dkpca.gram import Centered, FusedGram
 from dkpca.kernels import Kernel
@@ -24,18 +25,23 @@ class FusedModel:
     summaries: Mapping[str, Summary]
     kernel: Kernel
     centered: bool
-    solver: str
+    solver: str  # which one, what it did, and why it was chosen
     eigenvectors: Array  # (n_samples, n_components)
     eigenvalues: Array  # (n_components,) of the fused matrix, descending
     explained_variance_ratio: Array  # (n_components,) of the fused matrix
     certificate: Certificate
-    weights: Array  # (n_samples, n_components): scores = fused kernel row @ weights + offset
-    offset: Array  # (n_components,)
+    extension: Extension  # scores of a new sample from its fused kernel row
+    settings: Mapping[str, Any]  # how to fuse again
 
     @property
     def n_components(self) -> int:
         """Components pairs."""
         return int(self.eigenvalues.shape[0])
+
+    @property
+    def dtype(self) -> str:
+        """Precision in which the center computes."""
+        return dtype_name(self.eigenvalues)
 
     @property
     def scores(self) -> Array:
@@ -53,7 +59,7 @@ class FusedModel:
         return self._again({name: s for name, s in self.summaries.items() if name != party})
 
     def _again(self, summaries: Mapping[str, Summary]) -> "FusedModel":
-        return fuse(summaries.values(), n_components=self.n_components, center=self.centered, solver=self.solver)
+        return fuse(summaries.values(), n_components=self.n_components, **self.settings)
 
 
 def resolve_gamma(gamma: float | str | None, statistics: Iterable[Statistics]) -> float:
@@ -79,7 +85,10 @@ def fuse(
     n_components: int,
     center: bool = True,
     roster: Sequence[str] | None = None,
-    solver: str = "auto",
+    solver: str | Solver = "auto",
+    landmarks: int = 500,
+    random_state: int = 0,
+    dtype: str = "float64",
 ) -> FusedModel:
     """Turn the parties' summaries into kernel principal components: eq. (2) and (4) of the paper.
 
@@ -93,13 +102,22 @@ def fuse(
         Whether to center the fused matrix in feature space.
     roster : sequence of str, optional
         Parties that must be there; no more and no fewer are accepted.
-    solver : str
+    solver, landmarks, random_state
         See `dkpca.eigen.leading`.
+    dtype : {"float64", "float32"}
+        Precision in which the center computes, whatever the wire carried.
 
     Returns
     -------
     FusedModel
     """
+    settings = {
+        "center": center,
+        "solver": solver,
+        "landmarks": landmarks,
+        "random_state": random_state,
+        "dtype": dtype,
+    }
     accepted = _accept(summaries, roster)
     first = next(iter(accepted.values()))
     kernel, n_samples = first.kernel, first.n_samples
@@ -107,45 +125,47 @@ def fuse(
         raise InputError(
             f"n_components is {n_components}, but there are {n_samples} samples; ask for 1 to {n_samples} components"
         )
-    factors = [summary.factor.decode() for summary in accepted.values()]
+    factors = [summary.factor.decode(dtype) for summary in accepted.values()]
     fused = FusedGram(kernel, factors)
     gram = Centered(fused) if center else fused
-    pairs = leading(gram, n_components, solver=solver)
-    weights, offset = gram.affine(pairs.weights())
-    variance = gram.trace()
+    pairs = leading(gram, n_components, solver=solver, landmarks=landmarks, random_state=random_state)
     return FusedModel(
         summaries=accepted,
         kernel=kernel,
         centered=center,
-        solver=solver,
+        solver=pairs.solver,
         eigenvectors=pairs.vectors,
         eigenvalues=pairs.values,
-        explained_variance_ratio=pairs.values / (variance if variance > 0 else 1.0),
+        explained_variance_ratio=pairs.values / (pairs.trace if pairs.trace > 0 else 1.0),
         certificate=certify(
             list(accepted.values()),
             factors,
             kernel=kernel,
             pairs=pairs,
             fused_trace=fused.trace(),
-            fused_variance=variance,
         ),
-        weights=weights,
-        offset=offset,
+        extension=pairs.extension,
+        settings=settings,
     )
 
 
 def project(model: FusedModel, rows: Iterable[Rows]) -> Array:
     """Place new samples by their factor rows; on training samples this is `model.scores`, to rounding."""
     by_party = _complete(model, rows, lambda message, summary: message.factor.shape[1] == summary.rank)
-    blocks = (by_party[name].factor.decode() @ summary.factor.decode().T for name, summary in model.summaries.items())
-    return model.kernel.recombine(blocks) @ model.weights + model.offset[None, :]
+    anchors = {name: model.extension.rows(s.factor.data) for name, s in model.summaries.items()}
+    blocks = (
+        by_party[name].factor.decode(model.dtype) @ replace(s.factor, data=anchors[name]).decode(model.dtype).T
+        for name, s in model.summaries.items()
+    )
+    return model.kernel.recombine(blocks) @ model.extension.weights + model.extension.offset[None, :]
 
 
 def project_exact(model: FusedModel, partials: Iterable[Partials]) -> Array:
     """Place new samples by the paper's route: true kernel rows, centered with the fused matrix."""
     by_party = _complete(model, partials, lambda message, summary: message.partial.shape[1] == summary.n_samples)
-    total = sum(by_party[name].partial.decode() for name in model.summaries)
-    return model.kernel.finish(total) @ model.weights + model.offset[None, :]
+    total = sum(by_party[name].partial.decode(model.dtype) for name in model.summaries)
+    rows = model.extension.rows(model.kernel.finish(total).T).T
+    return rows @ model.extension.weights + model.extension.offset[None, :]
 
 
 def _accept(summaries: Iterable[Summary], roster: Sequence[str] | None) -> dict[str, Summary]:

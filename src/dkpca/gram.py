@@ -8,10 +8,12 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
-from dkpca.arrays import Array, itemsize, namespace
+from dkpca.arrays import Array, free_memory, itemsize, namespace, on_gpu
 from dkpca.kernels import Kernel
+from dkpca.progress import Progress, silent
 
-TILE_BYTES = 4 * 2**20  # a square tile that stays in the second-level cache of one core and its share of the third
+TILE_BYTES = 4 * 2**20  # a tile that stays in the cache
+GPU_SHARE = 16  # on a GPU, one part in this many of the free memory for a tile
 
 Index = Any  # a slice, or an array of integers
 
@@ -59,16 +61,24 @@ class Gram(ABC):
         return weights, xp.zeros_like(weights[0, :])
 
     def __matmul__(self, block: Array) -> Array:
+        """Multiply by a thin block."""
+        return self.product(block)
+
+    def product(self, block: Array, progress: Progress = silent) -> Array:
         """Multiply by a thin block, tile by tile; each off-diagonal tile is evaluated once and used twice."""
         xp = namespace(self.reference, block)
         out = xp.zeros_like(block)
-        tiles = list(_tiles(self.n, itemsize(block)))
+        side = max(1, int((tile_bytes(self.reference) / itemsize(block)) ** 0.5))
+        tiles = list(_slices(self.n, side))
+        done = 0
         for i, rows in enumerate(tiles):
             for columns in tiles[i:]:
                 tile = self.block(rows, columns)
                 out[rows, :] += tile @ block[columns, :]
                 if rows != columns:
                     out[columns, :] += tile.T @ block[rows, :]
+                done += 1
+                progress("product", 2 * done / (len(tiles) * (len(tiles) + 1)))
         return out
 
 
@@ -108,9 +118,9 @@ class FusedGram(Gram):
     def factor(self) -> Array | None:
         return _thinner(self.factors[0]) if len(self.factors) == 1 else None
 
-    def __matmul__(self, block: Array) -> Array:
+    def product(self, block: Array, progress: Progress = silent) -> Array:
         factor = self.factor
-        return super().__matmul__(block) if factor is None else factor @ (factor.T @ block)
+        return super().product(block, progress) if factor is None else factor @ (factor.T @ block)
 
 
 class Centered(Gram):
@@ -125,6 +135,14 @@ class Centered(Gram):
         xp = namespace(self.reference)
         ones = xp.ones_like(self.base.diagonal())[:, None]
         return (self.base @ ones)[:, 0] / self.n
+
+    def dense(self) -> Array:
+        xp = namespace(self.reference)
+        K = self.base.dense()
+        self._means = xp.mean(K, axis=0)  # known now, so that no product is spent on them
+        K -= self._means[None, :]
+        K -= (self._means - xp.mean(self._means))[:, None]
+        return K
 
     def diagonal(self) -> Array:
         xp = namespace(self.reference)
@@ -144,8 +162,15 @@ class Centered(Gram):
         weights = _center(weights)  # so that the mean of the new sample's own kernel row drops out
         return weights, -(self._means @ weights)
 
-    def __matmul__(self, block: Array) -> Array:
-        return _center(self.base @ _center(block))
+    def product(self, block: Array, progress: Progress = silent) -> Array:
+        xp = namespace(block)
+        block = _center(block)
+        if "_means" in self.__dict__:
+            return _center(self.base.product(block, progress))
+        # The first product brings the row means along, which would otherwise cost a product of their own.
+        both = self.base.product(xp.concat([block, xp.ones_like(block[:, :1])], axis=1), progress)
+        self._means = both[:, -1] / self.n
+        return _center(both[:, :-1])
 
 
 def _center(block: Array) -> Array:
@@ -163,7 +188,15 @@ def _thinner(factor: Array | None) -> Array | None:
     return factor if factor is not None and factor.shape[1] < factor.shape[0] else None
 
 
-def _tiles(n: int, bytes_per_number: int) -> Iterator[slice]:
-    """Cut n rows into slices whose square tiles fit the cache."""
-    step = max(1, int((TILE_BYTES / bytes_per_number) ** 0.5))
+def tile_bytes(reference: Array) -> int:
+    """Bytes to work on at a time."""
+    return free_memory(reference) // GPU_SHARE if on_gpu(reference) else TILE_BYTES
+
+
+def strips(gram: Gram, width: int) -> Iterator[slice]:
+    """Cut the rows of a matrix so that strips of so many columns are of a size to work on."""
+    return _slices(gram.n, max(1, tile_bytes(gram.reference) // (width * itemsize(gram.reference))))
+
+
+def _slices(n: int, step: int) -> Iterator[slice]:
     return (slice(start, min(start + step, n)) for start in range(0, n, step))

@@ -86,6 +86,10 @@ class Linear(Kernel):
     centered: bool = True
     name: ClassVar[str] = "linear"
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.centered, bool):
+            raise InputError(f"centered is {self.centered!r}; the linear kernel needs True or False")
+
     def origin(self, X: Array) -> Array:
         xp = namespace(X)
         mean = xp.mean(X, axis=0)
@@ -140,8 +144,8 @@ class RBF(Kernel):
     name: ClassVar[str] = "rbf"
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.gamma < float("inf"):
-            raise InputError(f"gamma is {self.gamma}; the RBF kernel needs a positive, finite number")
+        if not isinstance(self.gamma, float | int) or not 0.0 < self.gamma < float("inf"):
+            raise InputError(f"gamma is {self.gamma!r}; the RBF kernel needs a positive, finite number")
 
     def origin(self, X: Array) -> Array:
         return namespace(X).mean(X, axis=0)

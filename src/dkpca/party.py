@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from dkpca import messages
 from dkpca.arrays import Array, namespace, to_numpy
-from dkpca.eigen import Eigenpairs, leading
+from dkpca.eigen import Solver, leading
+from dkpca.eigenpairs import Eigenpairs
 from dkpca.errors import InputError
 from dkpca.gram import KernelGram
 from dkpca.kernels import Kernel
@@ -28,6 +29,8 @@ class PartyState:
     anchors: Array  # (n_anchors, n_features) rows that new samples are compared with
     weights: Array  # (n_anchors, rank): factor row of y = kernel(y, anchors) @ weights
     precision: str
+    solver: str  # which one, what it did, and why it was chosen
+    training: Array | None = None  # (n_samples, n_features), for `partials` only
 
 
 def statistics(X: Array, *, party: str, policy: Policy = ANYTHING) -> Statistics:
@@ -45,7 +48,9 @@ def summarise(
     kernel: Kernel,
     rank: RankRule,
     precision: str = "float32",
-    solver: str = "auto",
+    solver: str | Solver = "auto",
+    random_state: int = 0,
+    keep_training: bool = False,
     sample_ids: Sequence[str] | None = None,
     policy: Policy = ANYTHING,
 ) -> tuple[Summary, PartyState]:
@@ -63,8 +68,10 @@ def summarise(
         How many eigenpairs to send. Eigenvalues that are only rounding are never sent.
     precision : {"float64", "float32", "float16"}
         How numbers go over the wire.
-    solver : str
+    solver, random_state
         See `dkpca.eigen.leading`.
+    keep_training : bool
+        Whether the state keeps all training rows, which the paper's way of placing new samples needs.
     sample_ids : sequence of str, optional
         In row order. Without ids, rows of all parties match by position.
     policy : Policy
@@ -82,7 +89,7 @@ def summarise(
     origin = kernel.origin(X)
     X = X - origin[None, :]
     gram = KernelGram(kernel, X)
-    pairs = _pairs_by_rule(gram, rank, solver)
+    pairs = _pairs_by_rule(gram, rank, solver, random_state)
     factor = pairs.factor()
     sent = round_to(factor, precision)
     spectral, nuclear = rounding_norms(factor, sent)
@@ -97,7 +104,17 @@ def summarise(
         rounding_norm=spectral + pairs.rounding() + pairs.residual_norm,
         rounding_nuclear=nuclear + pairs.rounding() + pairs.residual_norm * pairs.values.shape[0],
     )
-    state = PartyState(party, summary.summary_id, kernel, origin, X, pairs.weights(), precision)
+    state = PartyState(
+        party=party,
+        summary_id=summary.summary_id,
+        kernel=kernel,
+        origin=origin,
+        anchors=pairs.extension.rows(X),
+        weights=pairs.extension.weights,
+        precision=precision,
+        solver=pairs.solver,
+        training=X if keep_training else None,
+    )
     return summary, state
 
 
@@ -118,16 +135,20 @@ def partials(
     """Return the paper's message for new samples: what adds up over parties, against every training sample."""
     policy.check_projection()
     policy.check_precision(state.precision)
+    if state.training is None:
+        raise InputError(
+            f"party {state.party!r} did not keep its training rows; fit with projection='exact' (keep_training) first"
+        )
     X_new = _measured(state, X_new)
-    partial = round_to(state.kernel.partial(X_new, state.anchors), state.precision)
+    partial = round_to(state.kernel.partial(X_new, state.training), state.precision)
     return Partials(state.party, state.summary_id, _digest(sample_ids, X_new), partial)
 
 
-def _pairs_by_rule(gram: KernelGram, rule: RankRule, solver: str) -> Eigenpairs:
+def _pairs_by_rule(gram: KernelGram, rule: RankRule, solver: str | Solver, random_state: int) -> Eigenpairs:
     """Compute eigenpairs until the rule has seen enough of the spectrum."""
     wanted = rule.first_guess(gram.n)
     while True:
-        pairs = leading(gram, wanted, solver=solver)
+        pairs = leading(gram, wanted, solver=solver, random_state=random_state)
         rank = rule.choose(to_numpy(pairs.values), gram.n)
         if rank is not None:
             return pairs.head(max(1, min(rank, pairs.numerical_rank())))

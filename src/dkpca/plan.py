@@ -6,15 +6,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dkpca import party, wire
+from dkpca import eigen, party, wire
 from dkpca.arrays import Array
+from dkpca.gram import KernelGram
 from dkpca.kernels import RBF, Kernel
 from dkpca.messages import Statistics, Summary, row_number_digest
 from dkpca.precision import PRECISIONS, Rounded
 from dkpca.rank import Auto
 
 PROBE_ROWS = 400  # enough to see where a spectrum falls off, in well under a second
-PASSES = 12  # products with a block that a partial eigensolver takes, roughly
+LANCZOS_PASSES, STREAMED_PASSES = 12, 10  # over the matrix, roughly
+LANDMARKS_PER_PAIR = 4
+CENTER_LANDMARKS = 500
 
 
 @dataclass(frozen=True)
@@ -26,8 +29,9 @@ class Cost:
     rank: int
     bytes_sent: int
     bytes_raw: int  # of its columns in the same precision
-    memory: int  # bytes, of the dense solver
-    seconds: float  # of the dense solver, to within a factor of a few
+    solver: str  # that "auto" would choose on this machine
+    memory: int  # bytes
+    seconds: float  # to within a factor of a few
 
     @property
     def larger_than_data(self) -> bool:
@@ -41,6 +45,7 @@ def party_costs(parties: Sequence[Statistics], ranks: Mapping[str, int], precisi
     costs = []
     for known in parties:
         T, M, D = known.n_samples, known.n_features, min(ranks[known.party], known.n_samples)
+        solver, memory, operations = _effort(T, M, D, LANDMARKS_PER_PAIR * D)
         costs.append(
             Cost(
                 name=known.party,
@@ -48,8 +53,9 @@ def party_costs(parties: Sequence[Statistics], ranks: Mapping[str, int], precisi
                 rank=D,
                 bytes_sent=summary_size(known.party, T, M, D, precision),
                 bytes_raw=T * M * PRECISIONS[precision],
-                memory=_dense_memory(T),
-                seconds=2.0 * T**2 * (M + PASSES * D) / rate,
+                solver=solver,
+                memory=memory,
+                seconds=operations / rate,
             )
         )
     return costs
@@ -58,15 +64,22 @@ def party_costs(parties: Sequence[Statistics], ranks: Mapping[str, int], precisi
 def center_cost(costs: Sequence[Cost], n_samples: int, n_components: int) -> Cost:
     """Cost of the fusion."""
     total_rank = sum(cost.rank for cost in costs)
-    return Cost(
-        name="center",
-        n_features=sum(cost.n_features for cost in costs),
-        rank=n_components,
-        bytes_sent=0,
-        bytes_raw=0,
-        memory=_dense_memory(n_samples) + 8 * n_samples * total_rank,
-        seconds=2.0 * n_samples**2 * (total_rank + PASSES * n_components) / operations_per_second(),
-    )
+    solver, memory, operations = _effort(n_samples, total_rank, n_components, CENTER_LANDMARKS)
+    n_features = sum(cost.n_features for cost in costs)
+    return Cost("center", n_features, n_components, 0, 0, solver, memory, operations / operations_per_second())
+
+
+def _effort(T: int, width: int, k: int, landmarks: int) -> tuple[str, int, float]:
+    """Solver that would be chosen, its memory in bytes, and its operations."""
+    nothing = np.broadcast_to(np.float64(0), (T, width))  # takes no memory, whatever T
+    solver, _ = eigen.choose(KernelGram(RBF(1.0), nothing))
+    landmarks = min(max(landmarks, 100), T)
+    table = 8 * T * (width + k)
+    return {
+        "dense": (solver, 24 * T**2 + table, 2.0 * T**2 * (width + LANCZOS_PASSES * k)),
+        "streamed": (solver, table + 8 * T * (landmarks + 8 * k), 2.0 * STREAMED_PASSES * T**2 * (width + 2 * k)),
+        "landmark": (solver, table + 24 * T * landmarks, 2.0 * T * landmarks * (width + landmarks)),
+    }[solver]
 
 
 def summary_size(party: str, n_samples: int, n_features: int, rank: int, precision: str) -> int:
@@ -94,8 +107,3 @@ def operations_per_second(size: int = 384) -> float:
     start = time.perf_counter()
     block @ block
     return float(2.0 * size**3 / max(time.perf_counter() - start, 1e-6))
-
-
-def _dense_memory(n_samples: int) -> int:
-    """Two n x n matrices of float64."""
-    return 16 * n_samples**2

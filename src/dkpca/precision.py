@@ -1,9 +1,8 @@
 """How a matrix is rounded for the wire, and what the rounding did to it."""
 
 from dataclasses import dataclass
-from typing import Any
 
-from dkpca.arrays import Array, device, eps, namespace
+from dkpca.arrays import Array, device, dtype_name, eps, namespace
 from dkpca.errors import InputError
 
 PRECISIONS = {"float64": 8, "float32": 4, "float16": 2}  # bytes a number
@@ -20,7 +19,7 @@ class Rounded:
     @property
     def precision(self) -> str:
         """Name of the wire precision."""
-        return str(self.data.dtype).removeprefix("torch.").removeprefix("array_api_strict.")
+        return dtype_name(self.data)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -33,10 +32,10 @@ class Rounded:
         rows, columns = self.shape
         return rows * columns * PRECISIONS[self.precision] + (0 if self.scale is None else 8 * columns)
 
-    def decode(self, dtype: Any = None) -> Array:
-        """Return the matrix for computing, float64 unless told otherwise."""
+    def decode(self, dtype: str = "float64") -> Array:
+        """Return the matrix for computing."""
         xp = namespace(self.data)
-        values = xp.astype(self.data, dtype or xp.float64)
+        values = xp.astype(self.data, getattr(xp, dtype))
         return values if self.scale is None else values * xp.astype(self.scale, values.dtype)[None, :]
 
 
@@ -60,9 +59,9 @@ def rounding_norms(A: Array, sent: Rounded) -> tuple[float, float]:
     matrix of twice the rank, so no n x n matrix and no cancellation.
     """
     xp = namespace(A)
-    if str(sent.data.dtype) == str(A.dtype) and sent.scale is None:
+    if sent.precision == dtype_name(A):
         return 0.0, 0.0
-    R = sent.decode(A.dtype) - A
+    R = sent.decode(dtype_name(A)) - A
     joined = xp.concat([A, R], axis=1)
     lengths = xp.sqrt(xp.sum(joined * joined, axis=0))
     lengths = xp.where(lengths > 0, lengths, xp.ones_like(lengths))

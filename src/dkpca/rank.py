@@ -5,7 +5,7 @@ more of the spectrum. It never answers 0: a party that sends nothing would erase
 """
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from dkpca.errors import InputError
 Spectrum = np.ndarray[Any, Any]  # leading eigenvalues, descending
 
 
+@runtime_checkable
 class RankRule(Protocol):
     """What `party.summarise` needs of a rule."""
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from dkpca import kernels
 from dkpca.arrays import to_numpy
-from dkpca.container import DTYPES, Arrays, canonical, pack, unpack, verify
+from dkpca.container import WIRE_DTYPES, Arrays, canonical, pack, unpack, verify
 from dkpca.errors import InputError, WireError
 from dkpca.messages import TOKEN_BYTES, Message, Summary, Tokens, check_party_name
 from dkpca.precision import Rounded
@@ -35,7 +35,7 @@ def encode(message: Message) -> bytes:
 
 def decode(data: bytes) -> Message:
     """Return the message in the bytes, or raise `WireError` with the first thing that is wrong."""
-    header, arrays = unpack(bytes(data), entry=ENTRY, max_header=MAX_HEADER)
+    header, arrays = unpack(bytes(data), entry=ENTRY, max_header=MAX_HEADER, dtypes=WIRE_DTYPES)
     kind, version = header.get("kind"), header.get("version")
     if version != VERSION:
         raise WireError(f"message has format version {version!r}; this dkpca reads version {VERSION}")
@@ -59,7 +59,7 @@ def size(message: Message) -> int:
     ]
     for name, shape, precision in [*scales, *((name, value.shape, value.precision) for name, value in bulk)]:
         end = offset + math.prod(shape) * np.dtype(precision).itemsize
-        code = next(code for code, known in DTYPES.items() if known == precision)
+        code = next(code for code, known in WIRE_DTYPES.items() if known == precision)
         layout[name] = {"dtype": code, "shape": list(shape), "data_offsets": [offset, end]}
         offset = end
     length = len(json.dumps(layout, separators=(",", ":")).encode())

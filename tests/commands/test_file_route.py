@@ -122,6 +122,7 @@ def test_new_samples_are_placed_as_the_estimator_places_them(fused):
 
 def test_the_papers_projection_works_by_files_too(fused):
     for owner in OWNERS:
+        fused.summarise(owner, "--keep-training")
         fused.ok("extend", f"{owner}.csv", "--exact", "--state", f"{owner}.state", "--out", f"{owner}.rows")
     fused.ok("project", "run", *(f"{o}.rows" for o in OWNERS), "--out", "new")
     placed = pl.read_csv(fused.path / "new" / "embedding.csv").drop("sample").to_numpy()

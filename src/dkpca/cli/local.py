@@ -282,14 +282,15 @@ def _plan_words(n_samples: int, costs: list[Cost], center: Cost, gammas: dict[st
             str(c.rank),
             in_bytes(c.bytes_sent),
             in_bytes(c.bytes_raw),
+            c.solver,
             in_bytes(c.memory),
             in_seconds(c.seconds),
         ]
         for c in [*costs, center]
     ]
     rows[-1][3] = rows[-1][4] = ""
-    headings = ["", "columns", "rank", "sends", "raw columns", "memory", "time, about"]
-    lines: list[str | Table] = [table(f"{n_samples:,} samples", headings, rows)]
+    headings = ["", "columns", "rank", "sends", "raw", "solver", "memory", "time"]
+    lines: list[str | Table] = [table(f"{n_samples:,} samples; times to within a factor of a few", headings, rows)]
     lines += [
         f"gamma: {gammas['features']:.6g} (1 / columns), {gammas['auto']:.6g} (auto, 1 / mean squared distance)"
     ]

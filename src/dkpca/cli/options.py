@@ -99,7 +99,9 @@ ByteBudget = Annotated[
 ]
 Components = Annotated[int, typer.Option("--components", min=1, help="Components wanted.", rich_help_panel=MODEL)]
 WirePrecision = Annotated[Precision, typer.Option("--precision", help="How numbers are sent.", rich_help_panel=MODEL)]
-Solver = Annotated[str, typer.Option("--solver", help="Eigensolver.", rich_help_panel=MODEL)]
+Solver = Annotated[
+    str, typer.Option("--solver", help="Eigensolver: auto, dense, streamed or landmark.", rich_help_panel=MODEL)
+]
 PolicyFile = Annotated[
     Path | None, typer.Option("--policy", help="The party's policy (TOML); what it forbids is refused.")
 ]

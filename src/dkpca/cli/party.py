@@ -50,6 +50,9 @@ def summarise(
         Path | None, typer.Option("--state", help="Private file for new samples; else --out with .state. Keep it.")
     ] = None,
     keep_state: Annotated[bool, typer.Option("--keep-state/--no-state", help="Whether to keep one.")] = True,
+    keep_training: Annotated[
+        bool, typer.Option("--keep-training", help="Keep all rows in the state, for 'extend --exact'.")
+    ] = False,
     party: o.PartyName = None,
     columns: o.Columns = None,
     exclude: o.Exclude = None,
@@ -79,7 +82,14 @@ def summarise(
     holding = o.holding(party, path, how, common, key_file)
     with progress(f"{holding.party}: eigenpairs of its Gram matrix"):
         summary, preparation = files.summarise(
-            holding, box, kernel=chosen, rank=rule, precision=precision, solver=solver, state=state_path
+            holding,
+            box,
+            kernel=chosen,
+            rank=rule,
+            precision=precision.value,
+            solver=solver,
+            state=state_path,
+            keep_training=keep_training,
         )
     result = summary_facts(summary) | {
         "out": str(out),
@@ -116,7 +126,10 @@ def extend(
     out: Annotated[Path, typer.Option("--out", help="The message to write; send this file.")],
     id_column: o.Id = None,
     exact: Annotated[
-        bool, typer.Option("--exact", help="The paper's way: distances to all training samples. Discloses more.")
+        bool,
+        typer.Option(
+            "--exact", help="The paper's way: distances to all training rows. Needs --keep-training; discloses more."
+        ),
     ] = False,
     common: o.Common = None,
     key_file: o.KeyFile = None,

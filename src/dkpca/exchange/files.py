@@ -122,6 +122,7 @@ def summarise(
     precision: str,
     solver: str = "auto",
     state: Path | None = None,
+    keep_training: bool = False,
 ) -> tuple[Summary, Preparation]:
     """Return and write the one numerical message; keep the private state where one is wanted."""
     with outbox.answering(holding, f"summary with {kernel}, {rank}, {precision}"):
@@ -134,6 +135,7 @@ def summarise(
             rank=rank,
             precision=precision,
             solver=solver,
+            keep_training=keep_training,
             sample_ids=names,
             policy=outbox.policy,
         )

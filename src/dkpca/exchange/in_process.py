@@ -10,6 +10,7 @@ from joblib import Parallel, delayed
 
 from dkpca import party
 from dkpca.arrays import Array
+from dkpca.eigen import Solver
 from dkpca.kernels import Kernel
 from dkpca.messages import Statistics, Summary
 from dkpca.party import PartyState
@@ -29,13 +30,24 @@ def summaries(
     kernel: Kernel,
     rank: RankRule,
     precision: str,
-    solver: str,
+    solver: str | Solver,
+    random_state: int = 0,
+    keep_training: bool = False,
     n_jobs: int | None = None,
 ) -> dict[str, tuple[Summary, PartyState]]:
     """Return what each party would send, and what it would keep: the one numerical round."""
 
     def summarise(name: str, X: Array) -> tuple[Summary, PartyState]:
-        return party.summarise(X, party=name, kernel=kernel, rank=rank, precision=precision, solver=solver)
+        return party.summarise(
+            X,
+            party=name,
+            kernel=kernel,
+            rank=rank,
+            precision=precision,
+            solver=solver,
+            random_state=random_state,
+            keep_training=keep_training,
+        )
 
     answers = Parallel(n_jobs=n_jobs)(delayed(summarise)(name, X) for name, X in columns.items())
     return dict(zip(columns, answers, strict=True))

@@ -1,0 +1,1 @@
+"""Eigensolvers for Gram matrices, one a file, all with the contract of `dkpca.eigen.leading`."""

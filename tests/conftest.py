@@ -1,0 +1,33 @@
+"""Shared data and hypothesis settings."""
+
+import os
+
+os.environ["SCIPY_ARRAY_API"] = "1"  # before scipy is imported: scikit-learn's array API check asks for it
+
+import array_api_compat.torch
+import array_api_strict
+import numpy as np
+import pytest
+from hypothesis import settings
+
+settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=30)
+settings.load_profile("repeatable")
+
+NAMESPACES = {"numpy": np, "torch": array_api_compat.torch, "strict": array_api_strict}
+
+
+@pytest.fixture(params=sorted(NAMESPACES))
+def xp(request):
+    """Each array library the numerics must run on; `strict` allows nothing beyond the standard."""
+    return NAMESPACES[request.param]
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(20260101)
+
+
+@pytest.fixture
+def table(rng):
+    """Correlated columns with an offset, 90 samples."""
+    return rng.standard_normal((90, 5)) @ rng.standard_normal((5, 12)) + 0.3 * rng.standard_normal((90, 12)) + 7.0

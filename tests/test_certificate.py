@@ -1,0 +1,104 @@
+"""Every bound against the truth, which the tests know and the center does not."""
+
+import json
+import math
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dkpca import subspace_error
+from dkpca.fusion import fuse
+from dkpca.kernels import RBF, Linear
+from tests.protocol import centered, fused_from, summaries_of
+from tests.test_fusion import measured, problems
+
+precisions = st.sampled_from(["float64", "float32", "float16"])
+
+
+def truth_of(blocks, kernel, center):
+    X = measured(blocks, kernel)
+    K = kernel(X, X)
+    return centered(K) if center else K
+
+
+@given(problems(), precisions, st.booleans(), st.integers(1, 5))
+def test_every_bound_holds(problem, precision, center, D):
+    blocks, kernel, rank = problem
+    summaries = summaries_of(blocks, kernel, rank, precision)
+    model = fuse(summaries, n_components=D, center=center)
+    proof = model.certificate
+    K = truth_of(blocks, kernel, center)
+    values, vectors = (a[..., ::-1] for a in np.linalg.eigh(K))
+    V = vectors[:, :D]
+    fused = kernel.recombine(s.factor.decode() @ s.factor.decode().T for s in summaries)
+    difference = np.linalg.eigvalsh(K - (centered(fused) if center else fused))
+    slack = 1e-11 * max(np.trace(K), 1.0)
+
+    assert difference.max() <= proof.kernel_error_above + slack
+    assert difference.min() >= -proof.kernel_error_below - slack
+    assert (values[:D] >= np.array(proof.eigenvalues_at_least) - slack).all()
+    assert (values[:D] <= np.array(proof.eigenvalues_at_most) + slack).all()
+    true_gap = values[D - 1] - values[D]
+    assert true_gap >= proof.gap_at_least - slack
+    assert subspace_error(V, model.eigenvectors) <= proof.subspace_error_at_most + 1e-9
+    assert math.sqrt(subspace_error(V, model.eigenvectors)) <= proof.theorem_1 + 1e-9
+    captured = np.trace(model.eigenvectors.T @ K @ model.eigenvectors)
+    assert captured >= proof.captured_at_least - slack
+    assert values[:D].sum() <= proof.captured_best_at_most + slack
+    assert captured / np.trace(K) >= proof.captured_share_at_least - 1e-9
+    assert np.trace(K) <= proof.total_variance_at_most + slack
+
+
+@given(problems(), precisions)
+def test_the_trace_gap_is_exact(problem, precision):
+    blocks, kernel, rank = problem
+    summaries = summaries_of(blocks, kernel, rank, precision)
+    fused = kernel.recombine(s.factor.decode() @ s.factor.decode().T for s in summaries)
+    truth = np.trace(truth_of(blocks, kernel, center=False))
+    gap = fuse(summaries, n_components=1).certificate.trace_gap
+    np.testing.assert_allclose(gap, truth - np.trace(fused), atol=1e-11 * truth)
+
+
+def test_nothing_left_out_is_certified_as_nothing(table):
+    proof = fused_from(np.array_split(table, 3, axis=1), RBF(0.02), 3).certificate
+    assert proof.kernel_norm_bound < 1e-9
+    assert proof.subspace_error_at_most < 1e-9
+    assert proof.optimality_at_least > 1 - 1e-9
+
+
+def test_the_certificate_is_no_looser_than_theorem_1(table):
+    for kernel in (RBF(0.005), Linear()):
+        proof = fused_from(np.array_split(table, 3, axis=1), kernel, 2, rank=30).certificate
+        assert math.sqrt(proof.subspace_error_at_most) <= proof.theorem_1 < math.inf
+
+
+def test_rounding_on_the_wire_is_part_of_the_error(table):
+    blocks = np.array_split(table, 3, axis=1)
+    below = [
+        fused_from(blocks, RBF(0.02), precision=p).certificate.kernel_error_below
+        for p in ("float64", "float32", "float16")
+    ]
+    assert below[0] < 1e-11 < below[1] < 1e-3 < below[2]
+
+
+def test_a_bound_that_says_nothing_says_so(table):
+    proof = fused_from(np.array_split(table, 3, axis=1), RBF(0.5), 5, rank=2).certificate
+    assert proof.subspace_error_at_most == math.inf
+    assert "The subspace certificate says nothing here" in str(proof)
+    assert "Theorem 1 of the paper says nothing here" in str(proof)
+
+
+def test_a_bound_that_says_something_gives_its_trivial_value_too(table):
+    proof = fused_from(np.array_split(table, 3, axis=1), RBF(0.005), 2, rank=40).certificate
+    assert "bounds the subspace error by" in str(proof)
+    assert "(the largest possible is 2)" in str(proof)
+
+
+def test_all_components_are_always_the_right_subspace(table):
+    assert fused_from([table[:6]], RBF(0.1), 6, rank=2).certificate.subspace_error_at_most == 0.0
+
+
+def test_the_certificate_is_plain_json(table):
+    text = json.dumps(fused_from([table], RBF(0.5), 5, rank=2).certificate.to_dict(), allow_nan=False)
+    assert json.loads(text)["theorem_1"] is None

@@ -1,0 +1,252 @@
+import pickle
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.decomposition import KernelPCA
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from dkpca import DKPCA, Adaptive, Budget, Fixed, subspace_error, wire
+from dkpca.errors import InputError
+from dkpca.kernels import RBF
+
+FULL = 10**6
+DIGITS = load_digits().data
+
+
+@parametrize_with_checks([DKPCA(), DKPCA(kernel="linear", projection="exact")])
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+class TestIsKernelPCA:
+    """At full rank nothing is lost, whatever the split."""
+
+    @pytest.mark.parametrize("projection", ["extend", "exact"])
+    @pytest.mark.parametrize("parties", [1, 2, 7, 64, [[3, 1], list(range(4, 64)), [0, 2]]], ids=str)
+    @pytest.mark.parametrize(("kernel", "gamma"), [("linear", None), ("rbf", 1e-3)])
+    def test_full_rank_fusion_is_kernel_pca(self, kernel, gamma, parties, projection):
+        X, X_new = DIGITS[:150], DIGITS[150:200]
+        pooled = KernelPCA(5, kernel=kernel, gamma=gamma).fit(X)
+        model = DKPCA(
+            5, kernel=kernel, gamma=gamma, parties=parties, rank=FULL, wire_dtype="float64", projection=projection
+        ).fit(X)
+        np.testing.assert_allclose(model.eigenvalues_, pooled.eigenvalues_, rtol=1e-10)
+        assert subspace_error(pooled.eigenvectors_, model.eigenvectors_) < 1e-10
+        signs = np.sign((pooled.eigenvectors_ * model.eigenvectors_).sum(0))
+        np.testing.assert_allclose(model.transform(X_new), pooled.transform(X_new) * signs, atol=1e-8)
+        np.testing.assert_allclose(model.fit_transform(X), pooled.transform(X) * signs, atol=1e-8)
+
+    def test_not_centered(self):
+        X = DIGITS[:150]
+        values = np.linalg.eigvalsh(X @ X.T)[::-1][:5]
+        model = DKPCA(5, kernel="linear", center=False, parties=4, rank=FULL, wire_dtype="float64").fit(X)
+        np.testing.assert_allclose(model.eigenvalues_, values, rtol=1e-10)
+
+
+class TestApproaches:
+    @pytest.mark.parametrize("projection", ["extend", "exact"])
+    def test_projection_of_new_samples_approaches_pooled_kernel_pca_as_the_rank_grows(self, projection):
+        X, X_new = DIGITS[:300], DIGITS[300:400]
+        pooled = KernelPCA(5, kernel="rbf", gamma=4e-4).fit(X)
+        target = pooled.transform(X_new)
+        errors = []
+        for rank in (15, 40, 100):
+            model = DKPCA(5, gamma=4e-4, parties=4, rank=rank, wire_dtype="float64", projection=projection).fit(X)
+            Q = pooled.eigenvectors_.T @ model.eigenvectors_
+            errors.append(np.linalg.norm(model.transform(X_new) @ Q.T - target) / np.linalg.norm(target))
+        assert errors[0] > 3 * errors[1] > 9 * errors[2]
+        assert errors[2] < 1e-2
+
+    @pytest.mark.parametrize("wire_dtype", ["float64", "float32", "float16"])
+    @pytest.mark.parametrize("kernel", ["rbf", "linear"])
+    def test_training_samples_project_onto_themselves(self, kernel, wire_dtype):
+        X = DIGITS[:200]
+        model = DKPCA(5, kernel=kernel, gamma="auto", parties=4, wire_dtype=wire_dtype)
+        scores = model.fit_transform(X)
+        tolerance = {"float64": 1e-10, "float32": 1e-5, "float16": 2e-2}[wire_dtype]
+        np.testing.assert_allclose(model.transform(X), scores, atol=tolerance * np.abs(scores).max())
+
+    def test_auto_rank_is_accurate(self):
+        pooled = KernelPCA(10, kernel="rbf", gamma=4e-4).fit(DIGITS[:500])
+        model = DKPCA(gamma=4e-4, parties=4).fit(DIGITS[:500])
+        assert subspace_error(pooled.eigenvectors_, model.eigenvectors_) < 1e-2
+
+
+class TestInputs:
+    def test_dict_list_and_split_are_the_same(self):
+        X = DIGITS[:80]
+        left, right = X[:, :32], X[:, 32:]
+        split = DKPCA(3, parties=2).fit(X)
+        for tables in ([left, right], (left, right), {"party0": left, "party1": right}):
+            model = DKPCA(3).fit(tables)
+            np.testing.assert_array_equal(model.eigenvectors_, split.eigenvectors_)
+            np.testing.assert_array_equal(model.transform(tables), split.transform(X))
+        assert split.n_features_in_ == 64
+
+    def test_data_frames_with_named_groups(self):
+        frame = pd.DataFrame(DIGITS[:80, :6], columns=list("abcdef"))
+        model = DKPCA(2, parties={"first": ["a", "b"], "rest": ["f", "e", "d", "c"]}).fit(frame)
+        assert [entry.party for entry in model.ledger_] == ["first", "rest"]
+        assert [entry.n_features for entry in model.ledger_] == [2, 4]
+        assert list(model.feature_names_in_) == list("abcdef")
+
+    def test_a_dict_of_data_frames(self):
+        frame = pd.DataFrame(DIGITS[:80, 18:22], columns=list("abcd"))
+        model = DKPCA(2).fit({"x": frame[["a", "b"]], "y": frame[["c", "d"]]})
+        np.testing.assert_array_equal(model.eigenvectors_, DKPCA(2, parties=2).fit(frame).eigenvectors_)
+
+    @pytest.mark.parametrize("as_list", [False, True])
+    def test_set_output_names_the_components(self, as_list):
+        X = DIGITS[:80]
+        tables = [X[:, :32], X[:, 32:]] if as_list else {"l": X[:, :32], "r": X[:, 32:]}
+        scores = DKPCA(3).set_output(transform="pandas").fit_transform(tables)
+        assert list(scores.columns) == ["dkpca0", "dkpca1", "dkpca2"]
+
+    def test_torch_in_torch_out(self):
+        X = DIGITS[:80]
+        expected = DKPCA(3, parties=3).fit(X)
+        model = DKPCA(3, parties=3).fit(torch.asarray(X))
+        scores = model.transform(torch.asarray(X[:5]))
+        assert isinstance(scores, torch.Tensor)
+        np.testing.assert_allclose(scores.numpy(), expected.transform(X[:5]), atol=1e-9)
+        single = DKPCA(3, parties=3).fit(torch.asarray(X, dtype=torch.float32))
+        assert single.eigenvectors_.dtype == torch.float32
+        assert subspace_error(expected.eigenvectors_, single.eigenvectors_.double().numpy()) < 1e-6
+
+    def test_more_workers_change_nothing(self):
+        one = DKPCA(3, parties=4).fit(DIGITS[:120])
+        two = DKPCA(3, parties=4, n_jobs=2).fit(DIGITS[:120])
+        with joblib.parallel_config(backend="threading", n_jobs=2):
+            threads = DKPCA(3, parties=4).fit(DIGITS[:120])
+        assert subspace_error(one.eigenvectors_, two.eigenvectors_) < 1e-20
+        assert subspace_error(one.eigenvectors_, threads.eigenvectors_) < 1e-20
+
+
+class TestScikitLearnCitizen:
+    def test_pipeline_of_parties_with_a_grid_search_over_the_rank(self):
+        X, y = load_digits(return_X_y=True)
+        X, y = X[:200], y[:200]
+        pipeline = make_pipeline(DKPCA(8, gamma="auto", parties=4), LogisticRegression(max_iter=1000))
+        search = GridSearchCV(pipeline, {"dkpca__rank": [4, 30]}, cv=2).fit(X, y)
+        assert search.best_score_ > 0.8
+
+    def test_pipeline_on_a_dict(self):
+        X, y = load_digits(return_X_y=True)
+        tables = {"top": X[:200, :32], "bottom": X[:200, 32:]}
+        pipeline = make_pipeline(DKPCA(8, gamma="auto"), LogisticRegression(max_iter=1000)).fit(tables, y[:200])
+        assert pipeline.score(tables, y[:200]) > 0.9
+
+    def test_clone_and_pickle(self):
+        model = DKPCA(3, rank=Adaptive(1e-3), parties=2).fit(DIGITS[:60])
+        assert clone(model).get_params() == model.get_params()
+        again = pickle.loads(pickle.dumps(model))
+        np.testing.assert_array_equal(again.transform(DIGITS[:9]), model.transform(DIGITS[:9]))
+
+
+class TestRankAndLedger:
+    @pytest.mark.parametrize("rank", [7, np.int64(7), Fixed(7)])
+    def test_a_number_is_a_fixed_rank(self, rank):
+        assert [entry.rank for entry in DKPCA(3, rank=rank, parties=2).fit(DIGITS[:60]).ledger_] == [7, 7]
+
+    def test_budget(self):
+        model = DKPCA(3, rank=Budget(bytes=60 * 4 * 9), parties=2).fit(DIGITS[:60])
+        assert [entry.rank for entry in model.ledger_] == [9, 9]
+
+    def test_the_ledger_counts_the_bytes_of_the_message(self):
+        model = DKPCA(3, rank=5, parties=2, wire_dtype="float16").fit(DIGITS[:60])
+        for entry in model.ledger_:
+            assert entry.bytes_sent == len(wire.encode(model.model_.summaries[entry.party]))
+            assert entry.bytes_raw == 60 * 32 * 2
+
+    def test_kernel_objects_bring_their_own_gamma(self):
+        model = DKPCA(3, kernel=RBF(0.001), parties=2).fit(DIGITS[:60])
+        assert model.gamma_ == 0.001
+        assert model.kernel_ == RBF(0.001)
+
+
+def frame_with(value):
+    X = DIGITS[:30].copy()
+    X[3, 4] = value
+    return X
+
+
+class TestErrors:
+    """Each says which party and what to do."""
+
+    @pytest.mark.parametrize(
+        ("table", "words"),
+        [
+            (frame_with(np.nan), "party 'bank': Input contains NaN"),
+            (frame_with(np.inf), "party 'bank': Input contains infinity"),
+            (DIGITS[:30] + 1j, "party 'bank': Complex data not supported"),
+            (DIGITS[:29], "parties have different numbers of rows {'airline': 30, 'bank': 29}"),
+            (DIGITS[0], "party 'bank': Expected 2D array, got 1D array"),
+            (np.empty((30, 0)), r"party 'bank': Found array with 0 feature\(s\)"),
+            (np.empty((0, 3)), r"party 'bank': Found array with 0 sample\(s\)"),
+            (pd.DataFrame({"a": ["x"] * 30}), "party 'bank': could not convert string to float"),
+            (torch.full((30, 2), torch.nan), "party 'bank': Input contains NaN or infinity"),
+            (torch.zeros(30), "party 'bank': expected a 2-D array"),
+            (torch.zeros(30, 2, dtype=torch.int64), "party 'bank': expected real floating point numbers"),
+        ],
+        ids=lambda v: v if isinstance(v, str) else "",
+    )
+    def test_bad_table(self, table, words):
+        with pytest.raises(InputError, match=words):
+            DKPCA(2).fit({"airline": DIGITS[:30], "bank": table})
+
+    def test_sparse(self):
+        from scipy.sparse import csr_array
+
+        with pytest.raises(InputError, match="party 'bank': Sparse data was passed"):
+            DKPCA(2).fit({"airline": DIGITS[:30], "bank": csr_array(DIGITS[:30])})
+
+    def test_mixed_array_libraries(self):
+        with pytest.raises(InputError, match="parties mix array libraries, precisions or devices"):
+            DKPCA(2).fit({"airline": DIGITS[:30], "bank": torch.asarray(DIGITS[:30])})
+
+    def test_fewer_samples_than_components(self):
+        with pytest.raises(InputError, match="n_components is 10, but there are 5 samples"):
+            DKPCA(10, parties=2).fit(DIGITS[:5])
+
+    @pytest.mark.parametrize(
+        ("settings", "words"),
+        [
+            ({"n_components": 0}, "n_components is 0; give a whole number, at least 1"),
+            ({"n_components": 2.5}, "n_components is 2.5"),
+            ({"kernel": "poly"}, "kernel is 'poly'; use 'rbf', 'linear' or a kernel object"),
+            ({"gamma": -1.0}, "gamma is -1.0"),
+            ({"gamma": "scale"}, "gamma is 'scale'"),
+            ({"rank": "some"}, "rank is 'some'; give a number"),
+            ({"rank": 0}, "rank is 0"),
+            ({"rank": 2.5}, "rank is 2.5; give a number"),
+            ({"wire_dtype": "int8"}, "wire_dtype is 'int8'"),
+            ({"projection": "magic"}, "projection is 'magic'; use 'extend' or 'exact'"),
+            ({"solver": "magic"}, "solver 'magic' is unknown"),
+            ({"parties": 65}, "parties is 65, but there are 64 columns"),
+            ({"parties": [[0], [1]]}, "parties must cover every column exactly once"),
+            ({"parties": [list(range(64)), []]}, "parties must cover every column exactly once, none empty"),
+            ({"parties": [["age"]]}, "column 'age' in parties is neither a position below 64 nor the name"),
+            ({"parties": {"a/b": range(64)}}, "party name 'a/b' cannot be used"),
+        ],
+        ids=str,
+    )
+    def test_bad_setting(self, settings, words):
+        with pytest.raises(InputError, match=words):
+            DKPCA(**({"n_components": 2} | settings)).fit(DIGITS[:30])
+
+    def test_no_party(self):
+        with pytest.raises(InputError, match="no party was given"):
+            DKPCA(2).fit({})
+
+    def test_transform_with_other_parties(self):
+        model = DKPCA(2).fit({"a": DIGITS[:30, :3], "b": DIGITS[:30, 3:9]})
+        with pytest.raises(InputError, match="the fit had parties and column counts {'a': 3, 'b': 6}"):
+            model.transform({"a": DIGITS[:30, :3]})

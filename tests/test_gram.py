@@ -1,0 +1,66 @@
+"""Every structured matrix against its dense self."""
+
+import numpy as np
+import pytest
+
+from dkpca import gram as gram_module
+from dkpca.arrays import to_numpy
+from dkpca.gram import Centered, FusedGram, KernelGram
+from dkpca.kernels import RBF, Linear
+
+
+def matrices(xp, rng):
+    X = xp.asarray(rng.standard_normal((23, 4)))
+    factors = [xp.asarray(rng.standard_normal((23, d)) / 2) for d in (3, 1, 5)]
+    wide = [xp.asarray(rng.standard_normal((23, 20))), xp.asarray(rng.standard_normal((23, 9)))]
+    plain = {
+        "party linear": KernelGram(Linear(), X),
+        "party rbf": KernelGram(RBF(0.2), X),
+        "fused linear": FusedGram(Linear(), factors),
+        "fused linear, no thinner factor": FusedGram(Linear(), wide),
+        "fused rbf": FusedGram(RBF(0.2), factors),
+        "fused rbf of one party": FusedGram(RBF(0.2), factors[:1]),
+    }
+    return plain | {f"centered {name}": Centered(matrix) for name, matrix in plain.items()}
+
+
+NAMES = sorted(matrices(np, np.random.default_rng(0)))
+
+
+@pytest.fixture(params=NAMES)
+def matrix(request, xp, rng, monkeypatch):
+    monkeypatch.setattr(gram_module, "TILE_BYTES", 8 * 5 * 5)  # tiles of 5 x 5: several, and a ragged last one
+    return matrices(xp, rng)[request.param]
+
+
+class TestAgainstDense:
+    def test_is_symmetric_positive_semidefinite(self, matrix):
+        K = to_numpy(matrix.dense())
+        np.testing.assert_allclose(K, K.T, atol=1e-12)
+        assert np.linalg.eigvalsh(K).min() > -1e-10
+
+    def test_diagonal_and_trace(self, matrix):
+        K = to_numpy(matrix.dense())
+        np.testing.assert_allclose(to_numpy(matrix.diagonal()), np.diag(K), atol=1e-12)
+        assert matrix.trace() == pytest.approx(np.trace(K))
+
+    def test_columns(self, matrix, xp):
+        indices = xp.asarray([20, 0, 7])
+        np.testing.assert_allclose(
+            to_numpy(matrix.columns(indices)), to_numpy(matrix.dense())[:, [20, 0, 7]], atol=1e-12
+        )
+
+    def test_product(self, matrix, xp, rng):
+        block = rng.standard_normal((23, 3))
+        np.testing.assert_allclose(to_numpy(matrix @ xp.asarray(block)), to_numpy(matrix.dense()) @ block, atol=1e-11)
+
+    def test_factor(self, matrix):
+        if matrix.factor is not None:
+            F = to_numpy(matrix.factor)
+            np.testing.assert_allclose(F @ F.T, to_numpy(matrix.dense()), atol=1e-12)
+
+
+def test_centered_is_H_K_H(rng):
+    matrix = KernelGram(RBF(0.3), rng.standard_normal((15, 2)))
+    H = np.eye(15) - 1 / 15
+    np.testing.assert_allclose(Centered(matrix).dense(), H @ matrix.dense() @ H, atol=1e-14)

@@ -1,0 +1,86 @@
+import numpy as np
+import pytest
+from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
+
+from dkpca import fusion, kernels, party
+from dkpca.arrays import to_numpy
+from dkpca.errors import InputError
+from dkpca.kernels import RBF, Linear
+
+BOTH = [Linear(), RBF(0.05)]
+
+
+def test_evaluation_agrees_with_scikit_learn(xp, table):
+    X = xp.asarray(table)
+    np.testing.assert_allclose(to_numpy(Linear()(X, X[:7, :])), linear_kernel(table, table[:7]), rtol=1e-12)
+    np.testing.assert_allclose(to_numpy(RBF(0.05)(X, X[:7, :])), rbf_kernel(table, table[:7], gamma=0.05), rtol=1e-10)
+
+
+@pytest.mark.parametrize("kernel", BOTH, ids=lambda k: k.name)
+def test_parts_recombine_to_the_kernel_of_all_columns(xp, table, kernel):
+    blocks = [xp.asarray(b) for b in np.array_split(table, 4, axis=1)]
+    X = xp.asarray(table)
+    np.testing.assert_allclose(
+        to_numpy(kernel.recombine(kernel(b, b) for b in blocks)), to_numpy(kernel(X, X)), rtol=1e-9
+    )
+    np.testing.assert_allclose(
+        to_numpy(kernel.finish(sum(kernel.partial(b, b) for b in blocks))), to_numpy(kernel(X, X)), rtol=1e-9
+    )
+
+
+@pytest.mark.parametrize("kernel", BOTH, ids=lambda k: k.name)
+def test_recombining_leaves_the_parts_alone(xp, kernel):
+    parts = [xp.asarray([[2.0]]), xp.asarray([[3.0]])]
+    kernel.recombine(parts)
+    assert [float(p[0, 0]) for p in parts] == [2.0, 3.0]
+
+
+@pytest.mark.parametrize("kernel", BOTH, ids=lambda k: k.name)
+def test_merged_factors_recombine_to_the_same_matrix(xp, rng, kernel):
+    factors = [xp.asarray(rng.standard_normal((8, d))) for d in (1, 3, 2)]
+    together = kernel.recombine(A @ A.T for A in factors)
+    merged = kernel.merge(factors)
+    np.testing.assert_allclose(to_numpy(kernel.recombine(A @ A.T for A in merged)), to_numpy(together), rtol=1e-12)
+
+
+def test_rbf_measures_small_distances_far_from_zero(table):
+    far = table + 1e6
+    X = far - RBF(1.0).origin(far)
+    np.testing.assert_allclose(RBF(0.05)(X, X), rbf_kernel(table, gamma=0.05), rtol=1e-7)
+
+
+@pytest.mark.parametrize("kernel", [*BOTH, Linear(centered=False)], ids=str)
+def test_a_kernel_survives_its_description(kernel):
+    assert kernels.from_dict(kernel.to_dict()) == kernel
+
+
+@pytest.mark.parametrize(
+    ("description", "words"),
+    [
+        ({"name": "poly"}, "kernel 'poly' is unknown; use one of"),
+        ({"name": "rbf", "sigma": 1.0}, "does not take parameters"),
+        ({"name": "rbf", "gamma": -1.0}, "gamma is -1.0; the RBF kernel needs a positive, finite number"),
+        ({"name": "rbf", "gamma": "1"}, "gamma is '1'; the RBF kernel needs a positive, finite number"),
+    ],
+)
+def test_a_bad_description_is_refused(description, words):
+    with pytest.raises(InputError, match=words):
+        kernels.from_dict(description)
+
+
+def test_gamma_adds_up_over_parties(table):
+    blocks = np.array_split(table, 4, axis=1)
+    statistics = [party.statistics(b, party=f"p{j}") for j, b in enumerate(blocks)]
+    distances = ((table[:, None, :] - table[None, :, :]) ** 2).sum(-1)
+    off_diagonal = distances[~np.eye(len(table), dtype=bool)]
+    assert fusion.resolve_gamma("auto", statistics) == pytest.approx(1 / off_diagonal.mean(), rel=1e-12)
+    assert fusion.resolve_gamma(None, statistics) == 1 / table.shape[1]
+    assert fusion.resolve_gamma(0.25, []) == 0.25
+
+
+def test_gamma_auto_needs_a_column_that_varies():
+    statistics = [party.statistics(np.ones((5, 2)), party="a")]
+    with pytest.raises(InputError, match="all columns of all parties are constant"):
+        fusion.resolve_gamma("auto", statistics)
+    with pytest.raises(InputError, match="gamma is 'scale'"):
+        fusion.resolve_gamma("scale", statistics)

@@ -1,0 +1,73 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dkpca.errors import InputError
+from dkpca.kernels import RBF
+from dkpca.party import summarise
+from dkpca.rank import Adaptive, Auto, Budget, Fixed
+
+SPECTRUM = np.array([8.0, 4.0, 2.0, 1.0, 0.5])
+spectra = st.lists(st.floats(0, 100), min_size=1, max_size=20).map(lambda v: np.sort(np.array(v))[::-1])
+
+
+def equation_8(eigenvalues, epsilon):
+    """Eq. (8) read off the page: min{ min_D { lambda_{D+1} <= epsilon }, T }, D a number of eigenvectors."""
+    T = len(eigenvalues)
+    return min([D for D in range(1, T) if eigenvalues[D] <= epsilon] + [T])
+
+
+@given(spectra, st.floats(0, 120))
+def test_absolute_adaptive_rank_is_equation_8(eigenvalues, epsilon):
+    assert Adaptive(epsilon, relative=False).choose(eigenvalues, len(eigenvalues)) == equation_8(eigenvalues, epsilon)
+
+
+@given(spectra, st.floats(0, 1))
+def test_relative_adaptive_rank_is_equation_8_in_units_of_the_largest_eigenvalue(eigenvalues, epsilon):
+    expected = equation_8(eigenvalues, epsilon * eigenvalues[0])
+    assert Adaptive(epsilon).choose(eigenvalues, len(eigenvalues)) == expected
+
+
+def test_a_threshold_met_exactly_counts():
+    assert Adaptive(2.0, relative=False).choose(SPECTRUM, 5) == 2
+
+
+def test_a_rule_that_has_not_seen_enough_says_so():
+    assert Adaptive(0.1, relative=False).choose(SPECTRUM, n_samples=50) is None
+    assert Auto(3).choose(SPECTRUM, n_samples=50) is None
+
+
+def test_auto_measures_from_the_second_eigenvalue():
+    spectrum = np.array([1000.0, 1.0, 0.5, 0.02, 0.009, 0.001])
+    assert Auto(2).choose(spectrum, 6) == 4
+
+
+def test_auto_sends_no_fewer_than_the_components_wanted():
+    spectrum = np.array([1000.0, 1.0, 1e-3, 1e-4, 1e-5, 1e-6])
+    assert Auto(4).choose(spectrum, 6) == 4
+
+
+@given(st.integers(1, 10**6), st.integers(1, 5000), st.sampled_from([2, 4, 8]))
+def test_a_budget_is_used_but_not_exceeded(budget, n_samples, width):
+    column = n_samples * width + (8 if width == 2 else 0)
+    if budget < column:
+        with pytest.raises(InputError, match="less than one eigenpair"):
+            Budget(budget, width).choose(SPECTRUM, n_samples)
+    else:
+        rank = Budget(budget, width).choose(SPECTRUM, n_samples)
+        assert rank * column <= budget
+        assert rank == n_samples or (rank + 1) * column > budget
+
+
+def test_a_small_first_guess_grows_until_the_rule_is_satisfied(rng):
+    X = rng.standard_normal((120, 60))
+    summary, _ = summarise(X, party="a", kernel=RBF(0.01), rank=Adaptive(1e-4), precision="float64")
+    from_matrix = np.linalg.eigvalsh(RBF(0.01)(X - X.mean(0), X - X.mean(0)))[::-1]
+    assert summary.rank == equation_8(from_matrix, 1e-4 * from_matrix[0]) > 31
+
+
+@pytest.mark.parametrize("make", [lambda: Fixed(0), lambda: Adaptive(-1.0), lambda: Adaptive(float("nan"))])
+def test_impossible_rules_are_refused(make):
+    with pytest.raises(InputError):
+        make()

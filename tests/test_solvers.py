@@ -1,0 +1,265 @@
+"""`streamed` and `landmark` against `dense`, on both sides of the protocol."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from dkpca import DKPCA, subspace_error
+from dkpca import gram as gram_module
+from dkpca.arrays import to_numpy
+from dkpca.eigen import choose, leading
+from dkpca.errors import ConvergenceError, InputError
+from dkpca.gram import Centered, FusedGram, KernelGram
+from dkpca.kernels import RBF, Linear
+from dkpca.solvers.landmark import Landmark
+from dkpca.solvers.streamed import Streamed
+from tests.test_eigen import Given
+
+DIGITS = load_digits().data / 16
+KERNELS = [Linear(centered=False), RBF(0.05)]
+
+
+def grams(xp, n, kernel, rng):
+    """A party's matrix and a fused one, neither of them with a thin factor."""
+    X = xp.asarray(DIGITS[:n])
+    party = KernelGram(kernel, xp.asarray(rng.standard_normal((n, n))) if isinstance(kernel, Linear) else X)
+    factors = [xp.asarray(rng.standard_normal((n, d)) * 2.0 ** -np.arange(d)) for d in (n // 2, n // 2 + 3)]
+    return {"party": party, "fused": FusedGram(kernel, factors)}
+
+
+@pytest.fixture(params=["party", "fused"])
+def side(request):
+    return request.param
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: k.name)
+@pytest.mark.parametrize("center", [False, True])
+class TestParity:
+    def gram(self, xp, side, kernel, center, rng, n=150):
+        base = grams(xp, n, kernel, rng)[side]
+        return Centered(base) if center else base
+
+    def test_streamed_is_dense(self, xp, side, kernel, center, rng, monkeypatch):
+        monkeypatch.setattr(gram_module, "TILE_BYTES", 8 * 40**2)
+        gram = self.gram(xp, side, kernel, center, rng)
+        exact, pairs = leading(gram, 6, solver="dense"), leading(gram, 6, solver="streamed")
+        np.testing.assert_allclose(to_numpy(pairs.values), to_numpy(exact.values), rtol=1e-9)
+        assert subspace_error(to_numpy(exact.vectors), to_numpy(pairs.vectors)) < 1e-8
+        assert exact.left_out_norm <= pairs.left_out_norm * (1 + 1e-9)
+        assert pairs.trace == pytest.approx(exact.trace)
+
+    def test_landmark_at_full_rank_is_dense(self, xp, side, kernel, center, rng):
+        gram = self.gram(xp, side, kernel, center, rng)
+        exact, pairs = leading(gram, 6, solver="dense"), leading(gram, 6, solver="landmark", landmarks=150)
+        np.testing.assert_allclose(to_numpy(pairs.values), to_numpy(exact.values), rtol=1e-8)
+        assert subspace_error(to_numpy(exact.vectors), to_numpy(pairs.vectors)) < 1e-6
+        assert pairs.missed_trace < 1e-8 * exact.trace
+
+    @pytest.mark.parametrize("solver", ["streamed", "landmark"])
+    def test_contract(self, xp, side, kernel, center, rng, solver):
+        gram = self.gram(xp, side, kernel, center, rng)
+        pairs = leading(gram, 5, solver=solver, landmarks=40)
+        V, A = to_numpy(pairs.vectors), to_numpy(pairs.factor())
+        K = to_numpy(gram.dense())
+        left = np.linalg.eigvalsh(K - A @ A.T)
+        scale = np.linalg.eigvalsh(K).max()
+        np.testing.assert_allclose(V.T @ V, np.eye(5), atol=1e-10)
+        assert left.max() <= pairs.left_out_norm + 1e-10 * scale
+        assert left.min() >= -pairs.residual_norm - 1e-10 * scale
+        assert np.trace(K) <= pairs.trace * (1 + 1e-10)
+        assert (V[np.abs(V).argmax(0), range(5)] > 0).all()
+
+    @pytest.mark.parametrize("solver", ["dense", "streamed", "landmark"])
+    def test_the_extension_reproduces_the_factor(self, xp, side, kernel, center, rng, solver):
+        gram = self.gram(xp, side, kernel, center, rng)
+        pairs = leading(gram, 5, solver=solver, landmarks=40)
+        base = gram.base if center else gram
+        rows = pairs.extension.rows(base.dense().T).T
+        again = to_numpy(rows @ pairs.extension.weights + pairs.extension.offset[None, :])
+        np.testing.assert_allclose(again, to_numpy(pairs.factor()), atol=1e-5 * float(pairs.values[0]) ** 0.5)
+
+
+class TestLandmark:
+    def test_pivots_follow_from_the_seed(self, table):
+        gram = KernelGram(RBF(0.05), table)
+        first, again, other = (
+            Landmark(20, random_state=seed)(gram, 3).extension.anchors.tolist() for seed in (1, 1, 2)
+        )
+        assert first == again != other
+
+    def test_pivots_are_different_samples(self, table):
+        pivots = Landmark(60)(KernelGram(RBF(0.05), table), 3).extension.anchors
+        assert len(set(pivots.tolist())) == 60
+
+    def test_the_trace_left_out_is_exact(self, table):
+        gram = KernelGram(RBF(0.05), table)
+        F, pivots, missed = Landmark().factorize(gram, 25)
+        assert missed == pytest.approx(np.trace(gram.dense() - F @ F.T))
+        assert np.linalg.eigvalsh(gram.dense() - F @ F.T).min() > -1e-12
+        np.testing.assert_allclose(np.triu(F[pivots], 1), 0.0, atol=1e-12)
+
+    def test_it_stops_at_the_tolerance(self):
+        gram = KernelGram(RBF(0.02), DIGITS[:500])
+        few, many = (len(Landmark(400, tolerance=t)(gram, 3).extension.anchors) for t in (0.2, 0.01))
+        assert few < many < 400
+
+    def test_pivots_are_drawn_as_if_one_by_one(self):
+        # Two far clusters of 30 and 10 samples: the first pivot is in the large one with probability 3/4, and the
+        # second in the other one, almost surely, though both come out of the same block of proposals.
+        X = np.r_[np.zeros((30, 1)), np.full((10, 1), 50.0)] + 1e-6 * np.arange(40)[:, None]
+        gram = KernelGram(RBF(1.0), X)
+        large_first = 0
+        for seed in range(200):
+            first, second = Landmark(2, random_state=seed).factorize(gram, 2)[1].tolist()
+            large_first += first < 30
+            assert (first < 30) != (second < 30)
+        assert 0.65 < large_first / 200 < 0.85
+
+    def test_accuracy_grows_with_landmarks(self):
+        gram = Centered(KernelGram(RBF(0.02), DIGITS[:600]))
+        exact = leading(gram, 5, solver="dense").vectors
+        errors = [subspace_error(exact, Landmark(m)(gram, 5).vectors) for m in (20, 80, 320)]
+        assert errors[0] > 10 * errors[1] > 100 * errors[2]
+
+    def test_a_matrix_that_is_not_positive_semidefinite_is_refused(self):
+        with pytest.raises(InputError, match="not positive semidefinite"):
+            Landmark(3)(Given(np.array([[1.0, 5.0], [5.0, 1.0]])), 1)
+        with pytest.raises(InputError, match="not positive semidefinite"):
+            Landmark(3)(Given(-np.eye(4)), 1)
+
+
+class TestStreamed:
+    def test_progress_is_told(self, table):
+        told = []
+        Streamed(progress=lambda what, share: told.append((what, share)))(KernelGram(RBF(0.05), table), 3)
+        assert told[-1] == ("product", 1.0)
+
+    def test_giving_up_is_loud(self):
+        slow = Given(np.diag(np.linspace(1.0, 0.99, 400)))
+        with pytest.raises(ConvergenceError, match="residual .* after 2 passes over the matrix"):
+            Streamed(max_passes=2)(slow, 3)
+
+    def test_restarts_keep_converging(self, rng):
+        Q, _ = np.linalg.qr(rng.standard_normal((400, 400)))
+        gram = Given((Q * (1.0 / np.arange(1, 401) ** 0.3)) @ Q.T)
+        pairs = leading(gram, 2, solver=Streamed(tolerance=1e-8))
+        assert subspace_error(Q[:, :2], pairs.vectors) < 1e-10
+
+    def test_equal_eigenvalues(self, rng):
+        Q, _ = np.linalg.qr(rng.standard_normal((300, 300)))
+        gram = Given((Q * np.r_[np.full(6, 5.0), np.linspace(1, 0, 294)]) @ Q.T)
+        pairs = leading(gram, 6, solver="streamed")
+        assert subspace_error(Q[:, :6], pairs.vectors) < 1e-8
+
+
+@pytest.mark.parametrize("solver", ["dense", "streamed", "landmark"])
+class TestEdges:
+    def test_zero_matrix(self, solver):
+        pairs = leading(Given(np.zeros((30, 30))), 3, solver=solver)
+        assert not pairs.values.any()
+        np.testing.assert_allclose(pairs.vectors.T @ pairs.vectors, np.eye(3), atol=1e-12)
+        assert np.isfinite(pairs.extension.weights).all()
+
+    def test_duplicate_samples(self, solver, table):
+        gram = KernelGram(RBF(0.05), np.r_[table, table, table])
+        exact = leading(KernelGram(RBF(0.05), table), 4, solver="dense")
+        pairs = leading(gram, 4, solver=solver, landmarks=200)
+        np.testing.assert_allclose(pairs.values, 3 * exact.values, rtol=1e-8)
+
+    @pytest.mark.parametrize("n", [1, 2, 7])
+    def test_fewer_samples_than_a_block(self, solver, table, n):
+        gram = KernelGram(RBF(0.05), table[:n])
+        pairs = leading(gram, n, solver=solver)
+        np.testing.assert_allclose(pairs.values, np.linalg.eigvalsh(gram.dense())[::-1], atol=1e-10)
+
+    def test_rank_below_the_pairs_wanted(self, solver, rng):
+        A = rng.standard_normal((60, 3))
+        gram = Given(A @ A.T)
+        pairs = leading(gram, 6, solver=solver)
+        np.testing.assert_allclose(pairs.values[3:], 0.0, atol=1e-9)
+        np.testing.assert_allclose(pairs.vectors.T @ pairs.vectors, np.eye(6), atol=1e-9)
+
+    def test_far_apart_samples_are_an_identity_matrix(self, solver):
+        pairs = leading(KernelGram(RBF(1e6), np.arange(80.0)[:, None]), 4, solver=solver, landmarks=80)
+        np.testing.assert_allclose(pairs.values, 1.0)
+
+
+class TestAuto:
+    @pytest.mark.parametrize(
+        ("n", "name", "words"),
+        [
+            (100, "dense", "small enough to build"),
+            (5000, "streamed", "small enough to pass over"),
+            (50_000, "landmark", "too large to pass over"),
+        ],
+    )
+    def test_by_size(self, n, name, words):
+        gram = KernelGram(RBF(1.0), np.zeros((n, 2)))
+        assert choose(gram) == (name, pytest.approx(choose(gram)[1]))
+        assert words in choose(gram)[1]
+
+    def test_a_thin_factor_is_always_dense(self):
+        assert choose(KernelGram(Linear(), np.zeros((50_000, 2))))[0] == "dense"
+
+    def test_without_the_memory_the_matrix_is_not_built(self, monkeypatch):
+        monkeypatch.setattr("dkpca.eigen.free_memory", lambda x: 1000)
+        assert choose(KernelGram(RBF(1.0), np.zeros((100, 2)))) == (
+            "streamed",
+            "auto: n = 100 on the CPU, but the matrix would take 0.0 of 0.0 GB free",
+        )
+
+    def test_the_model_says_what_was_chosen_and_why(self):
+        model = DKPCA(3, parties=2).fit(DIGITS[:50])
+        assert set(model.solvers_) == {"party0", "party1", "center"}
+        assert model.solvers_["center"] == "dense (auto: n = 50 on the CPU, small enough to build the matrix)"
+
+
+class TestWholeProtocol:
+    @pytest.mark.parametrize("solver", ["streamed", "landmark"])
+    @pytest.mark.parametrize("kernel", ["rbf", "linear"])
+    def test_a_fit_without_any_matrix_agrees_with_dense(self, kernel, solver):
+        X = DIGITS[:1200]
+        settings = {"n_components": 5, "kernel": kernel, "gamma": "auto", "parties": 4, "rank": 30}
+        exact = DKPCA(**settings, solver="dense").fit(X)
+        model = DKPCA(**settings, solver=solver, n_landmarks=900).fit(X)
+        assert subspace_error(exact.eigenvectors_, model.eigenvectors_) < 1e-3
+        new = DIGITS[1200:1300]
+        signs = np.sign((exact.eigenvectors_ * model.eigenvectors_).sum(0))
+        target = exact.transform(new)
+        assert np.linalg.norm(model.transform(new) * signs - target) < 0.05 * np.linalg.norm(target)
+
+    def test_a_landmark_party_keeps_only_its_landmarks(self):
+        model = DKPCA(5, parties=2, rank=10, solver="landmark").fit(DIGITS[:500])
+        assert model._states["party0"].anchors.shape == (100, 32)
+        with pytest.raises(InputError, match="did not keep its training rows"):
+            model.set_params(projection="exact").transform(DIGITS[:5])
+
+    def test_the_certificate_covers_what_the_solvers_left_out(self):
+        X = DIGITS[:600]
+        model = DKPCA(5, gamma="auto", parties=3, rank=20, solver="landmark", n_landmarks=60).fit(X)
+        K = Centered(KernelGram(RBF(model.gamma_), X)).dense()
+        values, vectors = (a[..., ::-1] for a in np.linalg.eigh(K))
+        proof = model.certificate_
+        assert (values[:5] <= np.array(proof.eigenvalues_at_most)).all()
+        assert (values[:5] >= np.array(proof.eigenvalues_at_least)).all()
+        assert subspace_error(vectors[:, :5], model.eigenvectors_) <= proof.subspace_error_at_most
+        assert np.trace(model.eigenvectors_.T @ K @ model.eigenvectors_) >= proof.captured_at_least
+        assert np.trace(K) <= proof.total_variance_at_most
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("center", [False, True])
+@pytest.mark.parametrize("kernel", ["rbf", "linear"])
+def test_streamed_is_dense_at_five_thousand_samples(kernel, center, rng):
+    X = rng.standard_normal((5000, 6)) @ rng.standard_normal((6, 12)) + 0.5 * rng.standard_normal((5000, 12))
+    factors = list(np.array_split(X, 3, axis=1))
+    if kernel == "rbf":
+        gram = FusedGram(
+            RBF(1.0),
+            [np.c_[np.ones(5000), 0.1 * A] / (1 + 0.01 * (A**2).sum(1, keepdims=True)) ** 0.5 for A in factors],
+        )
+    else:
+        gram = Given(np.hstack(factors) @ np.hstack(factors).T)
+    gram = Centered(gram) if center else gram
+    exact, pairs = leading(gram, 5, solver="dense"), leading(gram, 5, solver="streamed")
+    assert subspace_error(exact.vectors, pairs.vectors) < 1e-8
