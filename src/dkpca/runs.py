@@ -7,11 +7,10 @@
 The messages alone are enough: a center that died, or that gets one more summary, fuses again from them.
 """
 
-import contextlib
 import hashlib
 import json
 import platform
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -23,7 +22,7 @@ import polars as pl
 from dkpca import container, fusion, messages, records, storage
 from dkpca.arrays import to_numpy
 from dkpca.errors import FusionError, InputError, WireError
-from dkpca.exchange.files import decode, naming
+from dkpca.exchange.files import decode, naming, naming_files
 from dkpca.fusion import FusedModel
 from dkpca.messages import Partials, Rows, Summary
 from dkpca.tables import embedding_files
@@ -130,7 +129,7 @@ def project(run: Run, files: Iterable[Path], out: Path, *, sample_names: Sequenc
     if len(kinds) > 1:
         raise FusionError("some parties sent factor rows and others distances; let all of them answer the same way")
     place = fusion.project_exact if kinds == {Partials} else fusion.project
-    with _naming_files({item.message.party: item.path for item in received}):
+    with naming_files({item.message.party: item.path for item in received}):
         scores = to_numpy(place(run.model, [item.message for item in received]))
     digest = received[0].message.sample_digest
     names = _checked_names(sample_names, digest, len(scores)) or [str(row) for row in range(len(scores))]
@@ -201,19 +200,9 @@ def _stored(path: Path) -> dict[str, Received]:
 
 
 def _fused(accepted: Mapping[str, Received], *, roster: Sequence[str], **settings: Any) -> FusedModel:
-    with _naming_files({name: item.path for name, item in accepted.items()}):
+    with naming_files({name: item.path for name, item in accepted.items()}):
         summaries = [item.message for item in accepted.values()]
         return fusion.fuse(summaries, roster=list(roster) or None, **settings)
-
-
-@contextlib.contextmanager
-def _naming_files(paths: Mapping[str, Path]) -> Iterator[None]:
-    """Add to an error about parties which files they came in."""
-    try:
-        yield
-    except FusionError as error:
-        named = [str(path) for party, path in paths.items() if repr(party) in str(error)]
-        raise FusionError(f"{error} (files: {', '.join(named or map(str, paths.values()))})") from error
 
 
 def _names(

@@ -75,7 +75,7 @@ def intersect(
     Example: `dkpca align intersect airline.tokens weather.tokens --out common.tokens`
     """
     received = [files.read_message(path, SampleTokens) for path in paths]
-    with files.naming(paths[0].parent):
+    with files.naming_files({message.party: path for message, path in zip(received, paths, strict=True)}):
         common = alignment.intersect(received)
     box = files.Outbox(out)
     box.check()

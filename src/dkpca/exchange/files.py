@@ -1,13 +1,13 @@
 """The rounds of the protocol with files as messages: what a party reads, writes and keeps."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from dkpca import alignment, party, private, storage, wire
-from dkpca.errors import DKPCAError, InputError, PolicyError, StorageError, WireError
+from dkpca.errors import DKPCAError, FusionError, InputError, PolicyError, StorageError, WireError
 from dkpca.kernels import Kernel
 from dkpca.messages import CommonTokens, Message, Partials, Rows, SampleTokens, Statistics, Summary
 from dkpca.party import PartyState
@@ -198,3 +198,13 @@ def naming(path: Path) -> Iterator[None]:
         if str(path) in str(error) or isinstance(error, StorageError):
             raise
         raise type(error)(f"{path}: {error}") from error
+
+
+@contextlib.contextmanager
+def naming_files(paths: Mapping[str, Path]) -> Iterator[None]:
+    """Add to an error about parties which files they came in."""
+    try:
+        yield
+    except FusionError as error:
+        named = [str(path) for party, path in paths.items() if repr(party) in str(error)]
+        raise FusionError(f"{error} (files: {', '.join(named or map(str, paths.values()))})") from error
