@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 # Browser tests need a browser on the machine; .ci/run installs one and empties this variable.
-BROWSERLESS ?= $(if $(shell command -v chromium || command -v chromium-browser || command -v google-chrome),,-m "not browser")
+BROWSERLESS ?= $(if $(shell command -v chromium || command -v chromium-browser || command -v google-chrome),,-m "not browser and not gpu")
 # One BLAS thread a test worker, or the workers fight over the cores.
 TEST_ENVIRONMENT := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 # Folder with gse2187_value.npz, for the lines that need the paper's data.

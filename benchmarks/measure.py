@@ -48,7 +48,7 @@ def gemm_rate(n: int = 2000, dtype: Any = np.float64) -> float:
 
 def machine() -> dict[str, Any]:
     """What the numbers were measured on."""
-    packages = {name: version(name) for name in ("dkpca", "numpy", "scipy", "scikit-learn")}
+    packages = {name: version(name) for name in ("numpy", "scipy", "scikit-learn")}
     return {"cores": os.cpu_count(), "machine": platform.machine(), "python": platform.python_version()} | packages
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dkpca import gram as gram_module
+from dkpca import tall
 from dkpca.arrays import to_numpy
 from dkpca.gram import Centered, FusedGram, KernelGram
 from dkpca.kernels import RBF, Linear
@@ -29,7 +29,7 @@ NAMES = sorted(matrices(np, np.random.default_rng(0)))
 
 @pytest.fixture(params=NAMES)
 def matrix(request, xp, rng, monkeypatch):
-    monkeypatch.setattr(gram_module, "TILE_BYTES", 8 * 5 * 5)  # tiles of 5 x 5: several, and a ragged last one
+    monkeypatch.setattr(tall, "TILE_BYTES", 8 * 5 * 5)  # tiles of 5 x 5: several, and a ragged last one
     return matrices(xp, rng)[request.param]
 
 

@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from dkpca import DKPCA, subspace_error
-from dkpca import gram as gram_module
+from dkpca import DKPCA, subspace_error, tall
 from dkpca.arrays import to_numpy
 from dkpca.eigen import choose, leading
-from dkpca.errors import ConvergenceError, InputError
+from dkpca.errors import ConvergenceError, InputError, OutOfMemoryError
 from dkpca.gram import Centered, FusedGram, KernelGram
 from dkpca.kernels import RBF, Linear
 from dkpca.solvers.landmark import Landmark
@@ -40,7 +39,7 @@ class TestParity:
         return Centered(base) if center else base
 
     def test_streamed_is_dense(self, xp, side, kernel, center, rng, monkeypatch):
-        monkeypatch.setattr(gram_module, "TILE_BYTES", 8 * 40**2)
+        monkeypatch.setattr(tall, "TILE_BYTES", 8 * 40**2)
         gram = self.gram(xp, side, kernel, center, rng)
         exact, pairs = leading(gram, 6, solver="dense"), leading(gram, 6, solver="streamed")
         np.testing.assert_allclose(to_numpy(pairs.values), to_numpy(exact.values), rtol=1e-9)
@@ -135,7 +134,8 @@ class TestStreamed:
         assert told[-1] == ("product", 1.0)
 
     def test_giving_up_is_loud(self):
-        slow = Given(np.diag(np.linspace(1.0, 0.99, 400)))
+        Q, _ = np.linalg.qr(np.random.default_rng(0).standard_normal((400, 400)))
+        slow = Given((Q * np.linspace(1.0, 0.99, 400)) @ Q.T)
         with pytest.raises(ConvergenceError, match="residual .* after 2 passes over the matrix"):
             Streamed(max_passes=2)(slow, 3)
 
@@ -182,6 +182,17 @@ class TestEdges:
     def test_far_apart_samples_are_an_identity_matrix(self, solver):
         pairs = leading(KernelGram(RBF(1e6), np.arange(80.0)[:, None]), 4, solver=solver, landmarks=80)
         np.testing.assert_allclose(pairs.values, 1.0)
+
+
+def test_running_out_of_memory_says_what_to_do(monkeypatch):
+    def no_room(self):
+        raise MemoryError
+
+    monkeypatch.setattr(Given, "dense", no_room)
+    with pytest.raises(
+        OutOfMemoryError, match="memory ran out in solver 'dense' for n = 30, k = 2; try solver='landmark'"
+    ):
+        leading(Given(np.eye(30)), 2, solver="dense")
 
 
 class TestAuto:

@@ -1,6 +1,7 @@
 """The one place that knows more than one array library."""
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,12 @@ def free_memory(x: Array) -> int:
     if meminfo.exists():
         return 1024 * int(meminfo.read_text().partition("MemAvailable:")[2].split()[0])
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def out_of_memory_errors() -> tuple[type[BaseException], ...]:
+    """What the array libraries in use raise when memory runs out."""
+    torch = sys.modules.get("torch")
+    return (MemoryError,) if torch is None else (MemoryError, torch.OutOfMemoryError)
 
 
 def eps(x: Array) -> float:

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from dkpca.arrays import free_memory, itemsize, on_gpu
+from dkpca.arrays import free_memory, itemsize, on_gpu, out_of_memory_errors
 from dkpca.eigenpairs import Eigenpairs
-from dkpca.errors import InputError
+from dkpca.errors import InputError, OutOfMemoryError
 from dkpca.gram import Gram
 from dkpca.solvers.dense import Dense
 from dkpca.solvers.landmark import Landmark
@@ -16,7 +16,7 @@ NAMES = ("auto", "dense", "landmark", "streamed")
 
 # Largest n for which each solver takes seconds, on a few cores and on a GPU.
 DENSE_UP_TO, DENSE_UP_TO_GPU = 4_000, 8_000
-STREAMED_UP_TO, STREAMED_UP_TO_GPU = 20_000, 300_000
+STREAMED_UP_TO, STREAMED_UP_TO_GPU = 20_000, 100_000
 
 
 def leading(
@@ -52,9 +52,19 @@ def leading(
     if solver not in NAMES:
         raise InputError(f"solver {solver!r} is unknown; use one of {list(NAMES)} or a solver object")
     name, reason = choose(gram) if solver == "auto" else (solver, "as asked")
-    landmark = Landmark(landmarks, random_state=random_state)
-    solvers: dict[str, Solver] = {"dense": Dense(), "landmark": landmark, "streamed": Streamed(start=landmark)}
-    pairs = solvers[name](gram, k)
+    solvers: dict[str, Solver] = {
+        "dense": Dense(),
+        "landmark": Landmark(landmarks, random_state=random_state),
+        "streamed": Streamed(random_state=random_state),
+    }
+    try:
+        pairs = solvers[name](gram, k)
+    except out_of_memory_errors() as error:
+        where = "GPU memory" if on_gpu(gram.reference) else "memory"
+        raise OutOfMemoryError(
+            f"{where} ran out in solver {name!r} for n = {gram.n}, k = {k}; "
+            "try solver='landmark', float32 or fewer pairs"
+        ) from error
     return replace(pairs, solver=f"{pairs.solver} ({reason})")
 
 

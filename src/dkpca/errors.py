@@ -13,6 +13,10 @@ class WireError(DKPCAError):
     """Bytes that are not a whole, unaltered message of a version this library reads."""
 
 
+class OutOfMemoryError(DKPCAError, MemoryError):
+    """Work that does not fit into the memory of its device."""
+
+
 class ConvergenceError(DKPCAError):
     """An iteration that did not reach its tolerance."""
 

@@ -4,16 +4,16 @@ Nothing here stores an n x n matrix unless `dense()` is called.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-from dkpca.arrays import Array, free_memory, itemsize, namespace, on_gpu
+from dkpca import hadamard
+from dkpca.arrays import Array, itemsize, namespace
 from dkpca.kernels import Kernel
+from dkpca.parallel import split_work
 from dkpca.progress import Progress, silent
-
-TILE_BYTES = 4 * 2**20  # a tile that stays in the cache
-GPU_SHARE = 16  # on a GPU, one part in this many of the free memory for a tile
+from dkpca.tall import cross, slices, tile_bytes, times
 
 Index = Any  # a slice, or an array of integers
 
@@ -66,20 +66,25 @@ class Gram(ABC):
 
     def product(self, block: Array, progress: Progress = silent) -> Array:
         """Multiply by a thin block, tile by tile; each off-diagonal tile is evaluated once and used twice."""
-        xp = namespace(self.reference, block)
-        out = xp.zeros_like(block)
         side = max(1, int((tile_bytes(self.reference) / itemsize(block)) ** 0.5))
-        tiles = list(_slices(self.n, side))
+        tiles = list(slices(self.n, side))
         done = 0
-        for i, rows in enumerate(tiles):
-            for columns in tiles[i:]:
-                tile = self.block(rows, columns)
-                out[rows, :] += tile @ block[columns, :]
-                if rows != columns:
-                    out[columns, :] += tile.T @ block[rows, :]
-                done += 1
+
+        def share(strips: Sequence[int]) -> Array:
+            nonlocal done
+            out = namespace(block).zeros_like(block)
+            for i in strips:
+                rows = tiles[i]
+                for columns in tiles[i:]:
+                    tile = self.block(rows, columns)
+                    out[rows, :] += tile @ block[columns, :]
+                    if rows != columns:
+                        out[columns, :] += tile.T @ block[rows, :]
+                done += len(tiles) - i
                 progress("product", 2 * done / (len(tiles) * (len(tiles) + 1)))
-        return out
+            return out
+
+        return sum(split_work(share, range(len(tiles)), self.reference))
 
 
 class KernelGram(Gram):
@@ -120,7 +125,11 @@ class FusedGram(Gram):
 
     def product(self, block: Array, progress: Progress = silent) -> Array:
         factor = self.factor
-        return super().product(block, progress) if factor is None else factor @ (factor.T @ block)
+        if factor is not None:
+            return times(factor, cross(factor, block))
+        if hadamard.supported(self.factors, block) and len(self.factors) > 1:
+            return hadamard.product(self.factors, block)
+        return super().product(block, progress)
 
 
 class Centered(Gram):
@@ -186,17 +195,3 @@ def _pick(x: Array, index: Index) -> Array:
 def _thinner(factor: Array | None) -> Array | None:
     """Return the factor if it is worth using instead of the n x n matrix."""
     return factor if factor is not None and factor.shape[1] < factor.shape[0] else None
-
-
-def tile_bytes(reference: Array) -> int:
-    """Bytes to work on at a time."""
-    return free_memory(reference) // GPU_SHARE if on_gpu(reference) else TILE_BYTES
-
-
-def strips(gram: Gram, width: int) -> Iterator[slice]:
-    """Cut the rows of a matrix so that strips of so many columns are of a size to work on."""
-    return _slices(gram.n, max(1, tile_bytes(gram.reference) // (width * itemsize(gram.reference))))
-
-
-def _slices(n: int, step: int) -> Iterator[slice]:
-    return (slice(start, min(start + step, n)) for start in range(0, n, step))

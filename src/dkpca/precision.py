@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from dkpca.arrays import Array, device, dtype_name, eps, namespace
 from dkpca.errors import InputError
+from dkpca.tall import cross
 
 PRECISIONS = {"float64": 8, "float32": 4, "float16": 2}  # bytes a number
 FLOAT16_EXPONENT = 15  # the largest power of two that float16 holds
@@ -66,7 +67,7 @@ def rounding_norms(A: Array, sent: Rounded) -> tuple[float, float]:
     lengths = xp.sqrt(xp.sum(joined * joined, axis=0))
     lengths = xp.where(lengths > 0, lengths, xp.ones_like(lengths))
     joined = joined / lengths[None, :]  # unit columns: R is millions of times smaller than A
-    eigenvalues, Q = xp.linalg.eigh(joined.T @ joined)
+    eigenvalues, Q = xp.linalg.eigh(cross(joined, joined))
     root = (Q * xp.sqrt(xp.clip(eigenvalues, 0.0, None))[None, :]) @ Q.T
     one = xp.eye(A.shape[1], dtype=A.dtype, device=device(A))
     zero = xp.zeros_like(one)

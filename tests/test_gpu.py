@@ -1,0 +1,71 @@
+"""What only a CUDA device can show. Run with `pytest -m gpu` on a machine that has one."""
+
+import numpy as np
+import pytest
+import torch
+
+from dkpca import DKPCA, hadamard, subspace_error
+from dkpca.eigen import leading
+from dkpca.errors import DKPCAError, InputError
+from dkpca.gram import Centered, FusedGram, Gram, KernelGram
+from dkpca.kernels import RBF
+
+pytestmark = pytest.mark.gpu
+
+
+def factors(n, ranks, dtype=torch.float64):
+    generator = torch.Generator("cuda").manual_seed(1)
+    made = [torch.randn(n, d, dtype=dtype, device="cuda", generator=generator) / d**0.5 for d in ranks]
+    return made, torch.randn(n, 7, dtype=dtype, device="cuda", generator=generator)
+
+
+@pytest.mark.parametrize("width", [1, 7, 16, 21, 33, 64])
+@pytest.mark.parametrize(("n", "ranks"), [(5, (2, 3)), (64, (16, 16)), (1000, (40, 3, 17, 1)), (2111, (5, 48))])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-13), (torch.float32, 2e-5)])
+def test_the_kernel_is_the_plain_product(n, ranks, width, dtype, tolerance):
+    A, _ = factors(n, ranks, dtype)
+    B = torch.randn(n, width, dtype=dtype, device="cuda")
+    gram = FusedGram(RBF(1.0), A)
+    assert hadamard.supported(A, B)
+    expected = Gram.product(gram, B)
+    assert float(torch.linalg.norm(hadamard.product(A, B) - expected) / torch.linalg.norm(expected)) < tolerance
+
+
+def test_wide_blocks_take_the_plain_path():
+    A, _ = factors(300, (4, 5))
+    assert not hadamard.supported(A, torch.zeros(300, 65, device="cuda", dtype=torch.float64))
+    assert not hadamard.supported([a.cpu() for a in A], torch.zeros(300, 5, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("solver", ["dense", "streamed", "landmark"])
+def test_the_gpu_agrees_with_the_cpu(solver):
+    A, _ = factors(1500, (20, 20, 20))
+    on_gpu, on_cpu = (Centered(FusedGram(RBF(1.0), f)) for f in (A, [a.cpu().numpy() for a in A]))
+    ours = leading(on_gpu, 5, solver=solver, landmarks=1500)
+    exact = leading(on_cpu, 5, solver="dense")
+    assert ours.vectors.is_cuda
+    assert subspace_error(exact.vectors, ours.vectors.cpu().numpy()) < 1e-6
+    np.testing.assert_allclose(ours.values.cpu().numpy(), exact.values, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("dtype", "error"), [(torch.float64, 1e-9), (torch.float32, 1e-4)])
+def test_the_estimator_stays_on_the_device(dtype, error):
+    X = np.random.default_rng(0).standard_normal((800, 4)) @ np.random.default_rng(1).standard_normal((4, 12))
+    expected = DKPCA(3, gamma="auto", parties=3, rank=30).fit(X)
+    model = DKPCA(3, gamma="auto", parties=3, rank=30).fit(torch.asarray(X, dtype=dtype, device="cuda"))
+    assert model.eigenvectors_.is_cuda
+    assert model.eigenvectors_.dtype == dtype
+    assert subspace_error(expected.eigenvectors_, model.eigenvectors_.double().cpu().numpy()) < error
+    assert model.transform(torch.asarray(X[:9], dtype=dtype, device="cuda")).is_cuda
+
+
+def test_a_wrong_device_mix_is_refused():
+    X = torch.randn(50, 3, dtype=torch.float64)
+    with pytest.raises(InputError, match="parties mix array libraries, precisions or devices"):
+        DKPCA(2).fit({"a": X, "b": X.cuda()})
+
+
+def test_out_of_memory_says_what_to_do():
+    gram = KernelGram(RBF(1.0), torch.randn(400_000, 2, dtype=torch.float64, device="cuda"))
+    with pytest.raises(DKPCAError, match="GPU memory ran out in solver 'dense' .* try solver='landmark'"):
+        leading(gram, 3, solver="dense")
