@@ -132,7 +132,9 @@ def demo(
     }
     lines: list[str | Table] = [table("", ["four owners, one answer", ""], [[k, v] for k, v in rows.items()])]
     if outcome.compared < flights:
-        lines.append(f"errors measured on {outcome.compared:,} of the flights, as many as pooled kernel PCA affords")
+        lines.append(
+            f"Errors: the same messages, cut down to {outcome.compared:,} flights, as many as pooled kernel PCA affords."
+        )
     if sent > raw:
         lines.append(
             "These owners have few columns: the messages are larger than the columns, which stay where they are."
