@@ -133,7 +133,7 @@ def demo(
     lines: list[str | Table] = [table("", ["four owners, one answer", ""], [[k, v] for k, v in rows.items()])]
     if outcome.compared < flights:
         lines.append(
-            f"Errors: the same messages, cut down to {outcome.compared:,} flights, as many as pooled kernel PCA affords."
+            f"Errors: the same messages, cut down to {outcome.compared:,} flights, which pooled kernel PCA affords."
         )
     if sent > raw:
         lines.append(
