@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
+# Browser tests need a browser on the machine; .ci/run installs one and empties this variable.
+BROWSERLESS ?= $(if $(shell command -v chromium || command -v chromium-browser || command -v google-chrome),,-m "not browser and not gpu")
 # One BLAS thread a test worker, or the workers fight over the cores.
 TEST_ENVIRONMENT := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 # Folder with gse2187_value.npz, for the lines that need the paper's data.
@@ -11,10 +13,11 @@ DATA ?=
 .PHONY: test demo lint bench docs reproduce clean
 
 test: $(VENV)/test
-	$(TEST_ENVIRONMENT) $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+	$(if $(BROWSERLESS),@echo "No chromium here: the browser tests are left out. Install it to run them too.")
+	$(TEST_ENVIRONMENT) $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(BROWSERLESS)
 
-demo: $(VENV)/core
-	$(BIN)/python examples/digits.py
+demo: $(VENV)/demo
+	$(BIN)/dkpca demo --out dkpca-demo
 
 bench: $(VENV)/core
 	$(BIN)/python -m benchmarks.library $(if $(DATA),--data $(DATA))
@@ -25,13 +28,20 @@ lint: $(VENV)/lint
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+docs: $(VENV)/docs
+	$(BIN)/zensical build --strict --clean
+
 clean:
-	rm -rf $(VENV) site dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) site dist dkpca-demo .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(VENV)/core: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+$(VENV)/demo: $(VENV)/core
+	$(BIN)/python -m pip install --quiet --editable ".[demo]"
 	touch $@
 
 $(VENV)/%: $(VENV)/core

@@ -1,15 +1,23 @@
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from dkpca import wire
+from dkpca import container, wire
 from dkpca.errors import DKPCAError, WireError
 from dkpca.kernels import RBF, Linear
-from dkpca.messages import Partials, Rows, Statistics, Summary, digest, row_number_digest
+from dkpca.messages import (
+    CommonTokens,
+    Partials,
+    Rows,
+    SampleTokens,
+    Statistics,
+    Summary,
+    Tokens,
+    digest,
+    row_number_digest,
+)
 from dkpca.precision import PRECISIONS, Rounded, round_to, rounding_norms
 
 DIGEST = digest(["a", "b"])
@@ -31,6 +39,8 @@ def message_of_each_kind():
         summary_of(np.arange(6.0).reshape(3, 2) / 7, "float16", kernel=Linear()),
         Rows("bank", DIGEST, DIGEST, matrix),
         Partials("bank", DIGEST, DIGEST, matrix),
+        SampleTokens("bank", Tokens.of([b"b" * 16, b"a" * 16])),
+        CommonTokens(2, Tokens.of([b"c" * 16])),
     ]
 
 
@@ -38,7 +48,10 @@ def same(a, b):
     """Whether two messages agree in every field, arrays bit by bit."""
     for name in a.__dataclass_fields__:
         x, y = getattr(a, name), getattr(b, name)
-        if isinstance(x, Rounded):
+        if isinstance(x, Tokens):
+            if x.data.tobytes() != y.data.tobytes():
+                return False
+        elif isinstance(x, Rounded):
             if x.data.tobytes() != y.data.tobytes() or x.data.dtype != y.data.dtype or x.shape != y.shape:
                 return False
             if (x.scale is None) != (y.scale is None) or (x.scale is not None and (x.scale != y.scale).any()):
@@ -133,9 +146,7 @@ def forged(scalars=None, arrays=None, **header):
     full = {"kind": "summary", "version": 1, "fields": fields | (scalars or {})} | header
     bulk = good | (arrays or {})
     bulk = {name: array for name, array in bulk.items() if array is not None}
-    full["checksum"] = wire._checksum(full, bulk)
-    text = json.dumps(full, sort_keys=True, separators=(",", ":"))
-    return wire.safetensors.numpy.save(bulk, metadata={"dkpca": text})
+    return container.pack(full, bulk, entry="dkpca")
 
 
 @pytest.mark.parametrize(
@@ -169,6 +180,21 @@ def forged(scalars=None, arrays=None, **header):
 def test_contents_are_validated_even_under_a_right_checksum(data, words):
     with pytest.raises(WireError, match=words):
         wire.decode(data)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "words"),
+    [
+        ([b"b" * 16, b"a" * 16], "not sorted, or has a token twice"),
+        ([b"a" * 16, b"a" * 16], "not sorted, or has a token twice"),
+        ([b"a" * 15], "not a list of 16-byte tokens"),
+    ],
+)
+def test_tokens_tell_no_order_and_come_once(tokens, words):
+    data = np.frombuffer(b"".join(tokens), np.uint8).reshape(len(tokens), -1)
+    header = {"kind": "sampletokens", "version": 1, "fields": {"party": "bank"}}
+    with pytest.raises(WireError, match=words):
+        wire.decode(container.pack(header, {"tokens": data}, entry="dkpca"))
 
 
 def test_wire_errors_are_dkpca_errors():

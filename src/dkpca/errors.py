@@ -27,3 +27,11 @@ class NoAnswerError(DKPCAError, TimeoutError):
 
 class FusionError(DKPCAError):
     """Messages that do not belong together: missing, duplicate, misaligned or of another kernel."""
+
+
+class PolicyError(DKPCAError):
+    """A request that the party's own policy does not allow."""
+
+
+class StorageError(DKPCAError):
+    """A file that could not be read, or written whole; what was there before is still there."""

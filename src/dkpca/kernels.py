@@ -63,6 +63,10 @@ class Kernel(ABC):
     def theorem_1_dimension(self, n_samples: int, n_components: int) -> int:
         """What stands under the square root in Theorem 1 of the paper."""
 
+    def revealed(self, rank: int, n_features: int) -> str:
+        """What a factor of this rank tells about the party's columns, in words."""
+        return "about the columns, whatever this kernel's values between samples determine"
+
     def to_dict(self) -> dict[str, Any]:
         """Name and parameters: what parties must agree on."""
         return {"name": self.name, **asdict(self)}  # type: ignore[call-overload]
@@ -120,6 +124,10 @@ class Linear(Kernel):
 
     def theorem_1_dimension(self, n_samples: int, n_components: int) -> int:
         return n_samples - n_components
+
+    def revealed(self, rank: int, n_features: int) -> str:
+        what = "all columns" if rank >= n_features else f"the {rank} leading directions of the {n_features} columns"
+        return f"{what} up to a rotation: whoever knows the values of a few samples can work out those of the others"
 
 
 @dataclass(frozen=True)
@@ -181,6 +189,12 @@ class RBF(Kernel):
 
     def theorem_1_dimension(self, n_samples: int, n_components: int) -> int:
         return n_samples
+
+    def revealed(self, rank: int, n_features: int) -> str:
+        return (
+            "squared distances between samples over this party's columns, by -log(similarity) / gamma, to the "
+            "accuracy of the factor: the columns up to rotation and shift, in the limit of a high rank"
+        )
 
 
 KERNELS: dict[str, type[Linear] | type[RBF]] = {"linear": Linear, "rbf": RBF}

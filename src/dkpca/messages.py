@@ -6,13 +6,16 @@ is in docs/disclosure.md.
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
+
+import numpy as np
 
 from dkpca.errors import InputError
 from dkpca.kernels import Kernel
 from dkpca.precision import Rounded
 
+TOKEN_BYTES = 16  # of the 32 of HMAC-SHA256: a chance of 1e-27 that any two of a million ids collide
 PARTY_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 
 
@@ -81,7 +84,49 @@ class Partials:
     partial: Rounded  # (n_new, n_samples)
 
 
-Message = Statistics | Summary | Rows | Partials
+@dataclass(frozen=True)
+class Tokens:
+    """Sample ids as keyed hashes: ascending, so that the order of the rows is not told."""
+
+    data: np.ndarray[tuple[int, int], np.dtype[np.uint8]]  # (n_samples, TOKEN_BYTES)
+
+    @classmethod
+    def of(cls, tokens: Iterable[bytes]) -> "Tokens":
+        """Sort and pack."""
+        return cls(np.frombuffer(b"".join(sorted(tokens)), dtype=np.uint8).reshape(-1, TOKEN_BYTES))
+
+    def listed(self) -> list[bytes]:
+        """Return them one by one, ascending."""
+        return [row.tobytes() for row in self.data]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Tokens, and bytes of one."""
+        return self.data.shape
+
+    @property
+    def precision(self) -> str:
+        """Type of one entry."""
+        return "uint8"
+
+
+@dataclass(frozen=True)
+class SampleTokens:
+    """Which samples a party has, under a key that the center does not know. Sent only where samples differ."""
+
+    party: str
+    tokens: Tokens
+
+
+@dataclass(frozen=True)
+class CommonTokens:
+    """The center's answer: the samples that every party has, in the order that all of them now take."""
+
+    n_parties: int
+    tokens: Tokens
+
+
+Message = Statistics | Summary | Rows | Partials | SampleTokens | CommonTokens
 
 
 def check_party_name(name: str) -> str:

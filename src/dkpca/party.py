@@ -11,8 +11,11 @@ from dkpca.errors import InputError
 from dkpca.gram import KernelGram
 from dkpca.kernels import Kernel
 from dkpca.messages import Partials, Rows, Statistics, Summary
+from dkpca.policy import Policy
 from dkpca.precision import Rounded, round_to, rounding_norms
 from dkpca.rank import RankRule
+
+ANYTHING = Policy()
 
 
 @dataclass(frozen=True)
@@ -42,8 +45,9 @@ class PartyState:
         return replace(self, anchors=anchors, training=X if self.keep_training else None)
 
 
-def statistics(X: Array, *, party: str) -> Statistics:
+def statistics(X: Array, *, party: str, policy: Policy = ANYTHING) -> Statistics:
     """Return the numbers from which the center derives gamma."""
+    policy.check_samples(X.shape[0])
     n_samples, n_features = X.shape
     variance = float(namespace(X).sum(namespace(X).var(X, axis=0, correction=1))) if n_samples > 1 else 0.0
     return Statistics(party, n_samples, n_features, mean_squared_distance=2.0 * variance)
@@ -60,6 +64,7 @@ def summarise(
     random_state: int = 0,
     keep_training: bool = False,
     sample_ids: Sequence[str] | None = None,
+    policy: Policy = ANYTHING,
 ) -> tuple[Summary, PartyState]:
     """Turn a party's columns into the one message it sends, and the state it keeps.
 
@@ -81,12 +86,18 @@ def summarise(
         Whether the state keeps all training rows, which the paper's way of placing new samples needs.
     sample_ids : sequence of str, optional
         In row order. Without ids, rows of all parties match by position.
+    policy : Policy
+        What this party is willing to answer; a request beyond it raises `PolicyError`.
 
     Returns
     -------
     (Summary, PartyState)
     """
     messages.check_party_name(party)
+    policy.check_samples(X.shape[0])
+    policy.check_kernel(kernel)
+    policy.check_precision(precision)
+    rank = policy.limit(rank)
     origin = kernel.origin(X)
     X = X - origin[None, :]
     gram = KernelGram(kernel, X)
@@ -121,15 +132,23 @@ def summarise(
     return summary, state
 
 
-def extend(state: PartyState, X_new: Array, *, sample_ids: Sequence[str] | None = None) -> Rows:
+def extend(
+    state: PartyState, X_new: Array, *, sample_ids: Sequence[str] | None = None, policy: Policy = ANYTHING
+) -> Rows:
     """Return the factor rows of new samples: a(y) = k(y, X) V / sqrt(lambda)."""
+    policy.check_projection()
+    policy.check_precision(state.precision)
     X_new = _measured(state, X_new)
     rows = round_to(state.kernel(X_new, state.anchors) @ state.weights, state.precision)
     return Rows(state.party, state.summary_id, _digest(sample_ids, X_new), rows)
 
 
-def partials(state: PartyState, X_new: Array, *, sample_ids: Sequence[str] | None = None) -> Partials:
+def partials(
+    state: PartyState, X_new: Array, *, sample_ids: Sequence[str] | None = None, policy: Policy = ANYTHING
+) -> Partials:
     """Return the paper's message for new samples: what adds up over parties, against every training sample."""
+    policy.check_projection()
+    policy.check_precision(state.precision)
     if state.training is None:
         raise InputError(
             f"party {state.party!r} did not keep its training rows; fit with projection='exact' (keep_training) first"

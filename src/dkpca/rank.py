@@ -122,6 +122,31 @@ class Budget:
         return self.rank(n_samples)
 
 
+@dataclass(frozen=True)
+class AtMost:
+    """Another rule, stopped at a limit: what a party's policy makes of a rule.
+
+    Parameters
+    ----------
+    rule : RankRule
+        The rule asked for.
+    limit : int
+        Largest rank.
+    """
+
+    rule: RankRule
+    limit: int
+
+    def first_guess(self, n_samples: int) -> int:
+        return min(self.rule.first_guess(n_samples), self.limit)
+
+    def choose(self, eigenvalues: Spectrum, n_samples: int) -> int | None:
+        rank = self.rule.choose(eigenvalues, n_samples)
+        if rank is None:
+            return self.limit if len(eigenvalues) >= self.limit else None
+        return min(rank, self.limit)
+
+
 def _first_below(eigenvalues: Spectrum, threshold: float, *, at_least: int, n_samples: int) -> int | None:
     """Smallest D >= at_least with eigenvalue D + 1 at or under the threshold."""
     below = np.flatnonzero(eigenvalues <= threshold)

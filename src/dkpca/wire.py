@@ -1,77 +1,74 @@
 """Messages to bytes and back: one safetensors file a message, versioned, checked, never executed.
 
-The header holds one metadata entry, `dkpca`, a JSON object with the kind of message, its scalar fields and a
-checksum over those fields and all array bytes. Arrays follow as safetensors lays them out.
+The header holds the kind of message, its scalar fields and a checksum over those fields and all array bytes;
+`dkpca.container` has the layout.
 """
 
-import hashlib
 import json
 import math
 import re
 from dataclasses import fields
-from typing import Any
+from itertools import pairwise
+from typing import Any, get_args
 
 import numpy as np
-import safetensors
-import safetensors.numpy
 
 from dkpca import kernels
 from dkpca.arrays import to_numpy
+from dkpca.container import WIRE_DTYPES, Arrays, canonical, pack, unpack, verify
 from dkpca.errors import InputError, WireError
-from dkpca.messages import Message, Partials, Rows, Statistics, Summary, check_party_name
-from dkpca.precision import PRECISIONS, Rounded
+from dkpca.messages import TOKEN_BYTES, Message, Summary, Tokens, check_party_name
+from dkpca.precision import Rounded
 
 VERSION = 1
-KINDS: dict[str, type[Any]] = {cls.__name__.lower(): cls for cls in (Statistics, Summary, Rows, Partials)}
+ENTRY = "dkpca"
+KINDS: dict[str, type[Any]] = {cls.__name__.lower(): cls for cls in get_args(Message)}
 MAX_HEADER = 2**16  # bytes; ours are under a kilobyte
-DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16"}
-
-Arrays = dict[str, np.ndarray[Any, Any]]
+BULK = (Rounded, Tokens)  # fields that travel as arrays
 
 
 def encode(message: Message) -> bytes:
     """Return the message as the bytes of one safetensors file; the same message gives the same bytes."""
     scalars, arrays = _split(message)
-    header = {"kind": type(message).__name__.lower(), "version": VERSION, "fields": scalars}
-    header["checksum"] = _checksum(header, arrays)
-    return safetensors.numpy.save(arrays, metadata={"dkpca": _canonical(header)})
+    return pack(_header(message, scalars), arrays, entry=ENTRY)
 
 
 def decode(data: bytes) -> Message:
     """Return the message in the bytes, or raise `WireError` with the first thing that is wrong."""
-    header, arrays = _unpack(bytes(data))
+    header, arrays = unpack(bytes(data), entry=ENTRY, max_header=MAX_HEADER, dtypes=WIRE_DTYPES)
     kind, version = header.get("kind"), header.get("version")
     if version != VERSION:
         raise WireError(f"message has format version {version!r}; this dkpca reads version {VERSION}")
     if kind not in KINDS:
         raise WireError(f"message is of unknown kind {kind!r}; expected one of {sorted(KINDS)}")
-    stated = header.pop("checksum", None)
-    if stated != _checksum(header, arrays):
-        raise WireError("checksum does not match: the message was altered or damaged; ask its sender for it again")
-    return _join(KINDS[kind], header.get("fields"), arrays)
+    return _join(KINDS[kind], verify(header, arrays).get("fields"), arrays)
 
 
 def size(message: Message) -> int:
     """Length of `encode(message)` without encoding it."""
     scalars, _ = _split(message, bulk=False)
-    header = {
-        "kind": type(message).__name__.lower(),
-        "version": VERSION,
-        "fields": scalars,
-        "checksum": "0" * 64,
-    }
-    layout: dict[str, Any] = {"__metadata__": {"dkpca": _canonical(header)}}
+    header = _header(message, scalars) | {"checksum": "0" * 64}
+    layout: dict[str, Any] = {"__metadata__": {ENTRY: canonical(header)}}
     offset = 0
     # safetensors lays arrays out by falling size of their numbers, then by name.
-    bulk = [(f.name, getattr(message, f.name)) for f in fields(message) if f.type is Rounded]
-    scales = [(f"{name}.scale", (value.shape[1],), "float64") for name, value in bulk if value.scale is not None]
+    bulk = [(f.name, getattr(message, f.name)) for f in fields(message) if f.type in BULK]
+    scales = [
+        (f"{name}.scale", (value.shape[1],), "float64")
+        for name, value in bulk
+        if isinstance(value, Rounded) and value.scale is not None
+    ]
     for name, shape, precision in [*scales, *((name, value.shape, value.precision) for name, value in bulk)]:
-        end = offset + math.prod(shape) * PRECISIONS[precision]
-        code = next(code for code, known in DTYPES.items() if known == precision)
+        end = offset + math.prod(shape) * np.dtype(precision).itemsize
+        code = next(code for code, known in WIRE_DTYPES.items() if known == precision)
         layout[name] = {"dtype": code, "shape": list(shape), "data_offsets": [offset, end]}
         offset = end
     length = len(json.dumps(layout, separators=(",", ":")).encode())
     return 8 + -(-length // 8) * 8 + offset
+
+
+def _header(message: Message, scalars: dict[str, Any]) -> dict[str, Any]:
+    """Everything but the checksum and the arrays."""
+    return {"kind": type(message).__name__.lower(), "version": VERSION, "fields": scalars}
 
 
 def _split(message: Message, *, bulk: bool = True) -> tuple[dict[str, Any], Arrays]:
@@ -82,11 +79,11 @@ def _split(message: Message, *, bulk: bool = True) -> tuple[dict[str, Any], Arra
         value = getattr(message, field.name)
         if isinstance(value, kernels.Kernel):
             scalars[field.name] = value.to_dict()
-        elif not isinstance(value, Rounded):
+        elif not isinstance(value, BULK):
             scalars[field.name] = value
         elif bulk:
             arrays[field.name] = np.ascontiguousarray(to_numpy(value.data))
-            if value.scale is not None:
+            if isinstance(value, Rounded) and value.scale is not None:
                 arrays[f"{field.name}.scale"] = np.ascontiguousarray(to_numpy(value.scale))
     return scalars, arrays
 
@@ -95,13 +92,13 @@ def _join(cls: type[Any], scalars: Any, arrays: Arrays) -> Message:
     """Rebuild a message, checking every field."""
     kind = cls.__name__.lower()
     expected = {f.name: f.type for f in fields(cls)}
-    bulk = {name for name, kind_of in expected.items() if kind_of is Rounded}
+    bulk = {name for name, kind_of in expected.items() if kind_of in BULK}
     if not isinstance(scalars, dict) or set(scalars) != set(expected) - bulk:
         raise WireError(f"{kind} message does not have the fields of its kind")
     if not bulk <= set(arrays) <= bulk | {f"{name}.scale" for name in bulk}:
         raise WireError(f"{kind} message does not have the arrays of its kind")
     values = {name: _scalar(kind, name, expected[name], value) for name, value in scalars.items()}
-    values |= {name: _rounded(kind, name, arrays) for name in bulk}
+    values |= {name: (_rounded if expected[name] is Rounded else _tokens)(kind, name, arrays) for name in bulk}
     message: Message = cls(**values)
     if isinstance(message, Summary) and message.rank > message.n_samples:
         raise WireError(f"summary message has rank {message.rank} for {message.n_samples} samples")
@@ -134,7 +131,7 @@ def _scalar(kind: str, name: str, wanted: Any, value: Any) -> Any:
 def _rounded(kind: str, name: str, arrays: Arrays) -> Rounded:
     """One matrix, finite and of a precision that the wire allows."""
     data, scale = arrays[name], arrays.get(f"{name}.scale")
-    if data.ndim != 2 or 0 in data.shape or not np.isfinite(data).all():
+    if data.ndim != 2 or 0 in data.shape or data.dtype.kind != "f" or not np.isfinite(data).all():
         raise WireError(f"{kind} message: {name} is not a matrix of finite numbers (shape {data.shape})")
     if (scale is not None) != (data.dtype == np.float16):
         raise WireError(f"{kind} message: {name} must have a scale if it is float16, and only then")
@@ -145,36 +142,13 @@ def _rounded(kind: str, name: str, arrays: Arrays) -> Rounded:
     return Rounded(data, scale)
 
 
-def _unpack(data: bytes) -> tuple[dict[str, Any], Arrays]:
-    """Header and arrays of a safetensors file held in memory."""
-    length = int.from_bytes(data[:8], "little")
-    if len(data) < 8 or length > min(MAX_HEADER, len(data) - 8):
-        raise WireError(f"not a whole dkpca message ({len(data)} bytes): truncated, or another kind of file")
-    try:
-        tensors = safetensors.deserialize(data)  # type: ignore[no-untyped-call]
-        header = json.loads(json.loads(data[8 : 8 + length])["__metadata__"]["dkpca"])
-    except (safetensors.SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise WireError("not a dkpca message: its header cannot be read") from error
-    if not isinstance(header, dict):
-        raise WireError("not a dkpca message: its header is not an object")
-    arrays: Arrays = {}
-    for name, tensor in tensors:
-        if tensor["dtype"] not in DTYPES:
-            raise WireError(f"array {name!r} has type {tensor['dtype']}; the wire carries {sorted(DTYPES)}")
-        arrays[name] = np.frombuffer(tensor["data"], dtype=DTYPES[tensor["dtype"]]).reshape(tensor["shape"])
-    return header, arrays
-
-
-def _canonical(header: dict[str, Any]) -> str:
-    """JSON text that is the same for the same header."""
-    return json.dumps(header, sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-
-def _checksum(header: dict[str, Any], arrays: Arrays) -> str:
-    """Digest over the header and the name, type, shape and bytes of every array."""
-    state = hashlib.sha256(_canonical(header).encode())
-    for name in sorted(arrays):
-        array = arrays[name]
-        state.update(f"\0{name}\0{array.dtype.str}\0{array.shape}\0".encode())
-        state.update(array.data if array.size else b"")
-    return state.hexdigest()
+def _tokens(kind: str, name: str, arrays: Arrays) -> Tokens:
+    """Keyed hashes: ascending, so that no order is told, and each of them once."""
+    data = arrays[name]
+    if data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] != TOKEN_BYTES or data.shape[0] == 0:
+        raise WireError(f"{kind} message: {name} is not a list of {TOKEN_BYTES}-byte tokens (shape {data.shape})")
+    tokens = Tokens(data)
+    listed = tokens.listed()
+    if any(earlier >= later for earlier, later in pairwise(listed)):
+        raise WireError(f"{kind} message: {name} is not sorted, or has a token twice")
+    return tokens

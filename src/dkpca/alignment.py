@@ -1,0 +1,67 @@
+"""Which samples all parties have, found without telling the center any sample id.
+
+Parties share a key and send keyed hashes (HMAC-SHA256) of their ids; the center, which has no key, answers with
+the hashes that all of them sent. Row order and everything about ids that are not shared stay hidden from the
+center, up to their number; a party with the key can test guesses on what it receives.
+"""
+
+import hmac
+from collections.abc import Iterable, Sequence
+
+from dkpca.errors import FusionError, InputError
+from dkpca.messages import TOKEN_BYTES, CommonTokens, SampleTokens, Tokens, check_party_name
+
+SHORTEST_KEY = 16  # bytes
+
+
+def tokens(sample_ids: Iterable[str], key: bytes) -> list[bytes]:
+    """Keyed hash of each id, in the order given."""
+    if len(key) < SHORTEST_KEY:
+        raise InputError(
+            f"the key has {len(key)} bytes; it needs at least {SHORTEST_KEY}: make one with 'dkpca align key'"
+        )
+    return [
+        hmac.digest(key, b"dkpca sample id\0" + sample_id.encode(), "sha256")[:TOKEN_BYTES]
+        for sample_id in sample_ids
+    ]
+
+
+def sample_tokens(sample_ids: Iterable[str], key: bytes, *, party: str) -> SampleTokens:
+    """Return what a party sends."""
+    return SampleTokens(check_party_name(party), Tokens.of(tokens(sample_ids, key)))
+
+
+def intersect(received: Iterable[SampleTokens]) -> CommonTokens:
+    """Return the center's answer: tokens that every party sent."""
+    by_party: dict[str, set[bytes]] = {}
+    for message in received:
+        if message.party in by_party:
+            raise FusionError(f"two lists of sample tokens from party {message.party!r}; keep one of them")
+        by_party[message.party] = set(message.tokens.listed())
+    if len(by_party) < 2:
+        raise FusionError(f"sample tokens from {sorted(by_party)} only; an intersection needs at least two parties")
+    common = set.intersection(*by_party.values())
+    if not common:
+        raise FusionError(
+            f"no sample is common to all of {sorted(by_party)}; "
+            "check that they used the same key and the same kind of id"
+        )
+    return CommonTokens(len(by_party), Tokens.of(common))
+
+
+def common_rows(sample_ids: Sequence[str], key: bytes, common: CommonTokens) -> list[int]:
+    """Row numbers of the common samples, in the common order."""
+    position = {token: row for row, token in enumerate(tokens(sample_ids, key))}
+    wanted = common.tokens.listed()
+    missing = sum(token not in position for token in wanted)
+    if missing:
+        raise InputError(
+            f"{missing} of the {len(wanted)} common samples are not among these ids; "
+            "use the key and the table from which the tokens were made"
+        )
+    return [position[token] for token in wanted]
+
+
+def names(common: CommonTokens) -> list[str]:
+    """Sample names that a center can use: the tokens in hexadecimal."""
+    return [token.hex() for token in common.tokens.listed()]

@@ -1,0 +1,108 @@
+"""Commands that find the samples all parties have."""
+
+import secrets
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dkpca import alignment, storage, tables
+from dkpca.cli import options as o
+from dkpca.cli.output import show
+from dkpca.errors import InputError
+from dkpca.exchange import files
+from dkpca.messages import SampleTokens
+from dkpca.tables import Reading
+
+group = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the commands."""
+    app.add_typer(group, name="align", rich_help_panel="Where samples differ")
+
+
+@group.callback()
+def about() -> None:
+    """Find the samples that all parties have, without telling the center any id.
+
+    The parties share a key (**key**, passed on by hand, never to the center). Each sends keyed hashes of its ids
+    (**tokens**); the center answers with those that everyone sent (**intersect**); each party then uses that file
+    with `summarise --align`. The center knows samples by token; a party reads its result with **names**.
+    """
+
+
+@group.command()
+def key(out: Annotated[Path, typer.Option("--out", help="File to write, mode 0600.")]) -> None:
+    """Make a random key for the parties to share."""
+    if out.exists():
+        raise InputError(f"{out}: is there already; a key is not overwritten, choose another --out")
+    storage.write(out, secrets.token_hex(32).encode() + b"\n", private=True)
+    show(False, {}, [f"wrote {out}; give it to the other parties by a safe way, and not to the center"])
+
+
+@group.command()
+def tokens(
+    path: o.TableFile,
+    id_column: o.RequiredId,
+    out: Annotated[Path, typer.Option("--out", help="The message to write; send this file.")],
+    party: o.PartyName = None,
+    key_file: o.KeyFile = None,
+    policy: o.PolicyFile = None,
+    ledger: o.Ledger = None,
+    as_json: o.AsJson = False,
+) -> None:
+    """At a party: write keyed hashes of the sample ids.
+
+    Example: `dkpca align tokens airline.csv --id flight --key-file shared.key --out airline.tokens`
+    """
+    box = o.outbox(out, policy, ledger, path)
+    holding = files.Holding(o.party_name(party, path), path, Reading(id_column))
+    message = files.sample_tokens(holding, o.key(key_file), box)
+    count = message.tokens.shape[0]
+    result = {"party": message.party, "n_samples": count, "out": str(out)}
+    show(as_json, result, [f"{message.party}: tokens of {count:,} samples in {out}"])
+
+
+@group.command()
+def intersect(
+    paths: Annotated[list[Path], typer.Argument(help="Token files, one from each party.", show_default=False)],
+    out: Annotated[Path, typer.Option("--out", help="The answer; send this file to every party.")],
+    as_json: o.AsJson = False,
+) -> None:
+    """At the center: write the tokens that every party sent.
+
+    Example: `dkpca align intersect airline.tokens weather.tokens --out common.tokens`
+    """
+    received = [files.read_message(path, SampleTokens) for path in paths]
+    with files.naming_files({message.party: path for message, path in zip(received, paths, strict=True)}):
+        common = alignment.intersect(received)
+    box = files.Outbox(out)
+    box.check()
+    box.send(common, parties=[message.party for message in received])
+    count = common.tokens.shape[0]
+    words = [f"{message.party}: {message.tokens.shape[0]:,} samples" for message in received]
+    sizes = {message.party: message.tokens.shape[0] for message in received}
+    result = {"n_samples": count, "parties": sizes, "out": str(out)}
+    show(as_json, result, [*words, f"in common: {count:,} samples, in {out}"])
+
+
+@group.command()
+def names(
+    path: Annotated[Path, typer.Argument(help="An embedding whose samples are tokens.", show_default=False)],
+    table: Annotated[Path, typer.Option("--table", help="The party's own table.")],
+    id_column: o.RequiredId,
+    out: Annotated[Path, typer.Option("--out", help="CSV file to write.")],
+    key_file: o.KeyFile = None,
+) -> None:
+    """At a party: put its own sample ids in place of the tokens.
+
+    Example: `dkpca align names run/embedding.csv --table airline.csv --id flight --key-file shared.key --out my.csv`
+    """
+    ids = tables.read_ids(table, id_column)
+    by_token = {token.hex(): own for token, own in zip(alignment.tokens(ids, o.key(key_file)), ids, strict=True)}
+    data, unknown = tables.renamed(path, by_token)
+    if unknown:
+        raise InputError(f"{path}: {unknown} of its samples are not in {table}; use the key and the table of the run")
+    storage.write(out, data)
+    show(False, {}, [f"wrote {out}"])

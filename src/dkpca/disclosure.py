@@ -1,0 +1,133 @@
+"""What a message tells whoever holds it, in words and numbers, before it is sent."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dkpca import wire
+from dkpca.kernels import Kernel
+from dkpca.messages import CommonTokens, Message, Partials, Rows, SampleTokens, Statistics, Summary
+
+
+@dataclass(frozen=True)
+class Disclosure:
+    """One message, described for the person who decides whether to send it."""
+
+    kind: str
+    facts: dict[str, Any]
+    reveals: tuple[str, ...]
+    does_not_contain: tuple[str, ...]
+
+
+def describe(message: Message) -> Disclosure:
+    """Describe any message."""
+    facts, reveals, absent = DESCRIPTIONS[type(message)](message)
+    facts = {"bytes": wire.size(message), **facts}
+    return Disclosure(type(message).__name__.lower(), facts, tuple(reveals), tuple(absent))
+
+
+def spectrum(summary: Summary) -> list[float]:
+    """Eigenvalues that the factor carries: its squared column norms."""
+    factor = summary.factor.decode()
+    return [float(value) for value in np.asarray((factor * factor).sum(axis=0))]
+
+
+def share_sent(summary: Summary) -> float:
+    """Share of the party's Gram matrix, by trace, that the factor reproduces."""
+    sent = sum(spectrum(summary))
+    total = sent + summary.trace_left_out
+    return min(1.0, sent / total) if total > 0 else 1.0
+
+
+Description = tuple[dict[str, Any], list[str], list[str]]
+
+
+def _statistics(message: Statistics) -> Description:
+    facts = {
+        "party": message.party,
+        "samples": message.n_samples,
+        "columns": message.n_features,
+        "mean squared distance": message.mean_squared_distance,
+    }
+    return (
+        facts,
+        ["how many rows and columns the party has, and how far apart two rows are on average"],
+        [
+            "any value, name or id",
+        ],
+    )
+
+
+def _summary(message: Summary) -> Description:
+    sent = share_sent(message)
+    facts = {
+        "party": message.party,
+        **_kernel_facts(message.kernel),
+        "samples": message.n_samples,
+        "columns": message.n_features,
+        "rank": message.rank,
+        "numbers": message.n_samples * message.rank,
+        "precision": message.factor.precision,
+        "share of the Gram matrix sent": sent,
+        "largest eigenvalues": [round(value, 6) for value in spectrum(message)[:5]],
+    }
+    reveals = [
+        f"how similar any two samples look to this party: factor @ factor.T is its Gram matrix, {sent:.1%} of it",
+        message.kernel.revealed(message.rank, message.n_features),
+        "groups, outliers and near-duplicates among the samples, as this party sees them",
+        f"that the party has {message.n_features} columns",
+        "a fingerprint of the sample ids in their order; ids that can be guessed all at once can be confirmed by it",
+    ]
+    return facts, reveals, ["column names, sample ids, and any value of a column as such"]
+
+
+def _rows(message: Rows) -> Description:
+    n_new, rank = message.factor.shape
+    facts = {"party": message.party, "new samples": n_new, "rank": rank, "precision": message.factor.precision}
+    reveals = ["how similar each new sample looks to every training sample, as this party sees it"]
+    return facts, reveals, ["column names, sample ids, and any value of a column as such"]
+
+
+def _partials(message: Partials) -> Description:
+    n_new, n_samples = message.partial.shape
+    facts = {"party": message.party, "new samples": n_new, "training samples": n_samples}
+    reveals = [
+        "the squared distance (or inner product) of each new sample to every training sample, not approximated: "
+        "more than factor rows reveal"
+    ]
+    return facts, reveals, ["column names, sample ids, and any value of a column as such"]
+
+
+def _sample_tokens(message: SampleTokens) -> Description:
+    n_samples = message.tokens.shape[0]
+    reveals = [
+        f"that the party has {n_samples} samples, and how many of them it shares with each other party",
+        "to anyone who has the parties' key: which ids these are, by trying them out",
+    ]
+    return {"party": message.party, "samples": n_samples}, reveals, ["ids in the clear, and the order of the rows"]
+
+
+def _common_tokens(message: CommonTokens) -> Description:
+    facts = {"parties": message.n_parties, "samples in common": message.tokens.shape[0]}
+    return (
+        facts,
+        ["to each party: which of its own samples all the others have too"],
+        ["anything about samples that are not shared by all"],
+    )
+
+
+def _kernel_facts(kernel: Kernel) -> dict[str, Any]:
+    described = kernel.to_dict()
+    return {"kernel": described.pop("name"), **described}
+
+
+DESCRIPTIONS: dict[type[Any], Callable[[Any], Description]] = {
+    Statistics: _statistics,
+    Summary: _summary,
+    Rows: _rows,
+    Partials: _partials,
+    SampleTokens: _sample_tokens,
+    CommonTokens: _common_tokens,
+}

@@ -1,0 +1,210 @@
+"""The rounds of the protocol with files as messages: what a party reads, writes and keeps."""
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from dkpca import alignment, party, private, storage, wire
+from dkpca.errors import DKPCAError, FusionError, InputError, PolicyError, StorageError, WireError
+from dkpca.kernels import Kernel
+from dkpca.messages import CommonTokens, Message, Partials, Rows, SampleTokens, Statistics, Summary
+from dkpca.party import PartyState
+from dkpca.policy import Policy
+from dkpca.preparation import Preparation, prepare
+from dkpca.rank import RankRule
+from dkpca.tables import Reading, Table, read, read_ids
+
+LEDGER = "dkpca-ledger.jsonl"
+SAFETENSORS_START = b"{"  # ninth byte of every file of ours
+
+Kind = TypeVar("Kind", bound=Message)
+
+
+@dataclass(frozen=True)
+class Holding:
+    """A party's table, and which of its rows take part under which names."""
+
+    party: str
+    path: Path
+    reading: Reading
+    order: Sequence[str] | None = None  # ids of the rows that take part; None: all, as they stand
+    names: Sequence[str] | None = None  # what the center calls them; None: by their ids
+
+    def load(self) -> tuple[Table, Sequence[str] | None]:
+        """Return the rows that take part, and their names."""
+        table = read(self.path, self.reading)
+        if self.order is None:
+            return table, table.ids
+        assert table.ids is not None
+        row = {sample_id: number for number, sample_id in enumerate(table.ids)}
+        return table.take([row[sample_id] for sample_id in self.order]), self.names or self.order
+
+    def aligned(self, common: CommonTokens, key: bytes) -> "Holding":
+        """Keep the common samples only, in the common order, under their tokens."""
+        with naming(self.path):
+            ids = self.ids()
+            rows = alignment.common_rows(ids, key, common)
+        return replace(self, order=[ids[row] for row in rows], names=alignment.names(common))
+
+    def ids(self) -> list[str]:
+        """Sample ids, without loading the rest of the table."""
+        if self.reading.id_column is None:
+            raise InputError(f"{self.path}: name the column with the sample ids with --id")
+        return read_ids(self.path, self.reading.id_column)
+
+
+@dataclass(frozen=True)
+class Outbox:
+    """Where a party's messages go, under which policy, and which ledger says so."""
+
+    message: Path
+    policy: Policy = party.ANYTHING
+    ledger: Path | None = None  # None: beside the message
+
+    def check(self) -> None:
+        """Find out before any work whether the message can be written; a file that is no message stays."""
+        storage.check_writable(self.message)
+        if self.message.exists() and self.message.stat().st_size:
+            with self.message.open("rb") as file:
+                if file.read(9)[8:] != SAFETENSORS_START:
+                    raise InputError(f"{self.message}: is there already and is no dkpca file; choose another --out")
+
+    def send(self, message: Message, private_files: dict[Path, bytes] | None = None, **facts: Any) -> None:
+        """Write a message, and the private files that belong to it, and say so in the ledger."""
+        data = wire.encode(message)
+        kept = private_files or {}
+        storage.write_all({**kept, self.message: data}, private=kept)
+        self.record("written", file=self.message.name, kind=kind_of(message), bytes=len(data), **facts)
+
+    def record(self, event: str, **facts: Any) -> None:
+        """Add a line to the ledger."""
+        storage.append_record(self.ledger or self.message.parent / LEDGER, {"event": event, **facts})
+
+    @contextlib.contextmanager
+    def answering(self, holding: Holding, what: str) -> Iterator[None]:
+        """Name the table in every error, and log what the policy refuses."""
+        try:
+            with naming(holding.path):
+                yield
+        except PolicyError as refusal:
+            self.record("refused", party=holding.party, asked=what, reason=str(refusal))
+            raise
+
+
+def statistics(holding: Holding, outbox: Outbox) -> Statistics:
+    """First round, only where gamma has to be derived."""
+    with outbox.answering(holding, "statistics"):
+        table, _ = holding.load()
+        X = prepare(table, holding.reading).apply(table)
+        message = party.statistics(X, party=holding.party, policy=outbox.policy)
+        outbox.send(message, party=message.party)
+    return message
+
+
+def sample_tokens(holding: Holding, key: bytes, outbox: Outbox) -> SampleTokens:
+    """Round before the first, only where samples differ between parties."""
+    with outbox.answering(holding, "sample tokens"):
+        ids = holding.ids()
+        outbox.policy.check_samples(len(ids))
+        message = alignment.sample_tokens(ids, key, party=holding.party)
+        outbox.send(message, party=message.party, n_samples=len(ids))
+    return message
+
+
+def summarise(
+    holding: Holding,
+    outbox: Outbox,
+    *,
+    kernel: Kernel,
+    rank: RankRule,
+    precision: str,
+    solver: str = "auto",
+    state: Path | None = None,
+    keep_training: bool = False,
+) -> tuple[Summary, Preparation]:
+    """Return and write the one numerical message; keep the private state where one is wanted."""
+    with outbox.answering(holding, f"summary with {kernel}, {rank}, {precision}"):
+        table, names = holding.load()
+        preparation = prepare(table, holding.reading)
+        summary, kept = party.summarise(
+            preparation.apply(table),
+            party=holding.party,
+            kernel=kernel,
+            rank=rank,
+            precision=precision,
+            solver=solver,
+            keep_training=keep_training,
+            sample_ids=names,
+            policy=outbox.policy,
+        )
+        private_files = {} if state is None else {state: private.encode(kept, preparation)}
+        outbox.send(summary, private_files, party=summary.party, rank=summary.rank, n_samples=summary.n_samples)
+    return summary, preparation
+
+
+def new_samples(path: Path, state: Path, *, id_column: str | None = None) -> Holding:
+    """Return a table of new samples, to be read as the private state says."""
+    kept, preparation = load_state(state)
+    sources = tuple(dict.fromkeys(column.source for column in preparation.columns))
+    return Holding(kept.party, path, Reading(id_column or preparation.reading.id_column, sources))
+
+
+def extend(holding: Holding, state: Path, outbox: Outbox, *, exact: bool = False) -> Rows | Partials:
+    """Return and write the message about new samples, from the private state of the fit."""
+    kept, preparation = load_state(state)
+    answer = party.partials if exact else party.extend
+    with outbox.answering(holding, f"projection of {holding.path.name}"):
+        table, names = holding.load()
+        X = preparation.apply(table)
+        message = answer(kept, X, sample_ids=names, policy=outbox.policy)
+        outbox.send(message, party=message.party, n_samples=X.shape[0])
+    return message
+
+
+def load_state(path: Path) -> tuple[PartyState, Preparation]:
+    """Read a party's private state."""
+    with naming(path):
+        return private.decode(storage.read(path))
+
+
+def read_message(path: Path, *kinds: type[Kind]) -> Kind:
+    """Read a message, of one of the kinds wanted."""
+    return decode(path, storage.read(path), *kinds)
+
+
+def decode(path: Path, data: bytes, *kinds: type[Kind]) -> Kind:
+    """Return the message in the bytes of a file, of one of the kinds wanted."""
+    with naming(path):
+        message = wire.decode(data)
+        if not isinstance(message, kinds):
+            wanted = " or ".join(cls.__name__.lower() for cls in kinds)
+            raise WireError(f"holds a message of kind {kind_of(message)}, not {wanted}; give the right file")
+    return message
+
+
+def kind_of(message: Message) -> str:
+    """Name of a kind of message, as on the wire."""
+    return type(message).__name__.lower()
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Put the name of the file in front of every error that lacks it."""
+    try:
+        yield
+    except DKPCAError as error:
+        if str(path) in str(error) or isinstance(error, StorageError):
+            raise
+        raise type(error)(f"{path}: {error}") from error
+
+
+@contextlib.contextmanager
+def naming_files(paths: Mapping[str, Path]) -> Iterator[None]:
+    """Add to an error about parties which files they came in."""
+    try:
+        yield
+    except FusionError as error:
+        named = [str(path) for party, path in paths.items() if repr(party) in str(error)]
+        raise FusionError(f"{error} (files: {', '.join(named or map(str, paths.values()))})") from error

@@ -1,0 +1,132 @@
+"""What a party is willing to answer. The party decides, whatever the center asks."""
+
+import logging
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, NoReturn
+
+from dkpca.errors import InputError, PolicyError, StorageError
+from dkpca.kernels import KERNELS, Kernel
+from dkpca.precision import PRECISIONS
+from dkpca.rank import AtMost, Fixed, RankRule
+
+log = logging.getLogger(__name__)
+log.addHandler(logging.NullHandler())  # where it goes is the caller's choice
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Limits of one party; the default answers everything.
+
+    Parameters
+    ----------
+    max_rank : int
+        Most eigenpairs sent. A request for more is refused; a rule such as "auto" stops there.
+    min_samples : int
+        Fewest rows about which anything is sent.
+    kernels : tuple of str
+        Kernels answered.
+    gamma : pair of float
+        Smallest and largest RBF width answered.
+    max_precision : {"float64", "float32", "float16"}
+        Finest numbers sent.
+    projection : bool
+        Whether new samples are placed.
+    """
+
+    max_rank: float = math.inf
+    min_samples: int = 2
+    kernels: tuple[str, ...] = tuple(KERNELS)
+    gamma: tuple[float, float] = (0.0, math.inf)
+    max_precision: str = "float64"
+    projection: bool = True
+
+    def check_samples(self, n_samples: int) -> None:
+        """Refuse to say anything about too few rows."""
+        if n_samples < self.min_samples:
+            _refuse(f"{n_samples} samples are fewer than the {self.min_samples} that min_samples asks for")
+
+    def check_kernel(self, kernel: Kernel) -> None:
+        """Refuse a kernel, or a width, that is not on the list."""
+        asked = kernel.to_dict()
+        if asked["name"] not in self.kernels:
+            _refuse(f"the {asked['name']} kernel is not among kernels = {list(self.kernels)}")
+        low, high = self.gamma
+        if not low <= asked.get("gamma", low) <= high:
+            _refuse(f"gamma {asked['gamma']:g} is outside gamma = [{low:g}, {high:g}]")
+
+    def check_precision(self, precision: str) -> None:
+        """Refuse to send finer numbers than allowed."""
+        if PRECISIONS[precision] > PRECISIONS[self.max_precision]:
+            _refuse(f"{precision} is finer than max_precision = {self.max_precision!r}")
+
+    def check_projection(self) -> None:
+        """Refuse to place new samples where that is switched off."""
+        if not self.projection:
+            _refuse("it does not place new samples: projection = false")
+
+    def limit(self, rank: RankRule) -> RankRule:
+        """Return the rule, held to the largest rank; refuse a number beyond it."""
+        if self.max_rank == math.inf:
+            return rank
+        if isinstance(rank, Fixed) and rank.rank > self.max_rank:
+            _refuse(f"rank {rank.rank} is more than max_rank = {self.max_rank:g}")
+        return AtMost(rank, int(self.max_rank))
+
+
+def read(path: Path) -> Policy:
+    """Read a policy from a TOML file; every key has to be one this library enforces."""
+    try:
+        with path.open("rb") as file:
+            table = tomllib.load(file)
+    except OSError as error:
+        raise StorageError(f"{path}: the policy cannot be read ({error.strerror}); check the path") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not a TOML file ({error}); see 'A party's policy' in the documentation") from error
+    known = {field.name for field in fields(Policy)}
+    if not set(table) <= known:
+        raise InputError(f"{path}: unknown keys {sorted(set(table) - known)}; a policy has {sorted(known)}")
+    values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
+    for key, value in values.items():
+        if not VALID[key](value):
+            raise InputError(f"{path}: {key} = {table[key]!r} cannot be used; {EXAMPLES[key]}")
+    return Policy(**values)
+
+
+def _whole(value: Any, at_least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= at_least
+
+
+def _is_range(value: Any) -> bool:
+    return (
+        isinstance(value, tuple)
+        and len(value) == 2
+        and all(isinstance(v, int | float) and not isinstance(v, bool) for v in value)
+        and 0 <= value[0] <= value[1]
+    )
+
+
+VALID: Mapping[str, Any] = {
+    "max_rank": lambda value: _whole(value, 1),
+    "min_samples": lambda value: _whole(value, 2),
+    "kernels": lambda value: isinstance(value, tuple) and bool(value) and set(map(str, value)) <= set(KERNELS),
+    "gamma": _is_range,
+    "max_precision": lambda value: isinstance(value, str) and value in PRECISIONS,
+    "projection": lambda value: isinstance(value, bool),
+}
+EXAMPLES = {
+    "max_rank": "write a whole number, at least 1",
+    "min_samples": "write a whole number, at least 2",
+    "kernels": 'write a list such as ["rbf", "linear"]',
+    "gamma": "write the smallest and the largest, such as [0.001, 0.1]",
+    "max_precision": f"write one of {sorted(PRECISIONS)}",
+    "projection": "write true or false",
+}
+
+
+def _refuse(reason: str) -> NoReturn:
+    log.warning("refused: %s", reason)
+    raise PolicyError(f"refused by the party's policy: {reason}; ask for less, or ask the party to change its policy")

@@ -1,0 +1,206 @@
+"""The file route is the estimator, with files in between."""
+
+import json
+import stat
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from dkpca import DKPCA, Fixed, principal_angles, runs
+from tests.commands.conftest import GAMMA, OWNERS, frame, numbers, standardized
+
+
+def estimator(tables, **settings):
+    model = DKPCA(**({"n_components": 3, "gamma": GAMMA, "rank": 20} | settings))
+    return model.fit({owner: standardized(X) for owner, X in tables.items()})
+
+
+def assert_same_components(run, model, tolerance=1e-9):
+    assert np.max(principal_angles(model.eigenvectors_, run.model.eigenvectors)) < tolerance
+    np.testing.assert_allclose(run.model.eigenvalues, model.eigenvalues_, rtol=tolerance)
+
+
+@pytest.mark.parametrize("precision", ["float64", "float16"])
+def test_files_give_the_estimators_eigenvectors(office, precision):
+    for owner in OWNERS:
+        office.summarise(owner, "--precision", precision)
+    office.ok("fuse", *(f"{o}.summary" for o in OWNERS), "--components", 3, "--out", "run")
+    model = estimator(numbers(), wire_dtype=precision)
+    assert_same_components(runs.load(office.path / "run"), model)
+
+
+def test_linear_files_give_the_estimators_eigenvectors(office):
+    for owner in OWNERS:
+        office.ok(
+            "summarise", f"{owner}.csv", "--id", "person", "--kernel", "linear", "--rank", 4, "--out", f"{owner}.s"
+        )
+    office.ok("fuse", *(f"{o}.s" for o in OWNERS), "--components", 3, "--out", "run")
+    assert_same_components(runs.load(office.path / "run"), estimator(numbers(), kernel="linear", rank=Fixed(4)))
+
+
+def test_the_format_of_a_table_does_not_matter(office):
+    ids = np.array([f"p{i:02d}" for i in range(60)])
+    tables = numbers()
+    frame(tables["bank"], ids).write_parquet(office.path / "bank.parquet")
+    frame(tables["clinic"], ids).write_ipc(office.path / "clinic.arrow")
+    np.savez(office.path / "shop.npz", person=ids, x=tables["shop"])
+    for owner, suffix in zip(OWNERS, ("parquet", "arrow", "npz"), strict=True):
+        office.summarise(owner, suffix=suffix)
+    office.ok("fuse", *(f"{o}.summary" for o in OWNERS), "--components", 3, "--out", "run")
+    assert_same_components(runs.load(office.path / "run"), estimator(tables))
+
+
+def test_shuffled_and_partly_overlapping_samples_align_without_ids_at_the_center(office):
+    rng = np.random.default_rng(1)
+    tables, present = numbers(), {}
+    for owner in OWNERS:
+        present[owner] = rng.permutation(60)[:45]
+        ids = [f"p{i:02d}" for i in present[owner]]
+        frame(tables[owner][present[owner]], ids).write_csv(office.path / f"{owner}.csv")
+    key = {"DKPCA_ALIGN_KEY": "a key of the parties, long enough"}
+    for owner in OWNERS:
+        office.ok("align", "tokens", f"{owner}.csv", "--id", "person", "--out", f"{owner}.tokens", **key)
+    answer = office.ok(
+        "align", "intersect", *(f"{o}.tokens" for o in OWNERS), "--out", "common.tokens", "--json"
+    ).json
+    common = set.intersection(*(set(rows.tolist()) for rows in present.values()))
+    assert answer["n_samples"] == len(common) > 10
+    for owner in OWNERS:
+        office.summarise(owner, "--align", "common.tokens", **key)
+    office.ok("fuse", *(f"{o}.summary" for o in OWNERS), "--components", 3, "--ids", "common.tokens", "--out", "run")
+    named = ("--table", "bank.csv", "--id", "person", "--out", "named.csv")
+    office.ok("align", "names", "run/embedding.csv", *named, **key)
+
+    order = [int(name[1:]) for name in pl.read_csv(office.path / "named.csv")["sample"]]
+    assert set(order) == common
+    model = estimator({owner: X[order] for owner, X in tables.items()})
+    assert_same_components(runs.load(office.path / "run"), model)
+    sent = b"".join((office.path / f"{o}.{kind}").read_bytes() for o in OWNERS for kind in ("tokens", "summary"))
+    assert not any(f"p{i:02d}".encode() in sent for i in order)
+
+
+def test_fit_on_one_machine_is_the_estimator(office):
+    for gamma, value in (("features", None), ("auto", "auto")):
+        sources = [f"{owner}={owner}.csv" for owner in OWNERS]
+        office.ok(
+            "fit", *sources, "--id", "person", "--gamma", gamma, "--components", 3, "--rank", 20, "--out", "run"
+        )
+        assert_same_components(runs.load(office.path / "run"), estimator(numbers(), gamma=value))
+
+
+def test_fit_uses_the_samples_that_all_tables_have(office):
+    order = np.random.default_rng(2).permutation(60)[:50]
+    X = numbers()["shop"][order]
+    frame(X, [f"p{i:02d}" for i in order]).write_csv(office.path / "shop.csv")
+    answer = office.ok("fit", "bank.csv", "clinic.csv", "shop.csv", "--id", "person", "--gamma", "0.05", "--rank", 20,
+                       "--components", 3, "--out", "run", "--json").json  # fmt: skip
+    assert "using the 50 samples that all tables have" in answer["notes"][-1]
+    kept = np.sort(order)
+    assert_same_components(runs.load(office.path / "run"), estimator({o: Z[kept] for o, Z in numbers().items()}))
+    names = pl.read_csv(office.path / "run" / "embedding.csv")["sample"].to_list()
+    assert names == [f"p{i:02d}" for i in kept]
+
+
+def test_new_samples_are_placed_as_the_estimator_places_them(fused):
+    new = {owner: X[:7] + 0.1 for owner, X in numbers(seed=0).items()}
+    train = numbers()
+    for owner, X in new.items():
+        frame(X, [f"n{i}" for i in range(7)]).write_csv(fused.path / f"{owner}.new.csv")
+        fused.ok("extend", f"{owner}.new.csv", "--state", f"{owner}.state", "--out", f"{owner}.rows")
+    fused.ok(
+        "project", "run", *(f"{o}.rows" for o in OWNERS), "--ids", "bank.new.csv", "--id", "person", "--out", "new"
+    )
+    placed = pl.read_csv(fused.path / "new" / "embedding.csv")
+    assert placed["sample"].to_list() == [f"n{i}" for i in range(7)]
+    model = estimator(train)
+    scaled = {o: (new[o] - X.mean(axis=0)) / X.std(axis=0) for o, X in train.items()}
+    truth = model.transform(scaled)
+    np.testing.assert_allclose(np.abs(placed.drop("sample").to_numpy()), np.abs(truth), atol=1e-6)
+
+
+def test_the_papers_projection_works_by_files_too(fused):
+    for owner in OWNERS:
+        fused.summarise(owner, "--keep-training")
+        fused.ok("extend", f"{owner}.csv", "--exact", "--state", f"{owner}.state", "--out", f"{owner}.rows")
+    fused.ok("project", "run", *(f"{o}.rows" for o in OWNERS), "--out", "new")
+    placed = pl.read_csv(fused.path / "new" / "embedding.csv").drop("sample").to_numpy()
+    model = estimator(numbers(), projection="exact")
+    truth = model.transform({owner: standardized(X) for owner, X in numbers().items()})
+    np.testing.assert_allclose(np.abs(placed), np.abs(truth), atol=1e-5)
+
+
+def test_gamma_from_statistics_files_is_the_estimators(office):
+    for owner in OWNERS:
+        office.ok("statistics", f"{owner}.csv", "--id", "person", "--out", f"{owner}.statistics")
+    plan = office.ok("plan", *(f"{o}.statistics" for o in OWNERS), "--rank", 20, "--json").json
+    assert plan["gamma"]["features"] == pytest.approx(estimator(numbers(), gamma=None).gamma_)
+    assert plan["gamma"]["auto"] == pytest.approx(estimator(numbers(), gamma="auto").gamma_)
+
+
+def test_a_run_directory_holds_everything(fused):
+    run = fused.path / "run"
+    assert {path.name for path in run.iterdir()} == {
+        *("messages", "model.safetensors", "embedding.csv", "embedding.parquet"),
+        *("certificate.json", "settings.json", "ledger.jsonl"),
+    }
+    for owner in OWNERS:
+        received = run / "messages" / f"{owner}.summary"
+        assert received.read_bytes() == (fused.path / f"{owner}.summary").read_bytes()
+    assert pl.read_csv(run / "embedding.csv").columns[0] == "sample"
+    assert pl.read_parquet(run / "embedding.parquet")["sample"].to_list() == [f"p{i:02d}" for i in range(60)]
+    settings = json.loads((run / "settings.json").read_text())
+    assert settings["kernel"] == {"name": "rbf", "gamma": GAMMA}
+    assert {"dkpca", "python", "numpy"} <= set(settings["versions"])
+    assert json.loads((run / "certificate.json").read_text())["captured_share_at_least"] > 0
+    events = [json.loads(line) for line in (run / "ledger.jsonl").read_text().splitlines()]
+    assert [(event["event"], event.get("party")) for event in events] == [
+        *(("received", owner) for owner in OWNERS),
+        ("fused", None),
+    ]
+
+
+def test_float32_files_give_the_estimators_eigenvectors(fused):
+    assert_same_components(runs.load(fused.path / "run"), estimator(numbers()))
+
+
+def test_one_more_and_one_replaced_summary_reuse_the_rest(summarised):
+    office = summarised
+    office.ok("fuse", "bank.summary", "clinic.summary", "--components", 3, "--out", "run")
+    for owner in ("bank", "clinic"):
+        (office.path / f"{owner}.summary").unlink()
+    office.ok("fuse", "shop.summary", "--out", "run")
+    assert_same_components(runs.load(office.path / "run"), estimator(numbers()))
+
+    office.summarise("shop", "--rank", 8)
+    office.ok("fuse", "shop.summary", "--out", "run")
+    assert {n: s.rank for n, s in runs.load(office.path / "run").model.summaries.items()} == {
+        "bank": 20,
+        "clinic": 20,
+        "shop": 8,
+    }
+    office.ok("fuse", "--without", "shop", "--out", "run")
+    without = {owner: X for owner, X in numbers().items() if owner != "shop"}
+    assert_same_components(runs.load(office.path / "run"), estimator(without))
+
+
+def test_a_center_that_died_goes_on_from_what_arrived(fused):
+    for name in ("model.safetensors", "settings.json", "embedding.csv", "embedding.parquet", "certificate.json"):
+        (fused.path / "run" / name).unlink()
+    fused.ok("fuse", "--components", 3, "--out", "run")
+    assert_same_components(runs.load(fused.path / "run"), estimator(numbers()))
+
+
+def test_the_private_state_is_private(summarised):
+    office = summarised
+    state = office.path / "bank.state"
+    assert stat.S_IMODE(state.stat().st_mode) == 0o600
+    assert office.ok("inspect", "bank.state", "--json").json["send"] is False
+    assert "never send it" in office.refused("fuse", "bank.state", "--out", "run")
+
+
+def test_no_file_is_executed_when_read():
+    source = Path(runs.__file__).parent
+    for path in source.rglob("*.py"):
+        assert "import pickle" not in path.read_text(), path

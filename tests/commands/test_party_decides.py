@@ -1,0 +1,157 @@
+"""A party's policy, its ledger, and what it can see before it sends."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from dkpca import policy
+from dkpca.errors import InputError
+from dkpca.messages import Summary
+from dkpca.policy import Policy
+from dkpca.rank import Adaptive, AtMost, Auto, Fixed
+from tests.commands.conftest import OWNERS
+
+SUMMARISE = ("summarise", "bank.csv", "--id", "person", "--out", "bank.summary", "--policy", "policy.toml")
+POLICY = """
+max_rank = 12
+min_samples = 50
+kernels = ["rbf"]
+gamma = [0.01, 0.1]
+max_precision = "float32"
+projection = false
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (("--gamma", 0.05, "--rank", 13), "rank 13 is more than max_rank = 12"),
+        (("--gamma", 0.5), "gamma 0.5 is outside gamma = [0.01, 0.1]"),
+        (("--kernel", "linear"), "the linear kernel is not among kernels = ['rbf']"),
+        (("--gamma", 0.05, "--precision", "float64"), "float64 is finer than max_precision = 'float32'"),
+    ],
+)
+def test_a_request_beyond_the_policy_is_refused_and_logged(office, asked, words):
+    (office.path / "policy.toml").write_text(POLICY)
+    error = office.refused(*SUMMARISE, *asked)
+    assert words in error
+    assert "bank.csv" in error
+    (line,) = (office.path / "dkpca-ledger.jsonl").read_text().splitlines()
+    assert json.loads(line)["event"] == "refused"
+    assert words in json.loads(line)["reason"]
+
+
+def test_projection_and_small_samples_are_refused_where_the_policy_says_so(office):
+    (office.path / "policy.toml").write_text(POLICY)
+    office.ok(*SUMMARISE, "--gamma", 0.05, "--rank", "auto")
+    extend = ("extend", "bank.csv", "--state", "bank.state", "--out", "bank.rows", "--policy", "policy.toml")
+    assert "projection = false" in office.refused(*extend)
+    (office.path / "policy.toml").write_text("min_samples = 61")
+    assert "60 samples are fewer than the 61" in office.refused(*SUMMARISE, "--gamma", 0.05)
+
+
+def test_a_rank_rule_stops_at_the_limit_of_the_policy(office):
+    (office.path / "policy.toml").write_text(POLICY)
+    assert office.ok(*SUMMARISE, "--gamma", 0.05, "--rank", "auto", "--json").json["rank"] == 12
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("max_rnk = 3", "unknown keys ['max_rnk']"),
+        ("max_rank = 0", "max_rank = 0 cannot be used; write a whole number"),
+        ("gamma = [0.1, 0.01]", "gamma = [0.1, 0.01] cannot be used"),
+        ('kernels = "rbf"', "kernels = 'rbf' cannot be used"),
+        ("projection = 1", "write true or false"),
+        ("max_rank = ", "not a TOML file"),
+    ],
+)
+def test_a_policy_with_a_mistake_is_refused(tmp_path, text, words):
+    (tmp_path / "policy.toml").write_text(text)
+    with pytest.raises(InputError, match=re.escape(words)) as caught:
+        policy.read(tmp_path / "policy.toml")
+    assert "policy.toml" in str(caught.value)
+
+
+def test_limits_hold_for_every_rule():
+    strict = Policy(max_rank=5)
+    assert strict.limit(Fixed(5)) == AtMost(Fixed(5), 5)
+    for rule in (Auto(3), Adaptive(1e-9)):
+        limited = strict.limit(rule)
+        assert limited.first_guess(100) <= 5
+        assert limited.choose(np.ones(5), 100) == 5
+    assert Policy().limit(Auto(3)) == Auto(3)
+
+
+def test_inspect_says_what_every_kind_of_file_discloses(fused):
+    key = {"DKPCA_ALIGN_KEY": "a key of the parties, long enough"}
+    fused.ok("align", "tokens", "bank.csv", "--id", "person", "--out", "bank.tokens", **key)
+    fused.ok("align", "tokens", "shop.csv", "--id", "person", "--out", "shop.tokens", **key)
+    fused.ok("align", "intersect", "bank.tokens", "shop.tokens", "--out", "common.tokens")
+    fused.ok("statistics", "bank.csv", "--id", "person", "--out", "bank.statistics")
+    fused.ok("extend", "bank.csv", "--state", "bank.state", "--out", "bank.rows")
+    expected = {
+        "bank.summary": ("summary", "how similar any two samples look to this party"),
+        "bank.statistics": ("statistics", "how many rows and columns"),
+        "bank.rows": ("rows", "how similar each new sample looks to every training sample"),
+        "bank.tokens": ("sampletokens", "how many of them it shares"),
+        "common.tokens": ("commontokens", "which of its own samples all the others have"),
+    }
+    for file, (kind, words) in expected.items():
+        answer = fused.ok("inspect", file, "--json").json
+        assert answer["kind"] == kind
+        assert any(words in sentence for sentence in answer["reveals"]), answer
+        assert answer["facts"]["bytes"] == (fused.path / file).stat().st_size
+    shown = fused.ok("inspect", "bank.summary").out
+    assert "approximate" in shown or "Gram matrix" in shown
+    assert "It does not contain" in shown
+
+
+def test_the_ledger_says_what_left(summarised):
+    (line,) = [json.loads(text) for text in (summarised.path / "dkpca-ledger.jsonl").read_text().splitlines()][:1]
+    assert (line["event"], line["file"], line["kind"]) == ("written", "bank.summary", "summary")
+    assert line["bytes"] == (summarised.path / "bank.summary").stat().st_size
+
+
+def test_plan_predicts_the_bytes_and_warns_when_the_factor_is_larger_than_the_data(summarised):
+    tables = [f"{owner}.csv" for owner in OWNERS]
+    plan = summarised.ok("plan", *tables, "--id", "person", "--rank", 20, "--json").json
+    for owner in plan["parties"]:
+        size = (summarised.path / f"{owner['name']}.summary").stat().st_size
+        assert owner["bytes_sent"] == pytest.approx(size, abs=32)
+        assert owner["larger_than_data"] is True
+        assert owner["memory"] > 0
+        assert owner["seconds"] >= 0
+    words = summarised.ok("plan", *tables, "--id", "person").out
+    assert "warning: bank would send more bytes than its columns have" in words
+    small = summarised.ok("plan", *tables, "--id", "person", "--rank", 1, "--json").json
+    assert not any(owner["larger_than_data"] for owner in small["parties"])
+
+
+def test_alignment_needs_a_key_that_is_not_on_the_command_line(office):
+    tokens = ("align", "tokens", "bank.csv", "--id", "person", "--out", "bank.tokens")
+    assert "give --key-file, or set the variable DKPCA_ALIGN_KEY" in office.refused(*tokens)
+    assert "at least 16" in office.refused(*tokens, DKPCA_ALIGN_KEY="short")
+    office.ok("align", "key", "--out", "shared.key")
+    assert (office.path / "shared.key").stat().st_mode & 0o777 == 0o600
+    office.ok(*tokens, "--key-file", "shared.key")
+    office.ok("align", "tokens", "shop.csv", "--id", "person", "--out", "shop.tokens", DKPCA_ALIGN_KEY="x" * 32)
+    error = office.refused("align", "intersect", "bank.tokens", "shop.tokens", "--out", "common.tokens")
+    assert "no sample is common to all of ['bank', 'shop']; check that they used the same key" in error
+
+
+def test_the_center_names_samples_only_by_ids_that_fit(summarised):
+    fuse = ("fuse", *(f"{o}.summary" for o in OWNERS), "--components", 3, "--out", "run", "--id", "person")
+    (summarised.path / "ids.csv").write_text("person\n" + "\n".join(f"q{i}" for i in range(60)))
+    assert "are not those of the 60 samples" in summarised.refused(*fuse, "--ids", "ids.csv")
+    error = summarised.refused(*fuse, "--roster", "bank,clinic,shop,school")
+    assert "no summary from ['school']; fusion needs every party" in error
+
+
+def test_a_message_is_all_that_is_described():
+    assert set(Summary.__dataclass_fields__) == {
+        *("party", "kernel", "sample_digest", "n_features", "factor"),
+        *("left_out_norm", "trace_left_out", "rounding_norm", "rounding_nuclear"),
+    }, "a new field is a new disclosure: describe it in disclosure.py and docs/disclosure.md, then here"

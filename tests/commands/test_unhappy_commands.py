@@ -1,0 +1,253 @@
+"""Every mistake ends in one sentence that names the file and what to do, and destroys nothing."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from tests.commands.conftest import GAMMA, OWNERS, PROGRAM, program, snapshot
+
+SUMMARISE = ("summarise", "bank.csv", "--id", "person", "--gamma", GAMMA, "--out", "bank.summary")
+
+
+def rewrite(office, change, owner="bank"):
+    path = office.path / f"{owner}.csv"
+    change(pl.read_csv(path)).write_csv(path)
+
+
+def constant(table):
+    return table.with_columns(pl.lit(3.5).alias("x1"))
+
+
+def all_missing(table):
+    return table.with_columns(pl.lit(None, dtype=pl.Float64).alias("x1"))
+
+
+def duplicate_ids(table):
+    return table.with_columns(
+        pl.when(pl.col("person") == "p07").then(pl.lit("p03")).otherwise("person").alias("person")
+    )
+
+
+def text_among_numbers(table):
+    text = pl.when(pl.col("person") == "p04").then(pl.lit("none of it")).otherwise(pl.col("x2").cast(pl.String))
+    return table.with_columns(text.alias("x2"))
+
+
+def one_row(table):
+    return table.head(1)
+
+
+def infinite(table):
+    return table.with_columns(pl.when(pl.col("person") == "p04").then(float("inf")).otherwise("x0").alias("x0"))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (constant, ["bank.csv", "the same value in every row in column 'x1'", "--exclude x1"]),
+        (all_missing, ["bank.csv", "no value at all in column 'x1'", "--exclude x1"]),
+        (duplicate_ids, ["bank.csv", "id 'p03' in column 'person' stands in rows [4, 8]", "keep one"]),
+        (text_among_numbers, ["bank.csv", "'x2' has text 'none of it' in row 5", "--exclude x2"]),
+        (one_row, ["bank.csv", "1 row", "at least 2 samples"]),
+        (infinite, ["bank.csv", "column 'x0' is infinite in row 5", "correct"]),
+    ],
+)
+def test_a_table_that_cannot_be_used_is_refused(office, change, words):
+    rewrite(office, change)
+    error = office.refused(*SUMMARISE)
+    assert all(word in error for word in words), error
+
+
+def test_a_wrong_id_column_is_named_and_the_right_one_suggested(office):
+    error = office.refused("summarise", "bank.csv", "--id", "persn", "--gamma", GAMMA, "--out", "bank.summary")
+    assert "bank.csv: has no column 'persn'; did you mean 'person'?" in error
+
+
+def test_fit_names_the_table_of_the_party_that_fails(office):
+    rewrite(office, constant, "clinic")
+    error = office.refused("fit", "bank.csv", "clinic.csv", "--id", "person", "--out", "run")
+    assert "clinic.csv" in error
+    assert "--exclude x1" in error
+    assert not (office.path / "run").exists()
+
+
+def test_differing_gamma_is_refused_and_the_run_stays(fused):
+    fused.ok("summarise", "shop.csv", "--id", "person", "--gamma", 0.07, "--rank", 20, "--party", "shop",
+             "--out", "other.summary")  # fmt: skip
+    error = fused.refused("fuse", "other.summary", "--out", "run")
+    assert "differ in kernel" in error
+    assert "0.07" in error
+    assert "other.summary" in error
+    assert "use one kernel and one gamma" in error
+
+
+def test_a_summary_of_other_samples_is_refused_and_the_run_stays(fused):
+    rewrite(fused, lambda table: table.reverse(), "shop")
+    fused.ok("summarise", "shop.csv", "--id", "person", "--gamma", GAMMA, "--rank", 20, "--out", "other.summary",
+             "--party", "shop")  # fmt: skip
+    error = fused.refused("fuse", "other.summary", "--out", "run")
+    assert "differ in sample digest" in error
+    assert "other.summary" in error
+    assert "align them first" in error
+
+
+def test_rows_for_another_run_are_refused(fused):
+    for owner in OWNERS:
+        rank = 19 if owner == "shop" else 20
+        fused.summarise(owner, "--rank", rank)
+        fused.ok("extend", f"{owner}.csv", "--state", f"{owner}.state", "--out", f"{owner}.rows")
+    error = fused.refused("project", "run", *(f"{o}.rows" for o in OWNERS), "--out", "new")
+    assert "party 'shop': its new samples extend another summary" in error
+    assert "shop.rows" in error
+
+
+@pytest.mark.parametrize("damage", ["truncated", "bit-flipped", "empty", "other"])
+def test_a_damaged_file_is_refused_and_the_run_stays(fused, damage):
+    path = fused.path / "shop.summary"
+    data = bytearray(path.read_bytes())
+    if damage == "bit-flipped":
+        data[len(data) // 2] ^= 4
+    keep = {"truncated": len(data) - 100, "empty": 0}.get(damage, len(data))
+    path.write_bytes(b"person,x\n1,2\n" if damage == "other" else bytes(data[:keep]))
+    error = fused.refused("fuse", "shop.summary", "--out", "run")
+    assert "shop.summary" in error
+    assert ("ask its sender for it again" if damage == "bit-flipped" else "truncated, or another kind") in error or (
+        damage == "truncated" and "cannot be read" in error
+    )
+
+
+def test_a_missing_file_is_named(office):
+    assert "there is no such file; check the path" in office.refused("fuse", "nobody.summary", "--out", "run")
+    error = office.refused("summarise", "nobody.csv", "--gamma", GAMMA, "--out", "x.summary")
+    assert "nobody.csv: there is no such file" in error
+
+
+def test_an_unknown_option_is_named_with_the_way_to_help(office):
+    error = office.refused(*SUMMARISE, "--gama", 3)
+    assert "--gama" in error
+    assert "--gamma" in error
+    assert "see 'dkpca summarise --help'" in error
+
+
+def test_a_missing_gamma_says_how_to_get_one(office):
+    error = office.refused("summarise", "bank.csv", "--id", "person", "--out", "bank.summary")
+    assert "--gamma" in error
+    assert "dkpca statistics" in error
+
+
+def test_a_table_is_never_overwritten_by_a_message(office):
+    assert "is the table itself" in office.refused(*SUMMARISE[:-1], "bank.csv")
+    assert "no dkpca file; choose another --out" in office.refused(*SUMMARISE[:-1], "shop.csv")
+
+
+def test_a_directory_with_other_files_is_no_run(summarised):
+    (summarised.path / "home").mkdir()
+    (summarised.path / "home" / "thesis.txt").write_text("all of it")
+    error = summarised.refused("fuse", "bank.summary", "--out", "home")
+    assert "home: is a directory with other files" in error
+
+
+def test_an_unwritable_directory_is_refused_before_any_work(summarised):
+    locked = summarised.path / "locked"
+    locked.mkdir()
+    locked.chmod(0o555)
+    # root may write anywhere unless this right is taken away
+    prefix = ("setpriv", "--bounding-set=-dac_override,-dac_read_search") if os.geteuid() == 0 else ()
+    for command in (
+        (*SUMMARISE[:-1], "locked/bank.summary"),
+        ("fuse", "bank.summary", "--components", 2, "--out", "locked/run"),
+    ):
+        error = summarised.refused(*command, prefix=prefix)
+        assert "locked" in error
+        assert "no permission to write there; choose another directory" in error
+    assert "does not exist; create it first" in summarised.refused(*SUMMARISE[:-1], "nowhere/bank.summary")
+
+
+def on_a_full_disk(office, *command):
+    """Run a command where `small` is a file system with room for next to nothing."""
+    script = (
+        'mount -t tmpfs -o size=24k none small; cp -r kept/. small; "$@"; code=$?; cp -r small/. after; exit $code'
+    )
+    prefix = ("unshare", "--map-root-user", "--mount", "sh", "-c", script, "sh")
+    for name in ("small", "after"):
+        (office.path / name).mkdir()
+    return program(*command, cwd=office.path, prefix=prefix)
+
+
+def test_a_full_disk_is_said_and_leaves_the_old_files(summarised):
+    kept = summarised.path / "kept"
+    kept.mkdir()
+    (kept / "bank.summary").write_bytes((summarised.path / "bank.summary").read_bytes())
+    answer = on_a_full_disk(summarised, *SUMMARISE[:-1], "small/bank.summary", "--rank", 30)
+    assert answer.code == 1
+    assert "small/bank." in answer.err
+    assert "the disk is full; free some space and repeat the command" in answer.err
+    assert answer.err.count("\n") == 1
+    assert snapshot(summarised.path / "after") == snapshot(kept)
+
+
+def test_a_full_disk_stops_a_fusion_before_anything_is_replaced(summarised):
+    (summarised.path / "kept").mkdir()
+    answer = on_a_full_disk(
+        summarised, "fuse", *(f"{o}.summary" for o in OWNERS), "--components", 3, "--out", "small/run"
+    )
+    assert answer.code == 1
+    assert "the disk is full" in answer.err
+    assert snapshot(summarised.path / "after") == {}
+
+
+@pytest.mark.parametrize("when", [signal.SIGTERM, signal.SIGINT])
+def test_an_interrupted_command_leaves_no_half_file_and_can_be_repeated(summarised, when):
+    before = snapshot(summarised.path)
+    at_the_worst_moment = (
+        "import os, signal, sys\n"
+        f"os.fsync = lambda descriptor: os.kill(os.getpid(), {int(when)})\n"
+        "from dkpca.__main__ import main\n"
+        "main()\n"
+    )
+    arguments = [*map(str, SUMMARISE), "--rank", "5"]
+    ran = subprocess.run(
+        [sys.executable, "-c", at_the_worst_moment, *arguments],
+        cwd=summarised.path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 130
+    assert ran.stderr == "dkpca: interrupted; no file was left half written, the command can be repeated\n"
+    assert snapshot(summarised.path) == before
+    assert summarised.ok(*arguments, "--json").json["rank"] == 5
+
+
+def test_without_the_extra_the_program_says_how_to_install_it():
+    code = "import sys\nsys.modules['typer'] = None\nfrom dkpca.__main__ import main\nmain()\n"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.returncode == 1
+    assert ran.stderr == "dkpca: the command line needs typer; install it with: pip install 'dkpca[cli]'\n"
+
+
+def test_an_unexpected_exception_is_not_swallowed(office):
+    code = (
+        "import dkpca.runs\n"
+        "def broken(*_, **__): raise ZeroDivisionError('a bug')\n"
+        "dkpca.runs.fuse = broken\n"
+        "from dkpca.__main__ import main\n"
+        "main()\n"
+    )
+    command = [sys.executable, "-c", code, "fuse", "--out", "run"]
+    ran = subprocess.run(command, cwd=office.path, capture_output=True, text=True, check=False)
+    assert ran.returncode == 1
+    assert "ZeroDivisionError: a bug" in ran.stderr
+
+
+def test_help_reads_like_documentation(office):
+    listed = office.ok("--help").out
+    for command in ("summarise", "fuse", "fit", "extend", "project", "align", "inspect", "plan", "report", "demo"):
+        assert command in listed
+    assert "keyed hashes" in office.ok("align", "--help").out
+    assert Path(PROGRAM).name in office.ok("--version").out

@@ -1,0 +1,45 @@
+"""Files are whole or as they were; ledgers only grow."""
+
+import errno
+import json
+import os
+
+import pytest
+
+from dkpca import storage
+from dkpca.errors import StorageError
+
+
+def test_a_failure_in_the_second_file_leaves_both_as_they_were(tmp_path, monkeypatch):
+    first, second = tmp_path / "first", tmp_path / "second"
+    storage.write_all({first: b"old 1", second: b"old 2"})
+    real, calls = os.fsync, []
+
+    def full(descriptor):
+        calls.append(descriptor)
+        if len(calls) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StorageError, match="second: cannot be written, the disk is full"):
+        storage.write_all({first: b"new 1", second: b"new 2"})
+    assert (first.read_bytes(), second.read_bytes()) == (b"old 1", b"old 2")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["first", "second"]
+
+
+def test_a_private_file_is_private_even_if_it_replaces_a_public_one(tmp_path):
+    path = tmp_path / "state"
+    storage.write(path, b"public")
+    storage.write(path, b"private", private=True)
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_ledger_survives_a_line_cut_short(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    storage.append_record(path, {"event": "one"})
+    with path.open("ab") as file:
+        file.write(b'{"event": "tw')
+    storage.append_record(path, {"event": "three"})
+    assert [record["event"] for record in storage.read_records(path)] == ["one", "three"]
+    assert all("time" in json.loads(line) for line in path.read_text().splitlines() if line.endswith("}"))

@@ -1,0 +1,104 @@
+"""Tables become numbers as the paper does it, and new rows are treated as the training rows were."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from dkpca.errors import InputError
+from dkpca.preparation import Preparation, prepare
+from dkpca.tables import Reading, from_frame, read
+
+
+def table(columns, **reading):
+    how = Reading(**({"id_column": "id"} | reading))
+    n = len(next(iter(columns.values())))
+    return from_frame(pl.DataFrame({"id": [f"s{i}" for i in range(n)], **columns}), how), how
+
+
+def test_columns_above_the_share_are_dropped_and_the_rest_filled_with_the_mean():
+    loaded, how = table(
+        {
+            "full": np.arange(20.0),
+            "one": [None, *np.arange(19.0)],
+            "two": [None, None, *np.arange(18.0)],
+            "three": [None] * 3 + [*np.arange(17.0)],
+        }
+    )
+    preparation = prepare(loaded, how)
+    assert [column.source for column in preparation.columns] == ["full", "one", "two"]
+    assert preparation.notes == (
+        "dropped 1 columns with more than 10% missing: 'three'",
+        "missing values filled with their column mean: 3, in 2 columns",
+    )
+    X = preparation.apply(loaded)
+    np.testing.assert_allclose(X.mean(axis=0), 0, atol=1e-12)
+    np.testing.assert_allclose(X.std(axis=0), 1)
+    assert X[0, 1] == X[0, 2] == X[1, 2] == 0
+
+
+def test_without_standardization_numbers_stay_as_they_are():
+    loaded, how = table({"a": [1.0, 2.0, 4.0], "b": [True, False, True]}, standardize=False)
+    np.testing.assert_array_equal(prepare(loaded, how).apply(loaded), [[1, 1], [2, 0], [4, 1]])
+
+
+def test_new_rows_use_the_means_scales_and_categories_of_the_training_rows():
+    loaded, how = table({"a": [1.0, 2.0, 3.0], "c": ["x", "y", "x"]}, text="one-hot")
+    preparation = Preparation.from_dict(json.loads(json.dumps(prepare(loaded, how).to_dict())))
+    new, _ = table({"a": [None, 4.0], "c": ["never seen", None]}, text="one-hot")
+    X = preparation.apply(new)
+    deviation = np.std([1.0, 2.0, 3.0])
+    np.testing.assert_allclose(X[:, 0], [0, 2 / deviation])
+    assert (X[0, 1:] < 0).any()  # neither category
+    np.testing.assert_allclose(X[1, 1:], 0)  # missing: the mean
+
+
+def test_a_text_column_weighs_as_much_as_one_numeric_column():
+    loaded, how = table({"c": ["x"] * 50 + ["y"] * 30 + ["z"] * 20}, text="one-hot")
+    X = prepare(loaded, how).apply(loaded)
+    assert X.shape == (100, 3)
+    assert X.var(axis=0).sum() == pytest.approx(1.0)
+
+
+def test_text_is_an_error_that_names_the_column_unless_told_otherwise():
+    loaded, how = table({"a": [1.0, 2.0], "c": ["x", "y"]})
+    with pytest.raises(InputError, match="column 'c' has text 'x' in row 1; leave it out with --exclude c"):
+        prepare(loaded, how)
+    ignored, _ = table({"a": [1.0, 2.0], "c": ["x", "y"]}, text="ignore")
+    assert ignored.frame.columns == ["a"]
+
+
+def test_a_text_column_with_too_many_values_is_refused():
+    loaded, how = table({"c": [f"name {i}" for i in range(300)]}, text="one-hot")
+    with pytest.raises(InputError, match="300 different values, more than 200"):
+        prepare(loaded, how)
+
+
+@pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame, lambda columns: pl.DataFrame(columns).to_arrow()])
+def test_data_frames_of_every_kind_are_tables(kind):
+    pytest.importorskip("pyarrow") if kind not in (pd.DataFrame, pl.DataFrame) else None
+    loaded = from_frame(kind({"id": ["a", "b"], "x": [1.0, float("nan")]}), Reading("id"))
+    assert loaded.ids == ["a", "b"]
+    assert loaded.frame.columns == ["x"]
+
+
+def test_numpy_files_are_mapped_and_named_by_position(tmp_path):
+    X = np.random.default_rng(0).normal(size=(5, 3))
+    np.save(tmp_path / "a.npy", X)
+    loaded = read(tmp_path / "a.npy", Reading())
+    assert loaded.ids is None
+    np.testing.assert_array_equal(loaded.frame.select("x0", "x1", "x2").to_numpy(), X)
+
+
+def test_a_file_that_would_run_code_is_refused(tmp_path):
+    np.save(tmp_path / "a.npy", np.array([{"run": "me"}], dtype=object), allow_pickle=True)
+    with pytest.raises(InputError, match=r"a\.npy: cannot be read as a \.npy table"):
+        read(tmp_path / "a.npy", Reading())
+
+
+def test_ids_may_be_numbers():
+    loaded = from_frame(pl.DataFrame({"id": [3.0, 1.0], "x": [1.0, 2.0]}), Reading("id"))
+    assert loaded.ids == ["3", "1"]
+    assert loaded.take([1, 0]).ids == ["1", "3"]
