@@ -16,7 +16,7 @@ NAMES = ("auto", "dense", "landmark", "streamed")
 
 # Largest n for which each solver takes seconds, on a few cores and on a GPU.
 DENSE_UP_TO, DENSE_UP_TO_GPU = 4_000, 8_000
-STREAMED_UP_TO, STREAMED_UP_TO_GPU = 20_000, 100_000
+STREAMED_UP_TO, STREAMED_UP_TO_GPU = 10_000, 100_000
 
 
 def leading(
