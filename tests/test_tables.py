@@ -78,7 +78,6 @@ def test_a_text_column_with_too_many_values_is_refused():
 
 @pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame, lambda columns: pl.DataFrame(columns).to_arrow()])
 def test_data_frames_of_every_kind_are_tables(kind):
-    pytest.importorskip("pyarrow") if kind not in (pd.DataFrame, pl.DataFrame) else None
     loaded = from_frame(kind({"id": ["a", "b"], "x": [1.0, float("nan")]}), Reading("id"))
     assert loaded.ids == ["a", "b"]
     assert loaded.frame.columns == ["x"]
