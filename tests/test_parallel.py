@@ -42,6 +42,6 @@ def test_the_limit_on_blas_is_lifted_again(two_threads):
 
 
 def test_inside_somebody_elses_threads_there_are_no_more(table):
-    with parallel._one_blas_thread(), parallel._one_blas_thread():
+    with parallel.one_blas_thread(), parallel.one_blas_thread():
         assert parallel._blas_threads() == 1
     assert not parallel._entered

@@ -26,7 +26,7 @@ def split_work(work: Callable[[Sequence[Item]], Result], items: Sequence[Item], 
     shares = [items[i::threads] for i in range(threads)]
     if threads <= 1:
         return [work(items)]
-    with _one_blas_thread(), ThreadPoolExecutor(threads) as pool:
+    with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
         return list(pool.map(work, shares))
 
 
@@ -48,7 +48,8 @@ _limit: list[Any] = []
 
 
 @contextmanager
-def _one_blas_thread() -> Iterator[None]:
+def one_blas_thread() -> Iterator[None]:
+    """Keep BLAS to one thread: for our own threads, and for products too small to be worth sharing."""
     with _lock:
         if not _entered:
             _limit.append(_controller().limit(limits=1))

@@ -1,5 +1,6 @@
 """Build the matrix and solve it: the reference, for small n."""
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +11,11 @@ import scipy.sparse.linalg
 from dkpca.arrays import Array, device, eps, namespace
 from dkpca.eigenpairs import Eigenpairs, from_all_rows, signs_of
 from dkpca.gram import Gram
+from dkpca.parallel import one_blas_thread
 
 LANCZOS_SHARE = 20  # Lanczos pays when fewer than one eigenpair in this many is asked for
 LANCZOS_FROM = 300  # rows; below that LAPACK is done before Lanczos has started
+SHARED_FROM = 1500  # rows; below that BLAS threads wait for each other longer than they work
 
 
 @dataclass(frozen=True)
@@ -22,7 +25,8 @@ class Dense:
     def __call__(self, gram: Gram, k: int) -> Eigenpairs:
         wanted = min(k + 1, gram.n)  # one more, for the norm of what is left out
         factor = gram.factor
-        values, vectors = _of_factor(factor, wanted) if factor is not None else _of_matrix(gram.dense(), wanted)
+        with one_blas_thread() if gram.n < SHARED_FROM else nullcontext():
+            values, vectors = _of_factor(factor, wanted) if factor is not None else _of_matrix(gram.dense(), wanted)
         values = namespace(values).clip(values, 0.0, None)
         vectors = vectors * signs_of(vectors)[None, :]
         extension = from_all_rows(gram, values, vectors)
