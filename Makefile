@@ -19,8 +19,10 @@ test: $(VENV)/test
 demo: $(VENV)/demo
 	$(BIN)/dkpca demo --out dkpca-demo
 
-bench: $(VENV)/core
+bench: $(VENV)/demo
 	$(BIN)/python -m benchmarks.library $(if $(DATA),--data $(DATA))
+	$(BIN)/python -m benchmarks.scale
+	$(BIN)/python -m benchmarks.page
 
 lint: $(VENV)/lint
 	$(BIN)/ruff check .

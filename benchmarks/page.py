@@ -1,0 +1,30 @@
+"""Put the measurements into docs/performance.md, between its markers."""
+
+import json
+import re
+from pathlib import Path
+
+from benchmarks.measure import RESULTS
+
+PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
+
+
+def main() -> None:
+    text = PAGE.read_text()
+    for name in re.findall(r"<!-- begin (\S+) -->", text):
+        stored = RESULTS / f"{name}.json"
+        if stored.exists():
+            between = rf"(<!-- begin {name} -->\n).*?(<!-- end {name} -->)"
+            table = as_table(json.loads(stored.read_text()))
+            text = re.sub(between, lambda found, table=table: found[1] + table + found[2], text, flags=re.DOTALL)
+    PAGE.write_text(text)
+
+
+def as_table(document: dict) -> str:
+    where = ", ".join(f"{key} {value}" for key, value in document["machine"].items())
+    rows = [f"| {line['what']} | {line['value']:.3g} | {line.get('limit', '')} |" for line in document["lines"]]
+    return "\n".join(["", "| what | measured | aim |", "|---|---|---|", *rows, "", f"Measured on: {where}.", "", ""])
+
+
+if __name__ == "__main__":
+    main()
