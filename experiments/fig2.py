@@ -23,7 +23,7 @@ class Settings:
     rank: int = 10
     n_parties: tuple[int, ...] = (1, 2, 3, 5, 10, 20, 50, 100, 112, 143, 200, 334, 1000)
     real_rank: int = 15
-    real_n_parties: tuple[int, ...] = (1, 2, 5, 10, 20, 40, 60, 95)
+    real_n_parties: tuple[int, ...] = (1, 2, 5, 10, 20, 40, 60)
     real_n_parties_once: tuple[int, ...] = (1, 2, 5, 10, 20, 40, 60, 95, 170, 283, 847)
     conventions: tuple[str, ...] = ("code", "text")
     data: str | None = None

@@ -33,10 +33,9 @@ class Settings:
     n_samples: tuple[int, ...] = (50, 100, 150, 200, 300, 400, 500, 600, 800, 1000)
     real_n_parties: int = 60
     real_epsilon: float = 0.0005
-    real_n_samples: tuple[int, ...] = (50, 150, 250, 350, 450, 537)
-    conventions: tuple[str, ...] = ("code", "text")
-    epsilons: tuple[float, ...] = (0.003, 0.001, 0.0005, 0.00025)
-    fixed_ranks: tuple[int, ...] = (5, 8, 10, 15, 20, 30)
+    real_n_samples: tuple[int, ...] = (50, 150, 300, 450, 537)
+    epsilons: tuple[float, ...] = (0.003, 0.001, 0.0005, 0.00035)
+    fixed_ranks: tuple[int, ...] = (5, 8, 10, 15, 20)
     data: str | None = None
 
 
@@ -61,36 +60,39 @@ def simulated(settings: Settings, seed: int) -> dict[str, Any]:
 
 
 def real(settings: Settings, seed: int) -> dict[str, Any]:
-    """One random order of samples and genes, for both kernel widths."""
+    """One random order of samples and genes; kernel width as released."""
     rng = np.random.default_rng(seed)
     X = expression(settings.data).X
     X = X[rng.permutation(X.shape[0])]
     blocks = protocol.random_blocks(X.shape[1], settings.real_n_parties, rng)
     rules = _rules(settings, settings.real_epsilon)
-    return {
-        convention: _over_samples(
-            settings, X, blocks, settings.real_n_samples, _rbf(X, convention), rules, settings.real_epsilon
-        )
-        for convention in settings.conventions
-    }
+    return _over_samples(settings, X, blocks, settings.real_n_samples, _rbf(X, "code"), rules, settings.real_epsilon)
 
 
 def tradeoff(settings: Settings, seed: int) -> dict[str, dict[str, Point]]:
-    """Error against eigenvectors sent at the largest T, over epsilons and fixed ranks, random and equal sizes."""
+    """Error against eigenvectors sent at the largest T, over epsilons and fixed ranks.
+
+    For parties of random and of equal size with the kernel width as released, and of random size with it as printed.
+    """
     rng = np.random.default_rng(seed)
     X = expression(settings.data).X[: max(settings.real_n_samples)]
-    kernel = _rbf(X, settings.conventions[0])
     rules: dict[str, RankRule] = {f"adaptive {e:g}": Adaptive(e) for e in settings.epsilons}
     rules |= {f"fixed {rank}": Fixed(rank) for rank in settings.fixed_ranks}
-    true = protocol.truth(X, kernel, settings.n_components, center=True)
-    shares = {
-        "random": protocol.random_blocks(X.shape[1], settings.real_n_parties, rng),
-        "equal": protocol.equal_blocks(X.shape[1], settings.real_n_parties, rng),
-    }
+    random = protocol.random_blocks(X.shape[1], settings.real_n_parties, rng)
+    equal = protocol.equal_blocks(X.shape[1], settings.real_n_parties, rng)
     return {
-        sizes: _points(kernel, protocol.spectra(X, blocks, kernel, list(rules.values())), rules, true, center=True)
-        for sizes, blocks in shares.items()
+        "random sizes": _traded(settings, X, random, _rbf(X, "code"), rules),
+        "equal sizes": _traded(settings, X, equal, _rbf(X, "code"), rules),
+        "random sizes, width as printed": _traded(settings, X, random, _rbf(X, "text"), rules),
     }
+
+
+def _traded(
+    settings: Settings, X: protocol.Matrix, blocks: protocol.Blocks, kernel: Kernel, rules: Mapping[str, RankRule]
+) -> dict[str, Point]:
+    pairs = protocol.spectra(X, blocks, kernel, list(rules.values()))
+    true = protocol.truth(X, kernel, settings.n_components, center=True)
+    return _points(kernel, pairs, rules, true, center=True)
 
 
 def _rbf(X: protocol.Matrix, convention: str) -> Kernel:
@@ -158,7 +160,7 @@ def run(options: Options, settings: Settings) -> None:
             "settings": described(settings),
             "repetitions": options.repetitions,
             "simulated": _collect(drawn),
-            "real": {c: _collect([repetition[c] for repetition in measured]) for c in settings.conventions},
+            "real": _collect(measured),
             "tradeoff": {sizes: _means([repetition[sizes] for repetition in traded]) for sizes in traded[0]},
         },
     )

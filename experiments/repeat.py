@@ -80,5 +80,7 @@ def _key(name: str, settings: Any, data: str) -> str:
 
 def _sources(name: str) -> list[Path]:
     library = sorted(Path(dkpca.__file__).parent.rglob("*.py"))
-    shared = [p for entry in SHARED for p in ([HERE / entry] if entry.endswith(".py") else (HERE / entry).glob("*.py"))]
+    shared = [
+        p for entry in SHARED for p in ([HERE / entry] if entry.endswith(".py") else (HERE / entry).glob("*.py"))
+    ]
     return [*library, *sorted(shared), HERE / f"{name}.py"]

@@ -206,4 +206,3 @@ class _Archive:
 
 def _open_text(path: Path) -> IO[str]:
     return gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8")
-
