@@ -21,6 +21,6 @@ def low_rank(
 
 
 def _orthonormal(n: int, k: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """k orthonormal columns, uniform among all such."""
+    """Orthonormal columns, uniform among all such."""
     Q, R = np.linalg.qr(rng.standard_normal((n, k)))
     return Q * np.sign(np.diag(R))  # without the signs QR is not uniform
