@@ -30,9 +30,19 @@ class Options:
     workers: int = 1
 
     def repeat(
-        self, name: str, repetition: Repetition, settings: Any, *, real_data: bool = False, count: int | None = None
+        self,
+        name: str,
+        repetition: Repetition,
+        settings: Any,
+        *,
+        real_data: bool = False,
+        count: int | None = None,
+        alone: bool = False,
     ) -> list[Any]:
-        """Finished repetitions of one part of an experiment, `count` of them if that is not up to the user."""
+        """Finished repetitions of one part of an experiment.
+
+        `count` of them if that is not up to the user; one at a time where time is measured.
+        """
         return repetitions(
             name,
             repetition,
@@ -40,7 +50,7 @@ class Options:
             count=self.repetitions if count is None else count,
             store=self.store,
             data=expression(settings.data).digest if real_data else "",
-            workers=self.workers,
+            workers=1 if alone else self.workers,
         )
 
     def write(self, name: str, result: Any) -> None:
