@@ -5,9 +5,10 @@ memory is its own; central kernel PCA runs beside it as long as a T x T matrix i
 """
 
 import multiprocessing
-import resource
+import re
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -21,8 +22,6 @@ from experiments.baselines import central
 from experiments.command import Options, described, main
 from experiments.data import flights
 from experiments.data.flights import standardised
-
-MEGABYTE = 1024.0  # of the kilobytes that Linux counts peak memory in
 
 Tables = dict[str, np.ndarray]
 
@@ -114,8 +113,10 @@ def _everything() -> Tables:
 
 
 def _peak() -> float:
-    """Peak memory of this process so far, in megabytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / MEGABYTE
+    """Peak memory of this process so far, in megabytes, as Linux counts it."""
+    # Not getrusage: its peak survives exec, so a child would start with that of its parent.
+    status = Path("/proc/self/status").read_text()
+    return float(re.findall(r"VmHWM:\s+(\d+) kB", status)[0]) / 1024.0
 
 
 def _in_own_process(work: Any, settings: Settings, tables: Tables) -> dict[str, Any]:
