@@ -53,8 +53,8 @@ def fig2(result: Result) -> Figure:
     once = result["real_in_file_order"]
     _band(right, result["real"], "n_parties", BLUE, "o", "50 random gene orders")
     parties = [row["n_parties"] for row in once]
-    right.plot(parties, [row["code"] for row in once], "s--", color=ORANGE, label="gene order of the record")
-    right.plot(parties, [row["text"] for row in once], "^:", color=GREEN, label="the same, width as printed")
+    right.plot(parties, [row["code"]["error"] for row in once], "s--", color=ORANGE, label="gene order of the record")
+    right.plot(parties, [row["text"]["error"] for row in once], "^:", color=GREEN, label="the same, width as printed")
     _log(right, "number of parties $J$", ERROR_LABEL)
     right.set_title(f"(b) GSE2187, RBF, rank {s['real_rank']}")
     for axes in (left, right):
