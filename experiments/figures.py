@@ -9,6 +9,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from experiments.published import N_FEATURES
+
 # Okabe and Ito's palette: told apart with every common kind of colour vision, and each has its own marker here.
 BLUE, ORANGE, GREEN, PINK, SKY, VERMILION, BLACK = (
     "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000",
@@ -150,7 +152,7 @@ def table2(rows: list[Result], published: Any) -> Figure:
             n = [row["n_features"] for row in mine]
             panel.plot(n, [row["mean"] for row in mine], marker=marker, color=color, label=label, markersize=4)
             if method in published[task]:
-                means, stds = np.array(published[task][method]).T
+                means, stds = np.array([published[task][method][N_FEATURES.index(k)] for k in n]).T
                 shift = {"dkpca": 0.94, "kpca": 1.06}.get(method, 1.0)
                 panel.errorbar(np.array(n) * shift, means, stds, fmt="_", color=color, alpha=0.5, capsize=2,
                                linewidth=1)  # fmt: skip
