@@ -27,7 +27,7 @@ class Settings:
     n_samples: int = 400
     n_features: int = 1000
     ranks: tuple[int, ...] = (5, 10, 15, 30)
-    real_ranks: tuple[int, ...] = (15, 60, 150, 300)
+    real_ranks: tuple[int, ...] = (15, 60, 240)
     precision: str = "float32"
     data: str | None = None
 

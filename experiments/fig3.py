@@ -33,7 +33,7 @@ class Settings:
     n_samples: tuple[int, ...] = (50, 100, 150, 200, 300, 400, 500, 600, 800, 1000)
     real_n_parties: int = 60
     real_epsilon: float = 0.0005
-    real_n_samples: tuple[int, ...] = (50, 150, 300, 450, 537)
+    real_n_samples: tuple[int, ...] = (50, 150, 300, 537)
     epsilons: tuple[float, ...] = (0.003, 0.001, 0.0005, 0.00035)
     fixed_ranks: tuple[int, ...] = (5, 8, 10, 15, 20)
     data: str | None = None
