@@ -60,7 +60,7 @@ def _airline(joined: pd.DataFrame) -> pd.DataFrame:
         [
             _on_a_circle("departure", _minutes(joined["sched_dep_time"]), 24 * 60),
             _on_a_circle("arrival", _minutes(joined["sched_arr_time"]), 24 * 60),
-            _on_a_circle("weekday", day.dt.dayofweek, 7),
+            _on_a_circle("weekday", day.dt.day_of_week, 7),
             joined[["distance"]].astype(float),
             _indicators(joined[["carrier", "origin"]]),
         ],
