@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
+DATA ?=
+EXPERIMENTS := fig2 fig3 table1 table2 bytes rounds certificate scale
 
 .PHONY: test demo lint bench docs reproduce clean
 
@@ -17,6 +19,12 @@ lint: $(VENV)/lint
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Every figure and table of the paper: make reproduce DATA=folder-of-GSE2187 (experiments/README.md), half an hour.
+reproduce: $(VENV)/reproduce
+	@test -n "$(DATA)" || { echo "give the folder of GSE2187: make reproduce DATA=...; see experiments/README.md"; exit 2; }
+	for name in $(EXPERIMENTS); do $(BIN)/python -m experiments.$$name --data "$(DATA)" --workers $(WORKERS) || exit; done
+	$(BIN)/python -m experiments.page
 
 clean:
 	rm -rf $(VENV) site dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
