@@ -122,22 +122,35 @@ def fig3_tradeoff(result: Result) -> Figure:
 
 
 def table1(result: Result) -> Figure:
-    """Measured seconds over the formula's operations."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4))
+    """Numbers counted against the formula, and seconds over T and over M."""
+    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(11, 3.4))
     names = {"dkpca": "DKPCA", "dpca": "DPCA (Fan et al. 2019)", "kpca": "central KPCA"}
     for (method, label), color, marker in zip(names.items(), (BLUE, ORANGE, BLACK), MARKERS, strict=False):
         costs = [case[method] for case in result["cases"]]
-        left.plot([c["formula_numbers"] for c in costs], [c["numbers_sent"] for c in costs], marker, color=color,
-                  label=label, alpha=0.8)  # fmt: skip
-        right.plot([c["formula_operations"] for c in costs], [c["slowest_party_s"] + c["center_s"] for c in costs],
-                   marker, color=color, label=label, alpha=0.8)  # fmt: skip
+        formula, counted = [c["formula_numbers"] for c in costs], [c["numbers_sent"] for c in costs]
+        left.plot(formula, counted, marker, color=color, label=label, alpha=0.8)
+        for axes, swept in ((middle, "n_samples"), (right, "n_features")):
+            cases = sorted(_sweep(result, swept), key=lambda case, swept=swept: case[swept])
+            seconds = [case[method]["slowest_party_s"] + case[method]["center_s"] for case in cases]
+            axes.plot([case[swept] for case in cases], seconds, marker=marker, color=color, label=label)
     limits = np.array(left.get_xlim())
     left.plot(limits, limits, color=BLACK, linewidth=0.8, zorder=0)
     _log(left, "numbers a party sends, by formula", "numbers a party sends, counted")
-    _log(right, "operations, by formula", "seconds, slowest party + center")
+    base = result["settings"]
+    for axes, symbol, fixed in (
+        (middle, "samples $T$", f"M = {base['n_features']}"),
+        (right, "features $M$", f"T = {base['n_samples']}"),
+    ):
+        _log(axes, f"number of {symbol}", "seconds, slowest party + center")
+        axes.set_title(f"{fixed}, J = {base['n_parties']}", fontsize=9)
     left.legend()
-    right.legend()
     return figure
+
+
+def _sweep(result: Result, swept: str) -> list[Result]:
+    """Cases that differ from the base case in one size only."""
+    fixed = {"n_samples", "n_features", "n_parties"} - {swept}
+    return [case for case in result["cases"] if all(case[size] == result["settings"][size] for size in fixed)]
 
 
 def table2(rows: list[Result], published: Any) -> Figure:
@@ -150,7 +163,12 @@ def table2(rows: list[Result], published: Any) -> Figure:
         for (method, label), color, marker in zip(names.items(), colors, MARKERS, strict=False):
             mine = [row for row in rows if row["task"] == task and row["method"] == method]
             n = [row["n_features"] for row in mine]
-            panel.plot(n, [row["mean"] for row in mine], marker=marker, color=color, label=label, markersize=4)
+            look = {"dkpca": {"linewidth": 5, "alpha": 0.5}, "kpca": {"linewidth": 1, "linestyle": "--"}}.get(
+                method, {}
+            )
+            panel.plot(
+                n, [row["mean"] for row in mine], marker=marker, color=color, label=label, markersize=4, **look
+            )
             if method in published[task]:
                 means, stds = np.array([published[task][method][N_FEATURES.index(k)] for k in n]).T
                 shift = {"dkpca": 0.94, "kpca": 1.06}.get(method, 1.0)

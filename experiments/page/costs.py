@@ -1,6 +1,8 @@
 """Values for the section about Table I."""
 
+from dkpca.costs import cubic_party_range
 from experiments.page.writing import Row, Values, seconds, table
+from experiments.published import CUBIC_EXAMPLE
 
 METHODS = ("dkpca", "dpca", "kpca")
 HEADER = (
@@ -19,6 +21,8 @@ def values(result: Row) -> Values:
         "timings": result["timings"],
         "rank": cases[0]["rank"],
         "cases": table(HEADER, [_line(case) for case in cases]),
+        "example": CUBIC_EXAMPLE,
+        "range": cubic_party_range(CUBIC_EXAMPLE["T"], CUBIC_EXAMPLE["M"], CUBIC_EXAMPLE["D"]),
         "verdict": "never hold more numbers than" if within else "in some cases hold more numbers than",
     }
 
