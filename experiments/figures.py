@@ -46,14 +46,14 @@ def save(figure: Figure, name: str, folder: Path) -> None:
 def fig2(result: Result) -> Figure:
     """Error over the number of parties."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4))
-    _band(left, result["simulated"], "n_parties", BLUE, "o", "mean of 50 draws")
+    _band(left, result["simulated"], "n_parties", BLUE, "o", f"mean and std of {result['repetitions']} draws")
     s = result["settings"]
     _log(left, "number of parties $J$", ERROR_LABEL)
     left.set_title(f"(a) simulated, linear, rank {s['rank']}")
-    left.annotate("exact: one party, or parties\nof no more than 10 columns", (0.97, 0.14), xycoords="axes fraction",
-                  ha="right", fontsize=8)  # fmt: skip
+    words = f"exact: one party, or parties\nof at most {s['rank']} columns"
+    left.annotate(words, (0.97, 0.14), xycoords="axes fraction", ha="right", fontsize=8)
     once = result["real_in_file_order"]
-    _band(right, result["real"], "n_parties", BLUE, "o", "50 random gene orders")
+    _band(right, result["real"], "n_parties", BLUE, "o", f"{result['repetitions']} random gene orders")
     parties = [row["n_parties"] for row in once]
     right.plot(parties, [row["code"]["error"] for row in once], "s--", color=ORANGE, label="gene order of the record")
     right.plot(parties, [row["text"]["error"] for row in once], "^:", color=GREEN, label="the same, width as printed")
