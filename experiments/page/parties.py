@@ -14,6 +14,7 @@ def values(result: Row) -> Values:
     at_worst = worst["code"]
     return {
         "settings": result["settings"],
+        "components": result["settings"]["n_components"],
         "repetitions": result["repetitions"],
         "last_seed": result["repetitions"] - 1,
         "simulated_small": holds(_worst(simulated) < SMALL),
@@ -22,12 +23,17 @@ def values(result: Row) -> Values:
         "real_small": holds(_worst(real) < SMALL),
         "real_worst": short(_worst(real)),
         "real_least": short(min(point["mean"] for point in real)),
-        "once_worst": short(at_worst["error"]),
-        "once_worst_parties": worst["n_parties"],
-        "once_least": short(min(row["code"]["error"] for row in once)),
-        "gap": short(at_worst["gap"]),
-        "gap_share": f"{at_worst['gap'] / at_worst['last_eigenvalue']:.0%}",
-        "left_out": ", ".join(f"{short(row['code']['left_out'])} at J = {row['n_parties']}" for row in once),
+        "printed_worst": short(max(row["text"]["error"] for row in once)),
+        "printed_first": short(once[0]["text"]["error"]),
+        "printed_last": short(once[-1]["text"]["error"]),
+        "last_parties": once[-1]["n_parties"],
+        "worst_parties": worst["n_parties"],
+        "worst": short(at_worst["error"]),
+        "worst_one_less": short(at_worst["error_one_less"]),
+        "worst_one_more": short(at_worst["error_one_more"]),
+        "gap": f"{at_worst['gap'] / at_worst['last_eigenvalue']:.0%}",
+        "printed_gap": f"{worst['text']['gap'] / worst['text']['last_eigenvalue']:.0%}",
+        "left_out": short(at_worst["left_out"] / at_worst["last_eigenvalue"]),
     }
 
 
