@@ -65,7 +65,7 @@ def real_in_file_order(settings: Settings, seed: int) -> dict[str, dict[str, flo
 def _real_error(
     settings: Settings, n_parties: int, convention: str, rng: np.random.Generator | None
 ) -> dict[str, float]:
-    """Error, and what explains it: the gap behind the last component, and the error with one component less or more."""
+    """Error, and what explains it: the gap behind the last component, the error with one component less or more."""
     X = expression(settings.data).X
     kernel = protocol.rbf(np.sqrt(X.shape[1]) / 3.0, convention)
     rule, D = Fixed(settings.real_rank), settings.n_components
