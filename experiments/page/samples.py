@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from experiments.data.simulated import FLOOR, LEADING
 from experiments.page.writing import Row, Values, short, table
 
 SIMILAR = 2.0  # an error is called similar to another if it is at most so many times as large
@@ -44,9 +45,13 @@ def values(result: Row) -> Values:
         "lambda_2": short(last["lambda_2_over_lambda_1"]),
         "cut": f"{settings['real_epsilon'] / last['lambda_2_over_lambda_1']:.2f}",
         "real_lambda_6": f"{short(first['lambda_6_over_lambda_1'])} to {short(last['lambda_6_over_lambda_1'])}",
-        "simulated_lambda_6": " and ".join(
-            f"{_spectrum(point)['lambda_6_over_lambda_1']:.2f} at T = {point['n_samples']}"
-            for point in (simulated[0], simulated[-1])
+        "simulated_leading": settings["n_components"] + 1,
+        "simulated_floor": f"{FLOOR / LEADING:g}",
+        "simulated_per_party": _range(
+            [point["adaptive"]["vectors"]["mean"] / settings["n_parties"] for point in simulated], ".1f"
+        ),
+        "ten_worse": _range(
+            [point["fixed 10"]["error"]["mean"] / point["adaptive"]["error"]["mean"] for point in simulated], ".0f"
         ),
     }
 
@@ -56,10 +61,16 @@ def adaptive(points: list[Row]) -> str:
     ratios = [p["adaptive"]["error"]["mean"] / max(p["fixed 15"]["error"]["mean"], ROUNDING) for p in points]
     shares = [p["adaptive"]["vectors"]["mean"] / p["fixed 15"]["vectors"]["mean"] for p in points]
     similar = sum(ratio <= SIMILAR for ratio in ratios)
+    worst = max(p["adaptive"]["error"]["mean"] for p in points)
     return (
-        f"for {similar} of {len(points)} T ({min(ratios):.2g} to {max(ratios):.2g} times its error, "
-        f"{min(shares):.0%} to {max(shares):.0%} of its vectors)"
+        f"for {similar} of {len(points)} T ({_range(ratios, '.2g')} times its error, {_range(shares, '.0%')} of its "
+        f"vectors; the error itself is at most {short(worst)})"
     )
+
+
+def _range(numbers: list[float], form: str) -> str:
+    low, high = f"{min(numbers):{form}}", f"{max(numbers):{form}}"
+    return low if low == high else f"{low} to {high}"
 
 
 def trend(points: list[Row], rule: str) -> str:
