@@ -71,7 +71,8 @@ def fig3(result: Result) -> Figure:
         for column, quantity in enumerate(("error", "vectors")):
             _fig3_panel(axes[row][column], result[part], quantity)
             axes[row][column].set_title(f"({'abcd'[2 * row + column]}) {title}")
-    axes[0][0].legend(loc="lower right", ncols=2)
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=5)
     return figure
 
 
@@ -104,18 +105,20 @@ def fig3_tradeoff(result: Result) -> Figure:
     figure, axes = plt.subplots(1, len(parts), figsize=(10, 3.3), sharey=True)
     for panel, (title, points) in zip(axes, parts.items(), strict=True):
         for family, label, color, marker in (
-            ("fixed", "the same rank everywhere", BLACK, "o"),
-            ("adaptive", "adaptive, relative to $\\lambda_1$", VERMILION, "^"),
+            ("fixed", "one rank for all (number: rank)", BLACK, "o"),
+            ("adaptive", "adaptive (number: $\\epsilon/\\lambda_1$)", VERMILION, "^"),
         ):
+            place = {"xytext": (4, 4)} if family == "fixed" else {"xytext": (-4, -9), "ha": "right"}
             chosen = sorted(
                 (p["vectors"]["mean"], p["error"]["mean"], name) for name, p in points.items() if family in name
             )
             panel.plot([v for v, _, _ in chosen], [e for _, e, _ in chosen], marker=marker, color=color, label=label)
             for v, e, name in chosen:
-                panel.annotate(name.split()[1], (v, e), xytext=(4, 4), textcoords="offset points", fontsize=7)
+                panel.annotate(name.split()[1], (v, e), textcoords="offset points", fontsize=7, **place)
         panel.set_yscale("log")
         panel.set_title(title, fontsize=9)
         panel.set_xlabel("eigenvectors sent, all parties")
+        panel.margins(x=0.12)
     axes[0].set_ylabel(ERROR_LABEL)
     axes[0].legend(loc="lower left")
     return figure
