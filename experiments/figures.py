@@ -118,7 +118,7 @@ def fig3_tradeoff(result: Result) -> Figure:
         panel.set_yscale("log")
         panel.set_title(title, fontsize=9)
         panel.set_xlabel("eigenvectors sent, all parties")
-        panel.margins(x=0.12)
+        panel.margins(x=0.2)
     axes[0].set_ylabel(ERROR_LABEL)
     axes[0].legend(loc="lower left")
     return figure
