@@ -190,7 +190,7 @@ def table2(rows: list[Result], published: Any) -> Figure:
 
 def bytes_sent(result: Result) -> Figure:
     """Error against bytes, the paper's setting marked."""
-    figure, axes = plt.subplots(1, 2, figsize=(9.5, 3.8), sharey=True)
+    figure, axes = plt.subplots(1, 2, figsize=(9.5, 3.8), sharex=True, sharey=True)
     titles = {"text": "kernel width as printed", "code": "kernel width as released"}
     for panel, (convention, title) in zip(axes, titles.items(), strict=True):
         rows = [row for row in result["rows"] if row["convention"] == convention]
@@ -212,7 +212,9 @@ def bytes_sent(result: Result) -> Figure:
         panel.axvline(paper["bytes_per_party"] / 1e3, color=VERMILION, linewidth=0.8, linestyle=":")
         _log(panel, "kilobytes a party sends", ERROR_LABEL if convention == "text" else "")
         panel.set_title(title)
-    axes[0].legend(loc="lower left", fontsize=7)
+        panel.set_xticks([20, 50, 100, 200], ["20", "50", "100", "200"])
+        panel.minorticks_off()
+    axes[1].legend(*axes[0].get_legend_handles_labels(), loc="upper right")
     return figure
 
 

@@ -31,6 +31,7 @@ def bytes_values(result: Row) -> Values:
             ["kernel width", *(f"rank {rank}, {precision}" for rank, precision in EQUAL_BYTES), "times lower"],
             [[words, *_equal(result, convention)] for convention, words in WIDTHS.items()],
         ),
+        "extra": f"{_extra_bytes(result):.1%}",
         "ratio_text": f"{equal_bytes_ratio(result, 'text'):.0f}",
         "ratio_code": f"{equal_bytes_ratio(result, 'code'):.0f}",
         "nystroem": ", ".join(f"{short(r['mean'])} ({r['rank']}, {r['precision']})" for r in nystroem),
@@ -107,6 +108,12 @@ def _at_equal_bytes(result: Row, convention: str) -> list[Row]:
 def _equal(result: Row, convention: str) -> list[str]:
     errors = [plus_minus(row) for row in _at_equal_bytes(result, convention)]
     return [*errors, f"{equal_bytes_ratio(result, convention):.0f}"]
+
+
+def _extra_bytes(result: Row) -> float:
+    """What the scales of float16 add to the bytes of the paper's setting."""
+    first, *_, last = (row["bytes_per_party"] for row in _at_equal_bytes(result, "text"))
+    return float(last / first - 1.0)
 
 
 def _rounds_needed(part: Row, error: float) -> str:
