@@ -41,6 +41,8 @@ def values(result: Row) -> Values:
             TRADEOFF_HEADER,
             [_traded(name, points, settings["real_epsilon"]) for name, points in result["tradeoff"].items()],
         ),
+        **_against_15("printed", result["tradeoff"]["random sizes, width as printed"], settings["real_epsilon"]),
+        **_against_15("equal", result["tradeoff"]["equal sizes"], settings["real_epsilon"]),
         "lambda_1": f"{last['lambda_1_per_sample']:.2f}",
         "lambda_2": short(last["lambda_2_over_lambda_1"]),
         "cut": f"{settings['real_epsilon'] / last['lambda_2_over_lambda_1']:.2f}",
@@ -114,6 +116,12 @@ def _traded(name: str, points: Row, epsilon: float) -> list[str]:
         short(_fixed_error_at(points, vectors)),
         short(points["fixed 15"]["error"]["mean"]),
     ]
+
+
+def _against_15(name: str, points: Row, epsilon: float) -> Values:
+    """Errors of the adaptive rule and of DKPCA-15."""
+    rules = {f"{name}_adaptive": f"adaptive {epsilon:g}", f"{name}_15": "fixed 15"}
+    return {field: short(points[rule]["error"]["mean"]) for field, rule in rules.items()}
 
 
 def _fixed_error_at(points: Row, vectors: float) -> float:
