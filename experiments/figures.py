@@ -51,7 +51,7 @@ def fig2(result: Result) -> Figure:
     _log(left, "number of parties $J$", ERROR_LABEL)
     left.set_title(f"(a) simulated, linear, rank {s['rank']}")
     words = f"exact: one party, or parties\nof at most {s['rank']} columns"
-    left.annotate(words, (0.97, 0.14), xycoords="axes fraction", ha="right", fontsize=8)
+    left.annotate(words, (0.37, 0.1), xycoords="axes fraction", ha="center", fontsize=8)
     once = result["real_in_file_order"]
     _band(right, result["real"], "n_parties", BLUE, "o", f"{result['repetitions']} random gene orders")
     parties = [row["n_parties"] for row in once]
@@ -145,6 +145,7 @@ def table1(result: Result) -> Figure:
         (right, "features $M$", f"T = {base['n_samples']}"),
     ):
         _log(axes, f"number of {symbol}", "seconds, slowest party + center")
+        _ticks(axes, base["sweep_samples"] if axes is middle else base["sweep_features"])
         axes.set_title(f"{fixed}, J = {base['n_parties']}", fontsize=9)
     left.legend()
     return figure
@@ -273,7 +274,8 @@ def certificate(result: Result) -> Figure:
             panel.set_xlabel("rank at every party")
             panel.set_ylabel(label)
             panel.set_title(title)
-    axes[0][1].legend()
+    handles, labels = axes[0][1].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=3)
     return figure
 
 
@@ -300,6 +302,7 @@ def scale(result: Result) -> Figure:
     _log(right, "number of flights $T$", "error")
     for axes in (left, middle, right):
         axes.legend(fontsize=7)
+        _ticks(axes, n)
     return figure
 
 
@@ -324,6 +327,12 @@ def _log(axes: Axes, x: str, y: str) -> None:
     axes.set_yscale("log")
     axes.set_xlabel(x)
     axes.set_ylabel(y)
+
+
+def _ticks(axes: Axes, values: list[int]) -> None:
+    """Name the values that were computed, not powers of ten."""
+    axes.set_xticks(values, [f"{value:,}" for value in values])
+    axes.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
 
 
 mpl.use("Agg")
