@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from dkpca.kernels import RBF
 from dkpca.precision import PRECISIONS
 from dkpca.rank import Fixed
-from experiments import protocol
+from experiments import protocol, whole
 from experiments.baselines import nystroem
 from experiments.command import Options, described, expression, main, mean_std
 
@@ -49,20 +48,18 @@ QUICK = Settings(
 def tradeoff(settings: Settings, seed: int) -> dict[str, dict[str, float]]:
     """Error of every choice, the genes in a random order, for the kernel width as printed and as released."""
     rng = np.random.default_rng(seed)
-    X = expression(settings.data).X
-    blocks = protocol.equal_blocks(X.shape[1], settings.n_parties, rng)
-    printed, released = (protocol.rbf(np.sqrt(X.shape[1]) / 3.0, convention) for convention in ("text", "code"))
+    blocks = protocol.equal_blocks(expression(settings.data).X.shape[1], settings.n_parties, rng)
     return {
-        "text": _errors(settings, X, blocks, printed, settings.choices)
-        | _nystroem(settings, X, blocks, printed, rng),
-        "code": _errors(settings, X, blocks, released, settings.equal_bytes),
+        "text": _errors(settings, blocks, "text", settings.choices) | _nystroem(settings, blocks, "text", rng),
+        "code": _errors(settings, blocks, "code", settings.equal_bytes),
     }
 
 
 def _errors(
-    settings: Settings, X: protocol.Matrix, blocks: protocol.Blocks, kernel: RBF, choices: tuple[str, ...]
+    settings: Settings, blocks: protocol.Blocks, convention: str, choices: tuple[str, ...]
 ) -> dict[str, float]:
-    true = protocol.truth(X, kernel, settings.n_components, center=True)
+    X, kernel = expression(settings.data).X, whole.kernel(settings.data, convention)
+    true = whole.components(settings.data, convention, settings.n_components).vectors
     pairs = protocol.spectra(X, blocks, kernel, [Fixed(_number(choice)) for choice in choices])
     errors = {}
     for choice in choices:
@@ -73,9 +70,10 @@ def _errors(
 
 
 def _nystroem(
-    settings: Settings, X: protocol.Matrix, blocks: protocol.Blocks, kernel: RBF, rng: np.random.Generator
+    settings: Settings, blocks: protocol.Blocks, convention: str, rng: np.random.Generator
 ) -> dict[str, float]:
-    true = protocol.truth(X, kernel, settings.n_components, center=True)
+    X, kernel = expression(settings.data).X, whole.kernel(settings.data, convention)
+    true = whole.components(settings.data, convention, settings.n_components).vectors
     errors = {}
     for choice in settings.nystroem:
         number, precision = choice.split()

@@ -13,7 +13,7 @@ from dkpca.eigen import leading
 from dkpca.gram import Centered, FusedGram, Gram, KernelGram
 from dkpca.kernels import Kernel, Linear
 from dkpca.rank import Fixed
-from experiments import protocol
+from experiments import protocol, whole
 from experiments.command import Options, described, expression, main, mean_std
 from experiments.data import low_rank
 
@@ -46,7 +46,7 @@ def real(settings: Settings, seed: int) -> list[dict[str, float]]:
     """Bounds and truth on GSE2187, genes in a random order, kernel width as printed."""
     X = expression(settings.data).X
     blocks = protocol.equal_blocks(X.shape[1], settings.n_parties, np.random.default_rng(seed))
-    kernel = protocol.rbf(np.sqrt(X.shape[1]) / 3.0, "text")
+    kernel = whole.kernel(settings.data, "text")
     return _bounds(settings, X, blocks, kernel, settings.real_ranks, center=True)
 
 

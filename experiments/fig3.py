@@ -14,7 +14,7 @@ import numpy as np
 from dkpca.eigen import Eigenpairs
 from dkpca.kernels import Kernel, Linear
 from dkpca.rank import Adaptive, Fixed, RankRule
-from experiments import protocol
+from experiments import protocol, whole
 from experiments.command import Options, described, expression, main, mean_std
 from experiments.data import low_rank
 
@@ -34,8 +34,8 @@ class Settings:
     real_n_parties: int = 60
     real_epsilon: float = 0.0005
     real_n_samples: tuple[int, ...] = (50, 150, 300, 537)
-    epsilons: tuple[float, ...] = (0.003, 0.001, 0.0005, 0.00035)
-    fixed_ranks: tuple[int, ...] = (5, 8, 10, 15, 20)
+    epsilons: tuple[float, ...] = (0.003, 0.001, 0.0005)
+    fixed_ranks: tuple[int, ...] = (5, 10, 15, 20)
     data: str | None = None
 
 
@@ -66,37 +66,42 @@ def real(settings: Settings, seed: int) -> dict[str, Any]:
     X = X[rng.permutation(X.shape[0])]
     blocks = protocol.random_blocks(X.shape[1], settings.real_n_parties, rng)
     rules = _rules(settings, settings.real_epsilon)
-    return _over_samples(settings, X, blocks, settings.real_n_samples, _rbf(X, "code"), rules, settings.real_epsilon)
+    return _over_samples(
+        settings,
+        X,
+        blocks,
+        settings.real_n_samples,
+        whole.kernel(settings.data, "code"),
+        rules,
+        settings.real_epsilon,
+    )
 
 
 def tradeoff(settings: Settings, seed: int) -> dict[str, dict[str, Point]]:
-    """Error against eigenvectors sent at the largest T, over epsilons and fixed ranks.
+    """Error against eigenvectors sent with all samples, over epsilons and fixed ranks.
 
     For parties of random and of equal size with the kernel width as released, and of random size with it as printed.
     """
     rng = np.random.default_rng(seed)
-    X = expression(settings.data).X[: max(settings.real_n_samples)]
+    n_features = expression(settings.data).X.shape[1]
     rules: dict[str, RankRule] = {f"adaptive {e:g}": Adaptive(e) for e in settings.epsilons}
     rules |= {f"fixed {rank}": Fixed(rank) for rank in settings.fixed_ranks}
-    random = protocol.random_blocks(X.shape[1], settings.real_n_parties, rng)
-    equal = protocol.equal_blocks(X.shape[1], settings.real_n_parties, rng)
+    random = protocol.random_blocks(n_features, settings.real_n_parties, rng)
+    equal = protocol.equal_blocks(n_features, settings.real_n_parties, rng)
     return {
-        "random sizes": _traded(settings, X, random, _rbf(X, "code"), rules),
-        "equal sizes": _traded(settings, X, equal, _rbf(X, "code"), rules),
-        "random sizes, width as printed": _traded(settings, X, random, _rbf(X, "text"), rules),
+        "random sizes": _traded(settings, random, "code", rules),
+        "equal sizes": _traded(settings, equal, "code", rules),
+        "random sizes, width as printed": _traded(settings, random, "text", rules),
     }
 
 
 def _traded(
-    settings: Settings, X: protocol.Matrix, blocks: protocol.Blocks, kernel: Kernel, rules: Mapping[str, RankRule]
+    settings: Settings, blocks: protocol.Blocks, convention: str, rules: Mapping[str, RankRule]
 ) -> dict[str, Point]:
+    X, kernel = expression(settings.data).X, whole.kernel(settings.data, convention)
     pairs = protocol.spectra(X, blocks, kernel, list(rules.values()))
-    true = protocol.truth(X, kernel, settings.n_components, center=True)
+    true = whole.components(settings.data, convention, settings.n_components).vectors
     return _points(kernel, pairs, rules, true, center=True)
-
-
-def _rbf(X: protocol.Matrix, convention: str) -> Kernel:
-    return protocol.rbf(np.sqrt(X.shape[1]) / 3.0, convention)
 
 
 def _rules(settings: Settings, epsilon: float) -> dict[str, RankRule]:

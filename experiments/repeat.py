@@ -19,7 +19,7 @@ from tqdm import tqdm
 import dkpca
 
 HERE = Path(__file__).parent
-SHARED = ["protocol.py", "data", "baselines"]
+SHARED = ["protocol.py", "whole.py", "data", "baselines"]
 
 Repetition = Callable[[Any, int], Any]  # (settings, seed) -> anything JSON can hold
 

@@ -19,7 +19,7 @@ from experiments.baselines import central, fan2019
 from experiments.command import Options, described, main
 from experiments.data import low_rank
 
-TIMINGS = 5  # a time is the median of so many runs; it does not depend on what is drawn
+TIMINGS = 3  # a time is the median of so many runs; it does not depend on what is drawn
 
 A = TypeVar("A")
 
