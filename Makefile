@@ -9,6 +9,7 @@ BROWSERLESS ?= $(if $(shell command -v chromium || command -v chromium-browser |
 TEST_ENVIRONMENT := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 # Folder with gse2187_value.npz, for the lines that need the paper's data.
 DATA ?=
+EXPERIMENTS := fig2 fig3 table1 table2 bytes rounds certificate scale
 
 .PHONY: test demo lint bench docs reproduce clean
 
@@ -32,6 +33,12 @@ lint: $(VENV)/lint
 
 docs: $(VENV)/docs
 	$(BIN)/zensical build --strict --clean
+
+# Every figure and table of the paper: make reproduce DATA=folder-of-GSE2187 (experiments/README.md), half an hour.
+reproduce: $(VENV)/reproduce
+	@test -n "$(DATA)" || { echo "give the folder of GSE2187: make reproduce DATA=...; see experiments/README.md"; exit 2; }
+	for name in $(EXPERIMENTS); do $(BIN)/python -m experiments.$$name --data "$(DATA)" --workers $(WORKERS) || exit; done
+	$(BIN)/python -m experiments.page
 
 clean:
 	rm -rf $(VENV) site dist dkpca-demo .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis

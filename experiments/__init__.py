@@ -1,0 +1,1 @@
+"""The paper's figures and tables, and what lies beyond them: one file an experiment."""

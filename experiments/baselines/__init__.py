@@ -1,0 +1,1 @@
+"""What the experiments compare with: ordinary code, one method a file."""

@@ -1,0 +1,68 @@
+"""Draw every figure and write the page."""
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from experiments import figures
+from experiments.command import RESULTS
+from experiments.page import beyond, costs, parties, samples, table2
+from experiments.page.writing import Results
+from experiments.published import TABLE_2
+
+DOCS = Path(__file__).parents[2] / "docs"
+TEMPLATE = Path(__file__).with_name("template.md")
+NAMES = ("fig2", "fig3", "table1", "table2", "table2_beyond", "bytes", "rounds", "certificate", "scale")
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Read the results, draw the figures, write the page."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--docs", type=Path, default=DOCS)
+    given = parser.parse_args(argv)
+    results = read(given.results)
+    draw(results, given.docs / "figures")
+    (given.docs / "reproduction.md").write_text(page(results))
+
+
+def read(folder: Path) -> Results:
+    """All result files, by name."""
+    return {name: json.loads((folder / f"{name}.json").read_text()) for name in NAMES}
+
+
+def draw(results: Results, folder: Path) -> None:
+    """All figures, as SVG and PNG."""
+    drawn = {
+        "fig2": figures.fig2(results["fig2"]),
+        "fig3": figures.fig3(results["fig3"]),
+        "fig3_tradeoff": figures.fig3_tradeoff(results["fig3"]),
+        "table1": figures.table1(results["table1"]),
+        "table2": figures.table2(results["table2"], TABLE_2),
+        "bytes": figures.bytes_sent(results["bytes"]),
+        "rounds": figures.rounds(results["rounds"]),
+        "certificate": figures.certificate(results["certificate"]),
+        "scale": figures.scale(results["scale"]),
+    }
+    for name, figure in drawn.items():
+        figures.save(figure, name, folder)
+
+
+def page(results: Results) -> str:
+    """The page as Markdown."""
+    values = {
+        "table2": table2.values(results),
+        "fig2": parties.values(results["fig2"]),
+        "fig3": samples.values(results["fig3"]),
+        "table1": costs.values(results["table1"]),
+        "bytes": beyond.bytes_values(results["bytes"]),
+        "rounds": beyond.rounds_values(results["rounds"]),
+        "certificate": beyond.certificate_values(results["certificate"]),
+        "scale": beyond.scale_values(results["scale"]),
+    }
+    return TEMPLATE.read_text().format(**values)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""What the committed results must show, and that the page says what they say."""
+
+import json
+
+import pytest
+
+from dkpca.costs import cubic_party_range
+from experiments.command import RESULTS
+from experiments.page import __main__ as page
+from experiments.page import beyond, table2
+from experiments.published import CUBIC_EXAMPLE, N_FEATURES, TABLE_2
+
+ROWS = json.loads((RESULTS / "table2.json").read_text())
+
+
+def test_the_page_is_what_the_results_give() -> None:
+    assert (page.DOCS / "reproduction.md").read_text() == page.page(page.read(RESULTS)), (
+        "run python -m experiments.page"
+    )
+
+
+def test_at_least_36_of_42_entries_of_table_2_agree_within_a_published_standard_deviation() -> None:
+    agree, entries = table2.agreement(ROWS)
+    assert entries == 42
+    assert agree >= 36
+
+
+def test_dkpca_and_kpca_differ_by_no_more_than_a_hundredth_from_10_features_on() -> None:
+    assert table2.largest_difference(ROWS) <= 0.01
+
+
+@pytest.mark.parametrize("method", ["dkpca", "kpca", "pca-published", "pca"])
+def test_table_2_is_complete(method: str) -> None:
+    assert all(table2.cell(ROWS, task, method, n) for task in TABLE_2 for n in N_FEATURES)
+
+
+def test_at_the_bytes_of_the_paper_the_error_is_a_hundred_times_lower() -> None:
+    assert beyond.equal_bytes_ratio(json.loads((RESULTS / "bytes.json").read_text()), "text") >= 100
+
+
+def test_no_bound_of_the_certificate_was_broken() -> None:
+    result = json.loads((RESULTS / "certificate.json").read_text())
+    assert [p["broken"] for part in ("simulated", "real") for p in result[part]] == [0] * 7
+
+
+def test_the_party_range_of_the_paper_is_that_of_the_library() -> None:
+    sizes = (CUBIC_EXAMPLE["T"], CUBIC_EXAMPLE["M"], CUBIC_EXAMPLE["D"])
+    assert cubic_party_range(*sizes) == (CUBIC_EXAMPLE["fewest"], CUBIC_EXAMPLE["most"])
+
+
+def test_results_do_not_say_where_the_data_lie() -> None:
+    for path in RESULTS.glob("*.json"):
+        assert '"data"' not in path.read_text()
