@@ -125,7 +125,7 @@ def _miss(results: Results, task: str, method: str, n_features: int) -> list[str
     sigma = beyond["settings"]["azole_sigma"]
     narrower = cell(beyond["variants"], task, f"{method}-sigma-{sigma:g}", n_features)
     if narrower is not None and _within(narrower, theirs):
-        why = f"the published row fits another σ: {narrower['mean']:.4f} at σ = {sigma:g}"
+        why = f"not known; with another σ it would agree: {narrower['mean']:.4f} at σ = {sigma:g}"
     else:
         error = (ours["std"] ** 2 + theirs[1] ** 2) ** 0.5 / beyond["repetitions"] ** 0.5
         why = f"not found; {abs(ours['mean'] - theirs[0]) / error:.1f} standard errors of the difference"
