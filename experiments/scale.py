@@ -30,7 +30,7 @@ Tables = dict[str, np.ndarray]
 class Settings:
     """Rows drawn without replacement; the smaller tables are the first rows of the larger ones."""
 
-    n_samples: tuple[int, ...] = (500, 1000, 2000, 4000)
+    n_samples: tuple[int, ...] = (500, 1000, 2000, 4000, 20_000, 80_000, 232_412)
     n_components: int = 10
     rank: int = 40
     solver: str = "auto"

@@ -41,6 +41,13 @@ def itemsize(x: Array) -> int:
     return int(namespace(x).finfo(x.dtype).bits) // 8
 
 
+def exp_in_place(x: Array) -> Array:
+    """Exponential of an array that is not needed any more, without a second one where the library allows it."""
+    if isinstance(x, np.ndarray):
+        return np.exp(x, out=x)
+    return x.exp_() if array_api_compat.is_torch_array(x) else namespace(x).exp(x)
+
+
 def on_gpu(x: Array) -> bool:
     """Whether the array lives on an accelerator."""
     return bool(array_api_compat.is_torch_array(x) and x.device.type != "cpu")

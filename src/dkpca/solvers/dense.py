@@ -25,8 +25,12 @@ class Dense:
     def __call__(self, gram: Gram, k: int) -> Eigenpairs:
         wanted = min(k + 1, gram.n)  # one more, for the norm of what is left out
         factor = gram.factor
-        with one_blas_thread() if gram.n < SHARED_FROM else nullcontext():
-            values, vectors = _of_factor(factor, wanted) if factor is not None else _of_matrix(gram.dense(), wanted)
+        if factor is not None:
+            values, vectors = _of_factor(factor, wanted)
+        else:
+            K = gram.dense()
+            with one_blas_thread() if gram.n < SHARED_FROM else nullcontext():
+                values, vectors = _of_matrix(K, wanted)
         values = namespace(values).clip(values, 0.0, None)
         vectors = vectors * signs_of(vectors)[None, :]
         extension = from_all_rows(gram, values, vectors)
@@ -72,8 +76,9 @@ def _lanczos(K: np.ndarray[Any, Any], k: int) -> tuple[Array, Array] | None:
         values, vectors = scipy.sparse.linalg.eigsh(K, k=k, v0=start)
     except scipy.sparse.linalg.ArpackError:  # no convergence, or a zero matrix
         return None
-    rest = (vectors * values) @ vectors.T - K
+    rest = (vectors * values) @ vectors.T
+    rest -= K
     rest.flat[:: n + 1] += values[0] + n * eps(K) * values[-1]
     (potrf,) = scipy.linalg.get_lapack_funcs(("potrf",), (rest,))
-    _, info = potrf(rest, lower=1, overwrite_a=1)
+    _, info = potrf(rest.T, lower=1, overwrite_a=1)  # transposed: LAPACK's own layout, so that nothing is copied
     return (values[::-1], vectors[:, ::-1]) if info == 0 else None
