@@ -14,14 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.flights import flights
 from dkpca import DKPCA, fusion, party, subspace_error
 from dkpca.kernels import Kernel
 from dkpca.rank import Fixed
 from experiments import protocol
 from experiments.baselines import central
 from experiments.command import Options, described, main
-from experiments.data import flights
-from experiments.data.flights import standardised
 
 Tables = dict[str, np.ndarray]
 
@@ -109,7 +108,7 @@ def _tables(settings: Settings, n: int) -> Tables:
 
 @cache
 def _everything() -> Tables:
-    return standardised(flights())
+    return flights()
 
 
 def _peak() -> float:

@@ -5,8 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.data import flights, gse2187, low_rank, stand_in
-from experiments.data.flights import standardised
+from experiments.data import gse2187, low_rank, stand_in
 from experiments.data.geo import compound_class, find, read, read_miniml
 from experiments.data.simulated import covariance_eigenvalues
 
@@ -152,14 +151,3 @@ def test_the_simulated_covariance_has_the_eigenvalues_of_the_paper() -> None:
     assert values[:10].tolist() == pytest.approx([5000.0] * 10)
     assert values[10] == pytest.approx(2500.0)
     assert abs(values[50]) < 1e-6
-
-
-def test_four_owners_hold_columns_about_the_same_232412_flights() -> None:
-    tables = flights()
-    assert {name: len(table) for name, table in tables.items()} == dict.fromkeys(
-        ("airline", "weather", "aircraft", "airport"), 232_412
-    )
-    assert not any("delay" in column for table in tables.values() for column in table)
-    scaled = standardised(tables)
-    assert all(np.isfinite(X).all() for X in scaled.values())
-    np.testing.assert_allclose(scaled["weather"].std(axis=0), 1.0)
