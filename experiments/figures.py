@@ -31,6 +31,7 @@ STYLE = {
 ERROR_LABEL = "subspace error  $D - \\|V^\\top\\hat{V}\\|_F^2$"
 FLOOR = 1e-16  # what the error of an exact answer is drawn as; the paper draws 1e-17
 MARKERS = "osD^vPX"
+LABELS_ACROSS = 5  # numbers that stand side by side under a panel
 
 Result = Any
 
@@ -330,8 +331,13 @@ def _log(axes: Axes, x: str, y: str) -> None:
 
 
 def _ticks(axes: Axes, values: list[int]) -> None:
-    """Name the values that were computed, not powers of ten."""
-    axes.set_xticks(values, [f"{value:,}" for value in values])
+    """Name the values that were computed, not powers of ten; from the largest down, those that have room."""
+    room = (max(values) / min(values)) ** (1 / LABELS_ACROSS)
+    named: list[int] = []
+    for value in sorted(values, reverse=True):
+        if not named or value * room <= named[-1]:
+            named.append(value)
+    axes.set_xticks(values, [f"{value:,}" if value in named else "" for value in values])
     axes.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
 
 
