@@ -10,7 +10,9 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
+from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.decomposition import KernelPCA
+from sklearn.preprocessing import StandardScaler
 
 from benchmarks.measure import median_ratio, report, seconds_in_turn
 from dkpca import DKPCA, subspace_error
@@ -29,6 +31,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="folder with gse2187_value.npz")
     folder = parser.parse_args().data
     report("library-cost", cost(gse2187(folder) if folder else synthetic()))
+    report("auto-rank", auto_rank())
     if folder:
         report("library-accuracy", accuracy(gse2187(folder)))
 
@@ -76,6 +79,21 @@ def cost(X: np.ndarray) -> list[dict[str, object]]:
         {"what": "center / pooled KernelPCA", "value": ratio(lambda times: times["center"])},
         {"what": "sum over parties / pooled KernelPCA", "value": ratio(lambda t: sum(parties(t))), "limit": "< 10"},
     ]
+
+
+def auto_rank() -> list[dict[str, object]]:
+    """Subspace error of rank="auto" for 10 components, on data that scikit-learn ships."""
+    digits = load_digits().data[:1000]
+    cancer = StandardScaler().fit_transform(load_breast_cancer().data)
+    lines: list[dict[str, object]] = []
+    for name, X, numbers in (("digits", digits, (2, 4, 8)), ("breast cancer", cancer, (3, 6))):
+        for parties in numbers:
+            model = DKPCA(D, gamma="auto", parties=parties).fit(X)
+            truth = KernelPCA(D, kernel="rbf", gamma=model.gamma_).fit(X).eigenvectors_
+            ranks = [entry.rank for entry in model.ledger_]
+            what = f"{name}, {parties} parties: subspace error at ranks {min(ranks)} to {max(ranks)}"
+            lines.append({"what": what, "value": subspace_error(truth, model.eigenvectors_), "limit": "<= 1e-2"})
+    return lines
 
 
 def accuracy(X: np.ndarray) -> list[dict[str, object]]:

@@ -10,6 +10,7 @@ from dkpca.eigen import choose, leading
 from dkpca.errors import ConvergenceError, InputError, OutOfMemoryError
 from dkpca.gram import Centered, FusedGram, KernelGram
 from dkpca.kernels import RBF, Linear
+from dkpca.progress import listening
 from dkpca.solvers.landmark import Landmark
 from dkpca.solvers.streamed import Streamed
 from tests.test_eigen import Given
@@ -125,6 +126,16 @@ class TestLandmark:
             Landmark(3)(Given(np.array([[1.0, 5.0], [5.0, 1.0]])), 1)
         with pytest.raises(InputError, match="not positive semidefinite"):
             Landmark(3)(Given(-np.eye(4)), 1)
+
+
+@pytest.mark.parametrize(("solver", "last"), [("landmark", ("landmarks", 1.0)), ("streamed", ("product", 1.0))])
+def test_whoever_listens_is_told_how_far_the_work_is(table, solver, last):
+    told = []
+    with listening(lambda what, share: told.append((what, share))):
+        leading(KernelGram(RBF(0.05), table), 3, solver=solver, landmarks=20)
+    assert told[-1] == last
+    leading(KernelGram(RBF(0.05), table), 3, solver=solver, landmarks=20)
+    assert told[-1] == last
 
 
 class TestStreamed:

@@ -7,6 +7,7 @@ from dkpca.arrays import free_memory, itemsize, on_gpu, out_of_memory_errors
 from dkpca.eigenpairs import Eigenpairs
 from dkpca.errors import InputError, OutOfMemoryError
 from dkpca.gram import Gram
+from dkpca.progress import current
 from dkpca.solvers.dense import Dense
 from dkpca.solvers.landmark import Landmark
 from dkpca.solvers.streamed import Streamed
@@ -54,8 +55,8 @@ def leading(
     name, reason = choose(gram) if solver == "auto" else (solver, "as asked")
     solvers: dict[str, Solver] = {
         "dense": Dense(),
-        "landmark": Landmark(landmarks, random_state=random_state),
-        "streamed": Streamed(random_state=random_state),
+        "landmark": Landmark(landmarks, random_state=random_state, progress=current()),
+        "streamed": Streamed(random_state=random_state, progress=current()),
     }
     try:
         pairs = solvers[name](gram, k)

@@ -3,12 +3,22 @@
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
+
+from dkpca.progress import listening
 
 out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 120)
 aside = Console(stderr=True, highlight=False)
@@ -35,15 +45,17 @@ def table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) ->
 
 @contextmanager
 def progress(task: str, total: int | None = None) -> Iterator[Any]:
-    """Progress on stderr while something long runs; yields a function to call after each step."""
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    shown = columns if total else (*columns[:2], columns[-1])
-    with Progress(*shown, console=aside, transient=True, disable=not aside.is_terminal) as bar:
+    """Progress on stderr while something long runs; yields a function to call after each step.
+
+    Without a number of steps the solvers say how far they are, with an estimate of the time that is left.
+    """
+    count = MofNCompleteColumn() if total else TimeRemainingColumn()
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), count, TimeElapsedColumn())
+    with Progress(*columns, console=aside, transient=True, disable=not aside.is_terminal) as bar:
         started = bar.add_task(task, total=total)
-        yield lambda: bar.advance(started)
+
+        def told(what: str, share: float) -> None:
+            bar.update(started, total=1.0, completed=share, description=f"{task} ({what})")
+
+        with nullcontext() if total else listening(told):
+            yield lambda: bar.advance(started)
