@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dkpca.eigen import Eigenpairs
+from dkpca.eigenpairs import Eigenpairs
 from dkpca.kernels import Kernel, Linear
 from dkpca.rank import Adaptive, Fixed, RankRule
 from experiments import protocol, whole

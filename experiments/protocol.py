@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dkpca import subspace_error
-from dkpca.eigen import Eigenpairs, leading
+from dkpca.eigen import leading
+from dkpca.eigenpairs import Eigenpairs
 from dkpca.gram import Centered, FusedGram, Gram, KernelGram
 from dkpca.kernels import RBF, Kernel
 from dkpca.precision import round_to

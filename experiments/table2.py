@@ -167,7 +167,7 @@ def _dkpca(settings: Settings, split: Split, kernel: RBF, routes: tuple[str, ...
         factors = [p.factor() for p in sent]
         fused = Centered(FusedGram(kernel, factors))
         V = leading(fused, n).vectors
-        extended = [k @ p.weights() @ A.T for k, p, A in zip(party_rows, sent, factors, strict=True)]
+        extended = [k @ p.extension.weights @ A.T for k, p, A in zip(party_rows, sent, factors, strict=True)]
         scores = {
             "dkpca": _scores(fused, V, rows, new_rows),
             "dkpca-exact-centering": _scores(exact, V, rows, new_rows),

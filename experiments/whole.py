@@ -4,7 +4,8 @@ from functools import cache
 
 import numpy as np
 
-from dkpca.eigen import Eigenpairs, leading
+from dkpca.eigen import leading
+from dkpca.eigenpairs import Eigenpairs
 from dkpca.gram import Centered, KernelGram
 from dkpca.kernels import RBF
 from experiments import protocol
