@@ -1,6 +1,6 @@
 """`DKPCA`: the whole protocol behind a scikit-learn estimator."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,16 @@ from dkpca.arrays import Array, dtype_name
 from dkpca.eigen import Solver
 from dkpca.errors import InputError
 from dkpca.exchange import in_process
-from dkpca.inputs import Source, as_table, check_table, check_together, is_source
+from dkpca.inputs import (
+    Source,
+    as_table,
+    check_table,
+    check_together,
+    column_groups,
+    is_list_of_tables,
+    is_source,
+    take_columns,
+)
 from dkpca.kernels import RBF, Kernel, Linear
 from dkpca.messages import Summary, check_party_name
 from dkpca.precision import PRECISIONS
@@ -255,7 +264,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         """Tables by party, checked unless a worker is to open them."""
         if isinstance(X, Mapping) and not scipy.sparse.issparse(X):  # a sparse DOK array is a dict too
             tables = {check_party_name(name): as_table(name, table) for name, table in X.items()}
-        elif _is_list_of_tables(X):
+        elif is_list_of_tables(X):
             tables = {f"party{j}": as_table(f"party{j}", table) for j, table in enumerate(X)}
         else:
             return self._split(X, reset=reset)
@@ -287,64 +296,12 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         else:
             table = validate_data(self, X, reset=reset, dtype=np.float64, ensure_min_samples=2 if reset else 1)
             names = getattr(self, "feature_names_in_", None)
-        groups = _column_groups(self.parties, table.shape[1], names)
-        return {name: _take_columns(table, columns) for name, columns in groups.items()}
+        groups = column_groups(self.parties, table.shape[1], names)
+        return {name: take_columns(table, columns) for name, columns in groups.items()}
 
 
 def _width(table: Array) -> int:
     return int(table.shape[1])
-
-
-def _is_list_of_tables(X: Any) -> bool:
-    """A list of 2-D tables, and not one table given as nested lists."""
-    return (
-        isinstance(X, list | tuple)
-        and bool(X)
-        and all(getattr(table, "ndim", 0) == 2 or is_source(table) for table in X)
-    )
-
-
-def _column_groups(parties: Any, n_features: int, names: Any) -> dict[str, list[int]]:
-    """Column positions of each party."""
-    if parties is None:
-        parties = 1
-    if isinstance(parties, int | np.integer):
-        if not 1 <= parties <= n_features:
-            raise InputError(
-                f"parties is {parties}, but there are {n_features} columns; every party needs at least one"
-            )
-        blocks = np.array_split(np.arange(n_features), int(parties))
-        return {f"party{j}": block.tolist() for j, block in enumerate(blocks)}
-    if not isinstance(parties, Mapping):
-        parties = {f"party{j}": group for j, group in enumerate(parties)}
-    groups = {
-        check_party_name(name): [_position(c, n_features, names) for c in group] for name, group in parties.items()
-    }
-    _check_partition(groups, n_features)
-    return groups
-
-
-def _check_partition(groups: Mapping[str, Sequence[int]], n_features: int) -> None:
-    counts = np.bincount([c for group in groups.values() for c in group], minlength=n_features)
-    if not all(groups.values()) or (counts != 1).any():
-        wrong = np.flatnonzero(counts != 1).tolist()
-        raise InputError(f"parties must cover every column exactly once, none empty; check columns {wrong[:10]}")
-
-
-def _position(column: Any, n_features: int, names: Iterable[str] | None) -> int:
-    if isinstance(column, int | np.integer) and 0 <= column < n_features:
-        return int(column)
-    known = [] if names is None else list(names)
-    if column in known:
-        return known.index(column)
-    raise InputError(
-        f"column {column!r} in parties is neither a position below {n_features} nor the name of a column"
-    )
-
-
-def _take_columns(table: Array, columns: list[int]) -> Array:
-    contiguous = columns == list(range(columns[0], columns[0] + len(columns)))
-    return table[:, columns[0] : columns[0] + len(columns)] if contiguous else table[:, columns]
 
 
 def _ledger_entry(summary: Summary) -> LedgerEntry:

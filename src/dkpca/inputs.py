@@ -5,7 +5,7 @@ returns a table is opened and checked by the worker that computes for the party,
 through the caller's machine.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_array
 
 from dkpca.arrays import Array, device, namespace
 from dkpca.errors import InputError
+from dkpca.messages import check_party_name
 
 Source = Path | Callable[[], Any]
 
@@ -76,3 +77,55 @@ def _check_tensor(table: Array) -> Array:
     if not bool(xp.all(xp.isfinite(table))):
         raise ValueError("Input contains NaN or infinity")
     return table
+
+
+def is_list_of_tables(X: Any) -> bool:
+    """A list of 2-D tables, and not one table given as nested lists."""
+    return (
+        isinstance(X, list | tuple)
+        and bool(X)
+        and all(getattr(table, "ndim", 0) == 2 or is_source(table) for table in X)
+    )
+
+
+def column_groups(parties: Any, n_features: int, names: Any) -> dict[str, list[int]]:
+    """Column positions of each party."""
+    if parties is None:
+        parties = 1
+    if isinstance(parties, int | np.integer):
+        if not 1 <= parties <= n_features:
+            raise InputError(
+                f"parties is {parties}, but there are {n_features} columns; every party needs at least one"
+            )
+        blocks = np.array_split(np.arange(n_features), int(parties))
+        return {f"party{j}": block.tolist() for j, block in enumerate(blocks)}
+    if not isinstance(parties, Mapping):
+        parties = {f"party{j}": group for j, group in enumerate(parties)}
+    groups = {
+        check_party_name(name): [_position(c, n_features, names) for c in group] for name, group in parties.items()
+    }
+    _check_partition(groups, n_features)
+    return groups
+
+
+def _check_partition(groups: Mapping[str, Sequence[int]], n_features: int) -> None:
+    counts = np.bincount([c for group in groups.values() for c in group], minlength=n_features)
+    if not all(groups.values()) or (counts != 1).any():
+        wrong = np.flatnonzero(counts != 1).tolist()
+        raise InputError(f"parties must cover every column exactly once, none empty; check columns {wrong[:10]}")
+
+
+def _position(column: Any, n_features: int, names: Iterable[str] | None) -> int:
+    if isinstance(column, int | np.integer) and 0 <= column < n_features:
+        return int(column)
+    known = [] if names is None else list(names)
+    if column in known:
+        return known.index(column)
+    raise InputError(
+        f"column {column!r} in parties is neither a position below {n_features} nor the name of a column"
+    )
+
+
+def take_columns(table: Array, columns: list[int]) -> Array:
+    contiguous = columns == list(range(columns[0], columns[0] + len(columns)))
+    return table[:, columns[0] : columns[0] + len(columns)] if contiguous else table[:, columns]

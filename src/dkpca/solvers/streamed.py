@@ -14,7 +14,7 @@ from dkpca.tall import cross, times
 
 NOISE = 1e-6  # random part of the start: below the tolerance, but the next block is made of it
 MIN_PASSES = 2  # the start may consist of eigenvectors that are not the leading ones
-TINY = 1e-300
+TINY = 1e-30  # keeps 0 / 0 out, in float32 too
 SPARE = 10  # directions carried beyond the pairs wanted: they decide how fast the last pair converges
 MOST_BLOCKS = 8  # blocks kept before the basis is cut back to its best part
 
@@ -65,8 +65,8 @@ class Streamed:
             basis = _beside(basis, fresh)
             images = _beside(images, gram.product(fresh, self.progress))
         raise ConvergenceError(
-            f"residual {worst:.1e} after {self.max_passes} passes over the matrix, above {self.tolerance:.1e}; "
-            "raise the tolerance or ask for another number of components"
+            f"residual {worst:.1e} after {self.max_passes} passes over the matrix; wanted {self.tolerance:.1e}, "
+            "and no other pair that may still reach up; raise the tolerance or ask for another number of components"
         )
 
     def _first_block(self, gram: Gram, width: int) -> Array:
