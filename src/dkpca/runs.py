@@ -21,9 +21,10 @@ import polars as pl
 
 from dkpca import container, fusion, messages, records, storage
 from dkpca.arrays import to_numpy
+from dkpca.eigen import Solver
 from dkpca.errors import FusionError, InputError, WireError
-from dkpca.exchange.files import decode, naming, naming_files
 from dkpca.fusion import FusedModel
+from dkpca.mail import decode, naming, naming_files
 from dkpca.messages import Partials, Rows, Summary
 from dkpca.tables import embedding_files
 
@@ -56,7 +57,7 @@ def fuse(
     *,
     n_components: int | None = None,
     center: bool | None = None,
-    solver: str = "auto",
+    solver: str | Solver = "auto",
     roster: Sequence[str] = (),
     without: Sequence[str] = (),
     sample_names: Sequence[str] | None = None,
