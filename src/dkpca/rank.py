@@ -5,7 +5,7 @@ more of the spectrum. It never answers 0: a party that sends nothing would erase
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -154,8 +154,8 @@ RULES: dict[str, type[Any]] = {"fixed": Fixed, "adaptive": Adaptive, "auto": Aut
 def to_dict(rule: RankRule) -> dict[str, Any]:
     """Describe a rule so that it can travel; only the rules of this module can."""
     for name, cls in RULES.items():
-        if type(rule) is cls:
-            return {"rule": name} | {field.name: getattr(rule, field.name) for field in fields(cls)}
+        if is_dataclass(rule) and type(rule) is cls:
+            return {"rule": name} | {field.name: getattr(rule, field.name) for field in fields(rule)}
     raise InputError(f"the rank rule {rule!r} cannot be sent to a party; use one of {sorted(RULES)}")
 
 

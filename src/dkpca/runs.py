@@ -138,9 +138,13 @@ def project(run: Run, files: Iterable[Path], out: Path, *, sample_names: Sequenc
     storage.make_directory(out)
     storage.make_directory(out / "messages")
     produced = embedding_files(names, scores) | {"settings.json": _json(settings)}
-    stored = {out / "messages" / f"{item.message.party}.rows": item.data for item in received}
-    storage.write_all(stored | {out / name: data for name, data in produced.items()})
-    for item in received:
+    stored = {out / "messages" / f"{item.message.party}.rows": item for item in received}
+    new = {target: item for target, item in stored.items() if item.path != target}
+    written = {target: item.data for target, item in new.items()} | {
+        out / name: data for name, data in produced.items()
+    }
+    storage.write_all(written)
+    for item in new.values():
         record = {"event": "received", "party": item.message.party, "file": item.path.name, "bytes": len(item.data)}
         storage.append_record(out / "ledger.jsonl", record)
     return scores

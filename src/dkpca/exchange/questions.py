@@ -19,6 +19,7 @@ class TokensWanted:
 
     batch: str = ""  # of new samples; empty: those of the fit
 
+    common: ClassVar[None] = None
     answer: ClassVar[str] = "tokens"
 
 
@@ -28,6 +29,7 @@ class StatisticsWanted:
 
     common: CommonTokens | None = None  # the samples to use, in their order; None: all, as they stand
 
+    batch: ClassVar[str] = ""
     answer: ClassVar[str] = "statistics"
 
 
@@ -42,6 +44,7 @@ class SummaryWanted:
     keep_training: bool = False
     common: CommonTokens | None = None
 
+    batch: ClassVar[str] = ""
     answer: ClassVar[str] = "summary"
 
 
@@ -63,6 +66,7 @@ class Result:
     scores: Scores
     batch: str = ""
 
+    common: ClassVar[None] = None
     answer: ClassVar[str] = "result"
 
 
