@@ -65,7 +65,8 @@ def consortium(tmp_path) -> Consortium:
         frame(X, [f"p{i:02d}" for i in range(len(X))]).write_csv(folders[owner] / "people.csv")
         frame(X[:7] + 0.1, [f"n{i}" for i in range(7)]).write_csv(folders[owner] / "new" / "spring.csv")
         (folders[owner] / "party.toml").write_text(
-            f'party = "{owner}"\ntable = "people.csv"\nid = "person"\npolicy = "policy.toml"\nkey_file = "shared.key"\n'
+            f'party = "{owner}"\ntable = "people.csv"\nid = "person"\n'
+            'policy = "policy.toml"\nkey_file = "shared.key"\n'
         )
         (folders[owner] / "policy.toml").write_text(POLICY)
         (folders[owner] / "shared.key").write_text("a key of the parties, long enough")

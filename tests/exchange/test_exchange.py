@@ -293,7 +293,7 @@ def test_every_message_that_left_is_in_the_partys_ledger(consortium):
 
 def test_result_about_other_samples_is_not_kept(consortium):
     consortium.center().fit("first", FIT)
-    result = [r for r in map(decode_request, consortium.courier.requests) if isinstance(r.question, Result)][0]
+    result = next(r for r in map(decode_request, consortium.courier.requests) if isinstance(r.question, Result))
     other = replace(result.question.scores, sample_digest="0" * 64)
     answer = Desk(consortium.party("bank")).answer(encode_request(Request("first", Result(other))))
     assert decode_answer(answer).code == "not understood"
