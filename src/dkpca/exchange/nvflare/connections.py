@@ -1,0 +1,69 @@
+"""How sites connect: one connection a name at the center, quick retries and clear refusals at a party."""
+
+import logging
+import time
+from typing import Any
+
+from nvflare.fuel.f3.comm_error import CommError
+from nvflare.fuel.f3.drivers.connector_info import Mode
+from nvflare.fuel.f3.sfm import conn_manager
+from nvflare.fuel.f3.sfm.conn_manager import ConnManager
+from nvflare.fuel.f3.sfm.constants import HandshakeKeys, Types
+
+from dkpca.exchange.nvflare import kits, site
+
+log = logging.getLogger(__name__)
+
+REFUSED = "dkpca_refused"
+RETRY_SECONDS = 2
+
+
+def retry_soon() -> None:
+    """Look for the center every two seconds, instead of after 1, 2, 4, 8, 10, 10..."""
+    conn_manager.MAX_WAIT = RETRY_SECONDS
+
+
+def one_for_each_name() -> None:
+    """Refuse a second site under the name of one that is connected; NVFlare would let it displace the first."""
+    accept = ConnManager.update_endpoint
+
+    def accept_if_free(manager: ConnManager, connection: Any, data: dict[str, Any]) -> None:
+        name = data.get(HandshakeKeys.ENDPOINT_NAME, "")
+        if connection.conn.connector.mode == Mode.PASSIVE and _is_taken(manager, connection, name):
+            sentence = f"another site with the name {name!r} is connected"
+            log.error("refused a connection: %s", sentence)
+            site.say(f"center: refused a second site with the name {name}")
+            _refuse(connection, sentence)
+        accept(manager, connection, data)
+
+    ConnManager.update_endpoint = accept_if_free
+
+
+def explain_refusals(party: str) -> None:
+    """Say why the center closes the connection, and stop."""
+    accept = ConnManager.update_endpoint
+
+    def accept_if_welcome(manager: ConnManager, connection: Any, data: dict[str, Any]) -> None:
+        reason = data.pop(REFUSED, "")
+        if reason:
+            log.error("the center refused the connection: %s", reason)
+            site.say(f"{party}: the center refuses the connection: {reason}; stop the other one, then start again")
+            site.stop(1)
+        accept(manager, connection, data)
+
+    ConnManager.update_endpoint = accept_if_welcome
+
+
+def _is_taken(manager: ConnManager, connection: Any, name: str) -> bool:
+    known = manager.sfm_endpoints.get(name)
+    others = [other for other in known.connections if other is not connection] if known else []
+    # A line that was cut without a word stays open here; heartbeats tell it from a living one.
+    return any(time.time() - other.last_activity < kits.SILENT_SECONDS for other in others)
+
+
+def _refuse(connection: Any, sentence: str) -> None:
+    told = {HandshakeKeys.ENDPOINT_NAME: connection.local_endpoint.name, REFUSED: sentence}
+    connection.send_dict(Types.READY, 1, told)
+    time.sleep(0.5)  # or the closing overtakes the reason
+    connection.conn.close()
+    raise CommError(CommError.BAD_DATA, sentence)

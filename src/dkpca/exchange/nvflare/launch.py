@@ -1,0 +1,213 @@
+"""Our own start of NVFlare, in the foreground: check, close what is open, run, and leave nothing behind."""
+
+import argparse
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import signal
+import socket
+import ssl
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+from dkpca import storage
+from dkpca.errors import InputError
+from dkpca.exchange.nvflare import certificates as pki
+from dkpca.exchange.nvflare import consortium as members
+from dkpca.exchange.nvflare import hardening, kits
+from dkpca.exchange.nvflare.consortium import Consortium, Membership
+
+RUN_FOLDER = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def party(path: Path) -> NoReturn:
+    """Run a party until it is stopped."""
+    member = members.membership(path)
+    problems = hardening.check(member.engine)
+    if problems:
+        raise InputError(f"{member.party} does not start: {'; '.join(problems)}")
+    warn_before_expiry(members.check_certificate(member), f"{member.party}: the certificate", "dkpca party renew")
+    meet_center(member)
+    hardening.forget_engine_variables()
+    with alone(member.engine):
+        _clear(member.engine, "transfer")
+        _run(lambda: _party(member), member.engine)
+
+
+def center(path: Path) -> NoReturn:
+    """Run the center until it is stopped."""
+    consortium = members.load(path)
+    certificate_file = consortium.engine / "startup" / "server.crt"
+    certificate = pki.from_pem(storage.read(certificate_file), certificate_file)
+    warn_before_expiry(
+        pki.check_valid(certificate, "the center's"), "the center's certificate", "dkpca consortium renew"
+    )
+    if hardening.check_version():
+        raise InputError(hardening.check_version())
+    check_port_is_free(consortium)
+    hardening.forget_engine_variables()
+    with alone(consortium.engine):
+        # A job is only a courier, the run directory is the truth: after a restart no old job goes on.
+        _clear(consortium.engine, "jobs", "snapshots", "transfer")
+        kits.write_local(consortium.engine, kits.center_resources(consortium.engine), kits.AT_THE_CENTER)
+        _run(lambda: _center(consortium), consortium.engine)
+
+
+def warn_before_expiry(days: int, what: str, command: str) -> None:
+    """Say it in time."""
+    if days < pki.DAYS_TO_WARN:
+        print(f"note: {what} expires in {days} days; renew it with '{command}'", file=sys.stderr)
+
+
+def meet_center(member: Membership) -> None:
+    """Find out by one TLS handshake whether both ends trust each other; a center that is not up yet is no error."""
+    startup = member.engine / "startup"
+    context = ssl.create_default_context(cafile=startup / "rootCA.pem")
+    context.load_cert_chain(startup / "client.crt", startup / "client.key")
+    context.set_alpn_protocols(["h2"])
+    try:
+        with (
+            socket.create_connection((member.host, member.port), timeout=5) as plain,
+            context.wrap_socket(plain, server_hostname=member.host) as secure,
+        ):
+            secure.settimeout(1)
+            with contextlib.suppress(TimeoutError):
+                secure.recv(1)  # in TLS 1.3 the other end's refusal comes after the handshake
+    except ssl.SSLCertVerificationError as error:
+        raise InputError(
+            f"{member.party}: center {member.host}:{member.port} shows a certificate of another CA or for another host "
+            f"({error.verify_message}); check the address, or ask for a new invitation"
+        ) from error
+    except ssl.SSLError as error:
+        raise InputError(
+            f"{member.party}: center {member.host}:{member.port} refuses this party's certificate ({error.reason}); "
+            "join again with an invitation of that center"
+        ) from error
+    except OSError:
+        print(f"{member.party}: no center at {member.host}:{member.port} yet; trying again", flush=True)
+
+
+def check_port_is_free(consortium: Consortium) -> None:
+    """NVFlare would wait for the port for ever, without a word."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", consortium.port))
+        except OSError as error:
+            raise InputError(
+                f"port {consortium.port} cannot be used ({error.strerror}); stop what listens there, "
+                f"or change 'port' and send new invitations"
+            ) from error
+
+
+@contextlib.contextmanager
+def alone(engine: Path) -> Iterator[None]:
+    """One process a folder."""
+    with (engine / "lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise InputError(f"{engine.parent}: is running already; stop that process first") from error
+        yield
+
+
+def _party(member: Membership) -> None:
+    from nvflare.private.fed.app.client import client_train
+
+    from dkpca.exchange.nvflare import connections
+
+    hardening.remove_processors()
+    connections.retry_soon()
+    connections.explain_refusals(member.party)
+    client_train.main(
+        argparse.Namespace(
+            workspace=str(member.engine),
+            fed_client="fed_client.json",
+            local_rank=0,
+            set=[
+                "secure_train=true",
+                f"uid={member.party}",
+                f"org={member.party}",
+                "config_folder=config",
+                f"heart_beat_interval={kits.HEARTBEAT_SECONDS}",
+            ],
+        )
+    )
+
+
+def _center(consortium: Consortium) -> None:
+    from nvflare.private.fed.app.server import server_train
+
+    from dkpca.exchange.nvflare import connections
+
+    connections.one_for_each_name()
+    server_train.main(
+        argparse.Namespace(
+            workspace=str(consortium.engine),
+            fed_server="fed_server.json",
+            set=["secure_train=true", f"org={kits.CENTER}", "config_folder=config"],
+        )
+    )
+
+
+def _run(main: Callable[[], None], engine: Path) -> NoReturn:
+    """Run NVFlare's main; end this process and all it started, whatever happens."""
+    from dkpca.exchange.nvflare import site
+
+    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGINT, _interrupt)
+    site.terminal = os.dup(1)
+    with (engine / "console.txt").open("ab") as console:  # what NVFlare and gRPC print past their logs
+        os.dup2(console.fileno(), 1)
+        os.dup2(console.fileno(), 2)
+    try:
+        main()
+    except KeyboardInterrupt:
+        _end(site.exit_code)
+    except BaseException as error:  # noqa: BLE001  whatever it is, the children must not survive it
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+    site.say(f"the engine has stopped; see {engine / 'log.txt'}")
+    _end(1)
+
+
+def _end(code: int) -> NoReturn:
+    import psutil
+
+    from dkpca.exchange.nvflare import site
+
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    children = psutil.Process().children(recursive=True)
+    for child in children:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            child.kill()
+    goodbye = threading.Thread(target=_say_goodbye, args=(site.PartyReporter.client,), daemon=True)
+    goodbye.start()
+    goodbye.join(timeout=2)
+    psutil.wait_procs(children, timeout=3)
+    os._exit(code)
+
+
+def _say_goodbye(client: Any) -> None:
+    """Free the party's name at the center now instead of after thirty seconds of silence."""
+    if client is not None and client.token:
+        with contextlib.suppress(Exception):
+            client.close()
+
+
+def _clear(engine: Path, *folders: str) -> None:
+    """Remove what a previous life left; logs stay."""
+    for path in engine.iterdir():
+        if path.is_dir() and (path.name in folders or RUN_FOLDER.fullmatch(path.name)):
+            shutil.rmtree(path)
+    for name in folders:
+        storage.make_directory(engine / name)
+
+
+def _interrupt(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
