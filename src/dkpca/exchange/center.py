@@ -34,11 +34,12 @@ class Center:
     roster: Sequence[str]
     courier: Courier
     seconds: float = 600.0  # for one question
+    job: str = ""  # number under which the courier knows this exchange
 
     def fit(self, run: str, fit: Fit, *, again: Collection[str] = (), publish: bool = True) -> Run:
         """Ask for what is missing, fuse, and tell the parties the result."""
         folder = self._folder(run)
-        with followed(folder, "fit") as status:
+        with followed(folder, "fit", self.job) as status:
             remember(folder, fit, self.roster)
             inbox = self._inbox(run, folder, status, again)
             _, common = rounds.summaries(inbox, fit)
@@ -68,7 +69,7 @@ class Center:
         """Place batches of new samples, one after the other; return where their scores are."""
         folder = self._folder(run)
         places = []
-        with followed(folder, "projection") as status:
+        with followed(folder, "projection", self.job) as status:
             fused = runs.load(folder)
             for batch in batches:
                 place = _made(_made(folder / "new") / check_name(batch, "batch name"))
@@ -95,9 +96,9 @@ class Center:
 
 
 @contextmanager
-def followed(folder: Path, what: str) -> Iterator[Status]:
+def followed(folder: Path, what: str, job: str) -> Iterator[Status]:
     """Keep the file that says where the exchange stands, to its end."""
-    status = Status(folder / STATUS, what)
+    status = Status(folder / STATUS, what, job)
     try:
         yield status
     except Exception as error:

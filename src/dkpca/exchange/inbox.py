@@ -63,11 +63,12 @@ class Status:
 
     path: Path
     what: str
+    job: str = ""  # number under which the courier knows it
     parties: dict[str, dict[str, Any]] = field(default_factory=dict)
 
-    def write(self, state: str, reason: str = "", **facts: Any) -> None:
+    def write(self, state: str, reason: str = "") -> None:
         """Say how the exchange as a whole stands."""
-        told = {"state": state, "what": self.what, "reason": reason, "parties": self.parties, **facts}
+        told = {"state": state, "what": self.what, "job": self.job, "reason": reason, "parties": self.parties}
         storage.write(self.path, (json.dumps(told, indent=2) + "\n").encode())
 
     def party(self, name: str, step: str, state: str, reason: str = "") -> None:
@@ -145,9 +146,8 @@ class Inbox:
                 self.status.party(party, question.answer, "failed", failed[party])
             waiting.clear()
         if failed:
-            told = "; ".join(f"{party}: {reason}" for party, reason in sorted(failed.items()))
             raise NoAnswerError(
-                f"no {question.answer} from {sorted(failed)} ({told}); what the others sent is kept, "
+                f"no {question.answer} from {sorted(failed)} ({_by_reason(failed)}); what the others sent is kept, "
                 "repeat the command to ask only these again"
             )
 
@@ -160,7 +160,7 @@ class Inbox:
             if answer.code == "ok" and answer.number != request.number:
                 raise WireError("it answers another request than the one that is open: an old message, sent again")
             if answer.code != "ok":
-                return f"{answer.code}: {answer.reason}"
+                return answer.reason if answer.reason.startswith(answer.code) else f"{answer.code}: {answer.reason}"
             if isinstance(request.question, Result):
                 self._record("told", party=party, number=request.number, sha256=_fingerprint(request.question))
             else:
@@ -180,6 +180,12 @@ class Inbox:
 
     def _record(self, event: str, **facts: Any) -> None:
         storage.append_record(self.folder / LEDGER, {"event": event, **facts})
+
+
+def _by_reason(failed: Mapping[str, str]) -> str:
+    """Each reason once, after the parties it holds for."""
+    reasons = dict.fromkeys(failed[party] for party in sorted(failed))
+    return "; ".join(f"{', '.join(p for p in sorted(failed) if failed[p] == why)}: {why}" for why in reasons)
 
 
 def _fingerprint(result: Result) -> str:
