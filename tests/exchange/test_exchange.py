@@ -141,7 +141,7 @@ def test_other_settings_under_the_same_name_are_refused(consortium):
 )
 def test_what_the_policy_forbids_is_refused_and_logged_at_both_ends(consortium, policy, words):
     consortium.policy("clinic", policy)
-    with pytest.raises(NoAnswerError, match=f"clinic: refused: .*{words}"):
+    with pytest.raises(NoAnswerError, match=f"clinic: refused by .*{words}"):
         consortium.center().fit("first", FIT)
     here = (consortium.party("clinic") / "dkpca-ledger.jsonl").read_text()
     there = (consortium.path / "center" / "first" / "ledger.jsonl").read_text()
@@ -153,7 +153,7 @@ def test_what_the_policy_forbids_is_refused_and_logged_at_both_ends(consortium, 
 def test_projection_beyond_the_policy_is_refused(consortium):
     consortium.center().fit("first", FIT)
     consortium.policy("clinic", "projection = false")
-    with pytest.raises(NoAnswerError, match="clinic: refused: .*it does not place new samples"):
+    with pytest.raises(NoAnswerError, match="clinic: refused by .*it does not place new samples"):
         consortium.center().project("first", ["spring"])
 
 
