@@ -1,5 +1,7 @@
 """Runs at the center, in the process of a job: carries questions by NVFlare; `exchange.center` does the rest."""
 
+import math
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,8 +18,10 @@ from dkpca.errors import DKPCAError
 from dkpca.exchange import rounds
 from dkpca.exchange.center import Center
 from dkpca.exchange.inbox import Failure
-from dkpca.exchange.nvflare import consortium
+from dkpca.exchange.nvflare import consortium, endings
 from dkpca.exchange.nvflare.party import ANSWER, REQUEST, TASK
+
+WAIT_SECONDS = 0.1
 
 Arrived = Callable[[str, bytes | Failure], None]
 
@@ -27,27 +31,39 @@ class Courier:
 
     def __init__(self, controller: Controller, fl_ctx: FLContext, abort_signal: Signal) -> None:
         self.controller, self.fl_ctx, self.abort_signal = controller, fl_ctx, abort_signal
+        workspace = fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT)
+        self.job = Path(workspace.get_run_dir(fl_ctx.get_job_id()))
 
     def carry(self, request: bytes, parties: Sequence[str], seconds: float, arrived: Arrived) -> None:
         """See `dkpca.exchange.inbox.Courier`."""
         here = {client.name for client in self.fl_ctx.get_engine().get_clients()}
         for absent in sorted(set(parties) - here):
-            arrived(absent, Failure("it was not connected when the job began"))
-        present = [party for party in parties if party in here]
-        if not present:
-            return
+            arrived(absent, Failure("it did not take the job: it is not connected, or its log says why"))
+        waiting = set(parties) & here
         data = Shareable()
         data[REQUEST] = request
 
         def brought(client_task: ClientTask, fl_ctx: FLContext) -> None:
             # NVFlare has checked this name against the certificate of the connection.
-            arrived(client_task.client.name, _contents(client_task.result))
+            name = client_task.client.name
+            arrived(name, _contents(client_task.result))
             client_task.result = None  # its memory is wanted for the next
+            waiting.discard(name)
 
-        task = Task(TASK, data, timeout=max(1, round(seconds)), result_received_cb=brought)
-        self.controller.broadcast_and_wait(
-            task, self.fl_ctx, targets=present, min_responses=len(present), abort_signal=self.abort_signal
-        )
+        end = time.monotonic() + seconds
+        task = Task(TASK, data, timeout=math.ceil(seconds) + 1, result_received_cb=brought)
+        if waiting:
+            self.controller.broadcast(task, self.fl_ctx, targets=sorted(waiting), min_responses=len(waiting))
+        while waiting and time.monotonic() < end and not self.abort_signal.triggered:
+            for party, reason in endings.noted(self.job).items():
+                if party in waiting:
+                    waiting.discard(party)
+                    arrived(party, Failure(reason))
+            time.sleep(WAIT_SECONDS)
+        if self.abort_signal.triggered:
+            for party in sorted(waiting):
+                arrived(party, Failure("the job was aborted"))
+        self.controller.cancel_task(task)
 
 
 def _contents(result: Shareable) -> bytes | Failure:
