@@ -10,6 +10,7 @@ from nvflare.apis.fl_constant import FLContextKey
 from nvflare.apis.fl_context import FLContext
 
 exit_code = 130
+address = ""
 terminal = 1  # file descriptor; the launcher moves it before NVFlare's own output is sent to a file
 
 
@@ -39,6 +40,9 @@ class PartyReporter(FLComponent):  # type: ignore[misc]
             say(f"{self.client.client_name}: connected to center {target}; waiting for requests")
 
 
+CHANGES = (EventType.CLIENT_REGISTER_PROCESSED, EventType.CLIENT_HEARTBEAT_PROCESSED, EventType.CLIENT_QUIT)
+
+
 class CenterReporter(FLComponent):  # type: ignore[misc]
     """Says when the center listens, and who comes and goes."""
 
@@ -46,9 +50,9 @@ class CenterReporter(FLComponent):  # type: ignore[misc]
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         """Called by NVFlare."""
-        if event_type in (EventType.SYSTEM_START, EventType.CLIENT_HEARTBEAT_PROCESSED, EventType.CLIENT_QUIT):
-            self.update(fl_ctx)
-        elif event_type == EventType.CLIENT_REGISTER_PROCESSED:
+        if event_type == EventType.SYSTEM_START:
+            say(f"center: listening on {address}; waiting for parties")
+        elif event_type in CHANGES:
             self.update(fl_ctx)
 
     def update(self, fl_ctx: FLContext) -> None:

@@ -1,0 +1,243 @@
+"""A consortium is made of public files; private keys stay where they were made; what is wrong is refused."""
+
+import base64
+import json
+import re
+import stat
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from dkpca.errors import InputError
+from dkpca.exchange.nvflare import certificates as pki
+from dkpca.exchange.nvflare import consortium as members
+from dkpca.exchange.nvflare import hardening, launch
+from tests.network.federation import ok, refused
+
+pytestmark = pytest.mark.network
+
+
+def mode(path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_two_organisations_found_a_consortium_by_commands(tmp_path):
+    said = ok("consortium", "init", "center", "--center", "127.0.0.1", "--party", "airline", cwd=tmp_path)
+    ca = re.search(r"fingerprint of the CA.*: ([0-9a-f ]+)", said).group(1)
+    said = ok("party", "join", "center/invitations/airline.toml", "airline", "--id", "flight", cwd=tmp_path)
+    assert ca in said
+    key = re.search(r"key, to read out: ([0-9a-f ]+)", said).group(1)
+    arguments = ("consortium", "approve", "center", "airline/airline.request", "--out", "airline.admission")
+    assert "not 1234" in refused(*arguments, "--fingerprint", "1234", cwd=tmp_path)
+    assert key in ok(*arguments, "--fingerprint", key, cwd=tmp_path)
+    assert "not admitted yet" in refused("party", "start", "airline", cwd=tmp_path)
+    assert "admitted for" in ok("party", "admit", "airline", "airline.admission", cwd=tmp_path)
+    assert ok("party", "check", "airline", cwd=tmp_path).count("ok: ") == 7
+    assert 'id = "flight"' in (tmp_path / "airline" / "party.toml").read_text()
+    assert not list((tmp_path / "home").iterdir())
+
+
+def test_what_travels_holds_no_private_key_and_private_files_are_private(federate):
+    f = federate(["airline"])
+    for travels in ("airline/airline.request", "airline.admission", "center/invitations/airline.toml"):
+        assert "PRIVATE" not in (f.path / travels).read_text()
+    keys = list(f.path.rglob("*.key"))
+    assert len(keys) == 4  # CA, server, operator, party
+    assert {mode(key) for key in keys} == {0o600}
+    holders = [path for path in f.path.rglob("*") if path.is_file() and b"PRIVATE KEY" in path.read_bytes()]
+    assert sorted(holders) == sorted(keys)
+
+
+def test_an_altered_admission_is_refused(federate):
+    f = federate(["airline"])
+    admission = f.path / "airline.admission"
+    lines = admission.read_text().splitlines()
+    middle = len(lines) // 2
+    lines[middle] = lines[middle][::-1]
+    admission.write_text("\n".join(lines))
+    assert "airline.admission" in refused("party", "admit", "airline", "airline.admission", cwd=f.path)
+
+
+def test_an_admission_of_another_name_key_or_center_is_refused(federate):
+    f = federate()
+    airline = members.membership(f.path / "airline")
+    with pytest.raises(InputError, match="admits 'weather', not 'airline'"):
+        members.admit(airline, f.path / "weather.admission")
+    members.join(f.path / "center" / "invitations" / "airline.toml", f.path / "again")
+    with pytest.raises(InputError, match="is for another key"):
+        members.admit(members.membership(f.path / "again"), f.path / "airline.admission")
+    foreign = federate(["airline"], "g")
+    with pytest.raises(InputError, match="not signed by the CA of the invitation"):
+        members.admit(airline, foreign.path / "airline.admission")
+
+
+def test_a_request_under_a_name_that_is_not_on_the_roster_is_refused(federate, tmp_path):
+    f = federate(["airline"])
+    request = tmp_path / "spy.request"
+    request.write_bytes(pki.to_pem(pki.new_request("spy", pki.new_key())))
+    said = refused("consortium", "approve", "center", request, "--out", "spy.admission", cwd=f.path)
+    assert "'spy' is not on the roster ['airline']" in said
+    assert not (f.path / "spy.admission").exists()
+
+
+def test_an_altered_request_is_refused(federate):
+    f = federate(["airline", "weather"])
+    data = pki.to_pem(pki.new_request("airline", pki.new_key()))
+    der = bytearray(base64.b64decode("".join(data.decode().splitlines()[1:-1])))
+    der[-1] ^= 1
+    text = base64.b64encode(bytes(der)).decode()
+    request = f.path / "altered.request"
+    request.write_text(f"-----BEGIN CERTIFICATE REQUEST-----\n{text}\n-----END CERTIFICATE REQUEST-----\n")
+    with pytest.raises(InputError, match=r"signature is wrong|not a certificate request"):
+        members.approve(f.consortium, request, f.path / "out", days=1)
+
+
+@pytest.mark.parametrize("name", ["a.b", "server", "Yes", "nan", "../up", "", "operator"])
+def test_names_the_engine_would_misread_are_refused(tmp_path, name):
+    with pytest.raises(InputError, match="cannot be used"):
+        members.init(tmp_path / "c", name="dkpca", host="127.0.0.1", port=8002, parties=[name], days=1)
+
+
+def test_a_renewed_certificate_replaces_the_old_one_only_when_installed(federate):
+    f = federate(["airline"])
+    member = members.membership(f.path / "airline")
+    startup = f.path / "airline" / "engine" / "startup"
+    before = (startup / "client.crt").read_bytes(), (startup / "client.key").read_bytes()
+    members.renew(member)
+    assert ((startup / "client.crt").read_bytes(), (startup / "client.key").read_bytes()) == before
+    members.check_certificate(member)
+    f.admit("airline", days=365)
+    assert (startup / "client.key").read_bytes() != before[1]
+    assert members.check_certificate(member) == 364
+    assert not (f.path / "airline" / "pending.key").exists()
+
+
+def test_an_expired_certificate_is_refused_at_start(federate, monkeypatch):
+    f = federate(["airline"])
+
+    class Later(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return datetime.now(UTC) + timedelta(days=days)
+
+    days = 89
+    monkeypatch.setattr(pki, "datetime", Later)
+    assert members.check_certificate(members.membership(f.path / "airline")) < pki.DAYS_TO_WARN
+    days = 91
+    with pytest.raises(InputError, match=r"airline: the certificate expired on .*; renew it"):
+        launch.party(f.path / "airline")
+
+
+def rewrite(path, change):
+    settings = json.loads(path.read_text())
+    change(settings)
+    path.write_text(json.dumps(settings))
+
+
+def allow_code(f):
+    rewrite(f / "local/authorization.json", lambda s: s["permissions"]["lead"].update(byoc="any"))
+
+
+def allow_shell(f):
+    rewrite(f / "local/authorization.json", lambda s: s["permissions"].update(project_admin="any"))
+
+
+def drop_permissions(f):
+    (f / "local/authorization.json").unlink()
+
+
+def allow_class(f):
+    rewrite(f / "local/resources.json", lambda s: s["class_allow_list"].append("subprocess.Popen"))
+
+
+def only_warn(f):
+    rewrite(f / "local/resources.json", lambda s: s.update(class_list_enforcement_mode="warn"))
+
+
+def stream_logs(f):
+    rewrite(f / "local/resources.json", lambda s: s.update(allow_log_streaming=True))
+
+
+def accept_unsigned(f):
+    rewrite(f / "startup/fed_client.json", lambda s: s.update(require_signed_jobs=False))
+
+
+def add_component(f):
+    extra = {"id": "extra", "path": "nvflare.app_common.logging.site_log_streamer.SiteLogStreamer", "args": {}}
+    rewrite(f / "local/resources.json", lambda s: s["components"].append(extra))
+
+
+def add_code(f):
+    (f / "local/custom").mkdir()
+
+
+def add_resources(f):
+    (f / "startup/more__resources.json").write_text("{}")
+
+
+@pytest.mark.parametrize(
+    ("break_it", "named"),
+    [
+        (allow_code, "byoc of role lead is 'any'"),
+        (allow_shell, "byoc of role project_admin is 'any'"),
+        (drop_permissions, "authorization.json: has no permissions"),
+        (allow_class, "class_allow_list must be"),
+        (only_warn, "class_list_enforcement_mode must be 'enforce'"),
+        (stream_logs, "allow_log_streaming must be false"),
+        (accept_unsigned, "require_signed_jobs must be true"),
+        (add_component, "components is not what 'party join' wrote"),
+        (add_code, "['custom'] do not belong there"),
+        (add_resources, "['more__resources.json'] do not belong there"),
+    ],
+)
+def test_a_party_with_a_weakened_setting_does_not_start_and_says_which(federate, break_it, named):
+    f = federate(["airline"])
+    engine = f.path / "airline" / "engine"
+    break_it(engine)
+    with pytest.raises(InputError, match=re.escape(named)):
+        launch.party(f.path / "airline")
+    if break_it not in (add_code, add_resources):
+        members.restore(members.membership(f.path / "airline"))
+        assert hardening.check(engine) == []
+
+
+def test_another_version_of_the_engine_is_refused(federate, monkeypatch):
+    f = federate(["airline"])
+    monkeypatch.setattr(hardening, "version", lambda _: "2.10.0")
+    with pytest.raises(InputError, match=r"NVFlare is 2.10.0"):
+        launch.party(f.path / "airline")
+
+
+def test_an_engine_whose_remote_shell_is_elsewhere_is_refused(federate, monkeypatch):
+    f = federate(["airline"])
+    monkeypatch.setattr(hardening, "NEEDED", hardening.NEEDED | {"SomethingNew"})
+    with pytest.raises(InputError, match=r"NVFlare has no \['SomethingNew'\]"):
+        launch.party(f.path / "airline")
+
+
+def test_a_weakened_setting_is_one_sentence_on_the_command_line(federate):
+    f = federate(["airline"])
+    stream_logs(f.path / "airline" / "engine")
+    assert "allow_log_streaming must be false" in refused("party", "start", "airline", cwd=f.path)
+    assert "allow_log_streaming must be false" in refused("party", "check", "airline", cwd=f.path)
+    assert "NOT ok" not in ok("party", "check", "airline", "--restore", cwd=f.path)
+
+
+def python(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_help_does_not_load_the_engine():
+    ran = python(
+        "import sys; from dkpca.cli import run; run(['--help']); run(['party', '--help'])\n"
+        "sys.exit(any(name.partition('.')[0] in ('nvflare', 'cryptography') for name in sys.modules))"
+    )
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_without_the_extra_a_command_says_how_to_install_it():
+    ran = python("import sys; sys.modules['nvflare'] = None; from dkpca.cli import run; sys.exit(run(['party', 'check', 'x']))")
+    assert ran.returncode == 1
+    assert "pip install 'dkpca[nvflare]'" in ran.stderr
