@@ -257,6 +257,10 @@ class Federation:
         found = [process for site in self.sites for process in site.left()]
         for process in psutil.process_iter(["pid", "cmdline", "status"]):
             words = process.info["cmdline"] or []
-            if process.info["status"] != "zombie" and any(here in word for word in words) and "dkpca" in " ".join(words):
+            if (
+                process.info["status"] != "zombie"
+                and any(here in word for word in words)
+                and "dkpca" in " ".join(words)
+            ):
                 found.append(process)
         return found

@@ -238,6 +238,8 @@ def test_help_does_not_load_the_engine():
 
 
 def test_without_the_extra_a_command_says_how_to_install_it():
-    ran = python("import sys; sys.modules['nvflare'] = None; from dkpca.cli import run; sys.exit(run(['party', 'check', 'x']))")
+    ran = python(
+        "import sys; sys.modules['nvflare'] = None; from dkpca.cli import run; sys.exit(run(['party', 'check', 'x']))"
+    )
     assert ran.returncode == 1
     assert "pip install 'dkpca[nvflare]'" in ran.stderr

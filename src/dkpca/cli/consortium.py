@@ -155,7 +155,11 @@ def renew(path: PartyFolder) -> None:
     from dkpca.exchange.nvflare import consortium
 
     request, fingerprint = consortium.renew(consortium.membership(path))
-    show(False, {}, [f"  send  {request}   (no secret in it)", f"fingerprint of the new key, to read out: {fingerprint}"])
+    show(
+        False,
+        {},
+        [f"  send  {request}   (no secret in it)", f"fingerprint of the new key, to read out: {fingerprint}"],
+    )
 
 
 @party_group.command("check")

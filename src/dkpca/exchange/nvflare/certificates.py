@@ -100,7 +100,9 @@ def read_request(data: bytes, where: object) -> tuple[str, RSAPublicKey]:
         request = x509.load_pem_x509_csr(data)
         whole = request.is_signature_valid
     except ValueError as error:
-        raise InputError(f"{where}: not a certificate request; ask the party for the file 'party join' wrote") from error
+        raise InputError(
+            f"{where}: not a certificate request; ask the party for the file 'party join' wrote"
+        ) from error
     if not whole:
         raise InputError(f"{where}: its signature is wrong, so it was altered; ask the party for the file again")
     key = request.public_key()
@@ -160,9 +162,7 @@ def public_key(certificate: x509.Certificate, where: object) -> RSAPublicKey:
     return key
 
 
-def _builder(
-    subject: x509.Name, issuer: x509.Name, public_key: RSAPublicKey, days: int
-) -> x509.CertificateBuilder:
+def _builder(subject: x509.Name, issuer: x509.Name, public_key: RSAPublicKey, days: int) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     return (
         x509.CertificateBuilder()

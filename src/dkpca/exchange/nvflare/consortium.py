@@ -20,8 +20,8 @@ from dkpca.exchange.nvflare import hardening, kits, templates
 from dkpca.messages import check_party_name
 
 # The engine's own names, and what it reads as a number or as yes and no.
-RESERVED = frozenset(
-    "server center operator admin all ca inf infinity nan true false yes no on off y n t f none".split()
+RESERVED = frozenset({"server", "center", "operator", "admin", "all", "ca"}) | frozenset(
+    {"inf", "infinity", "nan", "true", "false", "yes", "no", "on", "off", "y", "n", "t", "f", "none"}
 )
 PENDING_KEY = "pending.key"
 
@@ -100,9 +100,7 @@ def load(path: Path) -> Consortium:
     """Read a center's folder."""
     table = _read_toml(path / "consortium.toml", "make it with 'dkpca consortium init'")
     try:
-        return Consortium(
-            path.resolve(), table["name"], table["center"], int(table["port"]), tuple(table["parties"])
-        )
+        return Consortium(path.resolve(), table["name"], table["center"], int(table["port"]), tuple(table["parties"]))
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path / 'consortium.toml'}: {error} is missing or wrong; restore the file") from error
 
@@ -237,14 +235,17 @@ def check_certificate(member: Membership) -> int:
     """Refuse a certificate with which the center would not let the party in; return the days it is valid."""
     if not member.certificate.exists():
         raise InputError(
-            f"{member.path}: not admitted yet; send {member.party}.request to the center, then run 'dkpca party admit'"
+            f"{member.path}: not admitted yet; send {member.party}.request to the center, "
+            "then install its answer with 'dkpca party admit'"
         )
     certificate = pki.from_pem(storage.read(member.certificate), member.certificate)
     days = pki.check_valid(certificate, f"{member.party}: the")
     pki.check_issued_by(certificate, member.ca, member.certificate)
     name = pki.name_of(certificate.subject)
     if name != member.party:
-        raise InputError(f"{member.certificate}: is made out to {name!r}, not {member.party!r}; run 'dkpca party admit'")
+        raise InputError(
+            f"{member.certificate}: is made out to {name!r}, not {member.party!r}; run 'dkpca party admit'"
+        )
     key_file = member.engine / "startup" / "client.key"
     if pki.key_from_pem(storage.read(key_file), key_file).public_key() != certificate.public_key():
         raise InputError(f"{key_file}: does not belong to the certificate; run 'dkpca party renew'")
@@ -260,12 +261,16 @@ def _membership(path: Path, invitation: Path) -> Membership:
         raise InputError(f"{invitation}: {error} is missing or wrong; ask the center for it again") from error
     _check_roster([party])
     _check_address(host, port)
-    return Membership(path.resolve(), check_party_name(name), party, host, port, pki.from_pem(ca.encode(), invitation))
+    return Membership(
+        path.resolve(), check_party_name(name), party, host, port, pki.from_pem(ca.encode(), invitation)
+    )
 
 
 def _ca(folder: Path) -> tuple[RSAPrivateKey, x509.Certificate]:
     if not (folder / "ca.key").exists():
-        raise InputError(f"{folder / 'ca.key'}: the CA's key is not there; if it is kept offline, name its folder: --ca")
+        raise InputError(
+            f"{folder / 'ca.key'}: the CA's key is not there; if it is kept offline, name its folder: --ca"
+        )
     key = pki.key_from_pem(storage.read(folder / "ca.key"), folder / "ca.key")
     return key, pki.from_pem(storage.read(folder / "ca.crt"), folder / "ca.crt")
 
@@ -276,7 +281,9 @@ def _check_roster(parties: Sequence[str]) -> None:
     for party in parties:
         check_party_name(party)
         if "." in party or party.lower() in RESERVED:
-            raise InputError(f"party name {party!r} cannot be used on the network; take one without '.', such as 'bank'")
+            raise InputError(
+                f"party name {party!r} cannot be used on the network; take one without '.', such as 'bank'"
+            )
     if len({party.lower() for party in parties}) < len(parties):
         raise InputError(f"parties {list(parties)}: each needs a name of its own")
 

@@ -89,12 +89,16 @@ def settings(engine: Path) -> list[Setting]:
     ]
 
 
-def remove_processors() -> None:
-    """Take from NVFlare's client every request processor that our jobs do not need."""
+def remove_processors(engine: Path) -> None:
+    """Take from NVFlare's client every request processor that our jobs do not need, and look into each job."""
     from nvflare.private.fed.client.client_req_processors import ClientRequestProcessors
 
+    from dkpca.exchange.nvflare.deploy import OnlyOurJobs
+
+    OnlyOurJobs.root = str(engine / "startup" / "rootCA.pem")
     known = ClientRequestProcessors.request_processors
-    known[:] = [processor for processor in known if type(processor).__name__ in NEEDED]
+    kept = [processor for processor in known if type(processor).__name__ in NEEDED - {"DeployProcessor"}]
+    known[:] = [OnlyOurJobs(), *kept]
 
 
 def forget_engine_variables() -> None:

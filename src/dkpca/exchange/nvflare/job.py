@@ -26,7 +26,9 @@ class PartyLauncher(ProcessJobLauncher):  # type: ignore[misc]
 
     def get_command(self, job_meta: dict[str, Any], fl_ctx: FLContext) -> str:
         """Called by NVFlare."""
-        custom = Path(fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT).get_app_custom_dir(job_meta[JobConstants.JOB_ID]))
+        custom = Path(
+            fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT).get_app_custom_dir(job_meta[JobConstants.JOB_ID])
+        )
         if custom.exists():
             raise RuntimeError("the job brings code; this party runs none but its own")
         return _command("party", fl_ctx, get_client_job_args())
