@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from dkpca import fusion, runs, storage
+from dkpca import fusion, mail, runs, storage
 from dkpca.arrays import to_numpy
 from dkpca.errors import DKPCAError, InputError
-from dkpca.exchange.files import load_state, read_message
+from dkpca.exchange.files import load_state
 from dkpca.messages import Rows, Statistics, Summary
 from dkpca.metrics import subspace_error
 from dkpca.precision import Rounded
@@ -148,7 +148,7 @@ def _write_tables(out: Path, n_flights: int, n_new: int, seed: int = 0) -> None:
 
 def _gamma(out: Path) -> float:
     """Derive gamma as a center would, from four small files."""
-    return fusion.resolve_gamma("auto", [read_message(out / o / f"{o}.statistics", Statistics) for o in OWNERS])
+    return fusion.resolve_gamma("auto", [mail.read(out / o / f"{o}.statistics", Statistics) for o in OWNERS])
 
 
 def _together(directory: Path, commands: Sequence[Sequence[str]]) -> None:
@@ -172,13 +172,13 @@ def _against_pooled(out: Path, n_components: int, gamma: float) -> tuple[float, 
     """Subspace error and error of new scores against kernel PCA of the joined table, on rows it can afford."""
     from sklearn.decomposition import KernelPCA  # two seconds to load, and only needed here
 
-    summaries = [read_message(out / o / f"{o}.summary", Summary) for o in OWNERS]
+    summaries = [mail.read(out / o / f"{o}.summary", Summary) for o in OWNERS]
     n_samples = summaries[0].n_samples
     rows = np.sort(np.random.default_rng(0).permutation(n_samples)[:POOLED])
     parts = [replace(s, factor=Rounded(to_numpy(s.factor.data)[rows])) for s in summaries]
     model = fusion.fuse(parts, n_components=n_components)
     extended = [
-        replace(read_message(out / o / f"{o}.rows", Rows), summary_id=part.summary_id)
+        replace(mail.read(out / o / f"{o}.rows", Rows), summary_id=part.summary_id)
         for o, part in zip(OWNERS, parts, strict=True)
     ]
     placed = to_numpy(fusion.project(model, extended))

@@ -8,7 +8,7 @@ import numpy as np
 
 from dkpca import wire
 from dkpca.kernels import Kernel
-from dkpca.messages import CommonTokens, Message, Partials, Rows, SampleTokens, Statistics, Summary
+from dkpca.messages import CommonTokens, Message, Partials, Rows, SampleTokens, Scores, Statistics, Summary
 
 
 @dataclass(frozen=True)
@@ -118,6 +118,20 @@ def _common_tokens(message: CommonTokens) -> Description:
     )
 
 
+def _scores(message: Scores) -> Description:
+    n_samples, n_components = message.scores.shape
+    facts = {
+        "parties": message.n_parties,
+        **_kernel_facts(message.kernel),
+        "samples": n_samples,
+        "components": n_components,
+        "variance captured, at least": message.captured_share_at_least,
+        "share of the best possible, at least": message.optimality_at_least,
+    }
+    reveals = ["to each party: where its samples lie among the components of all parties' columns together"]
+    return facts, reveals, ["sample ids, and any party's own factor or columns"]
+
+
 def _kernel_facts(kernel: Kernel) -> dict[str, Any]:
     described = kernel.to_dict()
     return {"kernel": described.pop("name"), **described}
@@ -130,4 +144,5 @@ DESCRIPTIONS: dict[type[Any], Callable[[Any], Description]] = {
     Partials: _partials,
     SampleTokens: _sample_tokens,
     CommonTokens: _common_tokens,
+    Scores: _scores,
 }

@@ -10,11 +10,11 @@ import scipy.sparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dkpca import fusion, party, wire
+from dkpca import fusion, wire
 from dkpca.arrays import Array, dtype_name
 from dkpca.eigen import Solver
 from dkpca.errors import InputError
-from dkpca.exchange import in_process
+from dkpca.exchange import in_process, rounds
 from dkpca.inputs import (
     Source,
     as_table,
@@ -25,7 +25,7 @@ from dkpca.inputs import (
     is_source,
     take_columns,
 )
-from dkpca.kernels import RBF, Kernel, Linear
+from dkpca.kernels import Kernel
 from dkpca.messages import Summary, check_party_name
 from dkpca.precision import PRECISIONS
 from dkpca.rank import Auto, Fixed, RankRule
@@ -171,19 +171,10 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         self._check_settings()
         tables = self._tables(X, reset=True)
         self.party_names_ = list(tables)
-        kernel = self._kernel(tables)
-        answers = in_process.summaries(
-            tables,
-            self._workers(),
-            kernel=kernel,
-            rank=self._rank_rule(),
-            precision=self.wire_dtype,
-            solver=self.solver,
-            random_state=self.random_state or 0,
-            keep_training=self.projection == "exact",
-        )
-        summaries = [summary for summary, _ in answers.values()]
-        self._states = {name: state for name, (_, state) in answers.items()}
+        parties = in_process.Parties(tables, self._workers(), self.random_state or 0)
+        answers, _ = rounds.summaries(parties, self._settings())
+        summaries = list(answers.values())
+        self._states = parties.states
         self._sources = {name: table for name, table in tables.items() if is_source(table)}
         self.n_features_in_ = sum(summary.n_features for summary in summaries)
         self.model_ = fusion.fuse(
@@ -197,8 +188,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             dtype=dtype_name(next(iter(self._states.values())).origin),
         )
         self.solvers_ = {name: state.solver for name, state in self._states.items()} | {"center": self.model_.solver}
-        self.kernel_ = kernel
-        self.gamma_ = getattr(kernel, "gamma", None)
+        self.kernel_ = self.model_.kernel
+        self.gamma_ = getattr(self.kernel_, "gamma", None)
         self.eigenvectors_ = self.model_.eigenvectors
         self.eigenvalues_ = self.model_.eigenvalues
         self.explained_variance_ratio_ = self.model_.explained_variance_ratio
@@ -214,16 +205,14 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         """Return the scores of new samples, (n_samples, n_components)."""
         check_is_fitted(self)
         tables = self._tables(X, reset=False)
-        if self.projection == "exact":
-            return fusion.project_exact(self.model_, self._ask(party.partials, tables))
-        return fusion.project(self.model_, self._ask(party.extend, tables))
+        parties = in_process.Parties(tables, self._workers(), states=self._states, fitted=self._sources)
+        exact = self.projection == "exact"
+        answers, _ = rounds.new_samples(parties, exact=exact)
+        return (fusion.project_exact if exact else fusion.project)(self.model_, answers.values())
 
     @property
     def _n_features_out(self) -> int:
         return int(self.eigenvalues_.shape[0])
-
-    def _ask(self, answer: Any, tables: in_process.Tables) -> list[Any]:
-        return in_process.new_samples(answer, self._states, self._sources, tables, self._workers())
 
     def _workers(self) -> in_process.Workers:
         return in_process.Workers(self.n_jobs, self.timeout)
@@ -240,16 +229,17 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         if self.projection not in ("extend", "exact"):
             raise InputError(f"projection is {self.projection!r}; use 'extend' or 'exact'")
 
-    def _kernel(self, tables: in_process.Tables) -> Kernel:
-        if isinstance(self.kernel, Kernel):
-            return self.kernel
-        if self.kernel == "linear":
-            return Linear(centered=self.center)
-        if self.kernel == "rbf":
-            known = self.gamma is not None and not isinstance(self.gamma, str)
-            statistics = [] if known else in_process.statistics(tables, self._workers())
-            return RBF(fusion.resolve_gamma(self.gamma, statistics))
-        raise InputError(f"kernel is {self.kernel!r}; use 'rbf', 'linear' or a kernel object")
+    def _settings(self) -> rounds.Fit:
+        return rounds.Fit(
+            kernel=self.kernel,
+            gamma=self.gamma,
+            n_components=self.n_components,
+            center=self.center,
+            rank=self._rank_rule(),
+            precision=self.wire_dtype,
+            solver=self.solver,
+            keep_training=self.projection == "exact",
+        )
 
     def _rank_rule(self) -> RankRule:
         if isinstance(self.rank, int | np.integer):

@@ -6,38 +6,48 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from dkpca import fusion, party, runs, storage
+from dkpca import runs, storage
 from dkpca.errors import InputError
-from dkpca.exchange import files
+from dkpca.exchange import files, rounds
 from dkpca.exchange.files import Holding, Outbox
-from dkpca.kernels import RBF, Kernel, Linear
-from dkpca.messages import Statistics
-from dkpca.preparation import prepare
-from dkpca.rank import RankRule
+from dkpca.exchange.questions import Question, SummaryWanted
+from dkpca.exchange.rounds import Fit
 from dkpca.runs import Run
 
 
-@dataclass(frozen=True)
-class Request:
-    """What all parties are asked, and what the center makes of it."""
+@dataclass
+class Parties:
+    """Parties of one owner: each table is read by a process of a pool, which writes its answer to a file."""
 
-    kernel: str
-    gamma: float | str | None  # None: 1 / number of columns; "auto": 1 / mean squared distance
-    n_components: int
-    center: bool
-    rank: RankRule
-    precision: str
-    solver: str
+    holdings: Sequence[Holding]
+    scratch: Path
+    pool: Executor
+    done: Callable[[], None]
+    notes: list[str] = field(default_factory=list)  # what was dropped or filled in, in words
+
+    def ask(self, question: Question) -> files.Answers:
+        """Put a question to all parties."""
+        paths = {holding.party: self.scratch / f"{holding.party}.{question.answer}" for holding in self.holdings}
+        tasks = {self.pool.submit(self._answer, question, h, paths[h.party]): h for h in self.holdings}
+        for task in as_completed(tasks):
+            self.notes += [f"{tasks[task].party}: {note}" for note in task.result()]
+            if isinstance(question, SummaryWanted):
+                self.done()
+        return files.Answers(paths)
+
+    @staticmethod
+    def _answer(question: Question, holding: Holding, path: Path) -> Sequence[str]:
+        return files.answer(question, holding, Outbox(path), state=path.with_name(f"{holding.party}.state"))
 
 
 def fit(
     out: Path,
     holdings: Sequence[Holding],
-    request: Request,
+    request: Fit,
     *,
     jobs: int | None = None,
     done: Callable[[], None] = lambda: None,
@@ -52,11 +62,8 @@ def fit(
         _pool(jobs or os.cpu_count() or 1, len(holdings)) as pool,
         tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as scratch,
     ):
-        kernel = _kernel(request, holdings, pool)
-        tasks = {pool.submit(_summarise, holding, Path(scratch), kernel, request): holding for holding in holdings}
-        for task in as_completed(tasks):
-            notes += [f"{tasks[task].party}: {note}" for note in task.result()]
-            done()
+        parties = Parties(holdings, Path(scratch), pool, done)
+        rounds.summaries(parties, request)
         names = holdings[0].order or (holdings[0].ids() if holdings[0].reading.id_column else None)
         run = runs.fuse(
             out,
@@ -68,7 +75,7 @@ def fit(
             sample_names=names,
         )
         _keep_states(Path(scratch), out / "private", holdings)
-    return run, sorted(notes)
+    return run, sorted(notes + parties.notes)
 
 
 def shared_samples(holdings: Sequence[Holding]) -> tuple[list[Holding], list[str]]:
@@ -86,32 +93,6 @@ def shared_samples(holdings: Sequence[Holding]) -> tuple[list[Holding], list[str
     counts = ", ".join(f"{name} has {len(own):,}" for name, own in ids.items())
     notes = [f"using the {len(order):,} samples that all tables have ({counts})"]
     return [replace(holding, order=order) for holding in holdings], notes
-
-
-def _kernel(request: Request, holdings: Sequence[Holding], pool: Executor) -> Kernel:
-    if request.kernel == "linear":
-        return Linear(centered=request.center)
-    known = [] if isinstance(request.gamma, float) else list(pool.map(_statistics, holdings))
-    return RBF(fusion.resolve_gamma(request.gamma, known))
-
-
-def _statistics(holding: Holding) -> Statistics:
-    with files.naming(holding.path):
-        table, _ = holding.load()
-        return party.statistics(prepare(table, holding.reading).apply(table), party=holding.party)
-
-
-def _summarise(holding: Holding, directory: Path, kernel: Kernel, request: Request) -> Sequence[str]:
-    _, preparation = files.summarise(
-        holding,
-        Outbox(directory / f"{holding.party}.summary"),
-        kernel=kernel,
-        rank=request.rank,
-        precision=request.precision,
-        solver=request.solver,
-        state=directory / f"{holding.party}.state",
-    )
-    return preparation.notes
 
 
 def _no_longer(out: Path, holdings: Sequence[Holding]) -> list[str]:

@@ -16,7 +16,7 @@ from dkpca.kernels import Kernel
 from dkpca.precision import Rounded
 
 TOKEN_BYTES = 16  # of the 32 of HMAC-SHA256: a chance of 1e-27 that any two of a million ids collide
-PARTY_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 
 
 @dataclass(frozen=True)
@@ -126,14 +126,31 @@ class CommonTokens:
     tokens: Tokens
 
 
-Message = Statistics | Summary | Rows | Partials | SampleTokens | CommonTokens
+@dataclass(frozen=True)
+class Scores:
+    """The center's result for the parties: where the samples lie, and how much of the variance that shows."""
+
+    n_parties: int
+    kernel: Kernel
+    sample_digest: str
+    scores: Rounded  # (n_samples, n_components)
+    captured_share_at_least: float  # of the variance of the true kernel, certified
+    optimality_at_least: float  # of what the best components would capture, certified
+
+
+Message = Statistics | Summary | Rows | Partials | SampleTokens | CommonTokens | Scores
 
 
 def check_party_name(name: str) -> str:
+    """Name of a party, kept plain."""
+    return check_name(name, "party name")
+
+
+def check_name(name: str, what: str) -> str:
     """Names become file names and log lines, so they are kept plain."""
-    if not isinstance(name, str) or not PARTY_NAME.fullmatch(name):
+    if not isinstance(name, str) or not PLAIN_NAME.fullmatch(name):
         raise InputError(
-            f"party name {name!r} cannot be used; take up to 64 letters, digits, '_', '-', '.'; a letter first"
+            f"{what} {name!r} cannot be used; take up to 64 letters, digits, '_', '-', '.'; a letter first"
         )
     return name
 

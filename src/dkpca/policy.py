@@ -47,7 +47,7 @@ class Policy:
     def check_samples(self, n_samples: int) -> None:
         """Refuse to say anything about too few rows."""
         if n_samples < self.min_samples:
-            _refuse(f"{n_samples} samples are fewer than the {self.min_samples} that min_samples asks for")
+            _refuse(f"it has fewer samples than the {self.min_samples} that min_samples asks for")
 
     def check_kernel(self, kernel: Kernel) -> None:
         """Refuse a kernel, or a width, that is not on the list."""

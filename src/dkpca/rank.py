@@ -4,7 +4,8 @@ A rule reads the leading eigenvalues known so far and answers with a rank, or wi
 more of the spectrum. It never answers 0: a party that sends nothing would erase the product of all kernels.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -145,6 +146,32 @@ class AtMost:
         if rank is None:
             return self.limit if len(eigenvalues) >= self.limit else None
         return min(rank, self.limit)
+
+
+RULES: dict[str, type[Any]] = {"fixed": Fixed, "adaptive": Adaptive, "auto": Auto, "budget": Budget}
+
+
+def to_dict(rule: RankRule) -> dict[str, Any]:
+    """Describe a rule so that it can travel; only the rules of this module can."""
+    for name, cls in RULES.items():
+        if is_dataclass(rule) and type(rule) is cls:
+            return {"rule": name} | {field.name: getattr(rule, field.name) for field in fields(rule)}
+    raise InputError(f"the rank rule {rule!r} cannot be sent to a party; use one of {sorted(RULES)}")
+
+
+def from_dict(described: Mapping[str, Any]) -> RankRule:
+    """Rebuild a rule, checking every value: it may come from somebody else."""
+    values = dict(described)
+    cls = RULES.get(str(values.pop("rule", None)))
+    if cls is None:
+        raise InputError(f"unknown rank rule {described.get('rule')!r}; use one of {sorted(RULES)}")
+    expected = {field.name: field.type for field in fields(cls)}
+    if set(values) != set(expected) or any(type(values[name]) is not kind for name, kind in expected.items()):
+        raise InputError(f"the rank rule {described!r} does not have the values {sorted(expected)}")
+    if any(value <= 0 for value in values.values() if type(value) is int):
+        raise InputError(f"the rank rule {described!r} has a number that is not positive")
+    rule: RankRule = cls(**values)
+    return rule
 
 
 def _first_below(eigenvalues: Spectrum, threshold: float, *, at_least: int, n_samples: int) -> int | None:

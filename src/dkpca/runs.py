@@ -21,9 +21,10 @@ import polars as pl
 
 from dkpca import container, fusion, messages, records, storage
 from dkpca.arrays import to_numpy
+from dkpca.eigen import Solver
 from dkpca.errors import FusionError, InputError, WireError
-from dkpca.exchange.files import decode, naming, naming_files
 from dkpca.fusion import FusedModel
+from dkpca.mail import decode, naming, naming_files
 from dkpca.messages import Partials, Rows, Summary
 from dkpca.tables import embedding_files
 
@@ -56,7 +57,7 @@ def fuse(
     *,
     n_components: int | None = None,
     center: bool | None = None,
-    solver: str = "auto",
+    solver: str | Solver = "auto",
     roster: Sequence[str] = (),
     without: Sequence[str] = (),
     sample_names: Sequence[str] | None = None,
@@ -137,9 +138,13 @@ def project(run: Run, files: Iterable[Path], out: Path, *, sample_names: Sequenc
     storage.make_directory(out)
     storage.make_directory(out / "messages")
     produced = embedding_files(names, scores) | {"settings.json": _json(settings)}
-    stored = {out / "messages" / f"{item.message.party}.rows": item.data for item in received}
-    storage.write_all(stored | {out / name: data for name, data in produced.items()})
-    for item in received:
+    stored = {out / "messages" / f"{item.message.party}.rows": item for item in received}
+    new = {target: item for target, item in stored.items() if item.path != target}
+    written = {target: item.data for target, item in new.items()} | {
+        out / name: data for name, data in produced.items()
+    }
+    storage.write_all(written)
+    for item in new.values():
         record = {"event": "received", "party": item.message.party, "file": item.path.name, "bytes": len(item.data)}
         storage.append_record(out / "ledger.jsonl", record)
     return scores

@@ -8,7 +8,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 import dkpca
-from dkpca.cli import align, center, consortium, local, party, plan
+from dkpca.cli import align, center, consortium, local, party, plan, submit
 from dkpca.errors import DKPCAError
 
 INTERRUPTED = 130
@@ -21,7 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (party, align, center, local, plan, consortium):
+for module in (party, align, center, local, plan, consortium, submit):
     module.add_to(app)
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from dkpca import alignment, storage, tables
+from dkpca import alignment, mail, storage, tables
 from dkpca.cli import options as o
 from dkpca.cli.output import show
 from dkpca.errors import InputError
@@ -57,8 +57,8 @@ def tokens(
     Example: `dkpca align tokens airline.csv --id flight --key-file shared.key --out airline.tokens`
     """
     box = o.outbox(out, policy, ledger, path)
-    holding = files.Holding(o.party_name(party, path), path, Reading(id_column))
-    message = files.sample_tokens(holding, o.key(key_file), box)
+    holding = files.Holding(o.party_name(party, path), path, Reading(id_column), key=o.key(key_file))
+    message = files.sample_tokens(holding, box)
     count = message.tokens.shape[0]
     result = {"party": message.party, "n_samples": count, "out": str(out)}
     show(as_json, result, [f"{message.party}: tokens of {count:,} samples in {out}"])
@@ -74,8 +74,8 @@ def intersect(
 
     Example: `dkpca align intersect airline.tokens weather.tokens --out common.tokens`
     """
-    received = [files.read_message(path, SampleTokens) for path in paths]
-    with files.naming_files({message.party: path for message, path in zip(received, paths, strict=True)}):
+    received = [mail.read(path, SampleTokens) for path in paths]
+    with mail.naming_files({message.party: path for message, path in zip(received, paths, strict=True)}):
         common = alignment.intersect(received)
     box = files.Outbox(out)
     box.check()

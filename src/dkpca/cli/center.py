@@ -6,12 +6,11 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from dkpca import alignment, runs, storage, tables
+from dkpca import alignment, mail, runs, storage, tables
 from dkpca.cli import options as o
 from dkpca.cli.output import progress, show, table
 from dkpca.cli.party import raw_bytes
 from dkpca.errors import InputError
-from dkpca.exchange import files
 from dkpca.messages import CommonTokens
 from dkpca.runs import Run
 from dkpca.wording import in_bytes
@@ -131,7 +130,7 @@ def read_names(ids: Path | None, id_column: str | None) -> list[str] | None:
         return None
     if id_column is not None:
         return tables.read_ids(ids, id_column)
-    return alignment.names(files.read_message(ids, CommonTokens))
+    return alignment.names(mail.read(ids, CommonTokens))
 
 
 def run_facts(run: Run) -> dict[str, object]:

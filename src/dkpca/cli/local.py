@@ -14,6 +14,7 @@ from dkpca.cli.output import aside, progress, show, table
 from dkpca.cli.party import raw_bytes
 from dkpca.errors import InputError
 from dkpca.exchange import files
+from dkpca.exchange.rounds import Fit
 from dkpca.wording import in_bytes, in_seconds
 
 PANEL = "On one machine"
@@ -68,7 +69,7 @@ def fit(
     holdings = holdings_of(
         sources, exclude=exclude, id_column=id_column, text=text, max_missing=max_missing, standardize=standardize
     )
-    request = local.Request(
+    request = Fit(
         kernel=kernel.value,
         gamma=gamma_of(gamma),
         n_components=components,

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
+from dkpca import mail, storage
 from dkpca import policy as policies
-from dkpca import storage
 from dkpca.errors import InputError
-from dkpca.exchange.files import Holding, Outbox, read_message
+from dkpca.exchange.files import Holding, Outbox
 from dkpca.kernels import RBF, Kernel, Linear
 from dkpca.messages import CommonTokens, check_party_name
 from dkpca.party import ANYTHING
@@ -125,8 +125,10 @@ def reading(
 
 def holding(party: str | None, path: Path, how: Reading, common: Path | None, key_file: Path | None) -> Holding:
     """Return the party's table, aligned if the center's answer is given."""
-    plain = Holding(party_name(party, path), path, how)
-    return plain if common is None else plain.aligned(read_message(common, CommonTokens), key(key_file))
+    name = party_name(party, path)
+    if common is None:
+        return Holding(name, path, how)
+    return Holding(name, path, how, key=key(key_file)).aligned(mail.read(common, CommonTokens))
 
 
 def outbox(out: Path, policy: Path | None, ledger: Path | None, table: Path) -> Outbox:

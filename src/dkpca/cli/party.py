@@ -1,11 +1,12 @@
 """Commands for a data holder: its table stays, one small file goes."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from dkpca import private, storage, wire
+from dkpca import mail, private, storage, wire
 from dkpca.cli import options as o
 from dkpca.cli.output import progress, show
 from dkpca.disclosure import describe, share_sent
@@ -110,7 +111,7 @@ def inspect(
         words = f"{path}: PRIVATE state of party {kept.party!r}. It contains the party's data: never send it."
         show(as_json, {"kind": "private", "party": kept.party, "send": False}, [words])
         return
-    message = files.decode(path, data, *wire.KINDS.values())
+    message = mail.decode(path, data, *wire.KINDS.values())
     told = describe(message)
     result = {"kind": told.kind, "send": True, "facts": told.facts, "reveals": told.reveals}
     lines = [f"{path}: a message of kind {told.kind}", ""]
@@ -146,7 +147,7 @@ def extend(
     box = o.outbox(out, policy, ledger, path)
     holding = files.new_samples(path, state, id_column=id_column)
     if common is not None:
-        holding = holding.aligned(files.read_message(common, CommonTokens), o.key(key_file))
+        holding = replace(holding, key=o.key(key_file)).aligned(mail.read(common, CommonTokens))
     message = files.extend(holding, state, box, exact=exact)
     size = out.stat().st_size
     n_new = _rows_of(message)

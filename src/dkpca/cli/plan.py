@@ -6,13 +6,12 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from dkpca import fusion, tables
+from dkpca import fusion, mail, tables
 from dkpca import plan as planning
 from dkpca.cli import options as o
 from dkpca.cli.local import PANEL, gamma_of, holdings_of, named
 from dkpca.cli.output import show, table
 from dkpca.errors import InputError
-from dkpca.exchange import files
 from dkpca.kernels import RBF
 from dkpca.messages import Statistics
 from dkpca.party import statistics as party_statistics
@@ -85,7 +84,7 @@ def _look(
 ) -> tuple[list[Statistics], dict[str, int]]:
     """Statistics of every source, and the rank it would have."""
     at_hand = [source for source in sources if tables.is_table(named(source)[1])]
-    known = [files.read_message(Path(source), Statistics) for source in sources if source not in at_hand]
+    known = [mail.read(Path(source), Statistics) for source in sources if source not in at_hand]
     loaded: dict[str, Matrix] = {}
     for holding in holdings_of(at_hand, **reading) if at_hand else []:
         rows, _ = holding.load()

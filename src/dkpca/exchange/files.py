@@ -1,14 +1,18 @@
 """The rounds of the protocol with files as messages: what a party reads, writes and keeps."""
 
 import contextlib
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from dkpca import alignment, party, private, storage, wire
-from dkpca.errors import DKPCAError, FusionError, InputError, PolicyError, StorageError, WireError
+from dkpca import alignment, mail, party, private, storage, wire
+from dkpca.eigen import Solver
+from dkpca.errors import InputError, PolicyError
+from dkpca.exchange.questions import Question, RowsWanted, StatisticsWanted, SummaryWanted, TokensWanted
 from dkpca.kernels import Kernel
+from dkpca.mail import kind_of, naming
 from dkpca.messages import CommonTokens, Message, Partials, Rows, SampleTokens, Statistics, Summary
 from dkpca.party import PartyState
 from dkpca.policy import Policy
@@ -18,8 +22,6 @@ from dkpca.tables import Reading, Table, read, read_ids
 
 LEDGER = "dkpca-ledger.jsonl"
 SAFETENSORS_START = b"{"  # ninth byte of every file of ours
-
-Kind = TypeVar("Kind", bound=Message)
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class Holding:
     reading: Reading
     order: Sequence[str] | None = None  # ids of the rows that take part; None: all, as they stand
     names: Sequence[str] | None = None  # what the center calls them; None: by their ids
+    key: bytes | None = None  # shared with the other parties, for alignment
 
     def load(self) -> tuple[Table, Sequence[str] | None]:
         """Return the rows that take part, and their names."""
@@ -41,12 +44,20 @@ class Holding:
         row = {sample_id: number for number, sample_id in enumerate(table.ids)}
         return table.take([row[sample_id] for sample_id in self.order]), self.names or self.order
 
-    def aligned(self, common: CommonTokens, key: bytes) -> "Holding":
-        """Keep the common samples only, in the common order, under their tokens."""
+    def aligned(self, common: CommonTokens | None) -> "Holding":
+        """Keep the common samples only, in the common order, under their tokens; None: leave it as it is."""
+        if common is None:
+            return self
         with naming(self.path):
             ids = self.ids()
-            rows = alignment.common_rows(ids, key, common)
+            rows = alignment.common_rows(ids, self.shared_key(), common)
         return replace(self, order=[ids[row] for row in rows], names=alignment.names(common))
+
+    def shared_key(self) -> bytes:
+        """Key under which ids become tokens."""
+        if self.key is None:
+            raise InputError("alignment needs the parties' key, and none was given; see 'dkpca align key'")
+        return self.key
 
     def ids(self) -> list[str]:
         """Sample ids, without loading the rest of the table."""
@@ -76,7 +87,8 @@ class Outbox:
         data = wire.encode(message)
         kept = private_files or {}
         storage.write_all({**kept, self.message: data}, private=kept)
-        self.record("written", file=self.message.name, kind=kind_of(message), bytes=len(data), **facts)
+        told = {"file": self.message.name, "kind": kind_of(message), "bytes": len(data)}
+        self.record("written", **told, sha256=hashlib.sha256(data).hexdigest(), **facts)
 
     def record(self, event: str, **facts: Any) -> None:
         """Add a line to the ledger."""
@@ -93,6 +105,47 @@ class Outbox:
             raise
 
 
+@dataclass(frozen=True)
+class Answers(Mapping[str, Any]):
+    """Messages by party, read from their files when looked at: summaries can be large."""
+
+    paths: Mapping[str, Path]
+
+    def __getitem__(self, name: str) -> Any:
+        return mail.read(self.paths[name], *wire.KINDS.values())
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.paths)
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+
+def answer(question: Question, holding: Holding, outbox: Outbox, *, state: Path) -> Sequence[str]:
+    """Write the answer to a question; return what was dropped or filled in, in words."""
+    if isinstance(question, TokensWanted):
+        sample_tokens(holding, outbox)
+    elif isinstance(question, StatisticsWanted):
+        statistics(holding.aligned(question.common), outbox)
+    elif isinstance(question, SummaryWanted):
+        _, preparation = summarise(
+            holding.aligned(question.common),
+            outbox,
+            kernel=question.kernel,
+            rank=question.rank,
+            precision=question.precision,
+            solver=question.solver,
+            state=state,
+            keep_training=question.keep_training,
+        )
+        return preparation.notes
+    elif isinstance(question, RowsWanted):
+        extend(holding.aligned(question.common), state, outbox, exact=question.exact)
+    else:
+        raise TypeError(f"{question} has no answer")
+    return ()
+
+
 def statistics(holding: Holding, outbox: Outbox) -> Statistics:
     """First round, only where gamma has to be derived."""
     with outbox.answering(holding, "statistics"):
@@ -103,12 +156,12 @@ def statistics(holding: Holding, outbox: Outbox) -> Statistics:
     return message
 
 
-def sample_tokens(holding: Holding, key: bytes, outbox: Outbox) -> SampleTokens:
+def sample_tokens(holding: Holding, outbox: Outbox) -> SampleTokens:
     """Round before the first, only where samples differ between parties."""
     with outbox.answering(holding, "sample tokens"):
         ids = holding.ids()
         outbox.policy.check_samples(len(ids))
-        message = alignment.sample_tokens(ids, key, party=holding.party)
+        message = alignment.sample_tokens(ids, holding.shared_key(), party=holding.party)
         outbox.send(message, party=message.party, n_samples=len(ids))
     return message
 
@@ -120,7 +173,7 @@ def summarise(
     kernel: Kernel,
     rank: RankRule,
     precision: str,
-    solver: str = "auto",
+    solver: str | Solver = "auto",
     state: Path | None = None,
     keep_training: bool = False,
 ) -> tuple[Summary, Preparation]:
@@ -144,11 +197,11 @@ def summarise(
     return summary, preparation
 
 
-def new_samples(path: Path, state: Path, *, id_column: str | None = None) -> Holding:
+def new_samples(path: Path, state: Path, *, id_column: str | None = None, key: bytes | None = None) -> Holding:
     """Return a table of new samples, to be read as the private state says."""
     kept, preparation = load_state(state)
     sources = tuple(dict.fromkeys(column.source for column in preparation.columns))
-    return Holding(kept.party, path, Reading(id_column or preparation.reading.id_column, sources))
+    return Holding(kept.party, path, Reading(id_column or preparation.reading.id_column, sources), key=key)
 
 
 def extend(holding: Holding, state: Path, outbox: Outbox, *, exact: bool = False) -> Rows | Partials:
@@ -167,44 +220,3 @@ def load_state(path: Path) -> tuple[PartyState, Preparation]:
     """Read a party's private state."""
     with naming(path):
         return private.decode(storage.read(path))
-
-
-def read_message(path: Path, *kinds: type[Kind]) -> Kind:
-    """Read a message, of one of the kinds wanted."""
-    return decode(path, storage.read(path), *kinds)
-
-
-def decode(path: Path, data: bytes, *kinds: type[Kind]) -> Kind:
-    """Return the message in the bytes of a file, of one of the kinds wanted."""
-    with naming(path):
-        message = wire.decode(data)
-        if not isinstance(message, kinds):
-            wanted = " or ".join(cls.__name__.lower() for cls in kinds)
-            raise WireError(f"holds a message of kind {kind_of(message)}, not {wanted}; give the right file")
-    return message
-
-
-def kind_of(message: Message) -> str:
-    """Name of a kind of message, as on the wire."""
-    return type(message).__name__.lower()
-
-
-@contextlib.contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Put the name of the file in front of every error that lacks it."""
-    try:
-        yield
-    except DKPCAError as error:
-        if str(path) in str(error) or isinstance(error, StorageError):
-            raise
-        raise type(error)(f"{path}: {error}") from error
-
-
-@contextlib.contextmanager
-def naming_files(paths: Mapping[str, Path]) -> Iterator[None]:
-    """Add to an error about parties which files they came in."""
-    try:
-        yield
-    except FusionError as error:
-        named = [str(path) for party, path in paths.items() if repr(party) in str(error)]
-        raise FusionError(f"{error} (files: {', '.join(named or map(str, paths.values()))})") from error

@@ -7,7 +7,7 @@ and are opened again when new samples are placed.
 
 import multiprocessing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from joblib import Parallel, delayed
@@ -15,6 +15,7 @@ from joblib import Parallel, delayed
 from dkpca import party
 from dkpca.arrays import Array
 from dkpca.errors import NoAnswerError
+from dkpca.exchange.questions import Question, RowsWanted, StatisticsWanted, SummaryWanted
 from dkpca.inputs import Source, is_source, opened
 from dkpca.messages import Statistics, Summary
 from dkpca.party import PartyState
@@ -52,29 +53,41 @@ class Workers:
         return dict(zip(arguments, answers, strict=True))
 
 
-def statistics(tables: Tables, workers: Workers) -> list[Statistics]:
-    """First round, only where gamma has to be derived."""
-    return list(workers.ask(_statistics, {name: (name, table) for name, table in tables.items()}).values())
+@dataclass
+class Parties:
+    """Parties whose tables this process can open, or name to its workers."""
 
+    tables: Tables
+    workers: Workers
+    random_state: int = 0
+    states: dict[str, PartyState] = field(default_factory=dict)  # what each would keep; filled by a fit
+    fitted: Tables = field(default_factory=dict)  # tables of the fit that workers open again
 
-def summaries(tables: Tables, workers: Workers, **settings: Any) -> dict[str, tuple[Summary, PartyState]]:
-    """Return what each party would send, and what it would keep: the one numerical round.
-
-    `settings` are those of `dkpca.party.summarise`.
-    """
-    return workers.ask(_summarise, {name: (name, table, settings) for name, table in tables.items()})
-
-
-def new_samples(
-    answer: Callable[[PartyState, Array], Answer],
-    states: Mapping[str, PartyState],
-    fitted: Tables,
-    tables: Tables,
-    workers: Workers,
-) -> list[Answer]:
-    """Ask every party about new samples; `answer` is `party.extend` or `party.partials`."""
-    arguments = {name: (answer, state, fitted.get(name), name, tables[name]) for name, state in states.items()}
-    return list(workers.ask(_answer, arguments).values())
+    def ask(self, question: Question) -> dict[str, Any]:
+        """Answer for each party."""
+        if isinstance(question, StatisticsWanted):
+            return self.workers.ask(_statistics, {name: (name, table) for name, table in self.tables.items()})
+        if isinstance(question, SummaryWanted):
+            settings = {
+                "kernel": question.kernel,
+                "rank": question.rank,
+                "precision": question.precision,
+                "solver": question.solver,
+                "keep_training": question.keep_training,
+                "random_state": self.random_state,
+            }
+            given = {name: (name, table, settings) for name, table in self.tables.items()}
+            answers = self.workers.ask(_summarise, given)
+            self.states = {name: state for name, (_, state) in answers.items()}
+            return {name: summary for name, (summary, _) in answers.items()}
+        if isinstance(question, RowsWanted):
+            answer = party.partials if question.exact else party.extend
+            rows: dict[str, tuple[Any, ...]] = {
+                name: (answer, state, self.fitted.get(name), name, self.tables[name])
+                for name, state in self.states.items()
+            }
+            return self.workers.ask(_answer, rows)
+        raise TypeError(f"parties in one process match rows by position; they are not asked for {question}")
 
 
 def _statistics(name: str, table: Array | Source) -> Statistics:

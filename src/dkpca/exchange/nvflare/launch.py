@@ -144,9 +144,10 @@ def _party(member: Membership) -> None:
 def _center(consortium: Consortium) -> None:
     from nvflare.private.fed.app.server import server_train
 
-    from dkpca.exchange.nvflare import connections, site
+    from dkpca.exchange.nvflare import connections, endings, site
 
     connections.one_for_each_name()
+    endings.cost_one_answer(consortium.engine)
     site.address = f"{consortium.host}:{consortium.port}"
     server_train.main(
         argparse.Namespace(

@@ -1,0 +1,140 @@
+"""A fit, and the placing of new samples, between a center and parties that a courier reaches.
+
+The run's directory is the truth: `request.json` holds what was asked for, so that a command that is repeated goes on
+where it stopped, and one with other settings is refused rather than mixed in.
+"""
+
+import json
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dkpca import alignment, runs, storage
+from dkpca.arrays import to_numpy
+from dkpca.errors import DKPCAError, InputError
+from dkpca.exchange import rounds
+from dkpca.exchange.inbox import STATUS, Courier, Inbox, Status
+from dkpca.exchange.questions import Result
+from dkpca.exchange.rounds import Fit
+from dkpca.fusion import FusedModel
+from dkpca.messages import Scores, check_name
+from dkpca.precision import round_to
+from dkpca.runs import Run
+
+REQUEST = "request.json"
+
+
+@dataclass(frozen=True)
+class Center:
+    """Where runs are kept, who takes part, and who carries the questions."""
+
+    folder: Path  # of all runs
+    roster: Sequence[str]
+    courier: Courier
+    seconds: float = 600.0  # for one question
+    job: str = ""  # number under which the courier knows this exchange
+
+    def fit(self, run: str, fit: Fit, *, again: Collection[str] = (), publish: bool = True) -> Run:
+        """Ask for what is missing, fuse, and tell the parties the result."""
+        folder = self._folder(run)
+        with followed(folder, "fit", self.job) as status:
+            remember(folder, fit, self.roster)
+            inbox = self._inbox(run, folder, status, again)
+            _, common = rounds.summaries(inbox, fit)
+            fused = runs.fuse(
+                folder,
+                [],
+                n_components=fit.n_components,
+                center=fit.center,
+                solver=fit.solver,
+                roster=self.roster,
+                sample_names=None if common is None else alignment.names(common),
+            )
+            if publish:
+                inbox.ask(Result(result(fused.model, fused.model.scores, fused.settings["sample_digest"])))
+        return fused
+
+    def project(
+        self,
+        run: str,
+        batches: Sequence[str],
+        *,
+        exact: bool = False,
+        align: bool = False,
+        again: Collection[str] = (),
+        publish: bool = True,
+    ) -> list[Path]:
+        """Place batches of new samples, one after the other; return where their scores are."""
+        folder = self._folder(run)
+        places = []
+        with followed(folder, "projection", self.job) as status:
+            fused = runs.load(folder)
+            for batch in batches:
+                place = _made(_made(folder / "new") / check_name(batch, "batch name"))
+                inbox = self._inbox(run, place, status, again)
+                answers, common = rounds.new_samples(inbox, batch=batch, exact=exact, align=align)
+                names = None if common is None else alignment.names(common)
+                files = [place / "messages" / f"{party}.rows" for party in self.roster]
+                scores = runs.project(fused, files, place, sample_names=names)
+                if publish:
+                    digest = next(iter(answers.values())).sample_digest
+                    inbox.ask(Result(result(fused.model, scores, digest), batch))
+                places.append(place)
+        return places
+
+    def _folder(self, run: str) -> Path:
+        return _made(self.folder / check_name(run, "run name"))
+
+    def _inbox(self, run: str, folder: Path, status: Status, again: Collection[str]) -> Inbox:
+        strangers = sorted(set(again) - set(self.roster))
+        if strangers:
+            raise InputError(f"{strangers} cannot be asked again: not on the roster {sorted(self.roster)}")
+        _made(folder / "messages")
+        return Inbox(run, folder, self.roster, self.courier, self.seconds, status, frozenset(again))
+
+
+@contextmanager
+def followed(folder: Path, what: str, job: str) -> Iterator[Status]:
+    """Keep the file that says where the exchange stands, to its end."""
+    status = Status(folder / STATUS, what, job)
+    try:
+        yield status
+    except Exception as error:
+        status.write("failed", str(error) if isinstance(error, DKPCAError) else repr(error))
+        raise
+    status.write("finished")
+
+
+def remember(folder: Path, fit: Fit, roster: Sequence[str]) -> None:
+    """Note what a run asks for, or refuse if it asked for something else before."""
+    wanted: dict[str, Any] = {"fit": fit.to_dict(), "roster": sorted(roster)}
+    path = folder / REQUEST
+    if path.exists():
+        before = json.loads(storage.read(path))
+        if before != json.loads(json.dumps(wanted)):
+            raise InputError(
+                f"{folder.name}: this run was begun with other settings ({REQUEST} in its directory has them); "
+                "repeat them, or choose another name for the run"
+            )
+        return
+    _made(folder / "messages")
+    storage.write(path, (json.dumps(wanted, indent=2) + "\n").encode())
+
+
+def result(model: FusedModel, scores: Any, digest: str) -> Scores:
+    """Return what the parties are told."""
+    return Scores(
+        n_parties=len(model.summaries),
+        kernel=model.kernel,
+        sample_digest=digest,
+        scores=round_to(to_numpy(scores), "float64"),
+        captured_share_at_least=max(0.0, model.certificate.captured_share_at_least),
+        optimality_at_least=max(0.0, model.certificate.optimality_at_least),
+    )
+
+
+def _made(folder: Path) -> Path:
+    storage.make_directory(folder)
+    return folder

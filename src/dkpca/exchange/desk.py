@@ -1,0 +1,236 @@
+"""A party's desk: it answers what a courier brings, by the party's own configuration and nothing else.
+
+party.toml          which table, which columns, which policy; written by the party
+dkpca-ledger.jsonl  every question, refusal and message, in order
+runs/RUN/           each message that left, byte for byte; the private state; the result that came back
+"""
+
+import logging
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dkpca import alignment, mail, messages, policy, storage, tables, wire
+from dkpca.errors import (
+    ConvergenceError,
+    DKPCAError,
+    InputError,
+    OutOfMemoryError,
+    PolicyError,
+    StorageError,
+    WireError,
+)
+from dkpca.exchange import files
+from dkpca.exchange.envelopes import Answer, Request, decode_request, encode_answer
+from dkpca.exchange.files import LEDGER, Holding, Outbox
+from dkpca.exchange.questions import Result, RowsWanted
+from dkpca.messages import CommonTokens, Partials, Rows, Summary, check_party_name
+from dkpca.policy import Policy
+from dkpca.tables import Reading
+
+CONFIGURATION = "party.toml"
+COMMON = "common.tokens"
+UNREADABLE = "0" * 32  # number of the answer to a request whose own number cannot be read
+
+log = logging.getLogger(__name__)
+log.addHandler(logging.NullHandler())
+
+# What leaves the party when something fails there: a code and a sentence, neither of which holds data. The error
+# itself, which may name files, columns and ids, stays in the party's log and ledger.
+REASONS: Mapping[type[Exception], tuple[str, str]] = {
+    WireError: ("not understood", "the request cannot be read by the dkpca of this party; use the same version"),
+    InputError: ("cannot answer", "its table or its configuration cannot be used for this; its ledger says why"),
+    StorageError: ("cannot answer", "one of its files cannot be read or written; its ledger says which"),
+    OutOfMemoryError: ("no memory", "the work does not fit into its memory; ask for less, or for another solver"),
+    ConvergenceError: ("cannot answer", "its eigensolver did not converge; ask for another solver"),
+}
+UNEXPECTED = ("failed", "an error that was not expected; its log has it")
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """What a party has written down about itself."""
+
+    party: str
+    table: Path
+    reading: Reading
+    policy: Policy
+    key_file: Path | None
+    new: Path  # folder with tables of new samples, one a batch
+
+    def key(self) -> bytes | None:
+        """Key shared with the other parties."""
+        return None if self.key_file is None else storage.read(self.key_file).strip()
+
+    def holding(self, batch: str) -> Holding:
+        """Table of the fit, or with a batch of new samples."""
+        return Holding(self.party, self._batch(batch) if batch else self.table, self.reading, key=self.key())
+
+    def _batch(self, name: str) -> Path:
+        found = sorted(path for path in self.new.glob(f"{name}.*") if tables.is_table(path) and path.stem == name)
+        if len(found) != 1:
+            raise InputError(f"{self.new}: has {len(found)} tables named {name!r}; put one there, such as {name}.csv")
+        return found[0]
+
+
+@dataclass(frozen=True)
+class Desk:
+    """The party's folder, and what answers for it."""
+
+    folder: Path
+    identity: str | None = None  # name on the party's certificate; None: nobody vouches for a name
+
+    def answer(self, data: bytes) -> bytes:
+        """Answer one request, whatever it is; nothing is raised, since an error may hold data."""
+        number = UNREADABLE
+        try:
+            request = decode_request(data)
+            number = request.number
+            message = self._answer(request)
+            return encode_answer(Answer(number, message))
+        except Exception as error:
+            code, reason = _reason(error)
+            log.error("could not answer: %s", error, exc_info=None if isinstance(error, DKPCAError) else error)
+            self._record("not answered", number=number, code=code, reason=str(error))
+            return encode_answer(Answer(number, b"", code, reason))
+
+    def _answer(self, request: Request) -> bytes:
+        question = request.question
+        if any(record.get("number") == request.number for record in storage.read_records(self.folder / LEDGER)):
+            raise PolicyError(f"request {request.number} was answered before; a request is answered once")
+        self._record("asked", run=request.run, number=request.number, question=type(question).__name__)
+        configuration = read_configuration(self.folder / CONFIGURATION)
+        if self.identity not in (None, configuration.party):
+            raise InputError(
+                f"{self.folder / CONFIGURATION}: party = {configuration.party!r}, but the certificate is for "
+                f"{self.identity!r}; correct the file"
+            )
+        run = _made(_made(self.folder / "runs") / request.run)
+        place = _made(_made(run / "new") / question.batch) if question.batch else run
+        if isinstance(question, Result):
+            keep_result(configuration, question, place)
+            return b""
+        state = run / f"{configuration.party}.state"
+        outbox = Outbox(
+            place / f"{configuration.party}.{question.answer}", configuration.policy, self.folder / LEDGER
+        )
+        holding = configuration.holding(question.batch)
+        if isinstance(question, RowsWanted):
+            holding = files.new_samples(holding.path, state, id_column=holding.reading.id_column, key=holding.key)
+        if question.common is not None:
+            storage.write(place / COMMON, wire.encode(question.common))
+        files.answer(question, holding, outbox, state=state)
+        return storage.read(outbox.message)
+
+    def _record(self, event: str, **facts: Any) -> None:
+        storage.append_record(self.folder / LEDGER, {"event": event, **facts})
+
+
+def keep_result(configuration: Configuration, result: Result, place: Path) -> None:
+    """Write the scores beside the message they came of, under the party's own sample ids."""
+    kinds: tuple[type[Any], ...] = (Rows, Partials) if result.batch else (Summary,)
+    sent = mail.read(place / f"{configuration.party}.{'rows' if result.batch else 'summary'}", *kinds)
+    if sent.sample_digest != result.scores.sample_digest:
+        raise WireError("the result is about other samples than the message this party sent")
+    scores = result.scores.scores.decode()
+    names = _own_names(configuration.holding(result.batch), sent.sample_digest, len(scores), place)
+    produced = tables.embedding_files(names, scores)
+    produced["result.scores"] = wire.encode(result.scores)
+    storage.write_all({place / name: data for name, data in produced.items()})
+
+
+def _own_names(holding: Holding, digest: str, n_samples: int, place: Path) -> list[str]:
+    """The party's ids of the samples that its message was about, in their order."""
+    if holding.reading.id_column is None:
+        return [str(row) for row in range(n_samples)]
+    if (place / COMMON).exists():
+        common = mail.read(place / COMMON, CommonTokens)
+        if messages.digest(alignment.names(common)) == digest:
+            return list(holding.aligned(common).order or ())
+    names = holding.ids()
+    if messages.digest(names) != digest:
+        raise InputError(f"{holding.path}: has other samples than when its message was made; ask anew")
+    return names
+
+
+def read_configuration(path: Path) -> Configuration:
+    """Read party.toml; every key has to be one this library uses."""
+    try:
+        table = tomllib.loads(storage.read(path).decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not a TOML file ({error}); see 'Deploying' in the documentation") from error
+    unknown = sorted(set(table) - set(KEYS))
+    if unknown:
+        raise InputError(f"{path}: unknown keys {unknown}; a party has {sorted(KEYS)}")
+    missing = sorted({"party", "table", "policy"} - set(table))
+    if missing:
+        raise InputError(f"{path}: {missing} is missing; a party names itself, its table and its policy")
+    for key, value in table.items():
+        valid, advice = KEYS[key]
+        if not valid(value):
+            raise InputError(f"{path}: {key} = {value!r} cannot be used; {advice}")
+    known = {name: table[key] for key, name in READING.items() if key in table and table[key] != ""}
+    known |= {name: tuple(known[name]) for name in ("columns", "exclude") if name in known}
+    return Configuration(
+        party=check_party_name(table["party"]),
+        table=path.parent / table["table"],
+        reading=Reading(**known),
+        policy=policy.read(path.parent / table["policy"]),
+        key_file=path.parent / table["key_file"] if table.get("key_file") else None,
+        new=path.parent / table.get("new", "new"),
+    )
+
+
+def _reason(error: Exception) -> tuple[str, str]:
+    """Code and sentence that may leave the party."""
+    if isinstance(error, PolicyError):
+        while isinstance(error.__cause__, PolicyError):  # its first words, before a file was named in front of them
+            error = error.__cause__
+        return "refused", str(error)
+    return next((reason for kind, reason in REASONS.items() if isinstance(error, kind)), UNEXPECTED)
+
+
+def _made(folder: Path) -> Path:
+    storage.make_directory(folder)
+    return folder
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_named(value: Any) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+def _is_names(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)
+
+
+Check = tuple[Callable[[Any], bool], str]
+KEYS: Mapping[str, Check] = {
+    "party": (_is_named, "write the name on the invitation"),
+    "table": (_is_named, "write the name of a file, relative to this one"),
+    "id": (_is_text, "write the name of the column with the sample ids, or nothing"),
+    "columns": (_is_names, "write a list of names; an empty one means all"),
+    "exclude": (_is_names, "write a list of names"),
+    "text": (lambda value: value in ("error", "one-hot", "ignore"), "write error, one-hot or ignore"),
+    "max_missing": (
+        lambda value: isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1,
+        "write a share between 0 and 1",
+    ),
+    "standardize": (lambda value: isinstance(value, bool), "write true or false"),
+    "policy": (_is_named, "write the name of the policy file, relative to this one"),
+    "key_file": (_is_text, "write the name of the file with the parties' key, or nothing"),
+    "new": (_is_named, "write the name of the folder with new samples"),
+}
+READING = {
+    "id": "id_column",
+    "columns": "columns",
+    "exclude": "exclude",
+    "text": "text",
+    "max_missing": "max_missing",
+    "standardize": "standardize",
+}

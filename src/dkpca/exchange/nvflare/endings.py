@@ -1,0 +1,52 @@
+"""A party whose job process ends costs only that party's answer; NVFlare would fail the whole job.
+
+The center's own process hears of it, the process of the job asks the parties: a file for each party, in the job's
+folder, passes it on.
+"""
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+from dkpca import storage
+
+FOLDER = "ended"
+
+
+def note(job: Path, party: str, reason: str) -> None:
+    """Note that a party's part of a job has ended; nothing to do where the job is over."""
+    if job.is_dir():
+        with contextlib.suppress(FileExistsError):  # the first reason is the one
+            (job / FOLDER).mkdir(exist_ok=True)
+            storage.write(job / FOLDER / party, reason.encode())
+
+
+def noted(job: Path) -> dict[str, str]:
+    """Return the reasons by party."""
+    folder = job / FOLDER
+    return (
+        {path.name: path.read_text() for path in folder.iterdir() if path.name[0] != "."} if folder.is_dir() else {}
+    )
+
+
+def cost_one_answer(engine: Path) -> None:
+    """Have the center note a party's end, instead of ending the job for all."""
+    from nvflare.private.defs import CellMessageHeaderKeys, JobFailureMsgKey
+    from nvflare.private.fed.server.fed_server import FederatedServer
+
+    report = FederatedServer.process_job_failure
+
+    def note_and_go_on(server: FederatedServer, request: Any) -> Any:
+        client = server.client_manager.clients.get(request.get_header(CellMessageHeaderKeys.TOKEN))
+        if client and isinstance(request.payload, dict) and request.payload.get(JobFailureMsgKey.REASON):
+            reason = request.payload[JobFailureMsgKey.REASON]
+            job = str(request.payload.get(JobFailureMsgKey.JOB_ID))
+            note(engine / Path(job).name, client.name, f"its job process ended ({reason}); its log has the reason")
+            request.payload[JobFailureMsgKey.CODE] = 0
+        return report(server, request)
+
+    def note_dead(server: FederatedServer, client: Any, job: str, reason: str) -> None:
+        note(engine / Path(job).name, client.name, f"its job process ended ({reason})")
+
+    FederatedServer.process_job_failure = note_and_go_on
+    FederatedServer._notify_dead_job = note_dead

@@ -1,0 +1,135 @@
+"""The operator's side: hand a job to the center, follow it, and say how it ended."""
+
+import contextlib
+import io
+import json
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nvflare.fuel.flare_api.api_spec import NoConnection
+from nvflare.fuel.flare_api.flare_api import Session, new_secure_session
+
+from dkpca import storage
+from dkpca.errors import InputError, NoAnswerError
+from dkpca.exchange.inbox import STATUS
+from dkpca.exchange.nvflare import hardening, kits
+from dkpca.exchange.nvflare.consortium import Consortium
+from dkpca.exchange.nvflare.party import TASK
+
+POLL_SECONDS = 0.5
+MARGIN_SECONDS = 60.0  # for processes to start and for what is computed at the center
+
+Progress = Callable[[Mapping[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the center is to do."""
+
+    run: str
+    controller: str  # class of `dkpca.exchange.nvflare.center`
+    arguments: Mapping[str, Any]
+    seconds: float  # for one question
+    questions: int  # at most
+
+    def definition(self, parties: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """Files of NVFlare's job: names of our classes and settings, no code."""
+        controller = {
+            "id": "dkpca",
+            "path": self.controller,
+            "args": {"run": self.run, "seconds": self.seconds, **self.arguments},
+        }
+        executor = {"tasks": [TASK], "executor": {"path": hardening.EXECUTOR, "args": {}}}
+        return {
+            "meta.json": {
+                "name": f"dkpca-{self.run}",
+                "resource_spec": {},
+                "min_clients": 1,
+                "deploy_map": {"app": ["server", *parties]},
+            },
+            "app/config/config_fed_server.json": {"format_version": 2, "components": [], "workflows": [controller]},
+            "app/config/config_fed_client.json": {"format_version": 2, "components": [], "executors": [executor]},
+        }
+
+
+@contextlib.contextmanager
+def session(consortium: Consortium) -> Iterator[Session]:
+    """Connect to the center as its operator."""
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):  # NVFlare greets on the terminal
+            opened = new_secure_session(kits.OPERATOR, str(consortium.path / "operator"), timeout=10.0)
+    except NoConnection as error:
+        raise NoAnswerError(
+            f"the center of {consortium.name} does not answer at {consortium.host}:{consortium.port}; "
+            f"start it with: dkpca center start {consortium.path}"
+        ) from error
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def connected(opened: Session) -> list[str]:
+    """Names of the parties that are connected now."""
+    return sorted(client.name for client in opened.get_system_info().client_info)
+
+
+def submit(consortium: Consortium, job: Job, *, join_seconds: float) -> str:
+    """Hand a job to the center as soon as all parties are connected, or with those that are; return its number."""
+    with session(consortium) as opened, tempfile.TemporaryDirectory() as folder:
+        end = time.monotonic() + join_seconds
+        while set(here := connected(opened)) < set(consortium.parties) and time.monotonic() < end:
+            time.sleep(POLL_SECONDS)
+        if not here:
+            raise NoAnswerError(
+                f"none of {list(consortium.parties)} was connected within {join_seconds:g} s; ask them to start"
+            )
+        for name, content in job.definition([party for party in consortium.parties if party in here]).items():
+            file = Path(folder) / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(json.dumps(content))
+        return str(opened.submit_job(folder))
+
+
+def follow(consortium: Consortium, job: Job, number: str, *, told: Progress) -> None:
+    """Wait for the end of a job; raise an error that says why, unless it ended well.
+
+    A job that the engine neither starts nor ends in time is aborted.
+    """
+    end = time.monotonic() + job.questions * job.seconds + MARGIN_SECONDS
+    with session(consortium) as opened:
+        state, found = "", dict[str, Any]()
+        while not state.startswith("FINISHED"):
+            if time.monotonic() > end:
+                opened.abort_job(number)
+                raise NoAnswerError(f"{job.run}: not finished in time (the engine says {state}); it was aborted")
+            time.sleep(POLL_SECONDS)
+            state = str(opened.get_job_meta(number).get("status", ""))
+            found = status(consortium, job.run)
+            if found.get("job") == number:
+                told(found)
+            else:
+                found = {}  # of an earlier job: this one has not begun
+    if state == "FINISHED:COMPLETED" and found.get("state") == "finished":
+        return
+    if found.get("state") == "failed":
+        raise NoAnswerError(f"{job.run}: {found['reason']}")
+    raise NoAnswerError(
+        f"{job.run}: the engine ended the job ({state}) before the center could say why; "
+        f"see {consortium.engine / 'log.txt'}, then repeat the command"
+    )
+
+
+def status(consortium: Consortium, run: str) -> dict[str, Any]:
+    """Where a run stands; empty if nothing is known of it."""
+    path = consortium.path / "runs" / run / STATUS
+    if not path.exists():
+        return {}
+    try:
+        return dict(json.loads(storage.read(path)))
+    except ValueError as error:
+        raise InputError(f"{path}: cannot be read ({error}); remove it and repeat the command") from error

@@ -1,0 +1,80 @@
+"""The protocol: which questions are asked, in which order. Whoever can carry a question to all parties can run it."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+from dkpca import alignment, fusion
+from dkpca import rank as ranks
+from dkpca.eigen import Solver
+from dkpca.errors import InputError
+from dkpca.exchange.questions import Question, RowsWanted, StatisticsWanted, SummaryWanted, TokensWanted
+from dkpca.kernels import RBF, Kernel, Linear
+from dkpca.messages import CommonTokens, Summary
+from dkpca.rank import RankRule
+
+
+class Parties(Protocol):
+    """All parties of a roster, wherever they are."""
+
+    def ask(self, question: Question) -> Mapping[str, Any]:
+        """Return the answers of all parties by name, or raise an error that names those without one."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What a fit asks of the parties, and what the center makes of it."""
+
+    kernel: str | Kernel
+    gamma: float | str | None  # None: 1 / number of columns; "auto": 1 / mean squared distance
+    n_components: int
+    center: bool
+    rank: RankRule
+    precision: str
+    solver: str | Solver = "auto"
+    keep_training: bool = False  # parties keep their rows, for the paper's way to place new samples
+    align: bool = False  # the parties' samples differ; find those that all have
+
+    def to_dict(self) -> dict[str, Any]:
+        """Describe it for a file or a message."""
+        return asdict(self) | {"rank": ranks.to_dict(self.rank)}
+
+    @classmethod
+    def from_dict(cls, described: Mapping[str, Any]) -> "Fit":
+        """Rebuild what `to_dict` described."""
+        return cls(**(dict(described) | {"rank": ranks.from_dict(described["rank"])}))
+
+
+def summaries(parties: Parties, fit: Fit) -> tuple[Mapping[str, Summary], CommonTokens | None]:
+    """Run the rounds of a fit; return the summaries, and the samples they are about where these were aligned."""
+    common = alignment.intersect(parties.ask(TokensWanted()).values()) if fit.align else None
+    question = SummaryWanted(
+        kernel=_kernel(parties, fit, common),
+        rank=fit.rank,
+        precision=fit.precision,
+        solver=fit.solver,
+        keep_training=fit.keep_training,
+        common=common,
+    )
+    return parties.ask(question), common
+
+
+def new_samples(
+    parties: Parties, *, batch: str = "", exact: bool = False, align: bool = False
+) -> tuple[Mapping[str, Any], CommonTokens | None]:
+    """Run the rounds of a projection; return `Rows` or `Partials` by party, and the samples where aligned."""
+    common = alignment.intersect(parties.ask(TokensWanted(batch)).values()) if align else None
+    return parties.ask(RowsWanted(batch, exact, common)), common
+
+
+def _kernel(parties: Parties, fit: Fit, common: CommonTokens | None) -> Kernel:
+    """Kernel that all parties use; its width takes a round of its own where it is not given."""
+    if isinstance(fit.kernel, Kernel):
+        return fit.kernel
+    if fit.kernel == "linear":
+        return Linear(centered=fit.center)
+    if fit.kernel == "rbf":
+        known = fit.gamma is not None and not isinstance(fit.gamma, str)
+        statistics = [] if known else parties.ask(StatisticsWanted(common)).values()
+        return RBF(fusion.resolve_gamma(fit.gamma, statistics))
+    raise InputError(f"kernel is {fit.kernel!r}; use 'rbf', 'linear' or a kernel object")

@@ -1,0 +1,299 @@
+"""Rounds between a center and parties with folders of their own; the courier is a function call here.
+
+What NVFlare adds to this, real processes and mutual TLS, is in tests/network.
+"""
+
+import hashlib
+import json
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+
+from dkpca import DKPCA, runs, storage
+from dkpca.errors import FusionError, InputError, NoAnswerError
+from dkpca.exchange.desk import Desk
+from dkpca.exchange.envelopes import Request, decode_answer, decode_request, encode_request
+from dkpca.exchange.inbox import Failure
+from dkpca.exchange.questions import Result, RowsWanted, StatisticsWanted, SummaryWanted, TokensWanted
+from dkpca.kernels import RBF
+from dkpca.rank import Adaptive, Auto, Budget, Fixed
+from tests.commands.conftest import GAMMA, OWNERS, Office, frame, numbers, standardized
+from tests.exchange.conftest import FIT, scores
+
+
+def status(consortium, run="first"):
+    return json.loads((consortium.path / "center" / run / "exchange.json").read_text())
+
+
+def test_three_transports_give_the_same_bits(consortium, tmp_path):
+    """In one process, by files, and by a courier: one protocol, one answer."""
+    fitted = consortium.center().fit("first", FIT).model
+    files = tmp_path / "files"
+    files.mkdir()
+    for owner in OWNERS:
+        shutil.copy(consortium.party(owner) / "people.csv", files / f"{owner}.csv")
+        Office(files).summarise(owner)
+    Office(files).ok("fuse", *(f"{o}.summary" for o in OWNERS), "--components", 3, "--out", "run")
+    by_files = runs.load(files / "run").model
+    np.testing.assert_array_equal(fitted.eigenvectors, by_files.eigenvectors)
+    np.testing.assert_array_equal(fitted.eigenvalues, by_files.eigenvalues)
+    for owner in OWNERS:
+        sent = (consortium.path / "center" / "first" / "messages" / f"{owner}.summary").read_bytes()
+        assert sent == (files / f"{owner}.summary").read_bytes()
+
+    tables = {owner: pl.read_csv(files / f"{owner}.csv").drop("person") for owner in OWNERS}
+    model = DKPCA(3, gamma=GAMMA, rank=20).fit({o: standardized(t.to_numpy()) for o, t in tables.items()})
+    np.testing.assert_array_equal(fitted.eigenvectors, model.eigenvectors_)
+
+
+def test_parties_get_the_result_under_their_own_ids(consortium):
+    consortium.center().fit("first", FIT)
+    consortium.center().project("first", ["spring"])
+    for owner in OWNERS:
+        kept = consortium.party(owner) / "runs" / "first"
+        assert pl.read_csv(kept / "embedding.csv")["sample"].to_list() == [f"p{i:02d}" for i in range(60)]
+        np.testing.assert_array_equal(scores(kept), scores(consortium.path / "center" / "first"))
+        placed = kept / "new" / "spring"
+        assert pl.read_csv(placed / "embedding.csv")["sample"].to_list() == [f"n{i}" for i in range(7)]
+        np.testing.assert_array_equal(scores(placed), scores(consortium.path / "center" / "first" / "new" / "spring"))
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_new_samples_by_courier_are_those_of_the_estimator(consortium, exact):
+    center = consortium.center()
+    center.fit("first", replace(FIT, keep_training=exact, precision="float64"))
+    center.project("first", ["spring"], exact=exact)
+    train = numbers()
+    mean, deviation = ({o: f(X, axis=0) for o, X in train.items()} for f in (np.mean, np.std))
+    model = DKPCA(3, gamma=GAMMA, rank=20, wire_dtype="float64", projection="exact" if exact else "extend")
+    model.fit({o: standardized(X) for o, X in train.items()})
+    truth = model.transform({o: (X[:7] + 0.1 - mean[o]) / deviation[o] for o, X in train.items()})
+    np.testing.assert_allclose(scores(consortium.path / "center" / "first" / "new" / "spring"), truth, atol=1e-8)
+
+
+def test_samples_that_differ_are_aligned_and_no_id_reaches_the_center(consortium):
+    rng = np.random.default_rng(1)
+    present = {owner: rng.permutation(60)[:45] for owner in OWNERS}
+    for owner, rows in present.items():
+        ids = [f"p{i:02d}" for i in rows]
+        frame(numbers()[owner][rows], ids).write_csv(consortium.party(owner) / "people.csv")
+    run = consortium.center().fit("first", replace(FIT, align=True, gamma="auto"))
+    common = set.intersection(*(set(rows.tolist()) for rows in present.values()))
+    kept = consortium.party("bank") / "runs" / "first"
+    order = [int(name[1:]) for name in pl.read_csv(kept / "embedding.csv")["sample"]]
+    assert set(order) == common
+    model = DKPCA(3, gamma="auto", rank=20).fit({o: standardized(X[order]) for o, X in numbers().items()})
+    np.testing.assert_allclose(run.model.eigenvalues, model.eigenvalues_, rtol=1e-9)
+    sent = b"".join(consortium.courier.answers)
+    assert not any(f"p{i:02d}".encode() in sent for i in order)
+
+
+def test_a_repeated_fit_asks_only_who_is_missing(consortium):
+    consortium.courier.tamper = lambda party, answer: None if party == "shop" else answer
+    with pytest.raises(NoAnswerError, match=r"no summary from \['shop'\].*no answer within 5 s"):
+        consortium.center().fit("first", FIT)
+    assert status(consortium)["state"] == "failed"
+    assert status(consortium)["parties"]["shop"]["reason"] == "no answer within 5 s"
+    assert status(consortium)["parties"]["bank"]["state"] == "answered"
+    consortium.courier.tamper = lambda party, answer: answer
+    consortium.courier.asked.clear()
+    consortium.center().fit("first", FIT)
+    assert consortium.courier.asked == [["shop"], list(OWNERS)]  # the summary, then the result for everyone
+    consortium.courier.asked.clear()
+    consortium.center().fit("first", FIT)
+    assert consortium.courier.asked == []
+    consortium.center().fit("first", FIT, again=["bank"])
+    assert consortium.courier.asked[0] == ["bank"]
+
+
+def test_a_party_without_a_network_sends_its_file(consortium):
+    consortium.courier.tamper = lambda party, answer: Failure("line is down") if party == "shop" else answer
+    with pytest.raises(NoAnswerError, match="shop: line is down"):
+        consortium.center().fit("first", FIT)
+    by_mail = consortium.party("shop") / "runs" / "first" / "shop.summary"
+    Office(consortium.path).ok("fuse", by_mail, "--components", 3, "--out", "center/first")
+    assert sorted(runs.load(consortium.path / "center" / "first").model.summaries) == sorted(OWNERS)
+    consortium.courier.tamper = lambda party, answer: answer
+    consortium.courier.asked.clear()
+    consortium.center().fit("first", FIT, publish=False)
+    assert consortium.courier.asked == []
+
+
+def test_other_settings_under_the_same_name_are_refused(consortium):
+    consortium.center().fit("first", FIT)
+    with pytest.raises(InputError, match="begun with other settings"):
+        consortium.center().fit("first", replace(FIT, rank=Fixed(10)))
+    assert len(runs.load(consortium.path / "center" / "first").model.summaries) == 3
+
+
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        ("max_rank = 19", "rank 20 is more than max_rank = 19"),
+        ("gamma = [0.5, 0.6]", "gamma 0.05 is outside"),
+        ('max_precision = "float16"', "float32 is finer than max_precision"),
+        ("min_samples = 100", "fewer samples than the 100"),
+        ('kernels = ["linear"]', "the rbf kernel is not among"),
+    ],
+)
+def test_what_the_policy_forbids_is_refused_and_logged_at_both_ends(consortium, policy, words):
+    consortium.policy("clinic", policy)
+    with pytest.raises(NoAnswerError, match=f"clinic: refused by .*{words}"):
+        consortium.center().fit("first", FIT)
+    here = (consortium.party("clinic") / "dkpca-ledger.jsonl").read_text()
+    there = (consortium.path / "center" / "first" / "ledger.jsonl").read_text()
+    assert words in here
+    assert words in there
+    assert not (consortium.party("clinic") / "runs" / "first" / "clinic.summary").exists()
+
+
+def test_projection_beyond_the_policy_is_refused(consortium):
+    consortium.center().fit("first", FIT)
+    consortium.policy("clinic", "projection = false")
+    with pytest.raises(NoAnswerError, match="clinic: refused by .*it does not place new samples"):
+        consortium.center().project("first", ["spring"])
+
+
+def test_an_old_answer_is_turned_away(consortium):
+    consortium.center().fit("first", FIT)
+    old = {decode_answer(answer).number: answer for answer in consortium.courier.answers}
+    replayed = next(iter(old.values()))
+    consortium.courier.tamper = lambda party, answer: replayed if party == "bank" else answer
+    with pytest.raises(NoAnswerError, match="bank: its answer is turned away: .*an old message, sent again"):
+        consortium.center().fit("second", FIT)
+    assert not (consortium.path / "center" / "second" / "messages" / "bank.summary").exists()
+    assert "sent again" in (consortium.path / "center" / "second" / "ledger.jsonl").read_text()
+
+
+def test_an_old_request_is_refused_at_the_party(consortium):
+    consortium.center().fit("first", FIT)
+    desk = Desk(consortium.party("bank"), identity="bank")
+    answer = decode_answer(desk.answer(consortium.courier.requests[0]))
+    assert (answer.code, answer.message) == ("refused", b"")
+    assert "was answered before" in answer.reason
+    assert "was answered before" in (consortium.party("bank") / "dkpca-ledger.jsonl").read_text()
+
+
+def test_a_message_under_another_partys_name_is_turned_away(consortium):
+    def as_shop(party, answer):
+        if party != "bank":
+            return answer
+        liar = shutil.copytree(consortium.party("bank"), consortium.path / "liar")
+        (liar / "party.toml").write_text((liar / "party.toml").read_text().replace('"bank"', '"shop"'))
+        (liar / "dkpca-ledger.jsonl").unlink()
+        return Desk(liar).answer(consortium.courier.requests[-1])
+
+    consortium.courier.tamper = as_shop
+    with pytest.raises(NoAnswerError, match="bank: .*calls its sender 'shop', its certificate 'bank'"):
+        consortium.center().fit("first", FIT)
+
+
+def test_a_party_whose_certificate_has_another_name_does_not_answer(consortium):
+    request = encode_request(Request("first", StatisticsWanted()))
+    answer = decode_answer(Desk(consortium.party("bank"), identity="shop").answer(request))
+    assert answer.code == "cannot answer"
+
+
+def test_misaligned_parties_are_named(consortium):
+    X = numbers()["shop"]
+    frame(X, [f"p{i:02d}" for i in reversed(range(60))]).write_csv(consortium.party("shop") / "people.csv")
+    with pytest.raises(FusionError, match="'bank' and 'shop' differ in sample digest"):
+        consortium.center().fit("first", FIT)
+    assert "'shop'" in status(consortium)["reason"]
+    frame(X, [f"p{i:02d}" for i in range(60)]).write_csv(consortium.party("shop") / "people.csv")
+    consortium.courier.asked.clear()
+    consortium.center().fit("first", FIT, again=["shop"])
+    assert consortium.courier.asked[0] == ["shop"]
+
+
+MARKER = "481516.2342"
+
+
+@pytest.mark.parametrize("trouble", ["text", "twice", "missing", "folder", "broken"])
+def test_errors_leave_without_data(consortium, trouble):
+    """The party's ledger has the reason; what leaves is a code and a sentence that is the same for all data."""
+    folder = consortium.party("bank")
+    table = folder / "people.csv"
+    lines = table.read_text().splitlines()
+    if trouble == "text":
+        lines[5] = f"p04,secret-{MARKER}," + lines[5].split(",", 2)[2]
+    elif trouble == "twice":
+        lines = [lines[0]] + [line.replace("p04", MARKER).replace("p05", MARKER) for line in lines[1:]]
+    elif trouble == "missing":
+        (folder / "party.toml").write_text(f'party = "bank"\ntable = "{MARKER}.csv"\npolicy = "policy.toml"\n')
+    elif trouble == "folder":
+        table = folder / "runs"
+        table.write_text(MARKER)
+    elif trouble == "broken":
+        (folder / "party.toml").write_text(f"party = {MARKER!r} {MARKER}")
+    if trouble in ("text", "twice"):
+        table.write_text("\n".join(lines) + "\n")
+    data = Desk(folder, identity="bank").answer(
+        encode_request(Request("first", SummaryWanted(RBF(GAMMA), Fixed(20), "float32")))
+    )
+    answer = decode_answer(data)
+    assert answer.code == "cannot answer"
+    assert MARKER.encode() not in data
+    assert str(folder).encode() not in data
+    records = storage.read_records(folder / "dkpca-ledger.jsonl")
+    assert records[-1]["event"] == "not answered"
+    assert len(records[-1]["reason"]) > 20
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "nonsense"])
+def test_bytes_that_are_no_request_are_answered_politely(consortium, damage):
+    data = encode_request(Request("first", StatisticsWanted()))
+    data = {"cut": data[:-3], "flip": data[:40] + bytes([data[40] ^ 1]) + data[41:], "nonsense": b"\x80\x04."}[damage]
+    answer = decode_answer(Desk(consortium.party("bank")).answer(data))
+    assert answer.code == "not understood"
+
+
+@pytest.mark.parametrize("run", ["../first", "a/b", "", ".."])
+def test_a_run_cannot_name_a_path(consortium, run):
+    answer = decode_answer(Desk(consortium.party("bank")).answer(encode_request(Request(run, StatisticsWanted()))))
+    assert answer.code == "not understood"
+    with pytest.raises(InputError, match="run name"):
+        consortium.center().fit(run, FIT)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        TokensWanted(),
+        TokensWanted("spring"),
+        StatisticsWanted(),
+        *(SummaryWanted(RBF(0.5), rule, "float16") for rule in (Fixed(3), Adaptive(0.1), Auto(4), Budget(5000, 2))),
+        SummaryWanted(RBF(0.5), Fixed(3), "float64", "landmark", True),
+        RowsWanted("spring", True),
+    ],
+)
+def test_requests_arrive_as_they_were_sent(question):
+    request = Request("first", question)
+    assert decode_request(encode_request(request)) == request
+
+
+def test_every_message_that_left_is_in_the_partys_ledger(consortium):
+    consortium.center().fit("first", FIT)
+    consortium.center().project("first", ["spring"])
+    for owner in OWNERS:
+        left = [decode_answer(a).message for a in consortium.courier.answers]
+        records = storage.read_records(consortium.party(owner) / "dkpca-ledger.jsonl")
+        written = {record["sha256"] for record in records if record["event"] == "written"}
+        kept = [
+            path.read_bytes()
+            for path in (consortium.party(owner) / "runs").rglob(f"{owner}.*")
+            if path.suffix != ".state"
+        ]
+        assert {hashlib.sha256(data).hexdigest() for data in kept} == written
+        assert all(data in left for data in kept)
+
+
+def test_result_about_other_samples_is_not_kept(consortium):
+    consortium.center().fit("first", FIT)
+    result = next(r for r in map(decode_request, consortium.courier.requests) if isinstance(r.question, Result))
+    other = replace(result.question.scores, sample_digest="0" * 64)
+    answer = Desk(consortium.party("bank")).answer(encode_request(Request("first", Result(other))))
+    assert decode_answer(answer).code == "not understood"
