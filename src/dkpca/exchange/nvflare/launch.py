@@ -11,8 +11,10 @@ import socket
 import ssl
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 from dkpca import storage
@@ -146,6 +148,7 @@ def _center(consortium: Consortium) -> None:
 
     from dkpca.exchange.nvflare import connections, endings, site
 
+    _look_often()
     connections.one_for_each_name()
     endings.cost_one_answer(consortium.engine)
     site.address = f"{consortium.host}:{consortium.port}"
@@ -155,6 +158,15 @@ def _center(consortium: Consortium) -> None:
             fed_server="fed_server.json",
             set=["secure_train=true", f"org={kits.CENTER}", "config_folder=config"],
         )
+    )
+
+
+def _look_often() -> None:
+    """NVFlare looks once a second for jobs that are new and for jobs that have ended; look five times."""
+    from nvflare.private.fed.server import job_runner
+
+    job_runner.time = SimpleNamespace(
+        time=time.time, monotonic=time.monotonic, sleep=lambda seconds: time.sleep(min(seconds, 0.2))
     )
 
 
