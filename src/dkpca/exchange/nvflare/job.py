@@ -15,6 +15,8 @@ from nvflare.apis.job_launcher_spec import JobProcessArgs
 from nvflare.app_common.job_launcher.process_launcher import ProcessJobLauncher
 from nvflare.utils.job_launcher_utils import get_client_job_args, get_server_job_args
 
+from dkpca.exchange.nvflare import hardening
+
 MODULES = {
     "party": "nvflare.private.fed.app.client.worker_process",
     "center": "nvflare.private.fed.app.server.runner_process",
@@ -80,6 +82,8 @@ def main() -> None:
     site = sys.argv.pop(1)
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     _stop_waiting()
+    if site == "party":
+        hardening.close_job_process()
     runpy.run_module(MODULES[site], run_name="__main__", alter_sys=True)
 
 
