@@ -1,6 +1,5 @@
 """Real processes with mutual TLS: who is let in, who comes back, and what is left afterwards."""
 
-import json
 import shutil
 import subprocess
 import sys
@@ -9,7 +8,9 @@ import time
 import psutil
 import pytest
 
-from dkpca.exchange.nvflare import hardening
+from dkpca.errors import InputError
+from dkpca.exchange.nvflare import consortium as members
+from dkpca.exchange.nvflare import hardening, launch
 from tests.network.federation import environment, refused, wait_for
 
 pytestmark = pytest.mark.network
@@ -100,18 +101,17 @@ def test_one_folder_is_served_by_one_process(federate):
     assert "is running already" in refused("party", "start", "airline", cwd=f.path)
 
 
-def test_a_party_of_another_ca_is_refused_at_tls(federate, careless):
+def test_a_party_of_another_ca_is_refused_at_tls(federate):
     f, foreign = federate(["airline"]), federate(["airline"], "g")
     f.center.start().wait_connected()
     # The foreign party trusts our center's CA, but its own certificate is another CA's.
-    engine = foreign.path / "airline" / "engine"
     shutil.copy(f.path / "airline/invitation.toml", foreign.path / "airline/invitation.toml")
     for file in ("rootCA.pem", "fed_client.json"):
-        shutil.copy(f.path / "airline/engine/startup" / file, engine / "startup" / file)
+        shutil.copy(f.path / "airline/engine/startup" / file, foreign.path / "airline/engine/startup" / file)
     assert "not signed by the CA of the invitation" in refused("party", "start", "airline", cwd=foreign.path)
-    careless(engine, "airline")
-    wait_for(lambda: "handshake" in f.center.log().lower(), "the center's log of the refused handshake")
-    wait_for(lambda: "re-challenge" in log_of(engine), "the party's log")
+    with pytest.raises(InputError, match="refuses this party's certificate"):
+        launch.meet_center(members.membership(foreign.path / "airline"))
+    wait_for(lambda: "CERTIFICATE_VERIFY_FAILED" in f.center.log(), "the center's log of the refused handshake")
     assert "airline is connected" not in f.center.said()
 
 
@@ -129,11 +129,12 @@ def test_a_certificate_under_another_partys_name_is_refused(federate, careless):
     engine = f.path / "airline" / "engine"
     assert "made out to 'weather'" in _start_with_certificate_of(f, "weather", "airline")
     shutil.copytree(engine, f.path / "thief" / "engine")
-    settings = f.path / "thief/engine/startup/fed_client.json"
-    settings.write_text(json.dumps(json.loads(settings.read_text()) | {}).replace('"airline"', '"weather"'))
+    for file in ("startup/fed_client.json", "local/resources.json"):
+        path = f.path / "thief/engine" / file
+        path.write_text(path.read_text().replace('"airline"', '"weather"').replace("10.0", "2.0"))
     careless(f.path / "thief" / "engine", "weather")
-    wait_for(lambda: "identity" in f.center.log() and "mismatch" in f.center.log().lower(), "the center's log")
-    wait_for(lambda: "re-challenge" in log_of(f.path / "thief/engine"), "the party's log")
+    wait_for(lambda: "claimed endpoint 'weather' requires identity 'weather'" in f.center.log(), "the center's log")
+    wait_for(lambda: "could not register" in log_of(f.path / "thief/engine"), "the party's log")
     assert "weather is connected" not in f.center.said()
 
 
@@ -167,7 +168,8 @@ def test_only_the_processors_our_jobs_need_are_left():
         [
             sys.executable,
             "-c",
-            "from dkpca.exchange.nvflare import hardening as h; h.remove_processors()\n"
+            "from pathlib import Path; from dkpca.exchange.nvflare import hardening\n"
+            "hardening.remove_processors(Path())\n"
             "from nvflare.private.fed.app.deployer.base_client_deployer import BaseClientDeployer as D\n"
             "print(sorted(type(p).__name__ for p in D().req_processors))",
         ],
@@ -176,15 +178,26 @@ def test_only_the_processors_our_jobs_need_are_left():
         timeout=60,
         check=True,
     )
-    assert ran.stdout.strip() == str(sorted(hardening.NEEDED))
+    assert ran.stdout.strip() == str(sorted(hardening.NEEDED - {"DeployProcessor"} | {"OnlyOurJobs"}))
     assert "ShellCommandProcessor" not in ran.stdout
 
 
-def test_a_job_process_ends_when_its_site_is_killed(tmp_path):
-    child = "import os, time, threading; from dkpca.exchange.nvflare import job; " \
-        "threading.Thread(target=job._end_with, args=(os.getppid(),), daemon=True).start(); time.sleep(60)"  # fmt: skip
-    parent = f"import subprocess, sys; p = subprocess.Popen([sys.executable, '-c', {child!r}]); print(p.pid, flush=True); p.wait()"
-    site = subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True, start_new_session=True)
+JOB = """
+import os, threading, time
+from dkpca.exchange.nvflare import job
+threading.Thread(target=job._end_with, args=(os.getppid(),), daemon=True).start()
+time.sleep(60)
+"""
+SITE = f"""
+import subprocess, sys
+job = subprocess.Popen([sys.executable, '-c', {JOB!r}])
+print(job.pid, flush=True)
+job.wait()
+"""
+
+
+def test_a_job_process_ends_when_its_site_is_killed():
+    site = subprocess.Popen([sys.executable, "-c", SITE], stdout=subprocess.PIPE, text=True, start_new_session=True)
     with site:
         job = psutil.Process(int(site.stdout.readline()))
         wait_for(lambda: job.num_threads() > 1, "the watching thread")

@@ -20,8 +20,8 @@ from dkpca.exchange.nvflare import hardening, kits, templates
 from dkpca.messages import check_party_name
 
 # The engine's own names, and what it reads as a number or as yes and no.
-RESERVED = frozenset(
-    "server center operator admin all ca inf infinity nan true false yes no on off y n t f none".split()
+RESERVED = frozenset({"server", "center", "operator", "admin", "all", "ca"}) | frozenset(
+    {"inf", "infinity", "nan", "true", "false", "yes", "no", "on", "off", "y", "n", "t", "f", "none"}
 )
 PENDING_KEY = "pending.key"
 
@@ -235,7 +235,8 @@ def check_certificate(member: Membership) -> int:
     """Refuse a certificate with which the center would not let the party in; return the days it is valid."""
     if not member.certificate.exists():
         raise InputError(
-            f"{member.path}: not admitted yet; send {member.party}.request to the center, then run 'dkpca party admit'"
+            f"{member.path}: not admitted yet; send {member.party}.request to the center, "
+            "then install its answer with 'dkpca party admit'"
         )
     certificate = pki.from_pem(storage.read(member.certificate), member.certificate)
     days = pki.check_valid(certificate, f"{member.party}: the")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from dkpca.exchange.nvflare import kits
@@ -23,6 +24,7 @@ NEEDED = frozenset(
         "AbortAppProcessor",
     }
 )
+NEEDED_IN_A_JOB = frozenset({"CheckStatusCommand", "AbortCommand", "AbortTaskCommand", "ByeCommand"})
 STARTUP_FILES = frozenset({"client.key", "client.crt", "rootCA.pem", "fed_client.json"})
 LOCAL_FILES = frozenset({"resources.json", "authorization.json", "log_config.json", "comm_config.json"})
 GRANTED = frozenset(right for right, who in kits.AT_A_PARTY["permissions"]["lead"].items() if who != "none")
@@ -89,12 +91,32 @@ def settings(engine: Path) -> list[Setting]:
     ]
 
 
-def remove_processors() -> None:
-    """Take from NVFlare's client every request processor that our jobs do not need."""
+def remove_processors(engine: Path) -> None:
+    """Take from NVFlare's client every request processor that our jobs do not need, and look into each job."""
     from nvflare.private.fed.client.client_req_processors import ClientRequestProcessors
 
+    from dkpca.exchange.nvflare.deploy import OnlyOurJobs
+
+    close_network_agent()
+    OnlyOurJobs.root = str(engine / "startup" / "rootCA.pem")
     known = ClientRequestProcessors.request_processors
-    known[:] = [processor for processor in known if type(processor).__name__ in NEEDED]
+    kept = [processor for processor in known if type(processor).__name__ in NEEDED - {"DeployProcessor"}]
+    known[:] = [OnlyOurJobs(), *kept]
+
+
+def close_job_process() -> None:
+    """Leave the process of a job no more than to be stopped."""
+    from nvflare.private.fed.client.admin_commands import AdminCommands
+
+    AdminCommands.commands[:] = [c for c in AdminCommands.commands if type(c).__name__ in NEEDED_IN_A_JOB]
+    close_network_agent()
+
+
+def close_network_agent() -> None:
+    """NVFlare's agent in each process reports settings and threads to the center, and takes a new address from it."""
+    from nvflare.private.fed.client import fed_client_base
+
+    fed_client_base.NetAgent = lambda cell: SimpleNamespace(close=lambda: None)
 
 
 def forget_engine_variables() -> None:

@@ -15,6 +15,8 @@ from nvflare.apis.job_launcher_spec import JobProcessArgs
 from nvflare.app_common.job_launcher.process_launcher import ProcessJobLauncher
 from nvflare.utils.job_launcher_utils import get_client_job_args, get_server_job_args
 
+from dkpca.exchange.nvflare import hardening
+
 MODULES = {
     "party": "nvflare.private.fed.app.client.worker_process",
     "center": "nvflare.private.fed.app.server.runner_process",
@@ -60,18 +62,28 @@ def _end_with(parent: int) -> None:
     os._exit(1)
 
 
-def main() -> None:
-    """Run NVFlare's job process, without its three seconds of waiting at the end."""
+def _stop_waiting() -> None:
+    """Take out the waits with which NVFlare ends a job process: six seconds of work that is not there."""
     from nvflare.fuel.f3.mpm import MainProcessMonitor
+    from nvflare.private.fed.app import utils
 
-    site = sys.argv.pop(1)
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     run = MainProcessMonitor.run
 
     def run_and_leave(main_func: Any, run_dir: str, **arguments: Any) -> Any:
         return run(main_func=main_func, run_dir=run_dir, shutdown_grace_time=0.1, **arguments)
 
     MainProcessMonitor.run = run_and_leave
+    utils.monitor_parent_process = lambda runner, parent, stopped: stopped.wait()  # `_end_with` does it
+    sys.modules["nvflare.app_opt.pt.tensor_downloader"] = None  # type: ignore[assignment]  # would load torch, at the end
+
+
+def main() -> None:
+    """Run NVFlare's job process."""
+    site = sys.argv.pop(1)
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    _stop_waiting()
+    if site == "party":
+        hardening.close_job_process()
     runpy.run_module(MODULES[site], run_name="__main__", alter_sys=True)
 
 

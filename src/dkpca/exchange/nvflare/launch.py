@@ -11,8 +11,10 @@ import socket
 import ssl
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 from dkpca import storage
@@ -75,17 +77,18 @@ def meet_center(member: Membership) -> None:
             socket.create_connection((member.host, member.port), timeout=5) as plain,
             context.wrap_socket(plain, server_hostname=member.host) as secure,
         ):
-            secure.settimeout(1)
+            secure.settimeout(2)
             with contextlib.suppress(TimeoutError):
-                secure.recv(1)  # in TLS 1.3 the other end's refusal comes after the handshake
+                if not secure.recv(1):  # in TLS 1.3 the other end refuses after the handshake, gRPC without a word
+                    raise ssl.SSLError("closed", "certificate not accepted")
     except ssl.SSLCertVerificationError as error:
         raise InputError(
-            f"{member.party}: center {member.host}:{member.port} shows a certificate of another CA or for another host "
+            f"{member.party}: center {member.host}:{member.port} shows a certificate of another CA or host "
             f"({error.verify_message}); check the address, or ask for a new invitation"
         ) from error
     except ssl.SSLError as error:
         raise InputError(
-            f"{member.party}: center {member.host}:{member.port} refuses this party's certificate ({error.reason}); "
+            f"{member.party}: center {member.host}:{member.port} refuses this party's certificate; "
             "join again with an invitation of that center"
         ) from error
     except OSError:
@@ -121,7 +124,7 @@ def _party(member: Membership) -> None:
 
     from dkpca.exchange.nvflare import connections
 
-    hardening.remove_processors()
+    hardening.remove_processors(member.engine)
     connections.retry_soon()
     connections.explain_refusals(member.party)
     client_train.main(
@@ -145,6 +148,7 @@ def _center(consortium: Consortium) -> None:
 
     from dkpca.exchange.nvflare import connections, endings, site
 
+    _look_often()
     connections.one_for_each_name()
     endings.cost_one_answer(consortium.engine)
     site.address = f"{consortium.host}:{consortium.port}"
@@ -157,12 +161,22 @@ def _center(consortium: Consortium) -> None:
     )
 
 
+def _look_often() -> None:
+    """NVFlare looks once a second for jobs that are new and for jobs that have ended; look five times."""
+    from nvflare.private.fed.server import job_runner
+
+    job_runner.time = SimpleNamespace(
+        time=time.time, monotonic=time.monotonic, sleep=lambda seconds: time.sleep(min(seconds, 0.2))
+    )
+
+
 def _run(main: Callable[[], None], engine: Path) -> NoReturn:
     """Run NVFlare's main; end this process and all it started, whatever happens."""
     from dkpca.exchange.nvflare import site
 
     signal.signal(signal.SIGTERM, _interrupt)
     signal.signal(signal.SIGINT, _interrupt)
+    os.environ.setdefault("GRPC_VERBOSITY", "INFO")  # or a refused handshake is not in any log
     site.terminal = os.dup(1)
     with (engine / "console.txt").open("ab") as console:  # what NVFlare and gRPC print past their logs
         os.dup2(console.fileno(), 1)
