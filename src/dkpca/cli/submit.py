@@ -194,9 +194,10 @@ def _submit(
     if strangers:
         raise InputError(f"--again {strangers}: not on the roster {list(found.parties)}")
     job = submit.Job(check_name(run, "run name"), controller, arguments, seconds, questions)
-    number = submit.submit(found, job, join_seconds=join_seconds)
-    if wait:
-        submit.follow(found, job, number, told=Teller().tell)
+    with submit.session(found) as opened:
+        number = submit.submit(opened, found, job, join_seconds=join_seconds)
+        if wait:
+            submit.follow(opened, found, job, number, told=Teller().tell)
     return path / "runs" / run
 
 

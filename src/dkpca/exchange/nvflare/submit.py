@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nvflare.fuel.flare_api.api_spec import NoConnection
+from nvflare.fuel.flare_api.api_spec import InternalError, JobNotFound, NoConnection, NoReply, SessionClosed
 from nvflare.fuel.flare_api.flare_api import Session, new_secure_session
 
 from dkpca import storage
@@ -21,7 +21,10 @@ from dkpca.exchange.nvflare.consortium import Consortium
 from dkpca.exchange.nvflare.party import TASK
 
 POLL_SECONDS = 0.5
+FETCH_SECONDS = 0.1  # between two looks of a party for a question
 MARGIN_SECONDS = 60.0  # for processes to start and for what is computed at the center
+
+LOST = (NoConnection, SessionClosed, NoReply, InternalError, JobNotFound)  # a center that died or was restarted
 
 Progress = Callable[[Mapping[str, Any]], None]
 
@@ -51,8 +54,18 @@ class Job:
                 "min_clients": 1,
                 "deploy_map": {"app": ["server", *parties]},
             },
-            "app/config/config_fed_server.json": {"format_version": 2, "components": [], "workflows": [controller]},
-            "app/config/config_fed_client.json": {"format_version": 2, "components": [], "executors": [executor]},
+            "app/config/config_fed_server.json": {
+                "format_version": 2,
+                "server": {"task_request_interval": FETCH_SECONDS},
+                "components": [],
+                "workflows": [controller],
+            },
+            "app/config/config_fed_client.json": {
+                "format_version": 2,
+                "default_task_fetch_interval": FETCH_SECONDS,
+                "components": [],
+                "executors": [executor],
+            },
         }
 
 
@@ -78,9 +91,9 @@ def connected(opened: Session) -> list[str]:
     return sorted(client.name for client in opened.get_system_info().client_info)
 
 
-def submit(consortium: Consortium, job: Job, *, join_seconds: float) -> str:
+def submit(opened: Session, consortium: Consortium, job: Job, *, join_seconds: float) -> str:
     """Hand a job to the center as soon as all parties are connected, or with those that are; return its number."""
-    with session(consortium) as opened, tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder:
         end = time.monotonic() + join_seconds
         while set(here := connected(opened)) < set(consortium.parties) and time.monotonic() < end:
             time.sleep(POLL_SECONDS)
@@ -95,31 +108,37 @@ def submit(consortium: Consortium, job: Job, *, join_seconds: float) -> str:
         return str(opened.submit_job(folder))
 
 
-def follow(consortium: Consortium, job: Job, number: str, *, told: Progress) -> None:
+def follow(opened: Session, consortium: Consortium, job: Job, number: str, *, told: Progress) -> None:
     """Wait for the end of a job; raise an error that says why, unless it ended well.
 
     A job that the engine neither starts nor ends in time is aborted.
     """
     end = time.monotonic() + job.questions * job.seconds + MARGIN_SECONDS
-    with session(consortium) as opened:
-        state, found = "", dict[str, Any]()
-        while not state.startswith("FINISHED"):
-            if time.monotonic() > end:
-                opened.abort_job(number)
-                raise NoAnswerError(f"{job.run}: not finished in time (the engine says {state}); it was aborted")
-            time.sleep(POLL_SECONDS)
-            state = str(opened.get_job_meta(number).get("status", ""))
-            found = status(consortium, job.run)
-            if found.get("job") == number:
-                told(found)
-            else:
-                found = {}  # of an earlier job: this one has not begun
+    state, found, meta = "", dict[str, Any](), dict[str, Any]()
+    while not state.startswith("FINISHED"):
+        if time.monotonic() > end:
+            opened.abort_job(number)
+            raise NoAnswerError(f"{job.run}: not finished in time (the engine says {state}); it was aborted")
+        time.sleep(POLL_SECONDS)
+        try:
+            meta = opened.get_job_meta(number)
+        except LOST as error:
+            raise NoAnswerError(
+                f"{job.run}: the center was lost ({error}); what had arrived is kept, repeat the command once it is back"
+            ) from error
+        state = str(meta.get("status", ""))
+        found = status(consortium, job.run)
+        if found.get("job") == number:
+            told(found)
+        else:
+            found = {}  # of an earlier job: this one has not begun
     if state == "FINISHED:COMPLETED" and found.get("state") == "finished":
         return
     if found.get("state") == "failed":
         raise NoAnswerError(f"{job.run}: {found['reason']}")
+    detail = "; ".join(str(line) for line in meta.get("job_deploy_detail") or [])
     raise NoAnswerError(
-        f"{job.run}: the engine ended the job ({state}) before the center could say why; "
+        f"{job.run}: the engine ended the job ({state}{': ' if detail else ''}{detail}); "
         f"see {consortium.engine / 'log.txt'}, then repeat the command"
     )
 
