@@ -11,17 +11,9 @@ import pytest
 from dkpca.errors import InputError
 from dkpca.exchange.nvflare import consortium as members
 from dkpca.exchange.nvflare import hardening, launch
-from tests.network.federation import environment, refused, wait_for
+from tests.network.federation import CARELESS, environment, refused, wait_for
 
 pytestmark = pytest.mark.network
-
-# NVFlare's own client, as a party would run it who does not use our launcher.
-CARELESS = """
-import argparse, sys
-from nvflare.private.fed.app.client import client_train
-client_train.main(argparse.Namespace(workspace=sys.argv[1], fed_client="fed_client.json", local_rank=0, set=[
-    "secure_train=true", "uid=" + sys.argv[2], "org=" + sys.argv[2], "config_folder=config"]))
-"""
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import argparse
 import contextlib
 import fcntl
 import os
-import re
 import shutil
 import signal
 import socket
@@ -23,8 +22,6 @@ from dkpca.exchange.nvflare import certificates as pki
 from dkpca.exchange.nvflare import consortium as members
 from dkpca.exchange.nvflare import hardening, kits
 from dkpca.exchange.nvflare.consortium import Consortium, Membership
-
-RUN_FOLDER = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def party(path: Path) -> NoReturn:
@@ -151,6 +148,7 @@ def _center(consortium: Consortium) -> None:
     _look_often()
     connections.one_for_each_name()
     endings.cost_one_answer(consortium.engine)
+    endings.note_refusals(consortium.engine)
     site.address = f"{consortium.host}:{consortium.port}"
     server_train.main(
         argparse.Namespace(
@@ -219,7 +217,7 @@ def _say_goodbye(client: Any) -> None:
 def _clear(engine: Path, *folders: str) -> None:
     """Remove what a previous life left; logs stay."""
     for path in engine.iterdir():
-        if path.is_dir() and (path.name in folders or RUN_FOLDER.fullmatch(path.name)):
+        if path.is_dir() and (path.name in folders or kits.JOB_NUMBER.fullmatch(path.name)):
             shutil.rmtree(path)
     for name in folders:
         storage.make_directory(engine / name)
