@@ -150,6 +150,17 @@ def test_what_the_policy_forbids_is_refused_and_logged_at_both_ends(consortium, 
     assert not (consortium.party("clinic") / "runs" / "first" / "clinic.summary").exists()
 
 
+def test_new_samples_of_an_older_fit_are_asked_for_again(consortium):
+    consortium.center().fit("first", FIT)
+    consortium.center().project("first", ["spring"])
+    X = numbers()["shop"] + 0.01 * np.random.default_rng(5).normal(size=numbers()["shop"].shape)
+    frame(X, [f"p{i:02d}" for i in range(60)]).write_csv(consortium.party("shop") / "people.csv")
+    consortium.center().fit("first", FIT, again=["shop"])
+    consortium.courier.asked.clear()
+    consortium.center().project("first", ["spring"])
+    assert consortium.courier.asked[0] == ["shop"]
+
+
 def test_projection_beyond_the_policy_is_refused(consortium):
     consortium.center().fit("first", FIT)
     consortium.policy("clinic", "projection = false")

@@ -7,7 +7,7 @@ where it stopped, and one with other settings is refused rather than mixed in.
 import json
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -71,9 +71,10 @@ class Center:
         places = []
         with followed(folder, "projection", self.job) as status:
             fused = runs.load(folder)
+            extending = {name: summary.summary_id for name, summary in fused.model.summaries.items()}
             for batch in batches:
                 place = _made(_made(folder / "new") / check_name(batch, "batch name"))
-                inbox = self._inbox(run, place, status, again)
+                inbox = replace(self._inbox(run, place, status, again), extending=extending)
                 answers, common = rounds.new_samples(inbox, batch=batch, exact=exact, align=align)
                 names = None if common is None else alignment.names(common)
                 files = [place / "messages" / f"{party}.rows" for party in self.roster]

@@ -124,7 +124,7 @@ def follow(opened: Session, consortium: Consortium, job: Job, number: str, *, to
             meta = opened.get_job_meta(number)
         except LOST as error:
             raise NoAnswerError(
-                f"{job.run}: the center was lost ({error}); what had arrived is kept, repeat the command once it is back"
+                f"{job.run}: the center was lost ({error}); what had arrived is kept, repeat the command later"
             ) from error
         state = str(meta.get("status", ""))
         found = status(consortium, job.run)
