@@ -26,6 +26,7 @@ from dkpca.rank import Fixed
 
 STATUS = "exchange.json"
 LEDGER = "ledger.jsonl"
+COMPUTING = "computing"  # the center is at work, no party is waited for
 KINDS: Mapping[type[Any], tuple[type[Any], ...]] = {
     TokensWanted: (SampleTokens,),
     StatisticsWanted: (Statistics,),
