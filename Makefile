@@ -15,7 +15,7 @@ EXPERIMENTS := fig2 fig3 table1 table2 bytes rounds certificate scale
 
 test: $(VENV)/test
 	$(if $(BROWSERLESS),@echo "No chromium here: the browser tests are left out. Install it to run them too.")
-	$(TEST_ENVIRONMENT) $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(BROWSERLESS)
+	$(TEST_ENVIRONMENT) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(BROWSERLESS)
 
 demo: $(VENV)/demo
 	$(BIN)/dkpca demo --out dkpca-demo

@@ -103,7 +103,6 @@ class TestSources:
 
 
 @pytest.mark.network
-@pytest.mark.xdist_group("dask")  # one cluster for all of them
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 class TestDask:
     @pytest.mark.usefixtures("on_dask")

@@ -17,9 +17,9 @@ from dkpca.errors import FusionError, InputError, NoAnswerError
 from dkpca.exchange.desk import Desk
 from dkpca.exchange.envelopes import Request, decode_answer, decode_request, encode_request
 from dkpca.exchange.inbox import Failure
-from dkpca.exchange.questions import Result, RowsWanted, StatisticsWanted, SummaryWanted, TokensWanted
+from dkpca.exchange.questions import Result, StatisticsWanted, SummaryWanted
 from dkpca.kernels import RBF
-from dkpca.rank import Adaptive, Auto, Budget, Fixed
+from dkpca.rank import Fixed
 from tests.commands.conftest import GAMMA, OWNERS, Office, frame, numbers, standardized
 from tests.exchange.conftest import FIT, scores
 
@@ -150,6 +150,17 @@ def test_what_the_policy_forbids_is_refused_and_logged_at_both_ends(consortium, 
     assert not (consortium.party("clinic") / "runs" / "first" / "clinic.summary").exists()
 
 
+def test_new_samples_of_an_older_fit_are_asked_for_again(consortium):
+    consortium.center().fit("first", FIT)
+    consortium.center().project("first", ["spring"])
+    X = numbers()["shop"] + 0.01 * np.random.default_rng(5).normal(size=numbers()["shop"].shape)
+    frame(X, [f"p{i:02d}" for i in range(60)]).write_csv(consortium.party("shop") / "people.csv")
+    consortium.center().fit("first", FIT, again=["shop"])
+    consortium.courier.asked.clear()
+    consortium.center().project("first", ["spring"])
+    assert consortium.courier.asked[0] == ["shop"]
+
+
 def test_projection_beyond_the_policy_is_refused(consortium):
     consortium.center().fit("first", FIT)
     consortium.policy("clinic", "projection = false")
@@ -257,22 +268,6 @@ def test_a_run_cannot_name_a_path(consortium, run):
     assert answer.code == "not understood"
     with pytest.raises(InputError, match="run name"):
         consortium.center().fit(run, FIT)
-
-
-@pytest.mark.parametrize(
-    "question",
-    [
-        TokensWanted(),
-        TokensWanted("spring"),
-        StatisticsWanted(),
-        *(SummaryWanted(RBF(0.5), rule, "float16") for rule in (Fixed(3), Adaptive(0.1), Auto(4), Budget(5000, 2))),
-        SummaryWanted(RBF(0.5), Fixed(3), "float64", "landmark", True),
-        RowsWanted("spring", True),
-    ],
-)
-def test_requests_arrive_as_they_were_sent(question):
-    request = Request("first", question)
-    assert decode_request(encode_request(request)) == request
 
 
 def test_every_message_that_left_is_in_the_partys_ledger(consortium):

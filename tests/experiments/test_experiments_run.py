@@ -14,8 +14,6 @@ from dkpca.rank import Fixed
 from experiments import command, figures, protocol, table2
 from experiments.page import __main__ as page
 
-pytestmark = pytest.mark.xdist_group("experiments")  # they share one quick run of everything
-
 EXPERIMENTS = ("fig2", "fig3", "table1", "table2", "bytes", "rounds", "certificate", "scale")
 
 

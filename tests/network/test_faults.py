@@ -19,7 +19,7 @@ from dkpca import runs, storage
 from tests.commands.conftest import frame
 from tests.network.federation import Federation, dkpca, environment, ok, wait_for
 
-pytestmark = [pytest.mark.network, pytest.mark.slow, pytest.mark.xdist_group("faults")]
+pytestmark = [pytest.mark.network, pytest.mark.slow]
 
 PARTIES = ("raises", "refuses", "slow", "dies", "lost", "absent", "fine")
 FIT = ("--gamma", 0.05, "--rank", 20, "--components", 3)
@@ -51,6 +51,15 @@ def configure(folder, table: str, id_column: str = "person") -> None:
     (folder / "party.toml").write_text(
         f'party = "{folder.name}"\ntable = "{table}"\nid = "{id_column}"\npolicy = "policy.toml"\n'
     )
+
+
+@pytest.fixture
+def running(federation):
+    """All of them started and connected."""
+    for site in federation.sites:
+        if not site.running:
+            site.start()
+    return federation.wait_connected()
 
 
 def asked(federation, run: str) -> list[list[str]]:
@@ -135,70 +144,70 @@ def test_every_fault_in_one_run_is_named_and_the_repeated_command_completes(fede
     assert status(federation, "first")[0] == 0
 
 
-def test_a_center_killed_between_messages_goes_on_where_it_was(federation):
-    messages = federation.runs / "second" / "messages"
-    with background(federation, "submit", "fit", "center", "second", *FIT) as command:
-        slow = job_of(federation.party("slow"))
+def test_a_center_killed_between_messages_goes_on_where_it_was(running):
+    messages = running.runs / "second" / "messages"
+    with background(running, "submit", "fit", "center", "second", *FIT) as command:
+        slow = job_of(running.party("slow"))
         slow.suspend()
         wait_for(lambda: len(list(messages.glob("*.summary"))) == len(PARTIES) - 1, "six messages", 100)
-        federation.center.kill()
+        running.center.kill()
         assert command.wait(100) == 1
     slow.kill()
     kept = {path.name: path.read_bytes() for path in messages.glob("*.summary")}
-    assert status(federation, "second")[0] == 3
-    federation.center.start()
-    federation.wait_connected()
-    ok("submit", "fit", "center", "second", *FIT, cwd=federation.path, seconds=200)
-    assert asked(federation, "second")[1] == ["slow"]
+    assert status(running, "second")[0] == 3
+    running.center.start()
+    running.wait_connected()
+    ok("submit", "fit", "center", "second", *FIT, cwd=running.path, seconds=200)
+    assert asked(running, "second")[1] == ["slow"]
     assert all((messages / name).read_bytes() == data for name, data in kept.items())
-    assert status(federation, "second")[0] == 0
+    assert status(running, "second")[0] == 0
 
 
 N_LARGE, RANK_LARGE = 200_000, 64  # 102 MB in float64
 
 
-def test_a_hundred_megabytes_go_through_even_if_the_center_dies_on_the_way(federation):
+def test_a_hundred_megabytes_go_through_even_if_the_center_dies_on_the_way(running):
     rng = np.random.default_rng(1)
     causes = rng.normal(size=(N_LARGE, 3))
     for party in PARTIES:
-        folder = federation.path / party
+        folder = running.path / party
         np.save(folder / "large.npy", causes @ rng.normal(size=(3, 6)) + 0.3 * rng.normal(size=(N_LARGE, 6)))
         configure(folder, "large.npy", "")
         (folder / "policy.toml").write_text(f"max_rank = {RANK_LARGE if party == 'fine' else 2}\n")
     model = ("--gamma", 0.05, "--components", 3, "--precision", "float64", "--budget", N_LARGE * RANK_LARGE * 8)
-    sent = federation.path / "fine" / "runs" / "third" / "fine.summary"
-    received = federation.runs / "third" / "messages" / "fine.summary"
-    with background(federation, "submit", "fit", "center", "third", *model) as command:
+    sent = running.path / "fine" / "runs" / "third" / "fine.summary"
+    received = running.runs / "third" / "messages" / "fine.summary"
+    with background(running, "submit", "fit", "center", "third", *model) as command:
         wait_for(sent.exists, "the large message", 150)
-        federation.center.kill()
+        running.center.kill()
         assert command.wait(100) == 1
     assert not received.exists()
-    federation.center.start()
-    federation.wait_connected()
-    ok("submit", "fit", "center", "third", *model, cwd=federation.path, seconds=300)
+    running.center.start()
+    running.wait_connected()
+    ok("submit", "fit", "center", "third", *model, cwd=running.path, seconds=300)
     assert received.stat().st_size > 100e6
     assert hashlib.sha256(received.read_bytes()).digest() == hashlib.sha256(sent.read_bytes()).digest()
-    assert "fine" in asked(federation, "third")[1]
+    assert "fine" in asked(running, "third")[1]
 
 
-def test_nothing_of_the_raw_data_is_outside_the_partys_folder(federation):
+def test_nothing_of_the_raw_data_is_outside_the_partys_folder(running):
     """After every success and failure above, and one more: search every file for the markers, in every encoding."""
-    broken = federation.path / "raises" / "people.csv"
+    broken = running.path / "raises" / "people.csv"
     lines = broken.read_text().splitlines()
     lines[3] = f"{MARKED_ID},{MARKER} is text," + lines[3].split(",", 2)[2]
     broken.write_text("\n".join(lines) + "\n")
     for party in PARTIES:
-        configure(federation.path / party, "people.csv")
-        (federation.path / party / "policy.toml").write_text("max_rank = 64\n")
-    ran = dkpca("submit", "fit", "center", "fourth", *FIT, cwd=federation.path, seconds=200)
+        configure(running.path / party, "people.csv")
+        (running.path / party / "policy.toml").write_text("max_rank = 64\n")
+    ran = dkpca("submit", "fit", "center", "fourth", *FIT, cwd=running.path, seconds=200)
     assert ran.returncode == 1
     assert "raises: cannot answer" in ran.stderr
-    assert MARKED_ID in (federation.path / "raises" / "dkpca-ledger.jsonl").read_text()
-    federation.stop()
+    assert MARKED_ID in (running.path / "raises" / "dkpca-ledger.jsonl").read_text()
+    running.stop()
 
-    own = [federation.path / party for party in PARTIES]
+    own = [running.path / party for party in PARTIES]
     searched = 0
-    for path in federation.path.rglob("*"):
+    for path in running.path.rglob("*"):
         if path.is_file() and not any(path.is_relative_to(folder) for folder in own):
             for name, data in contents(path.name, path.read_bytes()):
                 searched += 1
@@ -206,7 +215,7 @@ def test_nothing_of_the_raw_data_is_outside_the_partys_folder(federation):
                     assert needle not in data, f"{path} ({name}) holds {needle!r}"
     assert searched > 50
     for party in PARTIES:
-        assert any(needle in (federation.path / party / "people.csv").read_bytes() for needle in NEEDLES)
+        assert any(needle in (running.path / party / "people.csv").read_bytes() for needle in NEEDLES)
     assert not any(needle in (ran.stdout + ran.stderr).encode() for needle in NEEDLES)
 
 

@@ -9,7 +9,7 @@ import pytest
 from dkpca import demo, runs, storage
 from tests.network.federation import Federation, dkpca, ok
 
-pytestmark = [pytest.mark.network, pytest.mark.slow, pytest.mark.xdist_group("flights")]
+pytestmark = [pytest.mark.network, pytest.mark.slow]
 
 N_FLIGHTS, N_NEW = 20_000, 500
 FIT = ("--gamma", 0.01, "--rank", 40, "--components", 10)
@@ -28,6 +28,7 @@ def flights(tmp_path_factory):
         rows[:N_FLIGHTS].write_csv(folder / "flights.csv")
         rows[N_FLIGHTS : N_FLIGHTS + N_NEW].write_csv(folder / "new" / "october.csv")
         rows[N_FLIGHTS + N_NEW :].write_csv(folder / "new" / "november.csv")
+        rows[N_FLIGHTS:].write_csv(folder / "new" / "december.csv")
         (folder / "policy.toml").write_text(POLICY)
         (folder / "party.toml").write_text(
             f'party = "{owner}"\ntable = "flights.csv"\nid = "flight"\ntext = "one-hot"\npolicy = "policy.toml"\n'
@@ -119,6 +120,6 @@ def test_a_projection_that_one_policy_forbids_is_refused(fitted):
     for owner in demo.OWNERS:
         (fitted.path / owner / "policy.toml").write_text(POLICY)
     (fitted.path / "weather" / "policy.toml").write_text(POLICY + "projection = false\n")
-    ran = dkpca("submit", "project", "center", "first", "november", cwd=fitted.path, seconds=200)
+    ran = dkpca("submit", "project", "center", "first", "december", cwd=fitted.path, seconds=200)
     assert ran.returncode == 1
     assert "weather: refused by the party's policy: it does not place new samples" in ran.stderr

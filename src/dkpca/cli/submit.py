@@ -99,7 +99,7 @@ def fit(
     from dkpca.exchange.nvflare import kits
 
     arguments = {"fit": wanted.to_dict(), "again": again or [], "publish": publish}
-    folder = _submit(path, run, kits.FIT, arguments, seconds, join_seconds, questions=4, wait=wait)
+    folder = _submit(path, run, kits.FIT, arguments, seconds, join_seconds, wait=wait)
     if wait:
         found = runs.load(folder)
         show(as_json, run_facts(found), run_words(found))
@@ -136,10 +136,12 @@ def project(
 
     for batch in batches:
         check_name(batch, "batch name")
+    if not (path / "runs" / check_name(run, "run name") / "settings.json").exists():
+        raise InputError(f"{path / 'runs' / run}: there is no finished fit of that name; make one with 'submit fit'")
     if len(set(batches)) < len(batches):
         raise InputError(f"batches {batches} name one of them twice; name each once")
     arguments = {"batches": batches, "exact": exact, "align": align, "again": again or [], "publish": publish}
-    folder = _submit(path, run, kits.PROJECT, arguments, seconds, join_seconds, questions=3 * len(batches), wait=wait)
+    folder = _submit(path, run, kits.PROJECT, arguments, seconds, join_seconds, wait=wait)
     places = [str(folder / "new" / batch / "embedding.csv") for batch in batches]
     if wait:
         show(as_json, {"run": run, "out": places}, [f"wrote {place}" for place in places])
@@ -184,7 +186,6 @@ def _submit(
     seconds: float,
     join_seconds: float,
     *,
-    questions: int,
     wait: bool,
 ) -> Path:
     from dkpca.exchange.nvflare import consortium, submit
@@ -193,7 +194,7 @@ def _submit(
     strangers = sorted(set(arguments["again"]) - set(found.parties))
     if strangers:
         raise InputError(f"--again {strangers}: not on the roster {list(found.parties)}")
-    job = submit.Job(check_name(run, "run name"), controller, arguments, seconds, questions)
+    job = submit.Job(check_name(run, "run name"), controller, arguments, seconds)
     with submit.session(found) as opened:
         number = submit.submit(opened, found, job, join_seconds=join_seconds)
         if wait:

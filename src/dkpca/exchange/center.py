@@ -7,7 +7,7 @@ where it stopped, and one with other settings is refused rather than mixed in.
 import json
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from dkpca import alignment, runs, storage
 from dkpca.arrays import to_numpy
 from dkpca.errors import DKPCAError, InputError
 from dkpca.exchange import rounds
-from dkpca.exchange.inbox import STATUS, Courier, Inbox, Status
+from dkpca.exchange.inbox import COMPUTING, STATUS, Courier, Inbox, Status
 from dkpca.exchange.questions import Result
 from dkpca.exchange.rounds import Fit
 from dkpca.fusion import FusedModel
@@ -43,6 +43,7 @@ class Center:
             remember(folder, fit, self.roster)
             inbox = self._inbox(run, folder, status, again)
             _, common = rounds.summaries(inbox, fit)
+            status.write(COMPUTING)
             fused = runs.fuse(
                 folder,
                 [],
@@ -67,14 +68,16 @@ class Center:
         publish: bool = True,
     ) -> list[Path]:
         """Place batches of new samples, one after the other; return where their scores are."""
-        folder = self._folder(run)
+        folder = self.folder / check_name(run, "run name")
         places = []
+        fused = runs.load(folder)
         with followed(folder, "projection", self.job) as status:
-            fused = runs.load(folder)
+            extending = {name: summary.summary_id for name, summary in fused.model.summaries.items()}
             for batch in batches:
                 place = _made(_made(folder / "new") / check_name(batch, "batch name"))
-                inbox = self._inbox(run, place, status, again)
+                inbox = replace(self._inbox(run, place, status, again), extending=extending)
                 answers, common = rounds.new_samples(inbox, batch=batch, exact=exact, align=align)
+                status.write(COMPUTING)
                 names = None if common is None else alignment.names(common)
                 files = [place / "messages" / f"{party}.rows" for party in self.roster]
                 scores = runs.project(fused, files, place, sample_names=names)

@@ -26,6 +26,7 @@ from dkpca.rank import Fixed
 
 STATUS = "exchange.json"
 LEDGER = "ledger.jsonl"
+COMPUTING = "computing"  # the center is at work, no party is waited for
 KINDS: Mapping[type[Any], tuple[type[Any], ...]] = {
     TokensWanted: (SampleTokens,),
     StatisticsWanted: (Statistics,),
@@ -88,6 +89,7 @@ class Inbox:
     seconds: float  # for one question
     status: Status
     again: frozenset[str] = frozenset()  # parties that are asked even if an answer of theirs is here
+    extending: Mapping[str, str] = field(default_factory=dict)  # summaries, by party, that new samples must extend
 
     def ask(self, question: Question) -> Answers:
         """Ask those whose answer is not here yet; every answer that is good is kept, whatever the others do."""
@@ -113,7 +115,7 @@ class Inbox:
             if party in self.again or not path.exists():
                 continue
             try:
-                check(mail.read(path, *KINDS[type(question)]), party, question)
+                self._check(mail.read(path, *KINDS[type(question)]), party, question)
                 found.add(party)
             except (WireError, StorageError) as error:
                 self._record("not used", party=party, file=path.name, reason=str(error))
@@ -171,12 +173,17 @@ class Inbox:
 
     def _keep(self, party: str, answer: Answer, request: Request, path: Path) -> None:
         message = mail.decode(Path(path.name), answer.message, *KINDS[type(request.question)])
-        check(message, party, request.question)
+        self._check(message, party, request.question)
         if not path.exists() or storage.read(path) != answer.message:
             storage.write(path, answer.message)
         checksum = hashlib.sha256(answer.message).hexdigest()
         told = {"file": path.name, "bytes": len(answer.message), "sha256": checksum}
         self._record("received", party=party, number=request.number, **told)
+
+    def _check(self, message: Any, party: str, question: Question) -> None:
+        check(message, party, question)
+        if party in self.extending and getattr(message, "summary_id", "") not in ("", self.extending[party]):
+            raise WireError("its new samples extend another summary than the one that was fused")
 
     def _record(self, event: str, **facts: Any) -> None:
         storage.append_record(self.folder / LEDGER, {"event": event, **facts})

@@ -15,14 +15,14 @@ from nvflare.fuel.flare_api.flare_api import Session, new_secure_session
 
 from dkpca import storage
 from dkpca.errors import InputError, NoAnswerError
-from dkpca.exchange.inbox import STATUS
+from dkpca.exchange.inbox import COMPUTING, STATUS
 from dkpca.exchange.nvflare import hardening, kits
 from dkpca.exchange.nvflare.consortium import Consortium
 from dkpca.exchange.nvflare.party import TASK
 
 POLL_SECONDS = 0.5
 FETCH_SECONDS = 0.1  # between two looks of a party for a question
-MARGIN_SECONDS = 60.0  # for processes to start and for what is computed at the center
+MARGIN_SECONDS = 60.0  # for processes to start
 
 LOST = (NoConnection, SessionClosed, NoReply, InternalError, JobNotFound)  # a center that died or was restarted
 
@@ -37,7 +37,6 @@ class Job:
     controller: str  # class of `dkpca.exchange.nvflare.center`
     arguments: Mapping[str, Any]
     seconds: float  # for one question
-    questions: int  # at most
 
     def definition(self, parties: Sequence[str]) -> dict[str, dict[str, Any]]:
         """Files of NVFlare's job: names of our classes and settings, no code."""
@@ -113,18 +112,22 @@ def follow(opened: Session, consortium: Consortium, job: Job, number: str, *, to
 
     A job that the engine neither starts nor ends in time is aborted.
     """
-    end = time.monotonic() + job.questions * job.seconds + MARGIN_SECONDS
     state, found, meta = "", dict[str, Any](), dict[str, Any]()
+    last, end = found, time.monotonic() + job.seconds + MARGIN_SECONDS
     while not state.startswith("FINISHED"):
+        if found != last or found.get("state") == COMPUTING:
+            last, end = found, time.monotonic() + job.seconds + MARGIN_SECONDS
         if time.monotonic() > end:
             opened.abort_job(number)
-            raise NoAnswerError(f"{job.run}: not finished in time (the engine says {state}); it was aborted")
+            raise NoAnswerError(
+                f"{job.run}: the engine says {state}, and nothing happens any more; the job was aborted"
+            )
         time.sleep(POLL_SECONDS)
         try:
             meta = opened.get_job_meta(number)
         except LOST as error:
             raise NoAnswerError(
-                f"{job.run}: the center was lost ({error}); what had arrived is kept, repeat the command once it is back"
+                f"{job.run}: the center was lost ({error}); what had arrived is kept, repeat the command later"
             ) from error
         state = str(meta.get("status", ""))
         found = status(consortium, job.run)
