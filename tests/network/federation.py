@@ -86,6 +86,7 @@ class Site:
         self.process: subprocess.Popen[bytes] | None = None
         self.terminal = path.with_name(f"{path.name}.terminal")
         self.descendants: dict[int, psutil.Process] = {}
+        self.variables: dict[str, str] = {}
 
     def command(self) -> list[str]:
         return [sys.executable, "-m", "dkpca", self.kind, "start", str(self.path)]
@@ -98,7 +99,7 @@ class Site:
             self.process = subprocess.Popen(
                 self.command(),
                 cwd=self.home.parent,
-                env=environment(self.home),
+                env=environment(self.home) | self.variables,
                 stdin=subprocess.DEVNULL,
                 stdout=words,
                 stderr=words,
