@@ -1,4 +1,4 @@
-"""Python runs this file at the start of every process of a party of test_guard: it writes down what they listen to."""
+"""Python runs this file at the start of each process of a party of test_guard: it writes down what they listen to."""
 
 import json
 import os
