@@ -65,7 +65,7 @@ class Guarded:
     """The federation, and the attacks on it."""
 
     def __init__(self, path: Path):
-        self.federation = Federation(path, PARTIES)
+        self.federation = Federation(path, (*PARTIES, "halfway"))
         self.path = path
         self.center = self.federation.center = DishonestCenter(
             "center", "center", path / "center", self.federation.home
@@ -78,8 +78,10 @@ class Guarded:
             "PYTHONPATH": os.pathsep.join([script, os.environ.get("PYTHONPATH", "")]),
             "DKPCA_LISTENING": str(self.listening),
         }
-        self.careless = CarelessParty("party", "careless", path / "careless", self.federation.home)
-        self.federation.parties["careless"] = self.careless
+        self.careless, self.halfway = (
+            CarelessParty("party", name, path / name, self.federation.home) for name in ("careless", "halfway")
+        )
+        self.federation.parties |= {"careless": self.careless, "halfway": self.halfway}
         be_careless(path / "careless" / "engine" / "local")
         for party in PARTIES:
             (path / party / "table.csv").write_text("a,b\n" + "".join(f"{i},{i * i % 7}\n" for i in range(20)))
@@ -101,12 +103,12 @@ class Guarded:
     def deploy(
         self, name: str, configs: dict, signer: str | None = None, number: str = "", meta=None, run=False, **files
     ) -> list[dict[str, str]]:
-        """Bring a job to each party, with a configuration of its own; return the answers.
+        """Bring a job to each party that has a configuration for it; return the answers.
 
-        It is started at the careful party even if that one refused it, and at the other one to see it run.
+        It is started even if the party refused it; at the careless one only to see it run.
         """
         answers = []
-        for party in PARTIES:
+        for party in configs:
             folder = self.path / "apps" / f"{name}-{party}"
             for file, text in {"config/config_fed_client.json": json.dumps(configs[party]), **files}.items():
                 (folder / file).parent.mkdir(parents=True, exist_ok=True)
@@ -114,7 +116,7 @@ class Guarded:
             answers.append(
                 self.center.order(
                     "deploy", party=party, app=str(folder), signer=self.operator if signer is None else signer,
-                    number=number or str(uuid.uuid4()), meta=meta or {}, start=run or party == "careful",
+                    number=number or str(uuid.uuid4()), meta=meta or {}, start=run or party != "careless",
                 )
             )  # fmt: skip
         return answers
@@ -178,13 +180,14 @@ def be_careless(local: Path) -> None:
 def guarded(tmp_path_factory):
     made = Guarded(tmp_path_factory.mktemp("guard"))
     try:
-        for site in made.federation.sites:
+        for site in (made.center, made.careful, made.careless):
             site.start()
         made.federation.wait_connected()
         yield made
         assert made.careful.running, made.careful.said()
     finally:
         made.careless.kill()
+        made.halfway.kill()
         made.federation.stop()
 
 
@@ -435,6 +438,31 @@ def test_no_log_of_a_party_is_at_the_center(guarded, foreign, replay):
         "the careless party's log at the center",
     )
     assert not [path for path in center.rglob("*careful*") if path.name != "careful.toml"]
+
+
+@pytest.fixture(scope="module")
+def halfway(guarded):
+    """NVFlare's own client with our settings: what they close must be closed without our launcher, too."""
+    site = guarded.halfway.start()
+    guarded.center.wait_said("halfway is connected")
+    return site
+
+
+def test_the_settings_alone_refuse_a_job_that_brings_code(guarded, halfway):
+    made = guarded.path / "halfway" / "code.sentinel"
+    (told,) = guarded.deploy("code", touching("evil.Evil", {"halfway": made}), **{"custom/evil.py": EVIL})
+    assert "BYOC not permitted" in told["body"]
+    assert "does not exist" in told["started"]
+
+
+@pytest.mark.parametrize("name", ["subprocess.Popen", NP_TRAINER])
+def test_the_settings_alone_make_no_object_of_another_class(guarded, halfway, name):
+    made = guarded.path / "halfway" / "popen.sentinel"
+    (told,) = guarded.deploy("popen", touching(name, {"halfway": made}))
+    log = guarded.path / "halfway" / "engine" / told["number"] / "log.txt"
+    wait_for(lambda: log.exists() and f"{name!r} at config path" in log.read_text(), "the refusal in the job's log")
+    assert "is not in allow_list" in log.read_text()
+    assert not made.exists()
 
 
 # The last two take the careless party apart.
