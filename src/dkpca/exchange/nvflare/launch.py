@@ -124,6 +124,7 @@ def _party(member: Membership) -> None:
     hardening.remove_processors(member.engine)
     connections.retry_soon()
     connections.explain_refusals(member.party)
+    connections.watch_heartbeats(member.party)
     client_train.main(
         argparse.Namespace(
             workspace=str(member.engine),
@@ -204,7 +205,19 @@ def _end(code: int) -> NoReturn:
     goodbye.start()
     goodbye.join(timeout=2)
     psutil.wait_procs(children, timeout=3)
+    if site.starts_anew:
+        _start_anew(site.terminal)
     os._exit(code)
+
+
+def _start_anew(terminal: int) -> NoReturn:
+    """Run the same command again in this process; nothing of its former life is left open."""
+    os.dup2(terminal, 1)
+    os.dup2(terminal, 2)
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
 def _say_goodbye(client: Any) -> None:
