@@ -20,9 +20,10 @@ test: $(VENV)/test
 demo: $(VENV)/demo
 	$(BIN)/dkpca demo --out dkpca-demo
 
-bench: $(VENV)/demo
+bench: $(VENV)/demo $(VENV)/nvflare
 	$(BIN)/python -m benchmarks.library $(if $(DATA),--data $(DATA))
 	$(BIN)/python -m benchmarks.scale
+	$(BIN)/python -m benchmarks.network
 	$(BIN)/python -m benchmarks.page
 
 lint: $(VENV)/lint
@@ -49,8 +50,8 @@ $(VENV)/core: pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable .
 	touch $@
 
-$(VENV)/demo: $(VENV)/core
-	$(BIN)/python -m pip install --quiet --editable ".[demo]"
+$(VENV)/demo $(VENV)/nvflare: $(VENV)/core
+	$(BIN)/python -m pip install --quiet --editable ".[$(notdir $@)]"
 	touch $@
 
 $(VENV)/%: $(VENV)/core

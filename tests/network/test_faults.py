@@ -166,6 +166,10 @@ def test_a_center_killed_between_messages_goes_on_where_it_was(running):
 N_LARGE, RANK_LARGE = 200_000, 64  # 102 MB in float64
 
 
+def on_loopback() -> int:
+    return psutil.net_io_counters(pernic=True)["lo"].bytes_recv
+
+
 def test_a_hundred_megabytes_go_through_even_if_the_center_dies_on_the_way(running):
     rng = np.random.default_rng(1)
     causes = rng.normal(size=(N_LARGE, 3))
@@ -179,6 +183,8 @@ def test_a_hundred_megabytes_go_through_even_if_the_center_dies_on_the_way(runni
     received = running.runs / "third" / "messages" / "fine.summary"
     with background(running, "submit", "fit", "center", "third", *model) as command:
         wait_for(sent.exists, "the large message", 150)
+        before = on_loopback()
+        wait_for(lambda: on_loopback() - before > 5e6, "five megabytes under way")
         running.center.kill()
         assert command.wait(100) == 1
     assert not received.exists()
