@@ -19,6 +19,15 @@ DEADLINE = 60.0
 CLOSED = {"NVFLARE_ALLOW_LOG_STREAMING": "true"}  # must not open anything
 
 
+# NVFlare's own client, as a party would run it who does not use our launcher.
+CARELESS = """
+import argparse, sys
+from nvflare.private.fed.app.client import client_train
+client_train.main(argparse.Namespace(workspace=sys.argv[1], fed_client="fed_client.json", local_rank=0, set=[
+    "secure_train=true", "uid=" + sys.argv[2], "org=" + sys.argv[2], "config_folder=config"]))
+"""
+
+
 def environment(home: Path) -> dict[str, str]:
     home.mkdir(exist_ok=True)
     return {**os.environ, **CLOSED, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "HOME": str(home)}
@@ -77,6 +86,10 @@ class Site:
         self.process: subprocess.Popen[bytes] | None = None
         self.terminal = path.with_name(f"{path.name}.terminal")
         self.descendants: dict[int, psutil.Process] = {}
+        self.variables: dict[str, str] = {}
+
+    def command(self) -> list[str]:
+        return [sys.executable, "-m", "dkpca", self.kind, "start", str(self.path)]
 
     def start(self) -> "Site":
         """Start it without waiting for anything; its words go to a file of its own."""
@@ -84,9 +97,9 @@ class Site:
         self.terminal.write_text("")
         with self.terminal.open("ab") as words:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "dkpca", self.kind, "start", str(self.path)],
+                self.command(),
                 cwd=self.home.parent,
-                env=environment(self.home),
+                env=environment(self.home) | self.variables,
                 stdin=subprocess.DEVNULL,
                 stdout=words,
                 stderr=words,
@@ -260,7 +273,7 @@ class Federation:
             if (
                 process.info["status"] != "zombie"
                 and any(here in word for word in words)
-                and "dkpca" in " ".join(words)
+                and any(name in " ".join(words) for name in ("dkpca", "nvflare"))
             ):
                 found.append(process)
         return found

@@ -37,8 +37,9 @@ class Courier:
     def carry(self, request: bytes, parties: Sequence[str], seconds: float, arrived: Arrived) -> None:
         """See `dkpca.exchange.inbox.Courier`."""
         here = {client.name for client in self.fl_ctx.get_engine().get_clients()}
+        known = endings.noted(self.job)
         for absent in sorted(set(parties) - here):
-            arrived(absent, Failure("it did not take the job: it is not connected, or its log says why"))
+            arrived(absent, Failure(known.get(absent, "it did not take the job: it is not connected")))
         waiting = set(parties) & here
         data = Shareable()
         data[REQUEST] = request

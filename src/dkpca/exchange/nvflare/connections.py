@@ -1,9 +1,11 @@
-"""How sites connect: one connection a name at the center, quick retries and clear refusals at a party."""
+"""How sites connect: one connection a name at the center; at a party quick retries, clear refusals, a new start."""
 
 import logging
 import time
 from typing import Any
 
+from nvflare.fuel.f3.cellnet.core_cell import CoreCell
+from nvflare.fuel.f3.cellnet.defs import CellChannelTopic, MessageHeaderKey, ReturnCode
 from nvflare.fuel.f3.comm_error import CommError
 from nvflare.fuel.f3.drivers.connector_info import Mode
 from nvflare.fuel.f3.sfm import conn_manager
@@ -52,6 +54,42 @@ def explain_refusals(party: str) -> None:
         accept(manager, connection, data)
 
     ConnManager.update_endpoint = accept_if_welcome
+
+
+class Heartbeats:
+    """Whether the center answers this party, and what to do if it does not."""
+
+    def __init__(self, party: str) -> None:
+        self.party, self.answered, self.unanswered, self.lost = party, time.monotonic(), 0, False
+
+    def note(self, code: str) -> None:
+        """Say what changed; start anew if the center is there but does not answer, as after it got a new key."""
+        if code == ReturnCode.OK:
+            if self.lost:
+                site.say(f"{self.party}: connected again; waiting for requests")
+            self.answered, self.unanswered, self.lost = time.monotonic(), 0, False
+            return
+        if not self.lost:
+            self.lost = True
+            site.say(f"{self.party}: center lost; trying again")
+        self.unanswered = self.unanswered + 1 if code in (ReturnCode.TIMEOUT, ReturnCode.UNAUTHENTICATED) else 0
+        if self.unanswered > 1 and time.monotonic() - self.answered > kits.SILENT_SECONDS:
+            log.error("the center does not answer heartbeats (%s); starting anew", code)
+            site.say(f"{self.party}: the center is there but does not know this party any more; starting anew")
+            site.restart()
+
+
+def watch_heartbeats(party: str) -> None:
+    """Look at the answer to each heartbeat; NVFlare would send them for ever to a center that rejects them."""
+    send, heartbeats = CoreCell.send_request, Heartbeats(party)
+
+    def send_and_look(cell: CoreCell, *arguments: Any, **named: Any) -> Any:
+        reply = send(cell, *arguments, **named)
+        if named.get("topic") == CellChannelTopic.HEART_BEAT:
+            heartbeats.note(reply.get_header(MessageHeaderKey.RETURN_CODE))
+        return reply
+
+    CoreCell.send_request = send_and_look
 
 
 def _is_taken(manager: ConnManager, connection: Any, name: str) -> bool:

@@ -1,16 +1,19 @@
-"""A party whose job process ends costs only that party's answer; NVFlare would fail the whole job.
+"""A party that does not take a job, or whose job process ends, costs only that party's answer.
 
 The center's own process hears of it, the process of the job asks the parties: a file for each party, in the job's
 folder, passes it on.
 """
 
 import contextlib
+import logging
 from pathlib import Path
 from typing import Any
 
 from dkpca import storage
 
 FOLDER = "ended"
+
+log = logging.getLogger(__name__)
 
 
 def note(job: Path, party: str, reason: str) -> None:
@@ -30,7 +33,7 @@ def noted(job: Path) -> dict[str, str]:
 
 
 def cost_one_answer(engine: Path) -> None:
-    """Have the center note a party's end, instead of ending the job for all."""
+    """Have the center note a party's end, instead of ending the job for all as NVFlare would."""
     from nvflare.private.defs import CellMessageHeaderKeys, JobFailureMsgKey
     from nvflare.private.fed.server.fed_server import FederatedServer
 
@@ -50,3 +53,23 @@ def cost_one_answer(engine: Path) -> None:
 
     FederatedServer.process_job_failure = note_and_go_on
     FederatedServer._notify_dead_job = note_dead
+
+
+def note_refusals(engine: Path) -> None:
+    """Have the center write down why a party did not take a job; NVFlare tells only who asks for the record."""
+    from nvflare.apis.fl_constant import FLContextKey
+    from nvflare.private.fed.server.job_runner import JobRunner
+
+    deploy = JobRunner._deploy_job
+
+    def deploy_and_note(runner: JobRunner, job: Any, sites: Any, fl_ctx: Any) -> Any:
+        try:
+            return deploy(runner, job, sites, fl_ctx)
+        finally:
+            for line in fl_ctx.get_prop(FLContextKey.JOB_DEPLOY_DETAIL) or []:
+                party, _, reason = str(line).partition(": ")
+                if party in sites and reason != "OK":
+                    log.error("%s did not take job %s: %s", party, job.job_id, reason)
+                    note(engine / job.job_id, party, f"it did not take the job: {reason}")
+
+    JobRunner._deploy_job = deploy_and_note

@@ -95,9 +95,11 @@ def remove_processors(engine: Path) -> None:
     """Take from NVFlare's client every request processor that our jobs do not need, and look into each job."""
     from nvflare.private.fed.client.client_req_processors import ClientRequestProcessors
 
+    from dkpca.exchange.nvflare import commands
     from dkpca.exchange.nvflare.deploy import OnlyOurJobs
 
     close_network_agent()
+    commands.refuse_and_log()
     OnlyOurJobs.root = str(engine / "startup" / "rootCA.pem")
     known = ClientRequestProcessors.request_processors
     kept = [processor for processor in known if type(processor).__name__ in NEEDED - {"DeployProcessor"}]

@@ -1,6 +1,7 @@
 """What NVFlare reads at start: connection, certificates, logging, and the settings that make jobs short."""
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ PIN = "2.9.0"
 CENTER = "center"  # the name in the center's certificate; parties check it
 OPERATOR = "operator@center"
 FIT, PROJECT = "dkpca.exchange.nvflare.center.Fit", "dkpca.exchange.nvflare.center.Project"
+JOB_NUMBER = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")  # also the name of its folder
 HEARTBEAT_SECONDS = 4
 SILENT_SECONDS = 30  # a party not heard of for so long is gone
 RIGHTS = (

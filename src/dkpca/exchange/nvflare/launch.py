@@ -4,7 +4,6 @@ import argparse
 import contextlib
 import fcntl
 import os
-import re
 import shutil
 import signal
 import socket
@@ -23,8 +22,6 @@ from dkpca.exchange.nvflare import certificates as pki
 from dkpca.exchange.nvflare import consortium as members
 from dkpca.exchange.nvflare import hardening, kits
 from dkpca.exchange.nvflare.consortium import Consortium, Membership
-
-RUN_FOLDER = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def party(path: Path) -> NoReturn:
@@ -128,6 +125,7 @@ def _party(member: Membership) -> None:
     hardening.remove_processors(member.engine)
     connections.retry_soon()
     connections.explain_refusals(member.party)
+    connections.watch_heartbeats(member.party)
     client_train.main(
         argparse.Namespace(
             workspace=str(member.engine),
@@ -152,6 +150,7 @@ def _center(consortium: Consortium) -> None:
     _look_often()
     connections.one_for_each_name()
     endings.cost_one_answer(consortium.engine)
+    endings.note_refusals(consortium.engine)
     site.address = f"{consortium.host}:{consortium.port}"
     server_train.main(
         argparse.Namespace(
@@ -207,7 +206,19 @@ def _end(code: int) -> NoReturn:
     goodbye.start()
     goodbye.join(timeout=2)
     psutil.wait_procs(children, timeout=3)
+    if site.starts_anew:
+        _start_anew(site.terminal)
     os._exit(code)
+
+
+def _start_anew(terminal: int) -> NoReturn:
+    """Run the same command again in this process; nothing of its former life is left open."""
+    os.dup2(terminal, 1)
+    os.dup2(terminal, 2)
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
 def _say_goodbye(client: Any) -> None:
@@ -220,7 +231,7 @@ def _say_goodbye(client: Any) -> None:
 def _clear(engine: Path, *folders: str) -> None:
     """Remove what a previous life left; logs stay."""
     for path in engine.iterdir():
-        if path.is_dir() and (path.name in folders or RUN_FOLDER.fullmatch(path.name)):
+        if path.is_dir() and (path.name in folders or kits.JOB_NUMBER.fullmatch(path.name)):
             shutil.rmtree(path)
     for name in folders:
         storage.make_directory(engine / name)

@@ -10,6 +10,7 @@ from nvflare.apis.fl_constant import FLContextKey
 from nvflare.apis.fl_context import FLContext
 
 exit_code = 130
+starts_anew = False
 address = ""
 terminal = 1  # file descriptor; the launcher moves it before NVFlare's own output is sent to a file
 
@@ -24,6 +25,13 @@ def stop(code: int) -> None:
     global exit_code
     exit_code = code
     os.kill(os.getpid(), signal.SIGTERM)
+
+
+def restart() -> None:
+    """Stop this site and start it again, in the same process."""
+    global starts_anew
+    starts_anew = True
+    stop(1)
 
 
 class PartyReporter(FLComponent):  # type: ignore[misc]
