@@ -1,15 +1,19 @@
 """Every command and every program in the documentation runs as printed."""
 
+import contextlib
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from dkpca.demo import flights
 from tests.commands.conftest import PROGRAM
+from tests.network.federation import environment, free_port, wait_for
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^(?:<!-- (run|file: \S+) -->\n)?```(sh|python|toml)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -43,6 +47,56 @@ def test_every_command_in_the_documentation_runs_as_printed(tmp_path):
     assert ran.returncode == 0, ran.stderr[-2000:]
     assert (tmp_path / "dkpca-demo" / "together" / "report.html").exists()
     assert (tmp_path / "dkpca-demo" / "run" / "report.html").exists()
+
+
+def processes_in(folder: Path) -> list[psutil.Process]:
+    """Every process that works in a folder."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.status() != "zombie" and Path(process.cwd()).is_relative_to(folder):
+                found.append(process)
+    return found
+
+
+# In the background a shell of a script ignores Ctrl-C, so that only SIGTERM reaches center and parties.
+STOP_ALL = "trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n"
+
+
+@pytest.mark.network
+@pytest.mark.slow
+def test_three_organizations_over_a_network_as_printed(tmp_path):
+    script = "set -eu\n" + STOP_ALL + shell_script(ROOT / "docs" / "network.md")
+    assert script.count("dkpca ") > 20
+    program = {"PATH": f"{PROGRAM.parent}:{os.environ['PATH']}", "PORT": str(free_port())}
+    words = tmp_path / "words.txt"
+    with words.open("w") as file:
+        shell = subprocess.Popen(
+            ["bash", "-c", script],
+            cwd=tmp_path,
+            env=environment(tmp_path / "home") | program,
+            stdout=file,
+            stderr=file,
+            start_new_session=True,
+        )
+    try:
+        assert shell.wait(timeout=420) == 0, words.read_text()[-3000:]
+        wait_for(lambda: not processes_in(tmp_path), "end of all processes", 10)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(shell.pid, signal.SIGKILL)
+        for process in processes_in(tmp_path):
+            process.kill()
+    said = words.read_text()
+    assert "registry: summary failed (it did not take the job" in said
+    assert said.count("exit code 1") == 1
+    runs = tmp_path / "center" / "runs"
+    assert (runs / "first" / "report.html").exists()
+    assert (runs / "first" / "new" / "november" / "embedding.csv").exists()
+    assert len((runs / "second" / "embedding.csv").read_text().splitlines()) == 251
+    assert (runs / "third" / "certificate.json").exists()
+    for party in ("airline", "weather", "registry"):
+        assert (tmp_path / party / "runs" / "first" / "new" / "october" / "embedding.csv").exists()
 
 
 @pytest.mark.slow

@@ -18,6 +18,8 @@ from tests.network.federation import ok, refused
 
 pytestmark = pytest.mark.network
 
+TABLE = "flight,a,b\n" + "".join(f"f{i},{i},{i * i}\n" for i in range(4))
+
 
 def mode(path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
@@ -34,7 +36,11 @@ def test_two_organisations_found_a_consortium_by_commands(tmp_path):
     assert key in ok(*arguments, "--fingerprint", key, cwd=tmp_path)
     assert "not admitted yet" in refused("party", "start", "airline", cwd=tmp_path)
     assert "admitted for" in ok("party", "admit", "airline", "airline.admission", cwd=tmp_path)
-    assert ok("party", "check", "airline", cwd=tmp_path).count("ok: ") == 7
+    assert "airline.csv: there is no such file" in refused("party", "check", "airline", cwd=tmp_path)
+    (tmp_path / "airline" / "airline.csv").write_text(TABLE)
+    said = ok("party", "check", "airline", cwd=tmp_path)
+    assert said.count("ok: ") == 8
+    assert "4 samples, 2 columns" in said
     assert 'id = "flight"' in (tmp_path / "airline" / "party.toml").read_text()
     assert not list((tmp_path / "home").iterdir())
 
@@ -222,7 +228,24 @@ def test_a_weakened_setting_is_one_sentence_on_the_command_line(federate):
     stream_logs(f.path / "airline" / "engine")
     assert "allow_log_streaming must be false" in refused("party", "start", "airline", cwd=f.path)
     assert "allow_log_streaming must be false" in refused("party", "check", "airline", cwd=f.path)
+    (f.path / "airline" / "airline.csv").write_text("a,b\n1,2\n3,5\n")
     assert "NOT ok" not in ok("party", "check", "airline", "--restore", cwd=f.path)
+
+
+def test_a_center_whose_address_or_roster_was_edited_tells_its_engine_its_operator_and_the_parties(federate):
+    f = federate(["airline"])
+    record = f.path / "center" / "consortium.toml"
+    record.write_text(record.read_text().replace(str(f.port), "18123").replace('"airline"', '"airline", "weather"'))
+    members.announce(members.load(f.path / "center"))
+    for file in ("engine/startup/fed_server.json", "operator/startup/fed_admin.json", "invitations/airline.toml"):
+        text = (f.path / "center" / file).read_text()
+        assert "18123" in text
+        assert str(f.port) not in text
+    member, _, _ = members.join(f.path / "center" / "invitations" / "weather.toml", f.path / "weather")
+    assert (member.party, member.port) == ("weather", 18123)
+    record.write_text(record.read_text().replace("weather", "a.b"))
+    with pytest.raises(InputError, match="cannot be used on the network"):
+        members.load(f.path / "center")
 
 
 def python(code: str) -> subprocess.CompletedProcess[str]:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from dkpca.cli.output import show
-from dkpca.errors import InputError
+from dkpca.errors import DKPCAError, InputError
 
 PANEL = "Over a network"
 DAYS = 365
@@ -113,7 +113,9 @@ def renew_center(path: ConsortiumFolder, days: Days = DAYS, ca: CAFolder = None)
 def join(
     invitation: Annotated[Path, typer.Argument(help="The center's invitation.", show_default=False)],
     path: PartyFolder,
-    table: Annotated[str, typer.Option("--table", help="The party's table, for party.toml.")] = "",
+    table: Annotated[
+        str, typer.Option("--table", help="The party's table, for party.toml; relative to the party's folder.")
+    ] = "",
     id_column: Annotated[str, typer.Option("--id", help="Column with the sample ids, for party.toml.")] = "",
 ) -> None:
     """Make the party's folder, its private key, and the request to send to the center.
@@ -128,7 +130,7 @@ def join(
         {},
         [
             f"wrote {path}: {member.party} of consortium {member.name}, center {member.host}:{member.port}",
-            f"  send  {request}   (no secret in it)",
+            f"  send  {path / request.name}   (no secret in it)",
             f"  edit  {path / 'party.toml'} and {path / 'policy.toml'}",
             f"fingerprint of the CA, to compare with the center by phone: {certificates.fingerprint_of(member.ca)}",
             f"fingerprint of this party's key, to read out: {fingerprint}",
@@ -158,7 +160,10 @@ def renew(path: PartyFolder) -> None:
     show(
         False,
         {},
-        [f"  send  {request}   (no secret in it)", f"fingerprint of the new key, to read out: {fingerprint}"],
+        [
+            f"  send  {path / request.name}   (no secret in it)",
+            f"fingerprint of the new key, to read out: {fingerprint}",
+        ],
     )
 
 
@@ -167,15 +172,22 @@ def check(
     path: PartyFolder,
     restore: Annotated[bool, typer.Option("--restore", help="Write the settings anew first.")] = False,
 ) -> None:
-    """Print each setting that keeps the party safe from the center, and whether it is as it must be."""
+    """Print each setting that keeps the party safe from the center, and whether its table can be used."""
+    from dkpca.exchange.desk import Desk
     from dkpca.exchange.nvflare import consortium, hardening
 
     member = consortium.membership(path)
     if restore:
         consortium.restore(member)
     settings = hardening.settings(member.engine)
-    show(False, {}, [f"{'NOT ' if s.problem else ''}ok: {s.name}" for s in settings])
     problems = [setting.problem for setting in settings if setting.problem]
+    lines = [f"{'NOT ' if s.problem else ''}ok: {s.name}" for s in settings]
+    try:
+        lines.append(f"ok: table, as party.toml and policy.toml say: {Desk(path, member.party).check()}")
+    except DKPCAError as error:
+        lines.append("NOT ok: table, as party.toml and policy.toml say")
+        problems.append(str(error))
+    show(False, {}, lines)
     if problems:
         raise InputError("; ".join(problems))
 

@@ -118,7 +118,7 @@ def remember(folder: Path, fit: Fit, roster: Sequence[str]) -> None:
         before = json.loads(storage.read(path))
         if before != json.loads(json.dumps(wanted)):
             raise InputError(
-                f"{folder.name}: this run was begun with other settings ({REQUEST} in its directory has them); "
+                f"this run was begun with other settings ({REQUEST} in its directory has them); "
                 "repeat them, or choose another name for the run"
             )
         return

@@ -28,6 +28,7 @@ from dkpca.exchange.files import LEDGER, Holding, Outbox
 from dkpca.exchange.questions import Result, RowsWanted
 from dkpca.messages import CommonTokens, Partials, Rows, Summary, check_party_name
 from dkpca.policy import Policy
+from dkpca.preparation import prepare
 from dkpca.tables import Reading
 
 CONFIGURATION = "party.toml"
@@ -101,12 +102,7 @@ class Desk:
         if any(record.get("number") == request.number for record in storage.read_records(self.folder / LEDGER)):
             raise PolicyError(f"request {request.number} was answered before; a request is answered once")
         self._record("asked", run=request.run, number=request.number, question=type(question).__name__)
-        configuration = read_configuration(self.folder / CONFIGURATION)
-        if self.identity not in (None, configuration.party):
-            raise InputError(
-                f"{self.folder / CONFIGURATION}: party = {configuration.party!r}, but the certificate is for "
-                f"{self.identity!r}; correct the file"
-            )
+        configuration = self._configuration()
         run = _made(_made(self.folder / "runs") / request.run)
         place = _made(_made(run / "new") / question.batch) if question.batch else run
         if isinstance(question, Result):
@@ -123,6 +119,25 @@ class Desk:
             storage.write(place / COMMON, wire.encode(question.common))
         files.answer(question, holding, outbox, state=state)
         return storage.read(outbox.message)
+
+    def check(self) -> str:
+        """Read the table as for a request, under the policy; return in words what would be answered about."""
+        configuration = self._configuration()
+        holding = configuration.holding("")
+        with mail.naming(holding.path):
+            table, _ = holding.load()
+            n_samples, n_columns = prepare(table, holding.reading).apply(table).shape
+            configuration.policy.check_samples(n_samples)
+        return f"{n_samples:,} samples, {n_columns:,} columns"
+
+    def _configuration(self) -> Configuration:
+        configuration = read_configuration(self.folder / CONFIGURATION)
+        if self.identity not in (None, configuration.party):
+            raise InputError(
+                f"{self.folder / CONFIGURATION}: party = {configuration.party!r}, but the certificate is for "
+                f"{self.identity!r}; correct the file"
+            )
+        return configuration
 
     def _record(self, event: str, **facts: Any) -> None:
         storage.append_record(self.folder / LEDGER, {"event": event, **facts})
@@ -160,7 +175,7 @@ def read_configuration(path: Path) -> Configuration:
     try:
         table = tomllib.loads(storage.read(path).decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not a TOML file ({error}); see 'Deploying' in the documentation") from error
+        raise InputError(f"{path}: not a TOML file ({error}); see 'Over a network' in the documentation") from error
     unknown = sorted(set(table) - set(KEYS))
     if unknown:
         raise InputError(f"{path}: unknown keys {unknown}; a party has {sorted(KEYS)}")

@@ -83,26 +83,39 @@ def init(
     _write_private(path / "ca" / "ca.key", pki.key_to_pem(key))
     storage.write(path / "ca" / "ca.crt", pki.to_pem(ca))
     kits.write_local(made.engine, kits.center_resources(made.engine), kits.AT_THE_CENTER)
-    startup, operator = made.engine / "startup", path / "operator" / "startup"
-    storage.write(startup / "fed_server.json", kits.as_json(kits.center_startup(name, host, port)))
-    storage.write(operator / "fed_admin.json", kits.as_json(kits.operator_startup(name, host, port)))
     storage.write(path / "operator" / "local" / "resources.json", kits.as_json(templates.OPERATOR_RESOURCES))
     renew_center(made, days=days)
+    announce(made)
     invitations = [path / "invitations" / f"{party}.toml" for party in parties]
-    for party, file in zip(parties, invitations, strict=True):
-        storage.write(file, templates.invitation(name, party, host, port, pki.to_pem(ca).decode()).encode())
     # Written last: a folder without it was not finished.
     storage.write(path / "consortium.toml", templates.consortium(name, host, port, parties).encode())
     return made, invitations
+
+
+def announce(consortium: Consortium) -> None:
+    """Write address and roster of consortium.toml to where the engine, the operator and the parties look for them."""
+    name, host, port = consortium.name, consortium.host, consortium.port
+    startup = consortium.engine / "startup"
+    ca = storage.read(startup / "rootCA.pem").decode()
+    storage.write(startup / "fed_server.json", kits.as_json(kits.center_startup(name, host, port)))
+    operator = consortium.path / "operator" / "startup" / "fed_admin.json"
+    storage.write(operator, kits.as_json(kits.operator_startup(name, host, port)))
+    for party in consortium.parties:
+        invitation = consortium.path / "invitations" / f"{party}.toml"
+        storage.write(invitation, templates.invitation(name, party, host, port, ca).encode())
 
 
 def load(path: Path) -> Consortium:
     """Read a center's folder."""
     table = _read_toml(path / "consortium.toml", "make it with 'dkpca consortium init'")
     try:
-        return Consortium(path.resolve(), table["name"], table["center"], int(table["port"]), tuple(table["parties"]))
+        address = table["center"], int(table["port"])
+        found = Consortium(path.resolve(), table["name"], *address, tuple(table["parties"]))
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path / 'consortium.toml'}: {error} is missing or wrong; restore the file") from error
+    _check_roster(found.parties)
+    _check_address(found.host, found.port)
+    return found
 
 
 def renew_center(consortium: Consortium, *, days: int, ca_folder: Path | None = None) -> None:

@@ -53,6 +53,7 @@ def center(path: Path) -> NoReturn:
     with alone(consortium.engine):
         # A job is only a courier, the run directory is the truth: after a restart no old job goes on.
         _clear(consortium.engine, "jobs", "snapshots", "transfer")
+        members.announce(consortium)
         kits.write_local(consortium.engine, kits.center_resources(consortium.engine), kits.AT_THE_CENTER)
         _run(lambda: _center(consortium), consortium.engine)
 
@@ -101,7 +102,7 @@ def check_port_is_free(consortium: Consortium) -> None:
         except OSError as error:
             raise InputError(
                 f"port {consortium.port} cannot be used ({error.strerror}); stop what listens there, "
-                f"or change 'port' and send new invitations"
+                f"or change 'port' in consortium.toml and send the new invitations"
             ) from error
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import logging
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -71,6 +72,7 @@ class Job:
 @contextlib.contextmanager
 def session(consortium: Consortium) -> Iterator[Session]:
     """Connect to the center as its operator."""
+    logging.getLogger().addHandler(logging.NullHandler())  # or NVFlare's warnings come before our sentence
     try:
         with contextlib.redirect_stdout(io.StringIO()):  # NVFlare greets on the terminal
             opened = new_secure_session(kits.OPERATOR, str(consortium.path / "operator"), timeout=10.0)

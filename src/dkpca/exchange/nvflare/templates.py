@@ -8,7 +8,8 @@ OPERATOR_RESOURCES = {
 }
 
 POLICY = """\
-# What this party is willing to answer, whatever the center asks. Delete the # to set a limit.
+# What this party is willing to answer, whatever the center asks. Delete the # to set a limit;
+# what is not limited here is answered.
 # Every key, with an example: 'A party's policy' in the documentation.
 
 # max_rank = 100                  # most eigenpairs sent
@@ -63,8 +64,8 @@ def party(name: str, table: str, id_column: str) -> str:
 # What this party brings to the consortium. Only this file, on this machine, says so; the center cannot.
 # Paths are relative to this folder.
 party = "{name}"
-table = "{_quoted(table or f"{name}.csv")}"   # .csv, .tsv, .parquet, .arrow, .npy or .npz
-id = "{_quoted(id_column)}"          # column with the sample ids; "" if rows match by position
+table = "{_quoted(table or f"{name}.csv")}"  # .csv, .tsv, .parquet, .arrow, .npy or .npz
+id = "{_quoted(id_column)}"  # column with the sample ids; "" if rows match by position
 columns = []             # columns to use; [] for all
 exclude = []             # columns to leave out
 text = "error"           # columns of text: "error", "one-hot" or "ignore"
