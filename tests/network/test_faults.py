@@ -169,7 +169,10 @@ def test_a_party_that_begins_when_all_is_done_does_not_hold_up_the_job(running):
         late = job_of(running.party("slow"))
         late.suspend()
         try:
-            wait_for(lambda: status(running, "second")[1]["job"] != before and status(running, "second")[0] == 0, "it")
+            wait_for(
+                lambda: status(running, "second")[1]["job"] != before and status(running, "second")[0] == 0,
+                "the end of the run",
+            )
         finally:
             late.resume()
         assert command.wait(60) == 0
