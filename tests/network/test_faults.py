@@ -163,6 +163,22 @@ def test_a_center_killed_between_messages_goes_on_where_it_was(running):
     assert status(running, "second")[0] == 0
 
 
+def test_a_party_that_begins_when_all_is_done_does_not_hold_up_the_job(running):
+    before = status(running, "second")[1]["job"]
+    with background(running, "submit", "fit", "center", "second", *FIT, "--no-publish") as command:
+        late = job_of(running.party("slow"))
+        late.suspend()
+        try:
+            wait_for(
+                lambda: status(running, "second")[1]["job"] != before and status(running, "second")[0] == 0,
+                "the end of the run",
+            )
+        finally:
+            late.resume()
+        assert command.wait(60) == 0
+    wait_for(lambda: not running.party("slow").job_processes(), "the end of the job at the party")
+
+
 N_LARGE, RANK_LARGE = 200_000, 64  # 102 MB in float64
 
 

@@ -22,6 +22,7 @@ from dkpca.exchange.nvflare import consortium, endings
 from dkpca.exchange.nvflare.party import ANSWER, REQUEST, TASK
 
 WAIT_SECONDS = 0.1
+GREETING_SECONDS = 60.0
 
 Arrived = Callable[[str, bytes | Failure], None]
 
@@ -33,16 +34,27 @@ class Courier:
         self.controller, self.fl_ctx, self.abort_signal = controller, fl_ctx, abort_signal
         workspace = fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT)
         self.job = Path(workspace.get_run_dir(fl_ctx.get_job_id()))
+        self.asked: set[str] = set()
 
     def carry(self, request: bytes, parties: Sequence[str], seconds: float, arrived: Arrived) -> None:
         """See `dkpca.exchange.inbox.Courier`."""
-        here = {client.name for client in self.fl_ctx.get_engine().get_clients()}
+        here = self._here()
         known = endings.noted(self.job)
         for absent in sorted(set(parties) - here):
             arrived(absent, Failure(known.get(absent, "it did not take the job: it is not connected")))
-        waiting = set(parties) & here
         data = Shareable()
         data[REQUEST] = request
+        self._send(data, set(parties) & here, seconds, arrived)
+
+    def greet(self) -> None:
+        """Wait for the parties that were asked nothing: NVFlare never ends a job at one that begins it too late."""
+        self._send(Shareable(), self._here() - self.asked, GREETING_SECONDS, lambda party, brought: None)
+
+    def _here(self) -> set[str]:
+        return {client.name for client in self.fl_ctx.get_engine().get_clients()}
+
+    def _send(self, data: Shareable, waiting: set[str], seconds: float, arrived: Arrived) -> None:
+        self.asked |= waiting
 
         def brought(client_task: ClientTask, fl_ctx: FLContext) -> None:
             # NVFlare has checked this name against the certificate of the connection.
@@ -100,6 +112,7 @@ class Job(Controller):  # type: ignore[misc]
         center = Center(folder / "runs", consortium.load(folder).parties, courier, self.seconds, fl_ctx.get_job_id())
         try:
             self.work(center)
+            courier.greet()
         except DKPCAError as error:
             self.system_panic(str(error), fl_ctx)
 
