@@ -15,7 +15,7 @@ import psutil
 from dkpca.exchange.nvflare import consortium as members
 
 HOST = "127.0.0.1"
-DEADLINE = 60.0
+DEADLINE = 120.0
 CLOSED = {"NVFLARE_ALLOW_LOG_STREAMING": "true"}  # must not open anything
 
 
