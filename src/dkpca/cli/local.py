@@ -14,7 +14,6 @@ from dkpca.cli.output import aside, progress, show, table
 from dkpca.cli.party import raw_bytes
 from dkpca.errors import InputError
 from dkpca.exchange import files
-from dkpca.exchange.rounds import Fit
 from dkpca.wording import in_bytes, in_seconds
 
 PANEL = "On one machine"
@@ -35,19 +34,10 @@ def fit(
     sources: Tables,
     out: Annotated[Path, typer.Option("--out", help="Directory of the run; made, or written anew.")],
     id_column: o.Id = None,
-    gamma: Annotated[
-        str,
-        typer.Option(
-            "--gamma",
-            help="RBF width: a number, 'features' (1 / number of columns) or 'auto' (1 / mean squared distance).",
-            rich_help_panel=o.MODEL,
-        ),
-    ] = "features",
+    gamma: o.GammaRule = "features",
     kernel: o.KernelOption = o.KernelName.rbf,
     components: o.Components = 10,
-    center: Annotated[
-        bool, typer.Option("--center/--no-center", help="Center the fused kernel.", rich_help_panel=o.MODEL)
-    ] = True,
+    center: o.Center = True,
     rank: o.Rank = "auto",
     epsilon: o.Epsilon = None,
     budget: o.ByteBudget = None,
@@ -69,13 +59,13 @@ def fit(
     holdings = holdings_of(
         sources, exclude=exclude, id_column=id_column, text=text, max_missing=max_missing, standardize=standardize
     )
-    request = Fit(
-        kernel=kernel.value,
-        gamma=gamma_of(gamma),
-        n_components=components,
+    request = o.wanted(
+        kernel=kernel,
+        gamma=gamma,
+        components=components,
         center=center,
         rank=o.rank_rule(rank, epsilon, budget, components, precision),
-        precision=precision.value,
+        precision=precision,
         solver=solver,
     )
     with progress("parties", total=len(holdings)) as advance:
@@ -173,13 +163,3 @@ def named(source: str) -> tuple[str | None, Path]:
     """Name and file of NAME=FILE; a file may have '=' in its name too."""
     name, separator, path = source.partition("=")
     return (name, Path(path)) if separator and not Path(source).exists() else (None, Path(source))
-
-
-def gamma_of(given: str) -> float | str | None:
-    """Return the width, or the rule for it, as the library takes it."""
-    if given in ("features", "auto"):
-        return None if given == "features" else "auto"
-    try:
-        return float(given)
-    except ValueError as error:
-        raise InputError(f"--gamma is {given!r}; give a number, 'features' or 'auto'") from error

@@ -12,6 +12,7 @@ from dkpca import mail, storage
 from dkpca import policy as policies
 from dkpca.errors import InputError
 from dkpca.exchange.files import Holding, Outbox
+from dkpca.exchange.rounds import Fit
 from dkpca.kernels import RBF, Kernel, Linear
 from dkpca.messages import CommonTokens, check_party_name
 from dkpca.party import ANYTHING
@@ -97,6 +98,15 @@ ByteBudget = Annotated[
     int | None,
     typer.Option("--budget", help="Instead of a rank: as many as fit into so many bytes.", rich_help_panel=MODEL),
 ]
+GammaRule = Annotated[
+    str,
+    typer.Option(
+        "--gamma",
+        help="RBF width: a number, 'features' (1 / number of columns) or 'auto' (1 / mean squared distance).",
+        rich_help_panel=MODEL,
+    ),
+]
+Center = Annotated[bool, typer.Option("--center/--no-center", help="Center the fused kernel.", rich_help_panel=MODEL)]
 Components = Annotated[int, typer.Option("--components", min=1, help="Components wanted.", rich_help_panel=MODEL)]
 WirePrecision = Annotated[Precision, typer.Option("--precision", help="How numbers are sent.", rich_help_panel=MODEL)]
 Solver = Annotated[
@@ -172,6 +182,42 @@ def rank_rule(
     if not rank.isdecimal():
         raise InputError(f"--rank is {rank!r}; give a whole number, or 'auto'")
     return Fixed(int(rank))
+
+
+def wanted(
+    *,
+    kernel: KernelName,
+    gamma: str,
+    components: int,
+    center: bool,
+    rank: RankRule,
+    precision: Precision,
+    solver: str,
+    keep_training: bool = False,
+    align: bool = False,
+) -> Fit:
+    """Settings of a fit of all parties."""
+    return Fit(
+        kernel=kernel.value,
+        gamma=gamma_of(gamma),
+        n_components=components,
+        center=center,
+        rank=rank,
+        precision=precision.value,
+        solver=solver,
+        keep_training=keep_training,
+        align=align,
+    )
+
+
+def gamma_of(given: str) -> float | str | None:
+    """Return the width, or the rule for it, as the library takes it."""
+    if given in ("features", "auto"):
+        return None if given == "features" else "auto"
+    try:
+        return float(given)
+    except ValueError as error:
+        raise InputError(f"--gamma is {given!r}; give a number, 'features' or 'auto'") from error
 
 
 def key(key_file: Path | None) -> bytes:

@@ -9,7 +9,7 @@ from rich.table import Table
 from dkpca import fusion, mail, tables
 from dkpca import plan as planning
 from dkpca.cli import options as o
-from dkpca.cli.local import PANEL, gamma_of, holdings_of, named
+from dkpca.cli.local import PANEL, holdings_of, named
 from dkpca.cli.output import show, table
 from dkpca.errors import InputError
 from dkpca.kernels import RBF
@@ -97,7 +97,7 @@ def _look(
     strangers = [s.party for s in known if s.party not in loaded]
     if strangers:
         raise InputError(f"the rank of {strangers} cannot be judged from statistics; give --rank")
-    kernel = RBF(fusion.resolve_gamma(gamma_of(gamma), known))
+    kernel = RBF(fusion.resolve_gamma(o.gamma_of(gamma), known))
     return known, {n: planning.probed_rank(X, kernel=kernel, n_components=components) for n, X in loaded.items()}
 
 

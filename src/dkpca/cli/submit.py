@@ -11,10 +11,8 @@ from dkpca import runs
 from dkpca.cli import options as o
 from dkpca.cli.center import run_facts, run_words
 from dkpca.cli.consortium import PANEL, ConsortiumFolder, check_extra
-from dkpca.cli.local import gamma_of
 from dkpca.cli.output import aside, show
 from dkpca.errors import InputError
-from dkpca.exchange.rounds import Fit
 from dkpca.messages import check_name
 
 NOT_FINISHED = 3
@@ -48,19 +46,10 @@ Align = Annotated[bool, typer.Option("--align", help="The parties' samples diffe
 def fit(
     path: ConsortiumFolder,
     run: RunName,
-    gamma: Annotated[
-        str,
-        typer.Option(
-            "--gamma",
-            help="RBF width: a number, 'features' (1 / number of columns) or 'auto' (1 / mean squared distance).",
-            rich_help_panel=o.MODEL,
-        ),
-    ] = "features",
+    gamma: o.GammaRule = "features",
     kernel: o.KernelOption = o.KernelName.rbf,
     components: o.Components = 10,
-    center: Annotated[
-        bool, typer.Option("--center/--no-center", help="Center the fused kernel.", rich_help_panel=o.MODEL)
-    ] = True,
+    center: o.Center = True,
     rank: o.Rank = "auto",
     epsilon: o.Epsilon = None,
     budget: o.ByteBudget = None,
@@ -85,13 +74,13 @@ def fit(
 
     Example: `dkpca submit fit flights/ first --gamma 0.03 --rank 40 --components 10`
     """
-    wanted = Fit(
-        kernel=kernel.value,
-        gamma=gamma_of(gamma),
-        n_components=components,
+    wanted = o.wanted(
+        kernel=kernel,
+        gamma=gamma,
+        components=components,
         center=center,
         rank=o.rank_rule(rank, epsilon, budget, components, precision),
-        precision=precision.value,
+        precision=precision,
         solver=solver,
         keep_training=keep_training,
         align=align,
