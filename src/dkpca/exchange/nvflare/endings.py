@@ -4,7 +4,6 @@ The center's own process hears of it, the process of the job asks the parties: a
 folder, passes it on.
 """
 
-import contextlib
 import logging
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,10 @@ log = logging.getLogger(__name__)
 
 
 def note(job: Path, party: str, reason: str) -> None:
-    """Note that a party's part of a job has ended; nothing to do where the job is over."""
-    if job.is_dir():
-        with contextlib.suppress(FileExistsError):  # the first reason is the one
-            (job / FOLDER).mkdir(exist_ok=True)
-            storage.write(job / FOLDER / party, reason.encode())
+    """Note that a party's part of a job has ended; the first reason counts, and none where the job is over."""
+    if job.is_dir() and not (job / FOLDER / party).exists():
+        storage.make_directory(job / FOLDER)
+        storage.write(job / FOLDER / party, reason.encode())
 
 
 def noted(job: Path) -> dict[str, str]:
