@@ -88,6 +88,7 @@ class Guarded:
             (path / party / "party.toml").write_text(
                 f'party = "{party}"\ntable = "table.csv"\npolicy = "policy.toml"\n'
             )
+            (path / party / "policy.toml").write_text("max_rank = 20\n")
             (path / party / "secret.txt").write_text(f"{SECRET} of {party}\n")
         self.operator = str(path / "center" / "operator" / "startup")
 

@@ -144,7 +144,7 @@ def run_facts(run: Run) -> dict[str, object]:
     }
 
 
-def run_words(run: Run) -> list[str | Table]:
+def run_words(run: Run, *, advice: str = "; name them with --ids") -> list[str | Table]:
     """Return the run for a reader."""
     rows = [
         [
@@ -161,5 +161,5 @@ def run_words(run: Run) -> list[str | Table]:
     lines: list[str | Table] = [table(title, ["party", "columns", "rank", "sent", "raw columns"], rows)]
     lines += run.model.certificate.statements()
     if run.settings["sample_names"] == "row numbers":
-        lines.append("note: samples are numbered by row; name them with --ids")
+        lines.append(f"note: samples are numbered by row{advice}")
     return [*lines, f"wrote {run.path}; look at it with: dkpca report {run.path}"]

@@ -91,7 +91,7 @@ def fit(
     folder = _submit(path, run, kits.FIT, arguments, seconds, join_seconds, wait=wait)
     if wait:
         found = runs.load(folder)
-        show(as_json, run_facts(found), run_words(found))
+        show(as_json, run_facts(found), run_words(found, advice="; the parties have the result under their ids"))
     else:
         show(
             as_json,

@@ -23,7 +23,7 @@ from dkpca.errors import (
     WireError,
 )
 from dkpca.exchange import files
-from dkpca.exchange.envelopes import Answer, Request, decode_request, encode_answer
+from dkpca.exchange.envelopes import Answer, Request, decode_request, described, encode_answer
 from dkpca.exchange.files import LEDGER, Holding, Outbox
 from dkpca.exchange.questions import Result, RowsWanted
 from dkpca.messages import CommonTokens, Partials, Rows, Summary, check_party_name
@@ -101,7 +101,9 @@ class Desk:
         question = request.question
         if any(record.get("number") == request.number for record in storage.read_records(self.folder / LEDGER)):
             raise PolicyError(f"request {request.number} was answered before; a request is answered once")
-        self._record("asked", run=request.run, number=request.number, question=type(question).__name__)
+        self._record(
+            "asked", run=request.run, number=request.number, question=type(question).__name__, **described(question)
+        )
         configuration = self._configuration()
         run = _made(_made(self.folder / "runs") / request.run)
         place = _made(_made(run / "new") / question.batch) if question.batch else run

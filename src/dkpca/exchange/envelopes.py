@@ -54,22 +54,23 @@ class Answer:
 
 def encode_request(request: Request) -> bytes:
     """Return the bytes of a request."""
-    values: dict[str, Any] = {}
-    attached = b""
-    for each in fields(request.question):
-        value = getattr(request.question, each.name)
-        if isinstance(value, ATTACHED):
-            attached = wire.encode(value)
-        elif value is not None:
-            values[each.name] = _described(value)
+    question = request.question
+    attached = [getattr(question, each.name) for each in fields(question)]
     header = {
         "version": VERSION,
         "run": request.run,
         "number": request.number,
-        "kind": type(request.question).__name__,
-        "fields": values,
+        "kind": type(question).__name__,
+        "fields": described(question),
     }
-    return container.pack(header, _as_arrays(attached), entry=REQUEST)
+    messages = [wire.encode(value) for value in attached if isinstance(value, ATTACHED)]
+    return container.pack(header, _as_arrays(b"".join(messages)), entry=REQUEST)
+
+
+def described(question: Question) -> dict[str, Any]:
+    """Return what a question asks for, without the message attached to it."""
+    values = {each.name: getattr(question, each.name) for each in fields(question)}
+    return {name: _plain(value) for name, value in values.items() if not isinstance(value, (*ATTACHED, type(None)))}
 
 
 def decode_request(data: bytes) -> Request:
@@ -127,7 +128,7 @@ def _as_arrays(attached: bytes) -> Arrays:
     return {"attached": np.frombuffer(attached, np.uint8)} if attached else {}
 
 
-def _described(value: Any) -> Any:
+def _plain(value: Any) -> Any:
     if isinstance(value, kernels.Kernel):
         return value.to_dict()
     if isinstance(value, str | bool):

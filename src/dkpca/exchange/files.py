@@ -87,12 +87,20 @@ class Outbox:
         data = wire.encode(message)
         kept = private_files or {}
         storage.write_all({**kept, self.message: data}, private=kept)
-        told = {"file": self.message.name, "kind": kind_of(message), "bytes": len(data)}
+        told = {"file": self._named(), "kind": kind_of(message), "bytes": len(data)}
         self.record("written", **told, sha256=hashlib.sha256(data).hexdigest(), **facts)
 
     def record(self, event: str, **facts: Any) -> None:
         """Add a line to the ledger."""
-        storage.append_record(self.ledger or self.message.parent / LEDGER, {"event": event, **facts})
+        storage.append_record(self._ledger(), {"event": event, **facts})
+
+    def _ledger(self) -> Path:
+        return self.ledger or self.message.parent / LEDGER
+
+    def _named(self) -> str:
+        """Name of the message, as seen from the ledger where it lies below it."""
+        folder = self._ledger().parent
+        return str(self.message.relative_to(folder) if self.message.is_relative_to(folder) else self.message.name)
 
     @contextlib.contextmanager
     def answering(self, holding: Holding, what: str) -> Iterator[None]:

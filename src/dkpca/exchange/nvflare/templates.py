@@ -8,15 +8,14 @@ OPERATOR_RESOURCES = {
 }
 
 POLICY = """\
-# What this party is willing to answer, whatever the center asks. Delete the # to set a limit;
-# what is not limited here is answered.
-# Every key, with an example: 'A party's policy' in the documentation.
+# What this party is willing to answer, whatever the center asks. These limits are a cautious start: change them to
+# what was agreed, and delete the # of the others to set them too. Every key: 'A party's policy' in the documentation.
 
-# max_rank = 100                  # most eigenpairs sent
-# min_samples = 50                # fewest rows about which anything is sent
+max_rank = 100                    # most eigenpairs sent
+min_samples = 100                 # fewest rows about which anything is sent
+max_precision = "float32"         # finest numbers sent
 # kernels = ["rbf"]               # kernels answered
-# gamma = [0.001, 0.1]            # smallest and largest RBF width answered
-# max_precision = "float32"       # finest numbers sent
+# gamma = [0.001, 0.1]            # smallest and largest RBF width answered; one value twice to fix it
 # projection = false              # whether new samples are placed
 """
 
