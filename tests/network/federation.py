@@ -1,5 +1,7 @@
 """A center and its parties as real processes on loopback, with mutual TLS; nothing is left behind."""
 
+import contextlib
+import json
 import os
 import shutil
 import signal
@@ -12,6 +14,7 @@ from pathlib import Path
 
 import psutil
 
+from dkpca import storage
 from dkpca.exchange.nvflare import consortium as members
 
 HOST = "127.0.0.1"
@@ -277,3 +280,41 @@ class Federation:
             ):
                 found.append(process)
         return found
+
+
+def configure(folder, table: str, id_column: str = "person") -> None:
+    (folder / "party.toml").write_text(
+        f'party = "{folder.name}"\ntable = "{table}"\nid = "{id_column}"\npolicy = "policy.toml"\n'
+    )
+
+
+def asked(federation, run: str) -> list[list[str]]:
+    records = storage.read_records(federation.runs / run / "ledger.jsonl")
+    return [record["parties"] for record in records if record["event"] == "asked"]
+
+
+def status(federation, run: str):
+    told = dkpca("status", "center", run, "--json", cwd=federation.path)
+    return told.returncode, json.loads(told.stdout)
+
+
+@contextlib.contextmanager
+def background(federation, *arguments):
+    """A command that runs while the test does something."""
+    command = [sys.executable, "-m", "dkpca", *map(str, arguments)]
+    with subprocess.Popen(
+        command,
+        cwd=federation.path,
+        env=environment(federation.home),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    ) as process:
+        try:
+            yield process
+            process.communicate(timeout=240)
+        finally:
+            process.kill()
+
+
+def job_of(site) -> psutil.Process:
+    return wait_for(lambda: next(iter(site.job_processes()), None), f"job process of {site.name}")
