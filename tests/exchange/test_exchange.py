@@ -161,6 +161,23 @@ def test_new_samples_of_an_older_fit_are_asked_for_again(consortium):
     assert consortium.courier.asked[0] == ["shop"]
 
 
+def test_few_new_samples_are_aligned_where_the_policy_asks_for_many_of_the_fit(consortium):
+    consortium.center().fit("first", FIT)
+    for owner in OWNERS:
+        consortium.policy(owner, "min_samples = 50")
+        rows = list(np.random.default_rng(len(owner)).permutation(7))
+        table = pl.read_csv(consortium.party(owner) / "new" / "spring.csv")
+        table[rows].write_csv(consortium.party(owner) / "new" / "shuffled.csv")
+    consortium.center().project("first", ["spring"])
+    consortium.center().project("first", ["shuffled"], align=True)
+    named = [
+        pl.read_csv(consortium.party("bank") / "runs" / "first" / "new" / batch / "embedding.csv").sort("sample")
+        for batch in ("spring", "shuffled")
+    ]
+    assert named[0]["sample"].to_list() == named[1]["sample"].to_list()
+    np.testing.assert_allclose(named[0].drop("sample").to_numpy(), named[1].drop("sample").to_numpy(), atol=1e-12)
+
+
 def test_projection_beyond_the_policy_is_refused(consortium):
     consortium.center().fit("first", FIT)
     consortium.policy("clinic", "projection = false")

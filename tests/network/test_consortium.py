@@ -18,7 +18,7 @@ from tests.network.federation import ok, refused
 
 pytestmark = pytest.mark.network
 
-TABLE = "flight,a,b\n" + "".join(f"f{i},{i},{i * i}\n" for i in range(4))
+TABLE = "flight,a,b\n" + "".join(f"f{i},{i},{i * i}\n" for i in range(120))
 
 
 def mode(path) -> int:
@@ -40,7 +40,7 @@ def test_two_organisations_found_a_consortium_by_commands(tmp_path):
     (tmp_path / "airline" / "airline.csv").write_text(TABLE)
     said = ok("party", "check", "airline", cwd=tmp_path)
     assert said.count("ok: ") == 8
-    assert "4 samples, 2 columns" in said
+    assert "120 samples, 2 columns" in said
     assert 'id = "flight"' in (tmp_path / "airline" / "party.toml").read_text()
     assert not list((tmp_path / "home").iterdir())
 
@@ -228,7 +228,7 @@ def test_a_weakened_setting_is_one_sentence_on_the_command_line(federate):
     stream_logs(f.path / "airline" / "engine")
     assert "allow_log_streaming must be false" in refused("party", "start", "airline", cwd=f.path)
     assert "allow_log_streaming must be false" in refused("party", "check", "airline", cwd=f.path)
-    (f.path / "airline" / "airline.csv").write_text("a,b\n1,2\n3,5\n")
+    (f.path / "airline" / "airline.csv").write_text(TABLE.replace("flight,", "c,").replace("f", ""))
     assert "NOT ok" not in ok("party", "check", "airline", "--restore", cwd=f.path)
 
 

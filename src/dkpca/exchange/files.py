@@ -132,7 +132,7 @@ class Answers(Mapping[str, Any]):
 def answer(question: Question, holding: Holding, outbox: Outbox, *, state: Path) -> Sequence[str]:
     """Write the answer to a question; return what was dropped or filled in, in words."""
     if isinstance(question, TokensWanted):
-        sample_tokens(holding, outbox)
+        sample_tokens(holding, outbox, new=bool(question.batch))
     elif isinstance(question, StatisticsWanted):
         statistics(holding.aligned(question.common), outbox)
     elif isinstance(question, SummaryWanted):
@@ -164,11 +164,14 @@ def statistics(holding: Holding, outbox: Outbox) -> Statistics:
     return message
 
 
-def sample_tokens(holding: Holding, outbox: Outbox) -> SampleTokens:
-    """Round before the first, only where samples differ between parties."""
+def sample_tokens(holding: Holding, outbox: Outbox, *, new: bool = False) -> SampleTokens:
+    """Round before the first, only where samples differ between parties; new samples may be few."""
     with outbox.answering(holding, "sample tokens"):
         ids = holding.ids()
-        outbox.policy.check_samples(len(ids))
+        if new:
+            outbox.policy.check_projection()
+        else:
+            outbox.policy.check_samples(len(ids))
         message = alignment.sample_tokens(ids, holding.shared_key(), party=holding.party)
         outbox.send(message, party=message.party, n_samples=len(ids))
     return message
