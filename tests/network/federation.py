@@ -317,4 +317,11 @@ def background(federation, *arguments):
 
 
 def job_of(site) -> psutil.Process:
-    return wait_for(lambda: next(iter(site.job_processes()), None), f"job process of {site.name}")
+    """The process of the job that runs at a site, once it is more than a copy of the process that starts it."""
+    return wait_for(lambda: next(filter(is_job, site.job_processes()), None), f"job process of {site.name}")
+
+
+def is_job(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return "dkpca.exchange.nvflare.job" in process.cmdline()
+    return False
