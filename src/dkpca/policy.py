@@ -2,13 +2,13 @@
 
 import logging
 import math
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NoReturn
 
-from dkpca.errors import InputError, PolicyError, StorageError
+from dkpca import storage
+from dkpca.errors import InputError, PolicyError
 from dkpca.kernels import KERNELS, Kernel
 from dkpca.precision import PRECISIONS
 from dkpca.rank import AtMost, Fixed, RankRule
@@ -79,13 +79,7 @@ class Policy:
 
 def read(path: Path) -> Policy:
     """Read a policy from a TOML file; every key has to be one this library enforces."""
-    try:
-        with path.open("rb") as file:
-            table = tomllib.load(file)
-    except OSError as error:
-        raise StorageError(f"{path}: the policy cannot be read ({error.strerror}); check the path") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not a TOML file ({error}); see 'A party's policy' in the documentation") from error
+    table = storage.read_toml(path, "see 'A party's policy' in the documentation")
     known = {field.name for field in fields(Policy)}
     if not set(table) <= known:
         raise InputError(f"{path}: unknown keys {sorted(set(table) - known)}; a policy has {sorted(known)}")

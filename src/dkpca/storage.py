@@ -5,12 +5,13 @@ import errno
 import json
 import os
 import secrets
+import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from dkpca.errors import StorageError
+from dkpca.errors import InputError, StorageError
 
 PRIVATE_MODE, PUBLIC_MODE = 0o600, 0o666  # the second is narrowed by the umask
 
@@ -76,10 +77,19 @@ def check_writable(path: Path) -> None:
             raise OSError(errno.EACCES, "")
 
 
-def make_directory(path: Path) -> None:
-    """Create a directory if it is not there yet; its parent must be."""
+def make_directory(path: Path) -> Path:
+    """Create a directory if it is not there yet; its parent must be. Return it."""
     with _explained(path):
         path.mkdir(exist_ok=True)
+    return path
+
+
+def read_toml(path: Path, advice: str) -> dict[str, Any]:
+    """Return the table in a file of settings; the advice is for one that is not whole."""
+    try:
+        return tomllib.loads(read(path).decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not a TOML file ({error}); {advice}") from error
 
 
 def append_record(path: Path, record: Mapping[str, Any]) -> None:

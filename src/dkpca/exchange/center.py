@@ -22,6 +22,7 @@ from dkpca.fusion import FusedModel
 from dkpca.messages import Scores, check_name
 from dkpca.precision import round_to
 from dkpca.runs import Run
+from dkpca.storage import make_directory
 
 REQUEST = "request.json"
 
@@ -74,7 +75,7 @@ class Center:
         with followed(folder, "projection", self.job) as status:
             extending = {name: summary.summary_id for name, summary in fused.model.summaries.items()}
             for batch in batches:
-                place = _made(_made(folder / "new") / check_name(batch, "batch name"))
+                place = make_directory(make_directory(folder / "new") / check_name(batch, "batch name"))
                 inbox = replace(self._inbox(run, place, status, again), extending=extending)
                 answers, common = rounds.new_samples(inbox, batch=batch, exact=exact, align=align)
                 status.write(COMPUTING)
@@ -88,13 +89,13 @@ class Center:
         return places
 
     def _folder(self, run: str) -> Path:
-        return _made(self.folder / check_name(run, "run name"))
+        return make_directory(self.folder / check_name(run, "run name"))
 
     def _inbox(self, run: str, folder: Path, status: Status, again: Collection[str]) -> Inbox:
         strangers = sorted(set(again) - set(self.roster))
         if strangers:
             raise InputError(f"{strangers} cannot be asked again: not on the roster {sorted(self.roster)}")
-        _made(folder / "messages")
+        make_directory(folder / "messages")
         return Inbox(run, folder, self.roster, self.courier, self.seconds, status, frozenset(again))
 
 
@@ -122,7 +123,7 @@ def remember(folder: Path, fit: Fit, roster: Sequence[str]) -> None:
                 "repeat them, or choose another name for the run"
             )
         return
-    _made(folder / "messages")
+    make_directory(folder / "messages")
     storage.write(path, (json.dumps(wanted, indent=2) + "\n").encode())
 
 
@@ -136,8 +137,3 @@ def result(model: FusedModel, scores: Any, digest: str) -> Scores:
         captured_share_at_least=max(0.0, model.certificate.captured_share_at_least),
         optimality_at_least=max(0.0, model.certificate.optimality_at_least),
     )
-
-
-def _made(folder: Path) -> Path:
-    storage.make_directory(folder)
-    return folder

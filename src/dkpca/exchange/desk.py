@@ -6,7 +6,6 @@ runs/RUN/           each message that left, byte for byte; the private state; th
 """
 
 import logging
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +28,7 @@ from dkpca.exchange.questions import Result, RowsWanted
 from dkpca.messages import CommonTokens, Partials, Rows, Summary, check_party_name
 from dkpca.policy import Policy
 from dkpca.preparation import prepare
+from dkpca.storage import make_directory
 from dkpca.tables import Reading
 
 CONFIGURATION = "party.toml"
@@ -105,8 +105,8 @@ class Desk:
             "asked", run=request.run, number=request.number, question=type(question).__name__, **described(question)
         )
         configuration = self._configuration()
-        run = _made(_made(self.folder / "runs") / request.run)
-        place = _made(_made(run / "new") / question.batch) if question.batch else run
+        run = make_directory(make_directory(self.folder / "runs") / request.run)
+        place = make_directory(make_directory(run / "new") / question.batch) if question.batch else run
         if isinstance(question, Result):
             keep_result(configuration, question, place)
             return b""
@@ -174,10 +174,7 @@ def _own_names(holding: Holding, digest: str, n_samples: int, place: Path) -> li
 
 def read_configuration(path: Path) -> Configuration:
     """Read party.toml; every key has to be one this library uses."""
-    try:
-        table = tomllib.loads(storage.read(path).decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not a TOML file ({error}); see 'Over a network' in the documentation") from error
+    table = storage.read_toml(path, "see 'Over a network' in the documentation")
     unknown = sorted(set(table) - set(KEYS))
     if unknown:
         raise InputError(f"{path}: unknown keys {unknown}; a party has {sorted(KEYS)}")
@@ -207,11 +204,6 @@ def _reason(error: Exception) -> tuple[str, str]:
             error = error.__cause__
         return "refused", str(error)
     return next((reason for kind, reason in REASONS.items() if isinstance(error, kind)), UNEXPECTED)
-
-
-def _made(folder: Path) -> Path:
-    storage.make_directory(folder)
-    return folder
 
 
 def _is_text(value: Any) -> bool:

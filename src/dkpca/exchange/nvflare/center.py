@@ -2,6 +2,7 @@
 
 import math
 import time
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -116,9 +117,9 @@ class Job(Controller):  # type: ignore[misc]
         except DKPCAError as error:
             self.system_panic(str(error), fl_ctx)
 
+    @abstractmethod
     def work(self, center: Center) -> None:
         """Do what the job is for."""
-        raise NotImplementedError
 
 
 class Fit(Job):

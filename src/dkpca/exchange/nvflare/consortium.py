@@ -4,7 +4,6 @@ A private key is made where it is used and never leaves that folder.
 """
 
 import contextlib
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -311,10 +310,7 @@ def _check_address(host: str, port: int) -> None:
 def _read_toml(path: Path, advice: str) -> Mapping[str, Any]:
     if not path.exists():
         raise InputError(f"{path}: there is no such file; {advice}")
-    try:
-        return tomllib.loads(storage.read(path).decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not a whole file ({error}); {advice}") from error
+    return storage.read_toml(path, advice)
 
 
 def _write_private(path: Path, data: bytes) -> None:
