@@ -5,13 +5,14 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from dkpca import runs, storage
-from dkpca.errors import InputError
+from dkpca.errors import InputError, NoAnswerError
 from dkpca.exchange import files, rounds
 from dkpca.exchange.files import Holding, Outbox
 from dkpca.exchange.questions import Question, SummaryWanted
@@ -33,10 +34,17 @@ class Parties:
         """Put a question to all parties."""
         paths = {holding.party: self.scratch / f"{holding.party}.{question.answer}" for holding in self.holdings}
         tasks = {self.pool.submit(self._answer, question, h, paths[h.party]): h for h in self.holdings}
-        for task in as_completed(tasks):
-            self.notes += [f"{tasks[task].party}: {note}" for note in task.result()]
-            if isinstance(question, SummaryWanted):
-                self.done()
+        try:
+            for task in as_completed(tasks):
+                self.notes += [f"{tasks[task].party}: {note}" for note in task.result()]
+                if isinstance(question, SummaryWanted):
+                    self.done()
+        except BrokenProcessPool as error:
+            unfinished = sorted(str(holding.path) for task, holding in tasks.items() if task.exception())
+            raise NoAnswerError(
+                f"the process at work on one of {unfinished} was killed, perhaps for want of memory; "
+                "try one party at a time (--jobs 1), or --solver landmark"
+            ) from error
         return files.Answers(paths)
 
     @staticmethod
@@ -59,8 +67,8 @@ def fit(
     runs.check(out)
     holdings, notes = shared_samples(holdings)
     with (
-        _pool(jobs or os.cpu_count() or 1, len(holdings)) as pool,
         tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as scratch,
+        _pool(jobs or os.cpu_count() or 1, len(holdings)) as pool,
     ):
         parties = Parties(holdings, Path(scratch), pool, done)
         rounds.summaries(parties, request)
@@ -109,14 +117,23 @@ def _keep_states(scratch: Path, directory: Path, holdings: Sequence[Holding]) ->
 
 @contextmanager
 def _pool(jobs: int, parties: int) -> Iterator[Any]:
-    """Fresh processes that share the cores: each gets as many BLAS threads as are left for it."""
+    """Fresh processes that share the cores: each gets as many BLAS threads as are left for it.
+
+    On an error none is waited for: an answer that nobody will use can take hours.
+    """
     workers = min(jobs, parties)
     threads = str(max(1, (os.cpu_count() or 1) // workers))
     before = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
     os.environ.update(dict.fromkeys(before, threads))
+    others = multiprocessing.active_children()
     try:
         with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-            yield pool
+            try:
+                yield pool
+            except BaseException:
+                for process in set(multiprocessing.active_children()).difference(others):
+                    process.terminate()
+                raise
     finally:
         for name, value in before.items():
             if value is None:

@@ -127,8 +127,10 @@ def from_frame(frame: Any, reading: Reading, *, name: str = "table") -> Table:
 
 def scan(path: Path) -> pl.LazyFrame:
     """Open a table without loading it."""
-    if not path.is_file():
+    if not path.exists():
         raise FileNotFoundError(path)
+    if not path.is_file():
+        raise InputError(f"{path}: is a directory or a pipe, not a table; give a file")
     kind = path.suffix.lower()
     if kind in (".csv", ".tsv", ".txt"):
         separator = "," if kind == ".csv" else "\t"

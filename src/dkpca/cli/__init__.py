@@ -47,6 +47,7 @@ def about(
 def run(arguments: list[str] | None = None) -> int:
     """Run one command; return its exit code. What went wrong is one sentence on stderr."""
     signal.signal(signal.SIGTERM, _stop)
+    signal.siginterrupt(signal.SIGINT, True)  # polars, when imported, makes a process that waits sleep through Ctrl-C
     try:
         code: Any = app(arguments, standalone_mode=False)
     except typer.TyperException as error:  # a wrong option or argument
