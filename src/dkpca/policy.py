@@ -35,6 +35,9 @@ class Policy:
         Finest numbers sent.
     projection : bool
         Whether new samples are placed.
+    max_fits : int
+        Most different summaries, and most different statistics, ever sent; the ledger counts them. A message that was
+        sent before, byte for byte, may be sent again.
     """
 
     max_rank: float = math.inf
@@ -43,6 +46,7 @@ class Policy:
     gamma: tuple[float, float] = (0.0, math.inf)
     max_precision: str = "float64"
     projection: bool = True
+    max_fits: float = math.inf
 
     def check_samples(self, n_samples: int) -> None:
         """Refuse to say anything about too few rows."""
@@ -67,6 +71,11 @@ class Policy:
         """Refuse to place new samples where that is switched off."""
         if not self.projection:
             _refuse("it does not place new samples: projection = false")
+
+    def check_fits(self, others: int) -> None:
+        """Refuse one more message about the rows of the fit than allowed, given how many others were sent."""
+        if others >= self.max_fits:
+            _refuse(f"it has sent as many different messages of this kind as max_fits = {self.max_fits:g} allows")
 
     def limit(self, rank: RankRule) -> RankRule:
         """Return the rule, held to the largest rank; refuse a number beyond it."""
@@ -110,6 +119,7 @@ VALID: Mapping[str, Any] = {
     "gamma": _is_range,
     "max_precision": lambda value: isinstance(value, str) and value in PRECISIONS,
     "projection": lambda value: isinstance(value, bool),
+    "max_fits": lambda value: _whole(value, 1),
 }
 EXAMPLES = {
     "max_rank": "write a whole number, at least 1",
@@ -118,6 +128,7 @@ EXAMPLES = {
     "gamma": "write the smallest and the largest, such as [0.001, 0.1]",
     "max_precision": f"write one of {sorted(PRECISIONS)}",
     "projection": "write true or false",
+    "max_fits": "write a whole number, at least 1",
 }
 
 

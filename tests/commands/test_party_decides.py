@@ -4,6 +4,7 @@ import json
 import re
 
 import numpy as np
+import polars as pl
 import pytest
 
 from dkpca import policy
@@ -50,6 +51,23 @@ def test_projection_and_small_samples_are_refused_where_the_policy_says_so(offic
     assert "projection = false" in office.refused(*extend)
     (office.path / "policy.toml").write_text("min_samples = 61")
     assert "fewer samples than the 61" in office.refused(*SUMMARISE, "--gamma", 0.05)
+
+
+@pytest.mark.parametrize("command", ["summarise", "statistics"])
+def test_after_so_many_different_fits_only_old_messages_are_sent_again(office, command):
+    (office.path / "policy.toml").write_text("max_fits = 2")
+    table = pl.read_csv(office.path / "bank.csv")
+    ask = (command, "bank.csv", "--id", "person", "--policy", "policy.toml", "--out", f"bank.{command}")
+    ask += ("--gamma", 0.05, "--rank", 5) if command == "summarise" else ()
+    office.ok(*ask)
+    first = (office.path / f"bank.{command}").read_bytes()
+    table.head(50).write_csv(office.path / "bank.csv")
+    office.ok(*ask)
+    table.head(40).write_csv(office.path / "bank.csv")
+    assert "as many different messages of this kind as max_fits = 2 allows" in office.refused(*ask)
+    table.write_csv(office.path / "bank.csv")
+    office.ok(*ask)
+    assert (office.path / f"bank.{command}").read_bytes() == first
 
 
 def test_a_rank_rule_stops_at_the_limit_of_the_policy(office):

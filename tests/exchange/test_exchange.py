@@ -6,6 +6,8 @@ What NVFlare adds to this, real processes and mutual TLS, is in tests/network.
 import hashlib
 import json
 import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -148,6 +150,36 @@ def test_what_the_policy_forbids_is_refused_and_logged_at_both_ends(consortium, 
     assert words in here
     assert words in there
     assert not (consortium.party("clinic") / "runs" / "first" / "clinic.summary").exists()
+
+
+def test_a_party_limits_how_many_fits_a_center_gets_whatever_their_names(consortium):
+    consortium.policy("clinic", "max_fits = 1\n")
+    consortium.center().fit("first", FIT)
+    consortium.center().fit("same", FIT)
+    with pytest.raises(NoAnswerError, match=r"clinic: refused by .* as max_fits = 1 allows"):
+        consortium.center().fit("wider", replace(FIT, gamma=0.06))
+    assert not list((consortium.party("clinic") / "runs" / "wider").iterdir())
+    consortium.center().project("first", ["spring"])
+
+
+def test_a_party_answers_one_question_at_a_time(consortium, monkeypatch):
+    """Else limits on what was sent before could be passed by asking at once."""
+    write_all = storage.write_all
+    monkeypatch.setattr(storage, "write_all", lambda *a, **b: (time.sleep(0.2), write_all(*a, **b)))
+    consortium.policy("bank", "max_fits = 1\n")
+    kernels = [RBF(0.01 * i) for i in range(1, 5)]
+    requests = [encode_request(Request("first", SummaryWanted(k, Fixed(5), "float32"))) for k in kernels]
+    with ThreadPoolExecutor(len(requests)) as pool:
+        answers = [decode_answer(a) for a in pool.map(Desk(consortium.party("bank")).answer, requests)]
+    assert sorted(answer.code for answer in answers) == ["ok", "refused", "refused", "refused"]
+
+
+def test_a_damaged_private_state_is_no_fault_of_the_request(consortium):
+    consortium.center().fit("first", FIT)
+    state = consortium.party("bank") / "runs" / "first" / "bank.state"
+    state.write_bytes(state.read_bytes()[:-5])
+    with pytest.raises(NoAnswerError, match="bank: cannot answer: one of its files is damaged"):
+        consortium.center().project("first", ["spring"])
 
 
 def test_new_samples_of_an_older_fit_are_asked_for_again(consortium):
@@ -308,4 +340,4 @@ def test_result_about_other_samples_is_not_kept(consortium):
     result = next(r for r in map(decode_request, consortium.courier.requests) if isinstance(r.question, Result))
     other = replace(result.question.scores, sample_digest="0" * 64)
     answer = Desk(consortium.party("bank")).answer(encode_request(Request("first", Result(other))))
-    assert decode_answer(answer).code == "not understood"
+    assert decode_answer(answer).code == "cannot answer"

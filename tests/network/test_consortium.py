@@ -40,7 +40,7 @@ def test_two_organisations_found_a_consortium_by_commands(tmp_path):
     (tmp_path / "airline" / "airline.csv").write_text(TABLE)
     said = ok("party", "check", "airline", cwd=tmp_path)
     assert said.count("ok: ") == 8
-    assert "120 samples, 2 columns" in said
+    assert "120 samples, 2 columns; 0 of 20 fits answered" in said
     assert 'id = "flight"' in (tmp_path / "airline" / "party.toml").read_text()
     assert not list((tmp_path / "home").iterdir())
 

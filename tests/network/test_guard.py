@@ -9,12 +9,15 @@ import itertools
 import json
 import os
 import pickle
+import socket
+import ssl
 import subprocess
 import sys
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
+import psutil
 import pytest
 
 from dkpca import storage
@@ -429,6 +432,35 @@ def test_a_party_listens_to_what_we_know_and_to_nothing_new(guarded, replay):
     assert set(json.loads(own.read_text())) == LISTENS | {"admin:*"}
     assert len(jobs) == 1
     assert {"client_command:*"} <= set(json.loads(jobs[0].read_text())) <= LISTENS | LISTENS_IN_A_JOB
+
+
+def ports(site: Site) -> list[int]:
+    """Where a site's own process listens."""
+    connections = psutil.Process(site.pid).net_connections("tcp")
+    return [connection.laddr.port for connection in connections if connection.status == psutil.CONN_LISTEN]
+
+
+def wants_certificate(port: int) -> bool:
+    """Whether a caller without a certificate is turned away, and for that reason."""
+    stranger = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    stranger.check_hostname, stranger.verify_mode = False, ssl.CERT_NONE
+    try:
+        with (
+            socket.create_connection(("127.0.0.1", port), timeout=3) as plain,
+            stranger.wrap_socket(plain) as secure,
+        ):
+            secure.settimeout(3)
+            return secure.recv(1) == b""  # gRPC closes without a word
+    except ssl.SSLError as error:
+        return "CERTIFICATE_REQUIRED" in str(error)
+    except TimeoutError:
+        return False
+
+
+def test_no_port_is_open_to_other_users_of_the_machine(guarded):
+    assert [wants_certificate(port) for port in ports(guarded.careless)] == [False]
+    assert [wants_certificate(port) for port in ports(guarded.careful)] == [True]
+    assert [wants_certificate(port) for port in ports(guarded.center)] == [True, True]
 
 
 def test_no_log_of_a_party_is_at_the_center(guarded, foreign, replay):

@@ -5,8 +5,11 @@ dkpca-ledger.jsonl  every question, refusal and message, in order
 runs/RUN/           each message that left, byte for byte; the private state; the result that came back
 """
 
+import contextlib
+import fcntl
 import logging
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,8 +43,12 @@ log.addHandler(logging.NullHandler())
 
 # What leaves the party when something fails there: a code and a sentence, neither of which holds data. The error
 # itself, which may name files, columns and ids, stays in the party's log and ledger.
+NOT_UNDERSTOOD = ("not understood", "the request cannot be read by the dkpca of this party; use the same version")
 REASONS: Mapping[type[Exception], tuple[str, str]] = {
-    WireError: ("not understood", "the request cannot be read by the dkpca of this party; use the same version"),
+    WireError: (
+        "cannot answer",
+        "one of its files is damaged, or does not belong to this run; its ledger says which",
+    ),
     InputError: ("cannot answer", "its table or its configuration cannot be used for this; its ledger says why"),
     StorageError: ("cannot answer", "one of its files cannot be read or written; its ledger says which"),
     OutOfMemoryError: ("no memory", "the work does not fit into its memory; ask for less, or for another solver"),
@@ -89,10 +96,11 @@ class Desk:
         try:
             request = decode_request(data)
             number = request.number
-            message = self._answer(request)
+            with self._alone():
+                message = self._answer(request)
             return encode_answer(Answer(number, message))
         except Exception as error:
-            code, reason = _reason(error)
+            code, reason = NOT_UNDERSTOOD if number == UNREADABLE else _reason(error)
             log.error("could not answer: %s", error, exc_info=None if isinstance(error, DKPCAError) else error)
             self._record("not answered", number=number, code=code, reason=str(error))
             return encode_answer(Answer(number, b"", code, reason))
@@ -130,7 +138,9 @@ class Desk:
             table, _ = holding.load()
             n_samples, n_columns = prepare(table, holding.reading).apply(table).shape
             configuration.policy.check_samples(n_samples)
-        return f"{n_samples:,} samples, {n_columns:,} columns"
+        fits, limit = len(files.sent("summary", self.folder / LEDGER)), configuration.policy.max_fits
+        answered = f"{fits} fits answered" if math.isinf(limit) else f"{fits} of {limit:g} fits answered"
+        return f"{n_samples:,} samples, {n_columns:,} columns; {answered}"
 
     def _configuration(self) -> Configuration:
         configuration = read_configuration(self.folder / CONFIGURATION)
@@ -140,6 +150,13 @@ class Desk:
                 f"{self.identity!r}; correct the file"
             )
         return configuration
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One question at a time, however many jobs bring some: limits on what was sent before hold for all."""
+        with (self.folder / LEDGER).open("ab") as ledger:
+            fcntl.flock(ledger, fcntl.LOCK_EX)
+            yield
 
     def _record(self, event: str, **facts: Any) -> None:
         storage.append_record(self.folder / LEDGER, {"event": event, **facts})

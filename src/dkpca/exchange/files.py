@@ -85,10 +85,13 @@ class Outbox:
     def send(self, message: Message, private_files: dict[Path, bytes] | None = None, **facts: Any) -> None:
         """Write a message, and the private files that belong to it, and say so in the ledger."""
         data = wire.encode(message)
+        kind, fingerprint = kind_of(message), hashlib.sha256(data).hexdigest()
+        if isinstance(message, Statistics | Summary):
+            self.policy.check_fits(len(sent(kind, self._ledger()) - {fingerprint}))
         kept = private_files or {}
         storage.write_all({**kept, self.message: data}, private=kept)
-        told = {"file": self._named(), "kind": kind_of(message), "bytes": len(data)}
-        self.record("written", **told, sha256=hashlib.sha256(data).hexdigest(), **facts)
+        told = {"file": self._named(), "kind": kind, "bytes": len(data), "sha256": fingerprint}
+        self.record("written", **told, **facts)
 
     def record(self, event: str, **facts: Any) -> None:
         """Add a line to the ledger."""
@@ -111,6 +114,12 @@ class Outbox:
         except PolicyError as refusal:
             self.record("refused", party=holding.party, asked=what, reason=str(refusal))
             raise
+
+
+def sent(kind: str, ledger: Path) -> set[str]:
+    """Fingerprints of all messages of a kind that a ledger knows."""
+    records = storage.read_records(ledger)
+    return {r["sha256"] for r in records if r.get("event") == "written" and r.get("kind") == kind}
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,12 @@ RIGHTS = (
 ROLES = ("project_admin", "org_admin", "lead", "member")
 NOTHING = dict.fromkeys(RIGHTS, "none")
 
-COMMUNICATION: dict[str, Any] = {"allow_adhoc_conns": False, "heartbeat_interval": 10}
+COMMUNICATION: dict[str, Any] = {
+    "allow_adhoc_conns": False,
+    "heartbeat_interval": 10,
+    # Between an engine and the processes of its jobs; NVFlare's default lets any user of the machine connect.
+    "internal": {"scheme": "tcp", "resources": {"host": "localhost", "connection_security": "mtls"}},
+}
 
 
 def permissions(of_the_operator: Mapping[str, str]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ POLICY = """\
 max_rank = 100                    # most eigenpairs sent
 min_samples = 100                 # fewest rows about which anything is sent
 max_precision = "float32"         # finest numbers sent
+max_fits = 20                     # most different summaries sent, ever; the ledger counts them
 # kernels = ["rbf"]               # kernels answered
 # gamma = [0.001, 0.1]            # smallest and largest RBF width answered; one value twice to fix it
 # projection = false              # whether new samples are placed
