@@ -53,9 +53,8 @@ def test_permuting_the_samples_permutes_the_components(problem, seed):
     permuted = fused_from([block[order] for block in blocks], kernel, 2)
     scale = straight.eigenvalues[0]
     np.testing.assert_allclose(permuted.eigenvalues, straight.eigenvalues, atol=1e-10 * scale)
-    gap = (straight.eigenvalues[1] - straight.certificate.gap_at_least) / scale
     if straight.certificate.gap_at_least > 1e-4 * scale:
-        assert subspace_error(straight.eigenvectors[order], permuted.eigenvectors) < 1e-12, gap
+        assert subspace_error(straight.eigenvectors[order], permuted.eigenvectors) < 1e-12
 
 
 @given(problems())
@@ -216,4 +215,4 @@ def test_all_columns_constant_gives_zero_scores_and_no_nan():
     model = fused_from([np.ones((6, 2)), np.ones((6, 1))], RBF(0.5), 2)
     np.testing.assert_allclose(model.scores, 0.0, atol=1e-7)
     assert np.isfinite(model.explained_variance_ratio).all()
-    assert "zero" in str(model.certificate) or model.certificate.captured_share_at_least <= 1
+    assert np.isfinite(model.eigenvectors).all()

@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -6,6 +8,8 @@ from hypothesis import strategies as st
 from dkpca.errors import InputError
 from dkpca.kernels import RBF
 from dkpca.party import summarise
+from dkpca.policy import Policy
+from dkpca.precision import PRECISIONS
 from dkpca.rank import Adaptive, Auto, Budget, Fixed
 
 SPECTRUM = np.array([8.0, 4.0, 2.0, 1.0, 0.5])
@@ -48,14 +52,14 @@ def test_auto_sends_no_fewer_than_the_components_wanted():
     assert Auto(4).choose(spectrum, 6) == 4
 
 
-@given(st.integers(1, 10**6), st.integers(1, 5000), st.sampled_from([2, 4, 8]))
-def test_a_budget_is_used_but_not_exceeded(budget, n_samples, width):
-    column = n_samples * width + (8 if width == 2 else 0)
+@given(st.integers(1, 10**6), st.integers(1, 5000), st.sampled_from(sorted(PRECISIONS)))
+def test_a_budget_is_used_but_not_exceeded(budget, n_samples, precision):
+    column = n_samples * PRECISIONS[precision] + (8 if precision == "float16" else 0)
     if budget < column:
         with pytest.raises(InputError, match="less than one eigenpair"):
-            Budget(budget, width).choose(SPECTRUM, n_samples)
+            Budget(budget, precision).choose(SPECTRUM, n_samples)
     else:
-        rank = Budget(budget, width).choose(SPECTRUM, n_samples)
+        rank = Budget(budget, precision).choose(SPECTRUM, n_samples)
         assert rank * column <= budget
         assert rank == n_samples or (rank + 1) * column > budget
 
@@ -67,7 +71,39 @@ def test_a_small_first_guess_grows_until_the_rule_is_satisfied(rng):
     assert summary.rank == equation_8(from_matrix, 1e-4 * from_matrix[0]) > 31
 
 
-@pytest.mark.parametrize("make", [lambda: Fixed(0), lambda: Adaptive(-1.0), lambda: Adaptive(float("nan"))])
-def test_impossible_rules_are_refused(make):
-    with pytest.raises(InputError):
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Fixed(0), "sends at least 1 eigenpair"),
+        (lambda: Adaptive(-1.0), "must be a finite number, not negative"),
+        (lambda: Adaptive(float("nan")), "must be a finite number, not negative"),
+        (lambda: Auto(0), "give at least 1 component"),
+        (lambda: Auto(3, float("nan")), "a share between 0 and 1"),
+        (lambda: Budget(0), "give a positive number of bytes"),
+        (lambda: Budget(100, "float8"), "one of ['float16', 'float32', 'float64']"),
+    ],
+)
+def test_impossible_rules_are_refused(make, words):
+    with pytest.raises(InputError, match=re.escape(words)):
         make()
+
+
+def test_a_rule_that_never_decides_is_refused(rng):
+    class Never:
+        def first_guess(self, n_samples):
+            return 3
+
+        def choose(self, eigenvalues, n_samples):
+            return None
+
+    with pytest.raises(InputError, match="has seen all 20 eigenvalues and gives no rank"):
+        summarise(rng.standard_normal((20, 3)), party="a", kernel=RBF(0.1), rank=Never())
+
+
+@pytest.mark.parametrize("precision", sorted(PRECISIONS))
+@pytest.mark.parametrize("policy", [Policy(), Policy(max_rank=50)])
+def test_a_budget_holds_in_the_precision_that_is_sent(rng, precision, policy):
+    X = rng.standard_normal((100, 40))
+    summary, _ = summarise(X, party="a", kernel=RBF(0.01), rank=Budget(9000), precision=precision, policy=policy)
+    column = 100 * PRECISIONS[precision] + (8 if precision == "float16" else 0)
+    assert summary.rank == 9000 // column

@@ -12,6 +12,7 @@ from dkpca.messages import (
     Partials,
     Rows,
     SampleTokens,
+    Scores,
     Statistics,
     Summary,
     Tokens,
@@ -41,7 +42,12 @@ def message_of_each_kind():
         Partials("bank", DIGEST, DIGEST, matrix),
         SampleTokens("bank", Tokens.of([b"b" * 16, b"a" * 16])),
         CommonTokens(2, Tokens.of([b"c" * 16])),
+        Scores(3, RBF(0.5), DIGEST, matrix, 0.25, 0.5),
     ]
+
+
+def test_no_kind_is_forgotten_here():
+    assert {type(message) for message in message_of_each_kind()} == set(wire.KINDS.values())
 
 
 def same(a, b):

@@ -73,8 +73,12 @@ class Eigenpairs:
 
 
 def rounding_of(vectors: Array, values: Array) -> float:
-    """Eigenvalues below this are noise."""
-    return float(vectors.shape[0] * eps(values) * values[0])
+    """Eigenvalues below this are noise.
+
+    Entries that are wrong by a share eps move a matrix of positive entries by eps lambda_1; errors of sums of n terms
+    grow like sqrt(n). A bound of n eps lambda_1 would declare most of a large spectrum noise in float32.
+    """
+    return float(vectors.shape[0] ** 0.5 * eps(values) * abs(values[0]))
 
 
 def inverse_roots(vectors: Array, values: Array) -> Array:

@@ -12,10 +12,12 @@ from dkpca.errors import FusionError, InputError
 from dkpca.gram import Centered, FusedGram
 from dkpca.kernels import Kernel
 from dkpca.messages import Partials, Rows, Statistics, Summary
+from dkpca.tall import by_strips
 
 M = TypeVar("M")
 Received = TypeVar("Received", Summary, Rows, Partials)
 NewSamples = TypeVar("NewSamples", Rows, Partials)
+LANDMARKS = 500  # of the center, unless it is told otherwise
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class FusedModel:
 
     @property
     def n_components(self) -> int:
-        """Components pairs."""
+        """How many components there are."""
         return int(self.eigenvalues.shape[0])
 
     @property
@@ -86,7 +88,7 @@ def fuse(
     center: bool = True,
     roster: Sequence[str] | None = None,
     solver: str | Solver = "auto",
-    landmarks: int = 500,
+    landmarks: int = LANDMARKS,
     random_state: int = 0,
     dtype: str = "float64",
 ) -> FusedModel:
@@ -152,12 +154,16 @@ def fuse(
 def project(model: FusedModel, rows: Iterable[Rows]) -> Array:
     """Place new samples by their factor rows; on training samples this is `model.scores`, to rounding."""
     by_party = _complete(model, rows, lambda message, summary: message.factor.shape[1] == summary.rank)
-    anchors = {name: model.extension.rows(s.factor.data) for name, s in model.summaries.items()}
-    blocks = (
-        by_party[name].factor.decode(model.dtype) @ replace(s.factor, data=anchors[name]).decode(model.dtype).T
-        for name, s in model.summaries.items()
-    )
-    return model.kernel.recombine(blocks) @ model.extension.weights + model.extension.offset[None, :]
+    factors = [by_party[name].factor for name in model.summaries]
+    sent = [summary.factor for summary in model.summaries.values()]
+    anchors = [replace(f, data=model.extension.rows(f.data)).decode(model.dtype) for f in sent]
+    weights, offset = model.extension.weights, model.extension.offset
+
+    def scores(rows: slice) -> Array:
+        blocks = (new.rows(rows).decode(model.dtype) @ old.T for new, old in zip(factors, anchors, strict=True))
+        return model.kernel.recombine(blocks) @ weights + offset[None, :]
+
+    return by_strips(scores, factors[0].data, weights)
 
 
 def project_exact(model: FusedModel, partials: Iterable[Partials]) -> Array:

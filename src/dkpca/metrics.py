@@ -19,14 +19,19 @@ def subspace_error(V: Array, V_hat: Array) -> float:
     -------
     float
         0 for the same subspace, at most n_components. Computed from what V_hat leaves of V, so that a tiny
-        error is not lost in the subtraction from D.
+        error is not lost in the subtraction from D; where the widths differ, the order matters.
     """
     rest = _outside(V, V_hat)
     return float(namespace(rest).sum(rest * rest))
 
 
 def principal_angles(V: Array, V_hat: Array) -> Array:
-    """Angles between two subspaces in radians, ascending, accurate for small and for large ones."""
+    """Angles between two subspaces in radians, ascending, accurate for small and for large ones.
+
+    As many as the smaller of the two has dimensions.
+    """
+    if V.shape[-1] > V_hat.shape[-1]:
+        V, V_hat = V_hat, V
     rest = _outside(V, V_hat)
     xp = namespace(rest)
     sines = xp.flip(xp.clip(xp.linalg.svdvals(rest), 0.0, 1.0))

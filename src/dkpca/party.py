@@ -13,7 +13,8 @@ from dkpca.kernels import Kernel
 from dkpca.messages import Partials, Rows, Statistics, Summary
 from dkpca.policy import Policy
 from dkpca.precision import Rounded, round_to, rounding_norms
-from dkpca.rank import RankRule
+from dkpca.rank import RankRule, sent_in
+from dkpca.tall import by_strips
 
 ANYTHING = Policy()
 
@@ -97,7 +98,9 @@ def summarise(
     policy.check_samples(X.shape[0])
     policy.check_kernel(kernel)
     policy.check_precision(precision)
-    rank = policy.limit(rank)
+    if X.shape[0] < 2:
+        raise InputError(f"party {party!r} has {X.shape[0]} row; a fit needs at least 2 samples")
+    rank = policy.limit(sent_in(rank, precision))
     origin = kernel.origin(X)
     X = X - origin[None, :]
     gram = KernelGram(kernel, X)
@@ -139,8 +142,8 @@ def extend(
     policy.check_projection()
     policy.check_precision(state.precision)
     X_new = _measured(state, X_new)
-    rows = round_to(state.kernel(X_new, state.anchors) @ state.weights, state.precision)
-    return Rows(state.party, state.summary_id, _digest(sample_ids, X_new), rows)
+    factor = by_strips(lambda rows: state.kernel(X_new[rows, :], state.anchors) @ state.weights, X_new, state.weights)
+    return Rows(state.party, state.summary_id, _digest(sample_ids, X_new), round_to(factor, state.precision))
 
 
 def partials(
@@ -166,11 +169,15 @@ def _pairs_by_rule(gram: KernelGram, rule: RankRule, solver: str | Solver, rando
         rank = rule.choose(to_numpy(pairs.values), gram.n)
         if rank is not None:
             return pairs.head(max(1, min(rank, pairs.numerical_rank())))
+        if wanted == gram.n:
+            raise InputError(f"rank rule {rule!r} has seen all {gram.n} eigenvalues and gives no rank; correct it")
         wanted = min(2 * wanted, gram.n)
 
 
 def _measured(state: PartyState, X_new: Array) -> Array:
     """Rows measured from the origin of the fit."""
+    if X_new.shape[0] == 0:
+        raise InputError(f"party {state.party!r}: there are no new samples; give at least one row")
     if X_new.shape[1] != state.origin.shape[0]:
         raise InputError(
             f"party {state.party!r}: new samples have {X_new.shape[1]} columns, the fit had {state.origin.shape[0]}"

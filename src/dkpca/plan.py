@@ -6,18 +6,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dkpca import eigen, party, wire
+from dkpca import eigen, fusion, party, wire
 from dkpca.arrays import Array
 from dkpca.gram import KernelGram
 from dkpca.kernels import RBF, Kernel
 from dkpca.messages import Statistics, Summary, row_number_digest
 from dkpca.precision import PRECISIONS, Rounded
 from dkpca.rank import Auto
+from dkpca.solvers.landmark import default_landmarks
 
 PROBE_ROWS = 400  # enough to see where a spectrum falls off, in well under a second
 LANCZOS_PASSES, STREAMED_PASSES = 12, 10  # over the matrix, roughly
-LANDMARKS_PER_PAIR = 4
-CENTER_LANDMARKS = 500
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ def party_costs(parties: Sequence[Statistics], ranks: Mapping[str, int], precisi
     costs = []
     for known in parties:
         T, M, D = known.n_samples, known.n_features, min(ranks[known.party], known.n_samples)
-        solver, memory, operations = _effort(T, M, D, LANDMARKS_PER_PAIR * D)
+        solver, memory, operations = _effort(T, M, D, default_landmarks(D))
         costs.append(
             Cost(
                 name=known.party,
@@ -64,7 +63,7 @@ def party_costs(parties: Sequence[Statistics], ranks: Mapping[str, int], precisi
 def center_cost(costs: Sequence[Cost], n_samples: int, n_components: int) -> Cost:
     """Cost of the fusion."""
     total_rank = sum(cost.rank for cost in costs)
-    solver, memory, operations = _effort(n_samples, total_rank, n_components, CENTER_LANDMARKS)
+    solver, memory, operations = _effort(n_samples, total_rank, n_components, fusion.LANDMARKS)
     n_features = sum(cost.n_features for cost in costs)
     return Cost("center", n_features, n_components, 0, 0, solver, memory, operations / operations_per_second())
 
@@ -73,7 +72,7 @@ def _effort(T: int, width: int, k: int, landmarks: int) -> tuple[str, int, float
     """Solver that would be chosen, its memory in bytes, and its operations."""
     nothing = np.broadcast_to(np.float64(0), (T, width))  # takes no memory, whatever T
     solver, _ = eigen.choose(KernelGram(RBF(1.0), nothing))
-    landmarks = min(max(landmarks, 100), T)
+    landmarks = min(landmarks, T)
     table = 8 * T * (width + k)
     return {
         "dense": (solver, 24 * T**2 + table, 2.0 * T**2 * (width + LANCZOS_PASSES * k)),

@@ -27,8 +27,8 @@ class Policy:
         Most eigenpairs sent. A request for more is refused; a rule such as "auto" stops there.
     min_samples : int
         Fewest rows about which anything is sent.
-    kernels : tuple of str
-        Kernels answered.
+    kernels : tuple of str, optional
+        Kernels answered; None: all.
     gamma : pair of float
         Smallest and largest RBF width answered.
     max_precision : {"float64", "float32", "float16"}
@@ -41,8 +41,8 @@ class Policy:
     """
 
     max_rank: float = math.inf
-    min_samples: int = 2
-    kernels: tuple[str, ...] = tuple(KERNELS)
+    min_samples: int = 1
+    kernels: tuple[str, ...] | None = None
     gamma: tuple[float, float] = (0.0, math.inf)
     max_precision: str = "float64"
     projection: bool = True
@@ -56,7 +56,7 @@ class Policy:
     def check_kernel(self, kernel: Kernel) -> None:
         """Refuse a kernel, or a width, that is not on the list."""
         asked = kernel.to_dict()
-        if asked["name"] not in self.kernels:
+        if self.kernels is not None and asked["name"] not in self.kernels:
             _refuse(f"the {asked['name']} kernel is not among kernels = {list(self.kernels)}")
         low, high = self.gamma
         if not low <= asked.get("gamma", low) <= high:

@@ -1,6 +1,6 @@
 """How a matrix is rounded for the wire, and what the rounding did to it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dkpca.arrays import Array, device, dtype_name, eps, namespace
 from dkpca.errors import InputError
@@ -27,11 +27,9 @@ class Rounded:
         """Rows and columns."""
         return self.data.shape  # type: ignore[no-any-return]
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the numbers, without any header."""
-        rows, columns = self.shape
-        return rows * columns * PRECISIONS[self.precision] + (0 if self.scale is None else 8 * columns)
+    def rows(self, strip: slice) -> "Rounded":
+        """Return some of the rows."""
+        return replace(self, data=self.data[strip, :])
 
     def decode(self, dtype: str = "float64") -> Array:
         """Return the matrix for computing."""

@@ -5,12 +5,13 @@ more of the spectrum. It never answers 0: a party that sends nothing would erase
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from dkpca.errors import InputError
+from dkpca.precision import PRECISIONS
 
 Spectrum = np.ndarray[Any, Any]  # leading eigenvalues, descending
 
@@ -82,6 +83,13 @@ class Auto:
     n_components: int
     share: float = 0.01
 
+    def __post_init__(self) -> None:
+        if self.n_components < 1 or not 0.0 <= self.share <= 1.0:
+            raise InputError(
+                f"{self.n_components} components and a share of {self.share} make no rule; "
+                "give at least 1 component, and a share between 0 and 1"
+            )
+
     def first_guess(self, n_samples: int) -> int:
         return min(max(63, 2 * self.n_components), n_samples)
 
@@ -98,17 +106,23 @@ class Budget:
     ----------
     bytes : int
         What the party is willing to send, header not counted.
-    bytes_per_number : int
-        8, 4 or 2, as the numbers go over the wire; float16 adds a scale of 8 bytes a column.
+    precision : {"float32", "float64", "float16"}
+        How the numbers go over the wire; a party puts in how it sends them. float16 adds a scale of 8 bytes a column.
     """
 
     bytes: int
-    bytes_per_number: int = 4
+    precision: str = "float32"
+
+    def __post_init__(self) -> None:
+        if self.bytes < 1 or self.precision not in PRECISIONS:
+            raise InputError(
+                f"a budget of {self.bytes} bytes in {self.precision} cannot be kept; "
+                f"give a positive number of bytes, and one of {sorted(PRECISIONS)}"
+            )
 
     def rank(self, n_samples: int) -> int:
         """Rank that fits; an error if not even one column does."""
-        scale = 8 if self.bytes_per_number == 2 else 0
-        column = n_samples * self.bytes_per_number + scale
+        column = n_samples * PRECISIONS[self.precision] + (8 if self.precision == "float16" else 0)
         if self.bytes < column:
             raise InputError(
                 f"a budget of {self.bytes} bytes is less than one eigenpair of {n_samples} samples "
@@ -148,6 +162,13 @@ class AtMost:
         return min(rank, self.limit)
 
 
+def sent_in(rule: RankRule, precision: str) -> RankRule:
+    """Return the rule for numbers that are sent in a precision: only what counts bytes depends on it."""
+    if isinstance(rule, AtMost):
+        return replace(rule, rule=sent_in(rule.rule, precision))
+    return replace(rule, precision=precision) if isinstance(rule, Budget) else rule
+
+
 RULES: dict[str, type[Any]] = {"fixed": Fixed, "adaptive": Adaptive, "auto": Auto, "budget": Budget}
 
 
@@ -160,7 +181,7 @@ def to_dict(rule: RankRule) -> dict[str, Any]:
 
 
 def from_dict(described: Mapping[str, Any]) -> RankRule:
-    """Rebuild a rule, checking every value: it may come from somebody else."""
+    """Rebuild a rule; the rule itself checks its values, since they may come from somebody else."""
     values = dict(described)
     cls = RULES.get(str(values.pop("rule", None)))
     if cls is None:
@@ -168,8 +189,6 @@ def from_dict(described: Mapping[str, Any]) -> RankRule:
     expected = {field.name: field.type for field in fields(cls)}
     if set(values) != set(expected) or any(type(values[name]) is not kind for name, kind in expected.items()):
         raise InputError(f"the rank rule {described!r} does not have the values {sorted(expected)}")
-    if any(value <= 0 for value in values.values() if type(value) is int):
-        raise InputError(f"the rank rule {described!r} has a number that is not positive")
     rule: RankRule = cls(**values)
     return rule
 

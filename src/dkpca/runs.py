@@ -21,7 +21,7 @@ import polars as pl
 
 from dkpca import container, fusion, messages, records, storage
 from dkpca.arrays import to_numpy
-from dkpca.eigen import Solver
+from dkpca.eigen import NAMES, Solver
 from dkpca.errors import FusionError, InputError, WireError
 from dkpca.fusion import FusedModel
 from dkpca.mail import decode, naming, naming_files
@@ -61,7 +61,6 @@ def fuse(
     roster: Sequence[str] = (),
     without: Sequence[str] = (),
     sample_names: Sequence[str] | None = None,
-    facts: Mapping[str, Any] | None = None,
 ) -> Run:
     """Fuse new summaries with those already in the run; nothing is written unless all of it succeeds.
 
@@ -81,25 +80,23 @@ def fuse(
         Parties to leave out from now on.
     sample_names : sequence of str, optional
         In row order, checked against the summaries. None: as in the run so far, or row numbers.
-    facts : mapping, optional
-        More to remember in settings.json.
     """
+    if not isinstance(solver, str):
+        raise InputError(f"a run remembers its solver by name, not as {solver!r}; give one of {list(NAMES)}")
     before = check(path)
     received = [receive(file, Summary) for file in summary_files]
     accepted = _merged(path, received, without)
     model = _fused(
         accepted,
-        n_components=n_components or before.get("n_components", 10),
+        n_components=before.get("n_components", 10) if n_components is None else n_components,
         center=before.get("center", True) if center is None else center,
         solver=solver,
         roster=roster,
     )
     names, named_by = _names(path, before, model, sample_names)
-    settings = _settings(model, accepted, named_by) | dict(facts or {})
+    settings = _settings(model, accepted, named_by)
     _write(path, model, accepted, names, settings)
-    for item in received:
-        record = {"event": "received", "party": item.message.party, "file": item.path.name, "bytes": len(item.data)}
-        storage.append_record(path / "ledger.jsonl", record | {"sha256": hashlib.sha256(item.data).hexdigest()})
+    _record_received(path, received)
     storage.append_record(path / "ledger.jsonl", {"event": "fused", "parties": sorted(model.summaries)})
     for party in without:
         (path / "messages" / f"{party}.summary").unlink(missing_ok=True)
@@ -144,9 +141,7 @@ def project(run: Run, files: Iterable[Path], out: Path, *, sample_names: Sequenc
         out / name: data for name, data in produced.items()
     }
     storage.write_all(written)
-    for item in new.values():
-        record = {"event": "received", "party": item.message.party, "file": item.path.name, "bytes": len(item.data)}
-        storage.append_record(out / "ledger.jsonl", record)
+    _record_received(out, new.values())
     return scores
 
 
@@ -281,6 +276,12 @@ def _write(
     stored = {path / "messages" / f"{name}.summary": item for name, item in accepted.items()}
     new = {target: item.data for target, item in stored.items() if item.path != target}
     storage.write_all(new | {path / name: data for name, data in produced.items()})
+
+
+def _record_received(path: Path, items: Iterable[Received]) -> None:
+    for item in items:
+        record = {"event": "received", "party": item.message.party, "file": item.path.name, "bytes": len(item.data)}
+        storage.append_record(path / "ledger.jsonl", record | {"sha256": hashlib.sha256(item.data).hexdigest()})
 
 
 def _json(value: Mapping[str, Any]) -> bytes:

@@ -1,11 +1,12 @@
 """Products with tall, thin matrices, strip by strip over all cores."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from dkpca.arrays import Array, free_memory, itemsize, namespace, on_gpu
 from dkpca.parallel import split_work
 
 TILE_BYTES = 2**20  # what stays in the second-level cache of a core
+SCRATCH_BYTES = 2**26  # what a product may take beyond its result, where one large block is faster than many small
 GPU_SHARE = 16  # on a GPU, one part in this many of the free memory at a time
 
 
@@ -22,6 +23,13 @@ def slices(n: int, step: int) -> Iterator[slice]:
 def strips(n: int, width: int, reference: Array) -> list[slice]:
     """Cut n rows so that strips of so many columns are of a size to work on."""
     return list(slices(n, max(1, tile_bytes(reference) // (max(width, 1) * itemsize(reference)))))
+
+
+def by_strips(work: Callable[[slice], Array], X: Array, weights: Array) -> Array:
+    """Stack what a function makes of strips of rows of X, with one number in between for each row of the weights."""
+    scratch = free_memory(X) // GPU_SHARE if on_gpu(X) else SCRATCH_BYTES
+    rows = max(1, scratch // (weights.shape[0] * itemsize(weights)))
+    return namespace(X).concat([work(strip) for strip in slices(X.shape[0], rows)], axis=0)
 
 
 def cross(A: Array, B: Array) -> Array:

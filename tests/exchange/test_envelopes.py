@@ -26,7 +26,10 @@ FIELDS = st.dictionaries(st.sampled_from(sorted(envelopes.CHECKS)) | st.text(max
         TokensWanted(),
         TokensWanted("spring"),
         StatisticsWanted(),
-        *(SummaryWanted(RBF(0.5), rule, "float16") for rule in (Fixed(3), Adaptive(0.1), Auto(4), Budget(5000, 2))),
+        *(
+            SummaryWanted(RBF(0.5), rule, "float16")
+            for rule in (Fixed(3), Adaptive(0.1), Auto(4), Budget(5000, "float16"))
+        ),
         SummaryWanted(RBF(0.5), Fixed(3), "float64", "landmark", True),
         RowsWanted("spring", True),
     ],

@@ -64,7 +64,7 @@ def fit(
         gamma=gamma,
         components=components,
         center=center,
-        rank=o.rank_rule(rank, epsilon, budget, components, precision),
+        rank=o.rank_rule(rank, epsilon, budget, components),
         precision=precision,
         solver=solver,
     )

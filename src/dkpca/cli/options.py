@@ -167,16 +167,14 @@ def kernel(name: KernelName, gamma: float | None, *, center: bool = True) -> Ker
     return RBF(gamma)
 
 
-def rank_rule(
-    rank: str, epsilon: float | None, budget: int | None, components: int, precision: Precision
-) -> RankRule:
+def rank_rule(rank: str, epsilon: float | None, budget: int | None, components: int) -> RankRule:
     """Rule for the rank; at most one of the three ways."""
     if (rank != "auto") + (epsilon is not None) + (budget is not None) > 1:
         raise InputError("--rank, --epsilon and --budget are three ways to say one thing; use one of them")
     if epsilon is not None:
         return Adaptive(epsilon)
     if budget is not None:
-        return Budget(budget, int(precision.removeprefix("float")) // 8)
+        return Budget(budget)
     if rank == "auto":
         return Auto(components)
     if not rank.isdecimal():

@@ -79,7 +79,7 @@ def summarise(
     if state_path is not None and state_path.resolve() in (path.resolve(), out.resolve()):
         raise InputError(f"{state_path}: the private state needs a file of its own; choose another --state")
     chosen = o.kernel(kernel, gamma, center=center)
-    rule = o.rank_rule(rank, epsilon, budget, components, precision)
+    rule = o.rank_rule(rank, epsilon, budget, components)
     holding = o.holding(party, path, how, common, key_file)
     with progress(f"{holding.party}: eigenpairs of its Gram matrix"):
         summary, preparation = files.summarise(

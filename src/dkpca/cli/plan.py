@@ -91,7 +91,7 @@ def _look(
         X = prepare(rows, holding.reading).apply(rows)
         loaded[holding.party] = X
         known.append(party_statistics(X, party=holding.party))
-    fixed = None if rank == "auto" else o.rank_rule(rank, None, None, components, o.Precision.float32)
+    fixed = None if rank == "auto" else o.rank_rule(rank, None, None, components)
     if fixed is not None:
         return known, {s.party: fixed.first_guess(s.n_samples) for s in known}
     strangers = [s.party for s in known if s.party not in loaded]

@@ -36,7 +36,10 @@ class Fit:
     align: bool = False  # the parties' samples differ; find those that all have
 
     def to_dict(self) -> dict[str, Any]:
-        """Describe it for a file or a message."""
+        """Describe it for a file or a message; kernels and solvers travel by name."""
+        for what in (self.kernel, self.solver):
+            if not isinstance(what, str):
+                raise InputError(f"{what!r} cannot be sent to a party; give the name of a kernel or a solver")
         return asdict(self) | {"rank": ranks.to_dict(self.rank)}
 
     @classmethod

@@ -46,8 +46,12 @@ class Landmark:
     random_state: int = 0
     progress: Progress = silent
 
+    def __post_init__(self) -> None:
+        if self.landmarks is not None and self.landmarks < 1:
+            raise InputError(f"{self.landmarks} landmarks were asked for; give a positive number, or none")
+
     def __call__(self, gram: Gram, k: int) -> Eigenpairs:
-        wanted = self.landmarks or max(LANDMARKS_PER_PAIR * k, LEAST_LANDMARKS)
+        wanted = default_landmarks(k) if self.landmarks is None else self.landmarks
         base = gram.base if isinstance(gram, Centered) else gram
         F, pivots, missed = self.factorize(base, min(max(wanted, k), gram.n))
         xp = namespace(F)
@@ -83,22 +87,27 @@ class Landmark:
         left = xp.asarray(gram.diagonal(), copy=True)
         scale = float(xp.max(xp.abs(left)))
         _check_diagonal(left, scale)
-        trace, allowed = float(xp.sum(left)), max(self.tolerance, gram.n * eps(left))
+        trace, allowed = float(xp.sum(left)), max(self.tolerance, most * eps(left))
         F = xp.zeros((gram.n, most), dtype=left.dtype, device=device(left))
         pivots: list[int] = []
         block = min(most, max(MIN_BLOCK, most // 8))
         while len(pivots) < most and float(xp.sum(left)) > allowed * trace:
             chosen, L = _propose(gram, F, len(pivots), left, block, rng)
             done, chosen = len(pivots), chosen[: most - len(pivots)]
-            L = L[: len(chosen), : len(chosen)]
-            if len(chosen):
-                _append(gram, F, done, xp.asarray(chosen, device=device(left)), L, left)
-                _check_diagonal(left, scale)
-                left[...] = xp.clip(left, 0.0, None)
-                pivots += chosen.tolist()
+            if not len(chosen):  # the first proposal is always accepted, unless what is left is rounding
+                break
+            _append(gram, F, done, xp.asarray(chosen, device=device(left)), L[: len(chosen), : len(chosen)], left)
+            _check_diagonal(left, scale)
+            left[...] = xp.clip(left, 0.0, None)
+            pivots += chosen.tolist()
             self.progress("landmarks", len(pivots) / most)
         pivots = pivots or [0]  # a zero matrix: any sample will do
         return F[:, : len(pivots)], xp.asarray(pivots, dtype=xp.int64, device=device(left)), float(xp.sum(left))
+
+
+def default_landmarks(k: int) -> int:
+    """How many samples to pick for so many eigenpairs."""
+    return max(LANDMARKS_PER_PAIR * k, LEAST_LANDMARKS)
 
 
 def _propose(

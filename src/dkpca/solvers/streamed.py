@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dkpca.arrays import Array, eps, like, namespace
-from dkpca.eigenpairs import Eigenpairs, from_all_rows, signs_of
+from dkpca.arrays import Array, like, namespace
+from dkpca.eigenpairs import Eigenpairs, from_all_rows, rounding_of, signs_of
 from dkpca.errors import ConvergenceError
 from dkpca.gram import Gram
 from dkpca.progress import Progress, silent
@@ -71,7 +71,7 @@ class Streamed:
 
     def _first_block(self, gram: Gram, width: int) -> Array:
         """Landmark eigenvectors with a little noise, so that no eigenvector is orthogonal to the start."""
-        landmarks = self.landmarks or max(4 * width, int(4 * gram.n**0.5))
+        landmarks = max(4 * width, int(4 * gram.n**0.5)) if self.landmarks is None else self.landmarks
         start = Landmark(min(landmarks, gram.n), random_state=self.random_state)(gram, width).vectors
         noise = np.random.default_rng(self.random_state).standard_normal((gram.n, width))
         return start + like(noise, gram.reference) * (NOISE / gram.n**0.5)
@@ -109,7 +109,7 @@ class Ritz:
 
     def noise(self) -> float:
         """An eigenvalue or a residual of this size is rounding."""
-        return float(eps(self.values) * self.vectors.shape[0] * abs(self.values[0]))
+        return rounding_of(self.vectors, self.values)
 
 
 def _ritz(basis: Array, images: Array) -> Ritz:
