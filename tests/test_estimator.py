@@ -232,7 +232,10 @@ class TestErrors:
             ({"solver": "magic"}, "solver 'magic' is unknown"),
             ({"parties": 65}, "parties is 65, but there are 64 columns"),
             ({"parties": [[0], [1]]}, "parties must cover every column exactly once"),
-            ({"parties": [list(range(64)), []]}, "parties must cover every column exactly once, none empty"),
+            (
+                {"parties": [list(range(64)), []]},
+                r"parties \[.party1.\] have no column; every party needs at least one",
+            ),
             ({"parties": [["age"]]}, "column 'age' in parties is neither a position below 64 nor the name"),
             ({"parties": {"a/b": range(64)}}, "party name 'a/b' cannot be used"),
         ],

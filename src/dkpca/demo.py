@@ -130,13 +130,13 @@ def _packaged(name: str) -> pl.DataFrame:
     return pl.read_csv(data / f"{name}.csv", null_values="NA", infer_schema_length=None)
 
 
-def _write_tables(out: Path, n_flights: int, n_new: int, seed: int = 0) -> None:
+def _write_tables(out: Path, n_flights: int, n_new: int) -> None:
     """Write one folder an owner, with its training rows and its new rows."""
     tables = flights()
     total = tables["airline"].height
     if n_flights + n_new > total:
         raise InputError(f"{n_flights} + {n_new} flights were asked for; there are {total:,}")
-    chosen = np.random.default_rng(seed).permutation(total)
+    chosen = np.random.default_rng(0).permutation(total)
     storage.make_directory(out)
     for owner, table in tables.items():
         storage.make_directory(out / owner)
@@ -163,7 +163,8 @@ def _together(directory: Path, commands: Sequence[Sequence[str]]) -> None:
         )
         for command in commands
     ]
-    failed = [process.communicate()[1] for process in started if process.wait()]
+    said = [(process.communicate()[1], process.returncode) for process in started]
+    failed = [words for words, code in said if code]
     if failed:
         raise DKPCAError(failed[0].strip().removeprefix("dkpca: "))
 

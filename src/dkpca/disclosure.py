@@ -9,6 +9,7 @@ import numpy as np
 from dkpca import wire
 from dkpca.kernels import Kernel
 from dkpca.messages import CommonTokens, Message, Partials, Rows, SampleTokens, Scores, Statistics, Summary
+from dkpca.precision import PRECISIONS
 
 
 @dataclass(frozen=True)
@@ -25,13 +26,18 @@ def describe(message: Message) -> Disclosure:
     """Describe any message."""
     facts, reveals, absent = DESCRIPTIONS[type(message)](message)
     facts = {"bytes": wire.size(message), **facts}
-    return Disclosure(type(message).__name__.lower(), facts, tuple(reveals), tuple(absent))
+    return Disclosure(wire.kind_of(message), facts, tuple(reveals), tuple(absent))
 
 
 def spectrum(summary: Summary) -> list[float]:
     """Eigenvalues that the factor carries: its squared column norms."""
     factor = summary.factor.decode()
     return [float(value) for value in np.asarray((factor * factor).sum(axis=0))]
+
+
+def raw_bytes(summary: Summary) -> int:
+    """Bytes of the party's columns in the precision of its factor."""
+    return summary.n_samples * summary.n_features * PRECISIONS[summary.factor.precision]
 
 
 def share_sent(summary: Summary) -> float:

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dkpca import fusion, wire
 from dkpca.arrays import Array, dtype_name
+from dkpca.disclosure import raw_bytes
 from dkpca.eigen import Solver
 from dkpca.errors import InputError
 from dkpca.exchange import in_process, rounds
@@ -295,5 +296,4 @@ def _width(table: Array) -> int:
 
 
 def _ledger_entry(summary: Summary) -> LedgerEntry:
-    bytes_raw = summary.n_samples * summary.n_features * PRECISIONS[summary.factor.precision]
-    return LedgerEntry(summary.party, summary.n_features, summary.rank, wire.size(summary), bytes_raw)
+    return LedgerEntry(summary.party, summary.n_features, summary.rank, wire.size(summary), raw_bytes(summary))

@@ -35,10 +35,6 @@ class Gram(ABC):
     def block(self, rows: Index, columns: Index) -> Array:
         """Entries at the crossing of rows and columns."""
 
-    def columns(self, indices: Array) -> Array:
-        """Whole columns, (n, len(indices))."""
-        return self.block(slice(None), indices)
-
     def dense(self) -> Array:
         """Return the whole matrix. Only for small n."""
         return self.block(slice(None), slice(None))

@@ -41,9 +41,10 @@ def opened(name: str, table: Array | Source) -> Array:
     """Return the party's columns, opening them where they are only named."""
     if isinstance(table, Path):
         try:
-            return check_table(name, np.load(table, mmap_mode="r", allow_pickle=False))
+            loaded = np.load(table, mmap_mode="r", allow_pickle=False)
         except (OSError, ValueError) as error:
             raise InputError(f"party {name!r}: {table} cannot be read as a table of numbers: {error}") from error
+        return check_table(name, loaded)
     return check_table(name, table()) if is_source(table) else table
 
 
@@ -110,9 +111,12 @@ def column_groups(parties: Any, n_features: int, names: Any) -> dict[str, list[i
 
 def _check_partition(groups: Mapping[str, Sequence[int]], n_features: int) -> None:
     counts = np.bincount([c for group in groups.values() for c in group], minlength=n_features)
-    if not all(groups.values()) or (counts != 1).any():
+    empty = [name for name, group in groups.items() if not group]
+    if empty:
+        raise InputError(f"parties {empty} have no column; every party needs at least one")
+    if (counts != 1).any():
         wrong = np.flatnonzero(counts != 1).tolist()
-        raise InputError(f"parties must cover every column exactly once, none empty; check columns {wrong[:10]}")
+        raise InputError(f"parties must cover every column exactly once; check columns {wrong[:10]}")
 
 
 def _position(column: Any, n_features: int, names: Iterable[str] | None) -> int:

@@ -23,13 +23,8 @@ def decode(path: Path, data: bytes, *kinds: type[Kind]) -> Kind:
         message = wire.decode(data)
         if not isinstance(message, kinds):
             wanted = " or ".join(cls.__name__.lower() for cls in kinds)
-            raise WireError(f"holds a message of kind {kind_of(message)}, not {wanted}; give the right file")
+            raise WireError(f"holds a message of kind {wire.kind_of(message)}, not {wanted}; give the right file")
     return message
-
-
-def kind_of(message: Message) -> str:
-    """Name of a kind of message, as on the wire."""
-    return type(message).__name__.lower()
 
 
 @contextlib.contextmanager

@@ -150,7 +150,7 @@ def check_name(name: str, what: str) -> str:
     """Names become file names and log lines, so they are kept plain."""
     if not isinstance(name, str) or not PLAIN_NAME.fullmatch(name):
         raise InputError(
-            f"{what} {name!r} cannot be used; take up to 64 letters, digits, '_', '-', '.'; a letter first"
+            f"{what} {name!r} cannot be used; take up to 64 letters, digits, '_', '-', '.', not '-' or '.' first"
         )
     return name
 

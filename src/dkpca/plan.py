@@ -91,16 +91,17 @@ def summary_size(party: str, n_samples: int, n_features: int, rank: int, precisi
     return wire.size(Summary(party, RBF(number), digest, n_features, factor, number, number, number, number))
 
 
-def probed_rank(X: Array, *, kernel: Kernel, n_components: int, seed: int = 0) -> int:
+def probed_rank(X: Array, *, kernel: Kernel, n_components: int) -> int:
     """Rank that rank="auto" would choose, judged by a few hundred rows."""
-    rows = np.random.default_rng(seed).permutation(X.shape[0])[:PROBE_ROWS]
+    rows = np.random.default_rng(0).permutation(X.shape[0])[:PROBE_ROWS]
     components = min(n_components, len(rows))
     summary, _ = party.summarise(X[np.sort(rows)], party="probe", kernel=kernel, rank=Auto(components))
     return summary.rank
 
 
-def operations_per_second(size: int = 384) -> float:
+def operations_per_second() -> float:
     """Speed of this machine in a matrix product, measured in a few milliseconds."""
+    size = 384
     block = np.ones((size, size))
     block @ block  # the first product starts the threads
     start = time.perf_counter()

@@ -15,6 +15,7 @@ from dkpca.errors import InputError, StorageError
 
 PRIVATE_MODE, PUBLIC_MODE = 0o600, 0o666  # the second is narrowed by the umask
 
+NOTHING_CHANGED = "nothing was changed"
 ADVICE = {
     errno.ENOSPC: "the disk is full; free some space and repeat the command",
     errno.EDQUOT: "the disk quota is used up; free some space and repeat the command",
@@ -42,11 +43,15 @@ def write_all(files: Mapping[Path, bytes], *, private: Collection[Path] = ()) ->
     try:
         for path, data in files.items():
             with _explained(path):
+                if path.is_dir():
+                    raise OSError(errno.EISDIR, "")
                 staged[path] = part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
                 _write_new(part, data, PRIVATE_MODE if path in private else PUBLIC_MODE)
+        replaced: list[str] = []
         for path, part in staged.items():
-            with _explained(path):
+            with _explained(path, f"{replaced} were replaced already" if replaced else NOTHING_CHANGED):
                 part.replace(path)
+            replaced.append(path.name)
     finally:
         for part in staged.values():
             part.unlink(missing_ok=True)
@@ -95,7 +100,7 @@ def read_toml(path: Path, advice: str) -> dict[str, Any]:
 def append_record(path: Path, record: Mapping[str, Any]) -> None:
     """Add one line to a ledger, with the time, and bring it to the disk."""
     line = json.dumps({"time": datetime.now(UTC).isoformat(timespec="seconds"), **record}) + "\n"
-    with _explained(path):
+    with _explained(path, f"this line is missing there: {line.strip()}"):
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, PUBLIC_MODE)
         try:
             end = os.lseek(descriptor, 0, os.SEEK_END)
@@ -144,10 +149,10 @@ def _sync_directory(directory: Path) -> None:
 
 
 @contextlib.contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def _explained(path: Path, outcome: str = NOTHING_CHANGED) -> Iterator[None]:
     """Turn the system's refusal into a sentence."""
     try:
         yield
     except OSError as error:
         advice = ADVICE.get(error.errno or 0, f"{error.strerror}; choose another place")
-        raise StorageError(f"{path}: cannot be written, {advice}; nothing was changed") from error
+        raise StorageError(f"{path}: cannot be written, {advice}; {outcome}") from error

@@ -44,6 +44,11 @@ def decode(data: bytes) -> Message:
     return _join(KINDS[kind], verify(header, arrays).get("fields"), arrays)
 
 
+def kind_of(message: Message) -> str:
+    """Name of a kind of message."""
+    return type(message).__name__.lower()
+
+
 def size(message: Message) -> int:
     """Length of `encode(message)` without encoding it."""
     scalars, _ = _split(message, bulk=False)
@@ -68,7 +73,7 @@ def size(message: Message) -> int:
 
 def _header(message: Message, scalars: dict[str, Any]) -> dict[str, Any]:
     """Everything but the checksum and the arrays."""
-    return {"kind": type(message).__name__.lower(), "version": VERSION, "fields": scalars}
+    return {"kind": kind_of(message), "version": VERSION, "fields": scalars}
 
 
 def _split(message: Message, *, bulk: bool = True) -> tuple[dict[str, Any], Arrays]:

@@ -8,7 +8,7 @@ import zipfile
 
 import pytest
 
-from dkpca.exchange.nvflare.hardening import EXECUTOR
+from dkpca.exchange.nvflare.kits import EXECUTOR
 
 pytestmark = pytest.mark.network
 

@@ -23,7 +23,8 @@ import pytest
 from dkpca import storage
 from dkpca.exchange.envelopes import Request, decode_answer, encode_request
 from dkpca.exchange.nvflare import kits
-from dkpca.exchange.nvflare.hardening import EXECUTOR, LAUNCHER, RESOURCES
+from dkpca.exchange.nvflare.hardening import RESOURCES
+from dkpca.exchange.nvflare.kits import EXECUTOR, LAUNCHER
 from dkpca.exchange.questions import StatisticsWanted
 from tests.network.federation import CARELESS, Federation, Site, environment, wait_for
 

@@ -9,7 +9,7 @@ from rich.table import Table
 from dkpca import alignment, mail, runs, storage, tables
 from dkpca.cli import options as o
 from dkpca.cli.output import progress, show, table
-from dkpca.cli.party import raw_bytes
+from dkpca.disclosure import raw_bytes
 from dkpca.errors import InputError
 from dkpca.messages import CommonTokens
 from dkpca.runs import Run

@@ -11,7 +11,7 @@ from dkpca import local, tables
 from dkpca.cli import options as o
 from dkpca.cli.center import run_facts, run_words
 from dkpca.cli.output import aside, progress, show, table
-from dkpca.cli.party import raw_bytes
+from dkpca.disclosure import raw_bytes
 from dkpca.errors import InputError
 from dkpca.exchange import files
 from dkpca.wording import in_bytes, in_seconds

@@ -125,9 +125,9 @@ def reading(
     id_column: str | None,
     columns: Sequence[str] | None,
     exclude: Sequence[str] | None,
-    text: TextColumns = TextColumns.error,
-    max_missing: float = 0.1,
-    standardize: bool = True,
+    text: TextColumns,
+    max_missing: float,
+    standardize: bool,
 ) -> Reading:
     """How to read the table."""
     return Reading(id_column, column_names(columns), column_names(exclude), text.value, max_missing, standardize)

@@ -9,11 +9,10 @@ import typer
 from dkpca import mail, private, storage, wire
 from dkpca.cli import options as o
 from dkpca.cli.output import progress, show
-from dkpca.disclosure import describe, share_sent
+from dkpca.disclosure import describe, raw_bytes, share_sent
 from dkpca.errors import InputError
 from dkpca.exchange import files
 from dkpca.messages import CommonTokens, Partials, Summary
-from dkpca.precision import PRECISIONS
 from dkpca.wording import in_bytes
 
 PANEL = "At a party"
@@ -194,11 +193,6 @@ def summary_facts(summary: Summary) -> dict[str, Any]:
         "bytes_raw": raw_bytes(summary),
         "share_sent": share_sent(summary),
     }
-
-
-def raw_bytes(summary: Summary) -> int:
-    """Bytes of the party's columns in the precision of its factor."""
-    return summary.n_samples * summary.n_features * PRECISIONS[summary.factor.precision]
 
 
 def _summary_words(summary: Summary, out: Path, state: Path | None) -> list[str]:

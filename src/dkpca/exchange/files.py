@@ -12,7 +12,7 @@ from dkpca.eigen import Solver
 from dkpca.errors import InputError, PolicyError
 from dkpca.exchange.questions import Question, RowsWanted, StatisticsWanted, SummaryWanted, TokensWanted
 from dkpca.kernels import Kernel
-from dkpca.mail import kind_of, naming
+from dkpca.mail import naming
 from dkpca.messages import CommonTokens, Message, Partials, Rows, SampleTokens, Statistics, Summary
 from dkpca.party import PartyState
 from dkpca.policy import Policy
@@ -85,7 +85,7 @@ class Outbox:
     def send(self, message: Message, private_files: dict[Path, bytes] | None = None, **facts: Any) -> None:
         """Write a message, and the private files that belong to it, and say so in the ledger."""
         data = wire.encode(message)
-        kind, fingerprint = kind_of(message), hashlib.sha256(data).hexdigest()
+        kind, fingerprint = wire.kind_of(message), hashlib.sha256(data).hexdigest()
         if isinstance(message, Statistics | Summary):
             self.policy.check_fits(len(sent(kind, self._ledger()) - {fingerprint}))
         kept = private_files or {}

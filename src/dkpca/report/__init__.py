@@ -9,9 +9,8 @@ from typing import Any
 import plotly.io
 from plotly.offline import get_plotlyjs
 
-from dkpca.disclosure import share_sent, spectrum
+from dkpca.disclosure import raw_bytes, share_sent, spectrum
 from dkpca.messages import Summary
-from dkpca.precision import PRECISIONS
 from dkpca.report import figures
 from dkpca.report.influence import influence
 from dkpca.runs import Run
@@ -107,7 +106,7 @@ def _party_rows(summaries: Mapping[str, Summary], shares: Matrix, known: Mapping
     rows = []
     for j, (name, summary) in enumerate(summaries.items()):
         sent = known[name]["bytes_sent"]
-        raw = summary.n_samples * summary.n_features * PRECISIONS[summary.factor.precision]
+        raw = raw_bytes(summary)
         share = float(shares[j].mean())
         saved = (
             f"{in_bytes(raw - sent)} ({1 - sent / raw:.0%})" if sent <= raw else f"none, sent {sent / raw:.1f} x raw"

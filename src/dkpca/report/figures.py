@@ -36,12 +36,12 @@ def color(position: int) -> str:
     return PALETTE[position % len(PALETTE)]
 
 
-def drawn_points(run: Run, labels: Mapping[str, str] | None, most: int, seed: int = 0) -> Points:
+def drawn_points(run: Run, labels: Mapping[str, str] | None, most: int) -> Points:
     """Draw at random as many samples as a browser shows well."""
     scores = to_numpy(run.model.scores)
     rows = np.arange(len(scores))
     if len(rows) > most:
-        rows = np.sort(np.random.default_rng(seed).choice(rows, most, replace=False))
+        rows = np.sort(np.random.default_rng(0).choice(rows, most, replace=False))
     names = [run.sample_names[row] for row in rows.tolist()]
     known = None if labels is None else [labels.get(name, "no label") for name in names]
     return Points(scores[rows], names, known, len(scores))
@@ -151,8 +151,9 @@ def influence_bars(shares: Matrix, parties: Sequence[str]) -> Figure:
     return figure
 
 
-def spark_line(values: Sequence[float], width: int = 120, height: int = 28) -> str:
+def spark_line(values: Sequence[float]) -> str:
     """A spectrum as a small picture, on a logarithmic scale."""
+    width, height = 120, 28
     logs = np.log10(np.maximum(np.asarray(values, dtype=float) / max(values), 1e-6))
     x = np.linspace(2, width - 2, len(logs)) if len(logs) > 1 else np.array([2.0])
     y = 2 + (height - 4) * logs / min(-1.0, float(logs.min()))

@@ -20,7 +20,7 @@ from nvflare.private.admin_defs import Message, error_reply
 from nvflare.private.fed.client.training_cmds import DeployProcessor
 
 from dkpca.exchange.nvflare import kits
-from dkpca.exchange.nvflare.hardening import EXECUTOR
+from dkpca.exchange.nvflare.kits import EXECUTOR
 
 log = logging.getLogger(__name__)
 

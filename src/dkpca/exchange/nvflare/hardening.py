@@ -10,9 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from dkpca.exchange.nvflare import kits
+from dkpca.exchange.nvflare.kits import EXECUTOR, LAUNCHER
 
-EXECUTOR = "dkpca.exchange.nvflare.party.PartyExecutor"
-LAUNCHER = "dkpca.exchange.nvflare.job.PartyLauncher"
 # All the center needs to run one of our jobs; each other processor tells it or lets it change something.
 NEEDED = frozenset(
     {
@@ -133,7 +132,7 @@ def _permissions(engine: Path) -> str:
     if not isinstance(roles, Mapping) or not set(kits.ROLES) <= set(roles):
         return f"{path}: has no permissions for {', '.join(kits.ROLES)}, so anything is allowed; {_RESTORE}"
     for role, rights in roles.items():
-        for right in ("byoc", "shell_commands", *kits.RIGHTS):
+        for right in kits.RIGHTS:
             allowed = rights.get(right) if isinstance(rights, Mapping) else rights
             if allowed != "none" and not (role == "lead" and right in GRANTED):
                 return f"{path}: {right} of role {role} is {allowed!r} and must be 'none'; {_RESTORE}"

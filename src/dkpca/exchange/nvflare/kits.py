@@ -11,6 +11,8 @@ from dkpca import storage
 PIN = "2.9.0"
 CENTER = "center"  # the name in the center's certificate; parties check it
 OPERATOR = "operator@center"
+EXECUTOR = "dkpca.exchange.nvflare.party.PartyExecutor"
+LAUNCHER = "dkpca.exchange.nvflare.job.PartyLauncher"
 FIT, PROJECT = "dkpca.exchange.nvflare.center.Fit", "dkpca.exchange.nvflare.center.Project"
 JOB_NUMBER = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")  # also the name of its folder
 HEARTBEAT_SECONDS = 4

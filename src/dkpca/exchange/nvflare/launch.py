@@ -11,6 +11,7 @@ import ssl
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -46,8 +47,9 @@ def center(path: Path) -> NoReturn:
     warn_before_expiry(
         pki.check_valid(certificate, "the center's"), "the center's certificate", "dkpca consortium renew"
     )
-    if hardening.check_version():
-        raise InputError(hardening.check_version())
+    problem = hardening.check_version()
+    if problem:
+        raise InputError(problem)
     check_port_is_free(consortium)
     hardening.forget_engine_variables()
     with alone(consortium.engine):
@@ -185,9 +187,9 @@ def _run(main: Callable[[], None], engine: Path) -> NoReturn:
         main()
     except KeyboardInterrupt:
         _end(site.exit_code)
-    except BaseException as error:  # noqa: BLE001  whatever it is, the children must not survive it
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
-    site.say(f"the engine has stopped; see {engine / 'log.txt'}")
+    except BaseException:  # noqa: BLE001  whatever it is, the children must not survive it
+        traceback.print_exc()
+    site.say(f"the engine has stopped; see {engine / 'console.txt'} and log.txt beside it")
     _end(1)
 
 

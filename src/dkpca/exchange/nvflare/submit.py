@@ -17,7 +17,7 @@ from nvflare.fuel.flare_api.flare_api import Session, new_secure_session
 from dkpca import storage
 from dkpca.errors import InputError, NoAnswerError
 from dkpca.exchange.inbox import COMPUTING, STATUS
-from dkpca.exchange.nvflare import hardening, kits
+from dkpca.exchange.nvflare import kits
 from dkpca.exchange.nvflare.consortium import Consortium
 from dkpca.exchange.nvflare.party import TASK
 
@@ -46,7 +46,7 @@ class Job:
             "path": self.controller,
             "args": {"run": self.run, "seconds": self.seconds, **self.arguments},
         }
-        executor = {"tasks": [TASK], "executor": {"path": hardening.EXECUTOR, "args": {}}}
+        executor = {"tasks": [TASK], "executor": {"path": kits.EXECUTOR, "args": {}}}
         return {
             "meta.json": {
                 "name": f"dkpca-{self.run}",
@@ -96,13 +96,14 @@ def submit(opened: Session, consortium: Consortium, job: Job, *, join_seconds: f
     """Hand a job to the center as soon as all parties are connected, or with those that are; return its number."""
     with tempfile.TemporaryDirectory() as folder:
         end = time.monotonic() + join_seconds
-        while set(here := connected(opened)) < set(consortium.parties) and time.monotonic() < end:
+        while not set(consortium.parties) <= set(here := connected(opened)) and time.monotonic() < end:
             time.sleep(POLL_SECONDS)
-        if not here:
+        asked = [party for party in consortium.parties if party in here]  # one that left may still be connected
+        if not asked:
             raise NoAnswerError(
                 f"none of {list(consortium.parties)} was connected within {join_seconds:g} s; ask them to start"
             )
-        for name, content in job.definition([party for party in consortium.parties if party in here]).items():
+        for name, content in job.definition(asked).items():
             file = Path(folder) / name
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(json.dumps(content))
