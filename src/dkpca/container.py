@@ -39,7 +39,7 @@ def unpack(data: bytes, *, entry: str, max_header: int, dtypes: Mapping[str, str
         metadata = json.loads(data[8 : 8 + length])["__metadata__"]
         if PRIVATE in metadata and entry != PRIVATE:
             raise WireError("this is a party's private state, not a message: it contains data; never send it")
-        header = json.loads(metadata[entry])
+        header = json.loads(metadata[entry], parse_constant=_refuse_constant)
     except (safetensors.SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise WireError("not a dkpca message: its header cannot be read") from error
     if not isinstance(header, dict):
@@ -50,6 +50,10 @@ def unpack(data: bytes, *, entry: str, max_header: int, dtypes: Mapping[str, str
             raise WireError(f"array {name!r} has type {tensor['dtype']}; the wire carries {sorted(dtypes)}")
         arrays[name] = np.frombuffer(tensor["data"], dtype=dtypes[tensor["dtype"]]).reshape(tensor["shape"])
     return header, arrays
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number")
 
 
 def verify(header: Header, arrays: Arrays) -> Header:

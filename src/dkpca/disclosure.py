@@ -101,7 +101,7 @@ def _partials(message: Partials) -> Description:
     facts = {"party": message.party, "new samples": n_new, "training samples": n_samples}
     reveals = [
         "the squared distance (or inner product) of each new sample to every training sample, not approximated: "
-        "more than factor rows reveal"
+        "with more new samples than columns, the whole table of the fit up to a rotation"
     ]
     return facts, reveals, ["column names, sample ids, and any value of a column as such"]
 

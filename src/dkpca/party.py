@@ -150,7 +150,7 @@ def partials(
     state: PartyState, X_new: Array, *, sample_ids: Sequence[str] | None = None, policy: Policy = ANYTHING
 ) -> Partials:
     """Return the paper's message for new samples: what adds up over parties, against every training sample."""
-    policy.check_projection()
+    policy.check_projection(exact=True)
     policy.check_precision(state.precision)
     if state.training is None:
         raise InputError(

@@ -17,6 +17,9 @@ log = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())  # where it goes is the caller's choice
 
 
+EXACT = "exact"
+
+
 @dataclass(frozen=True)
 class Policy:
     """Limits of one party; the default answers everything.
@@ -33,8 +36,9 @@ class Policy:
         Smallest and largest RBF width answered.
     max_precision : {"float64", "float32", "float16"}
         Finest numbers sent.
-    projection : bool
-        Whether new samples are placed.
+    projection : bool or "exact"
+        Whether new samples are placed: not at all, by factor rows (True), or also by the paper's exact way, whose
+        distances to every sample of the fit tell the whole table, up to a rotation, whatever the rank.
     max_fits : int
         Most different summaries, and most different statistics, ever sent; the ledger counts them. A message that was
         sent before, byte for byte, may be sent again.
@@ -45,7 +49,7 @@ class Policy:
     kernels: tuple[str, ...] | None = None
     gamma: tuple[float, float] = (0.0, math.inf)
     max_precision: str = "float64"
-    projection: bool = True
+    projection: bool | str = "exact"
     max_fits: float = math.inf
 
     def check_samples(self, n_samples: int) -> None:
@@ -67,15 +71,17 @@ class Policy:
         if PRECISIONS[precision] > PRECISIONS[self.max_precision]:
             _refuse(f"{precision} is finer than max_precision = {self.max_precision!r}")
 
-    def check_projection(self) -> None:
+    def check_projection(self, *, exact: bool = False) -> None:
         """Refuse to place new samples where that is switched off."""
         if not self.projection:
             _refuse("it does not place new samples: projection = false")
+        if exact and self.projection != EXACT:
+            _refuse("it sends no distances for the exact projection: projection = true, not 'exact'")
 
     def check_fits(self, others: int) -> None:
         """Refuse one more message about the rows of the fit than allowed, given how many others were sent."""
         if others >= self.max_fits:
-            _refuse(f"it has sent as many different messages of this kind as max_fits = {self.max_fits:g} allows")
+            _refuse(f"it has answered max_fits = {self.max_fits:g} fits; only these can be repeated, as they were")
 
     def limit(self, rank: RankRule) -> RankRule:
         """Return the rule, held to the largest rank; refuse a number beyond it."""
@@ -118,7 +124,7 @@ VALID: Mapping[str, Any] = {
     "kernels": lambda value: isinstance(value, tuple) and bool(value) and set(map(str, value)) <= set(KERNELS),
     "gamma": _is_range,
     "max_precision": lambda value: isinstance(value, str) and value in PRECISIONS,
-    "projection": lambda value: isinstance(value, bool),
+    "projection": lambda value: isinstance(value, bool) or value == EXACT,
     "max_fits": lambda value: _whole(value, 1),
 }
 EXAMPLES = {
@@ -127,11 +133,11 @@ EXAMPLES = {
     "kernels": 'write a list such as ["rbf", "linear"]',
     "gamma": "write the smallest and the largest, such as [0.001, 0.1]",
     "max_precision": f"write one of {sorted(PRECISIONS)}",
-    "projection": "write true or false",
+    "projection": 'write true, false or "exact"',
     "max_fits": "write a whole number, at least 1",
 }
 
 
 def _refuse(reason: str) -> NoReturn:
     log.warning("refused: %s", reason)
-    raise PolicyError(f"refused by the party's policy: {reason}; ask for less, or ask the party to change its policy")
+    raise PolicyError(f"refused by the party's policy: {reason}; ask for something else, or have the policy changed")

@@ -39,7 +39,7 @@ def decode(data: bytes) -> Message:
     kind, version = header.get("kind"), header.get("version")
     if version != VERSION:
         raise WireError(f"message has format version {version!r}; this dkpca reads version {VERSION}")
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise WireError(f"message is of unknown kind {kind!r}; expected one of {sorted(KINDS)}")
     return _join(KINDS[kind], verify(header, arrays).get("fields"), arrays)
 

@@ -1,4 +1,9 @@
-"""Numbers for readers."""
+"""Numbers and words for readers."""
+
+
+def printable(text: str) -> str:
+    """One line of what somebody else wrote, without what a terminal or a log would take for a command."""
+    return "".join(letter if letter.isprintable() else "?" for letter in " ".join(text.split()))
 
 
 def in_bytes(count: float) -> str:

@@ -15,7 +15,7 @@ from dkpca.rank import Fixed
 from tests.commands.conftest import GAMMA, OWNERS, frame, numbers
 
 FIT = Fit("rbf", GAMMA, 3, True, Fixed(20), "float32")
-POLICY = "max_rank = 40\nprojection = true\n"
+POLICY = 'max_rank = 40\nprojection = "exact"\n'
 
 
 @dataclass

@@ -11,6 +11,7 @@ from dkpca.exchange.envelopes import Answer, Request, decode_answer, decode_requ
 from dkpca.exchange.questions import RowsWanted, StatisticsWanted, SummaryWanted, TokensWanted
 from dkpca.kernels import RBF
 from dkpca.rank import Adaptive, Auto, Budget, Fixed
+from dkpca.wording import printable
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 2**40) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -42,7 +43,7 @@ def test_requests_arrive_as_they_were_sent(question):
 @given(message=st.binary(max_size=200), reason=st.text(max_size=100))
 def test_answers_arrive_as_they_were_sent(message, reason):
     answer = decode_answer(encode_answer(Answer("0" * 32, message, "ok", reason)))
-    assert (answer.message, answer.reason) == (message, " ".join(reason.split()))
+    assert (answer.message, answer.reason) == (message, printable(reason))
 
 
 @given(kind=st.sampled_from(sorted(envelopes.QUESTIONS)) | st.text(max_size=5), run=JSON, number=JSON, fields=FIELDS)

@@ -13,13 +13,14 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
+import safetensors.numpy
 
 from dkpca import DKPCA, runs, storage
 from dkpca.errors import FusionError, InputError, NoAnswerError
 from dkpca.exchange.desk import Desk
-from dkpca.exchange.envelopes import Request, decode_answer, decode_request, encode_request
+from dkpca.exchange.envelopes import Answer, Request, decode_answer, decode_request, encode_answer, encode_request
 from dkpca.exchange.inbox import Failure
-from dkpca.exchange.questions import Result, StatisticsWanted, SummaryWanted
+from dkpca.exchange.questions import Result, RowsWanted, StatisticsWanted, SummaryWanted
 from dkpca.kernels import RBF
 from dkpca.rank import Fixed
 from tests.commands.conftest import GAMMA, OWNERS, Office, frame, numbers, standardized
@@ -156,7 +157,7 @@ def test_a_party_limits_how_many_fits_a_center_gets_whatever_their_names(consort
     consortium.policy("clinic", "max_fits = 1\n")
     consortium.center().fit("first", FIT)
     consortium.center().fit("same", FIT)
-    with pytest.raises(NoAnswerError, match=r"clinic: refused by .* as max_fits = 1 allows"):
+    with pytest.raises(NoAnswerError, match=r"clinic: refused by .*it has answered max_fits = 1 fits; only these"):
         consortium.center().fit("wider", replace(FIT, gamma=0.06))
     assert not list((consortium.party("clinic") / "runs" / "wider").iterdir())
     consortium.center().project("first", ["spring"])
@@ -215,6 +216,49 @@ def test_projection_beyond_the_policy_is_refused(consortium):
     consortium.policy("clinic", "projection = false")
     with pytest.raises(NoAnswerError, match="clinic: refused by .*it does not place new samples"):
         consortium.center().project("first", ["spring"])
+
+
+def test_distances_are_sent_only_where_the_policy_says_so_in_so_many_words(consortium):
+    """They tell the whole table, whatever the rank."""
+    consortium.center().fit("first", replace(FIT, keep_training=True))
+    consortium.policy("clinic", "projection = true")
+    with pytest.raises(NoAnswerError, match="clinic: refused by .*no distances for the exact projection"):
+        consortium.center().project("first", ["spring"], exact=True)
+    consortium.center().project("first", ["spring"], again=OWNERS)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_the_table_of_the_fit_is_not_a_batch_of_new_samples(consortium, exact):
+    """Else its rows could be had past max_rank, max_fits and min_samples."""
+    consortium.center().fit("first", replace(FIT, keep_training=True))
+    answer = Desk(consortium.party("bank")).answer(encode_request(Request("first", RowsWanted("", exact))))
+    assert decode_answer(answer).code == "refused"
+    assert "never the table of the fit" in decode_answer(answer).reason
+    assert not list((consortium.party("bank") / "runs" / "first").glob("*.rows"))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("kind", []), ("kind", {}), ("fields", [float("nan")]), ("version", float("inf"))]
+)
+def test_an_answer_that_is_no_message_is_turned_away_and_no_old_one_used(consortium, field, value):
+    consortium.center().fit("first", FIT)
+    header = {"kind": "summary", "version": 1, "fields": {}, "checksum": ""} | {field: value}
+    odd = safetensors.numpy.save({}, metadata={"dkpca": json.dumps(header)})
+
+    def tamper(party, data):
+        return encode_answer(replace(decode_answer(data), message=odd)) if party == "bank" else data
+
+    consortium.courier.tamper = tamper
+    with pytest.raises(NoAnswerError, match="bank: its answer is turned away"):
+        consortium.center().fit("first", FIT, again=["bank"])
+    assert status(consortium)["parties"]["bank"]["state"] == "failed"
+
+
+def test_what_a_party_says_cannot_command_a_terminal():
+    said = Answer("0" * 32, code="no\x1b[31m", reason="a\x1b]0;pwned\x07\nb")
+    heard = decode_answer(encode_answer(said))
+    assert heard.code == "no?[31m"
+    assert heard.reason == "a?]0;pwned? b"
 
 
 def test_an_old_answer_is_turned_away(consortium):

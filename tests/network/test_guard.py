@@ -9,6 +9,7 @@ import itertools
 import json
 import os
 import pickle
+import re
 import socket
 import ssl
 import subprocess
@@ -441,10 +442,12 @@ def ports(site: Site) -> list[int]:
     return [connection.laddr.port for connection in connections if connection.status == psutil.CONN_LISTEN]
 
 
-def wants_certificate(port: int) -> bool:
-    """Whether a caller without a certificate is turned away, and for that reason."""
+def wants_certificate(port: int, shown: Path | None = None) -> bool:
+    """Whether a caller without the right certificate is turned away, and for that reason."""
     stranger = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     stranger.check_hostname, stranger.verify_mode = False, ssl.CERT_NONE
+    if shown is not None:
+        stranger.load_cert_chain(shown / "client.crt", shown / "client.key")
     try:
         with (
             socket.create_connection(("127.0.0.1", port), timeout=3) as plain,
@@ -453,7 +456,7 @@ def wants_certificate(port: int) -> bool:
             secure.settimeout(3)
             return secure.recv(1) == b""  # gRPC closes without a word
     except ssl.SSLError as error:
-        return "CERTIFICATE_REQUIRED" in str(error)
+        return "CERTIFICATE_REQUIRED" in str(error) or "UNKNOWN_CA" in str(error)
     except TimeoutError:
         return False
 
@@ -462,6 +465,14 @@ def test_no_port_is_open_to_other_users_of_the_machine(guarded):
     assert [wants_certificate(port) for port in ports(guarded.careless)] == [False]
     assert [wants_certificate(port) for port in ports(guarded.careful)] == [True]
     assert [wants_certificate(port) for port in ports(guarded.center)] == [True, True]
+    member = guarded.path / "halfway" / "engine" / "startup"
+    assert [wants_certificate(port, member) for port in ports(guarded.careful)] == [True]
+
+
+def test_a_job_speaks_with_its_engine_on_a_line_of_their_own(guarded, replay):
+    """Else the center would carry it."""
+    (port,) = ports(guarded.careful)
+    assert re.search(rf"127\.0\.0\.1:{port} <= \S+ SSL careful\] is created", guarded.careful.log())
 
 
 def test_no_log_of_a_party_is_at_the_center(guarded, foreign, replay):

@@ -112,6 +112,8 @@ class Desk:
         self._record(
             "asked", run=request.run, number=request.number, question=type(question).__name__, **described(question)
         )
+        if isinstance(question, RowsWanted) and not question.batch:
+            raise PolicyError("refused: new samples are those of a batch, never the table of the fit; name a batch")
         configuration = self._configuration()
         run = make_directory(make_directory(self.folder / "runs") / request.run)
         place = make_directory(make_directory(run / "new") / question.batch) if question.batch else run

@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from dkpca import container, kernels, wire
+from dkpca import container, kernels, wire, wording
 from dkpca import rank as ranks
 from dkpca.container import Arrays, Header
 from dkpca.eigen import NAMES as SOLVERS
@@ -108,7 +108,8 @@ def decode_answer(data: bytes) -> Answer:
     header, message = _opened(data, ANSWER, {"version", "number", "code", "reason"})
     if not isinstance(header["code"], str) or not isinstance(header["reason"], str):
         raise WireError("answer has a code or a reason that is no text")
-    return Answer(header["number"], message, header["code"][:32], " ".join(header["reason"].split())[:500])
+    code, reason = (wording.printable(header[key]) for key in ("code", "reason"))
+    return Answer(header["number"], message, code[:32], reason[:500])
 
 
 def _opened(data: bytes, entry: str, expected: set[str]) -> tuple[Header, bytes]:

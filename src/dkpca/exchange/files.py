@@ -9,7 +9,7 @@ from typing import Any
 
 from dkpca import alignment, mail, party, private, storage, wire
 from dkpca.eigen import Solver
-from dkpca.errors import InputError, PolicyError
+from dkpca.errors import InputError, PolicyError, StorageError
 from dkpca.exchange.questions import Question, RowsWanted, StatisticsWanted, SummaryWanted, TokensWanted
 from dkpca.kernels import Kernel
 from dkpca.mail import naming
@@ -83,15 +83,19 @@ class Outbox:
                     raise InputError(f"{self.message}: is there already and is no dkpca file; choose another --out")
 
     def send(self, message: Message, private_files: dict[Path, bytes] | None = None, **facts: Any) -> None:
-        """Write a message, and the private files that belong to it, and say so in the ledger."""
+        """Write a message, and the private files that belong to it; the ledger says so before they are there."""
         data = wire.encode(message)
         kind, fingerprint = wire.kind_of(message), hashlib.sha256(data).hexdigest()
         if isinstance(message, Statistics | Summary):
             self.policy.check_fits(len(sent(kind, self._ledger()) - {fingerprint}))
-        kept = private_files or {}
-        storage.write_all({**kept, self.message: data}, private=kept)
         told = {"file": self._named(), "kind": kind, "bytes": len(data), "sha256": fingerprint}
         self.record("written", **told, **facts)
+        kept = private_files or {}
+        try:
+            storage.write_all({**kept, self.message: data}, private=kept)
+        except StorageError as error:
+            self.record("not written", file=self._named(), reason=str(error))
+            raise
 
     def record(self, event: str, **facts: Any) -> None:
         """Add a line to the ledger."""

@@ -10,6 +10,7 @@ only to the parties that have not answered. A message that came by hand (`dkpca 
 
 import hashlib
 import json
+import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,9 @@ from dkpca.exchange.files import Answers
 from dkpca.exchange.questions import Question, Result, RowsWanted, StatisticsWanted, SummaryWanted, TokensWanted
 from dkpca.messages import Message, Partials, Rows, SampleTokens, Statistics, Summary
 from dkpca.rank import Fixed
+
+log = logging.getLogger(__name__)
+log.addHandler(logging.NullHandler())
 
 STATUS = "exchange.json"
 LEDGER = "ledger.jsonl"
@@ -169,6 +173,9 @@ class Inbox:
                 self._keep(party, answer, request, path)
         except DKPCAError as error:
             return f"its answer is turned away: {error}"
+        except Exception as error:  # whatever a party sends, the question is still open for it
+            log.exception("the answer of %s", party)
+            return f"its answer is turned away: it cannot be read ({type(error).__name__})"
         return ""
 
     def _keep(self, party: str, answer: Answer, request: Request, path: Path) -> None:

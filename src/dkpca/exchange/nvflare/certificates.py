@@ -63,6 +63,12 @@ def new_ca(name: str) -> tuple[RSAPrivateKey, x509.Certificate]:
     return key, builder.sign(key, hashes.SHA256())
 
 
+def self_signed(name: str) -> tuple[RSAPrivateKey, x509.Certificate]:
+    """Make a certificate that only its own holders trust."""
+    key = new_key()
+    return key, _builder(_name(name), _name(name), key.public_key(), CA_DAYS).sign(key, hashes.SHA256())
+
+
 def sign(
     ca_key: RSAPrivateKey,
     ca: x509.Certificate,

@@ -38,6 +38,8 @@ def refusal(command: Any, known: Collection[str]) -> str:
         return "it cannot be read"
     if command.topic not in known:
         return f"{str(command.topic)[:100]!r} is not for the center"
+    if not all(str(value).isprintable() for value in command.headers.values()):
+        return "it has a header that would spoil the log"
     number = command.get_header(RequestHeader.JOB_ID)
     if number is not None and not (isinstance(number, str) and kits.JOB_NUMBER.fullmatch(number)):
         return f"{str(number)[:100]!r} is not the number of a job"

@@ -42,15 +42,18 @@ def one_for_each_name() -> None:
 
 
 def explain_refusals(party: str) -> None:
-    """Say why the center closes the connection, and stop."""
+    """Say that the center closes the connection because the name is taken; stop, unless this party was connected."""
     accept = ConnManager.update_endpoint
 
     def accept_if_welcome(manager: ConnManager, connection: Any, data: dict[str, Any]) -> None:
         reason = data.pop(REFUSED, "")
         if reason:
-            log.error("the center refused the connection: %s", reason)
-            site.say(f"{party}: the center refuses the connection: {reason}; stop the other one, then start again")
-            site.stop(1)
+            log.error("the center refused the connection: %r", reason)
+            site.say(
+                f"{party}: the center says that another site with the name {party!r} is connected; stop that one"
+            )
+            if not site.connected:
+                site.stop(1)
         accept(manager, connection, data)
 
     ConnManager.update_endpoint = accept_if_welcome

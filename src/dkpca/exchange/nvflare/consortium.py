@@ -77,6 +77,7 @@ def init(
         storage.make_directory(folder)
     kits.make_folders(made.engine)
     kits.make_folders(path / "operator")
+    path.chmod(0o700)
     (path / "ca").chmod(0o700)
     key, ca = pki.new_ca(name)
     _write_private(path / "ca" / "ca.key", pki.key_to_pem(key))

@@ -8,7 +8,8 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from dkpca import storage
+from dkpca import storage, wording
+from dkpca.exchange.nvflare import kits
 
 FOLDER = "ended"
 
@@ -17,9 +18,9 @@ log = logging.getLogger(__name__)
 
 def note(job: Path, party: str, reason: str) -> None:
     """Note that a party's part of a job has ended; the first reason counts, and none where the job is over."""
-    if job.is_dir() and not (job / FOLDER / party).exists():
+    if kits.JOB_NUMBER.fullmatch(job.name) and job.is_dir() and not (job / FOLDER / party).exists():
         storage.make_directory(job / FOLDER)
-        storage.write(job / FOLDER / party, reason.encode())
+        storage.write(job / FOLDER / party, wording.printable(reason).encode())
 
 
 def noted(job: Path) -> dict[str, str]:

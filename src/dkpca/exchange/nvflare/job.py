@@ -15,7 +15,7 @@ from nvflare.apis.job_launcher_spec import JobProcessArgs
 from nvflare.app_common.job_launcher.process_launcher import ProcessJobLauncher
 from nvflare.utils.job_launcher_utils import get_client_job_args, get_server_job_args
 
-from dkpca.exchange.nvflare import hardening
+from dkpca.exchange.nvflare import hardening, inner, routes
 
 MODULES = {
     "party": "nvflare.private.fed.app.client.worker_process",
@@ -47,7 +47,8 @@ class CenterLauncher(ProcessJobLauncher):  # type: ignore[misc]
 def _command(site: str, fl_ctx: FLContext, names: list[str]) -> str:
     """Quoted, unlike NVFlare's own, so that folders may have spaces in their names."""
     arguments = fl_ctx.get_prop(FLContextKey.JOB_PROCESS_ARGS)
-    words = [sys.executable, "-m", __name__, site]
+    engine = fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT).get_root_dir()
+    words = [sys.executable, "-m", __name__, site, fl_ctx.get_identity_name(), engine]
     for name in names:
         if name in arguments and name != JobProcessArgs.EXE_MODULE:
             option, value = arguments[name]
@@ -79,11 +80,15 @@ def _stop_waiting() -> None:
 
 def main() -> None:
     """Run NVFlare's job process."""
-    site = sys.argv.pop(1)
+    site, name, engine = (sys.argv.pop(1) for _ in range(3))
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     _stop_waiting()
+    inner.use(Path(engine))
     if site == "party":
         hardening.close_job_process()
+        routes.at_a_party(name)
+    else:
+        routes.at_the_center()
     runpy.run_module(MODULES[site], run_name="__main__", alter_sys=True)
 
 

@@ -18,14 +18,14 @@ JOB_NUMBER = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")  # also th
 HEARTBEAT_SECONDS = 4
 SILENT_SECONDS = 30  # a party not heard of for so long is gone
 RIGHTS = (
+    "byoc",
+    "shell_commands",
     "submit_job",
     "clone_job",
     "manage_job",
     "download_job",
     "view",
     "operate",
-    "shell_commands",
-    "byoc",
     "server-predeployed-flwr",
 )
 ROLES = ("project_admin", "org_admin", "lead", "member")

@@ -122,8 +122,11 @@ def alone(engine: Path) -> Iterator[None]:
 def _party(member: Membership) -> None:
     from nvflare.private.fed.app.client import client_train
 
-    from dkpca.exchange.nvflare import connections
+    from dkpca.exchange.nvflare import connections, inner, routes
 
+    inner.make(member.engine, member.party)
+    inner.use(member.engine)
+    routes.at_a_party(member.party)
     hardening.remove_processors(member.engine)
     connections.retry_soon()
     connections.explain_refusals(member.party)
@@ -147,8 +150,11 @@ def _party(member: Membership) -> None:
 def _center(consortium: Consortium) -> None:
     from nvflare.private.fed.app.server import server_train
 
-    from dkpca.exchange.nvflare import connections, endings, site
+    from dkpca.exchange.nvflare import connections, endings, inner, routes, site
 
+    inner.make(consortium.engine, kits.CENTER)
+    inner.use(consortium.engine)
+    routes.at_the_center()
     _look_often()
     connections.one_for_each_name()
     endings.cost_one_answer(consortium.engine)

@@ -9,15 +9,18 @@ from nvflare.apis.fl_component import FLComponent
 from nvflare.apis.fl_constant import FLContextKey
 from nvflare.apis.fl_context import FLContext
 
+from dkpca import wording
+
 exit_code = 130
 starts_anew = False
+connected = False  # whether this party ever was
 address = ""
 terminal = 1  # file descriptor; the launcher moves it before NVFlare's own output is sent to a file
 
 
 def say(sentence: str) -> None:
     """Write one line to the terminal."""
-    os.write(terminal, (" ".join(sentence.split()) + "\n").encode())
+    os.write(terminal, (wording.printable(sentence) + "\n").encode())
 
 
 def stop(code: int) -> None:
@@ -44,6 +47,8 @@ class PartyReporter(FLComponent):  # type: ignore[misc]
         if event_type == EventType.SYSTEM_BOOTSTRAP:
             type(self).client = fl_ctx.get_prop(FLContextKey.SITE_OBJ)
         elif event_type == EventType.SYSTEM_START and self.client is not None:
+            global connected
+            connected = True
             target = next(iter(self.client.servers.values()))["target"]
             say(f"{self.client.client_name}: connected to center {target}; waiting for requests")
 

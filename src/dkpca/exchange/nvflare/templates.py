@@ -12,12 +12,12 @@ POLICY = """\
 # what was agreed, and delete the # of the others to set them too. Every key: 'A party's policy' in the documentation.
 
 max_rank = 100                    # most eigenpairs sent
-min_samples = 100                 # fewest rows about which anything is sent
+min_samples = 100                 # fewest rows about which anything but new samples is sent
 max_precision = "float32"         # finest numbers sent
+projection = true                 # place new samples? false: never; "exact": also by distances, which tell all
 max_fits = 20                     # most different summaries sent, ever; the ledger counts them
 # kernels = ["rbf"]               # kernels answered
 # gamma = [0.001, 0.1]            # smallest and largest RBF width answered; one value twice to fix it
-# projection = false              # whether new samples are placed
 """
 
 
