@@ -188,7 +188,7 @@ class TestProjection:
         assert place(model, good).shape == (30, 2)
         with pytest.raises(FusionError, match=r"no message about new samples from \['p2'\]"):
             place(model, good[:2])
-        with pytest.raises(FusionError, match="the parties sent different new samples"):
+        with pytest.raises(FusionError, match="not the same samples in the same order; align them first"):
             place(model, [*good[:2], ask(states[2], new[2][:7])])
         with pytest.raises(FusionError, match="party 'p0': its new samples extend another summary"):
             place(model, [replace(good[0], summary_id=digest(["other"])), *good[1:]])

@@ -17,6 +17,8 @@ from dkpca.tall import by_strips
 M = TypeVar("M")
 Received = TypeVar("Received", Summary, Rows, Partials)
 NewSamples = TypeVar("NewSamples", Rows, Partials)
+DIGEST_LENGTH = 64
+SAME_SAMPLES = "the rows are not the same samples in the same order; align them first"
 LANDMARKS = 500  # of the center, unless it is told otherwise
 
 
@@ -184,12 +186,7 @@ def _accept(summaries: Iterable[Summary], roster: Sequence[str] | None) -> dict[
     accepted = dict(sorted(by_name.items()))
     _check_same(accepted, "kernel", lambda s: s.kernel, "use one kernel and one gamma everywhere")
     _check_same(accepted, "number of samples", lambda s: s.n_samples, "align the parties' samples first")
-    _check_same(
-        accepted,
-        "sample digest",
-        lambda s: s.sample_digest,
-        "the rows are not the same samples in the same order; align them first",
-    )
+    _check_same(accepted, "sample digest", lambda s: s.sample_digest, SAME_SAMPLES)
     return accepted
 
 
@@ -203,7 +200,7 @@ def _complete(
         summary = model.summaries[name]
         if message.summary_id != summary.summary_id or not fits(message, summary):
             raise FusionError(f"party {name!r}: its new samples extend another summary than the one that was fused")
-    _check_same(by_name, "sample digest", lambda m: m.sample_digest, "the parties sent different new samples")
+    _check_same(by_name, "sample digest", lambda m: m.sample_digest, SAME_SAMPLES)
     return by_name
 
 
@@ -229,4 +226,12 @@ def _check_same(received: Mapping[str, M], what: str, value: Callable[[M], objec
     for other in others:
         ours, theirs = value(received[first]), value(received[other])
         if ours != theirs:
-            raise FusionError(f"parties {first!r} and {other!r} differ in {what} ({ours} and {theirs}); {advice}")
+            raise FusionError(
+                f"parties {first!r} and {other!r} differ in {what} ({_short(ours)} and {_short(theirs)}); {advice}"
+            )
+
+
+def _short(value: object) -> str:
+    """Enough of a fingerprint to compare by eye."""
+    text = str(value)
+    return f"{text[:8]}..." if len(text) == DIGEST_LENGTH else text

@@ -144,3 +144,7 @@ def test_labels_that_do_not_fit_are_said(fused):
     error = fused.refused("report", "run", "--labels", "bank.csv", "--id", "person", "--label", "x99")
     assert "bank.csv: has no column 'x99'" in error
     assert "is no run directory" in fused.refused("report", "nowhere")
+    rows = pl.read_csv(fused.path / "bank.csv").with_columns(pl.col("person") + "x")
+    rows.write_csv(fused.path / "others.csv")
+    error = fused.refused("report", "run", "--labels", "others.csv", "--id", "person", "--label", "x1")
+    assert "none of its ids in 'person' is a sample of the run, as 'p00'" in error

@@ -17,9 +17,10 @@ import safetensors.numpy
 
 from dkpca import DKPCA, runs, storage
 from dkpca.errors import FusionError, InputError, NoAnswerError
+from dkpca.exchange import inbox
 from dkpca.exchange.desk import Desk
 from dkpca.exchange.envelopes import Answer, Request, decode_answer, decode_request, encode_answer, encode_request
-from dkpca.exchange.inbox import Failure
+from dkpca.exchange.inbox import Failure, Status
 from dkpca.exchange.questions import Result, RowsWanted, StatisticsWanted, SummaryWanted
 from dkpca.kernels import RBF
 from dkpca.rank import Fixed
@@ -123,6 +124,46 @@ def test_a_party_without_a_network_sends_its_file(consortium):
     consortium.courier.asked.clear()
     consortium.center().fit("first", FIT, publish=False)
     assert consortium.courier.asked == []
+
+
+def test_a_run_keeps_its_parties_whoever_joins_or_leaves(consortium):
+    consortium.center().fit("first", FIT)
+    consortium.center().project("first", ["spring"])
+    consortium.courier.asked.clear()
+    later = replace(consortium.center(), roster=[*OWNERS[1:], "pharmacy"])
+    later.fit("first", FIT)
+    later.project("first", ["spring"])
+    assert consortium.courier.asked == []
+    with pytest.raises(InputError, match=r"\['pharmacy'\] cannot be asked again: not on the roster"):
+        later.fit("first", FIT, again=["pharmacy"])
+
+
+@pytest.mark.parametrize("asked", [{"align": True}, {"gamma": "auto"}])
+def test_too_many_components_are_refused_before_a_party_has_worked(consortium, asked):
+    with pytest.raises(InputError, match="n_components is 500, but there are 60 samples"):
+        consortium.center().fit("first", replace(FIT, n_components=500, **asked))
+    assert not list(consortium.party("bank").rglob("*.summary"))
+
+
+def test_settings_that_nobody_answered_do_not_cost_the_name_of_a_run(consortium):
+    for owner in OWNERS:
+        consortium.policy(owner, "max_rank = 3")
+    with pytest.raises(NoAnswerError, match="refused"):
+        consortium.center().fit("first", FIT)
+    for owner in OWNERS:
+        consortium.policy(owner, "max_rank = 10")
+    consortium.center().fit("first", replace(FIT, rank=Fixed(10)))
+
+
+def test_a_run_whose_center_was_stopped_does_not_seem_to_go_on(consortium):
+    folder = consortium.path / "center" / "first"
+    consortium.center().fit("first", FIT)
+    inbox.interrupted(folder)
+    assert status(consortium)["state"] == "finished"
+    Status(folder / "exchange.json", "fit").party("bank", "summary", "asked")
+    inbox.interrupted(folder)
+    assert status(consortium)["state"] == "failed"
+    assert "repeat the command" in status(consortium)["reason"]
 
 
 def test_other_settings_under_the_same_name_are_refused(consortium):

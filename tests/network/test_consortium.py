@@ -3,10 +3,12 @@
 import base64
 import json
 import re
+import shutil
 import stat
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -39,7 +41,7 @@ def test_two_organisations_found_a_consortium_by_commands(tmp_path):
     assert "airline.csv: there is no such file" in refused("party", "check", "airline", cwd=tmp_path)
     (tmp_path / "airline" / "airline.csv").write_text(TABLE)
     said = ok("party", "check", "airline", cwd=tmp_path)
-    assert said.count("ok: ") == 8
+    assert said.count("ok: ") == 9
     assert "120 samples, 2 columns; 0 of 20 fits answered" in said
     assert 'id = "flight"' in (tmp_path / "airline" / "party.toml").read_text()
     assert not list((tmp_path / "home").iterdir())
@@ -118,6 +120,27 @@ def test_a_renewed_certificate_replaces_the_old_one_only_when_installed(federate
     assert (startup / "client.key").read_bytes() != before[1]
     assert members.check_certificate(member) == 364
     assert not (f.path / "airline" / "pending.key").exists()
+
+
+def test_an_old_admission_does_not_cost_the_key_that_waits_for_a_new_one(federate):
+    f = federate(["airline"])
+    member = members.membership(f.path / "airline")
+    old = shutil.copy(f.path / "airline.admission", f.path / "old.admission")
+    members.renew(member)
+    with pytest.raises(InputError, match="is for another key than the one that waits"):
+        members.admit(member, Path(old))
+    f.admit("airline")
+    members.check_certificate(member)
+
+
+def test_a_party_does_not_start_with_another_center_than_its_invitation_names(federate):
+    f = federate(["airline"])
+    invitation = f.path / "airline" / "invitation.toml"
+    invitation.write_text(invitation.read_text().replace(str(f.port), "18123"))
+    with pytest.raises(InputError, match=r"'fed_client.json'\] are not what invitation.toml says .*:18123"):
+        launch.party(f.path / "airline")
+    members.restore(members.membership(f.path / "airline"))
+    assert members.check_invitation(members.membership(f.path / "airline")) == []
 
 
 def test_an_expired_certificate_is_refused_at_start(federate, monkeypatch):

@@ -98,7 +98,9 @@ def report(
         Path | None, typer.Option("--labels", help="Table with a label for each sample; points get its colors.")
     ] = None,
     label: Annotated[str | None, typer.Option("--label", help="Column of that table.")] = None,
-    id_column: o.Id = None,
+    id_column: Annotated[
+        str | None, typer.Option("--id", help="Column of that table with the samples' names in the run.")
+    ] = None,
     points: Annotated[int, typer.Option("--points", min=10, help="Most points to draw.")] = 3000,
     title: Annotated[str | None, typer.Option("--title", help="Headline; else the name of the directory.")] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Page to write; else report.html in the run.")] = None,
@@ -116,6 +118,11 @@ def report(
         if label is None or id_column is None:
             raise InputError(f"{labels}: name its columns with --label and --id")
         known = tables.read_labels(labels, id_column, label)
+        if not set(known) & set(run.sample_names):
+            raise InputError(
+                f"{labels}: none of its ids in {id_column!r} is a sample of the run, as {run.sample_names[0]!r}; "
+                "give a table with these names, or fuse again with --ids"
+            )
     target = out or path / "report.html"
     storage.check_writable(target)
     with progress("drawing"):

@@ -180,6 +180,7 @@ def check(
     if restore:
         consortium.restore(member)
     settings = hardening.settings(member.engine)
+    settings.append(hardening.Setting("the center of the invitation", "; ".join(consortium.check_invitation(member))))
     problems = [setting.problem for setting in settings if setting.problem]
     lines = [f"{'NOT ' if s.problem else ''}ok: {s.name}" for s in settings]
     try:

@@ -10,8 +10,9 @@ import typer
 
 from dkpca import mail, storage
 from dkpca import policy as policies
+from dkpca.eigen import NAMES
 from dkpca.errors import InputError
-from dkpca.exchange.files import Holding, Outbox
+from dkpca.exchange.files import LEDGER, Holding, Outbox
 from dkpca.exchange.rounds import Fit
 from dkpca.kernels import RBF, Kernel, Linear
 from dkpca.messages import CommonTokens, check_party_name
@@ -116,7 +117,7 @@ PolicyFile = Annotated[
     Path | None, typer.Option("--policy", help="The party's policy (TOML); what it forbids is refused.")
 ]
 Ledger = Annotated[
-    Path | None, typer.Option("--ledger", help="Ledger to add to; else dkpca-ledger.jsonl beside --out.")
+    Path | None, typer.Option("--ledger", help="Ledger to add to; else dkpca-ledger.jsonl beside --policy, or --out.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, for scripts.")]
 
@@ -145,7 +146,10 @@ def outbox(out: Path, policy: Path | None, ledger: Path | None, table: Path) -> 
     """Where the message goes, checked before any work."""
     if out.resolve() == table.resolve():
         raise InputError(f"{out}: is the table itself; choose another --out")
-    box = Outbox(out, ANYTHING if policy is None else policies.read(policy), ledger)
+    if policy is None:
+        box = Outbox(out, ANYTHING, ledger)
+    else:
+        box = Outbox(out, policies.read(policy), ledger or policy.parent / LEDGER)
     box.check()
     return box
 
@@ -195,6 +199,8 @@ def wanted(
     align: bool = False,
 ) -> Fit:
     """Settings of a fit of all parties."""
+    if solver not in NAMES:
+        raise InputError(f"--solver is {solver!r}; use one of {', '.join(NAMES)}")
     return Fit(
         kernel=kernel.value,
         gamma=gamma_of(gamma),

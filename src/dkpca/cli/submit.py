@@ -1,6 +1,6 @@
 """Commands for a consortium's operator: a fit or a projection between parties on the network."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +13,7 @@ from dkpca.cli.center import run_facts, run_words
 from dkpca.cli.consortium import PANEL, ConsortiumFolder, check_extra
 from dkpca.cli.output import aside, show
 from dkpca.errors import InputError
+from dkpca.exchange.center import check_settings, roster_of
 from dkpca.messages import check_name
 
 NOT_FINISHED = 3
@@ -87,6 +88,7 @@ def fit(
     )
     from dkpca.exchange.nvflare import kits
 
+    check_settings(path / "runs" / check_name(run, "run name"), wanted)
     arguments = {"fit": wanted.to_dict(), "again": again or [], "publish": publish}
     folder = _submit(path, run, kits.FIT, arguments, seconds, join_seconds, wait=wait)
     if wait:
@@ -154,6 +156,10 @@ def status(
     if run:
         stands = submit.status(found, check_name(run, "run name"))
         title = f"{run}: {stands.get('what', 'run')} {stands.get('state', 'not begun')}"
+        if stands.get("reason"):
+            title += f" ({stands['reason']})"
+        if not stands:
+            title += f"; there are {sorted(entry.name for entry in (path / 'runs').iterdir())}"
         lines = [title, *(f"- {_words(party, at)}" for party, at in _parties(stands))]
         show(as_json, stands or {"state": "not begun"}, lines)
         raise typer.Exit({"finished": 0, "failed": 1}.get(stands.get("state", ""), NOT_FINISHED))
@@ -180,22 +186,28 @@ def _submit(
     from dkpca.exchange.nvflare import consortium, submit
 
     found = consortium.load(path)
-    strangers = sorted(set(arguments["again"]) - set(found.parties))
+    roster = roster_of(path / "runs" / check_name(run, "run name"), found.parties)
+    strangers = sorted(set(arguments["again"]) - set(roster))
     if strangers:
-        raise InputError(f"--again {strangers}: not on the roster {list(found.parties)}")
-    job = submit.Job(check_name(run, "run name"), controller, arguments, seconds)
+        raise InputError(f"--again {strangers}: not on the roster {list(roster)}")
+    job = submit.Job(run, controller, arguments, seconds)
+    reachable = [party for party in roster if party in found.parties]
     with submit.session(found) as opened:
-        number = submit.submit(opened, found, job, join_seconds=join_seconds)
+        number = submit.submit(opened, reachable, job, join_seconds=join_seconds, say=say)
         if wait:
             submit.follow(opened, found, job, number, told=Teller().tell)
     return path / "runs" / run
+
+
+def say(words: str) -> None:
+    """Tell the operator what happens."""
+    aside.print(f"- {words}", soft_wrap=True, markup=False)
 
 
 @dataclass
 class Teller:
     """Says on the terminal what changed, party by party."""
 
-    say: Callable[[str], None] = lambda words: aside.print(f"- {words}", soft_wrap=True, markup=False)
     known: dict[str, str] = field(default_factory=dict)
 
     def tell(self, stands: Mapping[str, Any]) -> None:
@@ -204,7 +216,7 @@ class Teller:
             words = _words(party, at)
             if self.known.get(party) != words:
                 self.known[party] = words
-                self.say(words)
+                say(words)
 
 
 def _words(party: str, at: Mapping[str, str]) -> str:

@@ -15,7 +15,7 @@ from dkpca import alignment, runs, storage
 from dkpca.arrays import to_numpy
 from dkpca.errors import DKPCAError, InputError
 from dkpca.exchange import rounds
-from dkpca.exchange.inbox import COMPUTING, STATUS, Courier, Inbox, Status
+from dkpca.exchange.inbox import COMPUTING, RUNNING, STATUS, Courier, Inbox, Status, state_of
 from dkpca.exchange.questions import Result
 from dkpca.exchange.rounds import Fit
 from dkpca.fusion import FusedModel
@@ -41,8 +41,8 @@ class Center:
         """Ask for what is missing, fuse, and tell the parties the result."""
         folder = self._folder(run)
         with followed(folder, "fit", self.job) as status:
-            remember(folder, fit, self.roster)
-            inbox = self._inbox(run, folder, status, again)
+            roster = remember(folder, fit, self.roster)
+            inbox = self._inbox(run, folder, roster, status, again)
             _, common = rounds.summaries(inbox, fit)
             status.write(COMPUTING)
             fused = runs.fuse(
@@ -51,7 +51,7 @@ class Center:
                 n_components=fit.n_components,
                 center=fit.center,
                 solver=fit.solver,
-                roster=self.roster,
+                roster=roster,
                 sample_names=None if common is None else alignment.names(common),
             )
             if publish:
@@ -70,17 +70,17 @@ class Center:
     ) -> list[Path]:
         """Place batches of new samples, one after the other; return where their scores are."""
         folder = self.folder / check_name(run, "run name")
-        places = []
+        places, roster = [], roster_of(folder, self.roster)
         fused = runs.load(folder)
         with followed(folder, "projection", self.job) as status:
             extending = {name: summary.summary_id for name, summary in fused.model.summaries.items()}
             for batch in batches:
                 place = make_directory(make_directory(folder / "new") / check_name(batch, "batch name"))
-                inbox = replace(self._inbox(run, place, status, again), extending=extending)
+                inbox = replace(self._inbox(run, place, roster, status, again), extending=extending)
                 answers, common = rounds.new_samples(inbox, batch=batch, exact=exact, align=align)
                 status.write(COMPUTING)
                 names = None if common is None else alignment.names(common)
-                files = [place / "messages" / f"{party}.rows" for party in self.roster]
+                files = [place / "messages" / f"{party}.rows" for party in roster]
                 scores = runs.project(fused, files, place, sample_names=names)
                 if publish:
                     digest = next(iter(answers.values())).sample_digest
@@ -91,12 +91,12 @@ class Center:
     def _folder(self, run: str) -> Path:
         return make_directory(self.folder / check_name(run, "run name"))
 
-    def _inbox(self, run: str, folder: Path, status: Status, again: Collection[str]) -> Inbox:
-        strangers = sorted(set(again) - set(self.roster))
+    def _inbox(self, run: str, folder: Path, roster: Sequence[str], status: Status, again: Collection[str]) -> Inbox:
+        strangers = sorted(set(again) - set(roster))
         if strangers:
-            raise InputError(f"{strangers} cannot be asked again: not on the roster {sorted(self.roster)}")
+            raise InputError(f"{strangers} cannot be asked again: not on the roster {sorted(roster)} of this run")
         make_directory(folder / "messages")
-        return Inbox(run, folder, self.roster, self.courier, self.seconds, status, frozenset(again))
+        return Inbox(run, folder, roster, self.courier, self.seconds, status, frozenset(again))
 
 
 @contextmanager
@@ -111,20 +111,38 @@ def followed(folder: Path, what: str, job: str) -> Iterator[Status]:
     status.write("finished")
 
 
-def remember(folder: Path, fit: Fit, roster: Sequence[str]) -> None:
-    """Note what a run asks for, or refuse if it asked for something else before."""
-    wanted: dict[str, Any] = {"fit": fit.to_dict(), "roster": sorted(roster)}
-    path = folder / REQUEST
-    if path.exists():
-        before = json.loads(storage.read(path))
-        if before != json.loads(json.dumps(wanted)):
-            raise InputError(
-                f"this run was begun with other settings ({REQUEST} in its directory has them); "
-                "repeat them, or choose another name for the run"
-            )
-        return
+def remember(folder: Path, fit: Fit, roster: Sequence[str]) -> Sequence[str]:
+    """Note what a run asks for, or refuse if it asked for something else before; return who takes part in it."""
+    check_settings(folder, fit)
+    roster = roster_of(folder, roster)
     make_directory(folder / "messages")
-    storage.write(path, (json.dumps(wanted, indent=2) + "\n").encode())
+    wanted: dict[str, Any] = {"fit": fit.to_dict(), "roster": list(roster)}
+    storage.write(folder / REQUEST, (json.dumps(wanted, indent=2) + "\n").encode())
+    return roster
+
+
+def check_settings(folder: Path, fit: Fit) -> None:
+    """Refuse other settings than those a run was begun with, once anything has arrived."""
+    before = _remembered(folder)
+    if before and before["fit"] != json.loads(json.dumps(fit.to_dict())):
+        raise InputError(
+            f"{folder.name} was begun with other settings ({REQUEST} in its directory has them); "
+            "repeat them, or choose another name for the run"
+        )
+
+
+def roster_of(folder: Path, otherwise: Sequence[str]) -> Sequence[str]:
+    """Parties of a run: those it was begun with, whoever has joined or left since."""
+    before = _remembered(folder)
+    return before["roster"] if before else sorted(otherwise)
+
+
+def _remembered(folder: Path) -> dict[str, Any]:
+    """What a run asks for; nothing before anything has arrived, so that a typing mistake does not cost the name."""
+    begun = any((folder / "messages").glob("*")) or state_of(folder) == RUNNING
+    if not begun or not (folder / REQUEST).exists():
+        return {}
+    return dict(json.loads(storage.read(folder / REQUEST)))
 
 
 def result(model: FusedModel, scores: Any, digest: str) -> Scores:

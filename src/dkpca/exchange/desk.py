@@ -138,11 +138,13 @@ class Desk:
         holding = configuration.holding("")
         with mail.naming(holding.path):
             table, _ = holding.load()
-            n_samples, n_columns = prepare(table, holding.reading).apply(table).shape
+            preparation = prepare(table, holding.reading)
+            n_samples, n_columns = preparation.apply(table).shape
             configuration.policy.check_samples(n_samples)
-        fits, limit = len(files.sent("summary", self.folder / LEDGER)), configuration.policy.max_fits
+        fits = len(files.sent(configuration.party, "summary", self.folder / LEDGER))
+        limit = configuration.policy.max_fits
         answered = f"{fits} fits answered" if math.isinf(limit) else f"{fits} of {limit:g} fits answered"
-        return f"{n_samples:,} samples, {n_columns:,} columns; {answered}"
+        return "; ".join([f"{n_samples:,} samples, {n_columns:,} columns", *preparation.notes, answered])
 
     def _configuration(self) -> Configuration:
         configuration = read_configuration(self.folder / CONFIGURATION)

@@ -87,7 +87,7 @@ class Outbox:
         data = wire.encode(message)
         kind, fingerprint = wire.kind_of(message), hashlib.sha256(data).hexdigest()
         if isinstance(message, Statistics | Summary):
-            self.policy.check_fits(len(sent(kind, self._ledger()) - {fingerprint}))
+            self.policy.check_fits(len(sent(message.party, kind, self._ledger()) - {fingerprint}))
         told = {"file": self._named(), "kind": kind, "bytes": len(data), "sha256": fingerprint}
         self.record("written", **told, **facts)
         kept = private_files or {}
@@ -120,10 +120,11 @@ class Outbox:
             raise
 
 
-def sent(kind: str, ledger: Path) -> set[str]:
-    """Fingerprints of all messages of a kind that a ledger knows."""
+def sent(party: str, kind: str, ledger: Path) -> set[str]:
+    """Fingerprints of all messages of a kind that a ledger knows of a party."""
+    wanted = {"event": "written", "party": party, "kind": kind}
     records = storage.read_records(ledger)
-    return {r["sha256"] for r in records if r.get("event") == "written" and r.get("kind") == kind}
+    return {record["sha256"] for record in records if wanted.items() <= record.items()}
 
 
 @dataclass(frozen=True)

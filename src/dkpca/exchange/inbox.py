@@ -30,6 +30,7 @@ log.addHandler(logging.NullHandler())
 
 STATUS = "exchange.json"
 LEDGER = "ledger.jsonl"
+RUNNING = "running"
 COMPUTING = "computing"  # the center is at work, no party is waited for
 KINDS: Mapping[type[Any], tuple[type[Any], ...]] = {
     TokensWanted: (SampleTokens,),
@@ -79,7 +80,23 @@ class Status:
     def party(self, name: str, step: str, state: str, reason: str = "") -> None:
         """Say how one party stands."""
         self.parties[name] = {"step": step, "state": state} | ({"reason": reason} if reason else {})
-        self.write("running")
+        self.write(RUNNING)
+
+
+def state_of(folder: Path) -> str:
+    """How the last exchange of a run stands; empty if there was none."""
+    path = folder / STATUS
+    return str(json.loads(storage.read(path))["state"]) if path.exists() else ""
+
+
+def interrupted(folder: Path) -> None:
+    """Say of a run whose center was stopped that it does not go on by itself."""
+    path = folder / STATUS
+    if path.exists():
+        told = json.loads(storage.read(path))
+        if told["state"] in (RUNNING, COMPUTING):
+            reason = "the center was stopped meanwhile; repeat the command"
+            storage.write(path, (json.dumps(told | {"state": "failed", "reason": reason}, indent=2) + "\n").encode())
 
 
 @dataclass
@@ -152,9 +169,10 @@ class Inbox:
                 self.status.party(party, question.answer, "failed", failed[party])
             waiting.clear()
         if failed:
+            batch = f" of batch {question.batch!r}" if question.batch else ""
             raise NoAnswerError(
-                f"no {question.answer} from {sorted(failed)} ({_by_reason(failed)}); what the others sent is kept, "
-                "repeat the command to ask only these again"
+                f"no {question.answer}{batch} from {sorted(failed)} ({_by_reason(failed)}); "
+                "what the others sent is kept, repeat the command to ask only these again"
             )
 
     def _accept(self, party: str, brought: bytes | Failure, request: Request, path: Path) -> str:

@@ -51,6 +51,8 @@ class Fit:
 def summaries(parties: Parties, fit: Fit) -> tuple[Mapping[str, Summary], CommonTokens | None]:
     """Run the rounds of a fit; return the summaries, and the samples they are about where these were aligned."""
     common = alignment.intersect(parties.ask(TokensWanted()).values()) if fit.align else None
+    if common is not None:
+        _check_components(fit, common.tokens.shape[0])
     question = SummaryWanted(
         kernel=_kernel(parties, fit, common),
         rank=fit.rank,
@@ -78,6 +80,16 @@ def _kernel(parties: Parties, fit: Fit, common: CommonTokens | None) -> Kernel:
         return Linear(centered=fit.center)
     if fit.kernel == "rbf":
         known = fit.gamma is not None and not isinstance(fit.gamma, str)
-        statistics = [] if known else parties.ask(StatisticsWanted(common)).values()
+        statistics = [] if known else list(parties.ask(StatisticsWanted(common)).values())
+        for told in statistics:
+            _check_components(fit, told.n_samples)
         return RBF(fusion.resolve_gamma(fit.gamma, statistics))
     raise InputError(f"kernel is {fit.kernel!r}; use 'rbf', 'linear' or a kernel object")
+
+
+def _check_components(fit: Fit, n_samples: int) -> None:
+    """Refuse before the parties have worked what the center would refuse afterwards."""
+    if fit.n_components > n_samples:
+        raise InputError(
+            f"n_components is {fit.n_components}, but there are {n_samples} samples; ask for {n_samples} at most"
+        )

@@ -211,6 +211,24 @@ def restore(member: Membership) -> None:
     storage.write(startup / "rootCA.pem", pki.to_pem(member.ca))
 
 
+def check_invitation(member: Membership) -> list[str]:
+    """Return a sentence if the engine would look for another center than the invitation names."""
+    startup = member.engine / "startup"
+    wanted = {
+        "fed_client.json": kits.as_json(kits.party_startup(member.name, member.party, member.host, member.port)),
+        "rootCA.pem": pki.to_pem(member.ca),
+    }
+    differ = [
+        name for name, data in wanted.items() if (startup / name).is_file() and storage.read(startup / name) != data
+    ]
+    if not differ:
+        return []
+    return [
+        f"{startup}: {differ} are not what invitation.toml says (center {member.host}:{member.port}); "
+        f"write them anew with 'dkpca party check {member.path.name} --restore'"
+    ]
+
+
 def renew(member: Membership) -> tuple[Path, str]:
     """Make a new private key and a request for it; the old one stays in use until the answer is installed."""
     key = pki.new_key()
@@ -230,18 +248,20 @@ def admit(member: Membership, admission: Path) -> int:
         raise InputError(f"{admission}: admits {name!r}, not {member.party!r}; ask the center for yours")
     days = pki.check_valid(certificate, f"{admission}: the")
     startup = member.engine / "startup"
-    for key_file in (member.path / PENDING_KEY, startup / "client.key"):
-        if not key_file.exists():
-            continue
-        key = pki.key_from_pem(storage.read(key_file), key_file)
-        if key.public_key() == certificate.public_key():
-            storage.write_all(
-                {startup / "client.key": pki.key_to_pem(key), startup / "client.crt": pki.to_pem(certificate)},
-                private=[startup / "client.key"],
-            )
-            (member.path / PENDING_KEY).unlink(missing_ok=True)
-            return days
-    raise InputError(f"{admission}: is for another key than this folder's; send the newest {member.party}.request")
+    waiting = member.path / PENDING_KEY
+    key_file = waiting if waiting.exists() else startup / "client.key"
+    key = pki.key_from_pem(storage.read(key_file), key_file)
+    if key.public_key() != certificate.public_key():
+        raise InputError(
+            f"{admission}: is for another key than the one that waits for it; have the center approve the newest "
+            f"{member.party}.request"
+        )
+    storage.write_all(
+        {startup / "client.key": pki.key_to_pem(key), startup / "client.crt": pki.to_pem(certificate)},
+        private=[startup / "client.key"],
+    )
+    waiting.unlink(missing_ok=True)
+    return days
 
 
 def check_certificate(member: Membership) -> int:
@@ -295,7 +315,7 @@ def _check_roster(parties: Sequence[str]) -> None:
         check_party_name(party)
         if "." in party or party.lower() in RESERVED:
             raise InputError(
-                f"party name {party!r} cannot be used on the network; take one without '.', such as 'bank'"
+                f"party name {party!r} cannot be used on the network; take another, without '.', such as 'bank'"
             )
     if len({party.lower() for party in parties}) < len(parties):
         raise InputError(f"parties {list(parties)}: each needs a name of its own")

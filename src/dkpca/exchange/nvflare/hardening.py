@@ -86,7 +86,7 @@ def settings(engine: Path) -> list[Setting]:
         Setting("remote shell and other remote requests removed", _processors()),
         Setting("only signed jobs", _signed_jobs(engine)),
         Setting(f"NVFlare is version {kits.PIN}", check_version()),
-        Setting("nothing else in the kit", _rest(engine, resources)),
+        Setting("nothing else and nothing changed in the kit", _rest(engine, resources)),
     ]
 
 
@@ -209,4 +209,4 @@ def _read(path: Path) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-_RESTORE = "restore it with 'dkpca party check --restore'"
+_RESTORE = "restore it with 'dkpca party check DIR --restore'"

@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 from dkpca import storage
 from dkpca.errors import InputError
+from dkpca.exchange import inbox
 from dkpca.exchange.nvflare import certificates as pki
 from dkpca.exchange.nvflare import consortium as members
 from dkpca.exchange.nvflare import hardening, kits
@@ -28,7 +29,7 @@ from dkpca.exchange.nvflare.consortium import Consortium, Membership
 def party(path: Path) -> NoReturn:
     """Run a party until it is stopped."""
     member = members.membership(path)
-    problems = hardening.check(member.engine)
+    problems = [*hardening.check(member.engine), *members.check_invitation(member)]
     if problems:
         raise InputError(f"{member.party} does not start: {'; '.join(problems)}")
     warn_before_expiry(members.check_certificate(member), f"{member.party}: the certificate", "dkpca party renew")
@@ -55,6 +56,8 @@ def center(path: Path) -> NoReturn:
     with alone(consortium.engine):
         # A job is only a courier, the run directory is the truth: after a restart no old job goes on.
         _clear(consortium.engine, "jobs", "snapshots", "transfer")
+        for run in (consortium.path / "runs").iterdir():
+            inbox.interrupted(run)
         members.announce(consortium)
         kits.write_local(consortium.engine, kits.center_resources(consortium.engine), kits.AT_THE_CENTER)
         _run(lambda: _center(consortium), consortium.engine)

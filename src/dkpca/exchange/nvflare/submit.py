@@ -92,17 +92,21 @@ def connected(opened: Session) -> list[str]:
     return sorted(client.name for client in opened.get_system_info().client_info)
 
 
-def submit(opened: Session, consortium: Consortium, job: Job, *, join_seconds: float) -> str:
+def submit(
+    opened: Session, parties: Sequence[str], job: Job, *, join_seconds: float, say: Callable[[str], None]
+) -> str:
     """Hand a job to the center as soon as all parties are connected, or with those that are; return its number."""
     with tempfile.TemporaryDirectory() as folder:
         end = time.monotonic() + join_seconds
-        while not set(consortium.parties) <= set(here := connected(opened)) and time.monotonic() < end:
+        told = False
+        while (missing := set(parties) - set(connected(opened))) and time.monotonic() < end:
+            if not told:
+                say(f"waiting up to {join_seconds:g} s for {', '.join(sorted(missing))}")
+                told = True
             time.sleep(POLL_SECONDS)
-        asked = [party for party in consortium.parties if party in here]  # one that left may still be connected
+        asked = [party for party in parties if party not in missing]
         if not asked:
-            raise NoAnswerError(
-                f"none of {list(consortium.parties)} was connected within {join_seconds:g} s; ask them to start"
-            )
+            raise NoAnswerError(f"none of {list(parties)} was connected within {join_seconds:g} s; ask them to start")
         for name, content in job.definition(asked).items():
             file = Path(folder) / name
             file.parent.mkdir(parents=True, exist_ok=True)
