@@ -134,7 +134,7 @@ def project(run: Run, files: Iterable[Path], out: Path, *, sample_names: Sequenc
     settings = {"run": run.path.name, "n_samples": len(scores), "sample_digest": digest, "versions": versions()}
     storage.make_directory(out)
     storage.make_directory(out / "messages")
-    produced = embedding_files(names, scores) | {"settings.json": _json(settings)}
+    produced = embedding_files(names, scores) | {"settings.json": storage.as_json(settings)}
     stored = {out / "messages" / f"{item.message.party}.rows": item for item in received}
     new = {target: item for target, item in stored.items() if item.path != target}
     written = {target: item.data for target, item in new.items()} | {
@@ -267,8 +267,8 @@ def _write(
     ids = {name: summary.summary_id for name, summary in model.summaries.items()}
     produced = {
         "model.safetensors": container.pack({"summary_ids": ids, "fields": fields}, arrays, entry=MODEL_ENTRY),
-        "certificate.json": _json(model.certificate.to_dict()),
-        "settings.json": _json(settings),
+        "certificate.json": storage.as_json(model.certificate.to_dict()),
+        "settings.json": storage.as_json(settings),
         **embedding_files(names, np.asarray(to_numpy(model.scores))),
     }
     storage.make_directory(path)
@@ -282,7 +282,3 @@ def _record_received(path: Path, items: Iterable[Received]) -> None:
     for item in items:
         record = {"event": "received", "party": item.message.party, "file": item.path.name, "bytes": len(item.data)}
         storage.append_record(path / "ledger.jsonl", record | {"sha256": hashlib.sha256(item.data).hexdigest()})
-
-
-def _json(value: Mapping[str, Any]) -> bytes:
-    return (json.dumps(value, indent=2) + "\n").encode()

@@ -97,6 +97,11 @@ def read_toml(path: Path, advice: str) -> dict[str, Any]:
         raise InputError(f"{path}: not a TOML file ({error}); {advice}") from error
 
 
+def as_json(value: Mapping[str, Any]) -> bytes:
+    """Bytes of a file that programs read and people may."""
+    return (json.dumps(value, indent=2) + "\n").encode()
+
+
 def append_record(path: Path, record: Mapping[str, Any]) -> None:
     """Add one line to a ledger, with the time, and bring it to the disk."""
     line = json.dumps({"time": datetime.now(UTC).isoformat(timespec="seconds"), **record}) + "\n"

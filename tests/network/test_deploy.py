@@ -64,6 +64,7 @@ def test_what_a_job_may_bring(federate, tmp_path):
         "brings ['config/comm_config.json']": app(tmp_path / "comm", config__comm_config_dot_json="{}"),
         "brings ['config/resources.json']": app(tmp_path / "resources", config__resources_dot_json="{}"),
         "names ['subprocess.Popen']": app(tmp_path / "shell", CONFIG | with_filter("subprocess.Popen")),
+        "sets ['task_data_filters']": app(tmp_path / "more", CONFIG | {"task_data_filters": []}),
         "names ['NPTrainer']": app(tmp_path / "short", CONFIG | {"components": [{"id": "x", "name": "NPTrainer"}]}),
     }
     answers = ask(f, apps.values(), operator)

@@ -117,7 +117,7 @@ def remember(folder: Path, fit: Fit, roster: Sequence[str]) -> Sequence[str]:
     roster = roster_of(folder, roster)
     make_directory(folder / "messages")
     wanted: dict[str, Any] = {"fit": fit.to_dict(), "roster": list(roster)}
-    storage.write(folder / REQUEST, (json.dumps(wanted, indent=2) + "\n").encode())
+    storage.write(folder / REQUEST, storage.as_json(wanted))
     return roster
 
 

@@ -75,7 +75,7 @@ class Status:
     def write(self, state: str, reason: str = "") -> None:
         """Say how the exchange as a whole stands."""
         told = {"state": state, "what": self.what, "job": self.job, "reason": reason, "parties": self.parties}
-        storage.write(self.path, (json.dumps(told, indent=2) + "\n").encode())
+        storage.write(self.path, storage.as_json(told))
 
     def party(self, name: str, step: str, state: str, reason: str = "") -> None:
         """Say how one party stands."""
@@ -96,7 +96,7 @@ def interrupted(folder: Path) -> None:
         told = json.loads(storage.read(path))
         if told["state"] in (RUNNING, COMPUTING):
             reason = "the center was stopped meanwhile; repeat the command"
-            storage.write(path, (json.dumps(told | {"state": "failed", "reason": reason}, indent=2) + "\n").encode())
+            storage.write(path, storage.as_json(told | {"state": "failed", "reason": reason}))
 
 
 @dataclass

@@ -6,6 +6,7 @@ from typing import Any
 
 from nvflare.fuel.f3.cellnet.core_cell import CoreCell
 from nvflare.fuel.f3.cellnet.defs import CellChannelTopic, MessageHeaderKey, ReturnCode
+from nvflare.fuel.f3.cellnet.fqcn import FQCN
 from nvflare.fuel.f3.comm_error import CommError
 from nvflare.fuel.f3.drivers.connector_info import Mode
 from nvflare.fuel.f3.sfm import conn_manager
@@ -30,7 +31,7 @@ def one_for_each_name() -> None:
     accept = ConnManager.update_endpoint
 
     def accept_if_free(manager: ConnManager, connection: Any, data: dict[str, Any]) -> None:
-        name = data.get(HandshakeKeys.ENDPOINT_NAME, "")
+        name = FQCN.normalize(data.get(HandshakeKeys.ENDPOINT_NAME, ""))
         if connection.conn.connector.mode == Mode.PASSIVE and _is_taken(manager, connection, name):
             sentence = f"another site with the name {name!r} is connected"
             log.error("refused a connection: %s", sentence)

@@ -3,7 +3,6 @@
 A private key is made where it is used and never leaves that folder.
 """
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,7 +82,7 @@ def init(
     _write_private(path / "ca" / "ca.key", pki.key_to_pem(key))
     storage.write(path / "ca" / "ca.crt", pki.to_pem(ca))
     kits.write_local(made.engine, kits.center_resources(made.engine), kits.AT_THE_CENTER)
-    storage.write(path / "operator" / "local" / "resources.json", kits.as_json(templates.OPERATOR_RESOURCES))
+    storage.write(path / "operator" / "local" / "resources.json", storage.as_json(templates.OPERATOR_RESOURCES))
     renew_center(made, days=days)
     announce(made)
     invitations = [path / "invitations" / f"{party}.toml" for party in parties]
@@ -97,9 +96,9 @@ def announce(consortium: Consortium) -> None:
     name, host, port = consortium.name, consortium.host, consortium.port
     startup = consortium.engine / "startup"
     ca = storage.read(startup / "rootCA.pem").decode()
-    storage.write(startup / "fed_server.json", kits.as_json(kits.center_startup(name, host, port)))
+    storage.write(startup / "fed_server.json", storage.as_json(kits.center_startup(name, host, port)))
     operator = consortium.path / "operator" / "startup" / "fed_admin.json"
-    storage.write(operator, kits.as_json(kits.operator_startup(name, host, port)))
+    storage.write(operator, storage.as_json(kits.operator_startup(name, host, port)))
     for party in consortium.parties:
         invitation = consortium.path / "invitations" / f"{party}.toml"
         storage.write(invitation, templates.invitation(name, party, host, port, ca).encode())
@@ -207,7 +206,7 @@ def restore(member: Membership) -> None:
     hardening.harden(member.engine)
     startup = member.engine / "startup"
     settings = kits.party_startup(member.name, member.party, member.host, member.port)
-    storage.write(startup / "fed_client.json", kits.as_json(settings))
+    storage.write(startup / "fed_client.json", storage.as_json(settings))
     storage.write(startup / "rootCA.pem", pki.to_pem(member.ca))
 
 
@@ -215,7 +214,7 @@ def check_invitation(member: Membership) -> list[str]:
     """Return a sentence if the engine would look for another center than the invitation names."""
     startup = member.engine / "startup"
     wanted = {
-        "fed_client.json": kits.as_json(kits.party_startup(member.name, member.party, member.host, member.port)),
+        "fed_client.json": storage.as_json(kits.party_startup(member.name, member.party, member.host, member.port)),
         "rootCA.pem": pki.to_pem(member.ca),
     }
     differ = [
@@ -335,6 +334,5 @@ def _read_toml(path: Path, advice: str) -> Mapping[str, Any]:
 
 
 def _write_private(path: Path, data: bytes) -> None:
-    with contextlib.suppress(OSError):
-        path.parent.chmod(0o700)
+    path.parent.chmod(0o700)
     storage.write(path, data, private=True)

@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 SIGNATURES = {NVFLARE_SIG_FILE, NVFLARE_SUBMITTER_CRT_FILE}
 CLIENT_CONFIG, SERVER_CONFIG = "config/config_fed_client.json", "config/config_fed_server.json"
 MAY_BRING = {CLIENT_CONFIG, SERVER_CONFIG, *SIGNATURES, *(f"config/{name}" for name in SIGNATURES)}
+MAY_SET = {"format_version", "default_task_fetch_interval", "components", "executors"}
 CLASS_KEYS = {"path", "name", "class_path"}
 LARGEST_CONFIG = 1_000_000
 
@@ -63,6 +64,9 @@ def refusal(app: Any, root: str) -> str:
     foreign = sorted({name for name in _classes(config) if name != EXECUTOR})
     if foreign:
         return f"the job names {foreign[:5]}; this party runs only {EXECUTOR}"
+    unknown = sorted(set(config) - MAY_SET)
+    if unknown:
+        return f"the job sets {unknown[:5]}; a job may name its executor and nothing else"
     return _signature_problem(app, root)
 
 

@@ -1,6 +1,5 @@
 """What NVFlare reads at start: connection, certificates, logging, and the settings that make jobs short."""
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -185,20 +184,15 @@ def logging_to_files() -> dict[str, Any]:
     }
 
 
-def as_json(value: Mapping[str, Any]) -> bytes:
-    """Text of one settings file."""
-    return (json.dumps(value, indent=2) + "\n").encode()
-
-
 def write_local(engine: Path, resources: Mapping[str, Any], authorization: Mapping[str, Any]) -> None:
     """Write the site's own settings."""
     local = engine / "local"
     storage.write_all(
         {
-            local / "resources.json": as_json(resources),
-            local / "authorization.json": as_json(authorization),
-            local / "log_config.json": as_json(logging_to_files()),
-            local / "comm_config.json": as_json(COMMUNICATION),
+            local / "resources.json": storage.as_json(resources),
+            local / "authorization.json": storage.as_json(authorization),
+            local / "log_config.json": storage.as_json(logging_to_files()),
+            local / "comm_config.json": storage.as_json(COMMUNICATION),
         }
     )
 
