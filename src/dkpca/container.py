@@ -33,7 +33,7 @@ def unpack(data: bytes, *, entry: str, max_header: int, dtypes: Mapping[str, str
     """Header, its checksum not yet verified, and arrays of a file held in memory."""
     length = int.from_bytes(data[:8], "little")
     if len(data) < 8 or length > min(max_header, len(data) - 8):
-        raise WireError(f"not a whole dkpca message ({len(data)} bytes): truncated, or another kind of file")
+        raise WireError(f"not a whole dkpca file ({len(data)} bytes): truncated, or another kind of file")
     try:
         tensors = safetensors.deserialize(data)  # type: ignore[no-untyped-call]
         metadata = json.loads(data[8 : 8 + length])["__metadata__"]
@@ -41,9 +41,9 @@ def unpack(data: bytes, *, entry: str, max_header: int, dtypes: Mapping[str, str
             raise WireError("this is a party's private state, not a message: it contains data; never send it")
         header = json.loads(metadata[entry], parse_constant=_refuse_constant)
     except (safetensors.SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise WireError("not a dkpca message: its header cannot be read") from error
+        raise WireError("not a dkpca file: its header cannot be read") from error
     if not isinstance(header, dict):
-        raise WireError("not a dkpca message: its header is not an object")
+        raise WireError("not a dkpca file: its header is not an object")
     arrays: Arrays = {}
     for name, tensor in tensors:
         if tensor["dtype"] not in dtypes:
@@ -61,7 +61,7 @@ def verify(header: Header, arrays: Arrays) -> Header:
     header = dict(header)
     stated = header.pop("checksum", None)
     if stated != checksum(header, arrays):
-        raise WireError("checksum does not match: the message was altered or damaged; ask its sender for it again")
+        raise WireError("checksum does not match: the file was altered or damaged; get it again from whoever made it")
     return header
 
 
