@@ -116,9 +116,9 @@ def test_a_damaged_file_is_refused_and_the_run_stays(fused, damage):
     path.write_bytes(b"person,x\n1,2\n" if damage == "other" else bytes(data[:keep]))
     error = fused.refused("fuse", "shop.summary", "--out", "run")
     assert "shop.summary" in error
-    assert ("get it again from whoever made it" if damage == "bit-flipped" else "truncated, or another kind") in error or (
-        damage == "truncated" and "cannot be read" in error
-    )
+    assert (
+        "get it again from whoever made it" if damage == "bit-flipped" else "truncated, or another kind"
+    ) in error or (damage == "truncated" and "cannot be read" in error)
 
 
 def test_a_missing_file_is_named(office):

@@ -134,7 +134,7 @@ def check_settings(folder: Path, fit: Fit) -> None:
 def roster_of(folder: Path, otherwise: Sequence[str]) -> Sequence[str]:
     """Parties of a run: those it was begun with, whoever has joined or left since."""
     before = _remembered(folder)
-    return before["roster"] if before else sorted(otherwise)
+    return before["roster"] if before else list(otherwise)
 
 
 def _remembered(folder: Path) -> dict[str, Any]:
