@@ -17,7 +17,6 @@ from dkpca.tall import by_strips
 M = TypeVar("M")
 Received = TypeVar("Received", Summary, Rows, Partials)
 NewSamples = TypeVar("NewSamples", Rows, Partials)
-DIGEST_LENGTH = 64
 SAME_SAMPLES = "the rows are not the same samples in the same order; align them first"
 LANDMARKS = 500  # of the center, unless it is told otherwise
 
@@ -186,7 +185,7 @@ def _accept(summaries: Iterable[Summary], roster: Sequence[str] | None) -> dict[
     accepted = dict(sorted(by_name.items()))
     _check_same(accepted, "kernel", lambda s: s.kernel, "use one kernel and one gamma everywhere")
     _check_same(accepted, "number of samples", lambda s: s.n_samples, "align the parties' samples first")
-    _check_same(accepted, "sample digest", lambda s: s.sample_digest, SAME_SAMPLES)
+    _check_same(accepted, "sample digest", lambda s: s.sample_digest, SAME_SAMPLES, shown=_first_digits)
     return accepted
 
 
@@ -200,7 +199,7 @@ def _complete(
         summary = model.summaries[name]
         if message.summary_id != summary.summary_id or not fits(message, summary):
             raise FusionError(f"party {name!r}: its new samples extend another summary than the one that was fused")
-    _check_same(by_name, "sample digest", lambda m: m.sample_digest, SAME_SAMPLES)
+    _check_same(by_name, "sample digest", lambda m: m.sample_digest, SAME_SAMPLES, shown=_first_digits)
     return by_name
 
 
@@ -221,17 +220,22 @@ def _check_roster(received: Mapping[str, object], roster: Sequence[str], what: s
         raise FusionError(f"{what} from {unknown}, not on the roster {sorted(roster)}")
 
 
-def _check_same(received: Mapping[str, M], what: str, value: Callable[[M], object], advice: str) -> None:
+def _check_same(
+    received: Mapping[str, M],
+    what: str,
+    value: Callable[[M], object],
+    advice: str,
+    shown: Callable[[object], str] = str,
+) -> None:
     first, *others = received
     for other in others:
         ours, theirs = value(received[first]), value(received[other])
         if ours != theirs:
             raise FusionError(
-                f"parties {first!r} and {other!r} differ in {what} ({_short(ours)} and {_short(theirs)}); {advice}"
+                f"parties {first!r} and {other!r} differ in {what} ({shown(ours)} and {shown(theirs)}); {advice}"
             )
 
 
-def _short(value: object) -> str:
+def _first_digits(fingerprint: object) -> str:
     """Enough of a fingerprint to compare by eye."""
-    text = str(value)
-    return f"{text[:8]}..." if len(text) == DIGEST_LENGTH else text
+    return f"{str(fingerprint)[:8]}..."

@@ -49,7 +49,7 @@ class Policy:
     kernels: tuple[str, ...] | None = None
     gamma: tuple[float, float] = (0.0, math.inf)
     max_precision: str = "float64"
-    projection: bool | str = "exact"
+    projection: bool | str = EXACT
     max_fits: float = math.inf
 
     def check_samples(self, n_samples: int) -> None:

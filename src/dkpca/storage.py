@@ -105,7 +105,7 @@ def as_json(value: Mapping[str, Any]) -> bytes:
 def append_record(path: Path, record: Mapping[str, Any]) -> None:
     """Add one line to a ledger, with the time, and bring it to the disk."""
     line = json.dumps({"time": datetime.now(UTC).isoformat(timespec="seconds"), **record}) + "\n"
-    with _explained(path, f"this line is missing there: {line.strip()}"):
+    with _explained(path, "the line is missing there"):  # not which: it may name ids, and errors travel
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, PUBLIC_MODE)
         try:
             end = os.lseek(descriptor, 0, os.SEEK_END)

@@ -26,7 +26,7 @@ def strips(n: int, width: int, reference: Array) -> list[slice]:
 
 
 def by_strips(work: Callable[[slice], Array], X: Array, weights: Array) -> Array:
-    """Stack what a function makes of strips of rows of X, with one number in between for each row of the weights."""
+    """Stack what a function makes of strips of rows of X; a row costs it as many numbers as the weights have rows."""
     scratch = free_memory(X) // GPU_SHARE if on_gpu(X) else SCRATCH_BYTES
     rows = max(1, scratch // (weights.shape[0] * itemsize(weights)))
     return namespace(X).concat([work(strip) for strip in slices(X.shape[0], rows)], axis=0)

@@ -158,10 +158,10 @@ def test_settings_that_nobody_answered_do_not_cost_the_name_of_a_run(consortium)
 def test_a_run_whose_center_was_stopped_does_not_seem_to_go_on(consortium):
     folder = consortium.path / "center" / "first"
     consortium.center().fit("first", FIT)
-    inbox.interrupted(folder)
+    inbox.mark_interrupted(folder)
     assert status(consortium)["state"] == "finished"
     Status(folder / "exchange.json", "fit").party("bank", "summary", "asked")
-    inbox.interrupted(folder)
+    inbox.mark_interrupted(folder)
     assert status(consortium)["state"] == "failed"
     assert "repeat the command" in status(consortium)["reason"]
 

@@ -89,7 +89,7 @@ def state_of(folder: Path) -> str:
     return str(json.loads(storage.read(path))["state"]) if path.exists() else ""
 
 
-def interrupted(folder: Path) -> None:
+def mark_interrupted(folder: Path) -> None:
     """Say of a run whose center was stopped that it does not go on by itself."""
     path = folder / STATUS
     if path.exists():

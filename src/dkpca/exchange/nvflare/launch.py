@@ -57,7 +57,7 @@ def center(path: Path) -> NoReturn:
         # A job is only a courier, the run directory is the truth: after a restart no old job goes on.
         _clear(consortium.engine, "jobs", "snapshots", "transfer")
         for run in (consortium.path / "runs").iterdir():
-            inbox.interrupted(run)
+            inbox.mark_interrupted(run)
         members.announce(consortium)
         kits.write_local(consortium.engine, kits.center_resources(consortium.engine), kits.AT_THE_CENTER)
         _run(lambda: _center(consortium), consortium.engine)

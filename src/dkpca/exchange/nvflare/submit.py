@@ -98,12 +98,12 @@ def submit(
     """Hand a job to the center as soon as all parties are connected, or with those that are; return its number."""
     with tempfile.TemporaryDirectory() as folder:
         end = time.monotonic() + join_seconds
-        told = False
-        while (missing := set(parties) - set(connected(opened))) and time.monotonic() < end:
-            if not told:
-                say(f"waiting up to {join_seconds:g} s for {', '.join(sorted(missing))}")
-                told = True
+        missing = set(parties) - set(connected(opened))
+        if missing:
+            say(f"waiting up to {join_seconds:g} s for {', '.join(sorted(missing))}")
+        while missing and time.monotonic() < end:
             time.sleep(POLL_SECONDS)
+            missing = set(parties) - set(connected(opened))
         asked = [party for party in parties if party not in missing]
         if not asked:
             raise NoAnswerError(f"none of {list(parties)} was connected within {join_seconds:g} s; ask them to start")
