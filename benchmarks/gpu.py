@@ -15,10 +15,10 @@ from benchmarks.measure import report
 from dkpca import subspace_error
 from dkpca.fusion import fuse, resolve_gamma
 from dkpca.kernels import RBF
+from dkpca.linalg.streamed import Streamed
 from dkpca.messages import Summary
-from dkpca.party import statistics, summarise
+from dkpca.party import statistics, summarize
 from dkpca.rank import Fixed
-from dkpca.solvers.streamed import Streamed
 
 
 def main() -> None:
@@ -68,7 +68,7 @@ def summaries_of(tables: dict[str, torch.Tensor], rank: int) -> list[Summary]:
     gamma = resolve_gamma("auto", [statistics(X, party=name) for name, X in tables.items()])
     kernel = RBF(gamma)
     return [
-        summarise(X, party=name, kernel=kernel, rank=Fixed(rank), solver="landmark")[0] for name, X in tables.items()
+        summarize(X, party=name, kernel=kernel, rank=Fixed(rank), solver="landmark")[0] for name, X in tables.items()
     ]
 
 
@@ -77,7 +77,7 @@ def exact(tables: dict[str, torch.Tensor]) -> list[dict[str, object]]:
     summaries, parties = timed(lambda: summaries_of(tables, 40))
     model, center = timed(lambda: fuse(summaries, n_components=10, solver=Streamed(tolerance=1e-6)))
     n = next(iter(tables.values())).shape[0]
-    landmark, landmark_seconds = timed(lambda: fuse(summaries, n_components=10, solver="landmark", landmarks=500))
+    landmark, landmark_seconds = timed(lambda: fuse(summaries, n_components=10, solver="landmark", n_landmarks=500))
     return [
         {"what": f"flights, {n} samples: four parties by landmarks, seconds", "value": parties},
         {"what": f"flights: center, {model.solver}, float64, seconds", "value": center, "limit": "<= 2"},

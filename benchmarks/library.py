@@ -19,7 +19,7 @@ from dkpca import DKPCA, subspace_error
 from dkpca.fusion import fuse
 from dkpca.kernels import RBF
 from dkpca.messages import Summary
-from dkpca.party import summarise
+from dkpca.party import summarize
 from dkpca.rank import Fixed
 
 T, M, J, D = 537, 8466, 60, 10
@@ -55,7 +55,7 @@ def cost(X: np.ndarray) -> list[dict[str, object]]:
     kernel, blocks = RBF(GAMMA), np.array_split(X, J, axis=1)
 
     def summary(j: int) -> Summary:
-        return summarise(blocks[j], party=f"p{j}", kernel=kernel, rank=Fixed(15), precision="float64")[0]
+        return summarize(blocks[j], party=f"p{j}", kernel=kernel, rank=Fixed(15), precision="float64")[0]
 
     summaries = [summary(j) for j in range(J)]
     works: dict[str, Callable[[], object]] = {f"p{j}": partial(summary, j) for j in range(J)}
@@ -103,7 +103,7 @@ def accuracy(X: np.ndarray) -> list[dict[str, object]]:
     errors = {}
     lines: list[dict[str, object]] = []
     for rank, precision in settings:
-        model = DKPCA(D, gamma=GAMMA, parties=J, rank=rank, wire_dtype=precision).fit(X)
+        model = DKPCA(D, gamma=GAMMA, parties=J, rank=rank, precision=precision).fit(X)
         errors[rank] = subspace_error(truth, model.eigenvectors_)
         sent = sum(entry.bytes_sent for entry in model.ledger_)
         lines.append({"what": f"subspace error, rank {rank}, {precision}, {sent} bytes", "value": errors[rank]})

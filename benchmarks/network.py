@@ -1,7 +1,7 @@
 """The network beside the file route: the same fit of four parties, as files by hand and as messages over NVFlare.
 
 `python -m benchmarks.network` starts a center and four parties as processes on this machine, with mutual TLS. Both
-routes start from the parties' CSV files and end with a run directory; the file route has its four `summarise` at the
+routes start from the parties' CSV files and end with a run directory; the file route has its four `summarize` at the
 same time, as the parties of the network have.
 """
 
@@ -101,7 +101,7 @@ def large_lines(federation: Federation) -> list[dict[str, object]]:
 def file_route(federation: Federation, model: list[str], number: int, table: str = "flights.csv") -> None:
     how = ["--id", "flight", "--text", "one-hot"] if table.endswith(".csv") else []
     commands = [
-        ["summarise", f"{owner}/{table}", "--party", owner, *how, *model, "--out", f"{owner}.summary"]
+        ["summarize", f"{owner}/{table}", "--party", owner, *how, *model, "--out", f"{owner}.summary"]
         for owner in OWNERS
     ]
     processes = [
@@ -114,7 +114,7 @@ def file_route(federation: Federation, model: list[str], number: int, table: str
         for command in commands
     ]
     if any(process.wait() for process in processes):
-        raise RuntimeError("a party's summarise failed")
+        raise RuntimeError("a party's summarize failed")
     summaries = [f"{owner}.summary" for owner in OWNERS]
     ok("fuse", *summaries, "--components", COMPONENTS, "--out", f"files{number}", cwd=federation.path, seconds=300)
 

@@ -20,9 +20,10 @@ from sklearn.pipeline import make_pipeline
 from benchmarks.flights import N_FLIGHTS, flights
 from benchmarks.measure import gemm_rate, once, report
 from dkpca import DKPCA, subspace_error
-from dkpca.eigen import leading
-from dkpca.gram import Centered, FusedGram
 from dkpca.kernels import RBF
+from dkpca.kernels.grams import FusedGram
+from dkpca.linalg.gram import Centered
+from dkpca.linalg.leading import leading
 
 RANK, COMPONENTS, LANDMARKS = 40, 10, 500
 SIZES = (N_FLIGHTS // 8, N_FLIGHTS // 4, N_FLIGHTS // 2, N_FLIGHTS)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dkpca.precision import PRECISIONS
+from dkpca.linalg.precision import PRECISIONS
 from dkpca.rank import Fixed
 from experiments import protocol, whole
 from experiments.baselines import nystroem

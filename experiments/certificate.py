@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from dkpca import fusion, party, subspace_error
-from dkpca.eigen import leading
-from dkpca.gram import Centered, FusedGram, Gram, KernelGram
 from dkpca.kernels import Kernel, Linear
+from dkpca.kernels.grams import FusedGram, KernelGram
+from dkpca.linalg.gram import Centered, Gram
+from dkpca.linalg.leading import leading
 from dkpca.rank import Fixed
 from experiments import protocol, whole
 from experiments.command import Options, described, expression, main, mean_std
@@ -66,7 +67,7 @@ def _bounds(
     rows = []
     for rank in ranks:
         summaries = [
-            party.summarise(
+            party.summarize(
                 X[:, c], party=f"party{j}", kernel=kernel, rank=Fixed(rank), precision=settings.precision
             )[0]
             for j, c in enumerate(blocks)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dkpca import subspace_error
-from dkpca.eigen import leading
 from dkpca.kernels import Linear
+from dkpca.linalg.leading import leading
 from dkpca.rank import Fixed
 from experiments import protocol, whole
 from experiments.command import Options, described, expression, main, mean_std

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from dkpca.eigenpairs import Eigenpairs
 from dkpca.kernels import Kernel, Linear
+from dkpca.linalg.eigenpairs import Eigenpairs
 from dkpca.rank import Adaptive, Fixed, RankRule
 from experiments import protocol, whole
 from experiments.command import Options, described, expression, main, mean_std

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from experiments.published import N_FEATURES
 
-# Okabe and Ito's palette: told apart with every common kind of colour vision, and each has its own marker here.
+# Okabe and Ito's palette: told apart with every common kind of color vision, and each has its own marker here.
 BLUE, ORANGE, GREEN, PINK, SKY, VERMILION, BLACK = (
     "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000",
 )  # fmt: skip

@@ -1,6 +1,6 @@
 """The paper's protocol in pieces, so that one party spectrum serves many ranks and precisions.
 
-`party.summarise` and `fusion.fuse` do the same for one rank; the tests hold the two equal.
+`party.summarize` and `fusion.fuse` do the same for one rank; the tests hold the two equal.
 """
 
 from collections.abc import Sequence
@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dkpca import subspace_error
-from dkpca.eigen import leading
-from dkpca.eigenpairs import Eigenpairs
-from dkpca.gram import Centered, FusedGram, Gram, KernelGram
 from dkpca.kernels import RBF, Kernel
-from dkpca.precision import round_to
+from dkpca.kernels.grams import FusedGram, KernelGram
+from dkpca.linalg.eigenpairs import Eigenpairs
+from dkpca.linalg.gram import Centered, Gram
+from dkpca.linalg.leading import leading
+from dkpca.linalg.precision import round_to
 from dkpca.rank import Fixed, RankRule
 
 Matrix = NDArray[np.float64]

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from dkpca import subspace_error
-from dkpca.eigen import leading
 from dkpca.kernels import Linear
+from dkpca.linalg.leading import leading
 from dkpca.rank import Fixed
 from experiments import protocol
 from experiments.baselines import subspace_iteration

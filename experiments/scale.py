@@ -93,7 +93,7 @@ def _parts(settings: Settings, tables: Tables, kernel: Kernel) -> dict[str, floa
     seconds, summaries = [], []
     for name, X in tables.items():
         start = perf_counter()
-        summary, _ = party.summarise(X, party=name, kernel=kernel, rank=Fixed(settings.rank), solver=settings.solver)
+        summary, _ = party.summarize(X, party=name, kernel=kernel, rank=Fixed(settings.rank), solver=settings.solver)
         seconds.append(perf_counter() - start)
         summaries.append(summary)
     start = perf_counter()

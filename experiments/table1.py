@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dkpca import costs, fusion, party
+from dkpca import fusion, party
 from dkpca.rank import Fixed
-from experiments import protocol
+from experiments import complexity, protocol
 from experiments.baselines import central, fan2019
 from experiments.command import Options, described, main
 from experiments.data import low_rank
@@ -76,15 +76,17 @@ def _dkpca(X: protocol.Matrix, case: Case) -> dict[str, float]:
     kernel = protocol.rbf(np.sqrt(case.n_features), "text")
     rule = Fixed(case.rank)
     answers = [
-        _timed(lambda c=columns, j=j: party.summarise(X[:, c], party=f"party{j}", kernel=kernel, rank=rule))
+        _timed(lambda c=columns, j=j: party.summarize(X[:, c], party=f"party{j}", kernel=kernel, rank=rule))
         for j, columns in enumerate(protocol.equal_blocks(case.n_features, case.n_parties))
     ]
     summaries = [summary for (summary, _), _ in answers]
     _, center = _timed(lambda: fusion.fuse(summaries, n_components=case.rank))
     counted = max(summary.factor.shape[0] * summary.factor.shape[1] for summary in summaries)
     return _costs(counted, [seconds for _, seconds in answers], center) | {
-        "formula_numbers": costs.dkpca_communication(case.n_samples, case.rank),
-        "formula_operations": costs.dkpca_computation(case.n_samples, case.n_features, case.n_parties, case.rank),
+        "formula_numbers": complexity.dkpca_communication(case.n_samples, case.rank),
+        "formula_operations": complexity.dkpca_computation(
+            case.n_samples, case.n_features, case.n_parties, case.rank
+        ),
     }
 
 
@@ -94,8 +96,8 @@ def _fan2019(X: protocol.Matrix, case: Case) -> dict[str, float]:
     received = [V for V, _ in answers]
     _, center = _timed(lambda: fan2019.fuse(received, case.rank))
     return _costs(max(V.size for V in received), [seconds for _, seconds in answers], center) | {
-        "formula_numbers": costs.dpca_communication(case.n_features, case.rank),
-        "formula_operations": costs.dpca_computation(case.n_samples, case.n_features, case.n_parties, case.rank),
+        "formula_numbers": complexity.dpca_communication(case.n_features, case.rank),
+        "formula_operations": complexity.dpca_computation(case.n_samples, case.n_features, case.n_parties, case.rank),
     }
 
 
@@ -104,8 +106,8 @@ def _kpca(X: protocol.Matrix, case: Case) -> dict[str, float]:
     shares = [X[:, columns] for columns in protocol.equal_blocks(case.n_features, case.n_parties)]
     _, center = _timed(lambda: central.kernel_pca(np.hstack(shares), kernel, case.rank))
     return _costs(max(share.size for share in shares), [0.0], center) | {
-        "formula_numbers": costs.kpca_communication(case.n_samples, case.n_features, case.n_parties),
-        "formula_operations": costs.kpca_computation(case.n_samples),
+        "formula_numbers": complexity.kpca_communication(case.n_samples, case.n_features, case.n_parties),
+        "formula_operations": complexity.kpca_computation(case.n_samples),
     }
 
 

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC, LinearSVC
 
-from dkpca.eigen import leading
-from dkpca.gram import Centered, FusedGram, Gram, KernelGram
 from dkpca.kernels import RBF
+from dkpca.kernels.grams import FusedGram, KernelGram
+from dkpca.linalg.gram import Centered, Gram
+from dkpca.linalg.leading import leading
 from dkpca.rank import Fixed
 from experiments import protocol
 from experiments.baselines import central

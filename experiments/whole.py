@@ -4,10 +4,11 @@ from functools import cache
 
 import numpy as np
 
-from dkpca.eigen import leading
-from dkpca.eigenpairs import Eigenpairs
-from dkpca.gram import Centered, KernelGram
 from dkpca.kernels import RBF
+from dkpca.kernels.grams import KernelGram
+from dkpca.linalg.eigenpairs import Eigenpairs
+from dkpca.linalg.gram import Centered
+from dkpca.linalg.leading import leading
 from experiments import protocol
 from experiments.command import expression
 

@@ -1,7 +1,7 @@
 """The protocol in a few lines, for tests that are about its result."""
 
 from dkpca.fusion import fuse
-from dkpca.party import summarise
+from dkpca.party import summarize
 from dkpca.rank import Fixed
 
 
@@ -9,7 +9,7 @@ def summaries_of(blocks, kernel, rank=10**6, precision="float64"):
     """Summaries of the blocks as parties p0, p1, ...; by default nothing is left out."""
     rule = Fixed(rank) if isinstance(rank, int) else rank
     return [
-        summarise(block, party=f"p{j}", kernel=kernel, rank=rule, precision=precision)[0]
+        summarize(block, party=f"p{j}", kernel=kernel, rank=rule, precision=precision)[0]
         for j, block in enumerate(blocks)
     ]
 

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dkpca import subspace_error
-from dkpca.arrays import to_numpy
 from dkpca.errors import FusionError, InputError
 from dkpca.fusion import fuse, project, project_exact
 from dkpca.kernels import RBF, Linear
+from dkpca.linalg.arrays import to_numpy
 from dkpca.messages import digest
-from dkpca.party import extend, partials, summarise
+from dkpca.party import extend, partials, summarize
 from dkpca.rank import Fixed
 from tests.protocol import centered, fused_from, summaries_of
 
@@ -90,7 +90,7 @@ def test_components_are_orthonormal_and_variance_shares_are_shares(problem, cent
 def test_new_rows_of_training_samples_are_the_training_scores(problem, center):
     blocks, kernel, rank = problem
     answers = [
-        summarise(block, party=f"p{j}", kernel=kernel, rank=Fixed(rank), precision="float64")
+        summarize(block, party=f"p{j}", kernel=kernel, rank=Fixed(rank), precision="float64")
         for j, block in enumerate(blocks)
     ]
     model = fuse([summary for summary, _ in answers], n_components=3, center=center)
@@ -175,7 +175,7 @@ class TestProjection:
     def fit(self, table):
         blocks = np.array_split(table, 3, axis=1)
         answers = [
-            summarise(b[:60], party=f"p{j}", kernel=RBF(0.02), rank=Fixed(6), keep_training=True)
+            summarize(b[:60], party=f"p{j}", kernel=RBF(0.02), rank=Fixed(6), keep_training=True)
             for j, b in enumerate(blocks)
         ]
         model = fuse([summary for summary, _ in answers], n_components=2)
@@ -200,7 +200,7 @@ class TestProjection:
 
     def test_ids_must_match_rows(self, table):
         with pytest.raises(InputError, match="2 sample ids for 90 rows"):
-            summarise(table, party="a", kernel=Linear(), rank=Fixed(2), sample_ids=["x", "y"])
+            summarize(table, party="a", kernel=Linear(), rank=Fixed(2), sample_ids=["x", "y"])
 
 
 def test_a_party_whose_columns_are_constant_changes_nothing(table):

@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from dkpca import DKPCA, hadamard, subspace_error
-from dkpca.eigen import leading
+from dkpca import DKPCA, subspace_error
 from dkpca.errors import DKPCAError, InputError
-from dkpca.gram import Centered, FusedGram, Gram, KernelGram
 from dkpca.kernels import RBF
+from dkpca.kernels.grams import FusedGram, KernelGram
+from dkpca.linalg import hadamard
+from dkpca.linalg.gram import Centered, Gram
+from dkpca.linalg.leading import leading
 
 pytestmark = pytest.mark.gpu
 
@@ -41,7 +43,7 @@ def test_wide_blocks_take_the_plain_path():
 def test_the_gpu_agrees_with_the_cpu(solver):
     A, _ = factors(1500, (20, 20, 20))
     on_gpu, on_cpu = (Centered(FusedGram(RBF(1.0), f)) for f in (A, [a.cpu().numpy() for a in A]))
-    ours = leading(on_gpu, 5, solver=solver, landmarks=1500)
+    ours = leading(on_gpu, 5, solver=solver, n_landmarks=1500)
     exact = leading(on_cpu, 5, solver="dense")
     assert ours.vectors.is_cuda
     assert subspace_error(exact.vectors, ours.vectors.cpu().numpy()) < 1e-6

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from dkpca import tall
-from dkpca.arrays import to_numpy
-from dkpca.gram import Centered, FusedGram, KernelGram
 from dkpca.kernels import RBF, Linear
+from dkpca.kernels.grams import FusedGram, KernelGram
+from dkpca.linalg import strips
+from dkpca.linalg.arrays import to_numpy
+from dkpca.linalg.gram import Centered
 
 
 def matrices(xp, rng):
@@ -29,7 +30,7 @@ NAMES = sorted(matrices(np, np.random.default_rng(0)))
 
 @pytest.fixture(params=NAMES)
 def matrix(request, xp, rng, monkeypatch):
-    monkeypatch.setattr(tall, "TILE_BYTES", 8 * 5 * 5)  # tiles of 5 x 5: several, and a ragged last one
+    monkeypatch.setattr(strips, "TILE_BYTES", 8 * 5 * 5)  # tiles of 5 x 5: several, and a ragged last one
     return matrices(xp, rng)[request.param]
 
 

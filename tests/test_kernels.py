@@ -3,9 +3,9 @@ import pytest
 from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 
 from dkpca import fusion, kernels, party
-from dkpca.arrays import to_numpy
 from dkpca.errors import InputError
 from dkpca.kernels import RBF, Linear
+from dkpca.linalg.arrays import to_numpy
 
 BOTH = [Linear(), RBF(0.05)]
 
@@ -57,7 +57,7 @@ def test_a_kernel_survives_its_description(kernel):
 @pytest.mark.parametrize(
     ("description", "words"),
     [
-        ({"name": "poly"}, "kernel 'poly' is unknown; use one of"),
+        ({"name": "poly"}, "kernel 'poly' is unknown here; use one of"),
         ({"name": "rbf", "sigma": 1.0}, "does not take parameters"),
         ({"name": "rbf", "gamma": -1.0}, "gamma is -1.0; the RBF kernel needs a positive, finite number"),
         ({"name": "rbf", "gamma": "1"}, "gamma is '1'; the RBF kernel needs a positive, finite number"),

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from dkpca import parallel
-from dkpca.gram import KernelGram
 from dkpca.kernels import RBF
-from dkpca.solvers.landmark import Landmark
+from dkpca.kernels.grams import KernelGram
+from dkpca.linalg import parallel
+from dkpca.linalg.landmark import Landmark
 
 
 @pytest.fixture

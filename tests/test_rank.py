@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from dkpca.errors import InputError
 from dkpca.kernels import RBF
-from dkpca.party import summarise
+from dkpca.linalg.precision import PRECISIONS
+from dkpca.party import summarize
 from dkpca.policy import Policy
-from dkpca.precision import PRECISIONS
 from dkpca.rank import Adaptive, Auto, Budget, Fixed
 
 SPECTRUM = np.array([8.0, 4.0, 2.0, 1.0, 0.5])
@@ -66,7 +66,7 @@ def test_a_budget_is_used_but_not_exceeded(budget, n_samples, precision):
 
 def test_a_small_first_guess_grows_until_the_rule_is_satisfied(rng):
     X = rng.standard_normal((120, 60))
-    summary, _ = summarise(X, party="a", kernel=RBF(0.01), rank=Adaptive(1e-4), precision="float64")
+    summary, _ = summarize(X, party="a", kernel=RBF(0.01), rank=Adaptive(1e-4), precision="float64")
     from_matrix = np.linalg.eigvalsh(RBF(0.01)(X - X.mean(0), X - X.mean(0)))[::-1]
     assert summary.rank == equation_8(from_matrix, 1e-4 * from_matrix[0]) > 31
 
@@ -97,13 +97,13 @@ def test_a_rule_that_never_decides_is_refused(rng):
             return None
 
     with pytest.raises(InputError, match="has seen all 20 eigenvalues and gives no rank"):
-        summarise(rng.standard_normal((20, 3)), party="a", kernel=RBF(0.1), rank=Never())
+        summarize(rng.standard_normal((20, 3)), party="a", kernel=RBF(0.1), rank=Never())
 
 
 @pytest.mark.parametrize("precision", sorted(PRECISIONS))
 @pytest.mark.parametrize("policy", [Policy(), Policy(max_rank=50)])
 def test_a_budget_holds_in_the_precision_that_is_sent(rng, precision, policy):
     X = rng.standard_normal((100, 40))
-    summary, _ = summarise(X, party="a", kernel=RBF(0.01), rank=Budget(9000), precision=precision, policy=policy)
+    summary, _ = summarize(X, party="a", kernel=RBF(0.01), rank=Budget(9000), precision=precision, policy=policy)
     column = 100 * PRECISIONS[precision] + (8 if precision == "float16" else 0)
     assert summary.rank == 9000 // column

@@ -6,16 +6,18 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from dkpca import DKPCA, subspace_error, tall
-from dkpca.arrays import to_numpy
-from dkpca.eigen import choose, leading
+from dkpca import DKPCA, subspace_error
 from dkpca.errors import ConvergenceError, InputError, OutOfMemoryError
-from dkpca.gram import Centered, FusedGram, KernelGram
 from dkpca.kernels import RBF, Linear
-from dkpca.progress import listening
-from dkpca.solvers.landmark import Landmark
-from dkpca.solvers.streamed import Streamed
-from tests.test_eigen import Given
+from dkpca.kernels.grams import FusedGram, KernelGram
+from dkpca.linalg import strips
+from dkpca.linalg.arrays import to_numpy
+from dkpca.linalg.gram import Centered
+from dkpca.linalg.landmark import Landmark
+from dkpca.linalg.leading import choose, leading
+from dkpca.linalg.progress import listening
+from dkpca.linalg.streamed import Streamed
+from tests.test_leading import Given
 
 DIGITS = load_digits().data / 16
 KERNELS = [Linear(centered=False), RBF(0.05)]
@@ -42,7 +44,7 @@ class TestParity:
         return Centered(base) if center else base
 
     def test_streamed_is_dense(self, xp, side, kernel, center, rng, monkeypatch):
-        monkeypatch.setattr(tall, "TILE_BYTES", 8 * 40**2)
+        monkeypatch.setattr(strips, "TILE_BYTES", 8 * 40**2)
         gram = self.gram(xp, side, kernel, center, rng)
         exact, pairs = leading(gram, 6, solver="dense"), leading(gram, 6, solver="streamed")
         np.testing.assert_allclose(to_numpy(pairs.values), to_numpy(exact.values), rtol=1e-9)
@@ -52,7 +54,7 @@ class TestParity:
 
     def test_landmark_at_full_rank_is_dense(self, xp, side, kernel, center, rng):
         gram = self.gram(xp, side, kernel, center, rng)
-        exact, pairs = leading(gram, 6, solver="dense"), leading(gram, 6, solver="landmark", landmarks=150)
+        exact, pairs = leading(gram, 6, solver="dense"), leading(gram, 6, solver="landmark", n_landmarks=150)
         np.testing.assert_allclose(to_numpy(pairs.values), to_numpy(exact.values), rtol=1e-8)
         assert subspace_error(to_numpy(exact.vectors), to_numpy(pairs.vectors)) < 1e-6
         assert pairs.missed_trace < 1e-8 * exact.trace
@@ -60,7 +62,7 @@ class TestParity:
     @pytest.mark.parametrize("solver", ["streamed", "landmark"])
     def test_contract(self, xp, side, kernel, center, rng, solver):
         gram = self.gram(xp, side, kernel, center, rng)
-        pairs = leading(gram, 5, solver=solver, landmarks=40)
+        pairs = leading(gram, 5, solver=solver, n_landmarks=40)
         V, A = to_numpy(pairs.vectors), to_numpy(pairs.factor())
         K = to_numpy(gram.dense())
         left = np.linalg.eigvalsh(K - A @ A.T)
@@ -74,7 +76,7 @@ class TestParity:
     @pytest.mark.parametrize("solver", ["dense", "streamed", "landmark"])
     def test_the_extension_reproduces_the_factor(self, xp, side, kernel, center, rng, solver):
         gram = self.gram(xp, side, kernel, center, rng)
-        pairs = leading(gram, 5, solver=solver, landmarks=40)
+        pairs = leading(gram, 5, solver=solver, n_landmarks=40)
         base = gram.base if center else gram
         rows = pairs.extension.rows(base.dense().T).T
         again = to_numpy(rows @ pairs.extension.weights + pairs.extension.offset[None, :])
@@ -147,7 +149,7 @@ def test_placing_samples_takes_strips_and_no_square_matrix(rng, monkeypatch):
     X = rng.standard_normal((1500, 4))
     model = DKPCA(3, parties=2, rank=20, solver="dense").fit(X)
     whole = model.transform(X)
-    monkeypatch.setattr(tall, "SCRATCH_BYTES", 8 * 1500 * 7)
+    monkeypatch.setattr(strips, "SCRATCH_BYTES", 8 * 1500 * 7)
     tracemalloc.start()
     in_strips = model.transform(X)
     _, most = tracemalloc.get_traced_memory()
@@ -160,10 +162,10 @@ def test_placing_samples_takes_strips_and_no_square_matrix(rng, monkeypatch):
 def test_whoever_listens_is_told_how_far_the_work_is(table, solver, last):
     told = []
     with listening(lambda what, share: told.append((what, share))):
-        leading(KernelGram(RBF(0.05), table), 3, solver=solver, landmarks=20)
+        leading(KernelGram(RBF(0.05), table), 3, solver=solver, n_landmarks=20)
     assert told[-1] == last
     before = len(told)
-    leading(KernelGram(RBF(0.05), table), 3, solver=solver, landmarks=20)
+    leading(KernelGram(RBF(0.05), table), 3, solver=solver, n_landmarks=20)
     assert len(told) == before
 
 
@@ -203,7 +205,7 @@ class TestEdges:
     def test_duplicate_samples(self, solver, table):
         gram = KernelGram(RBF(0.05), np.r_[table, table, table])
         exact = leading(KernelGram(RBF(0.05), table), 4, solver="dense")
-        pairs = leading(gram, 4, solver=solver, landmarks=200)
+        pairs = leading(gram, 4, solver=solver, n_landmarks=200)
         np.testing.assert_allclose(pairs.values, 3 * exact.values, rtol=1e-8)
 
     @pytest.mark.parametrize("n", [1, 2, 7])
@@ -220,7 +222,7 @@ class TestEdges:
         np.testing.assert_allclose(pairs.vectors.T @ pairs.vectors, np.eye(6), atol=1e-9)
 
     def test_far_apart_samples_are_an_identity_matrix(self, solver):
-        pairs = leading(KernelGram(RBF(1e6), np.arange(80.0)[:, None]), 4, solver=solver, landmarks=80)
+        pairs = leading(KernelGram(RBF(1e6), np.arange(80.0)[:, None]), 4, solver=solver, n_landmarks=80)
         np.testing.assert_allclose(pairs.values, 1.0)
 
 
@@ -254,7 +256,7 @@ class TestAuto:
         assert choose(KernelGram(Linear(), np.zeros((50_000, 2))))[0] == "dense"
 
     def test_without_the_memory_the_matrix_is_not_built(self, monkeypatch):
-        monkeypatch.setattr("dkpca.eigen.free_memory", lambda x: 1000)
+        monkeypatch.setattr("dkpca.linalg.leading.free_memory", lambda x: 1000)
         assert choose(KernelGram(RBF(1.0), np.zeros((100, 2)))) == (
             "streamed",
             "auto: n = 100 on the CPU, but the matrix would take 0.0 of 0.0 GB free",

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dkpca import storage
 from dkpca.errors import StorageError
+from dkpca.store import storage
 
 
 def test_a_failure_in_the_second_file_leaves_both_as_they_were(tmp_path, monkeypatch):

@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 from dkpca.errors import InputError
-from dkpca.preparation import Preparation, prepare
-from dkpca.tables import Reading, from_frame, read
+from dkpca.tables.preparation import Preparation, prepare
+from dkpca.tables.reading import Reading, from_frame, read
 
 
 def table(columns, **reading):

@@ -4,9 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from dkpca import container, wire
+from dkpca import wire
 from dkpca.errors import DKPCAError, WireError
 from dkpca.kernels import RBF, Linear
+from dkpca.linalg.precision import PRECISIONS, Rounded, round_to, rounding_norms
 from dkpca.messages import (
     CommonTokens,
     Partials,
@@ -19,7 +20,7 @@ from dkpca.messages import (
     digest,
     row_number_digest,
 )
-from dkpca.precision import PRECISIONS, Rounded, round_to, rounding_norms
+from dkpca.wire import container
 
 DIGEST = digest(["a", "b"])
 precisions = st.sampled_from(sorted(PRECISIONS))

@@ -11,9 +11,10 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from dkpca.gram import Centered, FusedGram, Gram
 from dkpca.kernels import Kernel, Linear
-from dkpca.precision import Rounded, round_to
+from dkpca.kernels.grams import FusedGram
+from dkpca.linalg.gram import Centered, Gram
+from dkpca.linalg.precision import Rounded, round_to
 
 Matrix = NDArray[np.float64]
 

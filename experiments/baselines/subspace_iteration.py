@@ -1,7 +1,7 @@
 """Exact linear PCA of vertically partitioned data by subspace iteration: many rounds instead of one.
 
 A round: the center sends a T x D basis to every party, each answers with its Gram matrix times the basis,
-the center adds the answers up and orthonormalises. It works because linear Gram matrices add; a product of
+the center adds the answers up and orthonormalizes. It works because linear Gram matrices add; a product of
 kernels cannot be applied to a basis party by party, so there is no such iteration for the RBF kernel.
 """
 

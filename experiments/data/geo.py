@@ -88,8 +88,8 @@ def read(path: Path) -> Expression:
             X = arrays["X"].astype(np.float64)
             return Expression(X, arrays["y"].astype(str), arrays["title"].astype(str), arrays["feature"].astype(str))
     if "series_matrix" in path.name:
-        return _labelled(*read_series_matrix(path))
-    return _labelled(*read_miniml(path))
+        return _labeled(*read_series_matrix(path))
+    return _labeled(*read_miniml(path))
 
 
 def read_series_matrix(path: Path) -> tuple[pd.DataFrame, list[str]]:
@@ -150,7 +150,7 @@ def stand_in(n_conditions: int = 60, n_genes: int = 240, seed: int = 0) -> Expre
     return Expression(X, np.repeat(condition_class, 3), np.array(titles), genes)
 
 
-def _labelled(table: pd.DataFrame, titles: list[str]) -> Expression:
+def _labeled(table: pd.DataFrame, titles: list[str]) -> Expression:
     """Samples x genes, with the class of each sample's compound; samples of other compounds are left out."""
     if len(titles) != table.shape[1]:
         raise ValueError(f"{len(titles)} sample titles for {table.shape[1]} samples")

@@ -1,6 +1,6 @@
 """Values for the section about Table I."""
 
-from dkpca.costs import cubic_party_range
+from experiments.complexity import cubic_party_range
 from experiments.page.writing import Row, Values, seconds, table
 from experiments.published import CUBIC_EXAMPLE
 

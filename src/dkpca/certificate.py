@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from dkpca.arrays import Array, namespace, to_numpy
-from dkpca.eigenpairs import Eigenpairs
 from dkpca.kernels import Kernel
+from dkpca.linalg.arrays import Array, namespace, to_numpy
+from dkpca.linalg.eigenpairs import Eigenpairs
 from dkpca.messages import Summary
 from dkpca.metrics import theorem_1_bound
 

@@ -12,14 +12,15 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from dkpca import fusion, mail, runs, storage
-from dkpca.arrays import to_numpy
+from dkpca import fusion
 from dkpca.errors import DKPCAError, InputError
 from dkpca.exchange.files import load_state
+from dkpca.linalg.arrays import to_numpy
+from dkpca.linalg.precision import Rounded
 from dkpca.messages import Rows, Statistics, Summary
 from dkpca.metrics import subspace_error
-from dkpca.precision import Rounded
-from dkpca.tables import Matrix, Reading, read
+from dkpca.store import message_files, runs, storage
+from dkpca.tables.reading import Matrix, Reading, read
 
 ID = "flight"
 OWNERS = ("airline", "weather", "registry", "airport")
@@ -94,9 +95,9 @@ def play(
     reading = ("--id", ID, "--text", "one-hot")
     step("statistics", [("statistics", f"{o}/{o}.csv", *reading, "--out", f"{o}/{o}.statistics") for o in OWNERS])
     gamma = _gamma(out)
-    say(f"four parties summarise, each in a process of its own (gamma {gamma:.4g})")
+    say(f"four parties summarize, each in a process of its own (gamma {gamma:.4g})")
     asked = (*reading, "--gamma", repr(gamma), "--rank", str(rank))
-    step("summarise", [("summarise", f"{o}/{o}.csv", *asked, "--out", f"{o}/{o}.summary") for o in OWNERS])
+    step("summarize", [("summarize", f"{o}/{o}.csv", *asked, "--out", f"{o}/{o}.summary") for o in OWNERS])
     say("the center fuses four files")
     named = ("--ids", "airline/airline.csv", "--id", ID)
     wanted = ("--components", str(n_components), *named, "--out", "run")
@@ -148,7 +149,7 @@ def _write_tables(out: Path, n_flights: int, n_new: int) -> None:
 
 def _gamma(out: Path) -> float:
     """Derive gamma as a center would, from four small files."""
-    return fusion.resolve_gamma("auto", [mail.read(out / o / f"{o}.statistics", Statistics) for o in OWNERS])
+    return fusion.resolve_gamma("auto", [message_files.read(out / o / f"{o}.statistics", Statistics) for o in OWNERS])
 
 
 def _together(directory: Path, commands: Sequence[Sequence[str]]) -> None:
@@ -173,13 +174,13 @@ def _against_pooled(out: Path, n_components: int, gamma: float) -> tuple[float, 
     """Subspace error and error of new scores against kernel PCA of the joined table, on rows it can afford."""
     from sklearn.decomposition import KernelPCA  # two seconds to load, and only needed here
 
-    summaries = [mail.read(out / o / f"{o}.summary", Summary) for o in OWNERS]
+    summaries = [message_files.read(out / o / f"{o}.summary", Summary) for o in OWNERS]
     n_samples = summaries[0].n_samples
     rows = np.sort(np.random.default_rng(0).permutation(n_samples)[:POOLED])
     parts = [replace(s, factor=Rounded(to_numpy(s.factor.data)[rows])) for s in summaries]
     model = fusion.fuse(parts, n_components=n_components)
     extended = [
-        replace(mail.read(out / o / f"{o}.rows", Rows), summary_id=part.summary_id)
+        replace(message_files.read(out / o / f"{o}.rows", Rows), summary_id=part.summary_id)
         for o, part in zip(OWNERS, parts, strict=True)
     ]
     placed = to_numpy(fusion.project(model, extended))

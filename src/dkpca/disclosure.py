@@ -8,8 +8,8 @@ import numpy as np
 
 from dkpca import wire
 from dkpca.kernels import Kernel
+from dkpca.linalg.precision import PRECISIONS
 from dkpca.messages import CommonTokens, Message, Partials, Rows, SampleTokens, Scores, Statistics, Summary
-from dkpca.precision import PRECISIONS
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,16 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dkpca import fusion, wire
-from dkpca.arrays import Array, dtype_name
 from dkpca.disclosure import raw_bytes
-from dkpca.eigen import Solver
 from dkpca.errors import InputError
 from dkpca.exchange import in_process, rounds
-from dkpca.inputs import (
+from dkpca.kernels import Kernel
+from dkpca.linalg.arrays import Array, dtype_name
+from dkpca.linalg.leading import Solver
+from dkpca.linalg.precision import PRECISIONS
+from dkpca.messages import Summary, check_party_name
+from dkpca.rank import Auto, Fixed, RankRule
+from dkpca.tables.inputs import (
     Source,
     as_table,
     check_table,
@@ -26,10 +30,6 @@ from dkpca.inputs import (
     is_source,
     take_columns,
 )
-from dkpca.kernels import Kernel
-from dkpca.messages import Summary, check_party_name
-from dkpca.precision import PRECISIONS
-from dkpca.rank import Auto, Fixed, RankRule
 
 Tables = Any  # one table, a list of tables, or a mapping from party to table
 
@@ -71,7 +71,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         `solvers_` says what and why.
     n_landmarks : int, default=500
         Landmarks at the center for "landmark"; a party takes four for each eigenpair it sends.
-    wire_dtype : {"float32", "float64", "float16"}, default="float32"
+    precision : {"float32", "float64", "float16"}, default="float32"
         Precision of the numbers a party sends.
     projection : {"extend", "exact"}, default="extend"
         How new samples are placed: by their rows of the factors (rank numbers a sample and party), or the
@@ -134,7 +134,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         center: bool = True,
         solver: str | Solver = "auto",
         n_landmarks: int = 500,
-        wire_dtype: str = "float32",
+        precision: str = "float32",
         projection: str = "extend",
         n_jobs: int | None = None,
         timeout: float | None = None,
@@ -148,7 +148,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         self.center = center
         self.solver = solver
         self.n_landmarks = n_landmarks
-        self.wire_dtype = wire_dtype
+        self.precision = precision
         self.projection = projection
         self.n_jobs = n_jobs
         self.timeout = timeout
@@ -184,7 +184,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             center=self.center,
             roster=self.party_names_,
             solver=self.solver,
-            landmarks=self.n_landmarks,
+            n_landmarks=self.n_landmarks,
             random_state=self.random_state or 0,
             dtype=dtype_name(next(iter(self._states.values())).origin),
         )
@@ -225,8 +225,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             or self.n_components < 1
         ):
             raise InputError(f"n_components is {self.n_components!r}; give a whole number, at least 1")
-        if self.wire_dtype not in PRECISIONS:
-            raise InputError(f"wire_dtype is {self.wire_dtype!r}; use one of {sorted(PRECISIONS)}")
+        if self.precision not in PRECISIONS:
+            raise InputError(f"precision is {self.precision!r}; use one of {sorted(PRECISIONS)}")
         if self.projection not in ("extend", "exact"):
             raise InputError(f"projection is {self.projection!r}; use 'extend' or 'exact'")
 
@@ -237,7 +237,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             n_components=self.n_components,
             center=self.center,
             rank=self._rank_rule(),
-            precision=self.wire_dtype,
+            precision=self.precision,
             solver=self.solver,
             keep_training=self.projection == "exact",
         )

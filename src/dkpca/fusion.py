@@ -4,15 +4,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from dkpca.arrays import Array, dtype_name, namespace
 from dkpca.certificate import Certificate, certify
-from dkpca.eigen import Solver, leading
-from dkpca.eigenpairs import Extension
 from dkpca.errors import FusionError, InputError
-from dkpca.gram import Centered, FusedGram
 from dkpca.kernels import Kernel
+from dkpca.kernels.grams import FusedGram
+from dkpca.linalg.arrays import Array, dtype_name, namespace
+from dkpca.linalg.eigenpairs import Extension
+from dkpca.linalg.gram import Centered
+from dkpca.linalg.leading import Solver, leading
+from dkpca.linalg.strips import by_strips
 from dkpca.messages import Partials, Rows, Statistics, Summary
-from dkpca.tall import by_strips
 
 M = TypeVar("M")
 Received = TypeVar("Received", Summary, Rows, Partials)
@@ -89,7 +90,7 @@ def fuse(
     center: bool = True,
     roster: Sequence[str] | None = None,
     solver: str | Solver = "auto",
-    landmarks: int = LANDMARKS,
+    n_landmarks: int = LANDMARKS,
     random_state: int = 0,
     dtype: str = "float64",
 ) -> FusedModel:
@@ -105,8 +106,8 @@ def fuse(
         Whether to center the fused matrix in feature space.
     roster : sequence of str, optional
         Parties that must be there; no more and no fewer are accepted.
-    solver, landmarks, random_state
-        See `dkpca.eigen.leading`.
+    solver, n_landmarks, random_state
+        See `dkpca.linalg.leading.leading`.
     dtype : {"float64", "float32"}
         Precision in which the center computes, whatever the wire carried.
 
@@ -117,7 +118,7 @@ def fuse(
     settings = {
         "center": center,
         "solver": solver,
-        "landmarks": landmarks,
+        "n_landmarks": n_landmarks,
         "random_state": random_state,
         "dtype": dtype,
     }
@@ -131,7 +132,7 @@ def fuse(
     factors = [summary.factor.decode(dtype) for summary in accepted.values()]
     fused = FusedGram(kernel, factors)
     gram = Centered(fused) if center else fused
-    pairs = leading(gram, n_components, solver=solver, landmarks=landmarks, random_state=random_state)
+    pairs = leading(gram, n_components, solver=solver, n_landmarks=n_landmarks, random_state=random_state)
     return FusedModel(
         summaries=accepted,
         kernel=kernel,

@@ -1,7 +1,7 @@
 """Everything that leaves a party: this file is the whole disclosure.
 
 A reviewer who knows these classes knows what the center can learn. What each of them reveals in plain words
-is in docs/disclosure.md. Over a network, the reason why there is no message leaves too: `exchange.desk.REASONS`.
+is in docs/disclosure.md. Over a network, the reason why there is no message leaves too: `network.responder.REASONS`.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ import numpy as np
 
 from dkpca.errors import InputError
 from dkpca.kernels import Kernel
-from dkpca.precision import Rounded
+from dkpca.linalg.precision import Rounded
 
 TOKEN_BYTES = 16  # of the 32 of HMAC-SHA256: a chance of 1e-27 that any two of a million ids collide
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")

@@ -3,8 +3,8 @@
 import math
 from collections.abc import Sequence
 
-from dkpca.arrays import Array, namespace
 from dkpca.errors import InputError
+from dkpca.linalg.arrays import Array, namespace
 
 
 def subspace_error(V: Array, V_hat: Array) -> float:

@@ -4,17 +4,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dkpca import messages
-from dkpca.arrays import Array, namespace, to_numpy
-from dkpca.eigen import Solver, leading
-from dkpca.eigenpairs import Eigenpairs
 from dkpca.errors import InputError
-from dkpca.gram import KernelGram
 from dkpca.kernels import Kernel
+from dkpca.kernels.grams import KernelGram
+from dkpca.linalg.arrays import Array, namespace, to_numpy
+from dkpca.linalg.eigenpairs import Eigenpairs
+from dkpca.linalg.leading import Solver, leading
+from dkpca.linalg.precision import Rounded, round_to, rounding_norms
+from dkpca.linalg.strips import by_strips
 from dkpca.messages import Partials, Rows, Statistics, Summary
 from dkpca.policy import Policy
-from dkpca.precision import Rounded, round_to, rounding_norms
 from dkpca.rank import RankRule, sent_in
-from dkpca.tall import by_strips
 
 ANYTHING = Policy()
 
@@ -54,7 +54,7 @@ def statistics(X: Array, *, party: str, policy: Policy = ANYTHING) -> Statistics
     return Statistics(party, n_samples, n_features, mean_squared_distance=2.0 * variance)
 
 
-def summarise(
+def summarize(
     X: Array,
     *,
     party: str,
@@ -82,7 +82,7 @@ def summarise(
     precision : {"float64", "float32", "float16"}
         How numbers go over the wire.
     solver, random_state
-        See `dkpca.eigen.leading`.
+        See `dkpca.linalg.leading.leading`.
     keep_training : bool
         Whether the state keeps all training rows, which the paper's way of placing new samples needs.
     sample_ids : sequence of str, optional

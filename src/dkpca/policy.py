@@ -4,13 +4,11 @@ import logging
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Any, NoReturn
 
-from dkpca import storage
 from dkpca.errors import InputError, PolicyError
 from dkpca.kernels import KERNELS, Kernel
-from dkpca.precision import PRECISIONS
+from dkpca.linalg.precision import PRECISIONS
 from dkpca.rank import AtMost, Fixed, RankRule
 
 log = logging.getLogger(__name__)
@@ -92,16 +90,15 @@ class Policy:
         return AtMost(rank, int(self.max_rank))
 
 
-def read(path: Path) -> Policy:
-    """Read a policy from a TOML file; every key has to be one this library enforces."""
-    table = storage.read_toml(path, "see 'A party's policy' in the documentation")
+def from_table(table: Mapping[str, Any], source: object = "policy") -> Policy:
+    """Return the policy in a table of settings; every key has to be one this library enforces."""
     known = {field.name for field in fields(Policy)}
     if not set(table) <= known:
-        raise InputError(f"{path}: unknown keys {sorted(set(table) - known)}; a policy has {sorted(known)}")
+        raise InputError(f"{source}: unknown keys {sorted(set(table) - known)}; a policy has {sorted(known)}")
     values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
     for key, value in values.items():
         if not VALID[key](value):
-            raise InputError(f"{path}: {key} = {table[key]!r} cannot be used; {EXAMPLES[key]}")
+            raise InputError(f"{source}: {key} = {table[key]!r} cannot be used; {EXAMPLES[key]}")
     return Policy(**values)
 
 

@@ -11,17 +11,17 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from dkpca.errors import InputError
-from dkpca.precision import PRECISIONS
+from dkpca.linalg.precision import PRECISIONS
 
 Spectrum = np.ndarray[Any, Any]  # leading eigenvalues, descending
 
 
 @runtime_checkable
 class RankRule(Protocol):
-    """What `party.summarise` needs of a rule."""
+    """What `party.summarize` needs of a rule."""
 
     def first_guess(self, n_samples: int) -> int:
-        """How many eigenpairs to compute before asking."""
+        """How many eigenpairs to compute before remote."""
 
     def choose(self, eigenvalues: Spectrum, n_samples: int) -> int | None:
         """Rank, or None if these eigenvalues do not decide it."""

@@ -95,24 +95,24 @@ class Office:
         assert snapshot(self.path) == before
         return answer.err
 
-    def summarise(self, owner: str, *more, suffix: str = "csv", **options) -> Answer:
+    def summarize(self, owner: str, *more, suffix: str = "csv", **options) -> Answer:
         settings = ("--id", "person", "--gamma", GAMMA, "--rank", 20, "--out", f"{owner}.summary", "--json")
-        return self.ok("summarise", f"{owner}.{suffix}", *settings, *more, **options)
+        return self.ok("summarize", f"{owner}.{suffix}", *settings, *more, **options)
 
 
 @pytest.fixture(scope="session")
 def templates(tmp_path_factory) -> dict[str, Path]:
     """Made once a session: the tables, the tables with summaries, and with a run."""
-    tables, summarised, fused = (tmp_path_factory.mktemp(name) for name in ("tables", "summarised", "fused"))
+    tables, summarized, fused = (tmp_path_factory.mktemp(name) for name in ("tables", "summarized", "fused"))
     for owner, X in numbers().items():
         frame(X, [f"p{i:02d}" for i in range(len(X))]).write_csv(tables / f"{owner}.csv")
-    shutil.copytree(tables, summarised, dirs_exist_ok=True)
+    shutil.copytree(tables, summarized, dirs_exist_ok=True)
     for owner in OWNERS:
-        Office(summarised).summarise(owner)
-    shutil.copytree(summarised, fused, dirs_exist_ok=True)
+        Office(summarized).summarize(owner)
+    shutil.copytree(summarized, fused, dirs_exist_ok=True)
     named = ("--ids", "bank.csv", "--id", "person")
     Office(fused).ok("fuse", *(f"{o}.summary" for o in OWNERS), "--components", 3, *named, "--out", "run")
-    return {"tables": tables, "summarised": summarised, "fused": fused}
+    return {"tables": tables, "summarized": summarized, "fused": fused}
 
 
 @pytest.fixture
@@ -122,9 +122,9 @@ def office(tmp_path, templates) -> Office:
 
 
 @pytest.fixture
-def summarised(tmp_path, templates) -> Office:
+def summarized(tmp_path, templates) -> Office:
     """The same, with a summary and a private state of each."""
-    return Office(shutil.copytree(templates["summarised"], tmp_path, dirs_exist_ok=True))
+    return Office(shutil.copytree(templates["summarized"], tmp_path, dirs_exist_ok=True))
 
 
 @pytest.fixture

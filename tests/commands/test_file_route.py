@@ -8,7 +8,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from dkpca import DKPCA, Fixed, principal_angles, runs
+from dkpca import DKPCA, Fixed, principal_angles
+from dkpca.store import runs
 from tests.commands.conftest import GAMMA, OWNERS, frame, numbers, standardized
 
 
@@ -25,16 +26,16 @@ def assert_same_components(run, model, tolerance=1e-9):
 @pytest.mark.parametrize("precision", ["float64", "float16"])
 def test_files_give_the_estimators_eigenvectors(office, precision):
     for owner in OWNERS:
-        office.summarise(owner, "--precision", precision)
+        office.summarize(owner, "--precision", precision)
     office.ok("fuse", *(f"{o}.summary" for o in OWNERS), "--components", 3, "--out", "run")
-    model = estimator(numbers(), wire_dtype=precision)
+    model = estimator(numbers(), precision=precision)
     assert_same_components(runs.load(office.path / "run"), model)
 
 
 def test_linear_files_give_the_estimators_eigenvectors(office):
     for owner in OWNERS:
         office.ok(
-            "summarise", f"{owner}.csv", "--id", "person", "--kernel", "linear", "--rank", 4, "--out", f"{owner}.s"
+            "summarize", f"{owner}.csv", "--id", "person", "--kernel", "linear", "--rank", 4, "--out", f"{owner}.s"
         )
     office.ok("fuse", *(f"{o}.s" for o in OWNERS), "--components", 3, "--out", "run")
     assert_same_components(runs.load(office.path / "run"), estimator(numbers(), kernel="linear", rank=Fixed(4)))
@@ -47,7 +48,7 @@ def test_the_format_of_a_table_does_not_matter(office):
     frame(tables["clinic"], ids).write_ipc(office.path / "clinic.arrow")
     np.savez(office.path / "shop.npz", person=ids, x=tables["shop"])
     for owner, suffix in zip(OWNERS, ("parquet", "arrow", "npz"), strict=True):
-        office.summarise(owner, suffix=suffix)
+        office.summarize(owner, suffix=suffix)
     office.ok("fuse", *(f"{o}.summary" for o in OWNERS), "--components", 3, "--out", "run")
     assert_same_components(runs.load(office.path / "run"), estimator(tables))
 
@@ -68,7 +69,7 @@ def test_shuffled_and_partly_overlapping_samples_align_without_ids_at_the_center
     common = set.intersection(*(set(rows.tolist()) for rows in present.values()))
     assert answer["n_samples"] == len(common) > 10
     for owner in OWNERS:
-        office.summarise(owner, "--align", "common.tokens", **key)
+        office.summarize(owner, "--align", "common.tokens", **key)
     office.ok("fuse", *(f"{o}.summary" for o in OWNERS), "--components", 3, "--ids", "common.tokens", "--out", "run")
     named = ("--table", "bank.csv", "--id", "person", "--out", "named.csv")
     office.ok("align", "names", "run/embedding.csv", *named, **key)
@@ -122,7 +123,7 @@ def test_new_samples_are_placed_as_the_estimator_places_them(fused):
 
 def test_the_papers_projection_works_by_files_too(fused):
     for owner in OWNERS:
-        fused.summarise(owner, "--keep-training")
+        fused.summarize(owner, "--keep-training")
         fused.ok("extend", f"{owner}.csv", "--exact", "--state", f"{owner}.state", "--out", f"{owner}.rows")
     fused.ok("project", "run", *(f"{o}.rows" for o in OWNERS), "--out", "new")
     placed = pl.read_csv(fused.path / "new" / "embedding.csv").drop("sample").to_numpy()
@@ -165,15 +166,15 @@ def test_float32_files_give_the_estimators_eigenvectors(fused):
     assert_same_components(runs.load(fused.path / "run"), estimator(numbers()))
 
 
-def test_one_more_and_one_replaced_summary_reuse_the_rest(summarised):
-    office = summarised
+def test_one_more_and_one_replaced_summary_reuse_the_rest(summarized):
+    office = summarized
     office.ok("fuse", "bank.summary", "clinic.summary", "--components", 3, "--out", "run")
     for owner in ("bank", "clinic"):
         (office.path / f"{owner}.summary").unlink()
     office.ok("fuse", "shop.summary", "--out", "run")
     assert_same_components(runs.load(office.path / "run"), estimator(numbers()))
 
-    office.summarise("shop", "--rank", 8)
+    office.summarize("shop", "--rank", 8)
     office.ok("fuse", "shop.summary", "--out", "run")
     assert {n: s.rank for n, s in runs.load(office.path / "run").model.summaries.items()} == {
         "bank": 20,
@@ -192,8 +193,8 @@ def test_a_center_that_died_goes_on_from_what_arrived(fused):
     assert_same_components(runs.load(fused.path / "run"), estimator(numbers()))
 
 
-def test_the_private_state_is_private(summarised):
-    office = summarised
+def test_the_private_state_is_private(summarized):
+    office = summarized
     state = office.path / "bank.state"
     assert stat.S_IMODE(state.stat().st_mode) == 0o600
     assert office.ok("inspect", "bank.state", "--json").json["send"] is False

@@ -7,14 +7,14 @@ import numpy as np
 import polars as pl
 import pytest
 
-from dkpca import policy
 from dkpca.errors import InputError
 from dkpca.messages import Summary
 from dkpca.policy import Policy
 from dkpca.rank import Adaptive, AtMost, Auto, Fixed
+from dkpca.store import policy_file
 from tests.commands.conftest import OWNERS
 
-SUMMARISE = ("summarise", "bank.csv", "--id", "person", "--out", "bank.summary", "--policy", "policy.toml")
+SUMMARISE = ("summarize", "bank.csv", "--id", "person", "--out", "bank.summary", "--policy", "policy.toml")
 POLICY = """
 max_rank = 12
 min_samples = 50
@@ -53,12 +53,12 @@ def test_projection_and_small_samples_are_refused_where_the_policy_says_so(offic
     assert "fewer samples than the 61" in office.refused(*SUMMARISE, "--gamma", 0.05)
 
 
-@pytest.mark.parametrize("command", ["summarise", "statistics"])
+@pytest.mark.parametrize("command", ["summarize", "statistics"])
 def test_after_so_many_different_fits_only_old_messages_are_sent_again(office, command):
     (office.path / "policy.toml").write_text("max_fits = 2")
     table = pl.read_csv(office.path / "bank.csv")
     ask = (command, "bank.csv", "--id", "person", "--policy", "policy.toml", "--out", f"bank.{command}")
-    ask += ("--gamma", 0.05, "--rank", 5) if command == "summarise" else ()
+    ask += ("--gamma", 0.05, "--rank", 5) if command == "summarize" else ()
     office.ok(*ask)
     first = (office.path / f"bank.{command}").read_bytes()
     table.head(50).write_csv(office.path / "bank.csv")
@@ -89,7 +89,7 @@ def test_a_rank_rule_stops_at_the_limit_of_the_policy(office):
 def test_a_policy_with_a_mistake_is_refused(tmp_path, text, words):
     (tmp_path / "policy.toml").write_text(text)
     with pytest.raises(InputError, match=re.escape(words)) as caught:
-        policy.read(tmp_path / "policy.toml")
+        policy_file.read(tmp_path / "policy.toml")
     assert "policy.toml" in str(caught.value)
 
 
@@ -127,24 +127,24 @@ def test_inspect_says_what_every_kind_of_file_discloses(fused):
     assert "It does not contain" in shown
 
 
-def test_the_ledger_says_what_left(summarised):
-    (line,) = [json.loads(text) for text in (summarised.path / "dkpca-ledger.jsonl").read_text().splitlines()][:1]
+def test_the_ledger_says_what_left(summarized):
+    (line,) = [json.loads(text) for text in (summarized.path / "dkpca-ledger.jsonl").read_text().splitlines()][:1]
     assert (line["event"], line["file"], line["kind"]) == ("written", "bank.summary", "summary")
-    assert line["bytes"] == (summarised.path / "bank.summary").stat().st_size
+    assert line["bytes"] == (summarized.path / "bank.summary").stat().st_size
 
 
-def test_plan_predicts_the_bytes_and_warns_when_the_factor_is_larger_than_the_data(summarised):
+def test_plan_predicts_the_bytes_and_warns_when_the_factor_is_larger_than_the_data(summarized):
     tables = [f"{owner}.csv" for owner in OWNERS]
-    plan = summarised.ok("plan", *tables, "--id", "person", "--rank", 20, "--json").json
+    plan = summarized.ok("plan", *tables, "--id", "person", "--rank", 20, "--json").json
     for owner in plan["parties"]:
-        size = (summarised.path / f"{owner['name']}.summary").stat().st_size
+        size = (summarized.path / f"{owner['name']}.summary").stat().st_size
         assert owner["bytes_sent"] == pytest.approx(size, abs=32)
         assert owner["larger_than_data"] is True
         assert owner["memory"] > 0
         assert owner["seconds"] >= 0
-    words = summarised.ok("plan", *tables, "--id", "person").out
+    words = summarized.ok("plan", *tables, "--id", "person").out
     assert "warning: bank would send more bytes than its columns have" in words
-    small = summarised.ok("plan", *tables, "--id", "person", "--rank", 1, "--json").json
+    small = summarized.ok("plan", *tables, "--id", "person", "--rank", 1, "--json").json
     assert not any(owner["larger_than_data"] for owner in small["parties"])
 
 
@@ -160,11 +160,11 @@ def test_alignment_needs_a_key_that_is_not_on_the_command_line(office):
     assert "no sample is common to all of ['bank', 'shop']; check that they used the same key" in error
 
 
-def test_the_center_names_samples_only_by_ids_that_fit(summarised):
+def test_the_center_names_samples_only_by_ids_that_fit(summarized):
     fuse = ("fuse", *(f"{o}.summary" for o in OWNERS), "--components", 3, "--out", "run", "--id", "person")
-    (summarised.path / "ids.csv").write_text("person\n" + "\n".join(f"q{i}" for i in range(60)))
-    assert "are not those of the 60 samples" in summarised.refused(*fuse, "--ids", "ids.csv")
-    error = summarised.refused(*fuse, "--roster", "bank,clinic,shop,school")
+    (summarized.path / "ids.csv").write_text("person\n" + "\n".join(f"q{i}" for i in range(60)))
+    assert "are not those of the 60 samples" in summarized.refused(*fuse, "--ids", "ids.csv")
+    error = summarized.refused(*fuse, "--roster", "bank,clinic,shop,school")
     assert "no summary from ['school']; fusion needs every party" in error
 
 

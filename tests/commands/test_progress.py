@@ -4,9 +4,9 @@ import numpy as np
 from rich.console import Console
 
 from dkpca.cli import output
-from dkpca.eigen import leading
-from dkpca.gram import KernelGram
 from dkpca.kernels import RBF
+from dkpca.kernels.grams import KernelGram
+from dkpca.linalg.leading import leading
 
 
 def test_the_bar_shows_how_far_a_solver_is(monkeypatch):

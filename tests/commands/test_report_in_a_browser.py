@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 from playwright.sync_api import sync_playwright
 
-from dkpca import runs
-from dkpca.report import render
 from dkpca.report.influence import influence
+from dkpca.report.page import render
+from dkpca.store import runs
 from tests.commands.conftest import OWNERS
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -60,7 +60,7 @@ def visit(browser):
 
 
 @pytest.fixture
-def labelled(fused):
+def labeled(fused):
     groups = pl.DataFrame({"person": [f"p{i:02d}" for i in range(60)], "group": ["left", "right", HOSTILE] * 20})
     groups.write_csv(fused.path / "groups.csv")
     fused.ok("report", "run", "--labels", "groups.csv", "--id", "person", "--label", "group", "--title", HOSTILE)
@@ -68,11 +68,11 @@ def labelled(fused):
 
 
 @pytest.mark.browser
-def test_the_report_loads_without_error_or_request_and_shows_every_sample(labelled, visit, tmp_path):
-    visit.open(labelled)
+def test_the_report_loads_without_error_or_request_and_shows_every_sample(labeled, visit, tmp_path):
+    visit.open(labeled)
     page = visit.page
     assert visit.errors == []
-    assert visit.requests == [labelled.as_uri()]
+    assert visit.requests == [labeled.as_uri()]
     assert page.locator("#scatter .points path").count() == 60
     assert page.evaluate("window.hurt") is None
     assert page.locator("h1").inner_text() == HOSTILE
@@ -97,15 +97,15 @@ def test_the_report_loads_without_error_or_request_and_shows_every_sample(labell
 
 
 @pytest.mark.browser
-def test_the_page_cannot_send_anything(labelled, visit):
-    page = visit.open(labelled).page
+def test_the_page_cannot_send_anything(labeled, visit):
+    page = visit.open(labeled).page
     assert page.evaluate("fetch('https://example.org').then(() => 'sent', () => 'blocked')") == "blocked"
     assert "Content Security Policy" in visit.errors[0]
 
 
 @pytest.mark.browser
-def test_pointing_at_a_sample_shows_its_id_and_label(labelled, visit):
-    page = visit.open(labelled).page
+def test_pointing_at_a_sample_shows_its_id_and_label(labeled, visit):
+    page = visit.open(labeled).page
     box = page.locator("#scatter .points path").nth(7).bounding_box()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     hover = page.wait_for_selector("#scatter .hoverlayer .hovertext").text_content()
@@ -115,8 +115,8 @@ def test_pointing_at_a_sample_shows_its_id_and_label(labelled, visit):
 
 
 @pytest.mark.browser
-def test_the_report_prints_on_paper_without_losing_a_column(labelled, visit):
-    page = visit.open(labelled).page
+def test_the_report_prints_on_paper_without_losing_a_column(labeled, visit):
+    page = visit.open(labeled).page
     assert page.pdf().startswith(b"%PDF")
     page.set_viewport_size({"width": 680, "height": 900})
     page.emulate_media(media="print")

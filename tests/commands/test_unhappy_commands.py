@@ -11,7 +11,7 @@ import pytest
 
 from tests.commands.conftest import GAMMA, OWNERS, PROGRAM, program, snapshot
 
-SUMMARISE = ("summarise", "bank.csv", "--id", "person", "--gamma", GAMMA, "--out", "bank.summary")
+SUMMARISE = ("summarize", "bank.csv", "--id", "person", "--gamma", GAMMA, "--out", "bank.summary")
 
 
 def rewrite(office, change, owner="bank"):
@@ -64,7 +64,7 @@ def test_a_table_that_cannot_be_used_is_refused(office, change, words):
 
 
 def test_a_wrong_id_column_is_named_and_the_right_one_suggested(office):
-    error = office.refused("summarise", "bank.csv", "--id", "persn", "--gamma", GAMMA, "--out", "bank.summary")
+    error = office.refused("summarize", "bank.csv", "--id", "persn", "--gamma", GAMMA, "--out", "bank.summary")
     assert "bank.csv: has no column 'persn'; did you mean 'person'?" in error
 
 
@@ -77,7 +77,7 @@ def test_fit_names_the_table_of_the_party_that_fails(office):
 
 
 def test_differing_gamma_is_refused_and_the_run_stays(fused):
-    fused.ok("summarise", "shop.csv", "--id", "person", "--gamma", 0.07, "--rank", 20, "--party", "shop",
+    fused.ok("summarize", "shop.csv", "--id", "person", "--gamma", 0.07, "--rank", 20, "--party", "shop",
              "--out", "other.summary")  # fmt: skip
     error = fused.refused("fuse", "other.summary", "--out", "run")
     assert "differ in kernel" in error
@@ -88,7 +88,7 @@ def test_differing_gamma_is_refused_and_the_run_stays(fused):
 
 def test_a_summary_of_other_samples_is_refused_and_the_run_stays(fused):
     rewrite(fused, lambda table: table.reverse(), "shop")
-    fused.ok("summarise", "shop.csv", "--id", "person", "--gamma", GAMMA, "--rank", 20, "--out", "other.summary",
+    fused.ok("summarize", "shop.csv", "--id", "person", "--gamma", GAMMA, "--rank", 20, "--out", "other.summary",
              "--party", "shop")  # fmt: skip
     error = fused.refused("fuse", "other.summary", "--out", "run")
     assert "differ in sample digest" in error
@@ -99,7 +99,7 @@ def test_a_summary_of_other_samples_is_refused_and_the_run_stays(fused):
 def test_rows_for_another_run_are_refused(fused):
     for owner in OWNERS:
         rank = 19 if owner == "shop" else 20
-        fused.summarise(owner, "--rank", rank)
+        fused.summarize(owner, "--rank", rank)
         fused.ok("extend", f"{owner}.csv", "--state", f"{owner}.state", "--out", f"{owner}.rows")
     error = fused.refused("project", "run", *(f"{o}.rows" for o in OWNERS), "--out", "new")
     assert "party 'shop': its new samples extend another summary" in error
@@ -123,7 +123,7 @@ def test_a_damaged_file_is_refused_and_the_run_stays(fused, damage):
 
 def test_a_missing_file_is_named(office):
     assert "there is no such file; check the path" in office.refused("fuse", "nobody.summary", "--out", "run")
-    error = office.refused("summarise", "nobody.csv", "--gamma", GAMMA, "--out", "x.summary")
+    error = office.refused("summarize", "nobody.csv", "--gamma", GAMMA, "--out", "x.summary")
     assert "nobody.csv: there is no such file" in error
 
 
@@ -131,11 +131,11 @@ def test_an_unknown_option_is_named_with_the_way_to_help(office):
     error = office.refused(*SUMMARISE, "--gama", 3)
     assert "--gama" in error
     assert "--gamma" in error
-    assert "see 'dkpca summarise --help'" in error
+    assert "see 'dkpca summarize --help'" in error
 
 
 def test_a_missing_gamma_says_how_to_get_one(office):
-    error = office.refused("summarise", "bank.csv", "--id", "person", "--out", "bank.summary")
+    error = office.refused("summarize", "bank.csv", "--id", "person", "--out", "bank.summary")
     assert "--gamma" in error
     assert "dkpca statistics" in error
 
@@ -145,15 +145,15 @@ def test_a_table_is_never_overwritten_by_a_message(office):
     assert "no dkpca file; choose another --out" in office.refused(*SUMMARISE[:-1], "shop.csv")
 
 
-def test_a_directory_with_other_files_is_no_run(summarised):
-    (summarised.path / "home").mkdir()
-    (summarised.path / "home" / "thesis.txt").write_text("all of it")
-    error = summarised.refused("fuse", "bank.summary", "--out", "home")
+def test_a_directory_with_other_files_is_no_run(summarized):
+    (summarized.path / "home").mkdir()
+    (summarized.path / "home" / "thesis.txt").write_text("all of it")
+    error = summarized.refused("fuse", "bank.summary", "--out", "home")
     assert "home: is a directory with other files" in error
 
 
-def test_an_unwritable_directory_is_refused_before_any_work(summarised):
-    locked = summarised.path / "locked"
+def test_an_unwritable_directory_is_refused_before_any_work(summarized):
+    locked = summarized.path / "locked"
     locked.mkdir()
     locked.chmod(0o555)
     # root may write anywhere unless this right is taken away
@@ -162,10 +162,10 @@ def test_an_unwritable_directory_is_refused_before_any_work(summarised):
         (*SUMMARISE[:-1], "locked/bank.summary"),
         ("fuse", "bank.summary", "--components", 2, "--out", "locked/run"),
     ):
-        error = summarised.refused(*command, prefix=prefix)
+        error = summarized.refused(*command, prefix=prefix)
         assert "locked" in error
         assert "no permission to write there; choose another directory" in error
-    assert "does not exist; create it first" in summarised.refused(*SUMMARISE[:-1], "nowhere/bank.summary")
+    assert "does not exist; create it first" in summarized.refused(*SUMMARISE[:-1], "nowhere/bank.summary")
 
 
 def on_a_full_disk(office, *command):
@@ -179,31 +179,31 @@ def on_a_full_disk(office, *command):
     return program(*command, cwd=office.path, prefix=prefix)
 
 
-def test_a_full_disk_is_said_and_leaves_the_old_files(summarised):
-    kept = summarised.path / "kept"
+def test_a_full_disk_is_said_and_leaves_the_old_files(summarized):
+    kept = summarized.path / "kept"
     kept.mkdir()
-    (kept / "bank.summary").write_bytes((summarised.path / "bank.summary").read_bytes())
-    answer = on_a_full_disk(summarised, *SUMMARISE[:-1], "small/bank.summary", "--rank", 30)
+    (kept / "bank.summary").write_bytes((summarized.path / "bank.summary").read_bytes())
+    answer = on_a_full_disk(summarized, *SUMMARISE[:-1], "small/bank.summary", "--rank", 30)
     assert answer.code == 1
     assert "small/bank." in answer.err
     assert "the disk is full; free some space and repeat the command" in answer.err
     assert answer.err.count("\n") == 1
-    assert snapshot(summarised.path / "after") == snapshot(kept)
+    assert snapshot(summarized.path / "after") == snapshot(kept)
 
 
-def test_a_full_disk_stops_a_fusion_before_anything_is_replaced(summarised):
-    (summarised.path / "kept").mkdir()
+def test_a_full_disk_stops_a_fusion_before_anything_is_replaced(summarized):
+    (summarized.path / "kept").mkdir()
     answer = on_a_full_disk(
-        summarised, "fuse", *(f"{o}.summary" for o in OWNERS), "--components", 3, "--out", "small/run"
+        summarized, "fuse", *(f"{o}.summary" for o in OWNERS), "--components", 3, "--out", "small/run"
     )
     assert answer.code == 1
     assert "the disk is full" in answer.err
-    assert snapshot(summarised.path / "after") == {}
+    assert snapshot(summarized.path / "after") == {}
 
 
 @pytest.mark.parametrize("when", [signal.SIGTERM, signal.SIGINT])
-def test_an_interrupted_command_leaves_no_half_file_and_can_be_repeated(summarised, when):
-    before = snapshot(summarised.path)
+def test_an_interrupted_command_leaves_no_half_file_and_can_be_repeated(summarized, when):
+    before = snapshot(summarized.path)
     at_the_worst_moment = (
         "import os, signal, sys\n"
         f"os.fsync = lambda descriptor: os.kill(os.getpid(), {int(when)})\n"
@@ -213,15 +213,15 @@ def test_an_interrupted_command_leaves_no_half_file_and_can_be_repeated(summaris
     arguments = [*map(str, SUMMARISE), "--rank", "5"]
     ran = subprocess.run(
         [sys.executable, "-c", at_the_worst_moment, *arguments],
-        cwd=summarised.path,
+        cwd=summarized.path,
         capture_output=True,
         text=True,
         check=False,
     )
     assert ran.returncode == 130
     assert ran.stderr == "dkpca: interrupted; no file was left half written, the command can be repeated\n"
-    assert snapshot(summarised.path) == before
-    assert summarised.ok(*arguments, "--json").json["rank"] == 5
+    assert snapshot(summarized.path) == before
+    assert summarized.ok(*arguments, "--json").json["rank"] == 5
 
 
 def test_without_the_extra_the_program_says_how_to_install_it():
@@ -233,9 +233,9 @@ def test_without_the_extra_the_program_says_how_to_install_it():
 
 def test_an_unexpected_exception_is_not_swallowed(office):
     code = (
-        "import dkpca.runs\n"
+        "import dkpca.store.runs\n"
         "def broken(*_, **__): raise ZeroDivisionError('a bug')\n"
-        "dkpca.runs.fuse = broken\n"
+        "dkpca.store.runs.fuse = broken\n"
         "from dkpca.__main__ import main\n"
         "main()\n"
     )
@@ -247,7 +247,7 @@ def test_an_unexpected_exception_is_not_swallowed(office):
 
 def test_help_reads_like_documentation(office):
     listed = office.ok("--help").out
-    for command in ("summarise", "fuse", "fit", "extend", "project", "align", "inspect", "plan", "report", "demo"):
+    for command in ("summarize", "fuse", "fit", "extend", "project", "align", "inspect", "plan", "report", "demo"):
         assert command in listed
     assert "keyed hashes" in office.ok("align", "--help").out
     assert Path(PROGRAM).name in office.ok("--version").out

@@ -1,4 +1,4 @@
-"""Parties with folders of their own, and couriers that do what a test wants of a network."""
+"""Parties with folders of their own, and transports that do what a test wants of a network."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -7,10 +7,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from dkpca.exchange.center import Center
-from dkpca.exchange.desk import Desk
-from dkpca.exchange.inbox import Failure
 from dkpca.exchange.rounds import Fit
+from dkpca.network.coordinator import Coordinator
+from dkpca.network.remote import Failure
+from dkpca.network.responder import Responder
 from dkpca.rank import Fixed
 from tests.commands.conftest import GAMMA, OWNERS, frame, numbers
 
@@ -20,7 +20,7 @@ POLICY = 'max_rank = 40\nprojection = "exact"\n'
 
 @dataclass
 class ByHand:
-    """A courier in one process: it takes requests to the parties' desks, through `tamper` on the way back."""
+    """A transport in one process: it takes requests to the parties' responders, through `tamper` on the way back."""
 
     folders: dict[str, Path]
     tamper: Callable[[str, bytes], bytes | Failure | None] = lambda party, answer: answer
@@ -32,7 +32,7 @@ class ByHand:
         self.asked.append(list(parties))
         self.requests.append(request)
         for party in parties:
-            answer = Desk(self.folders[party], identity=party).answer(request)
+            answer = Responder(self.folders[party], identity=party).answer(request)
             self.answers.append(answer)
             brought = self.tamper(party, answer)
             if brought is not None:
@@ -44,13 +44,13 @@ class Consortium:
     """A center and three parties with the same sixty people."""
 
     path: Path
-    courier: ByHand
+    transport: ByHand
 
-    def center(self) -> Center:
-        return Center(self.path / "center", OWNERS, self.courier, seconds=5)
+    def center(self) -> Coordinator:
+        return Coordinator(self.path / "center", OWNERS, self.transport, seconds=5)
 
     def party(self, owner: str) -> Path:
-        return self.courier.folders[owner]
+        return self.transport.folders[owner]
 
     def policy(self, owner: str, text: str) -> None:
         (self.party(owner) / "policy.toml").write_text(text)

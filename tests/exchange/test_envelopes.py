@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dkpca import container
 from dkpca.errors import WireError
-from dkpca.exchange import envelopes
-from dkpca.exchange.envelopes import Answer, Request, decode_answer, decode_request, encode_answer, encode_request
 from dkpca.exchange.questions import RowsWanted, StatisticsWanted, SummaryWanted, TokensWanted
 from dkpca.kernels import RBF
+from dkpca.network import envelopes
+from dkpca.network.envelopes import Answer, Request, decode_answer, decode_request, encode_answer, encode_request
 from dkpca.rank import Adaptive, Auto, Budget, Fixed
+from dkpca.wire import container
 from dkpca.wording import printable
 
 JSON = st.recursive(

@@ -1,4 +1,4 @@
-"""Rounds between a center and parties with folders of their own; the courier is a function call here.
+"""Rounds between a center and parties with folders of their own; the transport is a function call here.
 
 What NVFlare adds to this, real processes and mutual TLS, is in tests/network.
 """
@@ -15,15 +15,16 @@ import polars as pl
 import pytest
 import safetensors.numpy
 
-from dkpca import DKPCA, runs, storage
+from dkpca import DKPCA
 from dkpca.errors import FusionError, InputError, NoAnswerError
-from dkpca.exchange import inbox
-from dkpca.exchange.desk import Desk
-from dkpca.exchange.envelopes import Answer, Request, decode_answer, decode_request, encode_answer, encode_request
-from dkpca.exchange.inbox import Failure, Status
 from dkpca.exchange.questions import Result, RowsWanted, StatisticsWanted, SummaryWanted
 from dkpca.kernels import RBF
+from dkpca.network import remote
+from dkpca.network.envelopes import Answer, Request, decode_answer, decode_request, encode_answer, encode_request
+from dkpca.network.remote import Failure, Status
+from dkpca.network.responder import Responder
 from dkpca.rank import Fixed
+from dkpca.store import runs, storage
 from tests.commands.conftest import GAMMA, OWNERS, Office, frame, numbers, standardized
 from tests.exchange.conftest import FIT, scores
 
@@ -33,13 +34,13 @@ def status(consortium, run="first"):
 
 
 def test_three_transports_give_the_same_bits(consortium, tmp_path):
-    """In one process, by files, and by a courier: one protocol, one answer."""
+    """In one process, by files, and by a transport: one protocol, one answer."""
     fitted = consortium.center().fit("first", FIT).model
     files = tmp_path / "files"
     files.mkdir()
     for owner in OWNERS:
         shutil.copy(consortium.party(owner) / "people.csv", files / f"{owner}.csv")
-        Office(files).summarise(owner)
+        Office(files).summarize(owner)
     Office(files).ok("fuse", *(f"{o}.summary" for o in OWNERS), "--components", 3, "--out", "run")
     by_files = runs.load(files / "run").model
     np.testing.assert_array_equal(fitted.eigenvectors, by_files.eigenvectors)
@@ -72,7 +73,7 @@ def test_new_samples_by_courier_are_those_of_the_estimator(consortium, exact):
     center.project("first", ["spring"], exact=exact)
     train = numbers()
     mean, deviation = ({o: f(X, axis=0) for o, X in train.items()} for f in (np.mean, np.std))
-    model = DKPCA(3, gamma=GAMMA, rank=20, wire_dtype="float64", projection="exact" if exact else "extend")
+    model = DKPCA(3, gamma=GAMMA, rank=20, precision="float64", projection="exact" if exact else "extend")
     model.fit({o: standardized(X) for o, X in train.items()})
     truth = model.transform({o: (X[:7] + 0.1 - mean[o]) / deviation[o] for o, X in train.items()})
     np.testing.assert_allclose(scores(consortium.path / "center" / "first" / "new" / "spring"), truth, atol=1e-8)
@@ -91,49 +92,49 @@ def test_samples_that_differ_are_aligned_and_no_id_reaches_the_center(consortium
     assert set(order) == common
     model = DKPCA(3, gamma="auto", rank=20).fit({o: standardized(X[order]) for o, X in numbers().items()})
     np.testing.assert_allclose(run.model.eigenvalues, model.eigenvalues_, rtol=1e-9)
-    sent = b"".join(consortium.courier.answers)
+    sent = b"".join(consortium.transport.answers)
     assert not any(f"p{i:02d}".encode() in sent for i in order)
 
 
 def test_a_repeated_fit_asks_only_who_is_missing(consortium):
-    consortium.courier.tamper = lambda party, answer: None if party == "shop" else answer
+    consortium.transport.tamper = lambda party, answer: None if party == "shop" else answer
     with pytest.raises(NoAnswerError, match=r"no summary from \['shop'\].*no answer within 5 s"):
         consortium.center().fit("first", FIT)
     assert status(consortium)["state"] == "failed"
     assert status(consortium)["parties"]["shop"]["reason"] == "no answer within 5 s"
     assert status(consortium)["parties"]["bank"]["state"] == "answered"
-    consortium.courier.tamper = lambda party, answer: answer
-    consortium.courier.asked.clear()
+    consortium.transport.tamper = lambda party, answer: answer
+    consortium.transport.asked.clear()
     consortium.center().fit("first", FIT)
-    assert consortium.courier.asked == [["shop"], list(OWNERS)]  # the summary, then the result for everyone
-    consortium.courier.asked.clear()
+    assert consortium.transport.asked == [["shop"], list(OWNERS)]  # the summary, then the result for everyone
+    consortium.transport.asked.clear()
     consortium.center().fit("first", FIT)
-    assert consortium.courier.asked == []
+    assert consortium.transport.asked == []
     consortium.center().fit("first", FIT, again=["bank"])
-    assert consortium.courier.asked[0] == ["bank"]
+    assert consortium.transport.asked[0] == ["bank"]
 
 
 def test_a_party_without_a_network_sends_its_file(consortium):
-    consortium.courier.tamper = lambda party, answer: Failure("line is down") if party == "shop" else answer
+    consortium.transport.tamper = lambda party, answer: Failure("line is down") if party == "shop" else answer
     with pytest.raises(NoAnswerError, match="shop: line is down"):
         consortium.center().fit("first", FIT)
     by_mail = consortium.party("shop") / "runs" / "first" / "shop.summary"
     Office(consortium.path).ok("fuse", by_mail, "--components", 3, "--out", "center/first")
     assert sorted(runs.load(consortium.path / "center" / "first").model.summaries) == sorted(OWNERS)
-    consortium.courier.tamper = lambda party, answer: answer
-    consortium.courier.asked.clear()
+    consortium.transport.tamper = lambda party, answer: answer
+    consortium.transport.asked.clear()
     consortium.center().fit("first", FIT, publish=False)
-    assert consortium.courier.asked == []
+    assert consortium.transport.asked == []
 
 
 def test_a_run_keeps_its_parties_whoever_joins_or_leaves(consortium):
     consortium.center().fit("first", FIT)
     consortium.center().project("first", ["spring"])
-    consortium.courier.asked.clear()
+    consortium.transport.asked.clear()
     later = replace(consortium.center(), roster=[*OWNERS[1:], "pharmacy"])
     later.fit("first", FIT)
     later.project("first", ["spring"])
-    assert consortium.courier.asked == []
+    assert consortium.transport.asked == []
     with pytest.raises(InputError, match=r"\['pharmacy'\] cannot be asked again: not on the roster"):
         later.fit("first", FIT, again=["pharmacy"])
 
@@ -158,10 +159,10 @@ def test_settings_that_nobody_answered_do_not_cost_the_name_of_a_run(consortium)
 def test_a_run_whose_center_was_stopped_does_not_seem_to_go_on(consortium):
     folder = consortium.path / "center" / "first"
     consortium.center().fit("first", FIT)
-    inbox.mark_interrupted(folder)
+    remote.mark_interrupted(folder)
     assert status(consortium)["state"] == "finished"
     Status(folder / "exchange.json", "fit").party("bank", "summary", "asked")
-    inbox.mark_interrupted(folder)
+    remote.mark_interrupted(folder)
     assert status(consortium)["state"] == "failed"
     assert "repeat the command" in status(consortium)["reason"]
 
@@ -212,7 +213,7 @@ def test_a_party_answers_one_question_at_a_time(consortium, monkeypatch):
     kernels = [RBF(0.01 * i) for i in range(1, 5)]
     requests = [encode_request(Request("first", SummaryWanted(k, Fixed(5), "float32"))) for k in kernels]
     with ThreadPoolExecutor(len(requests)) as pool:
-        answers = [decode_answer(a) for a in pool.map(Desk(consortium.party("bank")).answer, requests)]
+        answers = [decode_answer(a) for a in pool.map(Responder(consortium.party("bank")).answer, requests)]
     assert sorted(answer.code for answer in answers) == ["ok", "refused", "refused", "refused"]
 
 
@@ -230,9 +231,9 @@ def test_new_samples_of_an_older_fit_are_asked_for_again(consortium):
     X = numbers()["shop"] + 0.01 * np.random.default_rng(5).normal(size=numbers()["shop"].shape)
     frame(X, [f"p{i:02d}" for i in range(60)]).write_csv(consortium.party("shop") / "people.csv")
     consortium.center().fit("first", FIT, again=["shop"])
-    consortium.courier.asked.clear()
+    consortium.transport.asked.clear()
     consortium.center().project("first", ["spring"])
-    assert consortium.courier.asked[0] == ["shop"]
+    assert consortium.transport.asked[0] == ["shop"]
 
 
 def test_few_new_samples_are_aligned_where_the_policy_asks_for_many_of_the_fit(consortium):
@@ -272,7 +273,7 @@ def test_distances_are_sent_only_where_the_policy_says_so_in_so_many_words(conso
 def test_the_table_of_the_fit_is_not_a_batch_of_new_samples(consortium, exact):
     """Else its rows could be had past max_rank, max_fits and min_samples."""
     consortium.center().fit("first", replace(FIT, keep_training=True))
-    answer = Desk(consortium.party("bank")).answer(encode_request(Request("first", RowsWanted("", exact))))
+    answer = Responder(consortium.party("bank")).answer(encode_request(Request("first", RowsWanted("", exact))))
     assert decode_answer(answer).code == "refused"
     assert "never the table of the fit" in decode_answer(answer).reason
     assert not list((consortium.party("bank") / "runs" / "first").glob("*.rows"))
@@ -289,7 +290,7 @@ def test_an_answer_that_is_no_message_is_turned_away_and_no_old_one_used(consort
     def tamper(party, data):
         return encode_answer(replace(decode_answer(data), message=odd)) if party == "bank" else data
 
-    consortium.courier.tamper = tamper
+    consortium.transport.tamper = tamper
     with pytest.raises(NoAnswerError, match="bank: its answer is turned away"):
         consortium.center().fit("first", FIT, again=["bank"])
     assert status(consortium)["parties"]["bank"]["state"] == "failed"
@@ -304,9 +305,9 @@ def test_what_a_party_says_cannot_command_a_terminal():
 
 def test_an_old_answer_is_turned_away(consortium):
     consortium.center().fit("first", FIT)
-    old = {decode_answer(answer).number: answer for answer in consortium.courier.answers}
+    old = {decode_answer(answer).number: answer for answer in consortium.transport.answers}
     replayed = next(iter(old.values()))
-    consortium.courier.tamper = lambda party, answer: replayed if party == "bank" else answer
+    consortium.transport.tamper = lambda party, answer: replayed if party == "bank" else answer
     with pytest.raises(NoAnswerError, match="bank: its answer is turned away: .*an old message, sent again"):
         consortium.center().fit("second", FIT)
     assert not (consortium.path / "center" / "second" / "messages" / "bank.summary").exists()
@@ -315,8 +316,8 @@ def test_an_old_answer_is_turned_away(consortium):
 
 def test_an_old_request_is_refused_at_the_party(consortium):
     consortium.center().fit("first", FIT)
-    desk = Desk(consortium.party("bank"), identity="bank")
-    answer = decode_answer(desk.answer(consortium.courier.requests[0]))
+    responder = Responder(consortium.party("bank"), identity="bank")
+    answer = decode_answer(responder.answer(consortium.transport.requests[0]))
     assert (answer.code, answer.message) == ("refused", b"")
     assert "was answered before" in answer.reason
     assert "was answered before" in (consortium.party("bank") / "dkpca-ledger.jsonl").read_text()
@@ -329,16 +330,16 @@ def test_a_message_under_another_partys_name_is_turned_away(consortium):
         liar = shutil.copytree(consortium.party("bank"), consortium.path / "liar")
         (liar / "party.toml").write_text((liar / "party.toml").read_text().replace('"bank"', '"shop"'))
         (liar / "dkpca-ledger.jsonl").unlink()
-        return Desk(liar).answer(consortium.courier.requests[-1])
+        return Responder(liar).answer(consortium.transport.requests[-1])
 
-    consortium.courier.tamper = as_shop
+    consortium.transport.tamper = as_shop
     with pytest.raises(NoAnswerError, match="bank: .*calls its sender 'shop', its certificate 'bank'"):
         consortium.center().fit("first", FIT)
 
 
 def test_a_party_whose_certificate_has_another_name_does_not_answer(consortium):
     request = encode_request(Request("first", StatisticsWanted()))
-    answer = decode_answer(Desk(consortium.party("bank"), identity="shop").answer(request))
+    answer = decode_answer(Responder(consortium.party("bank"), identity="shop").answer(request))
     assert answer.code == "cannot answer"
 
 
@@ -349,9 +350,9 @@ def test_misaligned_parties_are_named(consortium):
         consortium.center().fit("first", FIT)
     assert "'shop'" in status(consortium)["reason"]
     frame(X, [f"p{i:02d}" for i in range(60)]).write_csv(consortium.party("shop") / "people.csv")
-    consortium.courier.asked.clear()
+    consortium.transport.asked.clear()
     consortium.center().fit("first", FIT, again=["shop"])
-    assert consortium.courier.asked[0] == ["shop"]
+    assert consortium.transport.asked[0] == ["shop"]
 
 
 MARKER = "481516.2342"
@@ -376,7 +377,7 @@ def test_errors_leave_without_data(consortium, trouble):
         (folder / "party.toml").write_text(f"party = {MARKER!r} {MARKER}")
     if trouble in ("text", "twice"):
         table.write_text("\n".join(lines) + "\n")
-    data = Desk(folder, identity="bank").answer(
+    data = Responder(folder, identity="bank").answer(
         encode_request(Request("first", SummaryWanted(RBF(GAMMA), Fixed(20), "float32")))
     )
     answer = decode_answer(data)
@@ -392,13 +393,15 @@ def test_errors_leave_without_data(consortium, trouble):
 def test_bytes_that_are_no_request_are_answered_politely(consortium, damage):
     data = encode_request(Request("first", StatisticsWanted()))
     data = {"cut": data[:-3], "flip": data[:40] + bytes([data[40] ^ 1]) + data[41:], "nonsense": b"\x80\x04."}[damage]
-    answer = decode_answer(Desk(consortium.party("bank")).answer(data))
+    answer = decode_answer(Responder(consortium.party("bank")).answer(data))
     assert answer.code == "not understood"
 
 
 @pytest.mark.parametrize("run", ["../first", "a/b", "", ".."])
 def test_a_run_cannot_name_a_path(consortium, run):
-    answer = decode_answer(Desk(consortium.party("bank")).answer(encode_request(Request(run, StatisticsWanted()))))
+    answer = decode_answer(
+        Responder(consortium.party("bank")).answer(encode_request(Request(run, StatisticsWanted())))
+    )
     assert answer.code == "not understood"
     with pytest.raises(InputError, match="run name"):
         consortium.center().fit(run, FIT)
@@ -408,7 +411,7 @@ def test_every_message_that_left_is_in_the_partys_ledger(consortium):
     consortium.center().fit("first", FIT)
     consortium.center().project("first", ["spring"])
     for owner in OWNERS:
-        left = [decode_answer(a).message for a in consortium.courier.answers]
+        left = [decode_answer(a).message for a in consortium.transport.answers]
         records = storage.read_records(consortium.party(owner) / "dkpca-ledger.jsonl")
         written = {record["sha256"] for record in records if record["event"] == "written"}
         kept = [
@@ -422,7 +425,7 @@ def test_every_message_that_left_is_in_the_partys_ledger(consortium):
 
 def test_result_about_other_samples_is_not_kept(consortium):
     consortium.center().fit("first", FIT)
-    result = next(r for r in map(decode_request, consortium.courier.requests) if isinstance(r.question, Result))
+    result = next(r for r in map(decode_request, consortium.transport.requests) if isinstance(r.question, Result))
     other = replace(result.question.scores, sample_digest="0" * 64)
-    answer = Desk(consortium.party("bank")).answer(encode_request(Request("first", Result(other))))
+    answer = Responder(consortium.party("bank")).answer(encode_request(Request("first", Result(other))))
     assert decode_answer(answer).code == "cannot answer"

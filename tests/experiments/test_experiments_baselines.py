@@ -5,9 +5,10 @@ import pytest
 from sklearn.decomposition import PCA, KernelPCA
 
 from dkpca import subspace_error
-from dkpca.eigen import leading
-from dkpca.gram import Centered, KernelGram
 from dkpca.kernels import RBF, Linear
+from dkpca.kernels.grams import KernelGram
+from dkpca.linalg.gram import Centered
+from dkpca.linalg.leading import leading
 from experiments import protocol
 from experiments.baselines import central, fan2019, nystroem, subspace_iteration
 from experiments.data import low_rank

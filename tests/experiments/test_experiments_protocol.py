@@ -19,7 +19,7 @@ def test_truncated_spectra_send_what_a_party_would(rule: object) -> None:
     blocks = protocol.random_blocks(24, 4, np.random.default_rng(2))
     pairs = protocol.spectra(X, blocks, KERNEL, [Fixed(3), Fixed(9), Adaptive(0.02)])
     answers = [
-        party.summarise(X[:, c], party=f"p{j}", kernel=KERNEL, rank=rule, precision="float64")[0]
+        party.summarize(X[:, c], party=f"p{j}", kernel=KERNEL, rank=rule, precision="float64")[0]
         for j, c in enumerate(blocks)
     ]
     assert protocol.ranks(pairs, rule) == [summary.rank for summary in answers]
@@ -29,7 +29,7 @@ def test_truncated_spectra_send_what_a_party_would(rule: object) -> None:
 
 def test_the_estimator_gives_the_error_of_the_pieces() -> None:
     true = protocol.truth(X, KERNEL, 4, center=True)
-    model = DKPCA(4, kernel=KERNEL, parties=3, rank=5, wire_dtype="float64").fit(X)
+    model = DKPCA(4, kernel=KERNEL, parties=3, rank=5, precision="float64").fit(X)
     pairs = protocol.spectra(X, protocol.equal_blocks(24, 3), KERNEL, [Fixed(12)])
     found = protocol.error_at_rank(true, KERNEL, pairs, 5, center=True)
     assert found == pytest.approx(subspace_error(true, model.eigenvectors_), rel=1e-6)

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from dkpca.costs import cubic_party_range
 from experiments.command import RESULTS
+from experiments.complexity import cubic_party_range
 from experiments.page import __main__ as page
 from experiments.page import beyond, table2
 from experiments.published import CUBIC_EXAMPLE, N_FEATURES, TABLE_2

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from dkpca import DKPCA
-from dkpca.gram import Centered, FusedGram, KernelGram
+from dkpca.kernels.grams import FusedGram, KernelGram
+from dkpca.linalg.gram import Centered
 from dkpca.rank import Fixed
 from experiments import command, figures, protocol, table2
 from experiments.page import __main__ as page
@@ -76,7 +77,7 @@ KERNEL = protocol.rbf(table2.QUICK.sigma, "code")
 
 def test_unscaled_scores_are_the_estimators_times_the_root_of_the_eigenvalue() -> None:
     n, rank = 5, 15
-    model = DKPCA(n, kernel=KERNEL, parties=6, rank=rank, wire_dtype="float64", projection="exact").fit(SPLIT.train)
+    model = DKPCA(n, kernel=KERNEL, parties=6, rank=rank, precision="float64", projection="exact").fit(SPLIT.train)
     blocks = protocol.equal_blocks(SPLIT.train.shape[1], 6)
     pairs = protocol.spectra(SPLIT.train, blocks, KERNEL, [Fixed(len(SPLIT.train))])
     fused = Centered(FusedGram(KERNEL, [p.head(rank).factor() for p in pairs]))

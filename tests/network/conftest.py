@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from dkpca.exchange.nvflare import certificates
+from dkpca.network.nvflare import certificates
 from tests.network.federation import Federation
 
 

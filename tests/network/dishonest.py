@@ -30,9 +30,9 @@ from nvflare.private.defs import RequestHeader, SysCommandTopic, TrainingTopic
 from nvflare.private.fed.server.fed_server import FederatedServer
 from nvflare.private.scheduler_constants import ShareableHeader
 
-from dkpca import storage
-from dkpca.exchange.nvflare import consortium as members
-from dkpca.exchange.nvflare import kits, launch, site, submit
+from dkpca.network.nvflare import consortium as members
+from dkpca.network.nvflare import kits, launch, site, submit
+from dkpca.store import storage
 
 ORDERS = "orders"
 NOBODY_ASKS = {RequestHeader.REQUIRE_AUTHZ: "false", RequestHeader.USER_ROLE: "project_admin"}

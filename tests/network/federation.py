@@ -14,8 +14,8 @@ from pathlib import Path
 
 import psutil
 
-from dkpca import storage
-from dkpca.exchange.nvflare import consortium as members
+from dkpca.network.nvflare import consortium as members
+from dkpca.store import storage
 
 HOST = "127.0.0.1"
 DEADLINE = 120.0
@@ -323,5 +323,5 @@ def job_of(site) -> psutil.Process:
 
 def is_job(process: psutil.Process) -> bool:
     with contextlib.suppress(psutil.NoSuchProcess):
-        return "dkpca.exchange.nvflare.job" in process.cmdline()
+        return "dkpca.network.nvflare.job" in process.cmdline()
     return False

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from dkpca.errors import InputError
-from dkpca.exchange.nvflare import certificates as pki
-from dkpca.exchange.nvflare import consortium as members
-from dkpca.exchange.nvflare import hardening, launch
+from dkpca.network.nvflare import certificates as pki
+from dkpca.network.nvflare import consortium as members
+from dkpca.network.nvflare import hardening, launch
 from tests.network.federation import ok, refused
 
 pytestmark = pytest.mark.network
@@ -27,7 +27,7 @@ def mode(path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_two_organisations_found_a_consortium_by_commands(tmp_path):
+def test_two_organizations_found_a_consortium_by_commands(tmp_path):
     said = ok("consortium", "init", "center", "--center", "127.0.0.1", "--party", "airline", cwd=tmp_path)
     ca = re.search(r"fingerprint of the CA.*: ([0-9a-f ]+)", said).group(1)
     said = ok("party", "join", "center/invitations/airline.toml", "airline", "--id", "flight", cwd=tmp_path)

@@ -8,7 +8,7 @@ import zipfile
 
 import pytest
 
-from dkpca.exchange.nvflare.kits import EXECUTOR
+from dkpca.network.nvflare.kits import EXECUTOR
 
 pytestmark = pytest.mark.network
 
@@ -18,7 +18,7 @@ ASK = """
 import pathlib, sys
 from nvflare.lighter.utils import load_private_key_file, sign_folders
 from nvflare.fuel.utils.zip_utils import zip_directory_to_bytes
-from dkpca.exchange.nvflare import deploy
+from dkpca.network.nvflare import deploy
 root, kit, *apps = sys.argv[1:]
 for app in apps:
     if kit:
@@ -83,7 +83,7 @@ def test_what_is_no_archive_is_refused(federate):
     f = federate(["airline"])
     empty = io.BytesIO()
     zipfile.ZipFile(empty, "w").close()
-    code = "from dkpca.exchange.nvflare.deploy import refusal\nfor app in (b'x', %r, None): print(refusal(app, ''))"
+    code = "from dkpca.network.nvflare.deploy import refusal\nfor app in (b'x', %r, None): print(refusal(app, ''))"
     ran = subprocess.run(
         [sys.executable, "-c", code % empty.getvalue()], capture_output=True, text=True, timeout=60, check=True
     )

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from dkpca import storage
+from dkpca.store import storage
 from tests.network.federation import configure, dkpca
 
 pytestmark = [pytest.mark.network, pytest.mark.slow]

@@ -9,7 +9,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from dkpca import runs
+from dkpca.store import runs
 from tests.commands.conftest import frame
 from tests.network.federation import Federation, asked, configure, dkpca, job_of, ok, status
 
@@ -134,7 +134,7 @@ def _needles() -> list[bytes]:
     plain = [word.encode() for word in words] + [word.encode("utf-16-le") for word in words]
     numbers = [struct.pack(kind, MARKER) for kind in ("<d", ">d", "<f", ">f")]
     hexed = [data.hex().encode() for data in [*plain, *numbers]]
-    # The text may begin at any of three places of a base64 group: leave out what depends on its neighbours.
+    # The text may begin at any of three places of a base64 group: leave out what depends on its neighbors.
     coded = [base64.b64encode(b" " * shift + data)[4 if shift else 0 : -4] for data in plain for shift in range(3)]
     return [*plain, *numbers, *hexed, *coded]
 

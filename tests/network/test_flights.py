@@ -6,7 +6,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from dkpca import demo, runs, storage
+from dkpca import demo
+from dkpca.store import runs, storage
 from tests.network.federation import Federation, dkpca, ok
 
 pytestmark = [pytest.mark.network, pytest.mark.slow]
@@ -46,7 +47,7 @@ def fitted(flights):
     for owner in demo.OWNERS:
         reading = ("--party", owner, "--id", "flight", "--text", "one-hot")
         model = ("--gamma", 0.01, "--rank", 40)
-        ok("summarise", f"{owner}/flights.csv", *reading, *model, "--out", f"{owner}.summary", cwd=flights.path)
+        ok("summarize", f"{owner}/flights.csv", *reading, *model, "--out", f"{owner}.summary", cwd=flights.path)
     summaries = [f"{owner}.summary" for owner in demo.OWNERS]
     ok("fuse", *summaries, "--components", 10, "--out", "by-files", cwd=flights.path)
     return flights

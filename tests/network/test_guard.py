@@ -21,12 +21,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from dkpca import storage
-from dkpca.exchange.envelopes import Request, decode_answer, encode_request
-from dkpca.exchange.nvflare import kits
-from dkpca.exchange.nvflare.hardening import RESOURCES
-from dkpca.exchange.nvflare.kits import EXECUTOR, LAUNCHER
 from dkpca.exchange.questions import StatisticsWanted
+from dkpca.network.envelopes import Request, decode_answer, encode_request
+from dkpca.network.nvflare import kits
+from dkpca.network.nvflare.hardening import RESOURCES
+from dkpca.network.nvflare.kits import EXECUTOR, LAUNCHER
+from dkpca.store import storage
 from tests.network.federation import CARELESS, Federation, Site, environment, wait_for
 
 pytestmark = [pytest.mark.network, pytest.mark.slow]

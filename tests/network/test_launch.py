@@ -9,8 +9,8 @@ import psutil
 import pytest
 
 from dkpca.errors import InputError
-from dkpca.exchange.nvflare import consortium as members
-from dkpca.exchange.nvflare import hardening, launch
+from dkpca.network.nvflare import consortium as members
+from dkpca.network.nvflare import hardening, launch
 from tests.network.federation import CARELESS, environment, refused, wait_for
 
 pytestmark = pytest.mark.network
@@ -134,7 +134,7 @@ def test_only_the_processors_our_jobs_need_are_left():
         [
             sys.executable,
             "-c",
-            "from pathlib import Path; from dkpca.exchange.nvflare import hardening\n"
+            "from pathlib import Path; from dkpca.network.nvflare import hardening\n"
             "hardening.remove_processors(Path())\n"
             "from nvflare.private.fed.app.deployer.base_client_deployer import BaseClientDeployer as D\n"
             "print(sorted(type(p).__name__ for p in D().req_processors))",
@@ -150,7 +150,7 @@ def test_only_the_processors_our_jobs_need_are_left():
 
 JOB = """
 import os, threading, time
-from dkpca.exchange.nvflare import job
+from dkpca.network.nvflare import job
 threading.Thread(target=job._end_with, args=(os.getppid(),), daemon=True).start()
 time.sleep(60)
 """

@@ -8,7 +8,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 import dkpca
-from dkpca.cli import align, center, consortium, local, party, plan, submit
+from dkpca.cli import align, at_center, at_party, consortium, on_one_machine, over_network, planning
 from dkpca.errors import DKPCAError
 
 INTERRUPTED = 130
@@ -21,7 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (party, align, center, local, plan, consortium, submit):
+for module in (at_party, align, at_center, on_one_machine, planning, consortium, over_network):
     module.add_to(app)
 
 
@@ -39,7 +39,7 @@ def about(
 ) -> None:
     """One-shot distributed kernel PCA for owners of different columns about the same samples.
 
-    Each party turns its table into one small file with **summarise**; the center turns those files into kernel
+    Each party turns its table into one small file with **summarize**; the center turns those files into kernel
     principal components with **fuse**. Files are the messages: look at one with **inspect**, then mail it.
     """
 

@@ -6,13 +6,14 @@ from typing import Annotated
 
 import typer
 
-from dkpca import alignment, mail, storage, tables
 from dkpca.cli import options as o
 from dkpca.cli.output import show
 from dkpca.errors import InputError
-from dkpca.exchange import files
+from dkpca.exchange import alignment, files
 from dkpca.messages import SampleTokens
-from dkpca.tables import Reading
+from dkpca.store import message_files, storage
+from dkpca.tables import reading
+from dkpca.tables.reading import Reading
 
 group = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown")
 
@@ -28,7 +29,7 @@ def about() -> None:
 
     The parties share a key (**key**, passed on by hand, never to the center). Each sends keyed hashes of its ids
     (**tokens**); the center answers with those that everyone sent (**intersect**); each party then uses that file
-    with `summarise --align`. The center knows samples by token; a party reads its result with **names**.
+    with `summarize --align`. The center knows samples by token; a party reads its result with **names**.
     """
 
 
@@ -56,7 +57,7 @@ def tokens(
 
     Example: `dkpca align tokens airline.csv --id flight --key-file shared.key --out airline.tokens`
     """
-    box = o.outbox(out, policy, ledger, path)
+    box = o.sender(out, policy, ledger, path)
     holding = files.Holding(o.party_name(party, path), path, Reading(id_column), key=o.key(key_file))
     message = files.sample_tokens(holding, box)
     count = message.tokens.shape[0]
@@ -74,10 +75,10 @@ def intersect(
 
     Example: `dkpca align intersect airline.tokens weather.tokens --out common.tokens`
     """
-    received = [mail.read(path, SampleTokens) for path in paths]
-    with mail.naming_files({message.party: path for message, path in zip(received, paths, strict=True)}):
+    received = [message_files.read(path, SampleTokens) for path in paths]
+    with message_files.naming_files({message.party: path for message, path in zip(received, paths, strict=True)}):
         common = alignment.intersect(received)
-    box = files.Outbox(out)
+    box = files.Sender(out)
     box.check()
     box.send(common, parties=[message.party for message in received])
     count = common.tokens.shape[0]
@@ -99,9 +100,9 @@ def names(
 
     Example: `dkpca align names run/embedding.csv --table airline.csv --id flight --key-file shared.key --out my.csv`
     """
-    ids = tables.read_ids(table, id_column)
+    ids = reading.read_ids(table, id_column)
     by_token = {token.hex(): own for token, own in zip(alignment.tokens(ids, o.key(key_file)), ids, strict=True)}
-    data, unknown = tables.renamed(path, by_token)
+    data, unknown = reading.renamed(path, by_token)
     if unknown:
         raise InputError(f"{path}: {unknown} of its samples are not in {table}; use the key and the table of the run")
     storage.write(out, data)

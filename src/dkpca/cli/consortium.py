@@ -63,7 +63,7 @@ def init(
 
     Example: `dkpca consortium init flights/ --center pca.example.org --party airline --party weather`
     """
-    from dkpca.exchange.nvflare import certificates, consortium
+    from dkpca.network.nvflare import certificates, consortium
 
     made, invitations = consortium.init(path, name=name, host=host, port=port, parties=parties, days=days)
     ca = certificates.from_pem((path / "ca" / "ca.crt").read_bytes(), path)
@@ -89,7 +89,7 @@ def approve(
 
     Example: `dkpca consortium approve flights/ airline.request --out airline.admission`
     """
-    from dkpca.exchange.nvflare import consortium
+    from dkpca.network.nvflare import consortium
 
     party, found = consortium.approve(
         consortium.load(path), request, out, days=days, expected=fingerprint, ca_folder=ca
@@ -103,7 +103,7 @@ def approve(
 @consortium_group.command("renew")
 def renew_center(path: ConsortiumFolder, days: Days = DAYS, ca: CAFolder = None) -> None:
     """Make new certificates for the center and its operator; restart the center to use them."""
-    from dkpca.exchange.nvflare import consortium
+    from dkpca.network.nvflare import consortium
 
     consortium.renew_center(consortium.load(path), days=days, ca_folder=ca)
     show(False, {}, [f"wrote new certificates for {days} days into {path}; restart the center to use them"])
@@ -122,7 +122,7 @@ def join(
 
     Example: `dkpca party join airline.toml airline/ --table flights.csv --id flight`
     """
-    from dkpca.exchange.nvflare import certificates, consortium
+    from dkpca.network.nvflare import certificates, consortium
 
     member, request, fingerprint = consortium.join(invitation, path, table=table, id_column=id_column)
     show(
@@ -144,7 +144,7 @@ def admit(
     admission: Annotated[Path, typer.Argument(help="The center's answer.", show_default=False)],
 ) -> None:
     """Install the center's answer to the request."""
-    from dkpca.exchange.nvflare import consortium
+    from dkpca.network.nvflare import consortium
 
     member = consortium.membership(path)
     days = consortium.admit(member, admission)
@@ -154,7 +154,7 @@ def admit(
 @party_group.command("renew")
 def renew(path: PartyFolder) -> None:
     """Ask for a new certificate; the old one stays in use until the answer is installed with 'admit'."""
-    from dkpca.exchange.nvflare import consortium
+    from dkpca.network.nvflare import consortium
 
     request, fingerprint = consortium.renew(consortium.membership(path))
     show(
@@ -173,8 +173,8 @@ def check(
     restore: Annotated[bool, typer.Option("--restore", help="Write the settings anew first.")] = False,
 ) -> None:
     """Print each setting that keeps the party safe from the center, and whether its table can be used."""
-    from dkpca.exchange.desk import Desk
-    from dkpca.exchange.nvflare import consortium, hardening
+    from dkpca.network.nvflare import consortium, hardening
+    from dkpca.network.responder import Responder
 
     member = consortium.membership(path)
     if restore:
@@ -184,7 +184,7 @@ def check(
     problems = [setting.problem for setting in settings if setting.problem]
     lines = [f"{'NOT ' if s.problem else ''}ok: {s.name}" for s in settings]
     try:
-        lines.append(f"ok: table, as party.toml and policy.toml say: {Desk(path, member.party).check()}")
+        lines.append(f"ok: table, as party.toml and policy.toml say: {Responder(path, member.party).check()}")
     except DKPCAError as error:
         lines.append("NOT ok: table, as party.toml and policy.toml say")
         problems.append(str(error))
@@ -196,7 +196,7 @@ def check(
 @party_group.command("start")
 def start_party(path: PartyFolder) -> None:
     """Connect to the center and answer its requests, until stopped; refuse where a setting is not as it must be."""
-    from dkpca.exchange.nvflare import launch
+    from dkpca.network.nvflare import launch
 
     launch.party(path)
 
@@ -204,7 +204,7 @@ def start_party(path: PartyFolder) -> None:
 @center_group.command("start")
 def start_center(path: ConsortiumFolder) -> None:
     """Listen for the parties and carry requests to them, until stopped."""
-    from dkpca.exchange.nvflare import launch
+    from dkpca.network.nvflare import launch
 
     launch.center(path)
 

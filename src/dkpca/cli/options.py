@@ -1,49 +1,43 @@
 """Options that several commands share, and what they mean."""
 
 import os
-from collections.abc import Sequence
-from enum import StrEnum
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from dkpca import mail, storage
-from dkpca import policy as policies
-from dkpca.eigen import NAMES
 from dkpca.errors import InputError
-from dkpca.exchange.files import LEDGER, Holding, Outbox
+from dkpca.exchange.files import LEDGER, Holding, Sender
 from dkpca.exchange.rounds import Fit
-from dkpca.kernels import RBF, Kernel, Linear
+from dkpca.kernels import KERNELS, Kernel
+from dkpca.linalg.leading import NAMES
+from dkpca.linalg.precision import PRECISIONS
 from dkpca.messages import CommonTokens, check_party_name
 from dkpca.party import ANYTHING
 from dkpca.rank import Adaptive, Auto, Budget, Fixed, RankRule
-from dkpca.tables import Reading
+from dkpca.store import message_files, policy_file, storage
+from dkpca.tables.reading import TEXT_COLUMNS, Reading
 
 KEY_VARIABLE = "DKPCA_ALIGN_KEY"
 
 
-class KernelName(StrEnum):
-    """Kernels by name."""
+def one_of(flag: str, known: Collection[str], help: str, panel: str) -> Any:
+    """Option with a few possible values, shown as such."""
 
-    rbf = "rbf"
-    linear = "linear"
+    def check(value: str) -> str:
+        if value not in known:
+            raise typer.BadParameter(f"{value!r} is not one of {', '.join(known)}.")
+        return value
 
-
-class Precision(StrEnum):
-    """Precisions of the wire."""
-
-    float64 = "float64"
-    float32 = "float32"
-    float16 = "float16"
-
-
-class TextColumns(StrEnum):
-    """What to do with columns of text."""
-
-    error = "error"
-    one_hot = "one-hot"
-    ignore = "ignore"
+    return typer.Option(
+        flag,
+        parser=check,
+        metavar="|".join(known),
+        help=help,
+        rich_help_panel=panel,
+        autocompletion=lambda incomplete: [name for name in known if name.startswith(incomplete)],
+    )
 
 
 TABLE, MODEL, FILES = "The table", "The model", "Files"
@@ -60,7 +54,7 @@ Columns = Annotated[
     typer.Option("--columns", help="Columns to use, separated by commas; else all.", rich_help_panel=TABLE),
 ]
 Exclude = Annotated[list[str] | None, typer.Option("--exclude", help="Columns to leave out.", rich_help_panel=TABLE)]
-Text = Annotated[TextColumns, typer.Option("--text", help="What to do with columns of text.", rich_help_panel=TABLE)]
+Text = Annotated[str, one_of("--text", TEXT_COLUMNS, "What to do with columns of text.", TABLE)]
 MaxMissing = Annotated[
     float,
     typer.Option(
@@ -85,7 +79,7 @@ KeyFile = Annotated[
     Path | None,
     typer.Option("--key-file", help=f"File with the parties' key; else the variable {KEY_VARIABLE} is the key."),
 ]
-KernelOption = Annotated[KernelName, typer.Option("--kernel", help="The same at all parties.", rich_help_panel=MODEL)]
+KernelOption = Annotated[str, one_of("--kernel", KERNELS, "The same at all parties.", MODEL)]
 Rank = Annotated[str, typer.Option("--rank", help="Eigenpairs to send: a number, or 'auto'.", rich_help_panel=MODEL)]
 Epsilon = Annotated[
     float | None,
@@ -109,10 +103,8 @@ GammaRule = Annotated[
 ]
 Center = Annotated[bool, typer.Option("--center/--no-center", help="Center the fused kernel.", rich_help_panel=MODEL)]
 Components = Annotated[int, typer.Option("--components", min=1, help="Components wanted.", rich_help_panel=MODEL)]
-WirePrecision = Annotated[Precision, typer.Option("--precision", help="How numbers are sent.", rich_help_panel=MODEL)]
-Solver = Annotated[
-    str, typer.Option("--solver", help="Eigensolver: auto, dense, streamed or landmark.", rich_help_panel=MODEL)
-]
+WirePrecision = Annotated[str, one_of("--precision", PRECISIONS, "How numbers are sent.", MODEL)]
+Solver = Annotated[str, one_of("--solver", NAMES, "Eigensolver.", MODEL)]
 PolicyFile = Annotated[
     Path | None, typer.Option("--policy", help="The party's policy (TOML); what it forbids is refused.")
 ]
@@ -126,12 +118,12 @@ def reading(
     id_column: str | None,
     columns: Sequence[str] | None,
     exclude: Sequence[str] | None,
-    text: TextColumns,
+    text: str,
     max_missing: float,
     standardize: bool,
 ) -> Reading:
     """How to read the table."""
-    return Reading(id_column, column_names(columns), column_names(exclude), text.value, max_missing, standardize)
+    return Reading(id_column, column_names(columns), column_names(exclude), text, max_missing, standardize)
 
 
 def holding(party: str | None, path: Path, how: Reading, common: Path | None, key_file: Path | None) -> Holding:
@@ -139,17 +131,17 @@ def holding(party: str | None, path: Path, how: Reading, common: Path | None, ke
     name = party_name(party, path)
     if common is None:
         return Holding(name, path, how)
-    return Holding(name, path, how, key=key(key_file)).aligned(mail.read(common, CommonTokens))
+    return Holding(name, path, how, key=key(key_file)).aligned(message_files.read(common, CommonTokens))
 
 
-def outbox(out: Path, policy: Path | None, ledger: Path | None, table: Path) -> Outbox:
+def sender(out: Path, policy: Path | None, ledger: Path | None, table: Path) -> Sender:
     """Where the message goes, checked before any work."""
     if out.resolve() == table.resolve():
         raise InputError(f"{out}: is the table itself; choose another --out")
     if policy is None:
-        box = Outbox(out, ANYTHING, ledger)
+        box = Sender(out, ANYTHING, ledger)
     else:
-        box = Outbox(out, policies.read(policy), ledger or policy.parent / LEDGER)
+        box = Sender(out, policy_file.read(policy), ledger or policy.parent / LEDGER)
     box.check()
     return box
 
@@ -159,16 +151,15 @@ def party_name(name: str | None, path: Path) -> str:
     return check_party_name(name if name is not None else path.name.partition(".")[0])
 
 
-def kernel(name: KernelName, gamma: float | None, *, center: bool = True) -> Kernel:
-    """Kernel by its name; the width has to be agreed on for RBF."""
-    if name is KernelName.linear:
-        return Linear(centered=center)
-    if gamma is None:
+def kernel(name: str, gamma: float | None, *, center: bool = True) -> Kernel:
+    """Kernel by its name; a width has to be agreed on."""
+    family = KERNELS[name]
+    if family.has_width and gamma is None:
         raise InputError(
-            "the RBF kernel needs --gamma, the same number at all parties; "
+            f"the {name} kernel needs --gamma, the same number at all parties; "
             "without one, let each party run 'dkpca statistics' and the center 'dkpca plan'"
         )
-    return RBF(gamma)
+    return family.from_settings(gamma=gamma, centered=center)
 
 
 def rank_rule(rank: str, epsilon: float | None, budget: int | None, components: int) -> RankRule:
@@ -188,26 +179,24 @@ def rank_rule(rank: str, epsilon: float | None, budget: int | None, components: 
 
 def wanted(
     *,
-    kernel: KernelName,
+    kernel: str,
     gamma: str,
     components: int,
     center: bool,
     rank: RankRule,
-    precision: Precision,
+    precision: str,
     solver: str,
     keep_training: bool = False,
     align: bool = False,
 ) -> Fit:
     """Settings of a fit of all parties."""
-    if solver not in NAMES:
-        raise InputError(f"--solver is {solver!r}; use one of {', '.join(NAMES)}")
     return Fit(
-        kernel=kernel.value,
+        kernel=kernel,
         gamma=gamma_of(gamma),
         n_components=components,
         center=center,
         rank=rank,
-        precision=precision.value,
+        precision=precision,
         solver=solver,
         keep_training=keep_training,
         align=align,

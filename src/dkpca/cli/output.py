@@ -18,7 +18,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from dkpca.progress import listening
+from dkpca.linalg.progress import listening
 
 out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 120)
 aside = Console(stderr=True, highlight=False)

@@ -1,1 +1,1 @@
-"""The rounds of the protocol over different transports. The transport is a detail; the messages are the same."""
+"""The rounds of the protocol, and the transports that carry them on one machine or as files."""

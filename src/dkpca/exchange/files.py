@@ -7,18 +7,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dkpca import alignment, mail, party, private, storage, wire
-from dkpca.eigen import Solver
+from dkpca import party, wire
 from dkpca.errors import InputError, PolicyError, StorageError
+from dkpca.exchange import alignment
 from dkpca.exchange.questions import Question, RowsWanted, StatisticsWanted, SummaryWanted, TokensWanted
 from dkpca.kernels import Kernel
-from dkpca.mail import naming
+from dkpca.linalg.leading import Solver
 from dkpca.messages import CommonTokens, Message, Partials, Rows, SampleTokens, Statistics, Summary
 from dkpca.party import PartyState
 from dkpca.policy import Policy
-from dkpca.preparation import Preparation, prepare
 from dkpca.rank import RankRule
-from dkpca.tables import Reading, Table, read, read_ids
+from dkpca.store import message_files, private_state, storage
+from dkpca.store.message_files import naming
+from dkpca.tables.preparation import Preparation, prepare
+from dkpca.tables.reading import Reading, Table, read, read_ids
 
 LEDGER = "dkpca-ledger.jsonl"
 SAFETENSORS_START = b"{"  # ninth byte of every file of ours
@@ -67,7 +69,7 @@ class Holding:
 
 
 @dataclass(frozen=True)
-class Outbox:
+class Sender:
     """Where a party's messages go, under which policy, and which ledger says so."""
 
     message: Path
@@ -134,7 +136,7 @@ class Answers(Mapping[str, Any]):
     paths: Mapping[str, Path]
 
     def __getitem__(self, name: str) -> Any:
-        return mail.read(self.paths[name], *wire.KINDS.values())
+        return message_files.read(self.paths[name], *wire.KINDS.values())
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.paths)
@@ -143,16 +145,16 @@ class Answers(Mapping[str, Any]):
         return len(self.paths)
 
 
-def answer(question: Question, holding: Holding, outbox: Outbox, *, state: Path) -> Sequence[str]:
+def answer(question: Question, holding: Holding, sender: Sender, *, state: Path) -> Sequence[str]:
     """Write the answer to a question; return what was dropped or filled in, in words."""
     if isinstance(question, TokensWanted):
-        sample_tokens(holding, outbox, new=bool(question.batch))
+        sample_tokens(holding, sender, new=bool(question.batch))
     elif isinstance(question, StatisticsWanted):
-        statistics(holding.aligned(question.common), outbox)
+        statistics(holding.aligned(question.common), sender)
     elif isinstance(question, SummaryWanted):
-        _, preparation = summarise(
+        _, preparation = summarize(
             holding.aligned(question.common),
-            outbox,
+            sender,
             kernel=question.kernel,
             rank=question.rank,
             precision=question.precision,
@@ -162,38 +164,38 @@ def answer(question: Question, holding: Holding, outbox: Outbox, *, state: Path)
         )
         return preparation.notes
     elif isinstance(question, RowsWanted):
-        extend(holding.aligned(question.common), state, outbox, exact=question.exact)
+        extend(holding.aligned(question.common), state, sender, exact=question.exact)
     else:
         raise TypeError(f"{question} has no answer")
     return ()
 
 
-def statistics(holding: Holding, outbox: Outbox) -> Statistics:
+def statistics(holding: Holding, sender: Sender) -> Statistics:
     """First round, only where gamma has to be derived."""
-    with outbox.answering(holding, "statistics"):
+    with sender.answering(holding, "statistics"):
         table, _ = holding.load()
         X = prepare(table, holding.reading).apply(table)
-        message = party.statistics(X, party=holding.party, policy=outbox.policy)
-        outbox.send(message, party=message.party)
+        message = party.statistics(X, party=holding.party, policy=sender.policy)
+        sender.send(message, party=message.party)
     return message
 
 
-def sample_tokens(holding: Holding, outbox: Outbox, *, new: bool = False) -> SampleTokens:
+def sample_tokens(holding: Holding, sender: Sender, *, new: bool = False) -> SampleTokens:
     """Round before the first, only where samples differ between parties; new samples may be few."""
-    with outbox.answering(holding, "sample tokens"):
+    with sender.answering(holding, "sample tokens"):
         ids = holding.ids()
         if new:
-            outbox.policy.check_projection()
+            sender.policy.check_projection()
         else:
-            outbox.policy.check_samples(len(ids))
+            sender.policy.check_samples(len(ids))
         message = alignment.sample_tokens(ids, holding.shared_key(), party=holding.party)
-        outbox.send(message, party=message.party, n_samples=len(ids))
+        sender.send(message, party=message.party, n_samples=len(ids))
     return message
 
 
-def summarise(
+def summarize(
     holding: Holding,
-    outbox: Outbox,
+    sender: Sender,
     *,
     kernel: Kernel,
     rank: RankRule,
@@ -203,10 +205,10 @@ def summarise(
     keep_training: bool = False,
 ) -> tuple[Summary, Preparation]:
     """Return and write the one numerical message; keep the private state where one is wanted."""
-    with outbox.answering(holding, f"summary with {kernel}, {rank}, {precision}"):
+    with sender.answering(holding, f"summary with {kernel}, {rank}, {precision}"):
         table, names = holding.load()
         preparation = prepare(table, holding.reading)
-        summary, kept = party.summarise(
+        summary, kept = party.summarize(
             preparation.apply(table),
             party=holding.party,
             kernel=kernel,
@@ -215,10 +217,10 @@ def summarise(
             solver=solver,
             keep_training=keep_training,
             sample_ids=names,
-            policy=outbox.policy,
+            policy=sender.policy,
         )
-        private_files = {} if state is None else {state: private.encode(kept, preparation)}
-        outbox.send(summary, private_files, party=summary.party, rank=summary.rank, n_samples=summary.n_samples)
+        private_files = {} if state is None else {state: private_state.encode(kept, preparation)}
+        sender.send(summary, private_files, party=summary.party, rank=summary.rank, n_samples=summary.n_samples)
     return summary, preparation
 
 
@@ -229,19 +231,19 @@ def new_samples(path: Path, state: Path, *, id_column: str | None = None, key: b
     return Holding(kept.party, path, Reading(id_column or preparation.reading.id_column, sources), key=key)
 
 
-def extend(holding: Holding, state: Path, outbox: Outbox, *, exact: bool = False) -> Rows | Partials:
+def extend(holding: Holding, state: Path, sender: Sender, *, exact: bool = False) -> Rows | Partials:
     """Return and write the message about new samples, from the private state of the fit."""
     kept, preparation = load_state(state)
     answer = party.partials if exact else party.extend
-    with outbox.answering(holding, f"projection of {holding.path.name}"):
+    with sender.answering(holding, f"projection of {holding.path.name}"):
         table, names = holding.load()
         X = preparation.apply(table)
-        message = answer(kept, X, sample_ids=names, policy=outbox.policy)
-        outbox.send(message, party=message.party, n_samples=X.shape[0])
+        message = answer(kept, X, sample_ids=names, policy=sender.policy)
+        sender.send(message, party=message.party, n_samples=X.shape[0])
     return message
 
 
 def load_state(path: Path) -> tuple[PartyState, Preparation]:
     """Read a party's private state."""
     with naming(path):
-        return private.decode(storage.read(path))
+        return private_state.decode(storage.read(path))

@@ -13,12 +13,12 @@ from typing import Any, TypeVar
 from joblib import Parallel, delayed
 
 from dkpca import party
-from dkpca.arrays import Array
 from dkpca.errors import NoAnswerError
 from dkpca.exchange.questions import Question, RowsWanted, StatisticsWanted, SummaryWanted
-from dkpca.inputs import Source, is_source, opened
+from dkpca.linalg.arrays import Array
 from dkpca.messages import Statistics, Summary
 from dkpca.party import PartyState
+from dkpca.tables.inputs import Source, is_source, opened
 
 Answer = TypeVar("Answer")
 Tables = Mapping[str, Array | Source]
@@ -77,7 +77,7 @@ class Parties:
                 "random_state": self.random_state,
             }
             given = {name: (name, table, settings) for name, table in self.tables.items()}
-            answers = self.workers.ask(_summarise, given)
+            answers = self.workers.ask(_summarize, given)
             self.states = {name: state for name, (_, state) in answers.items()}
             return {name: summary for name, (summary, _) in answers.items()}
         if isinstance(question, RowsWanted):
@@ -94,8 +94,8 @@ def _statistics(name: str, table: Array | Source) -> Statistics:
     return party.statistics(opened(name, table), party=name)
 
 
-def _summarise(name: str, table: Array | Source, settings: dict[str, Any]) -> tuple[Summary, PartyState]:
-    summary, state = party.summarise(opened(name, table), party=name, **settings)
+def _summarize(name: str, table: Array | Source, settings: dict[str, Any]) -> tuple[Summary, PartyState]:
+    summary, state = party.summarize(opened(name, table), party=name, **settings)
     return summary, state.without_rows() if is_source(table) else state
 
 

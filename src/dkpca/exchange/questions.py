@@ -7,8 +7,8 @@ what it is about is the party's own choice.
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dkpca.eigen import Solver
 from dkpca.kernels import Kernel
+from dkpca.linalg.leading import Solver
 from dkpca.messages import CommonTokens, Scores
 from dkpca.rank import RankRule
 

@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
-from dkpca import alignment, fusion
+from dkpca import fusion, kernels
 from dkpca import rank as ranks
-from dkpca.eigen import Solver
 from dkpca.errors import InputError
+from dkpca.exchange import alignment
 from dkpca.exchange.questions import Question, RowsWanted, StatisticsWanted, SummaryWanted, TokensWanted
-from dkpca.kernels import RBF, Kernel, Linear
+from dkpca.kernels import Kernel
+from dkpca.linalg.leading import Solver
 from dkpca.messages import CommonTokens, Summary
 from dkpca.rank import RankRule
 
@@ -76,15 +77,17 @@ def _kernel(parties: Parties, fit: Fit, common: CommonTokens | None) -> Kernel:
     """Kernel that all parties use; its width takes a round of its own where it is not given."""
     if isinstance(fit.kernel, Kernel):
         return fit.kernel
-    if fit.kernel == "linear":
-        return Linear(centered=fit.center)
-    if fit.kernel == "rbf":
-        known = fit.gamma is not None and not isinstance(fit.gamma, str)
-        statistics = [] if known else list(parties.ask(StatisticsWanted(common)).values())
-        for told in statistics:
-            _check_components(fit, told.n_samples)
-        return RBF(fusion.resolve_gamma(fit.gamma, statistics))
-    raise InputError(f"kernel is {fit.kernel!r}; use 'rbf', 'linear' or a kernel object")
+    family = kernels.family(fit.kernel)
+    gamma = _gamma(parties, fit, common) if family.has_width else None
+    return family.from_settings(gamma=gamma, centered=fit.center)
+
+
+def _gamma(parties: Parties, fit: Fit, common: CommonTokens | None) -> float:
+    known = fit.gamma is not None and not isinstance(fit.gamma, str)
+    statistics = [] if known else list(parties.ask(StatisticsWanted(common)).values())
+    for told in statistics:
+        _check_components(fit, told.n_samples)
+    return fusion.resolve_gamma(fit.gamma, statistics)
 
 
 def _check_components(fit: Fit, n_samples: int) -> None:

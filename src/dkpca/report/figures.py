@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from dkpca.arrays import to_numpy
-from dkpca.runs import Run
-from dkpca.tables import Matrix
+from dkpca.linalg.arrays import to_numpy
+from dkpca.store.runs import Run
+from dkpca.tables.reading import Matrix
 
 # Okabe and Ito's colors, told apart by color-blind readers too; yellow is left out, too faint on white.
 PALETTE = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#5B4B9A", "#8C6D31"]

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from dkpca.arrays import to_numpy
 from dkpca.fusion import FusedModel
-from dkpca.tables import Matrix
+from dkpca.linalg.arrays import to_numpy
+from dkpca.tables.reading import Matrix
 
 
 def influence(model: FusedModel) -> Matrix:

@@ -11,7 +11,7 @@ import threading
 import time
 from pathlib import Path
 
-from dkpca.exchange.nvflare import routes
+from dkpca.network.nvflare import routes
 
 routes.at_a_party = lambda name: None
 
@@ -25,8 +25,8 @@ def attack(fl_ctx):
     from nvflare.private.admin_defs import Message
     from nvflare.private.defs import CellMessageHeaderKeys
 
-    from dkpca.exchange.envelopes import Request, encode_request
     from dkpca.exchange.questions import StatisticsWanted
+    from dkpca.network.envelopes import Request, encode_request
 
     cell, job = fl_ctx.get_engine().get_cell(), fl_ctx.get_job_id()
     changed = {}  # headers put into what is sent next
@@ -89,11 +89,11 @@ def attack(fl_ctx):
 
 
 def wait_for_the_job():
-    while "dkpca.exchange.nvflare.party" not in sys.modules or not hasattr(
-        sys.modules["dkpca.exchange.nvflare.party"], "PartyExecutor"
+    while "dkpca.network.nvflare.party" not in sys.modules or not hasattr(
+        sys.modules["dkpca.network.nvflare.party"], "PartyExecutor"
     ):
         time.sleep(0.01)
-    executor = sys.modules["dkpca.exchange.nvflare.party"].PartyExecutor
+    executor = sys.modules["dkpca.network.nvflare.party"].PartyExecutor
     answer, done = executor.execute, []
 
     def attack_then_answer(self, task_name, shareable, fl_ctx, abort_signal):
@@ -105,5 +105,5 @@ def wait_for_the_job():
     executor.execute = attack_then_answer
 
 
-if "dkpca.exchange.nvflare.job" in sys.orig_argv:
+if "dkpca.network.nvflare.job" in sys.orig_argv:
     threading.Thread(target=wait_for_the_job, daemon=True).start()

@@ -1,6 +1,6 @@
 """Runs at the start of every process of a site that trusts names in messages, as NVFlare does."""
 
-from dkpca.exchange.nvflare import routes
+from dkpca.network.nvflare import routes
 
 routes.at_a_party = lambda name: None
 routes.at_the_center = lambda: None

@@ -1,0 +1,174 @@
+"""Commands for the center: messages in, components out."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from dkpca.cli import options as o
+from dkpca.cli.output import progress, show, table
+from dkpca.disclosure import raw_bytes
+from dkpca.errors import InputError
+from dkpca.exchange import alignment
+from dkpca.messages import CommonTokens
+from dkpca.store import message_files, runs, storage
+from dkpca.store.runs import Run
+from dkpca.tables import reading
+from dkpca.wording import in_bytes
+
+PANEL = "At the center"
+
+Ids = Annotated[
+    Path | None,
+    typer.Option("--ids", help="Names for the samples: a table with the ids (and --id), or the answer of 'align'."),
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the commands."""
+    app.command("fuse", rich_help_panel=PANEL)(fuse)
+    app.command("project", rich_help_panel=PANEL)(project)
+    app.command("report", rich_help_panel=PANEL)(report)
+
+
+def fuse(
+    out: Annotated[Path, typer.Option("--out", help="Directory of the run; made, or added to.")],
+    paths: Annotated[
+        list[Path] | None, typer.Argument(help="Summaries: all, or only new and replaced ones.", show_default=False)
+    ] = None,
+    components: Annotated[
+        int | None, typer.Option("--components", min=1, help="Components; else as in the run before, or 10.")
+    ] = None,
+    center: Annotated[
+        bool | None,
+        typer.Option(
+            "--center/--no-center", help="Center the fused kernel; else as before, or yes.", show_default=False
+        ),
+    ] = None,
+    solver: o.Solver = "auto",
+    roster: Annotated[
+        str, typer.Option("--roster", help="Parties that must be there, separated by commas; else whoever sent.")
+    ] = "",
+    without: Annotated[list[str] | None, typer.Option("--without", help="Leave this party out from now on.")] = None,
+    ids: Ids = None,
+    id_column: o.Id = None,
+    as_json: o.AsJson = False,
+) -> None:
+    """Turn the parties' summaries into kernel principal components, in a run directory.
+
+    Run it again with one more or one replaced summary, and the others are taken from the directory; with none,
+    and a center that was interrupted goes on from what had arrived.
+
+    Example: `dkpca fuse airline.summary weather.summary --components 10 --out run/`
+    """
+    with progress("fusing"):
+        run = runs.fuse(
+            out,
+            paths or [],
+            n_components=components,
+            center=center,
+            solver=solver,
+            roster=[name.strip() for name in roster.split(",") if name.strip()],
+            without=without or (),
+            sample_names=read_names(ids, id_column),
+        )
+    show(as_json, run_facts(run), run_words(run))
+
+
+def project(
+    path: Annotated[Path, typer.Argument(help="Directory of the run.", show_default=False)],
+    rows: Annotated[list[Path], typer.Argument(help="New samples: one file from each party.", show_default=False)],
+    out: Annotated[Path, typer.Option("--out", help="Directory for the new samples' scores.")],
+    ids: Ids = None,
+    id_column: o.Id = None,
+    as_json: o.AsJson = False,
+) -> None:
+    """Place new samples among the components.
+
+    Example: `dkpca project run/ airline.rows weather.rows --out new/`
+    """
+    run = runs.load(path)
+    scores = runs.project(run, rows, out, sample_names=read_names(ids, id_column))
+    result = {"n_samples": scores.shape[0], "n_components": scores.shape[1], "out": str(out)}
+    show(as_json, result, [f"{scores.shape[0]:,} new samples placed, in {out / 'embedding.csv'}"])
+
+
+def report(
+    path: Annotated[Path, typer.Argument(help="Directory of the run.", show_default=False)],
+    labels: Annotated[
+        Path | None, typer.Option("--labels", help="Table with a label for each sample; points get its colors.")
+    ] = None,
+    label: Annotated[str | None, typer.Option("--label", help="Column of that table.")] = None,
+    id_column: Annotated[
+        str | None, typer.Option("--id", help="Column of that table with the samples' names in the run.")
+    ] = None,
+    points: Annotated[int, typer.Option("--points", min=10, help="Most points to draw.")] = 3000,
+    title: Annotated[str | None, typer.Option("--title", help="Headline; else the name of the directory.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Page to write; else report.html in the run.")] = None,
+    as_json: o.AsJson = False,
+) -> None:
+    """Write the run as one page that works offline: scatter, scree, parties, certificate, settings.
+
+    Example: `dkpca report run/ --labels airline.csv --id flight --label carrier`
+    """
+    from dkpca.report.page import render
+
+    run = runs.load(path)
+    known = None
+    if labels is not None:
+        if label is None or id_column is None:
+            raise InputError(f"{labels}: name its columns with --label and --id")
+        known = reading.read_labels(labels, id_column, label)
+        if not set(known) & set(run.sample_names):
+            raise InputError(
+                f"{labels}: none of its ids in {id_column!r} is a sample of the run, as {run.sample_names[0]!r}; "
+                "give a table with these names, or fuse again with --ids"
+            )
+    target = out or path / "report.html"
+    storage.check_writable(target)
+    with progress("drawing"):
+        page = render(run, labels=known, label_name=label, points=points, title=title)
+    storage.write(target, page.encode())
+    show(as_json, {"out": str(target), "bytes": len(page)}, [f"wrote {target}; open it in a browser"])
+
+
+def read_names(ids: Path | None, id_column: str | None) -> list[str] | None:
+    """Sample names from a table, or from the answer of 'align'."""
+    if ids is None:
+        return None
+    if id_column is not None:
+        return reading.read_ids(ids, id_column)
+    return alignment.names(message_files.read(ids, CommonTokens))
+
+
+def run_facts(run: Run) -> dict[str, object]:
+    """Return what a script wants to know of a run."""
+    ratio = [float(value) for value in run.model.explained_variance_ratio]
+    return {
+        "out": str(run.path),
+        **run.settings,
+        "explained_variance_ratio": ratio,
+        "certificate": run.model.certificate.to_dict(),
+    }
+
+
+def run_words(run: Run, *, advice: str = "; name them with --ids") -> list[str | Table]:
+    """Return the run for a reader."""
+    rows = [
+        [
+            name,
+            f"{s.n_features:,}",
+            str(s.rank),
+            in_bytes(run.settings["parties"][name]["bytes_sent"]),
+            in_bytes(raw_bytes(s)),
+        ]
+        for name, s in run.model.summaries.items()
+    ]
+    ratio = float(sum(run.model.explained_variance_ratio))
+    title = f"{run.settings['n_samples']:,} samples, {run.model.n_components} components, {ratio:.1%} of the variance"
+    lines: list[str | Table] = [table(title, ["party", "columns", "rank", "sent", "raw columns"], rows)]
+    lines += run.model.certificate.statements()
+    if run.settings["sample_names"] == "row numbers":
+        lines.append(f"note: samples are numbered by row{advice}")
+    return [*lines, f"wrote {run.path}; look at it with: dkpca report {run.path}"]

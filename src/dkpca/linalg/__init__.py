@@ -1,0 +1,1 @@
+"""Leading eigenpairs of matrices that nobody needs to store. Knows no kernel and no party."""

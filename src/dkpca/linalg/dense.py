@@ -1,0 +1,84 @@
+"""Build the matrix and solve it: the reference, for small n."""
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse.linalg
+
+from dkpca.linalg.arrays import Array, device, eps, namespace
+from dkpca.linalg.eigenpairs import Eigenpairs, from_all_rows, signs_of
+from dkpca.linalg.gram import Gram
+from dkpca.linalg.parallel import one_blas_thread
+
+LANCZOS_SHARE = 20  # Lanczos pays when fewer than one eigenpair in this many is asked for
+LANCZOS_FROM = 300  # rows; below that LAPACK is done before Lanczos has started
+SHARED_FROM = 1500  # rows; below that BLAS threads wait for each other longer than they work
+
+
+@dataclass(frozen=True)
+class Dense:
+    """Exact, n x n numbers of memory, n^3 operations at worst."""
+
+    def __call__(self, gram: Gram, k: int) -> Eigenpairs:
+        wanted = min(k + 1, gram.n)  # one more, for the norm of what is left out
+        factor = gram.factor
+        if factor is not None:
+            values, vectors = _of_factor(factor, wanted)
+        else:
+            K = gram.dense()
+            with one_blas_thread() if gram.n < SHARED_FROM else nullcontext():
+                values, vectors = _of_matrix(K, wanted)
+        values = namespace(values).clip(values, 0.0, None)
+        vectors = vectors * signs_of(vectors)[None, :]
+        extension = from_all_rows(gram, values, vectors)
+        return Eigenpairs(values, vectors, 0.0, gram.trace(), extension, solver="dense").head(k)
+
+
+def _of_factor(factor: Array, k: int) -> tuple[Array, Array]:
+    """Eigenpairs of F F' from the singular values of F, whose condition number is not squared."""
+    xp = namespace(factor)
+    U, s, _ = xp.linalg.svd(factor, full_matrices=False)
+    missing = k - s.shape[0]
+    if missing > 0:  # Householder QR continues an orthonormal basis whatever is appended to it
+        extra = xp.eye(U.shape[0], missing, dtype=U.dtype, device=device(U))
+        Q, _ = xp.linalg.qr(xp.concat([U, extra], axis=1))
+        U = xp.concat([U, Q[:, s.shape[0] :]], axis=1)
+        s = xp.concat([s, xp.zeros_like(extra[0, :])])
+    return s[:k] ** 2, U[:, :k]
+
+
+def _of_matrix(K: Array, k: int) -> tuple[Array, Array]:
+    """Leading eigenpairs of a matrix held in memory."""
+    if not isinstance(K, np.ndarray):
+        values, vectors = namespace(K).linalg.eigh(K)  # no other library offers a partial solver
+        return namespace(K).flip(values)[:k], namespace(K).flip(vectors, axis=1)[:, :k]
+    n = K.shape[0]
+    if n >= LANCZOS_FROM and k * LANCZOS_SHARE <= n:
+        pairs = _lanczos(K, k)
+        if pairs is not None:
+            return pairs
+    values, vectors = scipy.linalg.eigh(K, subset_by_index=[n - k, n - 1], check_finite=False)
+    return values[::-1], vectors[:, ::-1]
+
+
+def _lanczos(K: np.ndarray[Any, Any], k: int) -> tuple[Array, Array] | None:
+    """Lanczos, kept only if it provably missed nothing.
+
+    Krylov methods can overlook one of several equal eigenvalues. A Cholesky factorization shows that none
+    above the last one found is left: it exists just when (lambda_k + slack) I - (K - V Lambda V') is positive.
+    """
+    n = K.shape[0]
+    start = np.random.default_rng(0).standard_normal(n).astype(K.dtype)
+    try:
+        values, vectors = scipy.sparse.linalg.eigsh(K, k=k, v0=start)
+    except scipy.sparse.linalg.ArpackError:  # no convergence, or a zero matrix
+        return None
+    rest = (vectors * values) @ vectors.T
+    rest -= K
+    rest.flat[:: n + 1] += values[0] + n * eps(K) * values[-1]
+    (potrf,) = scipy.linalg.get_lapack_funcs(("potrf",), (rest,))
+    _, info = potrf(rest.T, lower=1, overwrite_a=1)  # transposed: LAPACK's own layout, so that nothing is copied
+    return (values[::-1], vectors[:, ::-1]) if info == 0 else None

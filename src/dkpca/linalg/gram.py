@@ -1,0 +1,146 @@
+"""Positive semidefinite matrices known by their entries on demand.
+
+Nothing here stores an n x n matrix unless `dense()` is called.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+from dkpca.linalg.arrays import Array, itemsize, namespace
+from dkpca.linalg.parallel import split_work
+from dkpca.linalg.progress import Progress, silent
+from dkpca.linalg.strips import slices, tile_bytes
+
+Index = Any  # a slice, or an array of integers
+
+
+class Gram(ABC):
+    """A symmetric positive semidefinite n x n matrix.
+
+    Subclasses say how to evaluate a block; the rest follows, and is overridden where there is a shortcut.
+    """
+
+    n: int
+    reference: Array  # an array of the namespace, precision and device in which the matrix is evaluated
+
+    @abstractmethod
+    def diagonal(self) -> Array:
+        """Diagonal entries, (n,)."""
+
+    @abstractmethod
+    def block(self, rows: Index, columns: Index) -> Array:
+        """Entries at the crossing of rows and columns."""
+
+    def dense(self) -> Array:
+        """Return the whole matrix. Only for small n."""
+        return self.block(slice(None), slice(None))
+
+    def trace(self) -> float:
+        """Sum of the diagonal."""
+        return float(namespace(self.reference).sum(self.diagonal()))
+
+    @property
+    def factor(self) -> Array | None:
+        """F with matrix = F F', if one with fewer than n columns is at hand."""
+        return None
+
+    def affine(self, weights: Array) -> tuple[Array, Array]:
+        """Weights W and offset c with scores = kernel row @ W + c for a new sample.
+
+        `weights` are those for rows of this matrix; the kernel row of a new sample is never centered.
+        """
+        xp = namespace(weights)
+        return weights, xp.zeros_like(weights[0, :])
+
+    def __matmul__(self, block: Array) -> Array:
+        """Multiply by a thin block."""
+        return self.product(block)
+
+    def product(self, block: Array, progress: Progress = silent) -> Array:
+        """Multiply by a thin block, tile by tile; each off-diagonal tile is evaluated once and used twice."""
+        side = max(1, int((tile_bytes(self.reference) / itemsize(block)) ** 0.5))
+        tiles = list(slices(self.n, side))
+        done = 0
+
+        def share(strips: Sequence[int]) -> Array:
+            nonlocal done
+            out = namespace(block).zeros_like(block)
+            for i in strips:
+                rows = tiles[i]
+                for columns in tiles[i:]:
+                    tile = self.block(rows, columns)
+                    out[rows, :] += tile @ block[columns, :]
+                    if rows != columns:
+                        out[columns, :] += tile.T @ block[rows, :]
+                done += len(tiles) - i
+                progress("product", 2 * done / (len(tiles) * (len(tiles) + 1)))
+            return out
+
+        return sum(split_work(share, range(len(tiles)), self.reference))
+
+
+class Centered(Gram):
+    """H K H with H = I - 11'/n: the Gram matrix of the samples measured from their mean in feature space."""
+
+    def __init__(self, base: Gram) -> None:
+        self.base = base
+        self.n, self.reference = base.n, base.reference
+
+    @cached_property
+    def _means(self) -> Array:
+        xp = namespace(self.reference)
+        ones = xp.ones_like(self.base.diagonal())[:, None]
+        return (self.base @ ones)[:, 0] / self.n
+
+    def dense(self) -> Array:
+        xp = namespace(self.reference)
+        K = self.base.dense()
+        self._means = xp.mean(K, axis=0)  # known now, so that no product is spent on them
+        K -= self._means[None, :]
+        K -= (self._means - xp.mean(self._means))[:, None]
+        return K
+
+    def diagonal(self) -> Array:
+        xp = namespace(self.reference)
+        return self.base.diagonal() - 2.0 * self._means + xp.mean(self._means)
+
+    def block(self, rows: Index, columns: Index) -> Array:
+        xp = namespace(self.reference)
+        left, right = pick(self._means, rows), pick(self._means, columns)
+        return self.base.block(rows, columns) - left[:, None] - (right - xp.mean(self._means))[None, :]
+
+    @property
+    def factor(self) -> Array | None:
+        factor = self.base.factor
+        return None if factor is None else _center(factor)
+
+    def affine(self, weights: Array) -> tuple[Array, Array]:
+        weights = _center(weights)  # so that the mean of the new sample's own kernel row drops out
+        return weights, -(self._means @ weights)
+
+    def product(self, block: Array, progress: Progress = silent) -> Array:
+        xp = namespace(block)
+        block = _center(block)
+        if "_means" in self.__dict__:
+            return _center(self.base.product(block, progress))
+        # The first product brings the row means along, which would otherwise cost a product of their own.
+        both = self.base.product(xp.concat([block, xp.ones_like(block[:, :1])], axis=1), progress)
+        self._means = both[:, -1] / self.n
+        return _center(both[:, :-1])
+
+
+def _center(block: Array) -> Array:
+    """Subtract the mean of each column."""
+    return block - namespace(block).mean(block, axis=0, keepdims=True)
+
+
+def pick(x: Array, index: Index) -> Array:
+    """Rows of x: a view for a slice, a copy for an array of integers."""
+    return x[index, ...] if isinstance(index, slice) else namespace(x).take(x, index, axis=0)
+
+
+def thinner(factor: Array | None) -> Array | None:
+    """Return the factor if it is worth using instead of the n x n matrix."""
+    return factor if factor is not None and factor.shape[1] < factor.shape[0] else None

@@ -1,0 +1,88 @@
+"""Leading eigenpairs of a Gram matrix: one contract, three solvers, and the choice between them."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from dkpca.errors import InputError, OutOfMemoryError
+from dkpca.linalg.arrays import free_memory, itemsize, on_gpu, out_of_memory_errors
+from dkpca.linalg.dense import Dense
+from dkpca.linalg.eigenpairs import Eigenpairs
+from dkpca.linalg.gram import Gram
+from dkpca.linalg.landmark import Landmark
+from dkpca.linalg.progress import current
+from dkpca.linalg.streamed import Streamed
+
+Solver = Callable[[Gram, int], Eigenpairs]
+NAMES = ("auto", "dense", "landmark", "streamed")
+
+# Largest n for which each solver takes seconds, on a few cores and on a GPU.
+DENSE_UP_TO, DENSE_UP_TO_GPU = 4_000, 8_000
+STREAMED_UP_TO, STREAMED_UP_TO_GPU = 10_000, 100_000
+
+
+def leading(
+    gram: Gram,
+    k: int,
+    *,
+    solver: str | Solver = "auto",
+    n_landmarks: int | None = None,
+    random_state: int = 0,
+) -> Eigenpairs:
+    """Return the k leading eigenpairs of a Gram matrix, eigenvalues descending.
+
+    The sign of each eigenvector is fixed: its entry of largest magnitude is positive. Inside an eigenspace
+    of equal eigenvalues the basis is whatever the solver found.
+
+    Parameters
+    ----------
+    gram : Gram
+        The matrix.
+    k : int
+        Pairs wanted, at most as many as there are rows.
+    solver : {"auto", "dense", "streamed", "landmark"} or a solver object
+        A name stands for the solver with its default settings and the two arguments that follow.
+    n_landmarks : int, optional
+        Landmarks to pick; see `Landmark`.
+    random_state : int
+        Seed for picking them.
+    """
+    if not 1 <= k <= gram.n:
+        raise InputError(f"{k} eigenpairs of a {gram.n} x {gram.n} matrix were asked for; ask for 1 to {gram.n}")
+    if not isinstance(solver, str):
+        return solver(gram, k)
+    if solver not in NAMES:
+        raise InputError(f"solver {solver!r} is unknown; use one of {list(NAMES)} or a solver object")
+    name, reason = choose(gram) if solver == "auto" else (solver, "as asked")
+    try:
+        pairs = _named(name, n_landmarks, random_state)(gram, k)
+    except out_of_memory_errors() as error:
+        where = "GPU memory" if on_gpu(gram.reference) else "memory"
+        raise OutOfMemoryError(
+            f"{where} ran out in solver {name!r} for n = {gram.n}, k = {k}; "
+            "try solver='landmark', float32 or fewer pairs"
+        ) from error
+    return replace(pairs, solver=f"{pairs.solver} ({reason})")
+
+
+def _named(name: str, n_landmarks: int | None, random_state: int) -> Solver:
+    if name == "dense":
+        return Dense()
+    if name == "landmark":
+        return Landmark(n_landmarks, random_state=random_state, progress=current())
+    return Streamed(random_state=random_state, progress=current())
+
+
+def choose(gram: Gram) -> tuple[str, str]:
+    """Return the most exact solver that will not take long, and why: by size, device, memory and structure."""
+    if gram.factor is not None:
+        return "dense", "auto: a factor with fewer columns than rows is at hand"
+    gpu = on_gpu(gram.reference)
+    needed, free = 3 * gram.n**2 * itemsize(gram.reference), free_memory(gram.reference)
+    size = f"auto: n = {gram.n} on {'a GPU' if gpu else 'the CPU'}"
+    if gram.n <= (DENSE_UP_TO_GPU if gpu else DENSE_UP_TO):
+        if needed < free:
+            return "dense", f"{size}, small enough to build the matrix"
+        return "streamed", f"{size}, but the matrix would take {needed / 1e9:.1f} of {free / 1e9:.1f} GB free"
+    if gram.n <= (STREAMED_UP_TO_GPU if gpu else STREAMED_UP_TO):
+        return "streamed", f"{size}, too large to build the matrix, small enough to pass over it"
+    return "landmark", f"{size}, too large to pass over the matrix"

@@ -1,0 +1,64 @@
+"""Work on tiles with all cores: each thread has BLAS to itself instead of sharing every small product."""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
+from threading import Lock
+from typing import Any, TypeVar
+
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+from dkpca.linalg.arrays import Array
+
+Result = TypeVar("Result")
+Item = TypeVar("Item")
+
+
+def split_work(work: Callable[[Sequence[Item]], Result], items: Sequence[Item], reference: Array) -> list[Result]:
+    """Deal the items to the threads that BLAS may use here, and return what each made of its share, in order.
+
+    Who gets which item is fixed, so that sums over the results do not depend on timing. Only NumPy arrays are worked
+    on by threads of ours; other libraries keep their own.
+    """
+    threads = min(_blas_threads(), len(items)) if isinstance(reference, np.ndarray) else 1
+    shares = [items[i::threads] for i in range(threads)]
+    if threads <= 1:
+        return [work(items)]
+    with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(work, shares))
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    return ThreadpoolController().select(user_api="blas")
+
+
+def _blas_threads() -> int:
+    with _lock:
+        if _entered:
+            return 1  # somebody else's threads are at work already
+        return max((int(library["num_threads"]) for library in _controller().info()), default=1)
+
+
+_lock = Lock()
+_entered: list[Any] = []  # one entry for each user of the limit; the first to come sets it, the last to go lifts it
+_limit: list[Any] = []
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Keep BLAS to one thread: for our own threads, and for products too small to be worth sharing."""
+    with _lock:
+        if not _entered:
+            _limit.append(_controller().limit(limits=1))
+            _limit[0].__enter__()
+        _entered.append(True)
+    try:
+        yield
+    finally:
+        with _lock:
+            _entered.pop()
+            if not _entered:
+                _limit.pop().__exit__(None, None, None)

@@ -1,0 +1,76 @@
+"""How a matrix is rounded for the wire, and what the rounding did to it."""
+
+from dataclasses import dataclass, replace
+
+from dkpca.errors import InputError
+from dkpca.linalg.arrays import Array, device, dtype_name, eps, namespace
+from dkpca.linalg.strips import cross
+
+PRECISIONS = {"float64": 8, "float32": 4, "float16": 2}  # bytes a number
+FLOAT16_EXPONENT = 15  # the largest power of two that float16 holds
+
+
+@dataclass(frozen=True)
+class Rounded:
+    """A matrix as it travels."""
+
+    data: Array  # (rows, columns) in the wire precision
+    scale: Array | None = None  # (columns,) float64, with float16 only: a power of two a column
+
+    @property
+    def precision(self) -> str:
+        """Name of the wire precision."""
+        return dtype_name(self.data)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.data.shape  # type: ignore[no-any-return]
+
+    def rows(self, strip: slice) -> "Rounded":
+        """Return some of the rows."""
+        return replace(self, data=self.data[strip, :])
+
+    def decode(self, dtype: str = "float64") -> Array:
+        """Return the matrix for computing."""
+        xp = namespace(self.data)
+        values = xp.astype(self.data, getattr(xp, dtype))
+        return values if self.scale is None else values * xp.astype(self.scale, values.dtype)[None, :]
+
+
+def round_to(A: Array, precision: str) -> Rounded:
+    """Round a matrix to the wire precision. Rounding what was rounded before changes nothing."""
+    if precision not in PRECISIONS:
+        raise InputError(f"wire precision {precision!r} is unknown; use one of {sorted(PRECISIONS)}")
+    xp = namespace(A)
+    if precision != "float16":
+        return Rounded(xp.astype(A, getattr(xp, precision)))
+    largest = xp.astype(xp.max(xp.abs(A), axis=0), xp.float64)
+    safe = xp.where(largest > 0, largest, xp.ones_like(largest))
+    scale = 2.0 ** (xp.ceil(xp.log2(safe)) - FLOAT16_EXPONENT)
+    return Rounded(xp.astype(xp.astype(A, xp.float64) / scale[None, :], xp.float16), scale)
+
+
+def rounding_norms(A: Array, sent: Rounded) -> tuple[float, float]:
+    """Spectral and nuclear norm of B B' - A A' for the B that was sent; A has orthogonal columns.
+
+    With R = B - A the difference is [A R] M [A R]' with M = [[0, I], [I, I]]: its eigenvalues are those of a
+    matrix of twice the rank, so no n x n matrix and no cancellation.
+    """
+    xp = namespace(A)
+    if sent.precision == dtype_name(A):
+        return 0.0, 0.0
+    R = sent.decode(dtype_name(A)) - A
+    joined = xp.concat([A, R], axis=1)
+    lengths = xp.sqrt(xp.sum(joined * joined, axis=0))
+    lengths = xp.where(lengths > 0, lengths, xp.ones_like(lengths))
+    joined = joined / lengths[None, :]  # unit columns: R is millions of times smaller than A
+    eigenvalues, Q = xp.linalg.eigh(cross(joined, joined))
+    root = (Q * xp.sqrt(xp.clip(eigenvalues, 0.0, None))[None, :]) @ Q.T
+    one = xp.eye(A.shape[1], dtype=A.dtype, device=device(A))
+    zero = xp.zeros_like(one)
+    M = xp.concat([xp.concat([zero, one], axis=1), xp.concat([one, one], axis=1)], axis=0)
+    M = M * lengths[None, :] * lengths[:, None]
+    values = xp.abs(xp.linalg.eigvalsh(root @ M @ root))
+    slack = 1.0 + 8 * joined.shape[1] * eps(A)  # the norms themselves were computed in floating point
+    return float(xp.max(values)) * slack, float(xp.sum(values)) * slack

@@ -1,0 +1,63 @@
+"""Products with tall, thin matrices, strip by strip over all cores."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from dkpca.linalg.arrays import Array, free_memory, itemsize, namespace, on_gpu
+from dkpca.linalg.parallel import split_work
+
+TILE_BYTES = 2**20  # what stays in the second-level cache of a core
+SCRATCH_BYTES = 2**26  # what a product may take beyond its result, where one large block is faster than many small
+GPU_SHARE = 16  # on a GPU, one part in this many of the free memory at a time
+
+
+def tile_bytes(reference: Array) -> int:
+    """Bytes to work on at a time."""
+    return free_memory(reference) // GPU_SHARE if on_gpu(reference) else TILE_BYTES
+
+
+def slices(n: int, step: int) -> Iterator[slice]:
+    """Cut n rows into slices of so many."""
+    return (slice(start, min(start + step, n)) for start in range(0, n, step))
+
+
+def strips(n: int, width: int, reference: Array) -> list[slice]:
+    """Cut n rows so that strips of so many columns are of a size to work on."""
+    return list(slices(n, max(1, tile_bytes(reference) // (max(width, 1) * itemsize(reference)))))
+
+
+def by_strips(work: Callable[[slice], Array], X: Array, weights: Array) -> Array:
+    """Stack what a function makes of strips of rows of X; a row costs it as many numbers as the weights have rows."""
+    scratch = free_memory(X) // GPU_SHARE if on_gpu(X) else SCRATCH_BYTES
+    rows = max(1, scratch // (weights.shape[0] * itemsize(weights)))
+    return namespace(X).concat([work(strip) for strip in slices(X.shape[0], rows)], axis=0)
+
+
+def cross(A: Array, B: Array) -> Array:
+    """A' B."""
+
+    def share(parts: Sequence[slice]) -> Array:
+        return sum(A[rows, :].T @ B[rows, :] for rows in parts)
+
+    return sum(split_work(share, strips(A.shape[0], max(A.shape[1], B.shape[1]), A), A))
+
+
+def times(A: Array, B: Array) -> Array:
+    """A B, B small."""
+    out = namespace(A).empty((A.shape[0], B.shape[1]), dtype=A.dtype, device=A.device)
+
+    def share(parts: Sequence[slice]) -> None:
+        for rows in parts:
+            out[rows, :] = A[rows, :] @ B
+
+    split_work(share, strips(A.shape[0], A.shape[1], A), A)
+    return out
+
+
+def subtract_row(A: Array, row: Array) -> None:
+    """A -= row, in place."""
+
+    def share(parts: Sequence[slice]) -> None:
+        for rows in parts:
+            A[rows, :] -= row[None, :]
+
+    split_work(share, strips(A.shape[0], A.shape[1], A), A)

@@ -1,0 +1,1 @@
+"""The rounds between a center and parties that a network connects."""

@@ -1,0 +1,159 @@
+"""A fit, and the placing of new samples, between a center and parties that a transport reaches.
+
+The run's directory is the truth: `request.json` holds what was asked for, so that a command that is repeated goes on
+where it stopped, and one with other settings is refused rather than mixed in.
+"""
+
+import json
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from dkpca.errors import DKPCAError, InputError
+from dkpca.exchange import alignment, rounds
+from dkpca.exchange.questions import Result
+from dkpca.exchange.rounds import Fit
+from dkpca.fusion import FusedModel
+from dkpca.linalg.arrays import to_numpy
+from dkpca.linalg.precision import round_to
+from dkpca.messages import Scores, check_name
+from dkpca.network.remote import COMPUTING, RUNNING, STATUS, RemoteParties, Status, Transport, state_of
+from dkpca.store import runs, storage
+from dkpca.store.runs import Run
+from dkpca.store.storage import make_directory
+
+REQUEST = "request.json"
+
+
+@dataclass(frozen=True)
+class Coordinator:
+    """Where runs are kept, who takes part, and who carries the questions."""
+
+    folder: Path  # of all runs
+    roster: Sequence[str]
+    transport: Transport
+    seconds: float = 600.0  # for one question
+    job: str = ""  # number under which the transport knows this exchange
+
+    def fit(self, run: str, fit: Fit, *, again: Collection[str] = (), publish: bool = True) -> Run:
+        """Ask for what is missing, fuse, and tell the parties the result."""
+        folder = self._folder(run)
+        with followed(folder, "fit", self.job) as status:
+            roster = remember(folder, fit, self.roster)
+            remote = self._parties(run, folder, roster, status, again)
+            _, common = rounds.summaries(remote, fit)
+            status.write(COMPUTING)
+            fused = runs.fuse(
+                folder,
+                [],
+                n_components=fit.n_components,
+                center=fit.center,
+                solver=fit.solver,
+                roster=roster,
+                sample_names=None if common is None else alignment.names(common),
+            )
+            if publish:
+                remote.ask(Result(result(fused.model, fused.model.scores, fused.settings["sample_digest"])))
+        return fused
+
+    def project(
+        self,
+        run: str,
+        batches: Sequence[str],
+        *,
+        exact: bool = False,
+        align: bool = False,
+        again: Collection[str] = (),
+        publish: bool = True,
+    ) -> list[Path]:
+        """Place batches of new samples, one after the other; return where their scores are."""
+        folder = self.folder / check_name(run, "run name")
+        places, roster = [], roster_of(folder, self.roster)
+        fused = runs.load(folder)
+        with followed(folder, "projection", self.job) as status:
+            extending = {name: summary.summary_id for name, summary in fused.model.summaries.items()}
+            for batch in batches:
+                place = make_directory(make_directory(folder / "new") / check_name(batch, "batch name"))
+                remote = replace(self._parties(run, place, roster, status, again), extending=extending)
+                answers, common = rounds.new_samples(remote, batch=batch, exact=exact, align=align)
+                status.write(COMPUTING)
+                names = None if common is None else alignment.names(common)
+                files = [place / "messages" / f"{party}.rows" for party in roster]
+                scores = runs.project(fused, files, place, sample_names=names)
+                if publish:
+                    digest = next(iter(answers.values())).sample_digest
+                    remote.ask(Result(result(fused.model, scores, digest), batch))
+                places.append(place)
+        return places
+
+    def _folder(self, run: str) -> Path:
+        return make_directory(self.folder / check_name(run, "run name"))
+
+    def _parties(
+        self, run: str, folder: Path, roster: Sequence[str], status: Status, again: Collection[str]
+    ) -> RemoteParties:
+        strangers = sorted(set(again) - set(roster))
+        if strangers:
+            raise InputError(f"{strangers} cannot be asked again: not on the roster {sorted(roster)} of this run")
+        make_directory(folder / "messages")
+        return RemoteParties(run, folder, roster, self.transport, self.seconds, status, frozenset(again))
+
+
+@contextmanager
+def followed(folder: Path, what: str, job: str) -> Iterator[Status]:
+    """Keep the file that says where the exchange stands, to its end."""
+    status = Status(folder / STATUS, what, job)
+    try:
+        yield status
+    except Exception as error:
+        status.write("failed", str(error) if isinstance(error, DKPCAError) else repr(error))
+        raise
+    status.write("finished")
+
+
+def remember(folder: Path, fit: Fit, roster: Sequence[str]) -> Sequence[str]:
+    """Note what a run asks for, or refuse if it asked for something else before; return who takes part in it."""
+    check_settings(folder, fit)
+    roster = roster_of(folder, roster)
+    make_directory(folder / "messages")
+    wanted: dict[str, Any] = {"fit": fit.to_dict(), "roster": list(roster)}
+    storage.write(folder / REQUEST, storage.as_json(wanted))
+    return roster
+
+
+def check_settings(folder: Path, fit: Fit) -> None:
+    """Refuse other settings than those a run was begun with, once anything has arrived."""
+    before = _remembered(folder)
+    if before and before["fit"] != json.loads(json.dumps(fit.to_dict())):
+        raise InputError(
+            f"{folder.name} was begun with other settings ({REQUEST} in its directory has them); "
+            "repeat them, or choose another name for the run"
+        )
+
+
+def roster_of(folder: Path, otherwise: Sequence[str]) -> Sequence[str]:
+    """Parties of a run: those it was begun with, whoever has joined or left since."""
+    before = _remembered(folder)
+    return before["roster"] if before else list(otherwise)
+
+
+def _remembered(folder: Path) -> dict[str, Any]:
+    """What a run asks for; nothing before anything has arrived, so that a typing mistake does not cost the name."""
+    begun = any((folder / "messages").glob("*")) or state_of(folder) == RUNNING
+    if not begun or not (folder / REQUEST).exists():
+        return {}
+    return dict(json.loads(storage.read(folder / REQUEST)))
+
+
+def result(model: FusedModel, scores: Any, digest: str) -> Scores:
+    """Return what the parties are told."""
+    return Scores(
+        n_parties=len(model.summaries),
+        kernel=model.kernel,
+        sample_digest=digest,
+        scores=round_to(to_numpy(scores), "float64"),
+        captured_share_at_least=max(0.0, model.certificate.captured_share_at_least),
+        optimality_at_least=max(0.0, model.certificate.optimality_at_least),
+    )

@@ -1,0 +1,49 @@
+"""Message files: reading them, and naming them when something is wrong."""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from dkpca import wire
+from dkpca.errors import DKPCAError, FusionError, StorageError, WireError
+from dkpca.messages import Message
+from dkpca.store import storage
+
+Kind = TypeVar("Kind", bound=Message)
+
+
+def read(path: Path, *kinds: type[Kind]) -> Kind:
+    """Read a message, of one of the kinds wanted."""
+    return decode(path, storage.read(path), *kinds)
+
+
+def decode(path: Path, data: bytes, *kinds: type[Kind]) -> Kind:
+    """Return the message in the bytes of a file, of one of the kinds wanted."""
+    with naming(path):
+        message = wire.decode(data)
+        if not isinstance(message, kinds):
+            wanted = " or ".join(cls.__name__.lower() for cls in kinds)
+            raise WireError(f"holds a message of kind {wire.kind_of(message)}, not {wanted}; give the right file")
+    return message
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Put the name of the file in front of every error that lacks it."""
+    try:
+        yield
+    except DKPCAError as error:
+        if str(path) in str(error) or isinstance(error, StorageError):
+            raise
+        raise type(error)(f"{path}: {error}") from error
+
+
+@contextlib.contextmanager
+def naming_files(paths: Mapping[str, Path]) -> Iterator[None]:
+    """Add to an error about parties which files they came in."""
+    try:
+        yield
+    except FusionError as error:
+        named = [str(path) for party, path in paths.items() if repr(party) in str(error)]
+        raise FusionError(f"{error} (files: {', '.join(named or map(str, paths.values()))})") from error

@@ -1,0 +1,286 @@
+"""A run is a directory: the messages as received, and what the center made of them.
+
+    messages/           as received, byte for byte
+    model.safetensors   the components, and what is needed to place new samples
+    embedding.csv, .parquet, certificate.json, settings.json, ledger.jsonl, report.html
+
+The messages alone are enough: a center that died, or that gets one more summary, fuses again from them.
+"""
+
+import hashlib
+import json
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from dkpca import fusion, messages
+from dkpca.errors import FusionError, InputError, WireError
+from dkpca.fusion import FusedModel
+from dkpca.linalg.arrays import to_numpy
+from dkpca.linalg.leading import NAMES, Solver
+from dkpca.messages import Partials, Rows, Summary
+from dkpca.store import storage
+from dkpca.store.message_files import decode, naming, naming_files
+from dkpca.tables.reading import embedding_files
+from dkpca.wire import container, records
+
+MODEL_ENTRY = "dkpca_model"
+MAX_HEADER = 2**20
+
+
+@dataclass(frozen=True)
+class Run:
+    """A fused run, as found in its directory."""
+
+    path: Path
+    model: FusedModel
+    settings: Mapping[str, Any]
+    sample_names: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Received:
+    """A message with the file it came in."""
+
+    path: Path
+    data: bytes
+    message: Any
+
+
+def fuse(
+    path: Path,
+    summary_files: Iterable[Path],
+    *,
+    n_components: int | None = None,
+    center: bool | None = None,
+    solver: str | Solver = "auto",
+    roster: Sequence[str] = (),
+    without: Sequence[str] = (),
+    sample_names: Sequence[str] | None = None,
+) -> Run:
+    """Fuse new summaries with those already in the run; nothing is written unless all of it succeeds.
+
+    Parameters
+    ----------
+    path : Path
+        The run's directory; made if it is not there.
+    summary_files : iterable of Path
+        New or replaced summaries.
+    n_components, center
+        None: as in the run so far, or 10 and True.
+    solver : str
+        See `dkpca.linalg.leading.leading`.
+    roster : sequence of str
+        Parties that must be there; empty: whoever sent.
+    without : sequence of str
+        Parties to leave out from now on.
+    sample_names : sequence of str, optional
+        In row order, checked against the summaries. None: as in the run so far, or row numbers.
+    """
+    if not isinstance(solver, str):
+        raise InputError(f"a run remembers its solver by name, not as {solver!r}; give one of {list(NAMES)}")
+    before = check(path)
+    received = [receive(file, Summary) for file in summary_files]
+    accepted = _merged(path, received, without)
+    model = _fused(
+        accepted,
+        n_components=before.get("n_components", 10) if n_components is None else n_components,
+        center=before.get("center", True) if center is None else center,
+        solver=solver,
+        roster=roster,
+    )
+    names, named_by = _names(path, before, model, sample_names)
+    settings = _settings(model, accepted, named_by)
+    _write(path, model, accepted, names, settings)
+    _record_received(path, received)
+    storage.append_record(path / "ledger.jsonl", {"event": "fused", "parties": sorted(model.summaries)})
+    for party in without:
+        (path / "messages" / f"{party}.summary").unlink(missing_ok=True)
+    return Run(path, model, settings, names)
+
+
+def load(path: Path) -> Run:
+    """Read a fused run."""
+    settings = read_settings(path)
+    if not settings:
+        raise InputError(f"{path}: is no run directory; make one with 'dkpca fuse' or 'dkpca fit'")
+    summaries = {name: item.message for name, item in _stored(path).items()}
+    file = path / "model.safetensors"
+    with naming(file):
+        header, arrays = container.unpack(storage.read(file), entry=MODEL_ENTRY, max_header=MAX_HEADER)
+        header = container.verify(header, arrays)
+        if header["summary_ids"] != {name: summary.summary_id for name, summary in summaries.items()}:
+            raise WireError(f"does not belong to the messages beside it; repeat 'dkpca fuse --out {path}'")
+        model = records.join(FusedModel, header["fields"], arrays, summaries=summaries)
+    return Run(path, model, settings, _stored_names(path))
+
+
+def project(run: Run, files: Iterable[Path], out: Path, *, sample_names: Sequence[str] | None = None) -> Any:
+    """Place new samples; write their scores, and the messages they came in, to a directory."""
+    check(out)
+    received = [receive(file, Rows, Partials) for file in files]
+    kinds = {type(item.message) for item in received}
+    if len(kinds) > 1:
+        raise FusionError("some parties sent factor rows and others distances; let all of them answer the same way")
+    place = fusion.project_exact if kinds == {Partials} else fusion.project
+    with naming_files({item.message.party: item.path for item in received}):
+        scores = to_numpy(place(run.model, [item.message for item in received]))
+    digest = received[0].message.sample_digest
+    names = _checked_names(sample_names, digest, len(scores)) or [str(row) for row in range(len(scores))]
+    settings = {"run": run.path.name, "n_samples": len(scores), "sample_digest": digest, "versions": versions()}
+    storage.make_directory(out)
+    storage.make_directory(out / "messages")
+    produced = embedding_files(names, scores) | {"settings.json": storage.as_json(settings)}
+    stored = {out / "messages" / f"{item.message.party}.rows": item for item in received}
+    new = {target: item for target, item in stored.items() if item.path != target}
+    written = {target: item.data for target, item in new.items()} | {
+        out / name: data for name, data in produced.items()
+    }
+    storage.write_all(written)
+    _record_received(out, new.values())
+    return scores
+
+
+def check(path: Path) -> dict[str, Any]:
+    """Find out before any work whether a run can be written there; return its settings so far."""
+    storage.check_writable(path / "settings.json" if path.is_dir() else path)
+    return read_settings(path)
+
+
+def receive(path: Path, *kinds: type[Any]) -> Received:
+    """Read a message, keeping its bytes."""
+    data = storage.read(path)
+    return Received(path, data, decode(path, data, *kinds))
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """Settings of a run, empty if there is none yet; an error if the directory is something else."""
+    if path.is_dir() and not (path / "settings.json").exists() and not (path / "messages").exists():
+        if any(path.iterdir()):
+            raise InputError(f"{path}: is a directory with other files in it, not a run; choose another --out")
+        return {}
+    if not (path / "settings.json").exists():
+        return {}
+    try:
+        settings = json.loads(storage.read(path / "settings.json"))
+    except ValueError as error:
+        raise InputError(f"{path / 'settings.json'}: cannot be read ({error}); remove it and fuse again") from error
+    return dict(settings)
+
+
+def versions() -> dict[str, str]:
+    """Versions that made a result."""
+    return {"python": platform.python_version()} | {
+        name: version(name) for name in ("dkpca", "numpy", "scipy", "safetensors", "polars")
+    }
+
+
+def _merged(path: Path, received: Sequence[Received], without: Sequence[str]) -> dict[str, Received]:
+    """Stored and new summaries by party, the new ones winning."""
+    new: dict[str, Received] = {}
+    for item in received:
+        name = item.message.party
+        if name in new:
+            raise FusionError(f"{new[name].path} and {item.path} are both from party {name!r}; keep one of them")
+        new[name] = item
+    merged = _stored(path) | new
+    unknown = sorted(set(without) - set(merged))
+    if unknown:
+        raise FusionError(f"no summary from {unknown} to leave out; there are {sorted(merged)}")
+    return {name: item for name, item in sorted(merged.items()) if name not in without}
+
+
+def _stored(path: Path) -> dict[str, Received]:
+    items = [receive(file, Summary) for file in sorted((path / "messages").glob("*.summary"))]
+    return {item.message.party: item for item in items}
+
+
+def _fused(accepted: Mapping[str, Received], *, roster: Sequence[str], **settings: Any) -> FusedModel:
+    with naming_files({name: item.path for name, item in accepted.items()}):
+        summaries = [item.message for item in accepted.values()]
+        return fusion.fuse(summaries, roster=list(roster) or None, **settings)
+
+
+def _names(
+    path: Path, before: Mapping[str, Any], model: FusedModel, given: Sequence[str] | None
+) -> tuple[Sequence[str], str]:
+    """Sample names, and where they are from."""
+    summary = next(iter(model.summaries.values()))
+    checked = _checked_names(given, summary.sample_digest, summary.n_samples)
+    if checked is not None:
+        return checked, "ids"
+    if before.get("sample_digest") == summary.sample_digest and (path / "embedding.parquet").exists():
+        return _stored_names(path), before["sample_names"]
+    return [str(row) for row in range(summary.n_samples)], "row numbers"
+
+
+def _checked_names(given: Sequence[str] | None, digest: str, n_samples: int) -> Sequence[str] | None:
+    """Names, if their fingerprint is the one in the messages."""
+    if given is None:
+        return None
+    if messages.digest(given) != digest:
+        raise FusionError(
+            f"the {len(given)} ids given are not those of the {n_samples} samples in the messages, in their order; "
+            "give the ids that the parties used, or none"
+        )
+    return given
+
+
+def _stored_names(path: Path) -> list[str]:
+    return pl.read_parquet(path / "embedding.parquet", columns=["sample"])["sample"].to_list()
+
+
+def _settings(model: FusedModel, accepted: Mapping[str, Received], named_by: str) -> dict[str, Any]:
+    summary = next(iter(model.summaries.values()))
+    return {
+        "n_components": model.n_components,
+        "center": model.centered,
+        "solver": model.solver,
+        "kernel": model.kernel.to_dict(),
+        "n_samples": summary.n_samples,
+        "sample_digest": summary.sample_digest,
+        "sample_names": named_by,
+        "parties": {name: _party_settings(item) for name, item in accepted.items()},
+        "versions": versions(),
+    }
+
+
+def _party_settings(item: Received) -> dict[str, Any]:
+    summary: Summary = item.message
+    return {
+        "n_features": summary.n_features,
+        "rank": summary.rank,
+        "precision": summary.factor.precision,
+        "bytes_sent": len(item.data),
+        "summary_id": summary.summary_id,
+    }
+
+
+def _write(
+    path: Path, model: FusedModel, accepted: Mapping[str, Received], names: Sequence[str], settings: Mapping[str, Any]
+) -> None:
+    fields, arrays = records.split(model, skip=("summaries",))
+    ids = {name: summary.summary_id for name, summary in model.summaries.items()}
+    produced = {
+        "model.safetensors": container.pack({"summary_ids": ids, "fields": fields}, arrays, entry=MODEL_ENTRY),
+        "certificate.json": storage.as_json(model.certificate.to_dict()),
+        "settings.json": storage.as_json(settings),
+        **embedding_files(names, np.asarray(to_numpy(model.scores))),
+    }
+    storage.make_directory(path)
+    storage.make_directory(path / "messages")
+    stored = {path / "messages" / f"{name}.summary": item for name, item in accepted.items()}
+    new = {target: item.data for target, item in stored.items() if item.path != target}
+    storage.write_all(new | {path / name: data for name, data in produced.items()})
+
+
+def _record_received(path: Path, items: Iterable[Received]) -> None:
+    for item in items:
+        record = {"event": "received", "party": item.message.party, "file": item.path.name, "bytes": len(item.data)}
+        storage.append_record(path / "ledger.jsonl", record | {"sha256": hashlib.sha256(item.data).hexdigest()})

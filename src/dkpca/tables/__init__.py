@@ -1,0 +1,1 @@
+"""People's tables become numbers."""

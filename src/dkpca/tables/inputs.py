@@ -1,0 +1,135 @@
+"""What a caller may pass as a party's table, checked.
+
+An array or DataFrame is checked where the caller is. A path to a `.npy` file or a function without arguments that
+returns a table is opened and checked by the worker that computes for the party, and only there: its rows never pass
+through the caller's machine.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import array_api_compat
+import numpy as np
+from sklearn.utils.validation import check_array
+
+from dkpca.errors import InputError
+from dkpca.linalg.arrays import Array, device, namespace
+from dkpca.messages import check_party_name
+
+Source = Path | Callable[[], Any]
+
+
+def as_table(name: str, table: Any) -> Array | Source:
+    """Return a checked array, or the source of one that a worker is to open."""
+    if isinstance(table, str | Path):
+        path = Path(table)
+        if path.suffix != ".npy":
+            raise InputError(
+                f"party {name!r}: {path} is not a .npy file; pass a function that loads it, or use the dkpca command"
+            )
+        return path.absolute()
+    return table if callable(table) and not hasattr(table, "shape") else check_table(name, table)
+
+
+def is_source(table: Array | Source) -> bool:
+    """Whether a worker is to open the table."""
+    return isinstance(table, Path) or (callable(table) and not hasattr(table, "shape"))
+
+
+def opened(name: str, table: Array | Source) -> Array:
+    """Return the party's columns, opening them where they are only named."""
+    if isinstance(table, Path):
+        try:
+            loaded = np.load(table, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise InputError(f"party {name!r}: {table} cannot be read as a table of numbers: {error}") from error
+        return check_table(name, loaded)
+    return check_table(name, table()) if is_source(table) else table
+
+
+def check_table(name: str, table: Any) -> Array:
+    """Return one party's columns as a 2-D float array, or raise an error that names the party."""
+    try:
+        if array_api_compat.is_torch_array(table):
+            return _check_tensor(table)
+        return check_array(table, dtype=np.float64, ensure_min_samples=1)
+    except (ValueError, TypeError) as error:
+        raise InputError(f"party {name!r}: {error}") from error
+
+
+def check_together(tables: Mapping[str, Array]) -> None:
+    """Raise unless the tables have the same number of rows, library, precision and device."""
+    counts = {name: table.shape[0] for name, table in tables.items()}
+    if len(set(counts.values())) > 1:
+        raise InputError(f"parties have different numbers of rows {counts}; row i must be the same sample everywhere")
+    kinds = {f"{type(table).__name__} {table.dtype} on {device(table)}" for table in tables.values()}
+    if len(kinds) > 1:
+        raise InputError(f"parties mix array libraries, precisions or devices {sorted(kinds)}; use one for all")
+
+
+def _check_tensor(table: Array) -> Array:
+    """Make the same checks for torch, on its own device."""
+    xp = namespace(table)
+    if table.ndim != 2 or 0 in table.shape:
+        raise ValueError(f"expected a 2-D array that is not empty, got shape {tuple(table.shape)}")
+    if not xp.isdtype(table.dtype, "real floating"):
+        raise ValueError(f"expected real floating point numbers, got {table.dtype}; convert them first")
+    if not bool(xp.all(xp.isfinite(table))):
+        raise ValueError("Input contains NaN or infinity")
+    return table
+
+
+def is_list_of_tables(X: Any) -> bool:
+    """A list of 2-D tables, and not one table given as nested lists."""
+    return (
+        isinstance(X, list | tuple)
+        and bool(X)
+        and all(getattr(table, "ndim", 0) == 2 or is_source(table) for table in X)
+    )
+
+
+def column_groups(parties: Any, n_features: int, names: Any) -> dict[str, list[int]]:
+    """Column positions of each party."""
+    if parties is None:
+        parties = 1
+    if isinstance(parties, int | np.integer):
+        if not 1 <= parties <= n_features:
+            raise InputError(
+                f"parties is {parties}, but there are {n_features} columns; every party needs at least one"
+            )
+        blocks = np.array_split(np.arange(n_features), int(parties))
+        return {f"party{j}": block.tolist() for j, block in enumerate(blocks)}
+    if not isinstance(parties, Mapping):
+        parties = {f"party{j}": group for j, group in enumerate(parties)}
+    groups = {
+        check_party_name(name): [_position(c, n_features, names) for c in group] for name, group in parties.items()
+    }
+    _check_partition(groups, n_features)
+    return groups
+
+
+def _check_partition(groups: Mapping[str, Sequence[int]], n_features: int) -> None:
+    counts = np.bincount([c for group in groups.values() for c in group], minlength=n_features)
+    empty = [name for name, group in groups.items() if not group]
+    if empty:
+        raise InputError(f"parties {empty} have no column; every party needs at least one")
+    if (counts != 1).any():
+        wrong = np.flatnonzero(counts != 1).tolist()
+        raise InputError(f"parties must cover every column exactly once; check columns {wrong[:10]}")
+
+
+def _position(column: Any, n_features: int, names: Iterable[str] | None) -> int:
+    if isinstance(column, int | np.integer) and 0 <= column < n_features:
+        return int(column)
+    known = [] if names is None else list(names)
+    if column in known:
+        return known.index(column)
+    raise InputError(
+        f"column {column!r} in parties is neither a position below {n_features} nor the name of a column"
+    )
+
+
+def take_columns(table: Array, columns: list[int]) -> Array:
+    contiguous = columns == list(range(columns[0], columns[0] + len(columns)))
+    return table[:, columns[0] : columns[0] + len(columns)] if contiguous else table[:, columns]

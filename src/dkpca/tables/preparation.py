@@ -1,0 +1,188 @@
+"""A table becomes numbers: missing values, text columns and standardization, learned once and kept for new rows."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from dkpca.errors import InputError
+from dkpca.tables.reading import TEXT, Matrix, Reading, Table, some
+
+MOST_CATEGORIES = 200
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of numbers: where it comes from, and what is done to it."""
+
+    source: str
+    category: str | None  # of a one-hot column
+    fill: float  # for missing values
+    shift: float
+    scale: float
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What was learned from the training rows, so that new rows are treated the same. Stays at the party."""
+
+    reading: Reading
+    columns: tuple[Column, ...]
+    notes: tuple[str, ...]  # what was dropped, filled or expanded, in words
+
+    def apply(self, table: Table) -> Matrix:
+        """Numbers of a table, (n_samples, n_columns)."""
+        X = _numbers(table, self.columns)
+        X = np.where(np.isnan(X), np.array([column.fill for column in self.columns]), X)
+        X -= np.array([column.shift for column in self.columns])
+        X /= np.array([column.scale for column in self.columns])
+        return X
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it ready for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, described: dict[str, Any]) -> "Preparation":
+        """Rebuild what `to_dict` described."""
+        reading = dict(described["reading"])
+        reading |= {key: tuple(reading[key]) for key in ("columns", "exclude")}
+        columns = tuple(Column(**column) for column in described["columns"])
+        return cls(Reading(**reading), columns, tuple(described["notes"]))
+
+
+def prepare(table: Table, reading: Reading) -> Preparation:
+    """Learn from training rows which columns to keep, and their means and scales."""
+    if len(table) < 2:
+        raise InputError(f"{table.source}: {len(table)} row; kernel PCA needs at least 2 samples")
+    notes: list[str] = []
+    columns = _expand(table, reading, notes)
+    X = _numbers(table, columns)
+    share = np.isnan(X).mean(axis=0)
+    _refuse_columns(table, columns, share == 1.0, "no value at all")
+    kept = share <= reading.max_missing
+    dropped = _sources(columns, ~kept)
+    if dropped:
+        notes.append(
+            f"dropped {len(dropped)} columns with more than {reading.max_missing:.0%} missing: {some(dropped)}"
+        )
+    if not kept.any():
+        raise InputError(f"{table.source}: no column is left; raise --max-missing above {reading.max_missing:g}")
+    X, columns = X[:, kept], [column for column, keep in zip(columns, kept, strict=True) if keep]
+    _refuse_columns(table, columns, np.nanmax(X, axis=0) == np.nanmin(X, axis=0), "the same value in every row")
+    fill = np.nanmean(X, axis=0)
+    holes = np.isnan(X)
+    if holes.any():
+        notes.append(
+            f"missing values filled with their column mean: {holes.sum()}, in {holes.any(axis=0).sum()} columns"
+        )
+    scale = _scales(columns, np.where(holes, fill, X).std(axis=0))
+    finished = tuple(
+        replace(
+            column,
+            fill=float(f),
+            shift=float(f) * reading.standardize,
+            scale=float(s) if reading.standardize else 1.0,
+        )
+        for column, f, s in zip(columns, fill, scale, strict=True)
+    )
+    return Preparation(reading, finished, tuple(notes))
+
+
+def _scales(columns: Sequence[Column], deviations: Any) -> Any:
+    """Scale of each column; the 0/1 columns of one text column share theirs.
+
+    Together they then weigh as much as one numeric column, and a rare category does not become a giant.
+    """
+    variance: dict[str, float] = {}
+    for column, deviation in zip(columns, deviations, strict=True):
+        variance[column.source] = variance.get(column.source, 0.0) + float(deviation) ** 2
+    return [math.sqrt(variance[column.source]) for column in columns]
+
+
+def _expand(table: Table, reading: Reading, notes: list[str]) -> list[Column]:
+    """Columns of numbers that the table gives, text expanded where asked for."""
+    columns: list[Column] = []
+    for name in table.frame.columns:
+        values = table.frame[name]
+        if not _is_text(values):
+            columns.append(Column(name, None, 0.0, 0.0, 1.0))
+        elif reading.text != "one-hot":
+            raise InputError(f"{table.source}: {_about_text(values)}")
+        else:
+            categories = sorted(values.drop_nulls().cast(pl.String).unique().to_list())
+            if len(categories) > MOST_CATEGORIES:
+                raise InputError(
+                    f"{table.source}: text column {name!r} has {len(categories)} different values, more than "
+                    f"{MOST_CATEGORIES}; leave it out with --exclude {name}"
+                )
+            columns += [Column(name, category, 0.0, 0.0, 1.0) for category in categories]
+            notes.append(f"expanded text column {name!r} into {len(categories)} columns of 0 and 1")
+    return columns
+
+
+def _numbers(table: Table, columns: Iterable[Column]) -> Matrix:
+    """Raw numbers, NaN where missing."""
+    columns = list(columns)
+    missing = sorted({column.source for column in columns} - set(table.frame.columns))
+    if missing:
+        raise InputError(f"{table.source}: lacks the columns {some(missing)} that the fit used; add them")
+    X = np.empty((len(table), len(columns)), dtype=np.float64)
+    plain = [position for position, column in enumerate(columns) if column.category is None]
+    if plain:
+        X[:, plain] = _plain_numbers(table, [columns[position].source for position in plain])
+    for position, column in enumerate(columns):
+        if column.category is not None:
+            hit = table.frame[column.source].cast(pl.String) == column.category
+            X[:, position] = hit.cast(pl.Float64).fill_null(np.nan).to_numpy()
+    if np.isinf(X).any():
+        row, position = np.argwhere(np.isinf(X))[0]
+        source = columns[position].source
+        raise InputError(f"{table.source}: column {source!r} is infinite in row {row + 1}; correct that value")
+    return X
+
+
+def _plain_numbers(table: Table, names: list[str]) -> Matrix:
+    """Columns that are numbers already; NaN where missing."""
+    for name, kind in table.frame.select(names).schema.items():
+        if _is_text(table.frame[name]):
+            raise InputError(f"{table.source}: {_about_text(table.frame[name])}")
+        if not (kind.is_numeric() or isinstance(kind, pl.Boolean | pl.Null | pl.String)):
+            raise InputError(
+                f"{table.source}: column {name!r} holds {kind} values; "
+                f"turn them into numbers, or leave it out with --exclude {name}"
+            )
+    return table.frame.select(pl.col(names).cast(pl.Float64)).fill_null(np.nan).to_numpy()
+
+
+def _is_text(values: pl.Series) -> bool:
+    """Whether a column has text in it; a CSV column without any value has no type of its own."""
+    return isinstance(values.dtype, TEXT) and values.null_count() < len(values)
+
+
+def _about_text(values: pl.Series) -> str:
+    """Sentence about a text column, or about text in a column that is mostly numbers."""
+    present = values.drop_nulls().cast(pl.String)
+    parsed = present.cast(pl.Float64, strict=False)
+    bad = present.filter(parsed.is_null())
+    example = bad[0] if len(bad) else present[0]
+    row = (values.cast(pl.String) == example).arg_max() or 0
+    where = f"column {values.name!r} has text {example!r} in row {row + 1}"
+    if 2 * len(bad) < len(present):
+        return f"{where}, among numbers; correct that value, or leave the column out with --exclude {values.name}"
+    return f"{where}; leave it out with --exclude {values.name}, or use --text one-hot or --text ignore"
+
+
+def _refuse_columns(table: Table, columns: Sequence[Column], bad: Any, what: str) -> None:
+    named = _sources(columns, bad)
+    if named:
+        raise InputError(
+            f"{table.source}: {what} in column {some(named)}; leave it out with --exclude {','.join(named[:10])}"
+        )
+
+
+def _sources(columns: Sequence[Column], chosen: Any) -> list[str]:
+    return list(dict.fromkeys(column.source for column, yes in zip(columns, chosen, strict=True) if yes))

@@ -1,0 +1,111 @@
+import numpy as np
+import pytest
+
+from dkpca import subspace_error
+from dkpca.errors import InputError
+from dkpca.kernels import RBF, Linear
+from dkpca.kernels.grams import KernelGram
+from dkpca.linalg.arrays import to_numpy
+from dkpca.linalg.gram import Centered, Gram
+from dkpca.linalg.leading import leading
+
+
+class Given(Gram):
+    """A matrix written down."""
+
+    def __init__(self, K):
+        self.K, self.n, self.reference = K, K.shape[0], K
+
+    def diagonal(self):
+        return np.diagonal(self.K)
+
+    def block(self, rows, columns):
+        return self.K[rows][:, columns]
+
+
+def with_spectrum(values, rng):
+    Q, _ = np.linalg.qr(rng.standard_normal((len(values), len(values))))
+    return Given((Q * values) @ Q.T), Q
+
+
+@pytest.mark.parametrize("kernel", [Linear(), RBF(0.05)], ids=lambda k: k.name)
+@pytest.mark.parametrize("center", [False, True])
+def test_leading_pairs_are_those_of_lapack(xp, table, kernel, center):
+    gram = KernelGram(kernel, xp.asarray(table))
+    gram = Centered(gram) if center else gram
+    pairs = leading(gram, 4)
+    values, vectors = np.linalg.eigh(to_numpy(gram.dense()))
+    np.testing.assert_allclose(to_numpy(pairs.values), values[::-1][:4], rtol=1e-10)
+    assert subspace_error(vectors[:, ::-1][:, :4], to_numpy(pairs.vectors)) < 1e-16
+    assert pairs.left_out_norm == pytest.approx(values[::-1][4], rel=1e-8)
+
+
+def test_same_type_out(xp, table):
+    pairs = leading(KernelGram(RBF(0.1), xp.asarray(table)), 3)
+    assert type(pairs.vectors) is type(xp.asarray(table))
+    assert pairs.values.dtype == xp.float64
+
+
+def test_signs_are_fixed(xp, table):
+    vectors = to_numpy(leading(KernelGram(RBF(0.1), xp.asarray(table)), 6).vectors)
+    assert (vectors[np.abs(vectors).argmax(0), range(6)] > 0).all()
+
+
+def test_fast_path_finds_every_copy_of_an_equal_eigenvalue(rng):
+    gram, Q = with_spectrum(np.r_[np.full(7, 5.0), np.linspace(1, 0, 593)], rng)
+    pairs = leading(gram, 7)
+    np.testing.assert_allclose(pairs.values, 5.0, rtol=1e-12)
+    assert subspace_error(Q[:, :7], pairs.vectors) < 1e-16
+    assert pairs.left_out_norm == pytest.approx(1.0)
+
+
+def test_fast_path_agrees_with_lapack(rng):
+    gram, Q = with_spectrum(2.0 ** -np.arange(600.0), rng)
+    pairs = leading(gram, 20)
+    np.testing.assert_allclose(pairs.values, 2.0 ** -np.arange(20.0), rtol=1e-8)
+    assert subspace_error(Q[:, :20], pairs.vectors) < 1e-16
+
+
+@pytest.mark.parametrize("n", [5, 400])
+def test_zero_matrix(n):
+    pairs = leading(Given(np.zeros((n, n))), 3)
+    assert not pairs.values.any()
+    assert not pairs.extension.weights.any()
+    np.testing.assert_allclose(pairs.vectors.T @ pairs.vectors, np.eye(3), atol=1e-14)
+
+
+def test_identity_matrix():
+    pairs = leading(Given(np.eye(400)), 5)
+    np.testing.assert_allclose(pairs.values, 1.0)
+    assert pairs.left_out_norm == pytest.approx(1.0)
+
+
+def test_more_pairs_than_the_rank_are_completed_by_a_basis_of_the_null_space(xp, rng):
+    gram = KernelGram(Linear(), xp.asarray(rng.standard_normal((12, 3))))
+    pairs = leading(gram, 12)
+    assert pairs.numerical_rank() == 3
+    np.testing.assert_allclose(to_numpy(pairs.vectors.T @ pairs.vectors), np.eye(12), atol=1e-13)
+    assert pairs.left_out_norm == 0.0
+
+
+def test_weights_turn_the_matrix_into_the_factor(xp, table):
+    gram = KernelGram(RBF(0.05), xp.asarray(table))
+    pairs = leading(gram, 5)
+    np.testing.assert_allclose(to_numpy(gram @ pairs.extension.weights), to_numpy(pairs.factor()), atol=1e-10)
+
+
+def test_head_moves_the_first_dropped_eigenvalue_into_the_tail(table):
+    pairs = leading(KernelGram(RBF(0.05), table), 5)
+    assert pairs.head(2).left_out_norm == pairs.values[2]
+    assert pairs.head(9) is pairs
+
+
+@pytest.mark.parametrize("k", [0, 91])
+def test_an_impossible_number_of_pairs_is_refused(table, k):
+    with pytest.raises(InputError, match="ask for 1 to 90"):
+        leading(KernelGram(Linear(), table), k)
+
+
+def test_an_unknown_solver_is_refused(table):
+    with pytest.raises(InputError, match="solver 'magic' is unknown; use one of"):
+        leading(KernelGram(Linear(), table), 2, solver="magic")

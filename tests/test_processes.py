@@ -1,0 +1,79 @@
+"""A fit on one machine ends at once when it must, and leaves neither files nor processes."""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from dkpca.errors import InputError
+from dkpca.exchange import processes
+from dkpca.exchange.files import Holding
+from dkpca.exchange.rounds import Fit
+from dkpca.rank import Fixed
+from dkpca.tables.reading import Reading
+
+FIT = Fit("rbf", 0.1, 2, True, Fixed(5), "float32")
+ENDLESS_FIT = """
+from pathlib import Path
+from dkpca.cli import on_one_machine, run
+from tests.test_processes import Endless, Reading
+table = Path({folder!r}, "bank.npy")
+on_one_machine.holdings_of = lambda *_, **__: [Endless("bank", table, Reading())]
+raise SystemExit(run(["fit", "bank.npy", "--out", str(table.with_name("run"))]))
+"""
+
+
+class Endless(Holding):
+    """A table that is never read to its end; a file beside it tells that reading began."""
+
+    def load(self):
+        self.path.with_suffix(".begun").touch()
+        while True:
+            time.sleep(1)
+
+
+def endless_fit(folder):
+    """Start a fit; return it and its party's process once that is at work."""
+    program = [sys.executable, "-c", ENDLESS_FIT.format(folder=str(folder))]
+    fit = subprocess.Popen(program, cwd=Path(__file__).parents[1], stderr=subprocess.PIPE, text=True)
+    begun = folder / "bank.begun"
+    while not begun.exists():
+        assert fit.poll() is None, fit.communicate()[1]
+        time.sleep(0.05)
+    begun.unlink()
+    (worker,) = [p for p in psutil.Process(fit.pid).children() if any("spawn_main" in word for word in p.cmdline())]
+    return fit, worker
+
+
+def test_other_parties_are_not_waited_for_once_one_has_failed(tmp_path):
+    np.save(tmp_path / "clinic.npy", np.ones((6, 2)))
+    holdings = [
+        Endless("bank", tmp_path / "bank.npy", Reading()),
+        Holding("clinic", tmp_path / "clinic.npy", Reading()),
+    ]
+    with pytest.raises(InputError, match=r"clinic\.npy.*the same value in every row"):
+        processes.fit(tmp_path / "run", holdings, FIT, jobs=2)
+    assert not list(tmp_path.glob("*run*"))
+
+
+@pytest.mark.parametrize("when", [signal.SIGTERM, signal.SIGINT])
+def test_a_fit_can_be_interrupted_while_its_parties_are_at_work(tmp_path, when):
+    fit, worker = endless_fit(tmp_path)
+    fit.send_signal(when)
+    assert fit.communicate()[1] == "dkpca: interrupted; no file was left half written, the command can be repeated\n"
+    assert fit.returncode == 130
+    assert not any(tmp_path.iterdir())
+    assert not worker.is_running()
+
+
+def test_a_party_whose_process_is_killed_is_named(tmp_path):
+    fit, worker = endless_fit(tmp_path)
+    worker.kill()
+    assert "bank.npy'] was killed, perhaps for want of memory; try" in fit.communicate()[1]
+    assert fit.returncode == 1
+    assert not any(tmp_path.iterdir())
