@@ -10,7 +10,7 @@ from dkpca.kernels import RBF
 from dkpca.linalg.precision import PRECISIONS
 from dkpca.party import summarize
 from dkpca.policy import Policy
-from dkpca.rank import Adaptive, Auto, Budget, Fixed
+from dkpca.rank import Adaptive, Auto, Budget, Fixed, RankRule
 
 SPECTRUM = np.array([8.0, 4.0, 2.0, 1.0, 0.5])
 spectra = st.lists(st.floats(0, 100), min_size=1, max_size=20).map(lambda v: np.sort(np.array(v))[::-1])
@@ -89,7 +89,7 @@ def test_impossible_rules_are_refused(make, words):
 
 
 def test_a_rule_that_never_decides_is_refused(rng):
-    class Never:
+    class Never(RankRule):
         def first_guess(self, n_samples):
             return 3
 

@@ -10,6 +10,7 @@ import pytest
 from dkpca.errors import InputError
 from dkpca.tables.preparation import Preparation, prepare
 from dkpca.tables.reading import Reading, from_frame, read
+from dkpca.wire import codec
 
 
 def table(columns, **reading):
@@ -46,7 +47,8 @@ def test_without_standardization_numbers_stay_as_they_are():
 
 def test_new_rows_use_the_means_scales_and_categories_of_the_training_rows():
     loaded, how = table({"a": [1.0, 2.0, 3.0], "c": ["x", "y", "x"]}, text="one-hot")
-    preparation = Preparation.from_dict(json.loads(json.dumps(prepare(loaded, how).to_dict())))
+    kept = json.loads(json.dumps(codec.described(prepare(loaded, how))))
+    preparation = codec.decode(Preparation, kept, what="kept")
     new, _ = table({"a": [None, 4.0], "c": ["never seen", None]}, text="one-hot")
     X = preparation.apply(new)
     deviation = np.std([1.0, 2.0, 3.0])

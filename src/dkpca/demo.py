@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from dkpca import fusion
+from dkpca import fusion, wire
 from dkpca.errors import DKPCAError, InputError
 from dkpca.exchange.files import load_state
 from dkpca.linalg.arrays import to_numpy
@@ -180,7 +180,7 @@ def _against_pooled(out: Path, n_components: int, gamma: float) -> tuple[float, 
     parts = [replace(s, factor=Rounded(to_numpy(s.factor.data)[rows])) for s in summaries]
     model = fusion.fuse(parts, n_components=n_components)
     extended = [
-        replace(message_files.read(out / o / f"{o}.rows", Rows), summary_id=part.summary_id)
+        replace(message_files.read(out / o / f"{o}.rows", Rows), summary_id=wire.fingerprint(part))
         for o, part in zip(OWNERS, parts, strict=True)
     ]
     placed = to_numpy(fusion.project(model, extended))

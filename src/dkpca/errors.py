@@ -21,7 +21,11 @@ class ConvergenceError(DKPCAError):
     """An iteration that did not reach its tolerance."""
 
 
-class NoAnswerError(DKPCAError, TimeoutError):
+class NoAnswerError(DKPCAError):
+    """A party that gave no answer: its process ended, it could not be reached, or it refused."""
+
+
+class TooLateError(NoAnswerError, TimeoutError):
     """A party that did not answer in time."""
 
 

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from dkpca import wire
 from dkpca.certificate import Certificate, certify
 from dkpca.errors import FusionError, InputError
 from dkpca.kernels import Kernel
@@ -16,10 +17,31 @@ from dkpca.linalg.strips import by_strips
 from dkpca.messages import Partials, Rows, Statistics, Summary
 
 M = TypeVar("M")
-Received = TypeVar("Received", Summary, Rows, Partials)
-NewSamples = TypeVar("NewSamples", Rows, Partials)
+ReceivedT = TypeVar("ReceivedT", Summary, Rows, Partials)
+NewSamplesT = TypeVar("NewSamplesT", Rows, Partials)
 SAME_SAMPLES = "the rows are not the same samples in the same order; align them first"
 LANDMARKS = 500  # of the center, unless it is told otherwise
+
+
+@dataclass(frozen=True)
+class FusionSettings:
+    """How the center fuses, and how to do it again.
+
+    Parameters
+    ----------
+    center : bool
+        Whether to center the fused matrix in feature space.
+    solver, n_landmarks, random_state
+        See `dkpca.linalg.leading.leading`.
+    dtype : {"float64", "float32"}
+        Precision in which the center computes, whatever the wire carried.
+    """
+
+    center: bool = True
+    solver: str | Solver = "auto"
+    n_landmarks: int = LANDMARKS
+    random_state: int = 0
+    dtype: str = "float64"
 
 
 @dataclass(frozen=True)
@@ -28,14 +50,18 @@ class FusedModel:
 
     summaries: Mapping[str, Summary]
     kernel: Kernel
-    centered: bool
     solver: str  # which one, what it did, and why it was chosen
     eigenvectors: Array  # (n_samples, n_components)
     eigenvalues: Array  # (n_components,) of the fused matrix, descending
     explained_variance_ratio: Array  # (n_components,) of the fused matrix
     certificate: Certificate
     extension: Extension  # scores of a new sample from its fused kernel row
-    settings: Mapping[str, Any]  # how to fuse again
+    settings: FusionSettings
+
+    @property
+    def centered(self) -> bool:
+        """Whether the fused matrix was centered."""
+        return self.settings.center
 
     @property
     def n_components(self) -> int:
@@ -63,7 +89,7 @@ class FusedModel:
         return self._again({name: s for name, s in self.summaries.items() if name != party})
 
     def _again(self, summaries: Mapping[str, Summary]) -> "FusedModel":
-        return fuse(summaries.values(), n_components=self.n_components, **self.settings)
+        return fuse(summaries.values(), n_components=self.n_components, **vars(self.settings))
 
 
 def resolve_gamma(gamma: float | str | None, statistics: Iterable[Statistics]) -> float:
@@ -115,13 +141,7 @@ def fuse(
     -------
     FusedModel
     """
-    settings = {
-        "center": center,
-        "solver": solver,
-        "n_landmarks": n_landmarks,
-        "random_state": random_state,
-        "dtype": dtype,
-    }
+    settings = FusionSettings(center, solver, n_landmarks, random_state, dtype)
     accepted = _accept(summaries, roster)
     first = next(iter(accepted.values()))
     kernel, n_samples = first.kernel, first.n_samples
@@ -136,7 +156,6 @@ def fuse(
     return FusedModel(
         summaries=accepted,
         kernel=kernel,
-        centered=center,
         solver=pairs.solver,
         eigenvectors=pairs.vectors,
         eigenvalues=pairs.values,
@@ -191,21 +210,21 @@ def _accept(summaries: Iterable[Summary], roster: Sequence[str] | None) -> dict[
 
 
 def _complete(
-    model: FusedModel, received: Iterable[NewSamples], fits: Callable[[NewSamples, Summary], bool]
-) -> dict[str, NewSamples]:
+    model: FusedModel, received: Iterable[NewSamplesT], fits: Callable[[NewSamplesT, Summary], bool]
+) -> dict[str, NewSamplesT]:
     """New-sample messages by party: one from each party of the model, about the same samples."""
     by_name = _by_name(received, "message about new samples")
     _check_roster(by_name, list(model.summaries), "message about new samples")
     for name, message in by_name.items():
         summary = model.summaries[name]
-        if message.summary_id != summary.summary_id or not fits(message, summary):
+        if message.summary_id != wire.fingerprint(summary) or not fits(message, summary):
             raise FusionError(f"party {name!r}: its new samples extend another summary than the one that was fused")
     _check_same(by_name, "sample digest", lambda m: m.sample_digest, SAME_SAMPLES, shown=_first_digits)
     return by_name
 
 
-def _by_name(received: Iterable[Received], what: str) -> dict[str, Received]:
-    by_name: dict[str, Received] = {}
+def _by_name(received: Iterable[ReceivedT], what: str) -> dict[str, ReceivedT]:
+    by_name: dict[str, ReceivedT] = {}
     for message in received:
         if message.party in by_name:
             raise FusionError(f"two messages of kind {what} from party {message.party!r}; keep one of them")

@@ -5,9 +5,12 @@ is in docs/disclosure.md. Over a network, the reason why there is no message lea
 """
 
 import hashlib
+import math
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -19,14 +22,60 @@ TOKEN_BYTES = 16  # of the 32 of HMAC-SHA256: a chance of 1e-27 that any two of 
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 
 
+def check_name(name: str, what: str) -> str:
+    """Names become file names and log lines, so they are kept plain."""
+    if not isinstance(name, str) or not PLAIN_NAME.fullmatch(name):
+        raise InputError(
+            f"{what} {name!r} cannot be used; take up to 64 letters, digits, '_', '-', '.', not '-' or '.' first"
+        )
+    return name
+
+
+def check_party_name(name: str) -> str:
+    """Name of a party, kept plain."""
+    return check_name(name, "party name")
+
+
+def _party_name(field: str, name: str) -> None:
+    check_party_name(name)
+
+
+def _fingerprint(field: str, value: str) -> None:
+    if not re.fullmatch(r"[0-9a-f]{64}", value):
+        raise InputError(f"{field} is not a sha256 digest")
+
+
+def _at_least_one(field: str, value: int) -> None:
+    if value < 1:
+        raise InputError(f"{field} is {value}, less than 1")
+
+
+def _finite(field: str, value: float) -> None:
+    if not math.isfinite(value):
+        raise InputError(f"{field} is {value}, not a finite number")
+
+
+def _not_negative(field: str, value: float) -> None:
+    if not (math.isfinite(value) and value >= 0):
+        raise InputError(f"{field} is {value}, not a finite number >= 0")
+
+
+# What is asked of a field beyond its type, by whoever decodes it.
+PartyName = Annotated[str, _party_name]
+Fingerprint = Annotated[str, _fingerprint]
+Count = Annotated[int, _at_least_one]
+Finite = Annotated[float, _finite]
+NotNegative = Annotated[float, _not_negative]
+
+
 @dataclass(frozen=True)
 class Statistics:
     """Three numbers from which the center derives gamma. Sent only when gamma is not given."""
 
-    party: str
-    n_samples: int
-    n_features: int
-    mean_squared_distance: float  # over all pairs of different samples; adds up over parties
+    party: PartyName
+    n_samples: Count
+    n_features: Count
+    mean_squared_distance: NotNegative  # over all pairs of different samples; adds up over parties
 
 
 @dataclass(frozen=True)
@@ -37,26 +86,24 @@ class Summary:
     approximate Gram matrix, factor @ factor.T, hence how similar any two samples look to this party.
     """
 
-    party: str
+    party: PartyName
     kernel: Kernel
-    sample_digest: str  # of the ordered sample ids
-    n_features: int
+    sample_digest: Fingerprint  # of the ordered sample ids
+    n_features: Count
     factor: Rounded  # (n_samples, rank)
-    left_out_norm: float  # largest eigenvalue not sent
-    trace_left_out: float  # trace of the Gram matrix minus that of the factor as sent
-    rounding_norm: float  # spectral norm of what rounding for the wire did to factor @ factor.T
-    rounding_nuclear: float  # the same in the nuclear norm
+    left_out_norm: NotNegative  # largest eigenvalue not sent
+    trace_left_out: Finite  # trace of the Gram matrix minus that of the factor as sent
+    rounding_norm: NotNegative  # spectral norm of what rounding for the wire did to factor @ factor.T
+    rounding_nuclear: NotNegative  # the same in the nuclear norm
+
+    def __post_init__(self) -> None:
+        if self.rank > self.n_samples:
+            raise InputError(f"has rank {self.rank} for {self.n_samples} samples")
 
     @property
     def n_samples(self) -> int:
         """Samples the factor has a row for."""
         return self.factor.shape[0]
-
-    @property
-    def summary_id(self) -> str:
-        """Name of this summary, from everything in it but the bulk of the factor."""
-        parts = [getattr(self, f.name) for f in fields(self) if f.name != "factor"]
-        return hashlib.sha256(repr((parts, self.factor.shape, self.factor.precision)).encode()).hexdigest()
 
     @property
     def rank(self) -> int:
@@ -68,9 +115,9 @@ class Summary:
 class Rows:
     """New samples as rows of the party's factor."""
 
-    party: str
-    summary_id: str  # of the summary these rows extend
-    sample_digest: str  # of the new samples' ids
+    party: PartyName
+    summary_id: Fingerprint  # of the summary these rows extend
+    sample_digest: Fingerprint  # of the new samples' ids
     factor: Rounded  # (n_new, rank)
 
 
@@ -78,9 +125,9 @@ class Rows:
 class Partials:
     """New samples by the paper's own route: squared distances or inner products to every training sample."""
 
-    party: str
-    summary_id: str
-    sample_digest: str
+    party: PartyName
+    summary_id: Fingerprint
+    sample_digest: Fingerprint
     partial: Rounded  # (n_new, n_samples)
 
 
@@ -94,6 +141,23 @@ class Tokens:
     def of(cls, tokens: Iterable[bytes]) -> "Tokens":
         """Sort and pack."""
         return cls(np.frombuffer(b"".join(sorted(tokens)), dtype=np.uint8).reshape(-1, TOKEN_BYTES))
+
+    def to_arrays(self) -> dict[str, np.ndarray[Any, Any]]:
+        """Return what travels, by the end of its name."""
+        return {"": self.data}
+
+    @classmethod
+    def from_arrays(cls, name: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> "Tokens":
+        """Rebuild what `to_arrays` gave: ascending, so that no order is revealed, and each of them once."""
+        data = arrays[""]
+        if set(arrays) != {""}:
+            raise InputError("does not have the arrays of its kind")
+        if data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] != TOKEN_BYTES or data.shape[0] == 0:
+            raise InputError(f"{name} is not a list of {TOKEN_BYTES}-byte tokens (shape {data.shape})")
+        tokens = cls(data)
+        if any(earlier >= later for earlier, later in pairwise(tokens.listed())):
+            raise InputError(f"{name} is not sorted, or has a token twice")
+        return tokens
 
     def listed(self) -> list[bytes]:
         """Return them one by one, ascending."""
@@ -114,7 +178,7 @@ class Tokens:
 class SampleTokens:
     """Which samples a party has, under a key that the center does not know. Sent only where samples differ."""
 
-    party: str
+    party: PartyName
     tokens: Tokens
 
 
@@ -122,7 +186,7 @@ class SampleTokens:
 class CommonTokens:
     """The center's answer: the samples that every party has, in the order that all of them now take."""
 
-    n_parties: int
+    n_parties: Count
     tokens: Tokens
 
 
@@ -130,29 +194,15 @@ class CommonTokens:
 class Scores:
     """The center's result for the parties: where the samples lie, and how much of the variance that shows."""
 
-    n_parties: int
+    n_parties: Count
     kernel: Kernel
-    sample_digest: str
+    sample_digest: Fingerprint
     scores: Rounded  # (n_samples, n_components)
-    captured_share_at_least: float  # of the variance of the true kernel, certified
-    optimality_at_least: float  # of what the best components would capture, certified
+    captured_share_at_least: NotNegative  # of the variance of the true kernel, certified
+    optimality_at_least: NotNegative  # of what the best components would capture, certified
 
 
 Message = Statistics | Summary | Rows | Partials | SampleTokens | CommonTokens | Scores
-
-
-def check_party_name(name: str) -> str:
-    """Name of a party, kept plain."""
-    return check_name(name, "party name")
-
-
-def check_name(name: str, what: str) -> str:
-    """Names become file names and log lines, so they are kept plain."""
-    if not isinstance(name, str) or not PLAIN_NAME.fullmatch(name):
-        raise InputError(
-            f"{what} {name!r} cannot be used; take up to 64 letters, digits, '_', '-', '.', not '-' or '.' first"
-        )
-    return name
 
 
 def digest(sample_ids: Sequence[str]) -> str:

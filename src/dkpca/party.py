@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from dkpca import messages
+from dkpca import messages, wire
 from dkpca.errors import InputError
 from dkpca.kernels import Kernel
 from dkpca.kernels.grams import KernelGram
@@ -14,7 +14,7 @@ from dkpca.linalg.precision import Rounded, round_to, rounding_norms
 from dkpca.linalg.strips import by_strips
 from dkpca.messages import Partials, Rows, Statistics, Summary
 from dkpca.policy import Policy
-from dkpca.rank import RankRule, sent_in
+from dkpca.rank import RankRule
 
 ANYTHING = Policy()
 
@@ -100,7 +100,7 @@ def summarize(
     policy.check_precision(precision)
     if X.shape[0] < 2:
         raise InputError(f"party {party!r} has {X.shape[0]} row; a fit needs at least 2 samples")
-    rank = policy.limit(sent_in(rank, precision))
+    rank = policy.limit(rank.sent_in(precision))
     origin = kernel.origin(X)
     X = X - origin[None, :]
     gram = KernelGram(kernel, X)
@@ -121,7 +121,7 @@ def summarize(
     )
     state = PartyState(
         party=party,
-        summary_id=summary.summary_id,
+        summary_id=wire.fingerprint(summary),
         kernel=kernel,
         origin=origin,
         anchors=pairs.extension.rows(X),

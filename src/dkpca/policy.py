@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from dkpca.errors import InputError, PolicyError
 from dkpca.kernels import KERNELS, Kernel
 from dkpca.linalg.precision import PRECISIONS
-from dkpca.rank import AtMost, Fixed, RankRule
+from dkpca.rank import AtMost, RankRule
 
 log = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())  # where it goes is the caller's choice
@@ -85,8 +85,9 @@ class Policy:
         """Return the rule, held to the largest rank; refuse a number beyond it."""
         if self.max_rank == math.inf:
             return rank
-        if isinstance(rank, Fixed) and rank.rank > self.max_rank:
-            _refuse(f"rank {rank.rank} is more than max_rank = {self.max_rank:g}")
+        stated = rank.stated()
+        if stated is not None and stated > self.max_rank:
+            _refuse(f"rank {stated} is more than max_rank = {self.max_rank:g}")
         return AtMost(rank, int(self.max_rank))
 
 

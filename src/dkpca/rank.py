@@ -4,9 +4,9 @@ A rule reads the leading eigenvalues known so far and answers with a rank, or wi
 more of the spectrum. It never answers 0: a party that sends nothing would erase the product of all kernels.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,24 +16,43 @@ from dkpca.linalg.precision import PRECISIONS
 Spectrum = np.ndarray[Any, Any]  # leading eigenvalues, descending
 
 
-@runtime_checkable
-class RankRule(Protocol):
-    """What `party.summarize` needs of a rule."""
+class RankRule(ABC):
+    """How a party finds its rank. A rule of your own derives from this class; it cannot travel between parties."""
 
+    name: ClassVar[str] = ""  # under which it travels
+
+    @abstractmethod
     def first_guess(self, n_samples: int) -> int:
-        """How many eigenpairs to compute before remote."""
+        """How many eigenpairs to compute before asking."""
 
+    @abstractmethod
     def choose(self, eigenvalues: Spectrum, n_samples: int) -> int | None:
         """Rank, or None if these eigenvalues do not decide it."""
 
+    def stated(self) -> int | None:
+        """Return the rank that the rule names beforehand; None if the spectrum decides."""
+        return None
+
+    def sent_in(self, precision: str) -> "RankRule":
+        """Return the rule for numbers that are sent in this precision: only what counts bytes depends on it."""
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """Describe the rule so that it can travel; only the rules of this module can."""
+        if RULES.get(self.name) is not type(self):
+            raise InputError(f"the rank rule {self!r} cannot be sent to a party; use one of {sorted(RULES)}")
+        return {"rule": self.name, **vars(self)}
+
 
 @dataclass(frozen=True)
-class Fixed:
+class Fixed(RankRule):
     """The same rank whatever the spectrum; at most the number of samples."""
 
     rank: int
+    name: ClassVar[str] = "fixed"
 
     def __post_init__(self) -> None:
+        _check_whole("rank", self.rank)
         if self.rank < 1:
             raise InputError(f"rank is {self.rank}; a party sends at least 1 eigenpair")
 
@@ -43,9 +62,12 @@ class Fixed:
     def choose(self, eigenvalues: Spectrum, n_samples: int) -> int | None:
         return min(self.rank, n_samples)
 
+    def stated(self) -> int | None:
+        return self.rank
+
 
 @dataclass(frozen=True)
-class Adaptive:
+class Adaptive(RankRule):
     """Eq. (8) of the paper: the smallest D with lambda_{D+1} <= epsilon, at most the number of samples.
 
     Parameters
@@ -59,8 +81,10 @@ class Adaptive:
 
     epsilon: float
     relative: bool = True
+    name: ClassVar[str] = "adaptive"
 
     def __post_init__(self) -> None:
+        _check_number("epsilon", self.epsilon)
         if not 0.0 <= self.epsilon < float("inf"):
             raise InputError(f"epsilon is {self.epsilon}; it must be a finite number, not negative")
 
@@ -73,7 +97,7 @@ class Adaptive:
 
 
 @dataclass(frozen=True)
-class Auto:
+class Auto(RankRule):
     """The smallest D with lambda_{D+1} <= share * lambda_2, but no fewer than the components wanted.
 
     lambda_2, because the first eigenvector of an RBF Gram matrix is close to constant and centering removes
@@ -82,8 +106,11 @@ class Auto:
 
     n_components: int
     share: float = 0.01
+    name: ClassVar[str] = "auto"
 
     def __post_init__(self) -> None:
+        _check_whole("n_components", self.n_components)
+        _check_number("share", self.share)
         if self.n_components < 1 or not 0.0 <= self.share <= 1.0:
             raise InputError(
                 f"{self.n_components} components and a share of {self.share} make no rule; "
@@ -99,7 +126,7 @@ class Auto:
 
 
 @dataclass(frozen=True)
-class Budget:
+class Budget(RankRule):
     """As many eigenpairs as fit into so many bytes of factor.
 
     Parameters
@@ -112,8 +139,10 @@ class Budget:
 
     bytes: int
     precision: str = "float32"
+    name: ClassVar[str] = "budget"
 
     def __post_init__(self) -> None:
+        _check_whole("bytes", self.bytes)
         if self.bytes < 1 or self.precision not in PRECISIONS:
             raise InputError(
                 f"a budget of {self.bytes} bytes in {self.precision} cannot be kept; "
@@ -136,9 +165,12 @@ class Budget:
     def choose(self, eigenvalues: Spectrum, n_samples: int) -> int | None:
         return self.rank(n_samples)
 
+    def sent_in(self, precision: str) -> RankRule:
+        return replace(self, precision=precision)
+
 
 @dataclass(frozen=True)
-class AtMost:
+class AtMost(RankRule):
     """Another rule, stopped at a limit: what a party's policy makes of a rule.
 
     Parameters
@@ -161,36 +193,28 @@ class AtMost:
             return self.limit if len(eigenvalues) >= self.limit else None
         return min(rank, self.limit)
 
-
-def sent_in(rule: RankRule, precision: str) -> RankRule:
-    """Return the rule for numbers that are sent in a precision: only what counts bytes depends on it."""
-    if isinstance(rule, AtMost):
-        return replace(rule, rule=sent_in(rule.rule, precision))
-    return replace(rule, precision=precision) if isinstance(rule, Budget) else rule
+    def sent_in(self, precision: str) -> RankRule:
+        return replace(self, rule=self.rule.sent_in(precision))
 
 
-RULES: dict[str, type[Any]] = {"fixed": Fixed, "adaptive": Adaptive, "auto": Auto, "budget": Budget}
+RULES: dict[str, type[RankRule]] = {cls.name: cls for cls in (Fixed, Adaptive, Auto, Budget)}
 
 
-def to_dict(rule: RankRule) -> dict[str, Any]:
-    """Describe a rule so that it can travel; only the rules of this module can."""
-    for name, cls in RULES.items():
-        if is_dataclass(rule) and type(rule) is cls:
-            return {"rule": name} | {field.name: getattr(rule, field.name) for field in fields(rule)}
-    raise InputError(f"the rank rule {rule!r} cannot be sent to a party; use one of {sorted(RULES)}")
+def family(name: object) -> type[RankRule]:
+    """Return the class of rules of this name."""
+    if not isinstance(name, str) or name not in RULES:
+        raise InputError(f"unknown rank rule {name!r}; use one of {sorted(RULES)}")
+    return RULES[name]
 
 
-def from_dict(described: Mapping[str, Any]) -> RankRule:
-    """Rebuild a rule; the rule itself checks its values, since they may come from somebody else."""
-    values = dict(described)
-    cls = RULES.get(str(values.pop("rule", None)))
-    if cls is None:
-        raise InputError(f"unknown rank rule {described.get('rule')!r}; use one of {sorted(RULES)}")
-    expected = {field.name: field.type for field in fields(cls)}
-    if set(values) != set(expected) or any(type(values[name]) is not kind for name, kind in expected.items()):
-        raise InputError(f"the rank rule {described!r} does not have the values {sorted(expected)}")
-    rule: RankRule = cls(**values)
-    return rule
+def _check_whole(what: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise InputError(f"{what} is {value!r}; give a whole number")
+
+
+def _check_number(what: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        raise InputError(f"{what} is {value!r}; give a number")
 
 
 def _first_below(eigenvalues: Spectrum, threshold: float, *, at_least: int, n_samples: int) -> int | None:

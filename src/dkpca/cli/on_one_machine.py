@@ -69,7 +69,7 @@ def fit(
         solver=solver,
     )
     with progress("parties", total=len(holdings)) as advance:
-        run, notes = processes.fit(out, holdings, request, jobs=jobs, done=advance)
+        run, notes = processes.fit(out, holdings, request, n_jobs=jobs, done=advance)
     show(as_json, run_facts(run) | {"notes": notes}, [*(f"note: {note}" for note in notes), *run_words(run)])
 
 

@@ -13,14 +13,14 @@ from typing import Any, TypeVar
 from joblib import Parallel, delayed
 
 from dkpca import party
-from dkpca.errors import NoAnswerError
+from dkpca.errors import TooLateError
 from dkpca.exchange.questions import Question, RowsWanted, StatisticsWanted, SummaryWanted
 from dkpca.linalg.arrays import Array
 from dkpca.messages import Statistics, Summary
 from dkpca.party import PartyState
 from dkpca.tables.inputs import Source, is_source, opened
 
-Answer = TypeVar("Answer")
+AnswerT = TypeVar("AnswerT")
 Tables = Mapping[str, Array | Source]
 
 
@@ -40,13 +40,13 @@ class Workers:
     n_jobs: int | None = None
     timeout: float | None = None
 
-    def ask(self, question: Callable[..., Answer], arguments: Mapping[str, Sequence[Any]]) -> dict[str, Answer]:
+    def ask(self, question: Callable[..., AnswerT], arguments: Mapping[str, Sequence[Any]]) -> dict[str, AnswerT]:
         """Put the question to every party; arguments by party."""
         jobs = (delayed(question)(*given) for given in arguments.values())
         try:
             answers = Parallel(n_jobs=self.n_jobs, timeout=self.timeout)(jobs)
         except (TimeoutError, multiprocessing.TimeoutError) as error:
-            raise NoAnswerError(
+            raise TooLateError(
                 f"no answer within {self.timeout} s from one of {list(arguments)}; "
                 "look at that party's worker, or allow more time"
             ) from error
@@ -100,12 +100,12 @@ def _summarize(name: str, table: Array | Source, settings: dict[str, Any]) -> tu
 
 
 def _answer(
-    answer: Callable[[PartyState, Array], Answer],
+    answer: Callable[[PartyState, Array], AnswerT],
     state: PartyState,
     fitted: Array | Source | None,
     name: str,
     table: Array | Source,
-) -> Answer:
+) -> AnswerT:
     if state.anchors is None:
         state = state.with_rows(opened(name, fitted))
     return answer(state, opened(name, table))

@@ -16,6 +16,7 @@ from dkpca.exchange import files, rounds
 from dkpca.exchange.files import Holding, Sender
 from dkpca.exchange.questions import Question, SummaryWanted
 from dkpca.exchange.rounds import Fit
+from dkpca.linalg.parallel import limit_blas_threads
 from dkpca.store import runs, storage
 from dkpca.store.runs import Run
 
@@ -57,7 +58,7 @@ def fit(
     holdings: Sequence[Holding],
     request: Fit,
     *,
-    jobs: int | None = None,
+    n_jobs: int | None = None,
     done: Callable[[], None] = lambda: None,
 ) -> tuple[Run, list[str]]:
     """Summarize all tables and fuse; return the run, and what was dropped or filled in, in words.
@@ -68,7 +69,7 @@ def fit(
     holdings, notes = shared_samples(holdings)
     with (
         tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as scratch,
-        _pool(jobs or os.cpu_count() or 1, len(holdings)) as pool,
+        _pool(n_jobs or os.cpu_count() or 1, len(holdings)) as pool,
     ):
         parties = Parties(holdings, Path(scratch), pool, done)
         rounds.summaries(parties, request)
@@ -115,28 +116,25 @@ def _keep_states(scratch: Path, directory: Path, holdings: Sequence[Holding]) ->
     storage.write_all(states, private=states)
 
 
+def _share_cores(threads: int) -> None:
+    """In a new process: this module has loaded every BLAS in use, so that all of them are limited."""
+    limit_blas_threads(threads)
+
+
 @contextmanager
-def _pool(jobs: int, parties: int) -> Iterator[Any]:
+def _pool(n_jobs: int, parties: int) -> Iterator[Any]:
     """Fresh processes that share the cores: each gets as many BLAS threads as are left for it.
 
     On an error none is waited for: an answer that nobody will use can take hours.
     """
-    workers = min(jobs, parties)
-    threads = str(max(1, (os.cpu_count() or 1) // workers))
-    before = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
-    os.environ.update(dict.fromkeys(before, threads))
+    workers = min(n_jobs, parties)
+    threads = max(1, (os.cpu_count() or 1) // workers)
     others = multiprocessing.active_children()
-    try:
-        with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-            try:
-                yield pool
-            except BaseException:
-                for process in set(multiprocessing.active_children()).difference(others):
-                    process.terminate()
-                raise
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, context, initializer=_share_cores, initargs=(threads,)) as pool:
+        try:
+            yield pool
+        except BaseException:
+            for process in set(multiprocessing.active_children()).difference(others):
+                process.terminate()
+            raise

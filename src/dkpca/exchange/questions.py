@@ -5,19 +5,41 @@ what it is about is the party's own choice.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
+from dkpca.errors import InputError
 from dkpca.kernels import Kernel
-from dkpca.linalg.leading import Solver
-from dkpca.messages import CommonTokens, Scores
+from dkpca.linalg.leading import NAMES, Solver
+from dkpca.linalg.precision import PRECISIONS
+from dkpca.messages import CommonTokens, Scores, check_name
 from dkpca.rank import RankRule
+
+
+def _batch_name(field: str, value: str) -> None:
+    if value:
+        check_name(value, "batch name")
+
+
+def _wire_precision(field: str, value: str) -> None:
+    if value not in PRECISIONS:
+        raise InputError(f"{field} is {value!r}, not one of {sorted(PRECISIONS)}")
+
+
+def _solver_name(field: str, value: str | Solver) -> None:
+    if isinstance(value, str) and value not in NAMES:
+        raise InputError(f"{field} is {value!r}, not one of {sorted(NAMES)}")
+
+
+BatchName = Annotated[str, _batch_name]
+WirePrecision = Annotated[str, _wire_precision]
+SolverName = Annotated[str | Solver, _solver_name]
 
 
 @dataclass(frozen=True)
 class TokensWanted:
     """Which samples do you have? Answered by `SampleTokens`."""
 
-    batch: str = ""  # of new samples; empty: those of the fit
+    batch: BatchName = ""  # of new samples; empty: those of the fit
 
     common: ClassVar[None] = None
     answer: ClassVar[str] = "tokens"
@@ -39,8 +61,8 @@ class SummaryWanted:
 
     kernel: Kernel
     rank: RankRule
-    precision: str
-    solver: str | Solver = "auto"
+    precision: WirePrecision
+    solver: SolverName = "auto"
     keep_training: bool = False
     common: CommonTokens | None = None
 
@@ -52,7 +74,7 @@ class SummaryWanted:
 class RowsWanted:
     """Where do new samples lie? Answered by `Rows`, or by `Partials` if exact."""
 
-    batch: str = ""
+    batch: BatchName = ""
     exact: bool = False
     common: CommonTokens | None = None
 
@@ -64,7 +86,7 @@ class Result:
     """What came out, for the party to keep. Answered by nothing."""
 
     scores: Scores
-    batch: str = ""
+    batch: BatchName = ""
 
     common: ClassVar[None] = None
     answer: ClassVar[str] = "result"

@@ -1,11 +1,10 @@
 """The protocol: which questions are asked, in which order. Whoever can carry a question to all parties can run it."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from dkpca import fusion, kernels
-from dkpca import rank as ranks
 from dkpca.errors import InputError
 from dkpca.exchange import alignment
 from dkpca.exchange.questions import Question, RowsWanted, StatisticsWanted, SummaryWanted, TokensWanted
@@ -13,6 +12,7 @@ from dkpca.kernels import Kernel
 from dkpca.linalg.leading import Solver
 from dkpca.messages import CommonTokens, Summary
 from dkpca.rank import RankRule
+from dkpca.wire import codec
 
 
 class Parties(Protocol):
@@ -38,15 +38,12 @@ class Fit:
 
     def to_dict(self) -> dict[str, Any]:
         """Describe it for a file or a message; kernels and solvers travel by name."""
-        for what in (self.kernel, self.solver):
-            if not isinstance(what, str):
-                raise InputError(f"{what!r} cannot be sent to a party; give the name of a kernel or a solver")
-        return asdict(self) | {"rank": ranks.to_dict(self.rank)}
+        return codec.described(self)
 
     @classmethod
     def from_dict(cls, described: Mapping[str, Any]) -> "Fit":
         """Rebuild what `to_dict` described."""
-        return cls(**(dict(described) | {"rank": ranks.from_dict(described["rank"])}))
+        return codec.decode(cls, dict(described), what="settings of a fit")
 
 
 def summaries(parties: Parties, fit: Fit) -> tuple[Mapping[str, Summary], CommonTokens | None]:

@@ -9,7 +9,7 @@ from dkpca.kernels.base import Kernel
 from dkpca.kernels.linear import Linear
 from dkpca.kernels.rbf import RBF
 
-__all__ = ["KERNELS", "RBF", "Kernel", "Linear", "family", "from_dict"]
+__all__ = ["KERNELS", "RBF", "Kernel", "Linear", "family"]
 
 KERNELS: Mapping[str, type[Kernel]] = {cls.name: cls for cls in (Linear, RBF)}
 ENTRY_POINTS = "dkpca.kernels"  # where an installed package names kernels of its own
@@ -23,17 +23,6 @@ def family(name: object) -> type[Kernel]:
         for point in entry_points(group=ENTRY_POINTS, name=name):
             return _offered(point.load(), name)
     raise InputError(f"kernel {name!r} is unknown here; use one of {sorted(KERNELS)}, or install its package")
-
-
-def from_dict(description: Mapping[str, Any]) -> Kernel:
-    """Rebuild the kernel that `Kernel.to_dict` described."""
-    parameters = dict(description)
-    name = parameters.pop("name", None)
-    cls = family(name)
-    try:
-        return cls(**parameters)
-    except TypeError as error:
-        raise InputError(f"kernel {name!r} does not take parameters {sorted(parameters)}") from error
 
 
 def _offered(cls: Any, name: str) -> type[Kernel]:

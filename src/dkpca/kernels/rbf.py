@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from numbers import Real
 from typing import ClassVar
 
 from dkpca.errors import InputError
@@ -33,8 +34,9 @@ class RBF(Kernel):
         return cls(gamma)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.gamma, float | int) or not 0.0 < self.gamma < float("inf"):
+        if isinstance(self.gamma, bool) or not isinstance(self.gamma, Real) or not 0.0 < self.gamma < float("inf"):
             raise InputError(f"gamma is {self.gamma!r}; the RBF kernel needs a positive, finite number")
+        object.__setattr__(self, "gamma", float(self.gamma))  # the same kernel, whatever kind of number it was
 
     def origin(self, X: Array) -> Array:
         return namespace(X).mean(X, axis=0)

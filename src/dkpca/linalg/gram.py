@@ -5,7 +5,6 @@ Nothing here stores an n x n matrix unless `dense()` is called.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any
 
 from dkpca.linalg.arrays import Array, itemsize, namespace
@@ -87,29 +86,31 @@ class Centered(Gram):
     def __init__(self, base: Gram) -> None:
         self.base = base
         self.n, self.reference = base.n, base.reference
+        self._row_means: Array | None = None  # of the base; whichever method sees the matrix first fills them in
 
-    @cached_property
-    def _means(self) -> Array:
-        xp = namespace(self.reference)
-        ones = xp.ones_like(self.base.diagonal())[:, None]
-        return (self.base @ ones)[:, 0] / self.n
+    def row_means(self) -> Array:
+        """Mean of each row of the matrix that is centered; costs one product, unless they are known already."""
+        if self._row_means is None:
+            xp = namespace(self.reference)
+            self._row_means = (self.base @ xp.ones_like(self.base.diagonal())[:, None])[:, 0] / self.n
+        return self._row_means
 
     def dense(self) -> Array:
         xp = namespace(self.reference)
         K = self.base.dense()
-        self._means = xp.mean(K, axis=0)  # known now, so that no product is spent on them
-        K -= self._means[None, :]
-        K -= (self._means - xp.mean(self._means))[:, None]
+        self._row_means = means = xp.mean(K, axis=0)
+        K -= means[None, :]
+        K -= (means - xp.mean(means))[:, None]
         return K
 
     def diagonal(self) -> Array:
-        xp = namespace(self.reference)
-        return self.base.diagonal() - 2.0 * self._means + xp.mean(self._means)
+        means = self.row_means()
+        return self.base.diagonal() - 2.0 * means + namespace(means).mean(means)
 
     def block(self, rows: Index, columns: Index) -> Array:
-        xp = namespace(self.reference)
-        left, right = pick(self._means, rows), pick(self._means, columns)
-        return self.base.block(rows, columns) - left[:, None] - (right - xp.mean(self._means))[None, :]
+        means = self.row_means()
+        left, right = pick(means, rows), pick(means, columns)
+        return self.base.block(rows, columns) - left[:, None] - (right - namespace(means).mean(means))[None, :]
 
     @property
     def factor(self) -> Array | None:
@@ -118,16 +119,16 @@ class Centered(Gram):
 
     def affine(self, weights: Array) -> tuple[Array, Array]:
         weights = _center(weights)  # so that the mean of the new sample's own kernel row drops out
-        return weights, -(self._means @ weights)
+        return weights, -(self.row_means() @ weights)
 
     def product(self, block: Array, progress: Progress = silent) -> Array:
         xp = namespace(block)
         block = _center(block)
-        if "_means" in self.__dict__:
+        if self._row_means is not None:
             return _center(self.base.product(block, progress))
         # The first product brings the row means along, which would otherwise cost a product of their own.
         both = self.base.product(xp.concat([block, xp.ones_like(block[:, :1])], axis=1), progress)
-        self._means = both[:, -1] / self.n
+        self._row_means = both[:, -1] / self.n
         return _center(both[:, :-1])
 
 

@@ -1,4 +1,4 @@
-"""The Triton kernel behind `dkpca.hadamard`. Imported only where Triton is installed."""
+"""The Triton kernel behind `dkpca.linalg.hadamard`. Imported only where Triton is installed."""
 
 # mypy: ignore-errors
 import triton

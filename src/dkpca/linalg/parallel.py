@@ -12,11 +12,11 @@ from threadpoolctl import ThreadpoolController
 
 from dkpca.linalg.arrays import Array
 
-Result = TypeVar("Result")
-Item = TypeVar("Item")
+ResultT = TypeVar("ResultT")
+ItemT = TypeVar("ItemT")
 
 
-def split_work(work: Callable[[Sequence[Item]], Result], items: Sequence[Item], reference: Array) -> list[Result]:
+def split_work(work: Callable[[Sequence[ItemT]], ResultT], items: Sequence[ItemT], reference: Array) -> list[ResultT]:
     """Deal the items to the threads that BLAS may use here, and return what each made of its share, in order.
 
     Who gets which item is fixed, so that sums over the results do not depend on timing. Only NumPy arrays are worked
@@ -33,6 +33,11 @@ def split_work(work: Callable[[Sequence[Item]], Result], items: Sequence[Item], 
 @cache
 def _controller() -> ThreadpoolController:
     return ThreadpoolController().select(user_api="blas")
+
+
+def limit_blas_threads(most: int) -> None:
+    """Keep BLAS to so many threads in this process from now on."""
+    _controller().limit(limits=most)
 
 
 def _blas_threads() -> int:

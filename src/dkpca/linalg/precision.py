@@ -1,6 +1,10 @@
 """How a matrix is rounded for the wire, and what the rounding did to it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
 
 from dkpca.errors import InputError
 from dkpca.linalg.arrays import Array, device, dtype_name, eps, namespace
@@ -26,6 +30,29 @@ class Rounded:
     def shape(self) -> tuple[int, int]:
         """Rows and columns."""
         return self.data.shape  # type: ignore[no-any-return]
+
+    def to_arrays(self) -> dict[str, Array]:
+        """Return what travels, by the end of its name."""
+        return {"": self.data} if self.scale is None else {"": self.data, ".scale": self.scale}
+
+    @classmethod
+    def from_arrays(cls, name: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> "Rounded":
+        """Rebuild what `to_arrays` gave, if it is a matrix of finite numbers in one of the wire precisions."""
+        data, scale = arrays[""], arrays.get(".scale")
+        if data.ndim != 2 or 0 in data.shape or data.dtype.name not in PRECISIONS or not np.isfinite(data).all():
+            raise InputError(f"{name} is not a matrix of finite numbers (shape {data.shape})")
+        if (scale is not None) != (data.dtype == np.float16):
+            raise InputError(f"{name} must have a scale if it is float16, and only then")
+        if scale is not None and not (
+            scale.dtype == np.float64
+            and scale.shape == data.shape[1:]
+            and np.isfinite(scale).all()
+            and (scale > 0).all()
+        ):
+            raise InputError(f"the scale of {name} is not one positive float64 per column")
+        if set(arrays) - {"", ".scale"}:
+            raise InputError("does not have the arrays of its kind")
+        return cls(data, scale)
 
     def rows(self, strip: slice) -> "Rounded":
         """Return some of the rows."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from dkpca import wire
 from dkpca.errors import DKPCAError, InputError
 from dkpca.exchange import alignment, rounds
 from dkpca.exchange.questions import Result
@@ -73,7 +74,7 @@ class Coordinator:
         places, roster = [], roster_of(folder, self.roster)
         fused = runs.load(folder)
         with followed(folder, "projection", self.job) as status:
-            extending = {name: summary.summary_id for name, summary in fused.model.summaries.items()}
+            extending = {name: wire.fingerprint(summary) for name, summary in fused.model.summaries.items()}
             for batch in batches:
                 place = make_directory(make_directory(folder / "new") / check_name(batch, "batch name"))
                 remote = replace(self._parties(run, place, roster, status, again), extending=extending)

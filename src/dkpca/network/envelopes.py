@@ -11,14 +11,11 @@ from typing import Any, get_args
 
 import numpy as np
 
-from dkpca import kernels, wire, wording
-from dkpca import rank as ranks
+from dkpca import wire, wording
 from dkpca.errors import InputError, WireError
 from dkpca.exchange.questions import Question
-from dkpca.linalg.leading import NAMES as SOLVERS
-from dkpca.linalg.precision import PRECISIONS
 from dkpca.messages import CommonTokens, Scores, check_name
-from dkpca.wire import container
+from dkpca.wire import codec, container
 from dkpca.wire.container import Arrays, Header
 
 VERSION = 1
@@ -70,32 +67,29 @@ def encode_request(request: Request) -> bytes:
 
 def described(question: Question) -> dict[str, Any]:
     """Return what a question asks for, without the message attached to it."""
-    values = {each.name: getattr(question, each.name) for each in fields(question)}
-    return {name: _plain(value) for name, value in values.items() if not isinstance(value, (*ATTACHED, type(None)))}
+    attached = [each.name for each in fields(question) if isinstance(getattr(question, each.name), ATTACHED)]
+    return codec.described(question, skip=attached)
 
 
 def decode_request(data: bytes) -> Request:
     """Return the request in the bytes, or raise `WireError` with the first thing that is wrong."""
     header, attached = _opened(data, REQUEST, {"version", "run", "number", "kind", "fields"})
     cls = QUESTIONS.get(str(header["kind"]))
-    values = header["fields"]
-    if cls is None or not isinstance(values, dict):
+    if cls is None:
         raise WireError(f"request is of unknown kind {header['kind']!r}; expected one of {sorted(QUESTIONS)}")
+    what = f"request of kind {header['kind']} cannot be used"
+    given: dict[str, Any] = {}
+    if attached:
+        message = wire.decode(attached)
+        name = "scores" if isinstance(message, Scores) else "common"
+        if not isinstance(message, ATTACHED) or name not in {each.name for each in fields(cls)}:
+            raise WireError(f"a question of kind {header['kind']} does not come with such a message")
+        given[name] = message
     try:
         run = check_name(header["run"], "run name")
-        known = {each.name for each in fields(cls)}
-        checked = {name: CHECKS[name](value) for name, value in values.items() if name in known}
-        if attached:
-            message = wire.decode(attached)
-            name = "scores" if isinstance(message, Scores) else "common"
-            if not isinstance(message, ATTACHED) or name not in known:
-                raise WireError(f"a question of kind {header['kind']} does not come with such a message")
-            checked[name] = message
-        if not set(values) <= set(checked):
-            raise WireError(f"a question of kind {header['kind']} does not have {sorted(set(values) - known)}")
-        return Request(run, cls(**checked), header["number"])
-    except (InputError, TypeError, KeyError) as error:
-        raise WireError(f"request of kind {header['kind']} cannot be used ({error})") from error
+    except InputError as error:
+        raise WireError(f"{what}: {error}") from error
+    return Request(run, codec.decode(cls, header["fields"], what=what, **given), header["number"])
 
 
 def encode_answer(answer: Answer) -> bytes:
@@ -128,43 +122,3 @@ def _opened(data: bytes, entry: str, expected: set[str]) -> tuple[Header, bytes]
 
 def _as_arrays(attached: bytes) -> Arrays:
     return {"attached": np.frombuffer(attached, np.uint8)} if attached else {}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, kernels.Kernel):
-        return value.to_dict()
-    if isinstance(value, str | bool):
-        return value
-    return ranks.to_dict(value)
-
-
-def _one_of(known: Any) -> Any:
-    def check(value: Any) -> Any:
-        if not isinstance(value, str) or value not in known:
-            raise InputError(f"{value!r} is not one of {sorted(known)}")
-        return value
-
-    return check
-
-
-def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise InputError(f"{value!r} is neither true nor false")
-    return value
-
-
-def _table(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise InputError(f"{value!r} is not an object")
-    return value
-
-
-CHECKS: dict[str, Any] = {
-    "kernel": lambda value: kernels.from_dict(_table(value)),
-    "rank": lambda value: ranks.from_dict(_table(value)),
-    "precision": _one_of(PRECISIONS),
-    "solver": _one_of(SOLVERS),
-    "keep_training": _flag,
-    "exact": _flag,
-    "batch": lambda value: value if value == "" else check_name(value, "batch name"),
-}

@@ -24,7 +24,6 @@ from dkpca.exchange.files import Answers
 from dkpca.exchange.questions import Question, Result, RowsWanted, StatisticsWanted, SummaryWanted, TokensWanted
 from dkpca.messages import Message, Partials, Rows, SampleTokens, Statistics, Summary
 from dkpca.network.envelopes import Answer, Request, decode_answer, encode_request
-from dkpca.rank import Fixed
 from dkpca.store import message_files, storage
 
 log = logging.getLogger(__name__)
@@ -231,7 +230,7 @@ def check(message: Message, party: str, question: Question) -> None:
     if getattr(message, "party", party) != party:
         raise WireError(f"the message calls its sender {message.party!r}, its certificate {party!r}")  # type: ignore[union-attr]
     if isinstance(message, Summary) and isinstance(question, SummaryWanted):
-        most = question.rank.rank if isinstance(question.rank, Fixed) else message.rank
+        most = question.rank.stated() or message.rank
         if message.kernel != question.kernel:
             raise WireError(f"its kernel is {message.kernel}, not {question.kernel}")
         if message.factor.precision != question.precision:

@@ -10,15 +10,15 @@ from dkpca.errors import DKPCAError, FusionError, StorageError, WireError
 from dkpca.messages import Message
 from dkpca.store import storage
 
-Kind = TypeVar("Kind", bound=Message)
+KindT = TypeVar("KindT", bound=Message)
 
 
-def read(path: Path, *kinds: type[Kind]) -> Kind:
+def read(path: Path, *kinds: type[KindT]) -> KindT:
     """Read a message, of one of the kinds wanted."""
     return decode(path, storage.read(path), *kinds)
 
 
-def decode(path: Path, data: bytes, *kinds: type[Kind]) -> Kind:
+def decode(path: Path, data: bytes, *kinds: type[KindT]) -> KindT:
     """Return the message in the bytes of a file, of one of the kinds wanted."""
     with naming(path):
         message = wire.decode(data)

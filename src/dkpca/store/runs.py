@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from dkpca import fusion, messages
+from dkpca import fusion, messages, wire
 from dkpca.errors import FusionError, InputError, WireError
 from dkpca.fusion import FusedModel
 from dkpca.linalg.arrays import to_numpy
@@ -28,7 +28,7 @@ from dkpca.messages import Partials, Rows, Summary
 from dkpca.store import storage
 from dkpca.store.message_files import decode, naming, naming_files
 from dkpca.tables.reading import embedding_files
-from dkpca.wire import container, records
+from dkpca.wire import codec, container
 
 MODEL_ENTRY = "dkpca_model"
 MAX_HEADER = 2**20
@@ -115,9 +115,9 @@ def load(path: Path) -> Run:
     with naming(file):
         header, arrays = container.unpack(storage.read(file), entry=MODEL_ENTRY, max_header=MAX_HEADER)
         header = container.verify(header, arrays)
-        if header["summary_ids"] != {name: summary.summary_id for name, summary in summaries.items()}:
+        if header["summary_ids"] != {name: wire.fingerprint(summary) for name, summary in summaries.items()}:
             raise WireError(f"does not belong to the messages beside it; repeat 'dkpca fuse --out {path}'")
-        model = records.join(FusedModel, header["fields"], arrays, summaries=summaries)
+        model = codec.decode(FusedModel, header.get("fields"), arrays, what="fuse again", summaries=summaries)
     return Run(path, model, settings, _stored_names(path))
 
 
@@ -258,15 +258,15 @@ def _party_settings(item: Received) -> dict[str, Any]:
         "rank": summary.rank,
         "precision": summary.factor.precision,
         "bytes_sent": len(item.data),
-        "summary_id": summary.summary_id,
+        "summary_id": wire.fingerprint(summary),
     }
 
 
 def _write(
     path: Path, model: FusedModel, accepted: Mapping[str, Received], names: Sequence[str], settings: Mapping[str, Any]
 ) -> None:
-    fields, arrays = records.split(model, skip=("summaries",))
-    ids = {name: summary.summary_id for name, summary in model.summaries.items()}
+    fields, arrays = codec.encode(model, skip=("summaries",))
+    ids = {name: wire.fingerprint(summary) for name, summary in model.summaries.items()}
     produced = {
         "model.safetensors": container.pack({"summary_ids": ids, "fields": fields}, arrays, entry=MODEL_ENTRY),
         "certificate.json": storage.as_json(model.certificate.to_dict()),

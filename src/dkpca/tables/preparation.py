@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -40,18 +40,6 @@ class Preparation:
         X -= np.array([column.shift for column in self.columns])
         X /= np.array([column.scale for column in self.columns])
         return X
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it ready for JSON."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, described: dict[str, Any]) -> "Preparation":
-        """Rebuild what `to_dict` described."""
-        reading = dict(described["reading"])
-        reading |= {key: tuple(reading[key]) for key in ("columns", "exclude")}
-        columns = tuple(Column(**column) for column in described["columns"])
-        return cls(Reading(**reading), columns, tuple(described["notes"]))
 
 
 def prepare(table: Table, reading: Reading) -> Preparation:

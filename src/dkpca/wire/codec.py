@@ -1,0 +1,217 @@
+"""Frozen dataclasses as JSON and arrays, and back, by their type hints: the one codec of every file and question.
+
+A field's type says how it travels. `Annotated[T, check]` says what is asked of a value beyond its type: a function of
+the field's name and the value that raises `InputError`. Arrays, and types that are made of arrays (`Rounded`,
+`Tokens`), travel as arrays named after their field. A field that has its default is left out, so that a program that
+does not know it yet still reads the rest.
+"""
+
+import math
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+from dkpca import kernels
+from dkpca import rank as ranks
+from dkpca.errors import InputError, WireError
+from dkpca.kernels import Kernel
+from dkpca.linalg.arrays import to_numpy
+from dkpca.rank import RankRule
+from dkpca.wire.container import Arrays, Header
+
+RecordT = TypeVar("RecordT")
+LARGEST = 2**63  # whole numbers beyond it are no counts of ours
+UNBOUNDED = ("inf", "-inf", "nan")  # JSON has no such numbers
+# Types that are one of several classes: the entry that names the class, and where to find it.
+FAMILIES: Mapping[type[Any], tuple[str, Callable[[object], type[Any]]]] = {
+    Kernel: ("name", kernels.family),
+    RankRule: ("rule", ranks.family),
+}
+
+
+def encode(record: Any, *, skip: Collection[str] = ()) -> tuple[Header, Arrays]:
+    """Return the fields of a record as JSON values, and those that are arrays."""
+    header, arrays = described(record, skip=skip), Arrays()
+    for field in fields(record):
+        value = getattr(record, field.name)
+        if field.name in skip:
+            continue
+        if _is_array(value):
+            arrays[field.name] = np.ascontiguousarray(to_numpy(value))
+        elif hasattr(value, "to_arrays"):
+            arrays |= {
+                f"{field.name}{end}": np.ascontiguousarray(to_numpy(a)) for end, a in value.to_arrays().items()
+            }
+        elif _is_record(value):
+            header[field.name], inside = encode(value)
+            arrays |= {f"{field.name}.{name}": array for name, array in inside.items()}
+    return header, arrays
+
+
+def described(record: Any, *, skip: Collection[str] = ()) -> Header:
+    """Return the fields of a record that are no arrays, as JSON values."""
+    values = {field.name: getattr(record, field.name) for field in fields(record) if not _at_default(record, field)}
+    return {
+        name: _plain(value)
+        for name, value in values.items()
+        if name not in skip and not _is_array(value) and not hasattr(value, "to_arrays")
+    }
+
+
+def decode(cls: type[RecordT], header: Any, arrays: Arrays | None = None, *, what: str, **given: Any) -> RecordT:
+    """Rebuild a record, or raise `WireError` with the first thing that is wrong; `given` are the fields skipped."""
+    try:
+        return _record(cls, header, arrays or {}, given)
+    except InputError as error:
+        raise WireError(f"{what}: {error}") from error
+
+
+def _record(cls: type[RecordT], header: Any, arrays: Arrays, given: Mapping[str, Any]) -> RecordT:
+    hints = get_type_hints(cls, include_extras=True)
+    named = {field.name: field for field in fields(cls)}  # type: ignore[arg-type]
+    if not isinstance(header, dict) or not set(header) <= set(named):
+        raise InputError("does not have the fields of its kind")
+    values, used = dict(given), set()
+    for name, field in named.items():
+        own = {key.removeprefix(name): a for key, a in arrays.items() if key == name or key.startswith(f"{name}.")}
+        used |= {name + end for end in own}
+        if name in given:
+            continue
+        if own or hasattr(_bare(hints[name]), "to_arrays"):
+            values[name] = _from_arrays(name, _bare(hints[name]), header.get(name), own)
+        elif name in header:
+            values[name] = _value(name, hints[name], header[name])
+        elif field.default is MISSING and field.default_factory is MISSING:
+            raise InputError("does not have the fields of its kind")
+    if used != set(arrays):
+        raise InputError("does not have the arrays of its kind")
+    return cls(**values)
+
+
+def _from_arrays(name: str, hint: Any, header: Any, own: Arrays) -> Any:
+    if hasattr(hint, "from_arrays"):
+        if "" not in own:
+            raise InputError("does not have the arrays of its kind")
+        return hint.from_arrays(name, own)
+    if is_dataclass(hint):
+        return _record(hint, header, {end.removeprefix("."): array for end, array in own.items()}, {})  # type: ignore[arg-type]
+    if hint is not Any or set(own) != {""}:
+        raise InputError("does not have the arrays of its kind")
+    return own[""]
+
+
+def _value(name: str, hint: Any, value: Any) -> Any:
+    """One JSON value as a value of this type."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        checked = _value(name, arguments[0], value)
+        for check in arguments[1:]:
+            check(name, checked)
+        return checked
+    if origin in (Union, UnionType):
+        return _one_of(name, arguments, value)
+    if origin is Literal:
+        if value not in arguments or type(value) not in map(type, arguments):
+            raise InputError(f"{name} is {value!r}, not one of {list(arguments)}")
+        return value
+    if origin is tuple:
+        return tuple(_value(name, arguments[0], item) for item in _of_type(name, list, value))
+    if origin in (dict, Mapping) or hint is dict:
+        return {key: _value(name, arguments[1], item) for key, item in _of_type(name, dict, value).items()}
+    if hint in FAMILIES:
+        return _member(name, hint, value)
+    if isinstance(hint, type) and is_dataclass(hint):
+        return _record(hint, value, {}, {})
+    return _scalar(name, hint, value)
+
+
+def _member(name: str, family: type[Any], value: Any) -> Any:
+    """One of a family of classes, named by an entry of its description."""
+    entry, lookup = FAMILIES[family]
+    if not isinstance(value, dict):
+        raise InputError(f"{name} is not described by an object")
+    cls = lookup(value.get(entry))
+    try:
+        return _record(cls, {key: item for key, item in value.items() if key != entry}, {}, {})
+    except InputError as error:
+        raise InputError(f"{name} {value.get(entry)!r}: {error}") from error
+
+
+def _one_of(name: str, hints: tuple[Any, ...], value: Any) -> Any:
+    """A value of the first type that takes it; types that do not travel take nothing."""
+    for hint in hints:
+        if get_origin(hint) is Callable:
+            continue
+        try:
+            return _value(name, hint, value)
+        except InputError as error:
+            refusal = error
+    raise refusal
+
+
+def _scalar(name: str, hint: Any, value: Any) -> Any:
+    if hint is NoneType:
+        return _of_type(name, NoneType, value)
+    if hint is float and value in UNBOUNDED and isinstance(value, str):
+        return float(value)
+    if isinstance(value, int) and not isinstance(value, bool) and hint in (int, float):
+        if abs(value) >= LARGEST:
+            raise InputError(f"{name} is a number of {len(str(abs(value)))} digits, more than can be used")
+        return hint(value)
+    if hint not in (int, float, bool, str):
+        raise InputError(f"{name} is of a type that does not travel")
+    return _of_type(name, hint, value)
+
+
+def _of_type(name: str, wanted: type[Any], value: Any) -> Any:
+    if type(value) is not wanted:
+        raise InputError(f"{name} is a {type(value).__name__}, not a {wanted.__name__}")
+    return value
+
+
+def _plain(value: Any) -> Any:
+    """Value as JSON has it."""
+    if isinstance(value, Kernel | RankRule):
+        return value.to_dict()
+    if _is_record(value):
+        return described(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    if isinstance(value, float | np.floating):
+        return float(value) if math.isfinite(value) else repr(float(value))
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        return int(value)
+    if value is None or isinstance(value, bool | str):
+        return value
+    raise InputError(f"{value!r} cannot be written to a file or sent; give its name")
+
+
+def _is_array(value: Any) -> bool:
+    return hasattr(value, "dtype") and bool(getattr(value, "shape", ()))
+
+
+def _is_record(value: Any) -> bool:
+    return is_dataclass(value) and not isinstance(value, (type, *FAMILIES)) and not hasattr(value, "to_arrays")
+
+
+def _at_default(record: Any, field: Any) -> bool:
+    value = getattr(record, field.name)
+    return field.default is not MISSING and type(value) is type(field.default) and value == field.default
+
+
+def _bare(hint: Any) -> Any:
+    """A type without its checks, and without None."""
+    if get_origin(hint) is Annotated:
+        return _bare(get_args(hint)[0])
+    if get_origin(hint) in (Union, UnionType):
+        others = [each for each in get_args(hint) if each is not NoneType]
+        return others[0] if len(others) == 1 else hint
+    return hint
+
+
+__all__ = ["decode", "described", "encode"]
