@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from dkpca import subspace_error
 from dkpca.fusion import fuse
 from dkpca.kernels import RBF, Linear
-from tests.protocol import centered, fused_from, summaries_of
-from tests.test_fusion import measured, problems
+from testkit.matrices import centered
+from testkit.protocol import fused_from, measured, problems, summaries_of
 
 precisions = st.sampled_from(["float64", "float32", "float16"])
 

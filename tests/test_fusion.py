@@ -15,24 +15,8 @@ from dkpca.linalg.arrays import to_numpy
 from dkpca.messages import digest
 from dkpca.party import extend, partials, summarize
 from dkpca.rank import Fixed
-from tests.protocol import centered, fused_from, summaries_of
-
-kernels = st.sampled_from([Linear(), Linear(centered=False), RBF(0.03), RBF(1.0)])
-
-
-@st.composite
-def problems(draw):
-    """Blocks of columns of a random table, with a kernel and a rank."""
-    rng = np.random.default_rng(draw(st.integers(0, 10**6)))
-    T, M = draw(st.integers(8, 40)), draw(st.integers(3, 12))
-    X = rng.standard_normal((T, 3)) @ rng.standard_normal((3, M)) + rng.standard_normal((T, M))
-    cuts = sorted(draw(st.sets(st.integers(1, M - 1), max_size=4)))
-    return np.split(X, cuts, axis=1), draw(kernels), draw(st.integers(1, 8))
-
-
-def measured(blocks, kernel):
-    """All columns side by side, measured from where the parties measure them."""
-    return np.hstack([block - kernel.origin(block) for block in blocks])
+from testkit.matrices import centered
+from testkit.protocol import fused_from, measured, problems, summaries_of
 
 
 @given(problems(), st.randoms(use_true_random=False))

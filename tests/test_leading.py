@@ -6,26 +6,9 @@ from dkpca.errors import InputError
 from dkpca.kernels import RBF, Linear
 from dkpca.kernels.grams import KernelGram
 from dkpca.linalg.arrays import to_numpy
-from dkpca.linalg.gram import Centered, Gram
+from dkpca.linalg.gram import Centered
 from dkpca.linalg.leading import leading
-
-
-class Given(Gram):
-    """A matrix written down."""
-
-    def __init__(self, K):
-        self.K, self.n, self.reference = K, K.shape[0], K
-
-    def diagonal(self):
-        return np.diagonal(self.K)
-
-    def block(self, rows, columns):
-        return self.K[rows][:, columns]
-
-
-def with_spectrum(values, rng):
-    Q, _ = np.linalg.qr(rng.standard_normal((len(values), len(values))))
-    return Given((Q * values) @ Q.T), Q
+from testkit.matrices import Given, with_spectrum
 
 
 @pytest.mark.parametrize("kernel", [Linear(), RBF(0.05)], ids=lambda k: k.name)

@@ -16,25 +16,18 @@ from dkpca.exchange.files import Holding
 from dkpca.exchange.rounds import Fit
 from dkpca.rank import Fixed
 from dkpca.tables.reading import Reading
+from testkit.endless import Endless
 
 FIT = Fit("rbf", 0.1, 2, True, Fixed(5), "float32")
 ENDLESS_FIT = """
 from pathlib import Path
 from dkpca.cli import on_one_machine, run
-from tests.test_processes import Endless, Reading
+from dkpca.tables.reading import Reading
+from testkit.endless import Endless
 table = Path({folder!r}, "bank.npy")
 on_one_machine.holdings_of = lambda *_, **__: [Endless("bank", table, Reading())]
 raise SystemExit(run(["fit", "bank.npy", "--out", str(table.with_name("run"))]))
 """
-
-
-class Endless(Holding):
-    """A table that is never read to its end; a file beside it tells that reading began."""
-
-    def load(self):
-        self.path.with_suffix(".begun").touch()
-        while True:
-            time.sleep(1)
 
 
 def endless_fit(folder):

@@ -17,7 +17,7 @@ from dkpca.linalg.landmark import Landmark
 from dkpca.linalg.leading import choose, leading
 from dkpca.linalg.progress import listening
 from dkpca.linalg.streamed import Streamed
-from tests.test_leading import Given
+from testkit.matrices import Given
 
 DIGITS = load_digits().data / 16
 KERNELS = [Linear(centered=False), RBF(0.05)]

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from dkpca.demo import flights
-from tests.commands.conftest import PROGRAM
+from testkit.program import PROGRAM
 from tests.network.federation import environment, free_port, wait_for
 
 ROOT = Path(__file__).parents[2]

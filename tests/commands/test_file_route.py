@@ -10,7 +10,7 @@ import pytest
 
 from dkpca import DKPCA, Fixed, principal_angles
 from dkpca.store import runs
-from tests.commands.conftest import GAMMA, OWNERS, frame, numbers, standardized
+from testkit.owners import GAMMA, OWNERS, frame, numbers, standardized
 
 
 def estimator(tables, **settings):

@@ -12,7 +12,7 @@ from dkpca.messages import Summary
 from dkpca.policy import Policy
 from dkpca.rank import Adaptive, AtMost, Auto, Fixed
 from dkpca.store import policy_file
-from tests.commands.conftest import OWNERS
+from testkit.owners import OWNERS
 
 SUMMARISE = ("summarize", "bank.csv", "--id", "person", "--out", "bank.summary", "--policy", "policy.toml")
 POLICY = """

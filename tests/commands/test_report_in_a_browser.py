@@ -11,7 +11,7 @@ from playwright.sync_api import sync_playwright
 from dkpca.report.influence import influence
 from dkpca.report.page import render
 from dkpca.store import runs
-from tests.commands.conftest import OWNERS
+from testkit.owners import OWNERS
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = [

@@ -9,7 +9,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tests.commands.conftest import GAMMA, OWNERS, PROGRAM, program, snapshot
+from testkit.owners import GAMMA, OWNERS
+from testkit.program import PROGRAM, program, snapshot
 
 SUMMARISE = ("summarize", "bank.csv", "--id", "person", "--gamma", GAMMA, "--out", "bank.summary")
 

@@ -25,8 +25,9 @@ from dkpca.network.remote import Failure, Status
 from dkpca.network.responder import Responder
 from dkpca.rank import Fixed
 from dkpca.store import runs, storage
-from tests.commands.conftest import GAMMA, OWNERS, Office, frame, numbers, standardized
-from tests.exchange.conftest import FIT, scores
+from testkit.by_hand import FIT, scores
+from testkit.owners import GAMMA, OWNERS, frame, numbers, standardized
+from testkit.program import Office
 
 
 def status(consortium, run="first"):

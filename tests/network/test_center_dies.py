@@ -6,7 +6,7 @@ import numpy as np
 import psutil
 import pytest
 
-from tests.commands.conftest import frame
+from testkit.owners import frame
 from tests.network.federation import Federation, asked, background, configure, job_of, ok, status, wait_for
 
 pytestmark = [pytest.mark.network, pytest.mark.slow]

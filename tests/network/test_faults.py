@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dkpca.store import runs
-from tests.commands.conftest import frame
+from testkit.owners import frame
 from tests.network.federation import Federation, asked, configure, dkpca, job_of, ok, status
 
 pytestmark = [pytest.mark.network, pytest.mark.slow]

@@ -1,0 +1,14 @@
+"""A party whose table is never read to its end."""
+
+import time
+
+from dkpca.exchange.files import Holding
+
+
+class Endless(Holding):
+    """A table that is never read to its end; a file beside it says that reading began."""
+
+    def load(self):
+        self.path.with_suffix(".begun").touch()
+        while True:
+            time.sleep(1)

@@ -1,0 +1,29 @@
+"""Matrices written down."""
+
+import numpy as np
+
+from dkpca.linalg.gram import Gram
+
+
+class Given(Gram):
+    """A matrix written down."""
+
+    def __init__(self, K):
+        self.K, self.n, self.reference = K, K.shape[0], K
+
+    def diagonal(self):
+        return np.diagonal(self.K)
+
+    def block(self, rows, columns):
+        return self.K[rows][:, columns]
+
+
+def with_spectrum(values, rng):
+    """A matrix with these eigenvalues, and its eigenvectors."""
+    Q, _ = np.linalg.qr(rng.standard_normal((len(values), len(values))))
+    return Given((Q * values) @ Q.T), Q
+
+
+def centered(K):
+    """Rows and columns that sum to zero."""
+    return K - K.mean(0) - K.mean(1)[:, None] + K.mean()
