@@ -73,7 +73,7 @@ def _bounds(
             for j, c in enumerate(blocks)
         ]
         model = fusion.fuse(summaries, n_components=settings.n_components, center=center)
-        fused: Gram = FusedGram(kernel, [s.factor.decode() for s in model.summaries.values()])
+        fused: Gram = FusedGram(kernel.law, [s.factor.decode() for s in model.summaries.values()])
         proved, V = model.certificate, model.eigenvectors
         rows.append(
             {

@@ -65,7 +65,7 @@ def fused(
 ) -> Gram:
     """The matrix the center works with when every party sends what the rule says."""
     chosen = zip(pairs, ranks(pairs, rule), strict=True)
-    gram = FusedGram(kernel, [round_to(p.head(rank).factor(), precision).decode() for p, rank in chosen])
+    gram = FusedGram(kernel.law, [round_to(p.head(rank).factor(), precision).decode() for p, rank in chosen])
     return Centered(gram) if center else gram
 
 

@@ -166,13 +166,13 @@ def _dkpca(settings: Settings, split: Split, kernel: RBF, routes: tuple[str, ...
     for n in settings.n_features:
         sent = [p.head(min(n + settings.extra_rank, n_train)) for p in pairs]
         factors = [p.factor() for p in sent]
-        fused = Centered(FusedGram(kernel, factors))
+        fused = Centered(FusedGram(kernel.law, factors))
         V = leading(fused, n).vectors
         extended = [k @ p.extension.weights @ A.T for k, p, A in zip(party_rows, sent, factors, strict=True)]
         scores = {
             "dkpca": _scores(fused, V, rows, new_rows),
             "dkpca-exact-centering": _scores(exact, V, rows, new_rows),
-            "dkpca-extend": _scores(fused, V, fused.base.dense(), kernel.recombine(extended)),
+            "dkpca-extend": _scores(fused, V, fused.base.dense(), kernel.law.recombine(extended)),
         }
         for route in routes:
             errors[route].append(split.error(*scores[route], _svm(settings)))

@@ -31,7 +31,7 @@ def test_every_bound_holds(problem, precision, center, D):
     K = truth_of(blocks, kernel, center)
     values, vectors = (a[..., ::-1] for a in np.linalg.eigh(K))
     V = vectors[:, :D]
-    fused = kernel.recombine(s.factor.decode() @ s.factor.decode().T for s in summaries)
+    fused = kernel.law.recombine(s.factor.decode() @ s.factor.decode().T for s in summaries)
     difference = np.linalg.eigvalsh(K - (centered(fused) if center else fused))
     slack = 1e-11 * max(np.trace(K), 1.0)
 
@@ -54,7 +54,7 @@ def test_every_bound_holds(problem, precision, center, D):
 def test_the_trace_gap_is_exact(problem, precision):
     blocks, kernel, rank = problem
     summaries = summaries_of(blocks, kernel, rank, precision)
-    fused = kernel.recombine(s.factor.decode() @ s.factor.decode().T for s in summaries)
+    fused = kernel.law.recombine(s.factor.decode() @ s.factor.decode().T for s in summaries)
     truth = np.trace(truth_of(blocks, kernel, center=False))
     gap = fuse(summaries, n_components=1).certificate.trace_gap
     np.testing.assert_allclose(gap, truth - np.trace(fused), atol=1e-11 * truth)

@@ -46,7 +46,7 @@ def test_what_is_left_out_is_positive_semidefinite(problem):
     blocks, kernel, rank = problem
     X = measured(blocks, kernel)
     truth = kernel(X, X)
-    fused = kernel.recombine(s.factor.decode() @ s.factor.decode().T for s in summaries_of(blocks, kernel, rank))
+    fused = kernel.law.recombine(s.factor.decode() @ s.factor.decode().T for s in summaries_of(blocks, kernel, rank))
     assert np.linalg.eigvalsh(truth - fused).min() >= -1e-11 * np.trace(truth)
 
 

@@ -27,7 +27,7 @@ def factors(n, ranks, dtype=torch.float64):
 def test_the_kernel_is_the_plain_product(n, ranks, width, dtype, tolerance):
     A, _ = factors(n, ranks, dtype)
     B = torch.randn(n, width, dtype=dtype, device="cuda")
-    gram = FusedGram(RBF(1.0), A)
+    gram = FusedGram(RBF(1.0).law, A)
     assert hadamard.supported(A, B)
     expected = Gram.product(gram, B)
     assert float(torch.linalg.norm(hadamard.product(A, B) - expected) / torch.linalg.norm(expected)) < tolerance
@@ -42,7 +42,7 @@ def test_wide_blocks_take_the_plain_path():
 @pytest.mark.parametrize("solver", ["dense", "streamed", "landmark"])
 def test_the_gpu_agrees_with_the_cpu(solver):
     A, _ = factors(1500, (20, 20, 20))
-    on_gpu, on_cpu = (Centered(FusedGram(RBF(1.0), f)) for f in (A, [a.cpu().numpy() for a in A]))
+    on_gpu, on_cpu = (Centered(FusedGram(RBF(1.0).law, f)) for f in (A, [a.cpu().numpy() for a in A]))
     ours = leading(on_gpu, 5, solver=solver, n_landmarks=1500)
     exact = leading(on_cpu, 5, solver="dense")
     assert ours.vectors.is_cuda

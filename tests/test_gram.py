@@ -17,10 +17,10 @@ def matrices(xp, rng):
     plain = {
         "party linear": KernelGram(Linear(), X),
         "party rbf": KernelGram(RBF(0.2), X),
-        "fused linear": FusedGram(Linear(), factors),
-        "fused linear, no thinner factor": FusedGram(Linear(), wide),
-        "fused rbf": FusedGram(RBF(0.2), factors),
-        "fused rbf of one party": FusedGram(RBF(0.2), factors[:1]),
+        "fused linear": FusedGram(Linear().law, factors),
+        "fused linear, no thinner factor": FusedGram(Linear().law, wide),
+        "fused rbf": FusedGram(RBF(0.2).law, factors),
+        "fused rbf of one party": FusedGram(RBF(0.2).law, factors[:1]),
     }
     return plain | {f"centered {name}": Centered(matrix) for name, matrix in plain.items()}
 

@@ -21,7 +21,7 @@ def test_parts_recombine_to_the_kernel_of_all_columns(xp, table, kernel):
     blocks = [xp.asarray(b) for b in np.array_split(table, 4, axis=1)]
     X = xp.asarray(table)
     np.testing.assert_allclose(
-        to_numpy(kernel.recombine(kernel(b, b) for b in blocks)), to_numpy(kernel(X, X)), rtol=1e-9
+        to_numpy(kernel.law.recombine(kernel(b, b) for b in blocks)), to_numpy(kernel(X, X)), rtol=1e-9
     )
     np.testing.assert_allclose(
         to_numpy(kernel.finish(sum(kernel.partial(b, b) for b in blocks))), to_numpy(kernel(X, X)), rtol=1e-9
@@ -31,16 +31,18 @@ def test_parts_recombine_to_the_kernel_of_all_columns(xp, table, kernel):
 @pytest.mark.parametrize("kernel", BOTH, ids=lambda k: k.name)
 def test_recombining_leaves_the_parts_alone(xp, kernel):
     parts = [xp.asarray([[2.0]]), xp.asarray([[3.0]])]
-    kernel.recombine(parts)
+    kernel.law.recombine(parts)
     assert [float(p[0, 0]) for p in parts] == [2.0, 3.0]
 
 
 @pytest.mark.parametrize("kernel", BOTH, ids=lambda k: k.name)
 def test_merged_factors_recombine_to_the_same_matrix(xp, rng, kernel):
     factors = [xp.asarray(rng.standard_normal((8, d))) for d in (1, 3, 2)]
-    together = kernel.recombine(A @ A.T for A in factors)
-    merged = kernel.merge(factors)
-    np.testing.assert_allclose(to_numpy(kernel.recombine(A @ A.T for A in merged)), to_numpy(together), rtol=1e-12)
+    together = kernel.law.recombine(A @ A.T for A in factors)
+    merged = kernel.law.merge(factors)
+    np.testing.assert_allclose(
+        to_numpy(kernel.law.recombine(A @ A.T for A in merged)), to_numpy(together), rtol=1e-12
+    )
 
 
 def test_rbf_measures_small_distances_far_from_zero(table):

@@ -28,7 +28,7 @@ def grams(xp, n, kernel, rng):
     X = xp.asarray(DIGITS[:n])
     party = KernelGram(kernel, xp.asarray(rng.standard_normal((n, n))) if isinstance(kernel, Linear) else X)
     factors = [xp.asarray(rng.standard_normal((n, d)) * 2.0 ** -np.arange(d)) for d in (n // 2, n // 2 + 3)]
-    return {"party": party, "fused": FusedGram(kernel, factors)}
+    return {"party": party, "fused": FusedGram(kernel.law, factors)}
 
 
 @pytest.fixture(params=["party", "fused"])
@@ -309,7 +309,7 @@ def test_streamed_is_dense_at_five_thousand_samples(kernel, center, rng):
     factors = list(np.array_split(X, 3, axis=1))
     if kernel == "rbf":
         gram = FusedGram(
-            RBF(1.0),
+            RBF(1.0).law,
             [np.c_[np.ones(5000), 0.1 * A] / (1 + 0.01 * (A**2).sum(1, keepdims=True)) ** 0.5 for A in factors],
         )
     else:

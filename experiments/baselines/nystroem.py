@@ -37,5 +37,5 @@ def fuse(received: Sequence[Rounded], chosen: NDArray[np.intp], kernel: Kernel, 
     values, V = scipy.linalg.eigh(W)
     rounding = max(np.finfo(received[0].data.dtype).eps, np.finfo(float).eps)
     kept = values > values[-1] * len(values) * rounding  # an eigenvalue that is only rounding would be inverted
-    gram = FusedGram(Linear(), [(C @ V[:, kept]) / np.sqrt(values[kept])])
+    gram = FusedGram(Linear().law, [(C @ V[:, kept]) / np.sqrt(values[kept])])
     return Centered(gram) if center else gram

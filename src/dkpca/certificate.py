@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dkpca.kernels import Kernel
+from dkpca.kernels.laws import Law
 from dkpca.linalg.arrays import Array, namespace, to_numpy
 from dkpca.linalg.eigenpairs import Eigenpairs
 from dkpca.messages import Summary
@@ -112,7 +112,7 @@ def certify(
     summaries: Sequence[Summary],
     factors: Sequence[Array],
     *,
-    kernel: Kernel,
+    law: Law,
     pairs: Eigenpairs,
     fused_trace: float,
 ) -> Certificate:
@@ -122,8 +122,8 @@ def certify(
     ----------
     summaries, factors
         The messages, and the factors as decoded from them.
-    kernel : Kernel
-        The kernel all of them used.
+    law : Law
+        How the matrices combine.
     pairs : Eigenpairs
         The components: leading eigenpairs of the (centered) fused matrix.
     fused_trace : float
@@ -133,7 +133,7 @@ def certify(
     T, D = summaries[0].n_samples, len(found)
     order = sorted(range(len(summaries)), key=lambda j: summaries[j].left_out_norm)  # small errors first
     diagonals = [namespace(factors[j]).sum(factors[j] ** 2, axis=1) for j in order]
-    weighted = list(zip(kernel.amplification(diagonals), (summaries[j] for j in order), strict=True))
+    weighted = list(zip(law.amplification(diagonals), (summaries[j] for j in order), strict=True))
 
     below = sum(weight * s.rounding_norm for weight, s in weighted)
     nuclear = sum(weight * s.rounding_nuclear for weight, s in weighted)
@@ -141,7 +141,7 @@ def certify(
     party_traces = [
         s.trace_left_out + float(np.sum(to_numpy(d))) for (_, s), d in zip(weighted, diagonals, strict=True)
     ]
-    trace_gap = kernel.total_trace(T, party_traces) - fused_trace
+    trace_gap = law.total_trace(T, party_traces) - fused_trace
     # K - L is a positive semidefinite P plus rounding N. P is no larger than its trace.
     positive_trace = max(0.0, trace_gap) + nuclear
     # The pairs are exact for a matrix that the solver may have moved a little from the fused one.
@@ -165,7 +165,7 @@ def certify(
         theorem_1=theorem_1_bound(
             [s.left_out_norm + s.rounding_norm for s in summaries],
             gap=fused_gap - width,
-            dimension=kernel.theorem_1_dimension(T, D),
+            dimension=law.theorem_1_dimension(T, D),
         ),
         subspace_error_at_most=_subspace_error_bound(fused_gap, width, positive_trace + nuclear, T, D),
         captured_at_least=captured,

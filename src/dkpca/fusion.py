@@ -150,7 +150,7 @@ def fuse(
             f"n_components is {n_components}, but there are {n_samples} samples; ask for 1 to {n_samples} components"
         )
     factors = [summary.factor.decode(dtype) for summary in accepted.values()]
-    fused = FusedGram(kernel, factors)
+    fused = FusedGram(kernel.law, factors)
     gram = Centered(fused) if center else fused
     pairs = leading(gram, n_components, solver=solver, n_landmarks=n_landmarks, random_state=random_state)
     return FusedModel(
@@ -163,7 +163,7 @@ def fuse(
         certificate=certify(
             list(accepted.values()),
             factors,
-            kernel=kernel,
+            law=kernel.law,
             pairs=pairs,
             fused_trace=fused.trace(),
         ),
@@ -182,7 +182,7 @@ def project(model: FusedModel, rows: Iterable[Rows]) -> Array:
 
     def scores(rows: slice) -> Array:
         blocks = (new.rows(rows).decode(model.dtype) @ old.T for new, old in zip(factors, anchors, strict=True))
-        return model.kernel.recombine(blocks) @ weights + offset[None, :]
+        return model.kernel.law.recombine(blocks) @ weights + offset[None, :]
 
     return by_strips(scores, factors[0].data, weights)
 

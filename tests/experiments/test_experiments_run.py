@@ -80,7 +80,7 @@ def test_unscaled_scores_are_the_estimators_times_the_root_of_the_eigenvalue() -
     model = DKPCA(n, kernel=KERNEL, parties=6, rank=rank, precision="float64", projection="exact").fit(SPLIT.train)
     blocks = protocol.equal_blocks(SPLIT.train.shape[1], 6)
     pairs = protocol.spectra(SPLIT.train, blocks, KERNEL, [Fixed(len(SPLIT.train))])
-    fused = Centered(FusedGram(KERNEL, [p.head(rank).factor() for p in pairs]))
+    fused = Centered(FusedGram(KERNEL.law, [p.head(rank).factor() for p in pairs]))
     V = np.asarray(model.eigenvectors_)
     _, new = table2._scores(fused, V, KERNEL(SPLIT.train, SPLIT.train), KERNEL(SPLIT.test, SPLIT.train))
     expected = model.transform(SPLIT.test) * np.sqrt(model.eigenvalues_)
@@ -90,7 +90,7 @@ def test_unscaled_scores_are_the_estimators_times_the_root_of_the_eigenvalue() -
 def test_centering_with_the_true_matrix_moves_all_scores_by_one_vector() -> None:
     blocks = protocol.equal_blocks(SPLIT.train.shape[1], 6)
     pairs = protocol.spectra(SPLIT.train, blocks, KERNEL, [Fixed(8)])
-    fused = Centered(FusedGram(KERNEL, [p.factor() for p in pairs]))
+    fused = Centered(FusedGram(KERNEL.law, [p.factor() for p in pairs]))
     exact = Centered(KernelGram(KERNEL, SPLIT.train))
     V = np.linalg.qr(np.random.default_rng(0).standard_normal((len(SPLIT.train), 4)))[0]
     rows, new_rows = KERNEL(SPLIT.train, SPLIT.train), KERNEL(SPLIT.test, SPLIT.train)

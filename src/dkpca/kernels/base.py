@@ -1,15 +1,15 @@
 """What every kernel says about itself. A new kernel is one class in a file of its own.
 
-A kernel owns everything that depends on which kernel it is: evaluation, recombination over parties, how a party's
-error enters the fused matrix, which settings it takes, and the words for all of it.
+A kernel owns everything that depends on which kernel it is: evaluation, the law by which parties' matrices make the
+one of the joined table, which settings it takes, and the words for all of it.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any, ClassVar, Self
 
-from dkpca.linalg.arrays import Array, namespace
+from dkpca.kernels.laws import Law
+from dkpca.linalg.arrays import Array
 
 
 class Kernel(ABC):
@@ -17,7 +17,7 @@ class Kernel(ABC):
 
     name: ClassVar[str]
     has_width: ClassVar[bool] = False  # whether gamma is a setting of it
-    shares: ClassVar[str] = "to first order"  # how true the shares of parties in a component are, in words
+    law: ClassVar[Law]  # that makes the parties' matrices the kernel of the joined table
 
     @classmethod
     @abstractmethod
@@ -45,32 +45,8 @@ class Kernel(ABC):
         """Kernel value of each row with itself."""
 
     @abstractmethod
-    def recombine(self, parts: Iterable[Array]) -> Array:
-        """Entries of the global Gram matrix from the same entries of the parties' matrices."""
-
-    @abstractmethod
-    def merge(self, factors: Sequence[Array]) -> list[Array]:
-        """Fewest factors whose Gram matrices recombine to the same matrix."""
-
-    def fused_product(self, factors: Sequence[Array], block: Array) -> Array | None:
-        """Return the recombined matrix times a thin block, where there is a faster way than tile by tile."""
-        return None
-
-    @abstractmethod
     def explicit_features(self, X: Array) -> Array | None:
         """F with kernel(X, X) = F F', where a finite one is at hand."""
-
-    @abstractmethod
-    def amplification(self, diagonals: Sequence[Array]) -> list[float]:
-        """Largest factor by which each party's error enters the fused matrix, in the order given."""
-
-    @abstractmethod
-    def total_trace(self, n_samples: int, party_traces: Sequence[float]) -> float:
-        """Trace of the true global Gram matrix from the traces of the parties' true ones."""
-
-    @abstractmethod
-    def theorem_1_dimension(self, n_samples: int, n_components: int) -> int:
-        """What stands under the square root in Theorem 1 of the paper."""
 
     def revealed(self, rank: int, n_features: int) -> str:
         """What a factor of this rank tells about the party's columns, in words."""
@@ -79,10 +55,3 @@ class Kernel(ABC):
     def to_dict(self) -> dict[str, Any]:
         """Name and parameters: what parties must agree on."""
         return {"name": self.name, **asdict(self)}  # type: ignore[call-overload]
-
-
-def fresh_first(parts: Iterable[Array]) -> tuple[Array, Iterable[Array]]:
-    """Return a copy of the first part, since parts belong to the caller, and the others."""
-    rest = iter(parts)
-    first = next(rest)
-    return namespace(first).asarray(first, copy=True), rest

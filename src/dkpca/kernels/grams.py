@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from dkpca.kernels.base import Kernel
+from dkpca.kernels.laws import Law
 from dkpca.linalg.arrays import Array, namespace
 from dkpca.linalg.gram import Gram, Index, pick, thinner
 from dkpca.linalg.progress import Progress, silent
@@ -28,18 +29,18 @@ class KernelGram(Gram):
 
 
 class FusedGram(Gram):
-    """The matrix the center works with: what the kernel makes of the parties' factors."""
+    """The matrix the center works with: what the law makes of the parties' factors."""
 
-    def __init__(self, kernel: Kernel, factors: Sequence[Array]) -> None:
-        self.kernel, self.factors = kernel, kernel.merge(factors)
+    def __init__(self, law: Law, factors: Sequence[Array]) -> None:
+        self.law, self.factors = law, law.merge(factors)
         self.n, self.reference = factors[0].shape[0], factors[0]
 
     def diagonal(self) -> Array:
         xp = namespace(self.reference)
-        return self.kernel.recombine(xp.sum(A * A, axis=1) for A in self.factors)
+        return self.law.recombine(xp.sum(A * A, axis=1) for A in self.factors)
 
     def block(self, rows: Index, columns: Index) -> Array:
-        return self.kernel.recombine(pick(A, rows) @ pick(A, columns).T for A in self.factors)
+        return self.law.recombine(pick(A, rows) @ pick(A, columns).T for A in self.factors)
 
     @property
     def factor(self) -> Array | None:
@@ -49,5 +50,5 @@ class FusedGram(Gram):
         factor = self.factor
         if factor is not None:
             return times(factor, cross(factor, block))
-        fast = self.kernel.fused_product(self.factors, block)
+        fast = self.law.fused_product(self.factors, block)
         return super().product(block, progress) if fast is None else fast

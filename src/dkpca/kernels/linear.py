@@ -1,11 +1,11 @@
 """The linear kernel: ordinary PCA of the joined table."""
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from dkpca.errors import InputError
-from dkpca.kernels.base import Kernel, fresh_first
+from dkpca.kernels.base import Kernel
+from dkpca.kernels.laws import SUM, Law
 from dkpca.linalg.arrays import Array, namespace
 
 
@@ -22,7 +22,7 @@ class Linear(Kernel):
 
     centered: bool = True
     name: ClassVar[str] = "linear"
-    shares: ClassVar[str] = "exact for the linear kernel"
+    law: ClassVar[Law] = SUM
 
     @classmethod
     def from_settings(cls, *, gamma: float | None, centered: bool) -> "Linear":
@@ -46,26 +46,8 @@ class Linear(Kernel):
     def diagonal(self, X: Array) -> Array:
         return namespace(X).sum(X * X, axis=1)
 
-    def recombine(self, parts: Iterable[Array]) -> Array:
-        total, rest = fresh_first(parts)
-        for part in rest:
-            total += part
-        return total
-
-    def merge(self, factors: Sequence[Array]) -> list[Array]:
-        return [namespace(*factors).concat(list(factors), axis=1)]
-
     def explicit_features(self, X: Array) -> Array | None:
         return X
-
-    def amplification(self, diagonals: Sequence[Array]) -> list[float]:
-        return [1.0] * len(diagonals)
-
-    def total_trace(self, n_samples: int, party_traces: Sequence[float]) -> float:
-        return float(sum(party_traces))
-
-    def theorem_1_dimension(self, n_samples: int, n_components: int) -> int:
-        return n_samples - n_components
 
     def revealed(self, rank: int, n_features: int) -> str:
         what = "all columns" if rank >= n_features else f"the {rank} leading directions of the {n_features} columns"

@@ -1,14 +1,12 @@
 """The RBF (Gaussian) kernel, the paper's subject."""
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from numbers import Real
 from typing import ClassVar
 
 from dkpca.errors import InputError
-from dkpca.kernels.base import Kernel, fresh_first
-from dkpca.linalg import hadamard
+from dkpca.kernels.base import Kernel
+from dkpca.kernels.laws import PRODUCT, Law
 from dkpca.linalg.arrays import Array, exp_in_place, namespace
 
 
@@ -25,7 +23,7 @@ class RBF(Kernel):
     gamma: float
     name: ClassVar[str] = "rbf"
     has_width: ClassVar[bool] = True
-    shares: ClassVar[str] = "for the RBF kernel, to first order"
+    law: ClassVar[Law] = PRODUCT
 
     @classmethod
     def from_settings(cls, *, gamma: float | None, centered: bool) -> "RBF":
@@ -65,33 +63,8 @@ class RBF(Kernel):
         xp = namespace(X)
         return xp.ones_like(X[:, 0])
 
-    def recombine(self, parts: Iterable[Array]) -> Array:
-        total, rest = fresh_first(parts)
-        for part in rest:
-            total *= part
-        return total
-
-    def merge(self, factors: Sequence[Array]) -> list[Array]:
-        return list(factors)
-
-    def fused_product(self, factors: Sequence[Array], block: Array) -> Array | None:
-        return hadamard.product(factors, block) if hadamard.supported(factors, block) else None
-
     def explicit_features(self, X: Array) -> Array | None:
         return None
-
-    def amplification(self, diagonals: Sequence[Array]) -> list[float]:
-        # Telescoping the product puts the received matrices of the parties before, and the true ones (whose
-        # diagonal is 1) of the parties behind, around each party's error; Schur: |A o E| <= max diag(A) |E|.
-        xp = namespace(*diagonals)
-        before = accumulate(diagonals[:-1], lambda a, b: a * b, initial=xp.ones_like(diagonals[0]))
-        return [float(xp.max(product)) for product in before]
-
-    def total_trace(self, n_samples: int, party_traces: Sequence[float]) -> float:
-        return float(n_samples)
-
-    def theorem_1_dimension(self, n_samples: int, n_components: int) -> int:
-        return n_samples
 
     def revealed(self, rank: int, n_features: int) -> str:
         return (
