@@ -7,15 +7,21 @@ WORKERS ?= 2
 BROWSERLESS ?= $(if $(shell command -v chromium || command -v chromium-browser || command -v google-chrome),,-m "not browser and not gpu")
 # One BLAS thread a test worker, or the workers fight over the cores.
 TEST_ENVIRONMENT := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+PYTEST = $(TEST_ENVIRONMENT) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+QUICK := not slow and not network and not browser and not cluster and not gpu
 # Folder with gse2187_value.npz, for the lines that need the paper's data.
 DATA ?=
 EXPERIMENTS := fig2 fig3 table1 table2 bytes rounds certificate scale
 
-.PHONY: test demo lint bench docs reproduce clean
+.PHONY: test quick demo lint bench docs reproduce clean
 
 test: $(VENV)/test
 	$(if $(BROWSERLESS),@echo "No chromium here: the browser tests are left out. Install it to run them too.")
-	$(TEST_ENVIRONMENT) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(BROWSERLESS)
+	$(PYTEST) $(BROWSERLESS)
+
+# What to run while working: no network, browser, cluster or experiment, nothing slow.
+quick: $(VENV)/test
+	$(PYTEST) -m "$(QUICK)" --ignore tests/experiments
 
 demo: $(VENV)/demo
 	$(BIN)/dkpca demo --out dkpca-demo

@@ -1,12 +1,17 @@
-"""The program, as an installed one in a process of its own, in a folder with the tables of three owners."""
+"""The program: in this process where only its answer matters, or installed, in a process of its own."""
 
+import contextlib
+import io
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
+from dkpca import cli
 from testkit.owners import GAMMA
 
 PROGRAM = Path(sys.executable).with_name("dkpca")
@@ -37,6 +42,24 @@ def program(*arguments, cwd, prefix=(), **environment) -> Answer:
     return Answer(ran.returncode, ran.stdout, ran.stderr)
 
 
+def in_process(*arguments, cwd, **environment) -> Answer:
+    """Run the command in this process: its code and its words, without the second a new process takes to start."""
+    out, err = io.StringIO(), io.StringIO()
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        with (
+            contextlib.chdir(cwd),
+            mock.patch.dict(os.environ, {"COLUMNS": "200", **environment}),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+        ):
+            code = cli.run([str(argument) for argument in arguments])
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    return Answer(code, out.getvalue(), err.getvalue())
+
+
 def snapshot(directory: Path) -> dict[str, bytes]:
     """Every file under a directory, but the ledgers, which may grow."""
     return {
@@ -48,12 +71,15 @@ def snapshot(directory: Path) -> dict[str, bytes]:
 
 @dataclass
 class Office:
-    """A directory with the tables of the three owners."""
+    """A directory with the tables of the three owners, where commands run."""
 
     path: Path
+    installed: bool = False
 
-    def run(self, *arguments, **options) -> Answer:
-        return program(*arguments, cwd=self.path, **options)
+    def run(self, *arguments, prefix=(), **environment) -> Answer:
+        if self.installed or prefix:
+            return program(*arguments, cwd=self.path, prefix=prefix, **environment)
+        return in_process(*arguments, cwd=self.path, **environment)
 
     def ok(self, *arguments, **options) -> Answer:
         answer = self.run(*arguments, **options)

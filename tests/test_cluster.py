@@ -102,7 +102,7 @@ class TestSources:
             DKPCA(3).fit({"a": tmp_path / "x.npy"})
 
 
-@pytest.mark.network
+@pytest.mark.cluster
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 class TestDask:
     @pytest.mark.usefixtures("on_dask")
@@ -130,6 +130,7 @@ class TestDask:
             within_deadline(lambda: fit_on_dask({"a": partial(table, 1), "b": always_crash}, timeout=5))
 
 
+@pytest.mark.cluster
 def test_loky_processes_give_what_one_process_gives():
     sources = {name: partial(table, seed) for seed, name in enumerate("ab")}
     expected = DKPCA(3, gamma="auto").fit(sources)

@@ -1,17 +1,30 @@
 import numpy as np
+import pytest
 
-from benchmarks.flights import N_FLIGHTS, flights
-from dkpca.demo import OWNERS
-from dkpca.demo import flights as tables
+from benchmarks import flights
+from dkpca import demo
 
 
-def test_four_owners_hold_standardized_columns_about_the_same_flights():
-    columns = flights()
-    assert {owner: len(X) for owner, X in columns.items()} == dict.fromkeys(OWNERS, N_FLIGHTS)
+@pytest.fixture(scope="module")
+def tables():
+    return demo.flights()
+
+
+def test_every_table_of_the_demo_is_about_the_same_flights(tables):
+    ids = tables["airline"]["flight"]
+    assert set(tables) == set(demo.OWNERS)
+    assert len(ids) == ids.n_unique() == flights.N_FLIGHTS
+    assert all((table["flight"] == ids).all() for table in tables.values())
+
+
+def test_nobody_holds_the_outcome(tables):
+    assert not any("delay" in column for table in tables.values() for column in table.columns)
+
+
+def test_the_benchmarks_standardize_the_columns_of_four_owners(tables, monkeypatch):
+    monkeypatch.setattr(flights, "tables", lambda: tables)
+    columns = flights.flights()
+    assert {owner: len(X) for owner, X in columns.items()} == dict.fromkeys(demo.OWNERS, flights.N_FLIGHTS)
     for X in columns.values():
         np.testing.assert_allclose(X.mean(0), 0.0, atol=1e-9)
         np.testing.assert_allclose(X.std(0), 1.0)
-
-
-def test_nobody_holds_the_outcome():
-    assert not any("delay" in column for table in tables().values() for column in table.columns)

@@ -4,9 +4,11 @@ import scipy.linalg
 
 from dkpca import principal_angles, sin_theta_distance, subspace_error
 from dkpca.errors import InputError
+from dkpca.kernels import RBF
 from dkpca.linalg.arrays import to_numpy
 from dkpca.metrics import theorem_1_bound
 from experiments import complexity
+from testkit.protocol import summaries_of
 
 
 def bases(rng, n=30, k=4):
@@ -43,19 +45,43 @@ def test_shapes_that_cannot_be_compared_are_refused(rng):
         subspace_error(np.eye(4), np.eye(5))
 
 
-def test_theorem_1_as_printed():
-    assert theorem_1_bound([0.1, 0.3], gap=2.0, dimension=100) == pytest.approx(2 * 10 * 0.3 / 2)
+def test_theorem_1_of_two_parties_worked_out_by_hand():
+    assert theorem_1_bound([0.1, 0.3], gap=2.0, dimension=100) == pytest.approx(3.0)
     assert theorem_1_bound([0.1], gap=0.0, dimension=100) == np.inf
 
 
-def test_table_1():
-    T, M, J, D = 400, 1000, 10, 15
-    assert complexity.dkpca_communication(T, D) == D * T
-    assert complexity.dkpca_computation(T, M, J, D) == max(T, M // J + D * J) * T**2
-    assert complexity.dpca_communication(M, D) == D * M
-    assert complexity.dpca_computation(T, M, J, D) == max(M, T // J + D * J) * M**2
-    assert complexity.kpca_communication(T, M, J) == T * M // J
-    assert complexity.kpca_computation(T) == T**3
+def test_theorem_1_bounds_how_far_the_components_turn_when_parties_leave_something_out(rng):
+    """Two parties send the first three eigenvectors of their inner products; the truth is all of them."""
+    T, D, bounds, distances = 40, 2, [], []
+    for noise in (0.01, 0.1):
+        hidden = rng.standard_normal((T, D)) * [3.0, 2.0]
+        blocks = [hidden @ rng.standard_normal((D, 6)) + noise * rng.standard_normal((T, 6)) for _ in range(2)]
+        parts = [np.linalg.eigh(X @ X.T) for X in blocks]
+        truth, sent = (sum((V[:, s] * w[s]) @ V[:, s].T for w, V in parts) for s in (slice(None), slice(-3, None)))
+        values, vectors = np.linalg.eigh(truth)
+        left_out = [w[-4] for w, _ in parts]
+        bounds.append(theorem_1_bound(left_out, gap=values[-D] - values[-D - 1], dimension=T - D))
+        distances.append(sin_theta_distance(vectors[:, -D:], np.linalg.eigh(sent)[1][:, -D:]))
+    assert 0 < distances[0] <= bounds[0] < bounds[1]
+    assert distances[0] < distances[1] <= bounds[1]
+
+
+def test_table_1_counts_the_numbers_that_a_summary_and_a_table_hold(rng):
+    T, M, J, D = 40, 53, 10, 3
+    blocks = np.array_split(rng.standard_normal((T, M)), J, axis=1)
+    sent = {summary.factor.decode().size for summary in summaries_of(blocks, RBF(0.1), D)}
+    assert sent == {complexity.dkpca_communication(T, D)}
+    assert max(block.size for block in blocks) == complexity.kpca_communication(T, M, J)
+    assert complexity.dpca_communication(M, D) == np.linalg.qr(rng.standard_normal((M, D)))[0].size
+
+
+def test_table_1_at_sizes_worked_out_by_hand():
+    """Samples, columns, parties, rank; then the operations of DKPCA and of the horizontal algorithm."""
+    assert complexity.dkpca_computation(400, 1000, 10, 15) == 64_000_000  # 400 samples outweigh 100 + 150
+    assert complexity.dkpca_computation(100, 1000, 10, 15) == 2_500_000  # 100 + 150 outweigh 100 samples
+    assert complexity.dpca_computation(400, 1000, 10, 15) == 1_000_000_000
+    assert complexity.dpca_computation(4000, 100, 10, 15) == 5_500_000
+    assert complexity.kpca_computation(400) == 64_000_000
 
 
 def test_the_papers_example_of_how_many_parties_cost_nothing_extra():

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
 from dkpca.kernels import RBF
 from dkpca.kernels.grams import KernelGram
@@ -34,14 +35,26 @@ def test_threads_change_nothing(table):
     assert missed == pytest.approx(np.trace(gram.dense() - F @ F.T))
 
 
-def test_the_limit_on_blas_is_lifted_again(two_threads):
-    before = blas_threads()
+@pytest.fixture
+def blas_on_two():
+    """BLAS itself on two threads, whatever the environment says."""
+    with threadpool_limits(2, user_api="blas"):
+        yield
+
+
+@pytest.mark.usefixtures("blas_on_two")
+def test_the_limit_on_blas_holds_during_the_work_and_is_lifted_again():
+    assert set(blas_threads()) == {2}
+    inside = parallel.split_work(lambda items: blas_threads(), range(4), np.zeros(1))
+    assert [set(seen) for seen in inside] == [{1}, {1}]
     with pytest.raises(ZeroDivisionError):
         parallel.split_work(lambda items: 1 // 0, range(3), np.zeros(1))
-    assert blas_threads() == before
+    assert set(blas_threads()) == {2}
 
 
-def test_inside_somebody_elses_threads_there_are_no_more(table):
+@pytest.mark.usefixtures("blas_on_two")
+def test_inside_somebody_elses_threads_there_are_no_more():
+    assert parallel._blas_threads() == 2
     with parallel.one_blas_thread(), parallel.one_blas_thread():
         assert parallel._blas_threads() == 1
-    assert not parallel._entered
+    assert parallel._blas_threads() == 2

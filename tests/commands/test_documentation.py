@@ -11,7 +11,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from dkpca.demo import flights
 from testkit.program import PROGRAM
 from tests.network.federation import environment, free_port, wait_for
 
@@ -106,11 +105,3 @@ def test_every_program_in_the_documentation_runs_as_printed():
     assert len(programs) >= len(pages)
     ran = subprocess.run([sys.executable, "-c", "\n".join(programs)], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr[-2000:]
-
-
-def test_every_table_of_the_demo_is_about_the_same_flights():
-    tables = flights()
-    ids = tables["airline"]["flight"]
-    assert len(ids) == ids.n_unique() == 232_412
-    assert all((table["flight"] == ids).all() for table in tables.values())
-    assert not any("delay" in column for table in tables.values() for column in table.columns)

@@ -1,6 +1,8 @@
 """The file route is the estimator, with files in between."""
 
 import json
+import pickle
+import shutil
 import stat
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 from dkpca import DKPCA, Fixed, principal_angles
 from dkpca.store import runs
 from testkit.owners import GAMMA, OWNERS, frame, numbers, standardized
+from testkit.program import Office, snapshot
 
 
 def estimator(tables, **settings):
@@ -201,7 +204,47 @@ def test_the_private_state_is_private(summarized):
     assert "never send it" in office.refused("fuse", "bank.state", "--out", "run")
 
 
-def test_no_file_is_executed_when_read():
-    source = Path(runs.__file__).parent
-    for path in source.rglob("*.py"):
-        assert "import pickle" not in path.read_text(), path
+class Trap:
+    """Unpickling it writes a file."""
+
+    def __init__(self, mark: Path):
+        self.mark = mark
+
+    def __reduce__(self):
+        return Path.write_text, (self.mark, "run")
+
+
+@pytest.mark.parametrize("disguise", ["bank.summary", "bank.state", "run/model.safetensors", "bank.npy", "bank.npz"])
+def test_no_file_is_executed_when_read(fused, disguise):
+    mark, path = fused.path / "mark", fused.path / disguise
+    trap = Trap(mark)
+    if path.suffix == ".npy":
+        np.save(path, np.array([trap], dtype=object), allow_pickle=True)
+    elif path.suffix == ".npz":
+        np.savez(path, x=np.array([trap], dtype=object))
+    else:
+        path.write_bytes(pickle.dumps(trap))
+    fused.refused(
+        *{
+            ".summary": ("fuse", disguise, "--out", "run"),
+            ".state": ("extend", "bank.csv", "--state", disguise, "--out", "bank.rows"),
+            ".safetensors": ("report", "run"),
+        }.get(path.suffix, ("summarize", disguise, "--gamma", 1, "--out", "new.summary"))
+    )
+    assert not mark.exists()
+    if path.suffix not in (".npy", ".npz"):
+        pickle.loads(path.read_bytes())
+        assert mark.exists(), "the trap must be able to spring, or this test says nothing"
+
+
+def test_the_installed_program_writes_what_it_writes_in_this_process(tmp_path, templates, summarized):
+    """All other tests of commands run them in this process; this one runs the program as it is installed."""
+    installed = Office(shutil.copytree(templates["tables"], tmp_path / "installed"), installed=True)
+    for owner in OWNERS:
+        installed.summarize(owner)
+    for office in (installed, summarized):
+        office.ok("fuse", *(f"{o}.summary" for o in OWNERS), "--components", 3, "--out", "run")
+    here = {name: data for name, data in snapshot(summarized.path).items() if not name.startswith("installed/")}
+    assert snapshot(installed.path) == here
+    no_message = ("fuse", "bank.csv", "--out", "run")
+    assert installed.refused(*no_message) == summarized.refused(*no_message)

@@ -6,13 +6,17 @@ import re
 import numpy as np
 import polars as pl
 import pytest
+from sklearn.metrics.pairwise import rbf_kernel
 
+from dkpca import wire
 from dkpca.errors import InputError
-from dkpca.messages import Summary
+from dkpca.exchange import forecast
+from dkpca.messages import Statistics, Summary
 from dkpca.policy import Policy
 from dkpca.rank import Adaptive, AtMost, Auto, Fixed
 from dkpca.store import policy_file
-from testkit.owners import OWNERS
+from testkit.owners import GAMMA, OWNERS, numbers, standardized
+from testkit.program import Office
 
 SUMMARISE = ("summarize", "bank.csv", "--id", "person", "--out", "bank.summary", "--policy", "policy.toml")
 POLICY = """
@@ -122,9 +126,18 @@ def test_inspect_says_what_every_kind_of_file_discloses(fused):
         assert answer["kind"] == kind
         assert any(words in sentence for sentence in answer["reveals"]), answer
         assert answer["facts"]["bytes"] == (fused.path / file).stat().st_size
-    shown = fused.ok("inspect", "bank.summary").out
-    assert "approximate" in shown or "Gram matrix" in shown
-    assert "It does not contain" in shown
+
+
+def test_inspect_says_how_much_of_the_gram_matrix_leaves(summarized):
+    X = standardized(numbers()["bank"])
+    values = np.linalg.eigvalsh(rbf_kernel(X, gamma=GAMMA))[::-1]
+    share = values[:20].sum() / values.sum()
+    assert 0.5 < share < 0.9994
+    shown = " ".join(summarized.ok("inspect", "bank.summary").out.split())
+    assert f"factor @ factor.T is its Gram matrix, {share:.1%} of it" in shown
+    assert "It does not contain - column names, sample ids, and any value of a column as such" in shown
+    facts = summarized.ok("inspect", "bank.summary", "--json").json["facts"]
+    assert facts["largest eigenvalues"] == pytest.approx(values[:5], rel=1e-5)
 
 
 def test_the_ledger_says_what_left(summarized):
@@ -140,12 +153,25 @@ def test_plan_predicts_the_bytes_and_warns_when_the_factor_is_larger_than_the_da
         size = (summarized.path / f"{owner['name']}.summary").stat().st_size
         assert owner["bytes_sent"] == pytest.approx(size, abs=32)
         assert owner["larger_than_data"] is True
-        assert owner["memory"] > 0
-        assert owner["seconds"] >= 0
     words = summarized.ok("plan", *tables, "--id", "person").out
     assert "warning: bank would send more bytes than its columns have" in words
     small = summarized.ok("plan", *tables, "--id", "person", "--rank", 1, "--json").json
     assert not any(owner["larger_than_data"] for owner in small["parties"])
+
+
+def test_plan_expects_more_work_and_memory_of_more_samples(tmp_path, monkeypatch):
+    monkeypatch.setattr(forecast, "operations_per_second", lambda: 1e9)
+    office = Office(tmp_path)
+    for n in (500, 2000):
+        (tmp_path / f"bank{n}.statistics").write_bytes(wire.encode(Statistics("bank", n, 30, 1.0)))
+    few, many = (
+        office.ok("plan", f"bank{n}.statistics", "--rank", 20, "--json").json["parties"][0] for n in (500, 2000)
+    )
+    assert few["memory"] > 8 * 500**2  # dense: at least the matrix itself
+    assert 12 < many["memory"] / few["memory"] < 17
+    assert many["seconds"] == pytest.approx(16 * few["seconds"])
+    assert few["seconds"] > 500**2 * 30 / 1e9  # at least one operation for each pair of samples and column
+    assert many["bytes_sent"] - few["bytes_sent"] == pytest.approx(1500 * 20 * 4, abs=64)
 
 
 def test_alignment_needs_a_key_that_is_not_on_the_command_line(office):

@@ -8,7 +8,6 @@ import polars as pl
 import pytest
 from playwright.sync_api import sync_playwright
 
-from dkpca.report.influence import influence
 from dkpca.report.page import render
 from dkpca.store import runs
 from testkit.owners import OWNERS
@@ -131,13 +130,6 @@ def test_many_samples_are_drawn_in_part_and_the_page_says_so(fused):
     page = render(run, points=20)
     assert "20 of the 60 samples, drawn at random" in page
     assert page.count("<b>p") == 0  # ids travel as data, escaped
-
-
-def test_influence_is_a_share_of_every_component(fused):
-    shares = influence(runs.load(fused.path / "run").model)
-    assert shares.shape == (3, 3)
-    assert shares.sum(axis=0) == pytest.approx(1.0)
-    assert (shares >= 0).all()
 
 
 def test_labels_that_do_not_fit_are_said(fused):

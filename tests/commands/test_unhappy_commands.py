@@ -4,13 +4,13 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import polars as pl
 import pytest
 
+import dkpca
 from testkit.owners import GAMMA, OWNERS
-from testkit.program import PROGRAM, program, snapshot
+from testkit.program import program, snapshot
 
 SUMMARISE = ("summarize", "bank.csv", "--id", "person", "--gamma", GAMMA, "--out", "bank.summary")
 
@@ -107,19 +107,27 @@ def test_rows_for_another_run_are_refused(fused):
     assert "shop.rows" in error
 
 
-@pytest.mark.parametrize("damage", ["truncated", "bit-flipped", "empty", "other"])
-def test_a_damaged_file_is_refused_and_the_run_stays(fused, damage):
+def flip_a_bit(data):
+    middle = len(data) // 2
+    return data[:middle] + bytes([data[middle] ^ 4]) + data[middle + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda data: data[:-100], "its header cannot be read"),
+        (flip_a_bit, "get it again from whoever made it"),
+        (lambda data: b"", "truncated, or another kind"),
+        (lambda data: b"person,x\n1,2\n", "truncated, or another kind"),
+    ],
+    ids=["truncated", "bit-flipped", "empty", "other"],
+)
+def test_a_damaged_file_is_refused_and_the_run_stays(fused, damage, words):
     path = fused.path / "shop.summary"
-    data = bytearray(path.read_bytes())
-    if damage == "bit-flipped":
-        data[len(data) // 2] ^= 4
-    keep = {"truncated": len(data) - 100, "empty": 0}.get(damage, len(data))
-    path.write_bytes(b"person,x\n1,2\n" if damage == "other" else bytes(data[:keep]))
+    path.write_bytes(damage(path.read_bytes()))
     error = fused.refused("fuse", "shop.summary", "--out", "run")
     assert "shop.summary" in error
-    assert (
-        "get it again from whoever made it" if damage == "bit-flipped" else "truncated, or another kind"
-    ) in error or (damage == "truncated" and "cannot be read" in error)
+    assert words in error
 
 
 def test_a_missing_file_is_named(office):
@@ -251,4 +259,4 @@ def test_help_reads_like_documentation(office):
     for command in ("summarize", "fuse", "fit", "extend", "project", "align", "inspect", "plan", "report", "demo"):
         assert command in listed
     assert "keyed hashes" in office.ok("align", "--help").out
-    assert Path(PROGRAM).name in office.ok("--version").out
+    assert program("--version", cwd=office.path).out == f"dkpca {dkpca.__version__}\n"

@@ -49,7 +49,7 @@ def run(arguments: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, _stop)
     signal.siginterrupt(signal.SIGINT, True)  # polars, when imported, makes a process that waits sleep through Ctrl-C
     try:
-        code: Any = app(arguments, standalone_mode=False)
+        code: Any = app(arguments, prog_name="dkpca", standalone_mode=False)
     except typer.TyperException as error:  # a wrong option or argument
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "dkpca"
