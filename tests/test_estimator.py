@@ -4,7 +4,6 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.decomposition import KernelPCA
@@ -110,17 +109,6 @@ class TestInputs:
         scores = DKPCA(3).set_output(transform="pandas").fit_transform(tables)
         assert list(scores.columns) == ["dkpca0", "dkpca1", "dkpca2"]
 
-    def test_torch_in_torch_out(self):
-        X = DIGITS[:80]
-        expected = DKPCA(3, parties=3).fit(X)
-        model = DKPCA(3, parties=3).fit(torch.asarray(X))
-        scores = model.transform(torch.asarray(X[:5]))
-        assert isinstance(scores, torch.Tensor)
-        np.testing.assert_allclose(scores.numpy(), expected.transform(X[:5]), atol=1e-9)
-        single = DKPCA(3, parties=3).fit(torch.asarray(X, dtype=torch.float32))
-        assert single.eigenvectors_.dtype == torch.float32
-        assert subspace_error(expected.eigenvectors_, single.eigenvectors_.double().numpy()) < 1e-6
-
     def test_more_workers_change_nothing(self):
         one = DKPCA(3, parties=4).fit(DIGITS[:120])
         two = DKPCA(3, parties=4, n_jobs=2).fit(DIGITS[:120])
@@ -192,9 +180,6 @@ class TestErrors:
             (np.empty((30, 0)), r"party 'bank': Found array with 0 feature\(s\)"),
             (np.empty((0, 3)), r"party 'bank': Found array with 0 sample\(s\)"),
             (pd.DataFrame({"a": ["x"] * 30}), "party 'bank': could not convert string to float"),
-            (torch.full((30, 2), torch.nan), "party 'bank': Input contains NaN or infinity"),
-            (torch.zeros(30), "party 'bank': expected a 2-D array"),
-            (torch.zeros(30, 2, dtype=torch.int64), "party 'bank': expected real floating point numbers"),
         ],
         ids=lambda v: v if isinstance(v, str) else "",
     )
@@ -207,10 +192,6 @@ class TestErrors:
 
         with pytest.raises(InputError, match="party 'bank': Sparse data was passed"):
             DKPCA(2).fit({"airline": DIGITS[:30], "bank": csr_array(DIGITS[:30])})
-
-    def test_mixed_array_libraries(self):
-        with pytest.raises(InputError, match="parties mix array libraries, precisions or devices"):
-            DKPCA(2).fit({"airline": DIGITS[:30], "bank": torch.asarray(DIGITS[:30])})
 
     def test_fewer_samples_than_components(self):
         with pytest.raises(InputError, match="n_components is 10, but there are 5 samples"):

@@ -1,0 +1,50 @@
+"""The estimator on torch tensors."""
+
+import importlib
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from dkpca import DKPCA, subspace_error
+from dkpca.errors import InputError
+
+pytestmark = pytest.mark.torch
+DIGITS = load_digits().data
+
+
+@pytest.fixture(scope="module")
+def torch():
+    """Imported by whoever runs these tests, not by whoever collects them."""
+    return importlib.import_module("torch")
+
+
+def test_torch_in_torch_out(torch):
+    X = DIGITS[:80]
+    expected = DKPCA(3, parties=3).fit(X)
+    model = DKPCA(3, parties=3).fit(torch.asarray(X))
+    scores = model.transform(torch.asarray(X[:5]))
+    assert isinstance(scores, torch.Tensor)
+    np.testing.assert_allclose(scores.numpy(), expected.transform(X[:5]), atol=1e-9)
+    single = DKPCA(3, parties=3).fit(torch.asarray(X, dtype=torch.float32))
+    assert single.eigenvectors_.dtype == torch.float32
+    assert subspace_error(expected.eigenvectors_, single.eigenvectors_.double().numpy()) < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        (lambda torch: torch.full((30, 2), torch.nan), "party 'bank': Input contains NaN or infinity"),
+        (lambda torch: torch.zeros(30), "party 'bank': expected a 2-D array"),
+        (lambda torch: torch.zeros(30, 2, dtype=torch.int64), "party 'bank': expected real floating point numbers"),
+    ],
+    ids=["nan", "1-D", "integers"],
+)
+def test_a_bad_tensor_is_refused(torch, table, words):
+    with pytest.raises(InputError, match=words):
+        DKPCA(2).fit({"airline": DIGITS[:30], "bank": table(torch)})
+
+
+def test_mixed_array_libraries_are_refused(torch):
+    with pytest.raises(InputError, match="parties mix array libraries, precisions or devices"):
+        DKPCA(2).fit({"airline": DIGITS[:30], "bank": torch.asarray(DIGITS[:30])})
