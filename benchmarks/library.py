@@ -99,7 +99,7 @@ def auto_rank() -> list[dict[str, object]]:
 def accuracy(X: np.ndarray) -> list[dict[str, object]]:
     """Subspace error against pooled kernel PCA at the same bytes on the wire."""
     truth = KernelPCA(D, kernel="rbf", gamma=GAMMA).fit(X).eigenvectors_
-    settings = [(15, "float64"), (30, "float32"), (60, "float16"), ("auto", "float32")]
+    settings: list[tuple[int | str, str]] = [(15, "float64"), (30, "float32"), (60, "float16"), ("auto", "float32")]
     errors = {}
     lines: list[dict[str, object]] = []
     for rank, precision in settings:

@@ -14,9 +14,9 @@ def main() -> None:
     for name in re.findall(r"<!-- begin (\S+) -->", text):
         stored = RESULTS / f"{name}.json"
         if stored.exists():
-            between = rf"(<!-- begin {name} -->\n).*?(<!-- end {name} -->)"
-            table = as_table(json.loads(stored.read_text()))
-            text = re.sub(between, lambda found, table=table: found[1] + table + found[2], text, flags=re.DOTALL)
+            begin, end = f"<!-- begin {name} -->\n", f"<!-- end {name} -->"
+            before, rest = text.split(begin, 1)
+            text = before + begin + as_table(json.loads(stored.read_text())) + end + rest.split(end, 1)[1]
     PAGE.write_text(text)
 
 

@@ -11,6 +11,7 @@ import resource
 import subprocess
 import sys
 from math import log
+from typing import Any
 
 import numpy as np
 from sklearn.decomposition import PCA
@@ -102,7 +103,7 @@ def subsample(size: int) -> dict[str, np.ndarray]:
     return {owner: X[rows] for owner, X in flights().items()}
 
 
-def estimator(**settings: object) -> DKPCA:
+def estimator(**settings: Any) -> DKPCA:
     return DKPCA(COMPONENTS, gamma="auto", rank=RANK, solver="landmark", n_landmarks=LANDMARKS, **settings)
 
 

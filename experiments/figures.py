@@ -1,5 +1,6 @@
 """Results drawn: one function a figure, from the result file alone."""
 
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from experiments.published import N_FEATURES
 BLUE, ORANGE, GREEN, PINK, SKY, VERMILION, BLACK = (
     "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000",
 )  # fmt: skip
-STYLE = {
+STYLE: Any = {
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -134,7 +135,7 @@ def table1(result: Result) -> Figure:
         formula, counted = [c["formula_numbers"] for c in costs], [c["numbers_sent"] for c in costs]
         left.plot(formula, counted, marker, color=color, label=label, alpha=0.8)
         for axes, swept in ((middle, "n_samples"), (right, "n_features")):
-            cases = sorted(_sweep(result, swept), key=lambda case, swept=swept: case[swept])
+            cases = sorted(_sweep(result, swept), key=itemgetter(swept))
             seconds = [case[method]["slowest_party_s"] + case[method]["center_s"] for case in cases]
             axes.plot([case[swept] for case in cases], seconds, marker=marker, color=color, label=label)
     limits = np.array(left.get_xlim())
@@ -168,9 +169,11 @@ def table2(rows: list[Result], published: Any) -> Figure:
         for (method, label), color, marker in zip(names.items(), colors, MARKERS, strict=False):
             mine = [row for row in rows if row["task"] == task and row["method"] == method]
             n = [row["n_features"] for row in mine]
-            look = {"dkpca": {"linewidth": 5, "alpha": 0.5}, "kpca": {"linewidth": 1, "linestyle": "--"}}.get(
-                method, {}
-            )
+            looks: dict[str, dict[str, Any]] = {
+                "dkpca": {"linewidth": 5, "alpha": 0.5},
+                "kpca": {"linewidth": 1, "linestyle": "--"},
+            }
+            look = looks.get(method, {})
             panel.plot(
                 n, [row["mean"] for row in mine], marker=marker, color=color, label=label, markersize=4, **look
             )

@@ -6,6 +6,7 @@ together; the released code instead divides the sum over parties by their number
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 from time import perf_counter
 from typing import Any, TypeVar
@@ -76,7 +77,7 @@ def _dkpca(X: protocol.Matrix, case: Case) -> dict[str, float]:
     kernel = protocol.rbf(np.sqrt(case.n_features), "text")
     rule = Fixed(case.rank)
     answers = [
-        _timed(lambda c=columns, j=j: party.summarize(X[:, c], party=f"party{j}", kernel=kernel, rank=rule))
+        _timed(partial(party.summarize, X[:, columns], party=f"party{j}", kernel=kernel, rank=rule))
         for j, columns in enumerate(protocol.equal_blocks(case.n_features, case.n_parties))
     ]
     summaries = [summary for (summary, _), _ in answers]
@@ -92,7 +93,7 @@ def _dkpca(X: protocol.Matrix, case: Case) -> dict[str, float]:
 
 def _fan2019(X: protocol.Matrix, case: Case) -> dict[str, float]:
     shares = np.array_split(X, case.n_parties)
-    answers = [_timed(lambda rows=rows: fan2019.local_eigenvectors(rows, case.rank)) for rows in shares]
+    answers = [_timed(partial(fan2019.local_eigenvectors, rows, case.rank)) for rows in shares]
     received = [V for V, _ in answers]
     _, center = _timed(lambda: fan2019.fuse(received, case.rank))
     return _costs(max(V.size for V in received), [seconds for _, seconds in answers], center) | {

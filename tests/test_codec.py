@@ -51,7 +51,7 @@ RULES = [Fixed(3), Adaptive(0.1, relative=False), Auto(4), Budget(5000, "float16
 
 
 def record(**changes):
-    values = {
+    values: dict[str, Any] = {
         "kernel": RBF(0.5),
         "rule": Fixed(3),
         "inner": Inner(np.arange(4.0)),

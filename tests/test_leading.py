@@ -14,8 +14,8 @@ from testkit.matrices import Given, with_spectrum
 @pytest.mark.parametrize("kernel", [Linear(), RBF(0.05)], ids=lambda k: k.name)
 @pytest.mark.parametrize("center", [False, True])
 def test_leading_pairs_are_those_of_lapack(xp, table, kernel, center):
-    gram = KernelGram(kernel, xp.asarray(table))
-    gram = Centered(gram) if center else gram
+    plain = KernelGram(kernel, xp.asarray(table))
+    gram = Centered(plain) if center else plain
     pairs = leading(gram, 4)
     values, vectors = np.linalg.eigh(to_numpy(gram.dense()))
     np.testing.assert_allclose(to_numpy(pairs.values), values[::-1][:4], rtol=1e-10)

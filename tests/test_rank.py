@@ -60,6 +60,7 @@ def test_a_budget_is_used_but_not_exceeded(budget, n_samples, precision):
             Budget(budget, precision).choose(SPECTRUM, n_samples)
     else:
         rank = Budget(budget, precision).choose(SPECTRUM, n_samples)
+        assert rank is not None
         assert rank * column <= budget
         assert rank == n_samples or (rank + 1) * column > budget
 

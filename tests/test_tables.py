@@ -51,7 +51,7 @@ def test_new_rows_use_the_means_scales_and_categories_of_the_training_rows():
     preparation = codec.decode(Preparation, kept, what="kept")
     new, _ = table({"a": [None, 4.0], "c": ["never seen", None]}, text="one-hot")
     X = preparation.apply(new)
-    deviation = np.std([1.0, 2.0, 3.0])
+    deviation = float(np.std([1.0, 2.0, 3.0]))
     np.testing.assert_allclose(X[:, 0], [0, 2 / deviation])
     assert (X[0, 1:] < 0).any()  # neither category
     np.testing.assert_allclose(X[1, 1:], 0)  # missing: the mean

@@ -92,8 +92,9 @@ def _comparison(rows: list[Row], task: str) -> str:
     lines = []
     for method, name in METHODS.items():
         lines.append([name, *(_compared(rows, task, method, n) for n in widths)])
-        if method in TABLE_2[task]:
-            lines.append(["*published*", *("{:.4f} ± {:.4f}".format(*_published(task, method, n)) for n in widths)])
+        published = [pair for n in widths if (pair := _published(task, method, n))]
+        if published:
+            lines.append(["*published*", *(f"{mean:.4f} ± {deviation:.4f}" for mean, deviation in published)])
     return table([TASKS[task], *widths], lines)
 
 

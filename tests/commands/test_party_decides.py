@@ -61,8 +61,8 @@ def test_projection_and_small_samples_are_refused_where_the_policy_says_so(offic
 def test_after_so_many_different_fits_only_old_messages_are_sent_again(office, command):
     (office.path / "policy.toml").write_text("max_fits = 2")
     table = pl.read_csv(office.path / "bank.csv")
-    ask = (command, "bank.csv", "--id", "person", "--policy", "policy.toml", "--out", f"bank.{command}")
-    ask += ("--gamma", 0.05, "--rank", 5) if command == "summarize" else ()
+    ask = [command, "bank.csv", "--id", "person", "--policy", "policy.toml", "--out", f"bank.{command}"]
+    ask += ["--gamma", "0.05", "--rank", "5"] if command == "summarize" else []
     office.ok(*ask)
     first = (office.path / f"bank.{command}").read_bytes()
     table.head(50).write_csv(office.path / "bank.csv")

@@ -24,7 +24,9 @@ class Visit:
     """One page, with everything it said and asked for."""
 
     def __init__(self, page):
-        self.page, self.errors, self.requests = page, [], []
+        self.page = page
+        self.errors: list[str] = []
+        self.requests: list[str] = []
         page.on("console", lambda message: self.errors.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: self.errors.append(str(error)))
         page.on("request", lambda request: self.requests.append(request.url))

@@ -209,7 +209,12 @@ def test_a_party_limits_how_many_fits_a_center_gets_whatever_their_names(consort
 def test_a_party_answers_one_question_at_a_time(consortium, monkeypatch):
     """Else limits on what was sent before could be passed by asking at once."""
     write_all = storage.write_all
-    monkeypatch.setattr(storage, "write_all", lambda *a, **b: (time.sleep(0.2), write_all(*a, **b)))
+
+    def slowly(*files, **options):
+        time.sleep(0.2)
+        write_all(*files, **options)
+
+    monkeypatch.setattr(storage, "write_all", slowly)
     consortium.policy("bank", "max_fits = 1\n")
     kernels = [RBF(0.01 * i) for i in range(1, 5)]
     requests = [encode_request(Request("first", SummaryWanted(k, Fixed(5), "float32"))) for k in kernels]
@@ -426,7 +431,8 @@ def test_every_message_that_left_is_in_the_partys_ledger(consortium):
 
 def test_result_about_other_samples_is_not_kept(consortium):
     consortium.center().fit("first", FIT)
-    result = next(r for r in map(decode_request, consortium.transport.requests) if isinstance(r.question, Result))
-    other = replace(result.question.scores, sample_digest="0" * 64)
+    questions = [decode_request(request).question for request in consortium.transport.requests]
+    (result,) = [question for question in questions if isinstance(question, Result)]
+    other = replace(result.scores, sample_digest="0" * 64)
     answer = Responder(consortium.party("bank")).answer(encode_request(Request("first", Result(other))))
     assert decode_answer(answer).code == "cannot answer"

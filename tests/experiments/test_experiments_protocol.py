@@ -1,12 +1,14 @@
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from dkpca import DKPCA, fusion, party, subspace_error
 from dkpca.kernels import RBF, Linear
-from dkpca.rank import Adaptive, Fixed
+from dkpca.rank import Adaptive, Fixed, RankRule
 from experiments import protocol
 from experiments.repeat import repetitions
 
@@ -15,7 +17,7 @@ KERNEL = RBF(0.002)
 
 
 @pytest.mark.parametrize("rule", [Fixed(3), Fixed(9), Adaptive(0.02)])
-def test_truncated_spectra_send_what_a_party_would(rule: object) -> None:
+def test_truncated_spectra_send_what_a_party_would(rule: RankRule) -> None:
     blocks = protocol.random_blocks(24, 4, np.random.default_rng(2))
     pairs = protocol.spectra(X, blocks, KERNEL, [Fixed(3), Fixed(9), Adaptive(0.02)])
     answers = [
@@ -41,7 +43,7 @@ def test_a_party_with_fewer_columns_than_its_rank_sends_what_it_has() -> None:
 
 
 @pytest.mark.parametrize("blocks", [protocol.random_blocks, protocol.equal_blocks])
-def test_blocks_cover_every_column_once(blocks: object) -> None:
+def test_blocks_cover_every_column_once(blocks: Callable[..., list[Any]]) -> None:
     parts = blocks(24, 7, np.random.default_rng(3))
     assert len(parts) == 7
     assert sorted(np.concatenate(parts).tolist()) == list(range(24))
