@@ -5,23 +5,61 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 # Browser tests need a browser on the machine; .ci/run installs one and empties this variable.
 BROWSERLESS ?= $(if $(shell command -v chromium || command -v chromium-browser || command -v google-chrome),,-m "not browser and not gpu")
-# One BLAS thread a test worker, or the workers fight over the cores.
+# One BLAS thread per test worker, or the workers fight over the cores.
 TEST_ENVIRONMENT := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
-PYTEST = $(TEST_ENVIRONMENT) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
-QUICK := not slow and not network and not browser and not cluster and not gpu
+PYTEST_OPTIONS := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+PYTEST = $(TEST_ENVIRONMENT) $(BIN)/python -m pytest $(PYTEST_OPTIONS)
+QUICK := --ignore tests/experiments -m "not slow and not network and not browser and not cluster and not gpu"
+# Elsewhere torch is left out: its builds for other versions of Python bring gigabytes of CUDA.
+ELSEWHERE := --ignore tests/experiments --ignore tests/test_gpu.py \
+  -m "not slow and not network and not browser and not cluster and not gpu and not torch"
+EXTRAS := demo,nvflare
+# The newest Python on this machine: make newest NEWEST=path for another.
+NEWEST ?= $(shell for minor in 19 18 17 16 15 14 13 12 11; do \
+  for python in python3.$$minor $$HOME/.pyenv/versions/3.$$minor.*/bin/python3; do \
+  $$python -c "" 2>/dev/null && echo $$python && exit; done; done)
 # Folder with gse2187_value.npz, for the lines that need the paper's data.
 DATA ?=
 EXPERIMENTS := fig2 fig3 table1 table2 bytes rounds certificate scale
 
-.PHONY: test quick demo lint bench docs reproduce clean
+.PHONY: test quick coverage lowest newest build demo lint bench docs reproduce clean
 
 test: $(VENV)/test
 	$(if $(BROWSERLESS),@echo "No chromium here: the browser tests are left out. Install it to run them too.")
 	$(PYTEST) $(BROWSERLESS)
 
 # What to run while working: no network, browser, cluster or experiment, nothing slow.
+# HYPOTHESIS_PROFILE=random make quick takes other examples each time.
 quick: $(VENV)/test
-	$(PYTEST) -m "$(QUICK)" --ignore tests/experiments
+	$(PYTEST) $(QUICK)
+
+# Which lines the quick tests run. A report, not a gate.
+coverage: $(VENV)/test
+	$(PYTEST) $(QUICK) --cov --cov-report term
+
+# The quick tests with the lowest versions that pyproject.toml allows.
+lowest: $(VENV)/elsewhere
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python build/lowest
+	$(BIN)/uv pip install --quiet --python build/lowest --resolution lowest-direct --editable ".[$(EXTRAS)]"
+	$(BIN)/uv pip install --quiet --python build/lowest --group tools "pytest<9"  # 9 warns about scikit-learn 1.6
+	$(TEST_ENVIRONMENT) build/lowest/bin/python -m pytest $(PYTEST_OPTIONS) $(ELSEWHERE)
+
+# The quick tests with the newest Python and the newest versions of everything.
+newest: $(VENV)/elsewhere
+	$(NEWEST) --version
+	$(BIN)/uv venv --quiet --clear --python $(NEWEST) build/newest
+	$(BIN)/uv pip install --quiet --python build/newest --editable ".[$(EXTRAS)]" --group tools
+	$(TEST_ENVIRONMENT) build/newest/bin/python -m pytest $(PYTEST_OPTIONS) $(ELSEWHERE)
+
+# Wheel and sdist; then the wheel alone, in an environment with nothing else, runs the README's first program.
+build: $(VENV)/build
+	rm -rf dist build/empty
+	$(BIN)/python -m build
+	$(PYTHON) -m venv build/empty
+	build/empty/bin/python -m pip install --quiet dist/*.whl
+	$(BIN)/python -m testkit.readme > build/readme.py
+	cd build && empty/bin/python -I readme.py
+	build/empty/bin/dkpca 2>&1 | grep --quiet "install it with: pip install 'dkpca\[cli\]'"
 
 demo: $(VENV)/demo
 	$(BIN)/dkpca demo --out dkpca-demo
@@ -48,7 +86,7 @@ reproduce: $(VENV)/reproduce
 	$(BIN)/python -m experiments.page
 
 clean:
-	rm -rf $(VENV) site dist dkpca-demo .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) site dist build dkpca-demo .cache .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(VENV)/core: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

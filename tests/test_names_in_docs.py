@@ -1,0 +1,62 @@
+"""The documentation names only what is there, and the floor plan names all of it."""
+
+import importlib
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+
+import dkpca
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
+CODE = re.compile(r"`([^`\n]+)`")
+DOTTED = re.compile(r"dkpca(\.[A-Za-z_][A-Za-z_0-9]*)+")
+SOURCE_FILE = re.compile(r"[\w/.-]+\.py")
+FOLDERS = ("", "src", "src/dkpca", "experiments", "tests")
+
+
+def quoted(page):
+    return CODE.findall(page.read_text())
+
+
+def resolves(dotted):
+    """Whether a dotted name is a module or something in one."""
+    module, _, name = dotted.rpartition(".")
+    try:
+        importlib.import_module(dotted)
+    except ModuleNotFoundError:
+        try:
+            return hasattr(importlib.import_module(module), name)
+        except ModuleNotFoundError:
+            return False
+    return True
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_modules_and_files_that_a_page_names_are_there(page):
+    words = quoted(page)
+    missing = [word for word in words if DOTTED.fullmatch(word) and not resolves(word)]
+    files = {word for word in words if SOURCE_FILE.fullmatch(word) and "/" in word}
+    missing += [file for file in files if not any((ROOT / folder / file).exists() for folder in FOLDERS)]
+    assert missing == []
+
+
+def test_a_name_that_is_not_there_would_be_found():
+    assert resolves("dkpca.fusion.fuse")
+    assert resolves("dkpca.linalg.gram")
+    assert not resolves("dkpca.eigen")
+    assert not resolves("dkpca.fusion.fuze")
+
+
+def test_the_floor_plan_names_every_module_and_package_at_the_top():
+    plan = (ROOT / "docs" / "architecture.md").read_text()
+    rows = set(re.findall(r"^\| `(\w+)` \|", plan, re.MULTILINE))
+    assert rows == {module.name for module in pkgutil.iter_modules(dkpca.__path__)} - {"__main__"}
+
+
+def test_every_decision_is_in_the_table_of_contents():
+    contents = (ROOT / "zensical.toml").read_text()
+    pages = [str(path.relative_to(ROOT / "docs")) for path in sorted((ROOT / "docs").rglob("*.md"))]
+    assert [page for page in pages if f'"{page}"' not in contents] == []
