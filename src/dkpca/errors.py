@@ -9,6 +9,10 @@ class InputError(DKPCAError, ValueError):
     """Data or a setting that cannot be used as given."""
 
 
+class NotFittedError(DKPCAError, ValueError, AttributeError):
+    """An estimator that has not been fitted yet; scikit-learn's `NotFittedError` catches it too."""
+
+
 class WireError(DKPCAError):
     """Bytes that are not a whole, unaltered message of a version this library reads."""
 

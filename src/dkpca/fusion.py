@@ -172,6 +172,16 @@ def fuse(
     )
 
 
+def place(model: FusedModel, received: Iterable[Rows | Partials]) -> Array:
+    """Place new samples in the way that all parties answered, (n_new, n_components)."""
+    known = list(received)
+    exact = [message for message in known if isinstance(message, Partials)]
+    rows = [message for message in known if isinstance(message, Rows)]
+    if exact and rows:
+        raise FusionError("some parties sent factor rows and others distances; let all of them answer the same way")
+    return project_exact(model, exact) if exact else project(model, rows)
+
+
 def project(model: FusedModel, rows: Iterable[Rows]) -> Array:
     """Place new samples by their factor rows; on training samples this is `model.scores`, to rounding."""
     by_party = _complete(model, rows, lambda message, summary: message.factor.shape[1] == summary.rank)

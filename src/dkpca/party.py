@@ -1,7 +1,8 @@
 """What a data holder computes. Its columns and its private state never leave; messages do."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from dkpca import messages, wire
 from dkpca.errors import InputError
@@ -34,6 +35,7 @@ class PartyState:
     solver: str  # which one, what it did, and why it was chosen
     training: Array | None = None  # (n_samples, n_features), for `partials` only
     keep_training: bool = False
+    preparation: Mapping[str, Any] | None = None  # how a table becomes these columns; None: it came as numbers
 
     def without_rows(self) -> "PartyState":
         """Return the state without the rows of the table, for a holder who can open the table again."""

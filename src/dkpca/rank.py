@@ -207,6 +207,11 @@ def family(name: object) -> type[RankRule]:
     return RULES[name]
 
 
+def as_rule(rank: "int | RankRule") -> RankRule:
+    """Return the rule; a number is a fixed rank."""
+    return rank if isinstance(rank, RankRule) else Fixed(int(rank))
+
+
 def _check_whole(what: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise InputError(f"{what} is {value!r}; give a whole number")
