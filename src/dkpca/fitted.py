@@ -28,6 +28,19 @@ class FittedEstimator(BaseEstimator):  # type: ignore[misc]
         ----------
         path : str or Path
             The file; one that is there is replaced.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import numpy as np
+        >>> from dkpca import DKPCA
+        >>> X = np.random.default_rng(0).normal(size=(50, 8))
+        >>> model = DKPCA(2, parties=2).fit(X)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.save(f"{folder}/model")
+        ...     again = DKPCA.load(f"{folder}/model")
+        >>> bool(np.allclose(again.transform(X[:3]), model.transform(X[:3])))
+        True
         """
         check_fitted(self)
         estimator_file.write(

@@ -28,6 +28,15 @@ MAX_HEADER = 2**16  # bytes; ours are under a kilobyte
 def encode(message: Message) -> bytes:
     """Return the message as the bytes of one safetensors file; the same message gives the same bytes.
 
+    Parameters
+    ----------
+    message : message of dkpca.messages
+        What is to be sent.
+
+    Returns
+    -------
+    bytes
+
     Examples
     --------
     >>> from dkpca import wire
@@ -40,7 +49,26 @@ def encode(message: Message) -> bytes:
 
 
 def decode(data: bytes) -> Message:
-    """Return the message in the bytes, or raise `WireError` with the first thing that is wrong."""
+    """Return the message in the bytes, or raise `WireError` with the first thing that is wrong.
+
+    Parameters
+    ----------
+    data : bytes
+        From anyone: nothing in them is executed.
+
+    Returns
+    -------
+    message of dkpca.messages
+
+    Examples
+    --------
+    >>> from dkpca import errors, wire
+    >>> try:
+    ...     wire.decode(b"not a message")
+    ... except errors.WireError as error:
+    ...     print(error)
+    not a whole dkpca file (13 bytes): truncated, or another kind of file
+    """
     header, arrays = unpack(bytes(data), entry=MESSAGE, max_header=MAX_HEADER, dtypes=WIRE_DTYPES)
     kind, version = header.get("kind"), header.get("version")
     if version != VERSION:
