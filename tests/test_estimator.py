@@ -4,6 +4,7 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn.exceptions
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.decomposition import KernelPCA
@@ -12,9 +13,10 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from dkpca import DKPCA, Adaptive, Budget, Fixed, subspace_error, wire
-from dkpca.errors import InputError
+from dkpca import DKPCA, subspace_error, wire
+from dkpca.errors import InputError, NotFittedError
 from dkpca.kernels import RBF
+from dkpca.rank import Adaptive, Budget, Fixed
 
 FULL = 10**6
 DIGITS = load_digits().data
@@ -200,17 +202,31 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("settings", "words"),
         [
-            ({"n_components": 0}, "n_components is 0; give a whole number, at least 1"),
-            ({"n_components": 2.5}, "n_components is 2.5"),
+            ({"n_components": 0}, r"'n_components' parameter of DKPCA must be an int in the range \[1, inf\). Got 0"),
+            ({"n_components": 2.5}, "'n_components' parameter of DKPCA must be an int .* Got 2.5 instead"),
+            ({"n_components": True}, "'n_components' parameter of DKPCA must not be a bool. Got True instead"),
+            ({"kernel": 3}, "'kernel' parameter of DKPCA must be .* Got 3 instead"),
             ({"kernel": "poly"}, "kernel 'poly' is unknown here; use one of"),
-            ({"gamma": -1.0}, "gamma is -1.0"),
-            ({"gamma": "scale"}, "gamma is 'scale'"),
-            ({"rank": "some"}, "rank is 'some'; give a number"),
-            ({"rank": 0}, "rank is 0"),
-            ({"rank": 2.5}, "rank is 2.5; give a number"),
-            ({"precision": "int8"}, "precision is 'int8'"),
-            ({"projection": "magic"}, "projection is 'magic'; use 'extend' or 'exact'"),
-            ({"solver": "magic"}, "solver 'magic' is unknown"),
+            ({"gamma": -1.0}, r"'gamma' parameter of DKPCA must be a float in the range \(0.0, inf\).* Got -1.0"),
+            ({"gamma": float("inf")}, "'gamma' parameter of DKPCA must be .* Got inf instead"),
+            ({"gamma": "scale"}, "'gamma' parameter .* a str among {'auto'} or None. Got 'scale' instead"),
+            ({"gamma": True}, "'gamma' parameter of DKPCA must not be a bool. Got True instead"),
+            ({"rank": "some"}, "'rank' parameter of DKPCA must be .* Got 'some' instead"),
+            ({"rank": 0}, "'rank' parameter of DKPCA must be .* Got 0 instead"),
+            (
+                {"rank": 2.5},
+                "'rank' parameter of DKPCA must be .* 'dkpca.rank.RankRule'. Got 2.5",
+            ),
+            ({"rank": True}, "'rank' parameter of DKPCA must not be a bool. Got True instead"),
+            ({"center": "no"}, "'center' parameter of DKPCA must be an instance of 'bool' .* Got 'no' instead"),
+            ({"n_landmarks": "x"}, "'n_landmarks' parameter of DKPCA must be an int .* Got 'x' instead"),
+            ({"n_jobs": "all"}, "'n_jobs' parameter of DKPCA must be .* Got 'all' instead"),
+            ({"timeout": 0}, "'timeout' parameter of DKPCA must be .* Got 0 instead"),
+            ({"random_state": "x"}, "'random_state' parameter of DKPCA must be .* Got 'x' instead"),
+            ({"precision": "int8"}, "'precision' parameter of DKPCA must be a str among .* Got 'int8' instead"),
+            ({"projection": "magic"}, "'projection' parameter of DKPCA must be a str among .* Got 'magic' instead"),
+            ({"solver": "magic"}, "'solver' parameter of DKPCA must be a str among .* or a callable. Got 'magic'"),
+            ({"parties": 2.5}, "'parties' parameter of DKPCA must be .* Got 2.5 instead"),
             ({"parties": 65}, "parties is 65, but there are 64 columns"),
             ({"parties": [[0], [1]]}, "parties must cover every column exactly once"),
             (
@@ -230,7 +246,42 @@ class TestErrors:
         with pytest.raises(InputError, match="no party was given"):
             DKPCA(2).fit({})
 
+    def test_every_parameter_has_a_constraint(self):
+        assert set(DKPCA._parameter_constraints) == set(DKPCA().get_params())
+
+    def test_a_word_that_fit_does_not_know_is_refused(self):
+        with pytest.raises(TypeError, match="unexpected keyword argument 'foo'"):
+            DKPCA(2).fit_transform(DIGITS[:30], foo=1)  # type: ignore[call-arg]
+
+    @pytest.mark.parametrize(
+        ("X", "words"),
+        [
+            (frame_with(np.nan), "Input X contains NaN"),
+            (DIGITS[0], "Expected 2D array, got 1D array"),
+            (DIGITS[:1], "minimum of 2 is required"),
+            (DIGITS[:30] + 1j, "Complex data not supported"),
+            (np.array([["a", "b"], ["c", "d"]]), "could not convert string to float"),
+            (np.array([[{}, 1], [2, 3]], dtype=object), "must be a string or a real number"),
+            (None, "Expected 2D array"),
+        ],
+        ids=lambda v: v if isinstance(v, str) else "",
+    )
+    def test_one_bad_table_is_our_error_too(self, X, words):
+        with pytest.raises(InputError, match=words):
+            DKPCA(2).fit(X)
+
+    def test_not_fitted_is_our_error_and_that_of_scikit_learn(self, tmp_path):
+        for ask in (lambda m: m.transform(DIGITS[:3]), lambda m: m.save(tmp_path / "m")):
+            with pytest.raises(NotFittedError, match="This DKPCA instance is not fitted yet") as caught:
+                ask(DKPCA())
+            assert isinstance(caught.value, sklearn.exceptions.NotFittedError)
+        assert not (tmp_path / "m").exists()
+
     def test_transform_with_other_parties(self):
         model = DKPCA(2).fit({"a": DIGITS[:30, :3], "b": DIGITS[:30, 3:9]})
-        with pytest.raises(InputError, match="the fit had parties and column counts {'a': 3, 'b': 6}"):
+        with pytest.raises(InputError, match=r"the fit had the parties \['a', 'b'\]; these samples are from \['a'\]"):
             model.transform({"a": DIGITS[:30, :3]})
+        with pytest.raises(InputError, match=r"the fit had the parties .* from \['party0'\]"):
+            model.transform(DIGITS[:30, :9])
+        with pytest.raises(InputError, match="column counts {'a': 3, 'b': 6}; these samples have {'a': 3, 'b': 5}"):
+            model.transform({"a": DIGITS[:30, :3], "b": DIGITS[:30, 3:8]})

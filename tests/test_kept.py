@@ -92,7 +92,8 @@ def test_two_kept_summaries_fuse_to_kernel_pca_of_the_joined_columns():
 
 
 def test_a_private_state_places_new_samples_as_a_fresh_fit_does(X):
-    state, preparation = private_state.decode((KEPT / "bank.state").read_bytes())
-    assert [column.source for column in preparation.columns] == ["x0", "x1", "x2"]
+    state = private_state.decode((KEPT / "bank.state").read_bytes())
+    assert state.preparation is not None
+    assert [column["source"] for column in state.preparation["columns"]] == ["x0", "x1", "x2"]
     rows = extend(state, X[:4]).factor.decode()
     np.testing.assert_allclose(rows, message("bank.rows").factor.decode(), atol=1e-6)

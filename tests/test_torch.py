@@ -48,3 +48,11 @@ def test_a_bad_tensor_is_refused(torch, table, words):
 def test_mixed_array_libraries_are_refused(torch):
     with pytest.raises(InputError, match="parties mix array libraries, precisions or devices"):
         DKPCA(2).fit({"airline": DIGITS[:30], "bank": torch.asarray(DIGITS[:30])})
+
+
+def test_transform_in_another_array_library_or_precision(torch):
+    model = DKPCA(2, parties=2).fit(torch.asarray(DIGITS[:30]))
+    with pytest.raises(InputError, match="party 'party0': the fit was on torch float64 on cpu, .* numpy float64"):
+        model.transform(DIGITS[:3])
+    with pytest.raises(InputError, match="these samples are on torch float32"):
+        model.transform(torch.asarray(DIGITS[:3], dtype=torch.float32))

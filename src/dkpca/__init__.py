@@ -1,42 +1,80 @@
-"""One-shot distributed kernel PCA for parties that hold different columns about the same samples."""
+"""One-shot distributed kernel PCA for parties that hold different columns about the same samples.
+
+`__all__` is the public surface: what other people's scripts rely on. Kernels, rank rules, errors and the wire are
+modules of it with an `__all__` of their own.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dkpca import errors, kernels, rank, wire
+    from dkpca.certificate import Certificate
+    from dkpca.disclosure import LedgerEntry
     from dkpca.estimator import DKPCA
+    from dkpca.file_route import extend, fuse, project, summarize
+    from dkpca.fusion import FusedModel
+    from dkpca.messages import Partials, Rows, Summary
     from dkpca.metrics import principal_angles, sin_theta_distance, subspace_error
-    from dkpca.rank import Adaptive, Auto, Budget, Fixed
+    from dkpca.party import PartyState
+    from dkpca.policy import Policy
+    from dkpca.store.any_file import load, save
 
 __all__ = [
     "DKPCA",
-    "Adaptive",
-    "Auto",
-    "Budget",
-    "Fixed",
+    "Certificate",
+    "FusedModel",
+    "LedgerEntry",
+    "Partials",
+    "PartyState",
+    "Policy",
+    "Rows",
+    "Summary",
+    "errors",
+    "extend",
+    "fuse",
+    "kernels",
+    "load",
     "principal_angles",
+    "project",
+    "rank",
+    "save",
     "sin_theta_distance",
     "subspace_error",
+    "summarize",
+    "wire",
 ]
 __version__ = "0.1.0"
 
 _HOME = {
     "DKPCA": "estimator",
+    "Certificate": "certificate",
+    "FusedModel": "fusion",
+    "LedgerEntry": "disclosure",
+    "Partials": "messages",
+    "PartyState": "party",
+    "Policy": "policy",
+    "Rows": "messages",
+    "Summary": "messages",
+    "extend": "file_route",
+    "fuse": "file_route",
+    "load": "store.any_file",
     "principal_angles": "metrics",
+    "project": "file_route",
+    "save": "store.any_file",
     "sin_theta_distance": "metrics",
     "subspace_error": "metrics",
-    "Adaptive": "rank",
-    "Auto": "rank",
-    "Budget": "rank",
-    "Fixed": "rank",
+    "summarize": "file_route",
 }
 
 
 def __getattr__(name: str) -> Any:
     # On first use: the estimator brings scikit-learn, two seconds that a party's command need not wait for.
-    if name not in _HOME:
-        raise AttributeError(f"module 'dkpca' has no attribute {name!r}")
-    return getattr(import_module(f"dkpca.{_HOME[name]}"), name)
+    if name in _HOME:
+        return getattr(import_module(f"dkpca.{_HOME[name]}"), name)
+    if name in __all__:
+        return import_module(f"dkpca.{name}")
+    raise AttributeError(f"module 'dkpca' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

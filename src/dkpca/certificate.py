@@ -28,22 +28,57 @@ class Certificate:
     """Bounds on the difference between this answer and kernel PCA of the joined table.
 
     They hold if every party computed and reported as this library does; a party that lies is not found out.
+    K is the true Gram matrix, L the fused one.
+
+    Attributes
+    ----------
+    n_samples, n_components, n_parties : int
+        What it is about.
+    kernel_error_above : float
+        The largest eigenvalue of K - L is at most this.
+    kernel_error_below : float
+        The smallest eigenvalue of K - L is at least minus this.
+    trace_gap : float
+        Trace of K - L, uncentered: exact.
+    total_variance_at_most : float
+        Trace of the (centered) true matrix.
+    eigenvalues_at_least, eigenvalues_at_most : tuple of float
+        Around each true eigenvalue.
+    gap_at_least : float
+        Of the true lambda_D - lambda_{D+1}; zero or less: nothing known.
+    theorem_1 : float
+        Bound on |sin Theta|_F by Theorem 1 of the paper; inf where the gap does not allow it.
+    subspace_error_at_most : float
+        Bound on D - |V' V_hat|_F^2.
+    captured_at_least : float
+        Variance of the true kernel that the components found capture.
+    captured_best_at_most : float
+        Variance that any D components can capture.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dkpca import DKPCA
+    >>> X = np.random.default_rng(0).normal(size=(50, 8))
+    >>> certificate = DKPCA(2, kernel="linear", parties=2, rank=4, precision="float64").fit(X).certificate_
+    >>> round(certificate.optimality_at_least, 6), certificate.subspace_error_at_most < 1e-6
+    (1.0, True)
     """
 
     n_samples: int
     n_components: int
     n_parties: int
-    kernel_error_above: float  # largest eigenvalue of K - L is at most this
-    kernel_error_below: float  # smallest eigenvalue of K - L is at least minus this
-    trace_gap: float  # trace of K - L, uncentered: exact
-    total_variance_at_most: float  # trace of the (centered) true matrix
+    kernel_error_above: float
+    kernel_error_below: float
+    trace_gap: float
+    total_variance_at_most: float
     eigenvalues_at_least: tuple[float, ...]
     eigenvalues_at_most: tuple[float, ...]
-    gap_at_least: float  # of the true lambda_D - lambda_{D+1}; zero or less: nothing known
-    theorem_1: float  # bound on |sin Theta|_F by Theorem 1 of the paper; inf where the gap does not allow it
-    subspace_error_at_most: float  # bound on D - |V' V_hat|_F^2
-    captured_at_least: float  # variance of the true kernel that the components found capture
-    captured_best_at_most: float  # variance that any D components can capture
+    gap_at_least: float
+    theorem_1: float
+    subspace_error_at_most: float
+    captured_at_least: float
+    captured_best_at_most: float
 
     @property
     def kernel_norm_bound(self) -> float:

@@ -29,6 +29,45 @@ def describe(message: Message) -> Disclosure:
     return Disclosure(wire.kind_of(message), facts, tuple(reveals), tuple(absent))
 
 
+@dataclass(frozen=True)
+class LedgerEntry:
+    """What one party sent for a fit, beside what its raw columns would have been in the same precision.
+
+    Attributes
+    ----------
+    party : str
+        Name of the party.
+    n_features : int
+        Columns it holds.
+    rank : int
+        Eigenpairs it sent.
+    bytes_sent : int
+        Length of its message.
+    bytes_raw : int
+        Length of its columns, in the precision of the message.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dkpca import DKPCA
+    >>> X = np.random.default_rng(0).normal(size=(50, 8))
+    >>> entry = DKPCA(2, parties=2, rank=3).fit(X).ledger_[0]
+    >>> entry.party, entry.n_features, entry.rank, entry.bytes_raw
+    ('party0', 4, 3, 800)
+    """
+
+    party: str
+    n_features: int
+    rank: int
+    bytes_sent: int
+    bytes_raw: int
+
+
+def ledger_entry(summary: Summary) -> LedgerEntry:
+    """Say what one summary costs."""
+    return LedgerEntry(summary.party, summary.n_features, summary.rank, wire.size(summary), raw_bytes(summary))
+
+
 def spectrum(summary: Summary) -> list[float]:
     """Eigenvalues that the factor carries: its squared column norms."""
     factor = summary.factor.decode()

@@ -1,4 +1,28 @@
-"""What a caller may catch. Every message says what happened, the number, and what to try."""
+"""What a caller may catch. Every message says what happened, the number, and what to try.
+
+Examples
+--------
+>>> import dkpca
+>>> try:
+...     dkpca.DKPCA(n_components=0).fit([[1.0, 2.0], [3.0, 4.0]])
+... except dkpca.errors.DKPCAError as error:
+...     print(type(error).__name__)
+InputError
+"""
+
+__all__ = [
+    "ConvergenceError",
+    "DKPCAError",
+    "FusionError",
+    "InputError",
+    "NoAnswerError",
+    "NotFittedError",
+    "OutOfMemoryError",
+    "PolicyError",
+    "StorageError",
+    "TooLateError",
+    "WireError",
+]
 
 
 class DKPCAError(Exception):
@@ -7,6 +31,10 @@ class DKPCAError(Exception):
 
 class InputError(DKPCAError, ValueError):
     """Data or a setting that cannot be used as given."""
+
+
+class NotFittedError(DKPCAError, ValueError, AttributeError):
+    """An estimator that has not been fitted yet; scikit-learn's `NotFittedError` catches it too."""
 
 
 class WireError(DKPCAError):

@@ -1,28 +1,32 @@
 """`DKPCA`: the whole protocol behind a scikit-learn estimator."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
 
 import array_api_compat
 import numpy as np
 import scipy.sparse
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import validate_data
 
-from dkpca import fusion, wire
-from dkpca.disclosure import raw_bytes
+from dkpca import fusion
+from dkpca.checks import Constraints, as_input_error, check_fitted, check_parameters
 from dkpca.errors import InputError
 from dkpca.exchange import in_process, rounds
+from dkpca.file_route import as_numbers
+from dkpca.fitted import FittedEstimator
 from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import Array, dtype_name
-from dkpca.linalg.leading import Solver
+from dkpca.linalg.leading import NAMES, Solver
 from dkpca.linalg.precision import PRECISIONS
-from dkpca.messages import Summary, check_party_name
-from dkpca.rank import Auto, Fixed, RankRule
+from dkpca.messages import check_party_name
+from dkpca.rank import Auto, RankRule, as_rule
 from dkpca.tables.inputs import (
     Source,
     as_table,
+    check_like_fit,
     check_table,
     check_together,
     column_groups,
@@ -32,20 +36,10 @@ from dkpca.tables.inputs import (
 )
 
 Tables = Any  # one table, a list of tables, or a mapping from party to table
+Columns = Sequence[int | str]  # positions or names
 
 
-@dataclass(frozen=True)
-class LedgerEntry:
-    """What one party sent for a fit, beside what its raw columns would have been in the same precision."""
-
-    party: str
-    n_features: int
-    rank: int
-    bytes_sent: int
-    bytes_raw: int
-
-
-class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FittedEstimator):  # type: ignore[misc]
     """One-shot distributed kernel PCA on vertically partitioned data.
 
     Parameters
@@ -76,11 +70,11 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     projection : {"extend", "exact"}, default="extend"
         How new samples are placed: by their rows of the factors (rank numbers a sample and party), or the
         paper's way, by partial distances to all training samples.
-    n_jobs : int, optional
+    n_jobs : int, default=None
         Parties computed at the same time, through joblib.
-    timeout : float, optional
+    timeout : float, default=None
         Seconds to wait for a party's answer when other processes compute for it; None waits for ever.
-    random_state : int, optional
+    random_state : int, default=None
         Seed for drawing landmarks. None is a fixed seed too: two fits on the same data agree.
 
     Attributes
@@ -94,7 +88,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     certificate_ : Certificate
         What is proved about the distance to kernel PCA of the joined table.
     ledger_ : list of LedgerEntry
-        What each party sent.
+        What each party sent, in the order of `party_names_`.
     gamma_ : float or None
         RBF width used.
     kernel_ : Kernel
@@ -117,11 +111,27 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     --------
     >>> from sklearn.datasets import load_digits
     >>> from dkpca import DKPCA
-    >>> pixels = load_digits().data
+    >>> pixels = load_digits().data[:300]
     >>> left, right = pixels[:, :32], pixels[:, 32:]
     >>> DKPCA(n_components=5, gamma="auto").fit_transform({"left": left, "right": right}).shape
-    (1797, 5)
+    (300, 5)
     """
+
+    _parameter_constraints: ClassVar[Constraints] = {
+        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "kernel": [str, Kernel],
+        "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"}), None],
+        "parties": [Interval(Integral, 1, None, closed="left"), Sequence, Mapping, None],
+        "rank": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"}), RankRule],
+        "center": ["boolean"],
+        "solver": [StrOptions(set(NAMES)), callable],
+        "n_landmarks": [Interval(Integral, 1, None, closed="left")],
+        "precision": [StrOptions(set(PRECISIONS))],
+        "projection": [StrOptions({"extend", "exact"})],
+        "n_jobs": [Integral, None],
+        "timeout": [Interval(Real, 0, None, closed="neither"), None],
+        "random_state": [Interval(Integral, 0, None, closed="left"), None],
+    }
 
     def __init__(
         self,
@@ -129,7 +139,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         *,
         kernel: str | Kernel = "rbf",
         gamma: float | str | None = None,
-        parties: int | Sequence[Any] | Mapping[str, Any] | None = None,
+        parties: int | Sequence[Columns] | Mapping[str, Columns] | None = None,
         rank: str | int | RankRule = "auto",
         center: bool = True,
         solver: str | Solver = "auto",
@@ -154,7 +164,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         self.timeout = timeout
         self.random_state = random_state
 
-    def fit(self, X: Tables, y: object = None) -> "DKPCA":
+    def fit(self, X: Tables, y: object = None) -> Self:
         """Fit on the parties' columns.
 
         Parameters
@@ -169,66 +179,59 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         -------
         DKPCA
         """
-        self._check_settings()
+        check_parameters(self.get_params(deep=False), self._parameter_constraints, "DKPCA")
         tables = self._tables(X, reset=True)
-        self.party_names_ = list(tables)
-        parties = in_process.Parties(tables, self._workers(), self.random_state or 0)
-        answers, _ = rounds.summaries(parties, self._settings())
-        summaries = list(answers.values())
-        self._states = parties.states
-        self._sources = {name: table for name, table in tables.items() if is_source(table)}
-        self.n_features_in_ = sum(summary.n_features for summary in summaries)
-        self.model_ = fusion.fuse(
-            summaries,
+        parties = in_process.Parties(tables, self.n_jobs, self.timeout, self.random_state or 0)
+        summaries, _ = rounds.summaries(parties, self._settings())
+        model = fusion.fuse(
+            summaries.values(),
             n_components=self.n_components,
             center=self.center,
-            roster=self.party_names_,
+            roster=list(tables),
             solver=self.solver,
             n_landmarks=self.n_landmarks,
             random_state=self.random_state or 0,
-            dtype=dtype_name(next(iter(self._states.values())).origin),
+            dtype=dtype_name(next(iter(parties.states.values())).origin),
         )
-        self.solvers_ = {name: state.solver for name, state in self._states.items()} | {"center": self.model_.solver}
-        self.kernel_ = self.model_.kernel
-        self.gamma_ = getattr(self.kernel_, "gamma", None)
-        self.eigenvectors_ = self.model_.eigenvectors
-        self.eigenvalues_ = self.model_.eigenvalues
-        self.explained_variance_ratio_ = self.model_.explained_variance_ratio
-        self.certificate_ = self.model_.certificate
-        self.ledger_ = [_ledger_entry(summary) for summary in summaries]
-        return self
+        sources = {name: table for name, table in tables.items() if is_source(table)}
+        return self._fitted(model, list(tables), parties.states, sources)
 
-    def fit_transform(self, X: Tables, y: object = None, **fit_params: object) -> Array:
-        """Fit, and return the scores of the training samples."""
+    def fit_transform(self, X: Tables, y: object = None) -> Array:
+        """Fit, and return the scores of the training samples.
+
+        Parameters
+        ----------
+        X : mapping of party to table, list of tables, or one table
+            As for `fit`.
+        y : ignored
+
+        Returns
+        -------
+        array of shape (n_samples, n_components)
+        """
         return self.fit(X, y).model_.scores
 
     def transform(self, X: Tables) -> Array:
-        """Return the scores of new samples, (n_samples, n_components)."""
-        check_is_fitted(self)
+        """Place new samples.
+
+        Parameters
+        ----------
+        X : mapping of party to table, list of tables, or one table
+            The parties of the fit, with the columns of the fit.
+
+        Returns
+        -------
+        array of shape (n_samples, n_components)
+        """
+        check_fitted(self)
         tables = self._tables(X, reset=False)
-        parties = in_process.Parties(tables, self._workers(), states=self._states, fitted=self._sources)
-        exact = self.projection == "exact"
-        answers, _ = rounds.new_samples(parties, exact=exact)
-        return (fusion.project_exact if exact else fusion.project)(self.model_, answers.values())
+        parties = in_process.Parties(tables, self.n_jobs, self.timeout, states=self._states, fitted=self._sources)
+        answers, _ = rounds.new_samples(parties, exact=self.projection == "exact")
+        return fusion.place(self.model_, answers.values())
 
     @property
     def _n_features_out(self) -> int:
         return int(self.eigenvalues_.shape[0])
-
-    def _workers(self) -> in_process.Workers:
-        return in_process.Workers(self.n_jobs, self.timeout)
-
-    def _check_settings(self) -> None:
-        if (
-            isinstance(self.n_components, bool)
-            or not isinstance(self.n_components, int | np.integer)
-            or self.n_components < 1
-        ):
-            raise InputError(f"n_components is {self.n_components!r}; give a whole number, at least 1")
-        if self.precision not in PRECISIONS:
-            raise InputError(f"precision is {self.precision!r}; use one of {sorted(PRECISIONS)}")
-        if self.projection not in ("extend", "exact"):
-            raise InputError(f"projection is {self.projection!r}; use 'extend' or 'exact'")
 
     def _settings(self) -> rounds.Fit:
         return rounds.Fit(
@@ -236,29 +239,24 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             gamma=self.gamma,
             n_components=self.n_components,
             center=self.center,
-            rank=self._rank_rule(),
+            rank=Auto(self.n_components) if isinstance(self.rank, str) else as_rule(self.rank),
             precision=self.precision,
             solver=self.solver,
             keep_training=self.projection == "exact",
         )
 
-    def _rank_rule(self) -> RankRule:
-        if isinstance(self.rank, int | np.integer):
-            return Fixed(int(self.rank))
-        if self.rank == "auto":
-            return Auto(self.n_components)
-        if isinstance(self.rank, RankRule):
-            return self.rank
-        raise InputError(f"rank is {self.rank!r}; give a number, a rule of dkpca.rank, or 'auto'")
-
     def _tables(self, X: Tables, *, reset: bool) -> dict[str, Array | Source]:
         """Tables by party, checked unless a worker is to open them."""
         if isinstance(X, Mapping) and not scipy.sparse.issparse(X):  # a sparse DOK array is a dict too
-            tables = {check_party_name(name): as_table(name, table) for name, table in X.items()}
+            given = {check_party_name(name): table for name, table in X.items()}
         elif is_list_of_tables(X):
-            tables = {f"party{j}": as_table(f"party{j}", table) for j, table in enumerate(X)}
+            given = {f"party{j}": table for j, table in enumerate(X)}
         else:
             return self._split(X, reset=reset)
+        if not reset:
+            self._check_states(list(given))
+            given = {name: as_numbers(self._states[name], table) for name, table in given.items()}
+        tables = {name: as_table(name, table) for name, table in given.items()}
         if not tables:
             raise InputError("no party was given; pass at least one table")
         here = {name: table for name, table in tables.items() if not is_source(table)}
@@ -266,14 +264,19 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         if reset:
             self.__dict__.pop("feature_names_in_", None)
         else:
-            self._check_same_parties(tables)
+            check_like_fit(here, {name: state.origin for name, state in self._states.items()})
         return tables
 
-    def _check_same_parties(self, tables: Mapping[str, Array | Source]) -> None:
-        expected = {name: state.origin.shape[0] for name, state in self._states.items()}
-        widths = {name: expected.get(name) if is_source(t) else _width(t) for name, t in tables.items()}
-        if widths != expected:
-            raise InputError(f"the fit had parties and column counts {expected}; these samples have {widths}")
+    def _check_states(self, names: list[str]) -> None:
+        """Raise unless the samples are from the parties of the fit, and their states are here."""
+        if set(names) != set(self.party_names_):
+            raise InputError(f"the fit had the parties {self.party_names_}; these samples are from {names}")
+        missing = sorted(set(names) - set(self._states))
+        if missing:
+            raise InputError(
+                f"the private states of {missing} are not here; place new samples with 'dkpca extend' at each party "
+                "and 'dkpca project' at the center"
+            )
 
     def _split(self, X: Any, *, reset: bool) -> dict[str, Array]:
         """Cut one table into the parties that `parties` describes."""
@@ -285,15 +288,12 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
                     f"X has {table.shape[1]} features, but DKPCA is expecting {self.n_features_in_} features as input"
                 )
         else:
-            table = validate_data(self, X, reset=reset, dtype=np.float64, ensure_min_samples=2 if reset else 1)
+            with as_input_error():
+                table = validate_data(self, X, reset=reset, dtype=np.float64, ensure_min_samples=2 if reset else 1)
             names = getattr(self, "feature_names_in_", None)
         groups = column_groups(self.parties, table.shape[1], names)
-        return {name: take_columns(table, columns) for name, columns in groups.items()}
-
-
-def _width(table: Array) -> int:
-    return int(table.shape[1])
-
-
-def _ledger_entry(summary: Summary) -> LedgerEntry:
-    return LedgerEntry(summary.party, summary.n_features, summary.rank, wire.size(summary), raw_bytes(summary))
+        tables = {name: take_columns(table, columns) for name, columns in groups.items()}
+        if not reset:
+            self._check_states(list(tables))
+            check_like_fit(tables, {name: state.origin for name, state in self._states.items()})
+        return tables

@@ -46,16 +46,49 @@ class FusionSettings:
 
 @dataclass(frozen=True)
 class FusedModel:
-    """Kernel principal components of the joined table, and what is needed to place new samples."""
+    """Kernel principal components of the joined table, and what is needed to place new samples.
+
+    Attributes
+    ----------
+    summaries : mapping of str to Summary
+        The messages it was made from, by party.
+    kernel : Kernel
+        Kernel of all parties.
+    solver : str
+        Which one, what it did, and why it was chosen.
+    eigenvectors : array of shape (n_samples, n_components)
+        Orthonormal.
+    eigenvalues : array of shape (n_components,)
+        Of the fused matrix, descending.
+    explained_variance_ratio : array of shape (n_components,)
+        Of the fused matrix.
+    certificate : Certificate
+        What is proved about it.
+    extension : Extension
+        Scores of a new sample from its fused kernel row.
+    settings : FusionSettings
+        How it was fused, and how to do it again.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dkpca
+    >>> X = np.random.default_rng(0).normal(size=(50, 4))
+    >>> bank, _ = dkpca.summarize(X[:, :2], party="bank", kernel=dkpca.kernels.Linear(), rank=2)
+    >>> shop, _ = dkpca.summarize(X[:, 2:], party="shop", kernel=dkpca.kernels.Linear(), rank=2)
+    >>> model = dkpca.fuse([bank], n_components=2)
+    >>> list(model.including(shop).summaries)
+    ['bank', 'shop']
+    """
 
     summaries: Mapping[str, Summary]
     kernel: Kernel
-    solver: str  # which one, what it did, and why it was chosen
-    eigenvectors: Array  # (n_samples, n_components)
-    eigenvalues: Array  # (n_components,) of the fused matrix, descending
-    explained_variance_ratio: Array  # (n_components,) of the fused matrix
+    solver: str
+    eigenvectors: Array
+    eigenvalues: Array
+    explained_variance_ratio: Array
     certificate: Certificate
-    extension: Extension  # scores of a new sample from its fused kernel row
+    extension: Extension
     settings: FusionSettings
 
     @property
@@ -170,6 +203,16 @@ def fuse(
         extension=pairs.extension,
         settings=settings,
     )
+
+
+def place(model: FusedModel, received: Iterable[Rows | Partials]) -> Array:
+    """Place new samples in the way that all parties answered, (n_new, n_components)."""
+    known = list(received)
+    exact = [message for message in known if isinstance(message, Partials)]
+    rows = [message for message in known if isinstance(message, Rows)]
+    if exact and rows:
+        raise FusionError("some parties sent factor rows and others distances; let all of them answer the same way")
+    return project_exact(model, exact) if exact else project(model, rows)
 
 
 def project(model: FusedModel, rows: Iterable[Rows]) -> Array:

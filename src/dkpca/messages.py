@@ -84,17 +84,47 @@ class Summary:
 
     The factor alone carries the eigenvalues (its squared column norms). Whoever holds it holds the party's
     approximate Gram matrix, factor @ factor.T, hence how similar any two samples look to this party.
+
+    Attributes
+    ----------
+    party : str
+        Who sends it.
+    kernel : Kernel
+        Kernel of the party's Gram matrix.
+    sample_digest : str
+        Fingerprint of the ordered sample ids.
+    n_features : int
+        Columns the party has.
+    factor : Rounded of shape (n_samples, rank)
+        Eigenvectors times the roots of their eigenvalues.
+    left_out_norm : float
+        Largest eigenvalue not sent.
+    trace_left_out : float
+        Trace of the Gram matrix minus that of the factor as sent.
+    rounding_norm : float
+        Spectral norm of what rounding for the wire did to factor @ factor.T.
+    rounding_nuclear : float
+        The same in the nuclear norm.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dkpca
+    >>> X = np.random.default_rng(0).normal(size=(50, 4))
+    >>> summary, _ = dkpca.summarize(X, party="bank", kernel=dkpca.kernels.Linear(), rank=2)
+    >>> summary.factor.shape, summary.factor.precision
+    ((50, 2), 'float32')
     """
 
     party: PartyName
     kernel: Kernel
-    sample_digest: Fingerprint  # of the ordered sample ids
+    sample_digest: Fingerprint
     n_features: Count
-    factor: Rounded  # (n_samples, rank)
-    left_out_norm: NotNegative  # largest eigenvalue not sent
-    trace_left_out: Finite  # trace of the Gram matrix minus that of the factor as sent
-    rounding_norm: NotNegative  # spectral norm of what rounding for the wire did to factor @ factor.T
-    rounding_nuclear: NotNegative  # the same in the nuclear norm
+    factor: Rounded
+    left_out_norm: NotNegative
+    trace_left_out: Finite
+    rounding_norm: NotNegative
+    rounding_nuclear: NotNegative
 
     def __post_init__(self) -> None:
         if self.rank > self.n_samples:
@@ -113,22 +143,64 @@ class Summary:
 
 @dataclass(frozen=True)
 class Rows:
-    """New samples as rows of the party's factor."""
+    """New samples as rows of the party's factor.
 
-    party: PartyName
-    summary_id: Fingerprint  # of the summary these rows extend
-    sample_digest: Fingerprint  # of the new samples' ids
-    factor: Rounded  # (n_new, rank)
+    Attributes
+    ----------
+    party : str
+        Who sends it.
+    summary_id : str
+        Fingerprint of the summary these rows extend.
+    sample_digest : str
+        Fingerprint of the new samples' ids.
+    factor : Rounded of shape (n_new, rank)
+        One row per new sample.
 
-
-@dataclass(frozen=True)
-class Partials:
-    """New samples by the paper's own route: squared distances or inner products to every training sample."""
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dkpca
+    >>> X = np.random.default_rng(0).normal(size=(50, 4))
+    >>> summary, state = dkpca.summarize(X, party="bank", kernel=dkpca.kernels.Linear(), rank=2)
+    >>> dkpca.extend(state, X[:3]).summary_id == state.summary_id
+    True
+    """
 
     party: PartyName
     summary_id: Fingerprint
     sample_digest: Fingerprint
-    partial: Rounded  # (n_new, n_samples)
+    factor: Rounded
+
+
+@dataclass(frozen=True)
+class Partials:
+    """New samples by the paper's own route: squared distances or inner products to every training sample.
+
+    Attributes
+    ----------
+    party : str
+        Who sends it.
+    summary_id : str
+        Fingerprint of the summary these samples go with.
+    sample_digest : str
+        Fingerprint of the new samples' ids.
+    partial : Rounded of shape (n_new, n_samples)
+        What adds up over parties before the kernel value is formed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dkpca
+    >>> X, kernel = np.random.default_rng(0).normal(size=(50, 4)), dkpca.kernels.Linear()
+    >>> _, state = dkpca.summarize(X, party="bank", kernel=kernel, rank=2, keep_training=True)
+    >>> dkpca.extend(state, X[:3], exact=True).partial.shape
+    (3, 50)
+    """
+
+    party: PartyName
+    summary_id: Fingerprint
+    sample_digest: Fingerprint
+    partial: Rounded
 
 
 @dataclass(frozen=True)

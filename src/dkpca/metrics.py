@@ -20,15 +20,38 @@ def subspace_error(V: Array, V_hat: Array) -> float:
     float
         0 for the same subspace, at most n_components. Computed from what V_hat leaves of V, so that a tiny
         error is not lost in the subtraction from D; where the widths differ, the order matters.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dkpca import subspace_error
+    >>> V = np.eye(4)[:, :2]
+    >>> subspace_error(V, V), subspace_error(V, np.eye(4)[:, 1:3])
+    (0.0, 1.0)
     """
     rest = _outside(V, V_hat)
     return float(namespace(rest).sum(rest * rest))
 
 
 def principal_angles(V: Array, V_hat: Array) -> Array:
-    """Angles between two subspaces in radians, ascending, accurate for small and for large ones.
+    """Angles between two subspaces in radians, accurate for small and for large ones.
 
-    As many as the smaller of the two has dimensions.
+    Parameters
+    ----------
+    V, V_hat : arrays of shape (n_samples, n_components)
+        Orthonormal columns.
+
+    Returns
+    -------
+    array
+        Ascending; as many as the smaller of the two has dimensions.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dkpca import principal_angles
+    >>> np.degrees(principal_angles(np.eye(4)[:, :2], np.eye(4)[:, 1:3])).round()
+    array([ 0., 90.])
     """
     if V.shape[-1] > V_hat.shape[-1]:
         V, V_hat = V_hat, V
@@ -40,7 +63,25 @@ def principal_angles(V: Array, V_hat: Array) -> Array:
 
 
 def sin_theta_distance(V: Array, V_hat: Array) -> float:
-    """Frobenius norm of the sines of the principal angles: what Theorem 1 bounds."""
+    """Frobenius norm of the sines of the principal angles: what Theorem 1 of the paper bounds.
+
+    Parameters
+    ----------
+    V, V_hat : arrays of shape (n_samples, n_components)
+        Orthonormal columns.
+
+    Returns
+    -------
+    float
+        The square root of `subspace_error`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dkpca import sin_theta_distance
+    >>> sin_theta_distance(np.eye(4)[:, :2], np.eye(4)[:, 2:])
+    1.4142135623730951
+    """
     return math.sqrt(subspace_error(V, V_hat))
 
 

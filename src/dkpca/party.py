@@ -1,7 +1,8 @@
 """What a data holder computes. Its columns and its private state never leave; messages do."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from dkpca import messages, wire
 from dkpca.errors import InputError
@@ -21,19 +22,57 @@ ANYTHING = Policy()
 
 @dataclass(frozen=True)
 class PartyState:
-    """What a party keeps to itself so that it can place new samples. It contains data: never send it."""
+    """What a party keeps to itself so that it can place new samples. It contains data: never send it.
+
+    Attributes
+    ----------
+    party : str
+        Name of the party.
+    summary_id : str
+        Fingerprint of the summary it belongs to.
+    kernel : Kernel
+        Kernel of the fit.
+    origin : array of shape (n_features,)
+        Point from which the columns are measured.
+    anchors : array of shape (n_anchors, n_features), optional
+        Rows that new samples are compared with; None where they can be had from the table again.
+    positions : array of shape (n_anchors,), optional
+        Of the anchors among the training samples; None: all of them.
+    weights : array of shape (n_anchors, rank)
+        Factor row of y = kernel(y, anchors) @ weights.
+    precision : str
+        How numbers are sent.
+    solver : str
+        Which one, what it did, and why it was chosen.
+    training : array of shape (n_samples, n_features), optional
+        All rows, for the paper's way to place new samples only.
+    keep_training : bool
+        Whether they were to be kept.
+    preparation : mapping, optional
+        How the commands turn the party's table into these columns; None: it came as numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dkpca
+    >>> X = np.random.default_rng(0).normal(size=(50, 4))
+    >>> _, state = dkpca.summarize(X, party="bank", kernel=dkpca.kernels.Linear(), rank=2)
+    >>> state.party, state.origin.shape, state.weights.shape
+    ('bank', (4,), (50, 2))
+    """
 
     party: str
     summary_id: str
     kernel: Kernel
-    origin: Array  # (n_features,) point from which the columns are measured
-    anchors: Array | None  # (n_anchors, n_features) rows that new samples are compared with
-    positions: Array | None  # of the anchors among the training samples; None: all of them
-    weights: Array  # (n_anchors, rank): factor row of y = kernel(y, anchors) @ weights
+    origin: Array
+    anchors: Array | None
+    positions: Array | None
+    weights: Array
     precision: str
-    solver: str  # which one, what it did, and why it was chosen
-    training: Array | None = None  # (n_samples, n_features), for `partials` only
+    solver: str
+    training: Array | None = None
     keep_training: bool = False
+    preparation: Mapping[str, Any] | None = None
 
     def without_rows(self) -> "PartyState":
         """Return the state without the rows of the table, for a holder who can open the table again."""

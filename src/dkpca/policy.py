@@ -40,6 +40,18 @@ class Policy:
     max_fits : int
         Most different summaries, and most different statistics, ever sent; the ledger counts them. A message that was
         sent before, byte for byte, may be sent again.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dkpca
+    >>> X = np.random.default_rng(0).normal(size=(50, 4))
+    >>> policy = dkpca.Policy(max_rank=10, kernels=("rbf",))
+    >>> try:
+    ...     dkpca.summarize(X, party="bank", kernel=dkpca.kernels.Linear(), rank=3, policy=policy)
+    ... except dkpca.errors.PolicyError as error:
+    ...     print(str(error).partition(";")[0])
+    refused by the party's policy: the linear kernel is not among kernels = ['rbf']
     """
 
     max_rank: float = math.inf

@@ -13,11 +13,26 @@ import numpy as np
 from dkpca.errors import InputError
 from dkpca.linalg.precision import PRECISIONS
 
+__all__ = ["Adaptive", "Auto", "Budget", "Fixed", "RankRule"]
+
 Spectrum = np.ndarray[Any, Any]  # leading eigenvalues, descending
 
 
 class RankRule(ABC):
-    """How a party finds its rank. A rule of your own derives from this class; it cannot travel between parties."""
+    """How a party finds its rank. A rule of your own derives from this class; it cannot travel between parties.
+
+    Examples
+    --------
+    >>> import dkpca
+    >>> class Half(dkpca.rank.RankRule):
+    ...     def first_guess(self, n_samples):
+    ...         return n_samples // 2
+    ...
+    ...     def choose(self, eigenvalues, n_samples):
+    ...         return n_samples // 2
+    >>> Half().choose([3.0, 1.0], n_samples=4)
+    2
+    """
 
     name: ClassVar[str] = ""  # under which it travels
 
@@ -46,7 +61,19 @@ class RankRule(ABC):
 
 @dataclass(frozen=True)
 class Fixed(RankRule):
-    """The same rank whatever the spectrum; at most the number of samples."""
+    """The same rank whatever the spectrum; at most the number of samples.
+
+    Parameters
+    ----------
+    rank : int
+        Eigenpairs to send.
+
+    Examples
+    --------
+    >>> import dkpca
+    >>> dkpca.rank.Fixed(3).choose([5.0, 2.0, 1.0], n_samples=100)
+    3
+    """
 
     rank: int
     name: ClassVar[str] = "fixed"
@@ -77,6 +104,13 @@ class Adaptive(RankRule):
     relative : bool
         Whether epsilon is a share of the party's own lambda_1, as in the paper's experiments (0.04 linear,
         0.0005 RBF), or absolute, as eq. (8) is printed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dkpca
+    >>> dkpca.rank.Adaptive(epsilon=0.1).choose(np.array([10.0, 5.0, 0.9, 0.1]), n_samples=100)
+    2
     """
 
     epsilon: float
@@ -102,6 +136,20 @@ class Auto(RankRule):
 
     lambda_2, because the first eigenvector of an RBF Gram matrix is close to constant and centering removes
     it: lambda_2 is where the information begins, however many parties share it.
+
+    Parameters
+    ----------
+    n_components : int
+        Components wanted.
+    share : float
+        Of lambda_2, between 0 and 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dkpca
+    >>> dkpca.rank.Auto(n_components=1).choose(np.array([10.0, 5.0, 2.0, 0.01]), n_samples=100)
+    3
     """
 
     n_components: int
@@ -135,6 +183,12 @@ class Budget(RankRule):
         What the party is willing to send, header not counted.
     precision : {"float32", "float64", "float16"}
         How the numbers go over the wire; a party puts in how it sends them. float16 adds a scale of 8 bytes a column.
+
+    Examples
+    --------
+    >>> import dkpca
+    >>> dkpca.rank.Budget(bytes=4000).choose([5.0, 2.0, 1.0], n_samples=100)
+    10
     """
 
     bytes: int
@@ -205,6 +259,11 @@ def family(name: object) -> type[RankRule]:
     if not isinstance(name, str) or name not in RULES:
         raise InputError(f"unknown rank rule {name!r}; use one of {sorted(RULES)}")
     return RULES[name]
+
+
+def as_rule(rank: "int | RankRule") -> RankRule:
+    """Return the rule; a number is a fixed rank."""
+    return rank if isinstance(rank, RankRule) else Fixed(int(rank))
 
 
 def _check_whole(what: str, value: object) -> None:

@@ -10,7 +10,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from dkpca import DKPCA, Fixed, principal_angles
+from dkpca import DKPCA, principal_angles
+from dkpca.rank import Fixed
 from dkpca.store import runs
 from testkit.owners import GAMMA, OWNERS, frame, numbers, standardized
 from testkit.program import Office, snapshot

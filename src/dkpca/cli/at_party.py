@@ -108,7 +108,7 @@ def inspect(
     """Say what a file discloses, in words and numbers, before it is sent."""
     data = storage.read(path)
     if private_state.is_private(data):
-        kept, _ = files.load_state(path)
+        kept = private_state.load(path)
         words = f"{path}: PRIVATE state of party {kept.party!r}. It contains the party's data: never send it."
         show(as_json, {"kind": "private", "party": kept.party, "send": False}, [words])
         return

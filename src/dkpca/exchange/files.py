@@ -20,7 +20,8 @@ from dkpca.rank import RankRule
 from dkpca.store import message_files, private_state, storage
 from dkpca.store.message_files import naming
 from dkpca.tables.preparation import Preparation, prepare
-from dkpca.tables.reading import Reading, Table, read, read_ids
+from dkpca.tables.reading import Reading, Table, from_frame, read, read_ids
+from dkpca.wire import codec
 
 LEDGER = "dkpca-ledger.jsonl"
 SAFETENSORS_START = b"{"  # ninth byte of every file of ours
@@ -219,7 +220,11 @@ def summarize(
             sample_ids=names,
             policy=sender.policy,
         )
-        private_files = {} if state is None else {state: private_state.encode(kept, preparation)}
+        private_files = (
+            {}
+            if state is None
+            else {state: private_state.encode(replace(kept, preparation=codec.described(preparation)))}
+        )
         sender.send(summary, private_files, party=summary.party, rank=summary.rank, n_samples=summary.n_samples)
     return summary, preparation
 
@@ -245,5 +250,26 @@ def extend(holding: Holding, state: Path, sender: Sender, *, exact: bool = False
 
 def load_state(path: Path) -> tuple[PartyState, Preparation]:
     """Read a party's private state."""
+    state = private_state.load(path)
     with naming(path):
-        return private_state.decode(storage.read(path))
+        return state, preparation_of(state)
+
+
+def preparation_of(state: PartyState) -> Preparation:
+    """How the party's table becomes numbers."""
+    if state.preparation is None:
+        raise InputError(
+            f"party {state.party!r}: this state was saved by the library from numbers; place new samples there"
+        )
+    return codec.decode(Preparation, state.preparation, what=private_state.ANOTHER_VERSION)
+
+
+def prepared(state: PartyState, table: Any) -> Any:
+    """Numbers of new rows given as a path, DataFrame or array, as the party's state says; labels of rows stay."""
+    preparation = preparation_of(state)
+    sources = tuple(dict.fromkeys(column.source for column in preparation.columns))
+    reading = Reading(columns=sources)
+    if isinstance(table, str | Path):
+        return preparation.apply(read(Path(table), reading))
+    X = preparation.apply(from_frame(table, reading, name=f"party {state.party!r}"))
+    return type(table)(X, index=table.index) if hasattr(table, "iloc") else X

@@ -6,9 +6,9 @@ and are opened again when new samples are placed.
 """
 
 import multiprocessing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from joblib import Parallel, delayed
 
@@ -16,96 +16,94 @@ from dkpca import party
 from dkpca.errors import TooLateError
 from dkpca.exchange.questions import Question, RowsWanted, StatisticsWanted, SummaryWanted
 from dkpca.linalg.arrays import Array
-from dkpca.messages import Statistics, Summary
+from dkpca.messages import Partials, Rows, Statistics, Summary
 from dkpca.party import PartyState
 from dkpca.tables.inputs import Source, is_source, opened
 
-AnswerT = TypeVar("AnswerT")
 Tables = Mapping[str, Array | Source]
 
 
-@dataclass(frozen=True)
-class Workers:
-    """How the parties' work is spread.
+@dataclass
+class Parties:
+    """Parties whose tables this process can open, or name to its workers.
 
     Parameters
     ----------
+    tables : mapping of party to array or source
+        What each party is asked about.
     n_jobs : int, optional
         Parties at the same time, as joblib understands it.
     timeout : float, optional
         Seconds to wait for a party's answer. Without it, a table that takes down every worker that opens it makes
         joblib wait for ever on a Dask cluster.
+    random_state : int
+        Seed for the parties' solvers.
+    states : dict of party to PartyState
+        What each would keep; filled by a fit.
+    fitted : mapping of party to source
+        Tables of the fit that workers open again.
     """
 
+    tables: Tables
     n_jobs: int | None = None
     timeout: float | None = None
+    random_state: int = 0
+    states: dict[str, PartyState] = field(default_factory=dict)
+    fitted: Tables = field(default_factory=dict)
 
-    def ask(self, question: Callable[..., AnswerT], arguments: Mapping[str, Sequence[Any]]) -> dict[str, AnswerT]:
-        """Put the question to every party; arguments by party."""
-        jobs = (delayed(question)(*given) for given in arguments.values())
+    def ask(self, question: Question) -> dict[str, Any]:
+        """Answer for each party."""
+        names = list(self.tables)
+        if isinstance(question, StatisticsWanted):
+            return self._all(delayed(_statistics)(name, self.tables[name]) for name in names)
+        if isinstance(question, SummaryWanted):
+            answers = self._all(
+                delayed(_summarize)(name, self.tables[name], question, self.random_state) for name in names
+            )
+            self.states = {name: state for name, (_, state) in answers.items()}
+            return {name: summary for name, (summary, _) in answers.items()}
+        if isinstance(question, RowsWanted):
+            return self._all(
+                delayed(_extend)(name, self.tables[name], question, self.states[name], self.fitted.get(name))
+                for name in names
+            )
+        raise TypeError(f"parties in one process match rows by position; they are not asked for {question}")
+
+    def _all(self, jobs: Iterable[Any]) -> dict[str, Any]:
+        """Answers of all parties, in their order."""
         try:
             answers = Parallel(n_jobs=self.n_jobs, timeout=self.timeout)(jobs)
         except (TimeoutError, multiprocessing.TimeoutError) as error:
             raise TooLateError(
-                f"no answer within {self.timeout} s from one of {list(arguments)}; "
+                f"no answer within {self.timeout} s from one of {list(self.tables)}; "
                 "look at that party's worker, or allow more time"
             ) from error
-        return dict(zip(arguments, answers, strict=True))
-
-
-@dataclass
-class Parties:
-    """Parties whose tables this process can open, or name to its workers."""
-
-    tables: Tables
-    workers: Workers
-    random_state: int = 0
-    states: dict[str, PartyState] = field(default_factory=dict)  # what each would keep; filled by a fit
-    fitted: Tables = field(default_factory=dict)  # tables of the fit that workers open again
-
-    def ask(self, question: Question) -> dict[str, Any]:
-        """Answer for each party."""
-        if isinstance(question, StatisticsWanted):
-            return self.workers.ask(_statistics, {name: (name, table) for name, table in self.tables.items()})
-        if isinstance(question, SummaryWanted):
-            settings = {
-                "kernel": question.kernel,
-                "rank": question.rank,
-                "precision": question.precision,
-                "solver": question.solver,
-                "keep_training": question.keep_training,
-                "random_state": self.random_state,
-            }
-            given = {name: (name, table, settings) for name, table in self.tables.items()}
-            answers = self.workers.ask(_summarize, given)
-            self.states = {name: state for name, (_, state) in answers.items()}
-            return {name: summary for name, (summary, _) in answers.items()}
-        if isinstance(question, RowsWanted):
-            answer = party.partials if question.exact else party.extend
-            rows: dict[str, tuple[Any, ...]] = {
-                name: (answer, state, self.fitted.get(name), name, self.tables[name])
-                for name, state in self.states.items()
-            }
-            return self.workers.ask(_answer, rows)
-        raise TypeError(f"parties in one process match rows by position; they are not asked for {question}")
+        return dict(zip(self.tables, answers, strict=True))
 
 
 def _statistics(name: str, table: Array | Source) -> Statistics:
     return party.statistics(opened(name, table), party=name)
 
 
-def _summarize(name: str, table: Array | Source, settings: dict[str, Any]) -> tuple[Summary, PartyState]:
-    summary, state = party.summarize(opened(name, table), party=name, **settings)
+def _summarize(
+    name: str, table: Array | Source, question: SummaryWanted, random_state: int
+) -> tuple[Summary, PartyState]:
+    summary, state = party.summarize(
+        opened(name, table),
+        party=name,
+        kernel=question.kernel,
+        rank=question.rank,
+        precision=question.precision,
+        solver=question.solver,
+        random_state=random_state,
+        keep_training=question.keep_training,
+    )
     return summary, state.without_rows() if is_source(table) else state
 
 
-def _answer(
-    answer: Callable[[PartyState, Array], AnswerT],
-    state: PartyState,
-    fitted: Array | Source | None,
-    name: str,
-    table: Array | Source,
-) -> AnswerT:
+def _extend(
+    name: str, table: Array | Source, question: RowsWanted, state: PartyState, fitted: Array | Source | None
+) -> Rows | Partials:
     if state.anchors is None:
         state = state.with_rows(opened(name, fitted))
-    return answer(state, opened(name, table))
+    return (party.partials if question.exact else party.extend)(state, opened(name, table))

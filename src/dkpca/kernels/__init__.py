@@ -9,7 +9,7 @@ from dkpca.kernels.base import Kernel
 from dkpca.kernels.linear import Linear
 from dkpca.kernels.rbf import RBF
 
-__all__ = ["KERNELS", "RBF", "Kernel", "Linear", "family"]
+__all__ = ["RBF", "Kernel", "Linear"]
 
 KERNELS: Mapping[str, type[Kernel]] = {cls.name: cls for cls in (Linear, RBF)}
 ENTRY_POINTS = "dkpca.kernels"  # where an installed package names kernels of its own

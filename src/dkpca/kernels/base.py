@@ -13,7 +13,14 @@ from dkpca.linalg.arrays import Array
 
 
 class Kernel(ABC):
-    """A kernel that splits over columns."""
+    """A kernel that splits over columns. One of your own is a frozen dataclass that derives from this class.
+
+    Examples
+    --------
+    >>> import dkpca
+    >>> isinstance(dkpca.kernels.RBF(0.5), dkpca.kernels.Kernel)
+    True
+    """
 
     name: ClassVar[str]
     has_width: ClassVar[bool] = False  # whether gamma is a setting of it

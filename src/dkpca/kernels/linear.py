@@ -18,6 +18,14 @@ class Linear(Kernel):
     centered : bool
         Measure each column from its mean. The centered global Gram matrix is the sum of the parties'
         centered ones, so a party spends none of its rank on the mean. The paper's experiments do not center.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dkpca
+    >>> dkpca.kernels.Linear()(np.eye(2), np.eye(2))
+    array([[1., 0.],
+           [0., 1.]])
     """
 
     centered: bool = True

@@ -18,6 +18,13 @@ class RBF(Kernel):
     ----------
     gamma : float
         exp(-gamma * squared distance); the paper's text has gamma = 1 / (2 sigma^2).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dkpca
+    >>> dkpca.kernels.RBF(0.5)(np.zeros((1, 2)), np.ones((1, 2))).round(3)
+    array([[0.368]])
     """
 
     gamma: float

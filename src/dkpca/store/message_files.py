@@ -2,15 +2,37 @@
 
 import contextlib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from dkpca import wire
 from dkpca.errors import DKPCAError, FusionError, StorageError, WireError
-from dkpca.messages import Message
+from dkpca.messages import Message, Summary
 from dkpca.store import storage
 
 KindT = TypeVar("KindT", bound=Message)
+
+
+@dataclass(frozen=True)
+class Received:
+    """A message with the file it came in."""
+
+    path: Path
+    data: bytes
+    message: Any
+
+
+def receive(path: Path, *kinds: type[Any]) -> Received:
+    """Read a message, keeping its bytes."""
+    data = storage.read(path)
+    return Received(path, data, decode(path, data, *kinds))
+
+
+def stored_summaries(run: Path) -> dict[str, Received]:
+    """Summaries that lie in a run directory, by party."""
+    items = [receive(file, Summary) for file in sorted((run / "messages").glob("*.summary"))]
+    return {item.message.party: item for item in items}
 
 
 def read(path: Path, *kinds: type[KindT]) -> KindT:

@@ -20,18 +20,14 @@ import numpy as np
 import polars as pl
 
 from dkpca import fusion, messages, wire
-from dkpca.errors import FusionError, InputError, WireError
+from dkpca.errors import FusionError, InputError
 from dkpca.fusion import FusedModel
 from dkpca.linalg.arrays import to_numpy
 from dkpca.linalg.leading import NAMES, Solver
 from dkpca.messages import Partials, Rows, Summary
-from dkpca.store import storage
-from dkpca.store.message_files import decode, naming, naming_files
+from dkpca.store import model_file, storage
+from dkpca.store.message_files import Received, naming_files, receive, stored_summaries
 from dkpca.tables.reading import embedding_files
-from dkpca.wire import codec, container
-
-MODEL_ENTRY = "dkpca_model"
-MAX_HEADER = 2**20
 
 
 @dataclass(frozen=True)
@@ -42,15 +38,6 @@ class Run:
     model: FusedModel
     settings: Mapping[str, Any]
     sample_names: Sequence[str]
-
-
-@dataclass(frozen=True)
-class Received:
-    """A message with the file it came in."""
-
-    path: Path
-    data: bytes
-    message: Any
 
 
 def fuse(
@@ -110,27 +97,15 @@ def load(path: Path) -> Run:
     settings = read_settings(path)
     if not settings:
         raise InputError(f"{path}: is no run directory; make one with 'dkpca fuse' or 'dkpca fit'")
-    summaries = {name: item.message for name, item in _stored(path).items()}
-    file = path / "model.safetensors"
-    with naming(file):
-        header, arrays = container.unpack(storage.read(file), entry=MODEL_ENTRY, max_header=MAX_HEADER)
-        header = container.verify(header, arrays)
-        if header["summary_ids"] != {name: wire.fingerprint(summary) for name, summary in summaries.items()}:
-            raise WireError(f"does not belong to the messages beside it; repeat 'dkpca fuse --out {path}'")
-        model = codec.decode(FusedModel, header.get("fields"), arrays, what="fuse again", summaries=summaries)
-    return Run(path, model, settings, _stored_names(path))
+    return Run(path, model_file.load_beside(path), settings, _stored_names(path))
 
 
 def project(run: Run, files: Iterable[Path], out: Path, *, sample_names: Sequence[str] | None = None) -> Any:
     """Place new samples; write their scores, and the messages they came in, to a directory."""
     check(out)
     received = [receive(file, Rows, Partials) for file in files]
-    kinds = {type(item.message) for item in received}
-    if len(kinds) > 1:
-        raise FusionError("some parties sent factor rows and others distances; let all of them answer the same way")
-    place = fusion.project_exact if kinds == {Partials} else fusion.project
     with naming_files({item.message.party: item.path for item in received}):
-        scores = to_numpy(place(run.model, [item.message for item in received]))
+        scores = to_numpy(fusion.place(run.model, [item.message for item in received]))
     digest = received[0].message.sample_digest
     names = _checked_names(sample_names, digest, len(scores)) or [str(row) for row in range(len(scores))]
     settings = {"run": run.path.name, "n_samples": len(scores), "sample_digest": digest, "versions": versions()}
@@ -151,12 +126,6 @@ def check(path: Path) -> dict[str, Any]:
     """Find out before any work whether a run can be written there; return its settings so far."""
     storage.check_writable(path / "settings.json" if path.is_dir() else path)
     return read_settings(path)
-
-
-def receive(path: Path, *kinds: type[Any]) -> Received:
-    """Read a message, keeping its bytes."""
-    data = storage.read(path)
-    return Received(path, data, decode(path, data, *kinds))
 
 
 def read_settings(path: Path) -> dict[str, Any]:
@@ -189,16 +158,11 @@ def _merged(path: Path, received: Sequence[Received], without: Sequence[str]) ->
         if name in new:
             raise FusionError(f"{new[name].path} and {item.path} are both from party {name!r}; keep one of them")
         new[name] = item
-    merged = _stored(path) | new
+    merged = stored_summaries(path) | new
     unknown = sorted(set(without) - set(merged))
     if unknown:
         raise FusionError(f"no summary from {unknown} to leave out; there are {sorted(merged)}")
     return {name: item for name, item in sorted(merged.items()) if name not in without}
-
-
-def _stored(path: Path) -> dict[str, Received]:
-    items = [receive(file, Summary) for file in sorted((path / "messages").glob("*.summary"))]
-    return {item.message.party: item for item in items}
 
 
 def _fused(accepted: Mapping[str, Received], *, roster: Sequence[str], **settings: Any) -> FusedModel:
@@ -265,10 +229,8 @@ def _party_settings(item: Received) -> dict[str, Any]:
 def _write(
     path: Path, model: FusedModel, accepted: Mapping[str, Received], names: Sequence[str], settings: Mapping[str, Any]
 ) -> None:
-    fields, arrays = codec.encode(model, skip=("summaries",))
-    ids = {name: wire.fingerprint(summary) for name, summary in model.summaries.items()}
     produced = {
-        "model.safetensors": container.pack({"summary_ids": ids, "fields": fields}, arrays, entry=MODEL_ENTRY),
+        model_file.FILE: model_file.encode(model, alone=False),
         "certificate.json": storage.as_json(model.certificate.to_dict()),
         "settings.json": storage.as_json(settings),
         **embedding_files(names, np.asarray(to_numpy(model.scores))),

@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.utils.validation import check_array
 
 from dkpca.errors import InputError
-from dkpca.linalg.arrays import Array, device, namespace
+from dkpca.linalg.arrays import Array, device, dtype_name, namespace
 from dkpca.messages import check_party_name
 
 Source = Path | Callable[[], Any]
@@ -63,9 +63,26 @@ def check_together(tables: Mapping[str, Array]) -> None:
     counts = {name: table.shape[0] for name, table in tables.items()}
     if len(set(counts.values())) > 1:
         raise InputError(f"parties have different numbers of rows {counts}; row i must be the same sample everywhere")
-    kinds = {f"{type(table).__name__} {table.dtype} on {device(table)}" for table in tables.values()}
+    kinds = {_kind(table) for table in tables.values()}
     if len(kinds) > 1:
         raise InputError(f"parties mix array libraries, precisions or devices {sorted(kinds)}; use one for all")
+
+
+def check_like_fit(tables: Mapping[str, Array], origins: Mapping[str, Array]) -> None:
+    """Raise unless new samples have the columns, library, precision and device of the fit."""
+    expected = {name: origins[name].shape[0] for name in tables}
+    widths = {name: table.shape[1] for name, table in tables.items()}
+    if widths != expected:
+        raise InputError(f"the fit had parties and column counts {expected}; these samples have {widths}")
+    for name, table in tables.items():
+        fitted, new = _kind(origins[name]), _kind(table)
+        if fitted != new:
+            raise InputError(f"party {name!r}: the fit was on {fitted}, these samples are on {new}; convert them")
+
+
+def _kind(table: Array) -> str:
+    library = namespace(table).__name__.rpartition(".")[2]
+    return f"{library} {dtype_name(table)} on {device(table)}"
 
 
 def _check_tensor(table: Array) -> Array:

@@ -16,16 +16,26 @@ from dkpca.errors import WireError
 from dkpca.linalg.arrays import dtype_name
 from dkpca.messages import Message
 from dkpca.wire import codec
-from dkpca.wire.container import WIRE_DTYPES, Header, canonical, checksum, pack, unpack, verify
+from dkpca.wire.container import MESSAGE, WIRE_DTYPES, Header, canonical, checksum, pack, unpack, verify
+
+__all__ = ["decode", "encode"]
 
 VERSION = 1
-ENTRY = "dkpca"
 KINDS: dict[str, type[Any]] = {cls.__name__.lower(): cls for cls in get_args(Message)}
 MAX_HEADER = 2**16  # bytes; ours are under a kilobyte
 
 
 def encode(message: Message) -> bytes:
     """Return the message as the bytes of one safetensors file; the same message gives the same bytes.
+
+    Parameters
+    ----------
+    message : message of dkpca.messages
+        What is to be sent.
+
+    Returns
+    -------
+    bytes
 
     Examples
     --------
@@ -35,12 +45,31 @@ def encode(message: Message) -> bytes:
     Statistics(party='bank', n_samples=100, n_features=5, mean_squared_distance=12.5)
     """
     scalars, arrays = codec.encode(message)
-    return pack(_header(message, scalars), arrays, entry=ENTRY)
+    return pack(_header(message, scalars), arrays, entry=MESSAGE)
 
 
 def decode(data: bytes) -> Message:
-    """Return the message in the bytes, or raise `WireError` with the first thing that is wrong."""
-    header, arrays = unpack(bytes(data), entry=ENTRY, max_header=MAX_HEADER, dtypes=WIRE_DTYPES)
+    """Return the message in the bytes, or raise `WireError` with the first thing that is wrong.
+
+    Parameters
+    ----------
+    data : bytes
+        From anyone: nothing in them is executed.
+
+    Returns
+    -------
+    message of dkpca.messages
+
+    Examples
+    --------
+    >>> from dkpca import errors, wire
+    >>> try:
+    ...     wire.decode(b"not a message")
+    ... except errors.WireError as error:
+    ...     print(error)
+    not a whole dkpca file (13 bytes): truncated, or another kind of file
+    """
+    header, arrays = unpack(bytes(data), entry=MESSAGE, max_header=MAX_HEADER, dtypes=WIRE_DTYPES)
     kind, version = header.get("kind"), header.get("version")
     if version != VERSION:
         raise WireError(f"message has format version {version!r}; this dkpca reads version {VERSION}")
@@ -64,7 +93,7 @@ def kind_of(message: Message) -> str:
 def size(message: Message) -> int:
     """Length of `encode(message)` without encoding it."""
     header = _header(message, codec.described(message)) | {"checksum": "0" * 64}
-    layout: dict[str, Any] = {"__metadata__": {ENTRY: canonical(header)}}
+    layout: dict[str, Any] = {"__metadata__": {MESSAGE: canonical(header)}}
     offset = 0
     # safetensors lays arrays out by falling size of their numbers, then by name.
     for name, array in sorted(_arrays(message), key=lambda item: (-_width(item[1]), item[0])):

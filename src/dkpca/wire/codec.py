@@ -7,7 +7,7 @@ does not know it yet still reads the rest.
 """
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -55,7 +55,7 @@ def described(record: Any, *, skip: Collection[str] = ()) -> Header:
     """Return the fields of a record that are no arrays, as JSON values."""
     values = {field.name: getattr(record, field.name) for field in fields(record) if not _at_default(record, field)}
     return {
-        name: _plain(value)
+        name: plain(value)
         for name, value in values.items()
         if name not in skip and not _is_array(value) and not hasattr(value, "to_arrays")
     }
@@ -65,6 +65,16 @@ def decode(cls: type[RecordT], header: Any, arrays: Arrays | None = None, *, wha
     """Rebuild a record, or raise `WireError` with the first thing that is wrong; `given` are the fields skipped."""
     try:
         return _record(cls, header, arrays or {}, given)
+    except InputError as error:
+        raise WireError(f"{what}: {error}") from error
+
+
+def values(hints: Mapping[str, Any], described: Any, *, what: str) -> dict[str, Any]:
+    """Rebuild named values of these types, as far as they are there, or raise `WireError`."""
+    try:
+        if not isinstance(described, dict) or not set(described) <= set(hints):
+            raise InputError("does not have the fields of its kind")
+        return {name: _value(name, hints[name], value) for name, value in described.items()}
     except InputError as error:
         raise WireError(f"{what}: {error}") from error
 
@@ -117,6 +127,8 @@ def _value(name: str, hint: Any, value: Any) -> Any:
         if value not in arguments or type(value) not in map(type, arguments):
             raise InputError(f"{name} is {value!r}, not one of {list(arguments)}")
         return value
+    if origin is Sequence:
+        return [_value(name, arguments[0], item) for item in _of_type(name, list, value)]
     if origin is tuple:
         return tuple(_value(name, arguments[0], item) for item in _of_type(name, list, value))
     if origin in (dict, Mapping) or hint is dict:
@@ -172,22 +184,24 @@ def _of_type(name: str, wanted: type[Any], value: Any) -> Any:
     return value
 
 
-def _plain(value: Any) -> Any:
-    """Value as JSON has it."""
+def plain(value: Any) -> Any:
+    """Return a value as JSON has it; `InputError` where it cannot be written."""
     if isinstance(value, Kernel | RankRule):
         return value.to_dict()
     if _is_record(value):
         return described(value)
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, float | np.floating):
         return float(value) if math.isfinite(value) else repr(float(value))
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
         return int(value)
-    if value is None or isinstance(value, bool | str):
+    if value is None or isinstance(value, str):
         return value
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
     raise InputError(f"{value!r} cannot be written to a file or sent; give its name")
 
 
@@ -214,4 +228,4 @@ def _bare(hint: Any) -> Any:
     return hint
 
 
-__all__ = ["decode", "described", "encode"]
+__all__ = ["decode", "described", "encode", "plain", "values"]

@@ -17,7 +17,8 @@ from dkpca.errors import WireError
 
 WIRE_DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "U8": "uint8"}
 DTYPES = WIRE_DTYPES | {"I64": "int64"}  # row numbers, in files that do not travel
-PRIVATE = "dkpca_private"  # the entry of files that hold a party's data; named here so that the wire can refuse them
+MESSAGE, PRIVATE, MODEL = "dkpca", "dkpca_private", "dkpca_model"  # entries: what a file is for
+MEANING = {MESSAGE: "a message", PRIVATE: "a party's private file", MODEL: "a fused model"}
 
 Header = dict[str, Any]
 Arrays = dict[str, np.ndarray[Any, Any]]
@@ -31,14 +32,14 @@ def pack(header: Header, arrays: Arrays, *, entry: str) -> bytes:
 
 def unpack(data: bytes, *, entry: str, max_header: int, dtypes: Mapping[str, str] = DTYPES) -> tuple[Header, Arrays]:
     """Header, its checksum not yet verified, and arrays of a file held in memory."""
-    length = int.from_bytes(data[:8], "little")
-    if len(data) < 8 or length > min(max_header, len(data) - 8):
-        raise WireError(f"not a whole dkpca file ({len(data)} bytes): truncated, or another kind of file")
     try:
-        tensors = safetensors.deserialize(data)  # type: ignore[no-untyped-call]
-        metadata = json.loads(data[8 : 8 + length])["__metadata__"]
-        if PRIVATE in metadata and entry != PRIVATE:
+        metadata = _metadata(data, max_header)
+        if PRIVATE in metadata and entry == MESSAGE:
             raise WireError("this is a party's private state, not a message: it contains data; never send it")
+        others = [meaning for name, meaning in MEANING.items() if name in metadata]
+        if entry not in metadata and others:
+            raise WireError(f"this is {others[0]}, not {MEANING[entry]}; give the right file")
+        tensors = safetensors.deserialize(data)  # type: ignore[no-untyped-call]
         header = json.loads(metadata[entry], parse_constant=_refuse_constant)
     except (safetensors.SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise WireError("not a dkpca file: its header cannot be read") from error
@@ -50,6 +51,25 @@ def unpack(data: bytes, *, entry: str, max_header: int, dtypes: Mapping[str, str
             raise WireError(f"array {name!r} has type {tensor['dtype']}; the wire carries {sorted(dtypes)}")
         arrays[name] = np.frombuffer(tensor["data"], dtype=dtypes[tensor["dtype"]]).reshape(tensor["shape"])
     return header, arrays
+
+
+def entry_of(data: bytes) -> str:
+    """Return what a file is for: the name of its entry."""
+    try:
+        metadata = _metadata(data, len(data))
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise WireError("not a dkpca file: its header cannot be read") from error
+    for name in MEANING:
+        if name in metadata:
+            return name
+    raise WireError("not a dkpca file: nothing in its header says so")
+
+
+def _metadata(data: bytes, max_header: int) -> Any:
+    length = int.from_bytes(data[:8], "little")
+    if len(data) < 8 or length > min(max_header, len(data) - 8):
+        raise WireError(f"not a whole dkpca file ({len(data)} bytes): truncated, or another kind of file")
+    return json.loads(data[8 : 8 + length])["__metadata__"]
 
 
 def _refuse_constant(name: str) -> None:

@@ -1,0 +1,287 @@
+"""The protocol step by step: each party summarizes, the center fuses; messages, states and models are files.
+
+Nothing here needs the command-line extra. A state that the commands saved remembers how its table becomes numbers;
+only placing new samples of such a party does.
+"""
+
+from collections.abc import Iterable, Sequence
+from importlib import import_module
+from numbers import Integral
+from typing import Any, TypeVar
+
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from dkpca import fusion
+from dkpca import party as core
+from dkpca.checks import Constraints, check_parameters
+from dkpca.errors import InputError
+from dkpca.fusion import LANDMARKS, FusedModel
+from dkpca.kernels import Kernel
+from dkpca.linalg.arrays import Array
+from dkpca.linalg.leading import NAMES, Solver
+from dkpca.linalg.precision import PRECISIONS
+from dkpca.messages import Message, Partials, Rows, Summary, check_party_name
+from dkpca.party import ANYTHING, PartyState
+from dkpca.policy import Policy
+from dkpca.rank import RankRule, as_rule
+from dkpca.tables.inputs import check_like_fit, check_table
+
+MessageT = TypeVar("MessageT")
+WHOLE = Interval(Integral, 1, None, closed="left")
+CONSTRAINTS: Constraints = {
+    "n_components": [WHOLE],
+    "kernel": [Kernel],
+    "rank": [WHOLE, RankRule],
+    "precision": [StrOptions(set(PRECISIONS))],
+    "solver": [StrOptions(set(NAMES)), callable],
+    "n_landmarks": [WHOLE],
+    "random_state": [Interval(Integral, 0, None, closed="left")],
+    "keep_training": ["boolean"],
+    "center": ["boolean"],
+    "exact": ["boolean"],
+    "policy": [Policy],
+    "state": [PartyState],
+    "model": [FusedModel],
+    "dtype": [StrOptions({"float64", "float32"})],
+    "sample_ids": ["array-like", None],
+    "roster": ["array-like", None],
+}
+
+
+def summarize(
+    X: Any,
+    *,
+    party: str,
+    kernel: Kernel,
+    rank: int | RankRule,
+    precision: str = "float32",
+    solver: str | Solver = "auto",
+    random_state: int = 0,
+    keep_training: bool = False,
+    sample_ids: Sequence[str] | None = None,
+    policy: Policy = ANYTHING,
+) -> tuple[Summary, PartyState]:
+    """Turn a party's columns into the one message it sends, and the state it keeps to itself.
+
+    Parameters
+    ----------
+    X : array or DataFrame of shape (n_samples, n_features)
+        The party's columns, finite numbers.
+    party : str
+        Name under which the center knows this party.
+    kernel : Kernel
+        The same at every party.
+    rank : int or RankRule
+        How many eigenpairs to send: a number, or a rule of `dkpca.rank`.
+    precision : {"float32", "float64", "float16"}, default="float32"
+        Precision of the numbers sent.
+    solver : {"auto", "dense", "streamed", "landmark"} or solver object, default="auto"
+        Eigensolver.
+    random_state : int, default=0
+        Seed for drawing landmarks.
+    keep_training : bool, default=False
+        Whether the state keeps all rows, for `extend(..., exact=True)`.
+    sample_ids : sequence of str, optional
+        In row order. Without ids, rows of all parties match by position.
+    policy : Policy, default=Policy()
+        What this party is willing to answer; a request beyond it raises `dkpca.errors.PolicyError`.
+
+    Returns
+    -------
+    summary : Summary
+        The message, for the center.
+    state : PartyState
+        What the party needs to place new samples. It contains data: never send it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dkpca
+    >>> X = np.random.default_rng(0).normal(size=(50, 4))
+    >>> summary, state = dkpca.summarize(X, party="bank", kernel=dkpca.kernels.RBF(0.1), rank=5)
+    >>> summary.party, summary.n_samples, summary.rank
+    ('bank', 50, 5)
+    """
+    _check("summarize", kernel=kernel, rank=rank, precision=precision, solver=solver, policy=policy)
+    _check("summarize", random_state=random_state, keep_training=keep_training, sample_ids=sample_ids)
+    return core.summarize(
+        check_table(check_party_name(party), X),
+        party=party,
+        kernel=kernel,
+        rank=as_rule(rank),
+        precision=precision,
+        solver=solver,
+        random_state=random_state,
+        keep_training=keep_training,
+        sample_ids=sample_ids,
+        policy=policy,
+    )
+
+
+def fuse(
+    summaries: Iterable[Summary],
+    *,
+    n_components: int = 10,
+    center: bool = True,
+    roster: Sequence[str] | None = None,
+    solver: str | Solver = "auto",
+    n_landmarks: int = LANDMARKS,
+    random_state: int = 0,
+    dtype: str = "float64",
+) -> FusedModel:
+    """Turn the parties' summaries into kernel principal components of the joined table.
+
+    Parameters
+    ----------
+    summaries : iterable of Summary
+        One per party, in any order; the answer does not depend on it.
+    n_components : int, default=10
+        Components to keep.
+    center : bool, default=True
+        Whether to center the fused kernel in feature space.
+    roster : sequence of str, optional
+        Parties that must be there, no more and no fewer. None: whoever sent.
+    solver : {"auto", "dense", "streamed", "landmark"} or solver object, default="auto"
+        Eigensolver.
+    n_landmarks : int, default=500
+        Landmarks for "landmark".
+    random_state : int, default=0
+        Seed for drawing them.
+    dtype : {"float64", "float32"}, default="float64"
+        Precision in which the center computes, whatever was sent.
+
+    Returns
+    -------
+    FusedModel
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dkpca
+    >>> X = np.random.default_rng(0).normal(size=(50, 8))
+    >>> kernel = dkpca.kernels.RBF(0.1)
+    >>> bank, _ = dkpca.summarize(X[:, :4], party="bank", kernel=kernel, rank=20)
+    >>> shop, _ = dkpca.summarize(X[:, 4:], party="shop", kernel=kernel, rank=20)
+    >>> model = dkpca.fuse([bank, shop], n_components=3, roster=["bank", "shop"])
+    >>> model.scores.shape
+    (50, 3)
+    """
+    _check("fuse", n_components=n_components, center=center, solver=solver, n_landmarks=n_landmarks)
+    _check("fuse", random_state=random_state, dtype=dtype, roster=roster)
+    return fusion.fuse(
+        _of_kind("fuse", summaries, Summary),
+        n_components=n_components,
+        center=center,
+        roster=roster,
+        solver=solver,
+        n_landmarks=n_landmarks,
+        random_state=random_state,
+        dtype=dtype,
+    )
+
+
+def extend(
+    state: PartyState,
+    X_new: Any,
+    *,
+    exact: bool = False,
+    sample_ids: Sequence[str] | None = None,
+    policy: Policy = ANYTHING,
+) -> Rows | Partials:
+    """Say where new samples lie as this party sees them: its message for `project`.
+
+    Parameters
+    ----------
+    state : PartyState
+        What `summarize` gave the party to keep.
+    X_new : array or DataFrame of shape (n_new, n_features)
+        The columns of the fit. If the state is from the commands: the table as it is, with the names of its columns.
+    exact : bool, default=False
+        The paper's way: distances to all training samples instead of factor rows. It reveals more, and needs
+        `summarize(..., keep_training=True)`.
+    sample_ids : sequence of str, optional
+        In row order. Without ids, rows of all parties match by position.
+    policy : Policy, default=Policy()
+        What this party is willing to answer.
+
+    Returns
+    -------
+    Rows or Partials
+        The message; `Partials` if exact.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dkpca
+    >>> X = np.random.default_rng(0).normal(size=(50, 4))
+    >>> _, state = dkpca.summarize(X, party="bank", kernel=dkpca.kernels.Linear(), rank=2)
+    >>> dkpca.extend(state, X[:3]).factor.shape
+    (3, 2)
+    """
+    _check("extend", state=state, exact=exact, sample_ids=sample_ids, policy=policy)
+    if state.anchors is None:
+        raise InputError(f"party {state.party!r}: the state has no rows; make it again with dkpca.summarize")
+    X_new = check_table(state.party, as_numbers(state, X_new))
+    check_like_fit({state.party: X_new}, {state.party: state.origin})
+    return (core.partials if exact else core.extend)(state, X_new, sample_ids=sample_ids, policy=policy)
+
+
+def project(model: FusedModel, messages: Iterable[Rows | Partials]) -> Array:
+    """Place new samples by what every party of the model says about them.
+
+    Parameters
+    ----------
+    model : FusedModel
+        What `fuse` gave.
+    messages : iterable of Rows or of Partials
+        One per party, in any order.
+
+    Returns
+    -------
+    array of shape (n_new, n_components)
+        On the training samples these are `model.scores`, to rounding.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dkpca
+    >>> X = np.random.default_rng(0).normal(size=(50, 4))
+    >>> summary, state = dkpca.summarize(X, party="bank", kernel=dkpca.kernels.Linear(), rank=4)
+    >>> model = dkpca.fuse([summary], n_components=2)
+    >>> scores = dkpca.project(model, [dkpca.extend(state, X)])
+    >>> bool(np.allclose(scores, model.scores, atol=1e-4))
+    True
+    """
+    _check("project", model=model)
+    return fusion.place(model, _of_kind("project", messages, Rows, Partials))
+
+
+def as_numbers(state: PartyState, table: Any) -> Any:
+    """New rows in the form that the state expects: as they are, or prepared as the commands did at the fit."""
+    if state.preparation is None:
+        return table
+    try:
+        # By name: reading tables as the commands do is the one step that needs their extra.
+        files = import_module("dkpca.exchange.files")
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"party {state.party!r}: its table was prepared by the dkpca command, which needs {error.name}; "
+            "install it with pip install 'dkpca[cli]'"
+        ) from error
+    return files.prepared(state, table)
+
+
+def _check(caller: str, **parameters: Any) -> None:
+    check_parameters(parameters, CONSTRAINTS, f"dkpca.{caller}")
+
+
+def _of_kind(caller: str, messages: Iterable[MessageT], *kinds: type[Any]) -> list[MessageT]:
+    """Return the messages, if each of them is one that the function takes."""
+    if isinstance(messages, Message):
+        raise InputError(f"dkpca.{caller} takes the messages of all parties; give a list of them")
+    known = list(messages)
+    for message in known:
+        if not isinstance(message, kinds):
+            wanted = " or ".join(kind.__name__ for kind in kinds)
+            raise InputError(f"dkpca.{caller} takes messages of kind {wanted}, not a {type(message).__name__}")
+    return known

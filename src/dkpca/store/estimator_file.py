@@ -1,0 +1,101 @@
+"""A fitted estimator as one private file: its parameters, the center's model and every party's state."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dkpca.errors import InputError, WireError
+from dkpca.fusion import FusedModel
+from dkpca.party import PartyState
+from dkpca.store import model_file, private_state, storage
+from dkpca.store.message_files import naming
+from dkpca.wire import codec, container
+from dkpca.wire.container import PRIVATE
+
+VERSION = 1
+WARNING = "PRIVATE: this file contains the data of every party; never send it"
+WHAT = "saved estimator"
+MODEL, STATE = "model", "state."  # arrays that are the bytes of a file
+FACTS = {"party_names": tuple[str, ...], "feature_names": tuple[str, ...], "sources": Mapping[str, str]}
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Everything a fitted estimator needs to go on where it was saved.
+
+    Parameters
+    ----------
+    parameters : mapping of str to object
+        Of the constructor.
+    party_names : tuple of str
+        In the order of the input.
+    feature_names : tuple of str
+        Of the one table that was cut into parties; empty where there was none, or it had no names.
+    sources : mapping of str to Path
+        Tables that a worker opens again, by party.
+    model : FusedModel
+        What the center holds.
+    states : mapping of str to PartyState
+        What each party keeps, as far as it is known here.
+    """
+
+    parameters: Mapping[str, Any]
+    party_names: tuple[str, ...]
+    feature_names: tuple[str, ...]
+    sources: Mapping[str, Any]
+    model: FusedModel
+    states: Mapping[str, PartyState]
+
+
+def write(path: Path, fitted: Fitted) -> None:
+    """Replace the file, for its owner's eyes only; nothing is changed unless all of it can be written."""
+    functions = sorted(name for name, source in fitted.sources.items() if not isinstance(source, Path))
+    if functions:
+        raise InputError(f"the tables of {functions} came from functions, which cannot be saved; fit from .npy files")
+    files = {MODEL: model_file.encode(fitted.model)}
+    files |= {STATE + name: private_state.encode(state) for name, state in fitted.states.items()}
+    facts = {
+        "party_names": list(fitted.party_names),
+        "feature_names": list(fitted.feature_names),
+        "sources": {name: str(source) for name, source in fitted.sources.items()},
+    }
+    parameters = {name: codec.plain(_listed(value)) for name, value in fitted.parameters.items()}
+    header = {"warning": WARNING, "estimator": VERSION, "parameters": parameters, "facts": facts}
+    arrays = {name: np.frombuffer(data, dtype=np.uint8) for name, data in files.items()}
+    storage.write(path, container.pack(header, arrays, entry=PRIVATE), private=True)
+
+
+def read(path: Path, hints: Mapping[str, Any]) -> Fitted:
+    """Read what `write` was given; the hints are the types of the constructor's parameters."""
+    with naming(path):
+        header, arrays = container.unpack(storage.read(path), entry=PRIVATE, max_header=private_state.MAX_HEADER)
+        if "estimator" not in header:
+            raise WireError("the state of one party, not a fitted estimator; dkpca.load opens it")
+        header = container.verify(header, arrays)
+        if header["estimator"] != VERSION:
+            raise WireError(f"{WHAT} has format version {header['estimator']!r}; this dkpca reads {VERSION}")
+        facts = codec.values(FACTS, header.get("facts"), what=WHAT)
+        expected = {STATE + name: name for name in facts.get("party_names", ())}
+        if set(facts) != set(FACTS) or not {MODEL} <= set(arrays) <= {MODEL, *expected}:
+            raise WireError(f"{WHAT}: does not have the parts of its kind; save it again")
+        kept = {name: arrays[key].tobytes() for key, name in expected.items() if key in arrays}
+        return Fitted(
+            parameters=codec.values(hints, header.get("parameters"), what=WHAT),
+            party_names=facts["party_names"],
+            feature_names=facts["feature_names"],
+            sources={name: Path(source) for name, source in facts["sources"].items()},
+            model=model_file.decode(arrays[MODEL].tobytes()),
+            states={name: private_state.decode(data) for name, data in kept.items()},
+        )
+
+
+def _listed(value: Any) -> Any:
+    """Groups of columns as plain lists, whatever kind of sequence they were."""
+    if isinstance(value, str) or not isinstance(value, Mapping | Sequence):
+        return value
+    groups = value.items() if isinstance(value, Mapping) else enumerate(value)
+    listed = {key: group if isinstance(group, str | int) else list(group) for key, group in groups}
+    return listed if isinstance(value, Mapping) else list(listed.values())

@@ -1,0 +1,74 @@
+"""The file of a fused model: alone with the summaries inside, or in a run directory beside them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from dkpca import wire
+from dkpca.errors import InputError, WireError
+from dkpca.fusion import FusedModel
+from dkpca.messages import Summary
+from dkpca.store import message_files, storage
+from dkpca.store.message_files import naming
+from dkpca.wire import codec, container
+from dkpca.wire.container import MODEL, Arrays, Header
+
+FILE = "model.safetensors"  # of a run
+MAX_HEADER = 2**20
+INSIDE = "message."  # arrays that are the bytes of a summary
+
+
+def encode(model: FusedModel, *, alone: bool = True) -> bytes:
+    """Return the model as the bytes of one file; alone: with the messages it was made from."""
+    fields, arrays = codec.encode(model, skip=("summaries",))
+    if alone:
+        sent = {name: wire.encode(summary) for name, summary in model.summaries.items()}
+        arrays |= {INSIDE + name: np.frombuffer(data, dtype=np.uint8) for name, data in sent.items()}
+    return container.pack({"summary_ids": _ids(model.summaries), "fields": fields}, arrays, entry=MODEL)
+
+
+def decode(data: bytes) -> FusedModel:
+    """Return a model that was saved alone, or raise `WireError`."""
+    header, arrays = _verified(data)
+    inside = {name.removeprefix(INSIDE): array for name, array in arrays.items() if name.startswith(INSIDE)}
+    if not inside:
+        raise WireError("is the model of a run, and needs the messages beside it; open the run: DKPCA.from_run")
+    summaries = {name: _summary(array.tobytes()) for name, array in sorted(inside.items())}
+    if header.get("summary_ids") != _ids(summaries):
+        raise WireError("does not belong to the messages inside it; get the file again from whoever made it")
+    rest = {name: array for name, array in arrays.items() if not name.startswith(INSIDE)}
+    return _model(header, rest, summaries)
+
+
+def load_beside(directory: Path) -> FusedModel:
+    """Read the model of a run, with the messages beside it."""
+    file = directory / FILE
+    if not file.exists():
+        raise InputError(f"{directory}: is no run directory; make one with 'dkpca fuse' or 'dkpca fit'")
+    summaries = {name: item.message for name, item in message_files.stored_summaries(directory).items()}
+    with naming(file):
+        header, arrays = _verified(storage.read(file))
+        if header.get("summary_ids") != _ids(summaries):
+            raise WireError(f"does not belong to the messages beside it; repeat 'dkpca fuse --out {directory}'")
+        return _model(header, arrays, summaries)
+
+
+def _verified(data: bytes) -> tuple[Header, Arrays]:
+    header, arrays = container.unpack(data, entry=MODEL, max_header=MAX_HEADER)
+    return container.verify(header, arrays), arrays
+
+
+def _model(header: Header, arrays: Arrays, summaries: Mapping[str, Summary]) -> FusedModel:
+    return codec.decode(FusedModel, header.get("fields"), arrays, what="fuse again", summaries=summaries)
+
+
+def _summary(data: bytes) -> Summary:
+    message = wire.decode(data)
+    if not isinstance(message, Summary):
+        raise WireError(f"has a message of kind {wire.kind_of(message)} inside, not a summary")
+    return message
+
+
+def _ids(summaries: Mapping[str, Summary]) -> dict[str, str]:
+    return {name: wire.fingerprint(summary) for name, summary in summaries.items()}
