@@ -15,7 +15,7 @@ class Given(Gram):
         return np.diagonal(self.K)
 
     def block(self, rows, columns):
-        return self.K[rows][:, columns]
+        return self.K[rows][:, columns].copy()
 
 
 def with_spectrum(values, rng):

@@ -18,7 +18,8 @@ import numpy as np
 
 from dkpca.kernels.laws import Law
 from dkpca.linalg.arrays import Array, namespace, to_numpy
-from dkpca.linalg.eigenpairs import Eigenpairs
+from dkpca.linalg.eigenpairs import Eigenpairs, Probe
+from dkpca.linalg.rounding import growth, unit
 from dkpca.messages import Summary
 from dkpca.metrics import theorem_1_bound
 
@@ -54,6 +55,8 @@ class Certificate:
         Variance of the true kernel that the components found capture.
     captured_best_at_most : float
         Variance that any D components can capture.
+    probe : Probe, optional
+        On which the upper bounds rest, where the center's solver has no proof of its own.
 
     Examples
     --------
@@ -79,6 +82,7 @@ class Certificate:
     subspace_error_at_most: float
     captured_at_least: float
     captured_best_at_most: float
+    probe: Probe | None = None
 
     @property
     def kernel_norm_bound(self) -> float:
@@ -121,6 +125,7 @@ class Certificate:
             f"kernel, and at least {self.optimality_at_least:.1%} of what the best {D} components could.",
             self._subspace_words(),
             _bounded("Theorem 1 of the paper", "|sin Theta|_F", self.theorem_1, math.sqrt(min(D, T - D))),
+            *self._probe_words(),
         ]
 
     def __str__(self) -> str:
@@ -133,6 +138,20 @@ class Certificate:
         width = max(((h - v) / h for v, h in zip(low, high, strict=True) if h > 0), default=0.0)
         text = f"Each of the {len(low)} true eigenvalues lies at most {width:.1%} under its upper bound"
         return text + ("; for the smallest this says nothing." if width >= 1 else ".")
+
+    def _probe_words(self) -> list[str]:
+        """Say which of the statements rest on a random search, if any do."""
+        if self.probe is None:
+            return []
+        seen = (
+            f"; one of {self.probe.factor:.2g} times the next eigenvalue would have been found with a probability "
+            f"of {self.probe.confidence:.4%}"
+        )
+        return [
+            "Upper bounds on eigenvalues, the share of the best, the subspace certificate and Theorem 1 rest on a "
+            "random search at the center that found no missed eigenvector"
+            + ("." if math.isinf(self.probe.factor) else f"{seen}.")
+        ]
 
     def _subspace_words(self) -> str:
         return _bounded(
@@ -170,22 +189,24 @@ def certify(
     diagonals = [namespace(factors[j]).sum(factors[j] ** 2, axis=1) for j in order]
     weighted = list(zip(law.amplification(diagonals), (summaries[j] for j in order), strict=True))
 
-    below = sum(weight * s.rounding_norm for weight, s in weighted)
-    nuclear = sum(weight * s.rounding_nuclear for weight, s in weighted)
-    tails = sum(weight * (s.left_out_norm + s.rounding_norm) for weight, s in weighted)
+    below = sum(weight * s.rounding_norm for weight, s in weighted) + pairs.residual_norm
+    nuclear = sum(weight * s.rounding_nuclear for weight, s in weighted) + pairs.residual_nuclear
+    tails = [weight * (s.left_out_norm + s.rounding_norm) for weight, s in weighted]
     party_traces = [
         s.trace_left_out + float(np.sum(to_numpy(d))) for (_, s), d in zip(weighted, diagonals, strict=True)
     ]
     trace_gap = law.total_trace(T, party_traces) - fused_trace
-    # K - L is a positive semidefinite P plus rounding N. P is no larger than its trace.
-    positive_trace = max(0.0, trace_gap) + nuclear
-    # The pairs are exact for a matrix that the solver may have moved a little from the fused one.
-    below += pairs.residual_norm
-    positive_trace += pairs.missed_trace
-    above = min(tails + pairs.missed_trace + pairs.residual_norm, positive_trace + below)
+    summed = growth(T) * unit(factors[0]) * (abs(fused_trace) + sum(party_traces))  # rounding of these traces
+    # K minus the matrix that the pairs are exact for is a positive semidefinite P, of which the solver at the center
+    # may have missed a part, plus rounding N. P is no larger than its trace.
+    positive_trace = max(0.0, trace_gap) + summed + nuclear + pairs.missed_trace
+    own_error = pairs.missed_trace + pairs.residual_norm
+    above = min(sum(tails) + own_error, positive_trace + below)
     width = above + below
     fused_gap = float(found[-1]) - pairs.next_value
     captured = max(0.0, float(found.sum()) - D * below)
+    # Equal eigenvalues may have changed places with the next one.
+    at_most = np.maximum(found, pairs.next_value)
     return Certificate(
         n_samples=T,
         n_components=D,
@@ -193,18 +214,20 @@ def certify(
         kernel_error_above=above,
         kernel_error_below=below,
         trace_gap=trace_gap,
-        total_variance_at_most=pairs.trace + positive_trace + nuclear,
+        total_variance_at_most=pairs.trace * (1.0 + growth(T) * unit(factors[0])) + positive_trace + nuclear,
         eigenvalues_at_least=tuple(np.maximum(found - below, 0.0).tolist()),
-        eigenvalues_at_most=tuple((found + above).tolist()),
+        eigenvalues_at_most=tuple((at_most + above).tolist()),
         gap_at_least=fused_gap - width,
         theorem_1=theorem_1_bound(
-            [s.left_out_norm + s.rounding_norm for s in summaries],
+            tails,
             gap=fused_gap - width,
             dimension=law.theorem_1_dimension(T, D),
+            own_error=own_error,
         ),
         subspace_error_at_most=_subspace_error_bound(fused_gap, width, positive_trace + nuclear, T, D),
         captured_at_least=captured,
-        captured_best_at_most=float(found.sum()) + min(D * above, positive_trace + D * below),
+        captured_best_at_most=float(at_most.sum()) + min(D * above, positive_trace + D * below),
+        probe=pairs.probe,
     )
 
 
@@ -221,7 +244,9 @@ def _subspace_error_bound(gap: float, width: float, trace: float, n_samples: int
     if not width < gap:
         return math.inf
     by_largest = angles * math.sin(0.5 * math.asin(width / gap)) ** 2
-    by_trace = width * trace / (4.0 * (gap - width) ** 2)
+    by_trace = (
+        0.25 * (width / (gap - width)) * (trace / (gap - width))
+    )  # in this order: squares may over- or underflow
     return min(by_largest, by_trace)
 
 

@@ -85,7 +85,7 @@ def sin_theta_distance(V: Array, V_hat: Array) -> float:
     return math.sqrt(subspace_error(V, V_hat))
 
 
-def theorem_1_bound(left_out_norms: Sequence[float], *, gap: float, dimension: int) -> float:
+def theorem_1_bound(left_out_norms: Sequence[float], *, gap: float, dimension: int, own_error: float = 0.0) -> float:
     """Theorem 1 of the paper: J sqrt(dimension) max_j lambda^(j)_{D+1} / gap.
 
     Parameters
@@ -96,6 +96,8 @@ def theorem_1_bound(left_out_norms: Sequence[float], *, gap: float, dimension: i
         lambda_D - lambda_{D+1} of the global Gram matrix, or a lower bound on it.
     dimension : int
         T - D for the linear kernel, T for the RBF kernel.
+    own_error : float
+        Norm of what the center's solver left out of the fused matrix; the paper's solver leaves out nothing.
 
     Returns
     -------
@@ -104,7 +106,7 @@ def theorem_1_bound(left_out_norms: Sequence[float], *, gap: float, dimension: i
     """
     if gap <= 0:
         return math.inf
-    return len(left_out_norms) * math.sqrt(dimension) * max(left_out_norms) / gap
+    return math.sqrt(dimension) * ((len(left_out_norms) * max(left_out_norms) + own_error) / gap)
 
 
 def _outside(V: Array, V_hat: Array) -> Array:

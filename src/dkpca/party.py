@@ -1,5 +1,6 @@
 """What a data holder computes. Its columns and its private state never leave; messages do."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -8,16 +9,18 @@ from dkpca import messages, wire
 from dkpca.errors import InputError
 from dkpca.kernels import Kernel
 from dkpca.kernels.grams import KernelGram
-from dkpca.linalg.arrays import Array, namespace, to_numpy
+from dkpca.linalg.arrays import Array, dtype_name, namespace, to_numpy
 from dkpca.linalg.eigenpairs import Eigenpairs
 from dkpca.linalg.leading import Solver, leading
 from dkpca.linalg.precision import Rounded, round_to, rounding_norms
+from dkpca.linalg.rounding import growth, quiet, unit
 from dkpca.linalg.strips import by_strips
 from dkpca.messages import Partials, Rows, Statistics, Summary
 from dkpca.policy import Policy
 from dkpca.rank import RankRule
 
 ANYTHING = Policy()
+LEAST_FLOAT32 = 1e-30  # a factor smaller than this has lost digits in float32
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,12 @@ def statistics(X: Array, *, party: str, policy: Policy = ANYTHING) -> Statistics
     """Return the numbers from which the center derives gamma."""
     policy.check_samples(X.shape[0])
     n_samples, n_features = X.shape
-    variance = float(namespace(X).sum(namespace(X).var(X, axis=0, correction=1))) if n_samples > 1 else 0.0
+    with quiet():
+        variance = float(namespace(X).sum(namespace(X).var(X, axis=0, correction=1))) if n_samples > 1 else 0.0
+    if not math.isfinite(2.0 * variance):
+        raise InputError(
+            f"party {party!r}: squared distances between its samples overflow; scale the columns down, or give gamma"
+        )
     return Statistics(party, n_samples, n_features, mean_squared_distance=2.0 * variance)
 
 
@@ -141,12 +149,17 @@ def summarize(
         raise InputError(f"party {party!r} has {X.shape[0]} row; a fit needs at least 2 samples")
     rank = policy.limit(rank.sent_in(precision))
     origin = kernel.origin(X)
-    X = X - origin[None, :]
-    gram = KernelGram(kernel, X)
-    pairs = _pairs_by_rule(gram, rank, solver, random_state)
+    X = _moved(X, origin, party)
+    gram = KernelGram(kernel, X, origin)
+    try:
+        pairs = _pairs_by_rule(gram, rank, solver, random_state)
+    except InputError as error:
+        raise InputError(f"party {party!r}: {error}") from error
     factor = pairs.factor()
-    sent = round_to(factor, precision)
+    sent = _rounded(factor, precision, party)
+    _check_not_lost(factor, sent, party)
     spectral, nuclear = rounding_norms(factor, sent)
+    trace = gram.trace()
     summary = Summary(
         party=party,
         kernel=kernel,
@@ -154,9 +167,11 @@ def summarize(
         n_features=X.shape[1],
         factor=sent,
         left_out_norm=pairs.left_out_norm,
-        trace_left_out=gram.trace() - _squared_norm(sent),
-        rounding_norm=spectral + pairs.rounding() + pairs.residual_norm,
-        rounding_nuclear=nuclear + pairs.rounding() + pairs.residual_norm * pairs.values.shape[0],
+        trace_left_out=trace - _squared_norm(sent),
+        rounding_norm=spectral + pairs.residual_norm,
+        rounding_nuclear=nuclear
+        + pairs.residual_nuclear
+        + growth(X.shape[0] * pairs.values.shape[0]) * unit(X) * trace,
     )
     state = PartyState(
         party=party,
@@ -181,8 +196,12 @@ def extend(
     policy.check_projection()
     policy.check_precision(state.precision)
     X_new = _measured(state, X_new)
-    factor = by_strips(lambda rows: state.kernel(X_new[rows, :], state.anchors) @ state.weights, X_new, state.weights)
-    return Rows(state.party, state.summary_id, _digest(sample_ids, X_new), round_to(factor, state.precision))
+    with quiet():
+        factor = by_strips(
+            lambda rows: state.kernel(X_new[rows, :], state.anchors) @ state.weights, X_new, state.weights
+        )
+    sent = _rounded(factor, state.precision, state.party)
+    return Rows(state.party, state.summary_id, _digest(sample_ids, X_new), sent)
 
 
 def partials(
@@ -196,7 +215,8 @@ def partials(
             f"party {state.party!r} did not keep its training rows; fit with projection='exact' (keep_training) first"
         )
     X_new = _measured(state, X_new)
-    partial = round_to(state.kernel.partial(X_new, state.training), state.precision)
+    with quiet():
+        partial = _rounded(state.kernel.partial(X_new, state.training), state.precision, state.party)
     return Partials(state.party, state.summary_id, _digest(sample_ids, X_new), partial)
 
 
@@ -206,8 +226,9 @@ def _pairs_by_rule(gram: KernelGram, rule: RankRule, solver: str | Solver, rando
     while True:
         pairs = leading(gram, wanted, solver=solver, random_state=random_state)
         rank = rule.choose(to_numpy(pairs.values), gram.n)
-        if rank is not None:
-            return pairs.head(max(1, min(rank, pairs.numerical_rank())))
+        found = pairs.numerical_rank()
+        if rank is not None or found < wanted:  # the rest is rounding: there is nothing more to see
+            return pairs.head(max(1, min(found if rank is None else rank, found)))
         if wanted == gram.n:
             raise InputError(f"rank rule {rule!r} has seen all {gram.n} eigenvalues and gives no rank; correct it")
         wanted = min(2 * wanted, gram.n)
@@ -221,7 +242,40 @@ def _measured(state: PartyState, X_new: Array) -> Array:
         raise InputError(
             f"party {state.party!r}: new samples have {X_new.shape[1]} columns, the fit had {state.origin.shape[0]}"
         )
-    return X_new - state.origin[None, :]
+    return _moved(X_new, state.origin, state.party)
+
+
+def _moved(X: Array, origin: Array, party: str) -> Array:
+    """Rows measured from a point, if the numbers allow it."""
+    xp = namespace(X)
+    with quiet():
+        X = X - origin[None, :]
+    finite = xp.all(xp.isfinite(X), axis=0)
+    if not bool(xp.all(finite)):
+        column = int(xp.argmax(xp.astype(~finite, xp.int64)))
+        raise InputError(
+            f"party {party!r}: the numbers of its column {column + 1} are too large for their mean to be taken in "
+            f"{dtype_name(X)}; scale the column down"
+        )
+    return X
+
+
+def _rounded(A: Array, precision: str, party: str) -> Rounded:
+    """Matrix as the party sends it."""
+    try:
+        return round_to(A, precision)
+    except InputError as error:
+        raise InputError(f"party {party!r}: {error}") from error
+
+
+def _check_not_lost(factor: Array, sent: Rounded, party: str) -> None:
+    """Refuse a factor that the wire precision turns into nothing."""
+    xp = namespace(factor)
+    reach = float(xp.max(xp.abs(factor)))
+    if sent.precision == "float32" and 0.0 < reach < LEAST_FLOAT32:
+        raise InputError(
+            f"party {party!r}: numbers of size {reach:.1e} are lost in float32; scale the columns, or send float64"
+        )
 
 
 def _digest(sample_ids: Sequence[str] | None, X: Array) -> str:

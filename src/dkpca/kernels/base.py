@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 
 from dkpca.kernels.laws import Law
 from dkpca.linalg.arrays import Array
+from dkpca.linalg.rounding import growth, unit
 
 
 class Kernel(ABC):
@@ -50,6 +51,14 @@ class Kernel(ABC):
     @abstractmethod
     def diagonal(self, X: Array) -> Array:
         """Kernel value of each row with itself."""
+
+    def relative_error(self, X: Array, origin: Array | None) -> float:
+        """Bound on the error of a computed kernel value of two rows of X, as a share of sqrt(k(x, x) k(y, y)).
+
+        `origin` was subtracted from the rows, if it is given, which rounded each number once. This is the bound for
+        kernels made of one inner product; a kernel that amplifies its rounding says so.
+        """
+        return 2.0 * growth(X.shape[1]) * unit(X)
 
     @abstractmethod
     def explicit_features(self, X: Array) -> Array | None:

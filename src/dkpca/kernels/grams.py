@@ -1,27 +1,35 @@
 """The Gram matrices that need a kernel: a party's, and the fused one."""
 
+import math
 from collections.abc import Sequence
 
 from dkpca.kernels.base import Kernel
 from dkpca.kernels.laws import Law
-from dkpca.linalg.arrays import Array, namespace
+from dkpca.linalg.arrays import Array, device, itemsize, namespace, set_diagonal
 from dkpca.linalg.gram import Gram, Index, pick, thinner
 from dkpca.linalg.progress import Progress, silent
-from dkpca.linalg.strips import cross, times
+from dkpca.linalg.rounding import growth, unit
+from dkpca.linalg.strips import SCRATCH_BYTES, cross, slices, times
+
+MOST_PRODUCTS = 64  # columns of a thin factor of the fused matrix: more are not worth writing down
 
 
 class KernelGram(Gram):
     """A party's Gram matrix: a kernel on its own columns."""
 
-    def __init__(self, kernel: Kernel, X: Array) -> None:
-        self.kernel, self.X = kernel, X
+    def __init__(self, kernel: Kernel, X: Array, origin: Array | None = None) -> None:
+        self.kernel, self.X, self.origin = kernel, X, origin  # X is measured from the origin already
         self.n, self.reference = X.shape[0], X
 
     def diagonal(self) -> Array:
         return self.kernel.diagonal(self.X)
 
     def block(self, rows: Index, columns: Index) -> Array:
-        return self.kernel(pick(self.X, rows), pick(self.X, columns))
+        K = self.kernel(pick(self.X, rows), pick(self.X, columns))
+        return set_diagonal(K, pick(self.diagonal(), rows)) if _same(rows, columns) else K
+
+    def evaluation_error(self) -> float:
+        return self.kernel.relative_error(self.X, self.origin) * self.trace()
 
     @property
     def factor(self) -> Array | None:
@@ -39,12 +47,28 @@ class FusedGram(Gram):
         xp = namespace(self.reference)
         return self.law.recombine(xp.sum(A * A, axis=1) for A in self.factors)
 
+    def evaluation_error(self) -> float:
+        roundings = sum(growth(A.shape[1]) + 2 for A in self.factors)
+        return roundings * unit(self.reference) * self.trace()
+
+    def dense(self) -> Array:
+        xp = namespace(self.reference)
+        K = xp.empty((self.n, self.n), dtype=self.reference.dtype, device=device(self.reference))
+        for rows in slices(self.n, max(1, SCRATCH_BYTES // (self.n * itemsize(K)))):
+            K[rows, :] = self.block(rows, slice(None))
+        return K
+
     def block(self, rows: Index, columns: Index) -> Array:
         return self.law.recombine(pick(A, rows) @ pick(A, columns).T for A in self.factors)
 
     @property
     def factor(self) -> Array | None:
-        return thinner(self.factors[0]) if len(self.factors) == 1 else None
+        if len(self.factors) > 1 and math.prod(A.shape[1] for A in self.factors) > MOST_PRODUCTS:
+            return None
+        joined = self.factors[0]
+        for A in self.factors[1:]:  # (A A') o (B B') = C C' with all products of a column of A and one of B in C
+            joined = namespace(A).reshape(joined[:, :, None] * A[:, None, :], (self.n, -1))
+        return thinner(joined)
 
     def product(self, block: Array, progress: Progress = silent) -> Array:
         factor = self.factor
@@ -52,3 +76,8 @@ class FusedGram(Gram):
             return times(factor, cross(factor, block))
         fast = self.law.fused_product(self.factors, block)
         return super().product(block, progress) if fast is None else fast
+
+
+def _same(rows: Index, columns: Index) -> bool:
+    """Whether a block lies on the diagonal."""
+    return rows is columns or (isinstance(rows, slice) and isinstance(columns, slice) and rows == columns)

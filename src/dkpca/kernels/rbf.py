@@ -6,8 +6,10 @@ from typing import ClassVar
 
 from dkpca.errors import InputError
 from dkpca.kernels.base import Kernel
+from dkpca.kernels.distances import best_origin, exponents, relative_error
 from dkpca.kernels.laws import PRODUCT, Law
 from dkpca.linalg.arrays import Array, exp_in_place, namespace
+from dkpca.linalg.rounding import quiet
 
 
 @dataclass(frozen=True)
@@ -44,27 +46,26 @@ class RBF(Kernel):
         object.__setattr__(self, "gamma", float(self.gamma))  # the same kernel, whatever kind of number it was
 
     def origin(self, X: Array) -> Array:
-        return namespace(X).mean(X, axis=0)
+        return best_origin(X, self.gamma)
 
     def __call__(self, X: Array, Y: Array) -> Array:
         """Kernel matrix in one array: this is where a party spends its time."""
-        xp = namespace(X, Y)
-        exponent = X @ Y.T
-        exponent *= 2.0 * self.gamma
-        exponent -= self.gamma * xp.sum(X * X, axis=1)[:, None]
-        exponent -= self.gamma * xp.sum(Y * Y, axis=1)[None, :]
-        return exp_in_place(exponent)
+        with quiet():
+            K = exp_in_place(exponents(X, Y, self.gamma))
+        return namespace(K).astype(K, X.dtype, copy=False)
+
+    def relative_error(self, X: Array, origin: Array | None) -> float:
+        moved = origin is not None and bool(namespace(origin).any(origin != 0))
+        return relative_error(X, self.gamma, moved=moved)
 
     def partial(self, X: Array, Y: Array) -> Array:
         xp = namespace(X, Y)
-        squared = X @ Y.T
-        squared *= -2.0
-        squared += xp.sum(X * X, axis=1)[:, None]
-        squared += xp.sum(Y * Y, axis=1)[None, :]
-        return xp.clip(squared, 0.0, None)
+        with quiet():
+            return xp.astype(exponents(X, Y, self.gamma) / -self.gamma, X.dtype, copy=False)
 
     def finish(self, total: Array) -> Array:
-        return namespace(total).exp(total * -self.gamma)
+        with quiet():
+            return namespace(total).exp(total * -self.gamma)
 
     def diagonal(self, X: Array) -> Array:
         xp = namespace(X)

@@ -6,6 +6,7 @@ from typing import Any
 
 import array_api_compat
 import numpy as np
+import scipy.linalg
 
 ASSUMED_FREE = 4 * 2**30  # bytes, where the system does not tell
 
@@ -47,6 +48,36 @@ def exp_in_place(x: Array) -> Array:
     if isinstance(x, np.ndarray):
         return np.exp(x, out=x)
     return x.exp_() if array_api_compat.is_torch_array(x) else namespace(x).exp(x)
+
+
+def at_most_in_place(x: Array, most: float) -> Array:
+    """Clip an array that is not needed any more from above, without a second one where the library allows it."""
+    if isinstance(x, np.ndarray):
+        return np.minimum(x, most, out=x)
+    return x.clamp_(max=most) if array_api_compat.is_torch_array(x) else namespace(x).clip(x, None, most)
+
+
+def set_diagonal(x: Array, values: Array) -> Array:
+    """Write the diagonal of a square array that is not needed any more."""
+    if isinstance(x, np.ndarray):
+        np.fill_diagonal(x, values)
+        return x
+    if array_api_compat.is_torch_array(x):
+        x.diagonal().copy_(values)
+        return x
+    xp = namespace(x)
+    return xp.where(xp.eye(x.shape[0], dtype=x.dtype, device=device(x)) > 0, values[None, :], x)
+
+
+def solve_lower(L: np.ndarray[Any, Any], rows: Array) -> Array:
+    """Return rows @ inv(L)' for a lower triangular L on the host: substitution, stable whatever its condition."""
+    if isinstance(rows, np.ndarray):
+        solved: Array = scipy.linalg.solve_triangular(L.astype(rows.dtype), rows.T, lower=True, check_finite=False).T
+        return solved
+    xp = namespace(rows)
+    if array_api_compat.is_torch_array(rows):
+        return xp.linalg.solve_triangular(like(L, rows).T, rows, upper=True, left=False)
+    return xp.linalg.solve(like(L, rows), rows.T).T
 
 
 def on_gpu(x: Array) -> bool:

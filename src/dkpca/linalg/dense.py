@@ -8,10 +8,12 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse.linalg
 
-from dkpca.linalg.arrays import Array, device, eps, namespace
+from dkpca.linalg.arrays import Array, device, namespace
 from dkpca.linalg.eigenpairs import Eigenpairs, from_all_rows, signs_of
 from dkpca.linalg.gram import Gram
 from dkpca.linalg.parallel import one_blas_thread
+from dkpca.linalg.rounding import solver_error
+from dkpca.linalg.strips import SCRATCH_BYTES, slices
 
 LANCZOS_SHARE = 20  # Lanczos pays when fewer than one eigenpair in this many is asked for
 LANCZOS_FROM = 300  # rows; below that LAPACK is done before Lanczos has started
@@ -28,13 +30,13 @@ class Dense:
         if factor is not None:
             values, vectors = _of_factor(factor, wanted)
         else:
-            K = gram.dense()
             with one_blas_thread() if gram.n < SHARED_FROM else nullcontext():
-                values, vectors = _of_matrix(K, wanted)
+                values, vectors = _of_matrix(gram, wanted)
         values = namespace(values).clip(values, 0.0, None)
         vectors = vectors * signs_of(vectors)[None, :]
         extension = from_all_rows(gram, values, vectors)
-        return Eigenpairs(values, vectors, 0.0, gram.trace(), extension, solver="dense").head(k)
+        pairs = Eigenpairs(values, vectors, 0.0, gram.trace(), extension, solver="dense").head(k)
+        return pairs.with_residual(solver_error(gram.n, float(values[0]), vectors))
 
 
 def _of_factor(factor: Array, k: int) -> tuple[Array, Array]:
@@ -50,8 +52,9 @@ def _of_factor(factor: Array, k: int) -> tuple[Array, Array]:
     return s[:k] ** 2, U[:, :k]
 
 
-def _of_matrix(K: Array, k: int) -> tuple[Array, Array]:
-    """Leading eigenpairs of a matrix held in memory."""
+def _of_matrix(gram: Gram, k: int) -> tuple[Array, Array]:
+    """Leading eigenpairs of a matrix held in memory, once."""
+    K = gram.dense()
     if not isinstance(K, np.ndarray):
         values, vectors = namespace(K).linalg.eigh(K)  # no other library offers a partial solver
         return namespace(K).flip(values)[:k], namespace(K).flip(vectors, axis=1)[:, :k]
@@ -60,7 +63,9 @@ def _of_matrix(K: Array, k: int) -> tuple[Array, Array]:
         pairs = _lanczos(K, k)
         if pairs is not None:
             return pairs
-    values, vectors = scipy.linalg.eigh(K, subset_by_index=[n - k, n - 1], check_finite=False)
+        K = gram.dense()  # the check has written over it
+    # Transposed: LAPACK's own layout, so that nothing is copied.
+    values, vectors = scipy.linalg.eigh(K.T, subset_by_index=[n - k, n - 1], overwrite_a=True, check_finite=False)
     return values[::-1], vectors[:, ::-1]
 
 
@@ -68,7 +73,8 @@ def _lanczos(K: np.ndarray[Any, Any], k: int) -> tuple[Array, Array] | None:
     """Lanczos, kept only if it provably missed nothing.
 
     Krylov methods can overlook one of several equal eigenvalues. A Cholesky factorization shows that none
-    above the last one found is left: it exists just when (lambda_k + slack) I - (K - V Lambda V') is positive.
+    above the last one found is left: it exists if and only if (lambda_k + slack) I - (K - V Lambda V') is positive.
+    It is written over K.
     """
     n = K.shape[0]
     start = np.random.default_rng(0).standard_normal(n).astype(K.dtype)
@@ -76,9 +82,9 @@ def _lanczos(K: np.ndarray[Any, Any], k: int) -> tuple[Array, Array] | None:
         values, vectors = scipy.sparse.linalg.eigsh(K, k=k, v0=start)
     except scipy.sparse.linalg.ArpackError:  # no convergence, or a zero matrix
         return None
-    rest = (vectors * values) @ vectors.T
-    rest -= K
-    rest.flat[:: n + 1] += values[0] + n * eps(K) * values[-1]
-    (potrf,) = scipy.linalg.get_lapack_funcs(("potrf",), (rest,))
-    _, info = potrf(rest.T, lower=1, overwrite_a=1)  # transposed: LAPACK's own layout, so that nothing is copied
+    for rows in slices(n, max(1, SCRATCH_BYTES // K[0].nbytes)):
+        K[rows] = (vectors[rows] * values) @ vectors.T - K[rows]
+    K.flat[:: n + 1] += values[0] + 0.5 * solver_error(n, values[-1], K)
+    (potrf,) = scipy.linalg.get_lapack_funcs(("potrf",), (K,))
+    _, info = potrf(K.T, lower=1, overwrite_a=1)
     return (values[::-1], vectors[:, ::-1]) if info == 0 else None

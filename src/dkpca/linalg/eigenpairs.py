@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from dkpca.linalg.arrays import Array, eps, namespace
 from dkpca.linalg.gram import Gram
 
+RESIDUAL_SHARE = 1.2
+
 
 @dataclass(frozen=True)
 class Extension:
@@ -24,12 +26,20 @@ class Extension:
 
 
 @dataclass(frozen=True)
+class Probe:
+    """A random search for eigenvalues that a solver missed. It found none."""
+
+    factor: float  # one of more than so many times the next eigenvalue would have been found ...
+    confidence: float  # ... with at least this probability
+
+
+@dataclass(frozen=True)
 class Eigenpairs:
     """The leading part of a Gram matrix, and how much was left out.
 
     The pairs are exact for a matrix S close to the one asked about: that one minus S is positive semidefinite
-    with trace `missed_trace`, apart from a symmetric residual of norm `residual_norm`. Both are zero for an
-    exact solver.
+    with trace `missed_trace`, apart from a symmetric residual. An exact solver misses nothing, and its residual is
+    the rounding of all it did.
     """
 
     values: Array  # (k,), descending, none negative
@@ -40,6 +50,8 @@ class Eigenpairs:
     solver: str  # which one, and what it did
     missed_trace: float = 0.0
     residual_norm: float = 0.0
+    residual_nuclear: float = 0.0
+    probe: Probe | None = None  # on which `next_value` rests, where no proof says that none was missed
 
     @property
     def left_out_norm(self) -> float:
@@ -61,11 +73,19 @@ class Eigenpairs:
     def numerical_rank(self) -> int:
         """Count the eigenvalues that are more than rounding."""
         xp = namespace(self.values)
-        return int(xp.sum(xp.astype(self.values > self.rounding(), xp.int64)))
+        return int(xp.sum(xp.astype(self.values > rounding_of(self.vectors, self.values), xp.int64)))
 
-    def rounding(self) -> float:
-        """Size of what the arithmetic alone can do to the matrix."""
-        return rounding_of(self.vectors, self.values)
+    def with_residual(self, norm: float) -> "Eigenpairs":
+        """Return the pairs with the rounding that makes |K V - V Lambda| as large as this added to the residual.
+
+        With R = K V - V Lambda the matrix is V Lambda V' + (I - VV') K (I - VV') + N, where N has the blocks V'R and
+        (I - VV')R: its norm is at most 2 / sqrt(3) times that of R, and its rank at most 2 k.
+        """
+        return replace(
+            self,
+            residual_norm=self.residual_norm + RESIDUAL_SHARE * norm,
+            residual_nuclear=self.residual_nuclear + 2 * self.values.shape[0] * RESIDUAL_SHARE * norm,
+        )
 
     def factor(self) -> Array:
         """A = V sqrt(lambda), so that A A' is the part of the matrix these pairs span."""
@@ -73,10 +93,10 @@ class Eigenpairs:
 
 
 def rounding_of(vectors: Array, values: Array) -> float:
-    """Eigenvalues below this are noise.
+    """Eigenvalues below this are most likely noise, and not worth sending.
 
     Entries that are wrong by a share eps move a matrix of positive entries by eps lambda_1; errors of sums of n terms
-    grow like sqrt(n). A bound of n eps lambda_1 would declare most of a large spectrum noise in float32.
+    grow like sqrt(n). No bound: that one is in `residual_norm`, and would declare most of a large spectrum noise.
     """
     return float(vectors.shape[0] ** 0.5 * eps(values) * abs(values[0]))
 

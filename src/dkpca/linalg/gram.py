@@ -10,6 +10,7 @@ from typing import Any
 from dkpca.linalg.arrays import Array, itemsize, namespace
 from dkpca.linalg.parallel import split_work
 from dkpca.linalg.progress import Progress, silent
+from dkpca.linalg.rounding import growth, unit
 from dkpca.linalg.strips import slices, tile_bytes
 
 Index = Any  # a slice, or an array of integers
@@ -30,15 +31,19 @@ class Gram(ABC):
 
     @abstractmethod
     def block(self, rows: Index, columns: Index) -> Array:
-        """Entries at the crossing of rows and columns."""
+        """Entries at the crossing of rows and columns, in a new array: callers write over it."""
 
     def dense(self) -> Array:
-        """Return the whole matrix. Only for small n."""
+        """Return the whole matrix, in a new array. Only for small n."""
         return self.block(slice(None), slice(None))
 
     def trace(self) -> float:
         """Sum of the diagonal."""
         return float(namespace(self.reference).sum(self.diagonal()))
+
+    def evaluation_error(self) -> float:
+        """Bound on the Frobenius norm of the matrix as it is evaluated minus the one that is meant."""
+        return 0.0
 
     @property
     def factor(self) -> Array | None:
@@ -102,6 +107,9 @@ class Centered(Gram):
         K -= means[None, :]
         K -= (means - xp.mean(means))[:, None]
         return K
+
+    def evaluation_error(self) -> float:
+        return self.base.evaluation_error() + 2.0 * growth(self.n) * unit(self.reference) * self.base.trace()
 
     def diagonal(self) -> Array:
         means = self.row_means()

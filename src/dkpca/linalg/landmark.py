@@ -13,11 +13,12 @@ import numpy as np
 import scipy.linalg
 
 from dkpca.errors import InputError
-from dkpca.linalg.arrays import Array, device, eps, like, namespace, to_numpy
+from dkpca.linalg.arrays import Array, device, eps, like, namespace, solve_lower, to_numpy
 from dkpca.linalg.eigenpairs import Eigenpairs, Extension, inverse_roots, signs_of
 from dkpca.linalg.gram import Centered, Gram
 from dkpca.linalg.parallel import split_work
 from dkpca.linalg.progress import Progress, silent
+from dkpca.linalg.rounding import growth, solver_error, unit
 from dkpca.linalg.strips import cross, strips, subtract_row, times
 
 LANDMARKS_PER_PAIR = 4
@@ -61,6 +62,7 @@ class Landmark:
             mean = xp.mean(F, axis=0)
             subtract_row(F, mean)
         FF = cross(F, F)
+        error = _factor_error(base, corner, to_numpy(FF), gram.n * to_numpy(mean)[:, None] * to_numpy(mean))
         values, U = xp.linalg.eigh(FF)
         values, U = xp.clip(xp.flip(values), 0.0, None), xp.flip(U, axis=1)
         next_value = float(values[k]) if values.shape[0] > k else 0.0
@@ -70,15 +72,18 @@ class Landmark:
             vectors = _orthonormal(vectors)  # F'F squared the condition number: small eigenvalues need it
         signs = signs_of(vectors)
         U = U * signs[None, :]
-        return Eigenpairs(
+        pairs = Eigenpairs(
             values,
             vectors * signs[None, :],
             next_value,
-            float(xp.linalg.trace(FF)) + missed,
+            float(xp.linalg.trace(FF)) + missed + error,
             Extension(like(_solve_transposed(corner, to_numpy(U)), F), -(mean @ U), anchors=pivots),
             solver=f"landmark: {pivots.shape[0]} of {gram.n} samples",
-            missed_trace=missed,
+            missed_trace=missed + error + growth(pivots.shape[0]) * unit(F) * base.trace(),
+            residual_norm=error,
+            residual_nuclear=2.0 * pivots.shape[0] ** 0.5 * error,
         )
+        return pairs.with_residual(solver_error(gram.n, float(xp.linalg.trace(FF)), F))
 
     def factorize(self, gram: Gram, most: int) -> tuple[Array, Array, float]:
         """Return F, pivots and the trace of gram - F F', which is positive semidefinite; F[pivots] is triangular."""
@@ -145,18 +150,39 @@ def _append(gram: Gram, F: Array, done: int, chosen: Array, L: np.ndarray[Any, A
     """Write the new columns of F, and take them off the diagonal, strip by strip."""
     xp = namespace(F)
     columns = slice(done, done + L.shape[0])
-    unmix = like(scipy.linalg.solve_triangular(L, np.eye(len(L)), lower=True).T, F)
     above = xp.take(F, chosen, axis=0)[:, :done].T
 
     def share(parts: Sequence[slice]) -> None:
         for rows in parts:
             tile = gram.block(rows, chosen)
             tile -= F[rows, :done] @ above
-            tile = tile @ unmix
+            tile = solve_lower(L, tile)
             F[rows, columns] = tile
             left[rows] -= xp.sum(tile * tile, axis=1)
 
     split_work(share, strips(gram.n, L.shape[0], F), F)
+
+
+def _factor_error(
+    gram: Gram, corner: np.ndarray[Any, Any], FF: np.ndarray[Any, Any], of_mean: np.ndarray[Any, Any]
+) -> float:
+    """Bound on how far F F' can be from an exact factor of the part of the matrix that the landmarks explain.
+
+    F is exact for a matrix that differs in the landmarks' rows and columns, by D: a few roundings of
+    sqrt(K_ii K_jj) for each entry. What that matrix leaves unexplained is Z' (K + D) Z with Z' = [-W, I] and
+    W = F inv(corner); the first part is positive semidefinite, the second at most (1 + |W|^2) |D|.
+    """
+    trace = gram.trace()
+    if not corner.any():
+        return 0.0
+    if not np.diagonal(corner).all():
+        return trace  # a landmark that explains nothing: no bound but the trivial one
+    half = scipy.linalg.solve_triangular(corner, FF + of_mean, lower=True, trans="T", check_finite=False)
+    spread = scipy.linalg.solve_triangular(corner, half.T, lower=True, trans="T", check_finite=False)
+    chosen = float(np.sum(corner * corner))
+    entries = (2.0 * growth(len(corner)) * unit(gram.reference) * trace + gram.evaluation_error()) / trace
+    norm = float(2.0 + np.linalg.norm(spread, 2)) * 2.0 * entries * (trace * chosen) ** 0.5
+    return norm if norm < trace else trace
 
 
 def _check_diagonal(left: Array, scale: float) -> None:

@@ -10,6 +10,7 @@ from dkpca.linalg.eigenpairs import Eigenpairs
 from dkpca.linalg.gram import Gram
 from dkpca.linalg.landmark import Landmark
 from dkpca.linalg.progress import current
+from dkpca.linalg.scaled import as_large, ordinary
 from dkpca.linalg.streamed import Streamed
 
 Solver = Callable[[Gram, int], Eigenpairs]
@@ -49,12 +50,12 @@ def leading(
     if not 1 <= k <= gram.n:
         raise InputError(f"{k} eigenpairs of a {gram.n} x {gram.n} matrix were asked for; ask for 1 to {gram.n}")
     if not isinstance(solver, str):
-        return solver(gram, k)
+        return _solve(solver, gram, k)
     if solver not in NAMES:
         raise InputError(f"solver {solver!r} is unknown; use one of {list(NAMES)} or a solver object")
     name, reason = choose(gram) if solver == "auto" else (solver, "as asked")
     try:
-        pairs = _named(name, n_landmarks, random_state)(gram, k)
+        pairs = _solve(_named(name, n_landmarks, random_state), gram, k)
     except out_of_memory_errors() as error:
         where = "GPU memory" if on_gpu(gram.reference) else "memory"
         raise OutOfMemoryError(
@@ -62,6 +63,13 @@ def leading(
             "try solver='landmark', float32 or fewer pairs"
         ) from error
     return replace(pairs, solver=f"{pairs.solver} ({reason})")
+
+
+def _solve(solver: Solver, gram: Gram, k: int) -> Eigenpairs:
+    """Solve at ordinary size, and say how far the evaluation of the matrix can be from what is meant."""
+    same, size = ordinary(gram)
+    pairs = solver(same, k)
+    return as_large(pairs.with_residual(same.evaluation_error()), size)
 
 
 def _named(name: str, n_landmarks: int | None, random_state: int) -> Solver:

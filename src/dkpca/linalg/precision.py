@@ -1,5 +1,6 @@
 """How a matrix is rounded for the wire, and what the rounding did to it."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -7,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from dkpca.errors import InputError
-from dkpca.linalg.arrays import Array, device, dtype_name, eps, namespace
+from dkpca.linalg.arrays import Array, device, dtype_name, namespace
+from dkpca.linalg.rounding import growth, power_of_four, unit
 from dkpca.linalg.strips import cross
 
 PRECISIONS = {"float64": 8, "float32": 4, "float16": 2}  # bytes a number
@@ -70,6 +72,11 @@ def round_to(A: Array, precision: str) -> Rounded:
     if precision not in PRECISIONS:
         raise InputError(f"wire precision {precision!r} is unknown; use one of {sorted(PRECISIONS)}")
     xp = namespace(A)
+    reach = float(xp.max(xp.abs(A)))
+    if not reach <= (float(xp.finfo(getattr(xp, precision)).max) if precision != "float16" else math.inf):
+        raise InputError(
+            f"numbers of size {reach:.1e} cannot be sent in {precision}; scale the columns, or send float64"
+        )
     if precision != "float16":
         return Rounded(xp.astype(A, getattr(xp, precision)))
     largest = xp.astype(xp.max(xp.abs(A), axis=0), xp.float64)
@@ -87,7 +94,9 @@ def rounding_norms(A: Array, sent: Rounded) -> tuple[float, float]:
     xp = namespace(A)
     if sent.precision == dtype_name(A):
         return 0.0, 0.0
-    R = sent.decode(dtype_name(A)) - A
+    size = power_of_four(float(xp.max(xp.abs(A)))) if bool(xp.any(A != 0)) else 1.0
+    R = (sent.decode(dtype_name(A)) - A) / size
+    A = A / size  # of ordinary size, so that the squares of what was rounded do not vanish
     joined = xp.concat([A, R], axis=1)
     lengths = xp.sqrt(xp.sum(joined * joined, axis=0))
     lengths = xp.where(lengths > 0, lengths, xp.ones_like(lengths))
@@ -99,5 +108,8 @@ def rounding_norms(A: Array, sent: Rounded) -> tuple[float, float]:
     M = xp.concat([xp.concat([zero, one], axis=1), xp.concat([one, one], axis=1)], axis=0)
     M = M * lengths[None, :] * lengths[:, None]
     values = xp.abs(xp.linalg.eigvalsh(root @ M @ root))
-    slack = 1.0 + 8 * joined.shape[1] * eps(A)  # the norms themselves were computed in floating point
-    return float(xp.max(values)) * slack, float(xp.sum(values)) * slack
+    # The norms themselves were computed in floating point, and a root has half as many digits.
+    slack = 4.0 * (joined.shape[1] * growth(A.shape[0]) * unit(A)) ** 0.5
+    largest = float(xp.max(values))
+    nuclear = float(xp.sum(values)) + joined.shape[1] * slack * largest
+    return largest * (1.0 + slack) * size * size, nuclear * size * size

@@ -1,0 +1,107 @@
+"""Squared distances that keep their digits, whatever the scale of the columns and the width of the kernel.
+
+|x|^2 + |y|^2 - 2 x'y is one matrix product, but what x and y have in common is lost: the error is about
+eps (|x| + |y|)^2. Where that would show in the kernel, the differences are taken column by column instead, whose
+error is a few eps of the distance itself; this costs several times as much. Everything is computed in float64.
+"""
+
+import math
+from collections.abc import Sequence
+
+from dkpca.linalg.arrays import Array, at_most_in_place, device, namespace
+from dkpca.linalg.parallel import split_work
+from dkpca.linalg.rounding import SUBTRACTIONS, growth, quiet, unit
+from dkpca.linalg.strips import strips
+
+LOSS = 1e-10  # largest error of an exponent for which the matrix product is good enough
+UNDERFLOW = 1e-290  # squares below this have lost digits
+ZERO_BEYOND = 750.0  # exp(-750) is below the smallest double
+LARGEST_EXPONENT = 1000  # powers of two that leave room for squares to overflow, never for differences
+HALF_EPS = 2.0**-53
+
+
+def exponents(X: Array, Y: Array, gamma: float) -> Array:
+    """Return -gamma |x - y|^2 for the rows of X against those of Y, in float64, none above zero."""
+    xp = namespace(X, Y)
+    X, Y = xp.astype(X, xp.float64, copy=False), xp.astype(Y, xp.float64, copy=False)
+    with quiet():
+        of_X, of_Y = xp.sum(X * X, axis=1), xp.sum(Y * Y, axis=1)
+        largest = max(float(xp.max(of_X)), float(xp.max(of_Y)))
+        if not _product_error(X.shape[1], gamma * largest) <= LOSS or 0.0 < largest < UNDERFLOW:
+            return _by_differences(X, Y, gamma)
+        out = X @ Y.T
+        out *= 2.0 * gamma
+        out -= gamma * of_X[:, None]
+        out -= gamma * of_Y[None, :]
+        return at_most_in_place(out, 0.0)
+
+
+def largest_square(X: Array) -> float:
+    """Squared distance of the farthest row from the origin; infinite where it overflows."""
+    xp = namespace(X)
+    with quiet():
+        X = xp.astype(X, xp.float64, copy=False)
+        return float(xp.max(xp.sum(X * X, axis=1)))
+
+
+def relative_error(X: Array, gamma: float, *, moved: bool) -> float:
+    """Bound on the relative error of exp(exponents(X, X)) against the kernel of the rows as they were given.
+
+    `moved` says whether a point was subtracted from the rows, each number being rounded once in its own precision.
+    """
+    width, square = X.shape[1], gamma * largest_square(X)
+    by_product = _product_error(width, square)
+    error = by_product if by_product <= LOSS else max(LOSS, _difference_error(width))
+    if moved:
+        error += 2.0 * SUBTRACTIONS * unit(X) * square
+    return math.expm1(min(error, 1.0)) + SUBTRACTIONS * unit(X)
+
+
+def best_origin(X: Array, gamma: float) -> Array:
+    """Point from which distances lose least: the mean, or zero where subtracting the mean would round too much."""
+    xp = namespace(X)
+    with quiet():
+        mean = xp.mean(X, axis=0)
+        if not bool(xp.all(xp.isfinite(mean))):
+            return xp.zeros_like(mean)
+        errors = [relative_error(X - mean[None, :], gamma, moved=True), relative_error(X, gamma, moved=False)]
+    return mean if errors[0] < errors[1] else xp.zeros_like(mean)
+
+
+def _product_error(width: int, square: float) -> float:
+    """Error of the exponent by the matrix product; `square` is gamma times the largest |x|^2."""
+    return 4.0 * growth(width) * HALF_EPS * square
+
+
+def _difference_error(width: int) -> float:
+    """Error of the exponent by differences, wherever the kernel is more than zero."""
+    return ZERO_BEYOND * growth(width) * 2.0 * HALF_EPS
+
+
+def _by_differences(X: Array, Y: Array, gamma: float) -> Array:
+    """Column by column, strip by strip; a power of two takes the width of the kernel into the columns."""
+    xp = namespace(X, Y)
+    largest = max(float(xp.max(xp.abs(X))), float(xp.max(xp.abs(Y))))
+    power = min(math.frexp(math.sqrt(gamma))[1], LARGEST_EXPONENT - math.frexp(largest)[1])
+    mantissa, exponent = math.frexp(gamma)
+    weight = math.ldexp(mantissa, min(exponent - 2 * power, LARGEST_EXPONENT))
+    X, Y = X * 2.0**power, Y.T * 2.0**power
+    out = xp.empty((X.shape[0], Y.shape[1]), dtype=X.dtype, device=device(X))
+
+    def share(parts: Sequence[slice]) -> None:
+        with quiet():
+            for rows in parts:
+                out[rows, :] = -weight * _sums_of_squares(X[rows, :], Y)
+
+    split_work(share, strips(X.shape[0], Y.shape[1], X), X)
+    return out
+
+
+def _sums_of_squares(X: Array, Y: Array) -> Array:
+    """Squared distances of the rows of X from the columns of Y."""
+    total = (X[:, 0][:, None] - Y[0, :][None, :]) ** 2
+    for column in range(1, X.shape[1]):
+        difference = X[:, column][:, None] - Y[column, :][None, :]
+        difference *= difference
+        total += difference
+    return total

@@ -1,0 +1,81 @@
+"""Rayleigh and Ritz: the best eigenpairs inside a subspace, and bases of subspaces."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dkpca.linalg.arrays import Array, like, namespace
+from dkpca.linalg.eigenpairs import rounding_of
+from dkpca.linalg.strips import cross, times
+
+TINY = 1e-30  # keeps 0 / 0 out, in float32 too
+
+
+@dataclass(frozen=True)
+class Ritz:
+    """Best approximations to eigenpairs inside a subspace."""
+
+    values: Array  # (m,) descending
+    vectors: Array  # (n, m)
+    images: Array  # (n, m): the matrix times the vectors
+
+    def residuals(self) -> Array:
+        """What the pairs lack to be eigenpairs."""
+        return self.images - self.vectors * self.values[None, :]
+
+    def sizes(self) -> Array:
+        """Lengths of the residuals."""
+        xp = namespace(self.values)
+        return xp.sqrt(xp.sum(self.residuals() ** 2, axis=0))
+
+    def following(self, k: int) -> float:
+        """Largest eigenvalue that the pairs behind the first k may still turn out to be."""
+        xp = namespace(self.values)
+        rest = (self.values + self.sizes())[k:]
+        return max(0.0, float(xp.max(rest))) if rest.shape[0] else 0.0
+
+    def worst(self, k: int) -> float:
+        """Largest residual of the first k pairs, each relative to its own eigenvalue."""
+        xp = namespace(self.values)
+        sizes = self.sizes()[:k]
+        floor = self.noise()
+        return float(xp.max(xp.clip(sizes - floor, 0.0, None) / xp.clip(self.values[:k], floor + TINY, None)))
+
+    def noise(self) -> float:
+        """An eigenvalue or a residual of this size is rounding."""
+        return rounding_of(self.vectors, self.values)
+
+
+def ritz(basis: Array, images: Array) -> Ritz:
+    """Pairs of the matrix whose products with an orthonormal basis are given."""
+    xp = namespace(basis)
+    H = cross(basis, images)
+    values, Y = xp.linalg.eigh((H + H.T) / 2)
+    Y = xp.flip(Y, axis=1)
+    return Ritz(xp.flip(values), times(basis, Y), times(images, Y))
+
+
+def outside(basis: Array, block: Array) -> Array:
+    """Orthonormal columns outside a basis: the block's, and random ones in place of those that vanish there.
+
+    Three times: the first rounds what it takes away, and what had vanished is only rounding until it is made anew.
+    """
+    for _ in range(3):
+        block = orthonormal(block - times(basis, cross(basis, block)))
+    return block
+
+
+def orthonormal(block: Array) -> Array:
+    """Orthonormal basis of the columns; a column that is zero is replaced by a random one."""
+    xp = namespace(block)
+    lengths = xp.sqrt(xp.sum(block * block, axis=0))
+    if not bool(xp.all(lengths > 0)):
+        filler = like(np.random.default_rng(block.shape[1]).standard_normal(tuple(block.shape)), block)
+        block = xp.where(lengths[None, :] > 0, block, filler)
+        lengths = xp.sqrt(xp.sum(block * block, axis=0))
+    return xp.linalg.qr(block / lengths[None, :])[0]
+
+
+def beside(left: Array, right: Array) -> Array:
+    """Columns of both."""
+    return namespace(left, right).concat([left, right], axis=1)

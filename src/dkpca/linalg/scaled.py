@@ -1,0 +1,84 @@
+"""Matrices of any size brought to size one, by a power of four, so that no square under- or overflows."""
+
+from dataclasses import replace
+
+from dkpca.errors import InputError
+from dkpca.linalg.arrays import Array, dtype_name, namespace
+from dkpca.linalg.eigenpairs import Eigenpairs
+from dkpca.linalg.gram import Centered, Gram, Index
+from dkpca.linalg.progress import Progress, silent
+from dkpca.linalg.rounding import power_of_four, quiet
+
+HEADROOM = 1e-4  # share of the range of a precision that sums and rounding are left
+ORDINARY = (1e-6, 1e6)  # diagonal entries whose squares, and those of their rounding, are far from any limit
+
+
+class Scaled(Gram):
+    """A matrix divided by a power of four: exact."""
+
+    def __init__(self, base: Gram, size: float) -> None:
+        self.base, self.size, self.root = base, size, size**0.5
+        self.n, self.reference = base.n, base.reference
+
+    def diagonal(self) -> Array:
+        return self.base.diagonal() / self.size
+
+    def block(self, rows: Index, columns: Index) -> Array:
+        return self.base.block(rows, columns) / self.size
+
+    def dense(self) -> Array:
+        K = self.base.dense()
+        K /= self.size
+        return K
+
+    def evaluation_error(self) -> float:
+        return self.base.evaluation_error() / self.size
+
+    @property
+    def factor(self) -> Array | None:
+        factor = self.base.factor
+        return None if factor is None else factor / self.root
+
+    def product(self, block: Array, progress: Progress = silent) -> Array:
+        return self.base.product(block / self.root, progress) / self.root
+
+
+def ordinary(gram: Gram) -> tuple[Gram, float]:
+    """Return a matrix whose numbers are of ordinary size, and by what the given one is larger."""
+    base = gram.base if isinstance(gram, Centered) else gram
+    xp = namespace(gram.reference)
+    with quiet():
+        size = float(xp.max(base.diagonal()))
+        trace = base.trace()
+    limits = xp.finfo(gram.reference.dtype)
+    if not trace <= float(limits.max) * HEADROOM:
+        raise InputError(f"numbers of the kernel matrix reach {size:.1e}, {_beyond(gram)}; scale the columns down")
+    if 0.0 < size < float(limits.smallest_normal) / HEADROOM:
+        raise InputError(f"no number of the kernel matrix exceeds {size:.1e}, {_beyond(gram)}; scale the columns up")
+    if size <= 0.0 or ORDINARY[0] <= size <= ORDINARY[1]:
+        return gram, 1.0
+    size = power_of_four(size)
+    scaled = Scaled(base, size)
+    return (Centered(scaled) if base is not gram else scaled), size
+
+
+def as_large(pairs: Eigenpairs, size: float) -> Eigenpairs:
+    """Return the pairs of the matrix that is so many times larger."""
+    if size == 1.0:
+        return pairs
+    root = size**0.5
+    extension = replace(pairs.extension, weights=pairs.extension.weights / root, offset=pairs.extension.offset * root)
+    return replace(
+        pairs,
+        values=pairs.values * size,
+        next_value=pairs.next_value * size,
+        trace=pairs.trace * size,
+        missed_trace=pairs.missed_trace * size,
+        residual_norm=pairs.residual_norm * size,
+        residual_nuclear=pairs.residual_nuclear * size,
+        extension=extension,
+    )
+
+
+def _beyond(gram: Gram) -> str:
+    return f"which {dtype_name(gram.reference)} cannot compute with"
