@@ -167,7 +167,7 @@ def measure_error(size: int) -> dict[str, float]:
     tables = subsample(size)
     landmark = estimator().fit(tables)
     factors = [summary.factor.decode() for summary in landmark.model_.summaries.values()]
-    exact = leading(Centered(FusedGram(landmark.kernel_.law, factors)), COMPONENTS, solver="streamed")
+    exact = leading(Centered(FusedGram(landmark.model_.law, factors)), COMPONENTS, solver="streamed")
     return {"error": subspace_error(exact.vectors, landmark.eigenvectors_)}
 
 

@@ -206,7 +206,7 @@ class TestErrors:
             ({"n_components": 2.5}, "'n_components' parameter of DKPCA must be an int .* Got 2.5 instead"),
             ({"n_components": True}, "'n_components' parameter of DKPCA must not be a bool. Got True instead"),
             ({"kernel": 3}, "'kernel' parameter of DKPCA must be .* Got 3 instead"),
-            ({"kernel": "poly"}, "kernel 'poly' is unknown here; use one of"),
+            ({"kernel": "fourier"}, "kernel 'fourier' is unknown here; use one of"),
             ({"gamma": -1.0}, r"'gamma' parameter of DKPCA must be a float in the range \(0.0, inf\).* Got -1.0"),
             ({"gamma": float("inf")}, "'gamma' parameter of DKPCA must be .* Got inf instead"),
             ({"gamma": "scale"}, "'gamma' parameter .* a str among {'auto'} or None. Got 'scale' instead"),

@@ -110,8 +110,8 @@ def test_rounding_norms_are_those_of_the_gram_matrices(seed, precision, size):
     difference = (B @ B.T - A.astype(np.longdouble) @ A.T.astype(np.longdouble)).astype(float)
     truth = np.abs(np.linalg.eigvalsh(difference))
     spectral, nuclear = rounding_norms(A, sent)
-    assert spectral == pytest.approx(truth.max(), rel=1e-6)
-    assert nuclear == pytest.approx(truth.sum(), rel=1e-6)
+    assert truth.max() * (1 - 1e-9) <= spectral <= truth.max() * (1 + 1e-4)
+    assert truth.sum() * (1 - 1e-9) <= nuclear <= truth.sum() * (1 + 1e-4)
 
 
 def test_no_rounding_no_norm(rng):

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from dkpca.kernels.laws import Law
-from dkpca.linalg.arrays import Array, namespace, to_numpy
+from dkpca.linalg.arrays import Array, dtype_name, namespace, to_numpy
 from dkpca.linalg.eigenpairs import Eigenpairs, Probe
 from dkpca.linalg.rounding import growth, unit
 from dkpca.messages import Summary
@@ -162,6 +162,33 @@ class Certificate:
         )
 
 
+@dataclass(frozen=True)
+class PartyError:
+    """How far what one party sent is from its true Gram matrix, both multiplied by its weight."""
+
+    left_out: float  # largest eigenvalue that is missing
+    rounding: float  # spectral norm
+    nuclear: float  # the same in the nuclear norm
+    trace: float  # of the true matrix
+    received: Array  # (n_samples,) diagonal of what was sent
+    diagonal: Array  # (n_samples,) of the true matrix, or a bound above it
+
+    @classmethod
+    def of(cls, summary: Summary, factor: Array, weight: float) -> "PartyError":
+        """Read it off a message and its weighted factor."""
+        xp = namespace(factor)
+        received = xp.sum(factor**2, axis=1)
+        left_out, rounding = weight * summary.left_out_norm, weight * summary.rounding_norm
+        trace = weight * summary.trace_left_out + float(np.sum(to_numpy(received)))
+        if summary.diagonal is not None:
+            diagonal = weight * summary.diagonal.decode(dtype_name(factor))[:, 0]
+        elif summary.kernel.unit_diagonal:
+            diagonal = weight * xp.ones_like(received)
+        else:
+            diagonal = received + (left_out + rounding)
+        return cls(left_out, rounding, weight * summary.rounding_nuclear, trace, received, diagonal)
+
+
 def certify(
     summaries: Sequence[Summary],
     factors: Sequence[Array],
@@ -169,34 +196,35 @@ def certify(
     law: Law,
     pairs: Eigenpairs,
     fused_trace: float,
+    weights: Sequence[float] | None = None,
 ) -> Certificate:
     """Derive the certificate.
 
     Parameters
     ----------
     summaries, factors
-        The messages, and the factors as decoded from them.
+        The messages, and the factors as decoded from them and weighted.
     law : Law
         How the matrices combine.
     pairs : Eigenpairs
         The components: leading eigenpairs of the (centered) fused matrix.
     fused_trace : float
         Trace of the fused matrix before centering.
+    weights : sequence of float, optional
+        What each party's matrix was multiplied by.
     """
     found = to_numpy(pairs.values).astype(float)
     T, D = summaries[0].n_samples, len(found)
-    order = sorted(range(len(summaries)), key=lambda j: summaries[j].left_out_norm)  # small errors first
-    diagonals = [namespace(factors[j]).sum(factors[j] ** 2, axis=1) for j in order]
-    weighted = list(zip(law.amplification(diagonals), (summaries[j] for j in order), strict=True))
+    errors = sorted(map(PartyError.of, summaries, factors, weights or [1.0] * len(factors)), key=lambda e: e.left_out)
+    received, true = [e.received for e in errors], [e.diagonal for e in errors]
+    weighted = list(zip(law.amplification(received, true), errors, strict=True))
 
-    below = sum(weight * s.rounding_norm for weight, s in weighted) + pairs.residual_norm
-    nuclear = sum(weight * s.rounding_nuclear for weight, s in weighted) + pairs.residual_nuclear
-    tails = [weight * (s.left_out_norm + s.rounding_norm) for weight, s in weighted]
-    party_traces = [
-        s.trace_left_out + float(np.sum(to_numpy(d))) for (_, s), d in zip(weighted, diagonals, strict=True)
-    ]
-    trace_gap = law.total_trace(T, party_traces) - fused_trace
-    summed = growth(T) * unit(factors[0]) * (abs(fused_trace) + sum(party_traces))  # rounding of these traces
+    below = sum(weight * e.rounding for weight, e in weighted) + pairs.residual_norm
+    nuclear = sum(weight * e.nuclear for weight, e in weighted) + pairs.residual_nuclear
+    tails = [weight * (e.left_out + e.rounding) for weight, e in weighted]
+    total = law.total_trace([e.trace for e in errors], true)
+    trace_gap = total - fused_trace
+    summed = growth(T) * unit(factors[0]) * (abs(fused_trace) + abs(total))  # rounding of these traces
     # K minus the matrix that the pairs are exact for is a positive semidefinite P, of which the solver at the center
     # may have missed a part, plus rounding N. P is no larger than its trace.
     positive_trace = max(0.0, trace_gap) + summed + nuclear + pairs.missed_trace

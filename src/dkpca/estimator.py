@@ -18,10 +18,13 @@ from dkpca.exchange import in_process, rounds
 from dkpca.file_route import as_numbers
 from dkpca.fitted import FittedEstimator
 from dkpca.kernels import Kernel
+from dkpca.kernels.combination import combination
+from dkpca.kernels.laws import LAWS
+from dkpca.kernels.weights import BALANCED
 from dkpca.linalg.arrays import Array, dtype_name
 from dkpca.linalg.leading import NAMES, Solver
 from dkpca.linalg.precision import PRECISIONS
-from dkpca.messages import check_party_name
+from dkpca.messages import Summary, check_party_name
 from dkpca.rank import Auto, RankRule, as_rule
 from dkpca.tables.inputs import (
     Source,
@@ -46,11 +49,18 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FittedEstimator):
     ----------
     n_components : int, default=10
         Components to keep.
-    kernel : {"rbf", "linear"} or Kernel, default="rbf"
-        A kernel object brings its own gamma.
+    kernel : str, Kernel, or dict of party to either, default="rbf"
+        "rbf", "linear", "laplacian", "poly", "cosine", "chi2", "additive_chi2", "overlap" (categories),
+        "precomputed" (the table is the party's kernel matrix), or a kernel object, which brings its own parameters.
+    law : {"product", "sum"} or None, default=None
+        How the parties' kernel matrices combine. None: as the kernel implies, so that the result is that kernel of
+        the joined table.
     gamma : float, None or "auto", default=None
         RBF width. None: 1 / number of columns over all parties. "auto": 1 / mean squared distance between
         samples, added up from one number a party.
+    weights : None, "balanced", or dict of party to number, default=None
+        How much each party counts. "balanced": each party gives its kernel a width of its own (product), or all
+        matrices get the same leading eigenvalue (sum).
     parties : None, int, or list or dict of column groups, default=None
         How to cut a single table into parties: so many equal blocks, or named groups of column positions or
         names. None: one party. Not used when the input is already a list or dict of tables.
@@ -119,8 +129,10 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FittedEstimator):
 
     _parameter_constraints: ClassVar[Constraints] = {
         "n_components": [Interval(Integral, 1, None, closed="left")],
-        "kernel": [str, Kernel],
+        "kernel": [str, Kernel, Mapping],
+        "law": [StrOptions(set(LAWS)), None],
         "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"}), None],
+        "weights": [StrOptions({BALANCED}), Mapping, None],
         "parties": [Interval(Integral, 1, None, closed="left"), Sequence, Mapping, None],
         "rank": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"}), RankRule],
         "center": ["boolean"],
@@ -137,8 +149,10 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FittedEstimator):
         self,
         n_components: int = 10,
         *,
-        kernel: str | Kernel = "rbf",
+        kernel: str | Kernel | Mapping[str, str | Kernel] = "rbf",
+        law: str | None = None,
         gamma: float | str | None = None,
+        weights: str | Mapping[str, float] | None = None,
         parties: int | Sequence[Columns] | Mapping[str, Columns] | None = None,
         rank: str | int | RankRule = "auto",
         center: bool = True,
@@ -152,7 +166,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FittedEstimator):
     ) -> None:
         self.n_components = n_components
         self.kernel = kernel
+        self.law = law
         self.gamma = gamma
+        self.weights = weights
         self.parties = parties
         self.rank = rank
         self.center = center
@@ -187,6 +203,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FittedEstimator):
             summaries.values(),
             n_components=self.n_components,
             center=self.center,
+            law=self._law(summaries),
+            weights=self.weights,
             roster=list(tables),
             solver=self.solver,
             n_landmarks=self.n_landmarks,
@@ -235,8 +253,10 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FittedEstimator):
 
     def _settings(self) -> rounds.Fit:
         return rounds.Fit(
-            kernel=self.kernel,
+            kernel=dict(self.kernel) if isinstance(self.kernel, Mapping) else self.kernel,
+            law=self.law,
             gamma=self.gamma,
+            weights=dict(self.weights) if isinstance(self.weights, Mapping) else self.weights,
             n_components=self.n_components,
             center=self.center,
             rank=Auto(self.n_components) if isinstance(self.rank, str) else as_rule(self.rank),
@@ -244,6 +264,12 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FittedEstimator):
             solver=self.solver,
             keep_training=self.projection == "exact",
         )
+
+    def _law(self, summaries: Mapping[str, Summary]) -> str | None:
+        """Law as asked for; where each party was given a kernel of its own, the one that these imply."""
+        if self.law is not None or not isinstance(self.kernel, Mapping):
+            return self.law
+        return combination({name: summary.kernel for name, summary in summaries.items()}).law.name
 
     def _tables(self, X: Tables, *, reset: bool) -> dict[str, Array | Source]:
         """Tables by party, checked unless a worker is to open them."""

@@ -4,7 +4,7 @@ Nothing here needs the command-line extra. A state that the commands saved remem
 only placing new samples of such a party does.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from numbers import Integral
 from typing import Any, TypeVar
@@ -128,6 +128,8 @@ def fuse(
     n_landmarks: int = LANDMARKS,
     random_state: int = 0,
     dtype: str = "float64",
+    law: str | None = None,
+    weights: str | Mapping[str, float] | None = None,
 ) -> FusedModel:
     """Turn the parties' summaries into kernel principal components of the joined table.
 
@@ -149,6 +151,10 @@ def fuse(
         Seed for drawing them.
     dtype : {"float64", "float32"}, default="float64"
         Precision in which the center computes, whatever was sent.
+    law : {"product", "sum"}, optional
+        How the parties' matrices combine. None: as their kernel, which must then be the same, implies.
+    weights : "balanced" or mapping of party to number, optional
+        Under the sum, what each party's matrix is multiplied by.
 
     Returns
     -------
@@ -177,6 +183,8 @@ def fuse(
         n_landmarks=n_landmarks,
         random_state=random_state,
         dtype=dtype,
+        law=law,
+        weights=weights,
     )
 
 

@@ -8,7 +8,10 @@ from dkpca import wire
 from dkpca.certificate import Certificate, certify
 from dkpca.errors import FusionError, InputError
 from dkpca.kernels import Kernel
+from dkpca.kernels.combination import combination
 from dkpca.kernels.grams import FusedGram
+from dkpca.kernels.laws import Law
+from dkpca.kernels.weights import Weights, party_weights
 from dkpca.linalg.arrays import Array, dtype_name, namespace
 from dkpca.linalg.eigenpairs import Extension
 from dkpca.linalg.gram import Centered
@@ -35,6 +38,11 @@ class FusionSettings:
         See `dkpca.linalg.leading.leading`.
     dtype : {"float64", "float32"}
         Precision in which the center computes, whatever the wire carried.
+    law : {"product", "sum"}, optional
+        How the parties' matrices combine; None: as their kernels imply.
+    weights : "balanced" or dict of party to number, optional
+        Under the sum, what each party's matrix is multiplied by; "balanced" gives each the same leading eigenvalue,
+        as multiple factor analysis does.
     """
 
     center: bool = True
@@ -42,6 +50,8 @@ class FusionSettings:
     n_landmarks: int = LANDMARKS
     random_state: int = 0
     dtype: str = "float64"
+    law: str | None = None
+    weights: Weights = None
 
 
 @dataclass(frozen=True)
@@ -52,8 +62,10 @@ class FusedModel:
     ----------
     summaries : mapping of str to Summary
         The messages it was made from, by party.
-    kernel : Kernel
-        Kernel of all parties.
+    weights : mapping of str to float
+        What each party's matrix was multiplied by.
+    meaning : str
+        What the fused matrix is a kernel of.
     solver : str
         Which one, what it did, and why it was chosen.
     eigenvectors : array of shape (n_samples, n_components)
@@ -82,7 +94,8 @@ class FusedModel:
     """
 
     summaries: Mapping[str, Summary]
-    kernel: Kernel
+    weights: Mapping[str, float]
+    meaning: str
     solver: str
     eigenvectors: Array
     eigenvalues: Array
@@ -90,6 +103,21 @@ class FusedModel:
     certificate: Certificate
     extension: Extension
     settings: FusionSettings
+
+    @property
+    def kernels(self) -> dict[str, Kernel]:
+        """Kernel of each party."""
+        return {name: summary.kernel for name, summary in self.summaries.items()}
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel that all parties used, or that of the first of them."""
+        return next(iter(self.summaries.values())).kernel
+
+    @property
+    def law(self) -> Law:
+        """How the parties' matrices combine."""
+        return combination(self.kernels, self.settings.law).law
 
     @property
     def centered(self) -> bool:
@@ -152,6 +180,8 @@ def fuse(
     n_landmarks: int = LANDMARKS,
     random_state: int = 0,
     dtype: str = "float64",
+    law: str | None = None,
+    weights: Weights = None,
 ) -> FusedModel:
     """Turn the parties' summaries into kernel principal components: eq. (2) and (4) of the paper.
 
@@ -174,31 +204,38 @@ def fuse(
     -------
     FusedModel
     """
-    settings = FusionSettings(center, solver, n_landmarks, random_state, dtype)
+    settings = FusionSettings(center, solver, n_landmarks, random_state, dtype, law, weights)
     accepted = _accept(summaries, roster)
-    first = next(iter(accepted.values()))
-    kernel, n_samples = first.kernel, first.n_samples
+    if law is None and weights is None:
+        advice = "use one kernel and one gamma everywhere, or say with law= how different ones combine"
+        _check_same(accepted, "kernel", lambda summary: summary.kernel, advice)
+    n_samples = next(iter(accepted.values())).n_samples
     if not 1 <= n_components <= n_samples:
         raise InputError(
             f"n_components is {n_components}, but there are {n_samples} samples; ask for 1 to {n_samples} components"
         )
-    factors = [summary.factor.decode(dtype) for summary in accepted.values()]
-    fused = FusedGram(kernel.law, factors)
+    combined = combination({name: summary.kernel for name, summary in accepted.items()}, law)
+    factors = {name: summary.factor.decode(dtype) for name, summary in accepted.items()}
+    weighted = party_weights(weights, factors, combined.law)
+    scaled = [A if weighted[name] == 1.0 else A * weighted[name] ** 0.5 for name, A in factors.items()]
+    fused = FusedGram(combined.law, scaled, _diagonals(accepted.values(), dtype))
     gram = Centered(fused) if center else fused
     pairs = leading(gram, n_components, solver=solver, n_landmarks=n_landmarks, random_state=random_state)
     return FusedModel(
         summaries=accepted,
-        kernel=kernel,
+        weights=weighted,
+        meaning=combined.meaning,
         solver=pairs.solver,
         eigenvectors=pairs.vectors,
         eigenvalues=pairs.values,
         explained_variance_ratio=pairs.values / (pairs.trace if pairs.trace > 0 else 1.0),
         certificate=certify(
             list(accepted.values()),
-            factors,
-            law=kernel.law,
+            scaled,
+            law=combined.law,
             pairs=pairs,
             fused_trace=fused.trace(),
+            weights=list(weighted.values()),
         ),
         extension=pairs.extension,
         settings=settings,
@@ -218,24 +255,50 @@ def place(model: FusedModel, received: Iterable[Rows | Partials]) -> Array:
 def project(model: FusedModel, rows: Iterable[Rows]) -> Array:
     """Place new samples by their factor rows; on training samples this is `model.scores`, to rounding."""
     by_party = _complete(model, rows, lambda message, summary: message.factor.shape[1] == summary.rank)
-    factors = [by_party[name].factor for name in model.summaries]
-    sent = [summary.factor for summary in model.summaries.values()]
-    anchors = [replace(f, data=model.extension.rows(f.data)).decode(model.dtype) for f in sent]
+    received = [by_party[name] for name in model.summaries]
+    law, scales = model.law, [model.weights[name] ** 0.5 for name in model.summaries]
+    anchors = _merged_rows(law, model.summaries.values(), scales, model.dtype, model.extension.rows)
     weights, offset = model.extension.weights, model.extension.offset
 
-    def scores(rows: slice) -> Array:
-        blocks = (new.rows(rows).decode(model.dtype) @ old.T for new, old in zip(factors, anchors, strict=True))
-        return model.kernel.law.recombine(blocks) @ weights + offset[None, :]
+    def scores(strip: slice) -> Array:
+        new = _merged_rows(law, received, scales, model.dtype, lambda x: x[strip, :])
+        blocks = (mine @ theirs.T for mine, theirs in zip(new, anchors, strict=True))
+        return law.recombine(blocks) @ weights + offset[None, :]
 
-    return by_strips(scores, factors[0].data, weights)
+    return by_strips(scores, received[0].factor.data, weights)
 
 
 def project_exact(model: FusedModel, partials: Iterable[Partials]) -> Array:
     """Place new samples by the paper's route: true kernel rows, centered with the fused matrix."""
     by_party = _complete(model, partials, lambda message, summary: message.partial.shape[1] == summary.n_samples)
+    if any(kernel != model.kernel for kernel in model.kernels.values()) or set(model.weights.values()) != {1.0}:
+        raise FusionError(
+            "the exact projection needs one kernel of the joined table; place new samples by factor rows"
+        )
     total = sum(by_party[name].partial.decode(model.dtype) for name in model.summaries)
     rows = model.extension.rows(model.kernel.finish(total).T).T
     return rows @ model.extension.weights + model.extension.offset[None, :]
+
+
+def _merged_rows(
+    law: Law,
+    messages: Iterable[Summary | Rows],
+    scales: Sequence[float],
+    dtype: str,
+    pick: Callable[[Array], Array],
+) -> list[Array]:
+    """Some rows of the parties' factors, weighted and in the form in which they recombine."""
+    messages = list(messages)
+    picked = [replace(message.factor, data=pick(message.factor.data)).decode(dtype) for message in messages]
+    factors = [A * scale for A, scale in zip(picked, scales, strict=True)]
+    diagonals = _diagonals(messages, dtype)
+    return law.merge(factors, None if diagonals is None else [pick(d[:, None])[:, 0] for d in diagonals])
+
+
+def _diagonals(messages: Iterable[Summary | Rows], dtype: str) -> list[Array] | None:
+    """Diagonals of the parties' matrices, if they sent them."""
+    sent = [message.diagonal for message in messages if message.diagonal is not None]
+    return [diagonal.decode(dtype)[:, 0] for diagonal in sent] or None
 
 
 def _accept(summaries: Iterable[Summary], roster: Sequence[str] | None) -> dict[str, Summary]:
@@ -246,7 +309,6 @@ def _accept(summaries: Iterable[Summary], roster: Sequence[str] | None) -> dict[
     if not by_name:
         raise FusionError("no summary was given; fusion needs one from every party")
     accepted = dict(sorted(by_name.items()))
-    _check_same(accepted, "kernel", lambda s: s.kernel, "use one kernel and one gamma everywhere")
     _check_same(accepted, "number of samples", lambda s: s.n_samples, "align the parties' samples first")
     _check_same(accepted, "sample digest", lambda s: s.sample_digest, SAME_SAMPLES, shown=_first_digits)
     return accepted

@@ -105,6 +105,8 @@ class Summary:
         Spectral norm of what rounding for the wire did to factor @ factor.T.
     rounding_nuclear : float
         The same in the nuclear norm.
+    diagonal : Rounded of shape (n_samples, 1), optional
+        Of the true Gram matrix, for kernels that the center finishes.
 
     Examples
     --------
@@ -125,10 +127,12 @@ class Summary:
     trace_left_out: Finite
     rounding_norm: NotNegative
     rounding_nuclear: NotNegative
+    diagonal: Rounded | None = None
 
     def __post_init__(self) -> None:
         if self.rank > self.n_samples:
             raise InputError(f"has rank {self.rank} for {self.n_samples} samples")
+        _check_diagonal(self.kernel.sends_diagonal, self.diagonal, self.n_samples)
 
     @property
     def n_samples(self) -> int:
@@ -155,6 +159,8 @@ class Rows:
         Fingerprint of the new samples' ids.
     factor : Rounded of shape (n_new, rank)
         One row per new sample.
+    diagonal : Rounded of shape (n_new, 1), optional
+        As in the summary.
 
     Examples
     --------
@@ -170,6 +176,7 @@ class Rows:
     summary_id: Fingerprint
     sample_digest: Fingerprint
     factor: Rounded
+    diagonal: Rounded | None = None
 
 
 @dataclass(frozen=True)
@@ -275,6 +282,13 @@ class Scores:
 
 
 Message = Statistics | Summary | Rows | Partials | SampleTokens | CommonTokens | Scores
+
+
+def _check_diagonal(wanted: bool, diagonal: Rounded | None, n_samples: int) -> None:
+    if wanted != (diagonal is not None):
+        raise InputError("does not have the diagonal of its Gram matrix if and only if its kernel needs one")
+    if diagonal is not None and (diagonal.shape != (n_samples, 1) or not bool((diagonal.data >= 0).all())):
+        raise InputError(f"the diagonal is not one number, at least 0, for each of {n_samples} samples")
 
 
 def digest(sample_ids: Sequence[str]) -> str:

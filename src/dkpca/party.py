@@ -84,7 +84,7 @@ class PartyState:
     def with_rows(self, X: Array) -> "PartyState":
         """Return the state with the rows of the table it was made from."""
         X = X - self.origin[None, :]
-        anchors = X if self.positions is None else namespace(X).take(X, self.positions, axis=0)
+        anchors = self.kernel.anchors(X, self.positions)
         return replace(self, anchors=anchors, training=X if self.keep_training else None)
 
 
@@ -112,6 +112,7 @@ def summarize(
     random_state: int = 0,
     keep_training: bool = False,
     sample_ids: Sequence[str] | None = None,
+    balance: float = 0.0,
     policy: Policy = ANYTHING,
 ) -> tuple[Summary, PartyState]:
     """Turn a party's columns into the one message it sends, and the state it keeps.
@@ -134,6 +135,8 @@ def summarize(
         Whether the state keeps all training rows, which the paper's way of placing new samples needs.
     sample_ids : sequence of str, optional
         In row order. Without ids, rows of all parties match by position.
+    balance : float
+        Mean exponent that the kernel gets by a width of the party's own; 0: the width of the kernel as it is.
     policy : Policy
         What this party is willing to answer; a request beyond it raises `PolicyError`.
 
@@ -143,6 +146,8 @@ def summarize(
     """
     messages.check_party_name(party)
     policy.check_samples(X.shape[0])
+    kernel.check(X)
+    kernel = kernel.balanced(X, balance) if balance else kernel
     policy.check_kernel(kernel)
     policy.check_precision(precision)
     if X.shape[0] < 2:
@@ -172,13 +177,14 @@ def summarize(
         rounding_nuclear=nuclear
         + pairs.residual_nuclear
         + growth(X.shape[0] * pairs.values.shape[0]) * unit(X) * trace,
+        diagonal=_diagonal(kernel, X),
     )
     state = PartyState(
         party=party,
         summary_id=wire.fingerprint(summary),
         kernel=kernel,
         origin=origin,
-        anchors=pairs.extension.rows(X),
+        anchors=kernel.anchors(X, pairs.extension.anchors),
         positions=pairs.extension.anchors,
         weights=pairs.extension.weights,
         precision=precision,
@@ -201,7 +207,7 @@ def extend(
             lambda rows: state.kernel(X_new[rows, :], state.anchors) @ state.weights, X_new, state.weights
         )
     sent = _rounded(factor, state.precision, state.party)
-    return Rows(state.party, state.summary_id, _digest(sample_ids, X_new), sent)
+    return Rows(state.party, state.summary_id, _digest(sample_ids, X_new), sent, _diagonal(state.kernel, X_new))
 
 
 def partials(
@@ -276,6 +282,14 @@ def _check_not_lost(factor: Array, sent: Rounded, party: str) -> None:
         raise InputError(
             f"party {party!r}: numbers of size {reach:.1e} are lost in float32; scale the columns, or send float64"
         )
+
+
+def _diagonal(kernel: Kernel, X: Array) -> Rounded | None:
+    """Return what the center needs of each sample to finish the kernel."""
+    if not kernel.sends_diagonal:
+        return None
+    xp = namespace(X)
+    return Rounded(xp.astype(kernel.diagonal(X), xp.float64)[:, None])
 
 
 def _digest(sample_ids: Sequence[str] | None, X: Array) -> str:

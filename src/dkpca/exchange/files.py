@@ -156,12 +156,13 @@ def answer(question: Question, holding: Holding, sender: Sender, *, state: Path)
         _, preparation = summarize(
             holding.aligned(question.common),
             sender,
-            kernel=question.kernel,
+            kernel=question.kernel_of(holding.party),
             rank=question.rank,
             precision=question.precision,
             solver=question.solver,
             state=state,
             keep_training=question.keep_training,
+            balance=question.balance,
         )
         return preparation.notes
     elif isinstance(question, RowsWanted):
@@ -204,6 +205,7 @@ def summarize(
     solver: str | Solver = "auto",
     state: Path | None = None,
     keep_training: bool = False,
+    balance: float = 0.0,
 ) -> tuple[Summary, Preparation]:
     """Return and write the one numerical message; keep the private state where one is wanted."""
     with sender.answering(holding, f"summary with {kernel}, {rank}, {precision}"):
@@ -217,6 +219,7 @@ def summarize(
             precision=precision,
             solver=solver,
             keep_training=keep_training,
+            balance=balance,
             sample_ids=names,
             policy=sender.policy,
         )

@@ -51,6 +51,11 @@ class Parties:
     states: dict[str, PartyState] = field(default_factory=dict)
     fitted: Tables = field(default_factory=dict)
 
+    @property
+    def names(self) -> list[str]:
+        """Parties, in the order of their tables."""
+        return list(self.tables)
+
     def ask(self, question: Question) -> dict[str, Any]:
         """Answer for each party."""
         names = list(self.tables)
@@ -91,12 +96,13 @@ def _summarize(
     summary, state = party.summarize(
         opened(name, table),
         party=name,
-        kernel=question.kernel,
+        kernel=question.kernel_of(name),
         rank=question.rank,
         precision=question.precision,
         solver=question.solver,
         random_state=random_state,
         keep_training=question.keep_training,
+        balance=question.balance,
     )
     return summary, state.without_rows() if is_source(table) else state
 

@@ -31,6 +31,11 @@ class Parties:
     done: Callable[[], None]
     notes: list[str] = field(default_factory=list)  # what was dropped or filled in, in words
 
+    @property
+    def names(self) -> list[str]:
+        """Parties, in the order of their tables."""
+        return [holding.party for holding in self.holdings]
+
     def ask(self, question: Question) -> files.Answers:
         """Put a question to all parties."""
         paths = {holding.party: self.scratch / f"{holding.party}.{question.answer}" for holding in self.holdings}

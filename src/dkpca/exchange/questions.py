@@ -4,14 +4,14 @@ A party answers with one message of `dkpca.messages`, or refuses. A question nam
 what it is about is the party's own choice.
 """
 
-from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar, Literal
 
 from dkpca.errors import InputError
 from dkpca.kernels import Kernel
 from dkpca.linalg.leading import NAMES, Solver
 from dkpca.linalg.precision import PRECISIONS
-from dkpca.messages import CommonTokens, Scores, check_name
+from dkpca.messages import CommonTokens, NotNegative, Scores, check_name
 from dkpca.rank import RankRule
 
 
@@ -32,6 +32,7 @@ def _solver_name(field: str, value: str | Solver) -> None:
 
 BatchName = Annotated[str, _batch_name]
 WirePrecision = Annotated[str, _wire_precision]
+LawName = Literal["product", "sum"]
 SolverName = Annotated[str | Solver, _solver_name]
 
 
@@ -65,9 +66,21 @@ class SummaryWanted:
     solver: SolverName = "auto"
     keep_training: bool = False
     common: CommonTokens | None = None
+    kernels: dict[str, Kernel] = field(default_factory=dict)  # of parties that have one of their own
+    balance: NotNegative = 0.0  # mean exponent that a party gives its kernel by its own width; 0: the width as asked
+    law: LawName | None = None  # how the center combines the answers; None: as the kernel implies
 
     batch: ClassVar[str] = ""
     answer: ClassVar[str] = "summary"
+
+    def kernel_of(self, party: str) -> Kernel:
+        """Kernel that this party is asked for."""
+        return self.kernels.get(party, self.kernel)
+
+    def asks_for(self, party: str, kernel: Kernel) -> bool:
+        """Whether a party's answer may have this kernel: as asked, or with the width it balanced."""
+        asked = self.kernel_of(party)
+        return kernel == asked or (self.balance > 0 and asked.has_width and type(kernel) is type(asked))
 
 
 @dataclass(frozen=True)

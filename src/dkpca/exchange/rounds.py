@@ -1,6 +1,6 @@
 """The protocol: which questions are asked, in which order. Whoever can carry a question to all parties can run it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -9,6 +9,9 @@ from dkpca.errors import InputError
 from dkpca.exchange import alignment
 from dkpca.exchange.questions import Question, RowsWanted, StatisticsWanted, SummaryWanted, TokensWanted
 from dkpca.kernels import Kernel
+from dkpca.kernels.combination import check_law, combination
+from dkpca.kernels.laws import PRODUCT
+from dkpca.kernels.weights import BALANCED, check_weights
 from dkpca.linalg.leading import Solver
 from dkpca.messages import CommonTokens, Summary
 from dkpca.rank import RankRule
@@ -18,6 +21,10 @@ from dkpca.wire import codec
 class Parties(Protocol):
     """All parties of a roster, wherever they are."""
 
+    @property
+    def names(self) -> Sequence[str]:
+        """Who they are."""
+
     def ask(self, question: Question) -> Mapping[str, Any]:
         """Return the answers of all parties by name, or raise an error that names those without one."""
 
@@ -26,7 +33,7 @@ class Parties(Protocol):
 class Fit:
     """What a fit asks of the parties, and what the center makes of it."""
 
-    kernel: str | Kernel
+    kernel: str | Kernel | dict[str, str | Kernel]  # one for all, or one per party
     gamma: float | str | None  # None: 1 / number of columns; "auto": 1 / mean squared distance
     n_components: int
     center: bool
@@ -35,6 +42,8 @@ class Fit:
     solver: str | Solver = "auto"
     keep_training: bool = False  # parties keep their rows, for the paper's way to place new samples
     align: bool = False  # the parties' samples differ; find those that all have
+    law: str | None = None  # None: as the kernels imply
+    weights: str | dict[str, float] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Describe it for a file or a message; kernels and solvers travel by name."""
@@ -51,8 +60,12 @@ def summaries(parties: Parties, fit: Fit) -> tuple[Mapping[str, Summary], Common
     common = alignment.intersect(parties.ask(TokensWanted()).values()) if fit.align else None
     if common is not None:
         _check_components(fit, common.tokens.shape[0])
+    chosen = _kernels(parties, fit, common)
     question = SummaryWanted(
-        kernel=_kernel(parties, fit, common),
+        kernel=chosen[parties.names[0]],
+        kernels=chosen if len(set(chosen.values())) > 1 else {},
+        balance=_balance(fit, chosen),
+        law=fit.law,  # type: ignore[arg-type]  # checked by `_kernels`
         rank=fit.rank,
         precision=fit.precision,
         solver=fit.solver,
@@ -70,21 +83,67 @@ def new_samples(
     return parties.ask(RowsWanted(batch, exact, common)), common
 
 
-def _kernel(parties: Parties, fit: Fit, common: CommonTokens | None) -> Kernel:
-    """Kernel that all parties use; its width takes a round of its own where it is not given."""
-    if isinstance(fit.kernel, Kernel):
-        return fit.kernel
-    family = kernels.family(fit.kernel)
-    gamma = _gamma(parties, fit, common) if family.has_width else None
-    return family.from_settings(gamma=gamma, centered=fit.center)
+def _kernels(parties: Parties, fit: Fit, common: CommonTokens | None) -> dict[str, Kernel]:
+    """Kernel of each party; a width takes a round of its own where it is not given."""
+    check_law(fit.law)
+    check_weights(fit.weights, parties.names)
+    asked = _by_party(fit.kernel, parties.names)
+    families = {name: type(k) if isinstance(k, Kernel) else kernels.family(k) for name, k in asked.items()}
+    derived = [n for n, k in asked.items() if isinstance(k, str) and families[n].has_width]
+    gamma = _gamma(parties, fit, common, derived, families) if derived else None
+    made = {
+        name: kernel if isinstance(kernel, Kernel) else families[name].from_settings(gamma=gamma, centered=fit.center)
+        for name, kernel in asked.items()
+    }
+    one = len(set(made.values())) == 1 and fit.weights is None
+    if not one or (fit.law is not None and _law_name(made) != fit.law):
+        made = {name: kernel.alone() for name, kernel in made.items()}
+    law = combination(made, fit.law).law
+    if isinstance(fit.weights, Mapping) and law is PRODUCT:
+        made = {name: kernel.rescaled(fit.weights[name]) for name, kernel in made.items()}
+    return made
 
 
-def _gamma(parties: Parties, fit: Fit, common: CommonTokens | None) -> float:
-    known = fit.gamma is not None and not isinstance(fit.gamma, str)
-    statistics = [] if known else list(parties.ask(StatisticsWanted(common)).values())
-    for told in statistics:
+def _by_party(kernel: str | Kernel | Mapping[str, str | Kernel], names: Sequence[str]) -> dict[str, str | Kernel]:
+    if not isinstance(kernel, Mapping):
+        return dict.fromkeys(names, kernel)
+    if set(kernel) != set(names):
+        raise InputError(
+            f"there are kernels for {sorted(kernel)}, but the parties are {sorted(names)}; name each once"
+        )
+    return {name: kernel[name] for name in names}
+
+
+def _law_name(made: Mapping[str, Kernel]) -> str | None:
+    law = next(iter(made.values())).law
+    return None if law is None else law.name
+
+
+def _balance(fit: Fit, chosen: Mapping[str, Kernel]) -> float:
+    """Mean exponent per party: all together have 1 under the product, as with one well chosen width."""
+    if fit.weights != BALANCED:
+        return 0.0
+    return 1.0 / len(chosen) if combination(chosen, fit.law).law is PRODUCT else 1.0
+
+
+def _gamma(
+    parties: Parties,
+    fit: Fit,
+    common: CommonTokens | None,
+    derived: Sequence[str],
+    families: Mapping[str, type[Kernel]],
+) -> float | None:
+    """Width for the parties whose kernel is given by its name only."""
+    if fit.gamma is not None and not isinstance(fit.gamma, str):
+        return fusion.resolve_gamma(fit.gamma, [])
+    if fit.gamma is None and all(families[name].default_gamma is not None for name in derived):
+        return None
+    if fit.gamma == "auto" and any(families[name] is not kernels.RBF for name in derived):
+        raise InputError("gamma='auto' is for the rbf kernel; give a number, or weights='balanced'")
+    statistics = parties.ask(StatisticsWanted(common))
+    for told in statistics.values():
         _check_components(fit, told.n_samples)
-    return fusion.resolve_gamma(fit.gamma, statistics)
+    return fusion.resolve_gamma(fit.gamma, [statistics[name] for name in derived])
 
 
 def _check_components(fit: Fit, n_samples: int) -> None:

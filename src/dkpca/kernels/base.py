@@ -1,20 +1,26 @@
 """What every kernel says about itself. A new kernel is one class in a file of its own.
 
-A kernel owns everything that depends on which kernel it is: evaluation, the law by which parties' matrices make the
-one of the joined table, which settings it takes, and the words for all of it.
+A kernel owns everything that depends on which kernel it is: evaluation on a party's own columns, the law by which
+equal kernels of all parties make one of the joined table, which settings it takes, and the words for all of it.
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, ClassVar, Self
 
+from dkpca.errors import InputError
 from dkpca.kernels.laws import Law
-from dkpca.linalg.arrays import Array
+from dkpca.linalg.arrays import Array, namespace
+from dkpca.linalg.gram import Index, pick
 from dkpca.linalg.rounding import growth, unit
 
 
 class Kernel(ABC):
-    """A kernel that splits over columns. One of your own is a frozen dataclass that derives from this class.
+    """A positive semidefinite kernel on a party's own columns.
+
+    To write one of your own, derive a frozen dataclass whose fields are its parameters, give it a `name`, and
+    name the class in the entry point group `dkpca.kernels` of your package; it then travels by that name between
+    parties who installed the package.
 
     Examples
     --------
@@ -24,33 +30,43 @@ class Kernel(ABC):
     """
 
     name: ClassVar[str]
-    has_width: ClassVar[bool] = False  # whether gamma is a setting of it
-    law: ClassVar[Law]  # that makes the parties' matrices the kernel of the joined table
+    has_width: ClassVar[bool] = False  # whether gamma is a parameter
+    default_gamma: ClassVar[float | None] = None  # None: 1 / number of columns over all parties
+    unit_diagonal: ClassVar[bool] = False  # whether each sample has kernel value 1 with itself
 
     @classmethod
     @abstractmethod
     def from_settings(cls, *, gamma: float | None, centered: bool) -> Self:
         """Make the kernel from what the parties of a fit agree on."""
 
+    @property
+    @abstractmethod
+    def law(self) -> Law | None:
+        """Law that makes equal kernels of all parties the same kernel of the joined table; None: there is none."""
+
+    @abstractmethod
     def __call__(self, X: Array, Y: Array) -> Array:
-        """Kernel matrix of the rows of X against the rows of Y, over the columns given."""
-        return self.finish(self.partial(X, Y))
-
-    @abstractmethod
-    def origin(self, X: Array) -> Array:
-        """Point from which a party measures its columns; the centered kernel does not depend on it."""
-
-    @abstractmethod
-    def partial(self, X: Array, Y: Array) -> Array:
-        """What adds up over parties before the kernel value is formed."""
-
-    @abstractmethod
-    def finish(self, total: Array) -> Array:
-        """Kernel values from the added-up partial quantities."""
+        """Matrix between the rows of X and the rows of Y: what the party's factor stands for."""
 
     @abstractmethod
     def diagonal(self, X: Array) -> Array:
-        """Kernel value of each row with itself."""
+        """Entry of each row with itself."""
+
+    def origin(self, X: Array) -> Array:
+        """Point from which a party measures its columns."""
+        return namespace(X).zeros_like(X[0, :])
+
+    def check(self, X: Array) -> None:
+        """Raise `InputError` if the kernel is not defined for these rows."""
+        return
+
+    def block(self, X: Array, rows: Index, columns: Index) -> Array:
+        """Entries of the matrix of X with itself."""
+        return self(pick(X, rows), pick(X, columns))
+
+    def anchors(self, X: Array, positions: Array | None) -> Array:
+        """Return what new samples are compared with, so that `self(X_new, anchors)` are their kernel rows."""
+        return X if positions is None else pick(X, positions)
 
     def relative_error(self, X: Array, origin: Array | None) -> float:
         """Bound on the error of a computed kernel value of two rows of X, as a share of sqrt(k(x, x) k(y, y)).
@@ -60,12 +76,44 @@ class Kernel(ABC):
         """
         return 2.0 * growth(X.shape[1]) * unit(X)
 
-    @abstractmethod
     def explicit_features(self, X: Array) -> Array | None:
-        """F with kernel(X, X) = F F', where a finite one is at hand."""
+        """F with self(X, X) = F F', where a finite one is at hand."""
+        return None
+
+    def partial(self, X: Array, Y: Array) -> Array:
+        """What adds up over parties before the kernel value of the joined table is formed."""
+        raise InputError(f"the {self.name} kernel is no function of a sum over parties; use projection='extend'")
+
+    def finish(self, total: Array) -> Array:
+        """Kernel values of the joined table from the added-up partial quantities."""
+        raise InputError(f"the {self.name} kernel is no function of a sum over parties; use projection='extend'")
+
+    @property
+    def sends_diagonal(self) -> bool:
+        """Whether the center needs the diagonal of the party's matrix as one more column of numbers."""
+        return self.law is not None and self.law.needs_diagonals
+
+    def alone(self) -> "Kernel":
+        """Return the kernel that does not count on the center to finish it: for parties with different kernels."""
+        return self
+
+    def mean_distance(self, X: Array) -> float:
+        """Mean over pairs of samples of what gamma multiplies."""
+        return 0.0
+
+    def balanced(self, X: Array, share: float) -> Self:
+        """Return the kernel whose exponent is the share on average over these rows; as it is, if it has no width."""
+        distance = self.mean_distance(X) if self.has_width else 0.0
+        return self.rescaled(share / (distance * self.gamma)) if distance > 0 else self  # type: ignore[attr-defined]
+
+    def rescaled(self, factor: float) -> Self:
+        """Return the kernel with its width multiplied."""
+        if not self.has_width:
+            raise InputError(f"the {self.name} kernel has no width to change; use law='sum' for weights")
+        return replace(self, gamma=self.gamma * factor)  # type: ignore[attr-defined, type-var]
 
     def revealed(self, rank: int, n_features: int) -> str:
-        """What a factor of this rank tells about the party's columns, in words."""
+        """What a factor of this rank reveals about the party's columns, in words."""
         return "about the columns, whatever this kernel's values between samples determine"
 
     def to_dict(self) -> dict[str, Any]:

@@ -25,7 +25,7 @@ class KernelGram(Gram):
         return self.kernel.diagonal(self.X)
 
     def block(self, rows: Index, columns: Index) -> Array:
-        K = self.kernel(pick(self.X, rows), pick(self.X, columns))
+        K = self.kernel.block(self.X, rows, columns)
         return set_diagonal(K, pick(self.diagonal(), rows)) if _same(rows, columns) else K
 
     def evaluation_error(self) -> float:
@@ -39,8 +39,8 @@ class KernelGram(Gram):
 class FusedGram(Gram):
     """The matrix the center works with: what the law makes of the parties' factors."""
 
-    def __init__(self, law: Law, factors: Sequence[Array]) -> None:
-        self.law, self.factors = law, law.merge(factors)
+    def __init__(self, law: Law, factors: Sequence[Array], diagonals: Sequence[Array] | None = None) -> None:
+        self.law, self.factors = law, law.merge(factors, diagonals)
         self.n, self.reference = factors[0].shape[0], factors[0]
 
     def diagonal(self) -> Array:
@@ -48,7 +48,7 @@ class FusedGram(Gram):
         return self.law.recombine(xp.sum(A * A, axis=1) for A in self.factors)
 
     def evaluation_error(self) -> float:
-        roundings = sum(growth(A.shape[1]) + 2 for A in self.factors)
+        roundings = self.law.powers * sum(growth(A.shape[1]) + 2 for A in self.factors)
         return roundings * unit(self.reference) * self.trace()
 
     def dense(self) -> Array:
@@ -63,6 +63,8 @@ class FusedGram(Gram):
 
     @property
     def factor(self) -> Array | None:
+        if not self.law.keeps_factors:
+            return None
         if len(self.factors) > 1 and math.prod(A.shape[1] for A in self.factors) > MOST_PRODUCTS:
             return None
         joined = self.factors[0]

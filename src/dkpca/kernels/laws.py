@@ -1,7 +1,12 @@
-"""How the parties' Gram matrices combine into the one of the joined table: a product (RBF) or a sum (linear)."""
+"""How the parties' Gram matrices combine: entry by entry as a product, as a sum, or as a function of the sum.
+
+The center needs nothing else of a kernel. `merge` brings the parties' factors into the form in which their Gram
+matrices recombine; new samples' factor rows go through the same function.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import ClassVar
 
@@ -10,26 +15,39 @@ from dkpca.linalg.arrays import Array, namespace
 
 
 class Law(ABC):
-    """What the center has to know to combine matrices, whichever kernels made them."""
+    """What the center has to know to combine matrices, whichever kernels made them.
+
+    Diagonals are those of the parties' true Gram matrices, one array of (n_samples,) per party.
+    """
 
     name: ClassVar[str]
     shares: ClassVar[str]  # how true the shares of parties in a component are, in words
+    needs_diagonals: ClassVar[bool] = False  # whether the factors do not recombine without them
+    keeps_factors: ClassVar[bool] = True  # whether one merged factor is a factor of the fused matrix
+
+    @property
+    def powers(self) -> int:
+        """How often each entry is multiplied by itself, and its rounding with it."""
+        return 1
+
+    @abstractmethod
+    def merge(self, factors: Sequence[Array], diagonals: Sequence[Array] | None = None) -> list[Array]:
+        """Fewest factors whose Gram matrices recombine to the matrix wanted."""
 
     @abstractmethod
     def recombine(self, parts: Iterable[Array]) -> Array:
-        """Entries of the global Gram matrix from the same entries of the parties' matrices."""
+        """Entries of the global Gram matrix from the same entries of the merged factors' Gram matrices."""
 
     @abstractmethod
-    def merge(self, factors: Sequence[Array]) -> list[Array]:
-        """Fewest factors whose Gram matrices recombine to the same matrix."""
+    def amplification(self, received: Sequence[Array], diagonals: Sequence[Array]) -> list[float]:
+        """Largest factor by which each party's error enters the fused matrix, in the order given.
+
+        `received` are the diagonals of what the parties sent.
+        """
 
     @abstractmethod
-    def amplification(self, diagonals: Sequence[Array]) -> list[float]:
-        """Largest factor by which each party's error enters the fused matrix, in the order given."""
-
-    @abstractmethod
-    def total_trace(self, n_samples: int, party_traces: Sequence[float]) -> float:
-        """Trace of the true global Gram matrix from the traces of the parties' true ones."""
+    def total_trace(self, party_traces: Sequence[float], diagonals: Sequence[Array]) -> float:
+        """Trace of the true global Gram matrix."""
 
     @abstractmethod
     def theorem_1_dimension(self, n_samples: int, n_components: int) -> int:
@@ -40,11 +58,15 @@ class Law(ABC):
         return None
 
 
+@dataclass(frozen=True)
 class Product(Law):
-    """Matrices multiply entry by entry: eq. (4) of the paper. The parties' matrices have ones on their diagonals."""
+    """Matrices multiply entry by entry: eq. (4) of the paper."""
 
     name: ClassVar[str] = "product"
     shares: ClassVar[str] = "for a product of kernels, to first order"
+
+    def merge(self, factors: Sequence[Array], diagonals: Sequence[Array] | None = None) -> list[Array]:
+        return list(factors)
 
     def recombine(self, parts: Iterable[Array]) -> Array:
         total, rest = _fresh_first(parts)
@@ -52,18 +74,17 @@ class Product(Law):
             total *= part
         return total
 
-    def merge(self, factors: Sequence[Array]) -> list[Array]:
-        return list(factors)
+    def amplification(self, received: Sequence[Array], diagonals: Sequence[Array]) -> list[float]:
+        # Telescoping the product puts the received matrices of the parties before, and the true ones of the parties
+        # behind, around each party's error; Schur: |A o E| <= max diag(A) |E|.
+        xp = namespace(*received)
+        ones = xp.ones_like(received[0])
+        before = list(accumulate(received[:-1], lambda a, b: a * b, initial=ones))
+        behind = list(accumulate(reversed(diagonals[1:]), lambda a, b: a * b, initial=ones))[::-1]
+        return [float(xp.max(a * b)) for a, b in zip(before, behind, strict=True)]
 
-    def amplification(self, diagonals: Sequence[Array]) -> list[float]:
-        # Telescoping the product puts the received matrices of the parties before, and the true ones (whose
-        # diagonal is 1) of the parties behind, around each party's error; Schur: |A o E| <= max diag(A) |E|.
-        xp = namespace(*diagonals)
-        before = accumulate(diagonals[:-1], lambda a, b: a * b, initial=xp.ones_like(diagonals[0]))
-        return [float(xp.max(product)) for product in before]
-
-    def total_trace(self, n_samples: int, party_traces: Sequence[float]) -> float:
-        return float(n_samples)
+    def total_trace(self, party_traces: Sequence[float], diagonals: Sequence[Array]) -> float:
+        return float(namespace(*diagonals).sum(self.recombine(diagonals)))
 
     def theorem_1_dimension(self, n_samples: int, n_components: int) -> int:
         return n_samples
@@ -72,32 +93,121 @@ class Product(Law):
         return hadamard.product(factors, block) if hadamard.supported(factors, block) else None
 
 
+@dataclass(frozen=True)
 class Sum(Law):
     """Matrices add: eq. (2) of the paper."""
 
     name: ClassVar[str] = "sum"
     shares: ClassVar[str] = "exact for a sum of kernels"
 
-    def recombine(self, parts: Iterable[Array]) -> Array:
-        total, rest = _fresh_first(parts)
-        for part in rest:
-            total += part
-        return total
-
-    def merge(self, factors: Sequence[Array]) -> list[Array]:
+    def merge(self, factors: Sequence[Array], diagonals: Sequence[Array] | None = None) -> list[Array]:
         return [namespace(*factors).concat(list(factors), axis=1)]
 
-    def amplification(self, diagonals: Sequence[Array]) -> list[float]:
-        return [1.0] * len(diagonals)
+    def recombine(self, parts: Iterable[Array]) -> Array:
+        return _added(parts)
 
-    def total_trace(self, n_samples: int, party_traces: Sequence[float]) -> float:
+    def amplification(self, received: Sequence[Array], diagonals: Sequence[Array]) -> list[float]:
+        return [1.0] * len(received)
+
+    def total_trace(self, party_traces: Sequence[float], diagonals: Sequence[Array]) -> float:
         return float(sum(party_traces))
 
     def theorem_1_dimension(self, n_samples: int, n_components: int) -> int:
         return n_samples - n_components
 
 
-PRODUCT, SUM = Product(), Sum()
+@dataclass(frozen=True)
+class Power(Law):
+    """(gamma * sum of inner products + coef0) ** degree: the polynomial kernel, finished at the center.
+
+    A power of a matrix entry by entry is a product of equal matrices, so everything said of products holds.
+    """
+
+    degree: int
+    gamma: float
+    coef0: float
+    name: ClassVar[str] = "sum"
+    shares: ClassVar[str] = "for a function of the sum, to first order"
+    needs_diagonals: ClassVar[bool] = True
+    keeps_factors: ClassVar[bool] = False
+
+    def merge(self, factors: Sequence[Array], diagonals: Sequence[Array] | None = None) -> list[Array]:
+        xp = namespace(*factors)
+        constant = xp.full_like(factors[0][:, :1], self.coef0**0.5)
+        return [xp.concat([*(A * self.gamma**0.5 for A in factors), constant], axis=1)]
+
+    def recombine(self, parts: Iterable[Array]) -> Array:
+        return _added(parts) ** self.degree
+
+    def amplification(self, received: Sequence[Array], diagonals: Sequence[Array]) -> list[float]:
+        fused, true = self._inner(received), self._inner(diagonals)
+        xp = namespace(fused)
+        terms = (float(xp.max(fused**i * true ** (self.degree - 1 - i))) for i in range(self.degree))
+        return [self.gamma * sum(terms)] * len(received)
+
+    def total_trace(self, party_traces: Sequence[float], diagonals: Sequence[Array]) -> float:
+        true = self._inner(diagonals)
+        return float(namespace(true).sum(true**self.degree))
+
+    def theorem_1_dimension(self, n_samples: int, n_components: int) -> int:
+        return n_samples
+
+    def fused_product(self, factors: Sequence[Array], block: Array) -> Array | None:
+        return PRODUCT.fused_product([*factors] * self.degree, block)
+
+    @property
+    def powers(self) -> int:
+        return 2 * self.degree
+
+    def _inner(self, diagonals: Sequence[Array]) -> Array:
+        return _added(diagonals) * self.gamma + self.coef0
+
+
+@dataclass(frozen=True)
+class Cosine(Law):
+    """The sum of inner products over the lengths of the whole samples: the cosine kernel, finished at the center."""
+
+    name: ClassVar[str] = "sum"
+    shares: ClassVar[str] = "exact for a sum of kernels"
+    needs_diagonals: ClassVar[bool] = True
+
+    def merge(self, factors: Sequence[Array], diagonals: Sequence[Array] | None = None) -> list[Array]:
+        assert diagonals is not None
+        return [namespace(*factors).concat(list(factors), axis=1) * _inverse_lengths(diagonals)[:, None]]
+
+    def recombine(self, parts: Iterable[Array]) -> Array:
+        return _added(parts)
+
+    def amplification(self, received: Sequence[Array], diagonals: Sequence[Array]) -> list[float]:
+        inverse = _inverse_lengths(diagonals)
+        return [float(namespace(inverse).max(inverse)) ** 2] * len(received)
+
+    def total_trace(self, party_traces: Sequence[float], diagonals: Sequence[Array]) -> float:
+        total = _added(diagonals)
+        xp = namespace(total)
+        return float(xp.sum(xp.astype(total > 0, total.dtype)))
+
+    def theorem_1_dimension(self, n_samples: int, n_components: int) -> int:
+        return n_samples
+
+
+PRODUCT, SUM, COSINE = Product(), Sum(), Cosine()
+LAWS: dict[str, Law] = {"product": PRODUCT, "sum": SUM}
+
+
+def _inverse_lengths(diagonals: Sequence[Array]) -> Array:
+    """1 / length of each sample; zero for a sample that is zero everywhere, as in scikit-learn."""
+    total = _added(diagonals)
+    xp = namespace(total)
+    there = total > 0
+    return xp.astype(there, total.dtype) / xp.sqrt(xp.where(there, total, xp.ones_like(total)))
+
+
+def _added(parts: Iterable[Array]) -> Array:
+    total, rest = _fresh_first(parts)
+    for part in rest:
+        total += part
+    return total
 
 
 def _fresh_first(parts: Iterable[Array]) -> tuple[Array, Iterable[Array]]:

@@ -32,11 +32,14 @@ class Linear(Kernel):
 
     centered: bool = True
     name: ClassVar[str] = "linear"
-    law: ClassVar[Law] = SUM
 
     @classmethod
     def from_settings(cls, *, gamma: float | None, centered: bool) -> "Linear":
         return cls(centered=centered)
+
+    @property
+    def law(self) -> Law:
+        return SUM
 
     def __post_init__(self) -> None:
         if not isinstance(self.centered, bool):
@@ -47,6 +50,9 @@ class Linear(Kernel):
         with quiet():
             mean = xp.mean(X, axis=0)
         return mean if self.centered else xp.zeros_like(mean)
+
+    def __call__(self, X: Array, Y: Array) -> Array:
+        return X @ Y.T
 
     def partial(self, X: Array, Y: Array) -> Array:
         return X @ Y.T

@@ -1,13 +1,12 @@
 """The RBF (Gaussian) kernel, the paper's subject."""
 
 from dataclasses import dataclass
-from numbers import Real
 from typing import ClassVar
 
-from dkpca.errors import InputError
 from dkpca.kernels.base import Kernel
 from dkpca.kernels.distances import best_origin, exponents, relative_error
 from dkpca.kernels.laws import PRODUCT, Law
+from dkpca.kernels.widths import checked_width, required_width
 from dkpca.linalg.arrays import Array, exp_in_place, namespace
 from dkpca.linalg.rounding import quiet
 
@@ -32,18 +31,18 @@ class RBF(Kernel):
     gamma: float
     name: ClassVar[str] = "rbf"
     has_width: ClassVar[bool] = True
-    law: ClassVar[Law] = PRODUCT
+    unit_diagonal: ClassVar[bool] = True
 
     @classmethod
     def from_settings(cls, *, gamma: float | None, centered: bool) -> "RBF":
-        if gamma is None:
-            raise InputError("the RBF kernel needs a width; give gamma")
-        return cls(gamma)
+        return cls(required_width(cls.name, gamma))
 
     def __post_init__(self) -> None:
-        if isinstance(self.gamma, bool) or not isinstance(self.gamma, Real) or not 0.0 < self.gamma < float("inf"):
-            raise InputError(f"gamma is {self.gamma!r}; the RBF kernel needs a positive, finite number")
-        object.__setattr__(self, "gamma", float(self.gamma))  # the same kernel, whatever kind of number it was
+        checked_width(self)
+
+    @property
+    def law(self) -> Law:
+        return PRODUCT
 
     def origin(self, X: Array) -> Array:
         return best_origin(X, self.gamma)
@@ -71,8 +70,9 @@ class RBF(Kernel):
         xp = namespace(X)
         return xp.ones_like(X[:, 0])
 
-    def explicit_features(self, X: Array) -> Array | None:
-        return None
+    def mean_distance(self, X: Array) -> float:
+        xp = namespace(X)
+        return 2.0 * float(xp.sum(xp.var(X, axis=0, correction=1))) if X.shape[0] > 1 else 0.0
 
     def revealed(self, rank: int, n_features: int) -> str:
         return (

@@ -113,6 +113,11 @@ class RemoteParties:
     again: frozenset[str] = frozenset()  # parties that are asked even if an answer of theirs is here
     extending: Mapping[str, str] = field(default_factory=dict)  # summaries, by party, that new samples must extend
 
+    @property
+    def names(self) -> list[str]:
+        """Parties of the roster."""
+        return list(self.roster)
+
     def ask(self, question: Question) -> Answers:
         """Ask those whose answer is not here yet; every answer that is good is kept, whatever the others do."""
         step = question.answer
@@ -231,8 +236,8 @@ def check(message: Message, party: str, question: Question) -> None:
         raise WireError(f"the message calls its sender {message.party!r}, its certificate {party!r}")  # type: ignore[union-attr]
     if isinstance(message, Summary) and isinstance(question, SummaryWanted):
         most = question.rank.stated() or message.rank
-        if message.kernel != question.kernel:
-            raise WireError(f"its kernel is {message.kernel}, not {question.kernel}")
+        if not question.asks_for(party, message.kernel):
+            raise WireError(f"its kernel is {message.kernel}, not {question.kernel_of(party)}")
         if message.factor.precision != question.precision:
             raise WireError(f"its numbers are {message.factor.precision}, not {question.precision}")
         if message.rank > most:

@@ -123,7 +123,7 @@ def _party_rows(summaries: Mapping[str, Summary], shares: Matrix, known: Mapping
 def _influence_note(run: Run) -> str:
     return (
         "Influence is the variance of a party's own kernel along the components, beside that of the others "
-        f"({run.model.kernel.law.shares})."
+        f"({run.model.law.shares})."
     )
 
 

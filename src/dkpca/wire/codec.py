@@ -90,7 +90,7 @@ def _record(cls: type[RecordT], header: Any, arrays: Arrays, given: Mapping[str,
         used |= {name + end for end in own}
         if name in given:
             continue
-        if own or hasattr(_bare(hints[name]), "to_arrays"):
+        if own or (hasattr(_bare(hints[name]), "to_arrays") and field.default is MISSING):
             values[name] = _from_arrays(name, _bare(hints[name]), header.get(name), own)
         elif name in header:
             values[name] = _value(name, hints[name], header[name])
@@ -215,7 +215,8 @@ def _is_record(value: Any) -> bool:
 
 def _at_default(record: Any, field: Any) -> bool:
     value = getattr(record, field.name)
-    return field.default is not MISSING and type(value) is type(field.default) and value == field.default
+    default = field.default_factory() if field.default_factory is not MISSING else field.default
+    return default is not MISSING and type(value) is type(default) and value == default
 
 
 def _bare(hint: Any) -> Any:

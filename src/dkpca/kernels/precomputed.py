@@ -1,0 +1,80 @@
+"""A kernel matrix that the party brings itself: of strings, graphs, images, whatever it can compare."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from dkpca.errors import InputError
+from dkpca.kernels.base import Kernel
+from dkpca.kernels.laws import Law
+from dkpca.linalg.arrays import Array, eps, namespace, to_numpy
+from dkpca.linalg.gram import Index, pick
+
+
+@dataclass(frozen=True)
+class Precomputed(Kernel):
+    """The table is the Gram matrix; rows of new samples are their kernel values with the samples of the fit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dkpca
+    >>> similar = np.array([[1.0, 0.9, 0.1], [0.9, 1.0, 0.2], [0.1, 0.2, 1.0]])
+    >>> dkpca.DKPCA(2, kernel="precomputed", law="sum").fit_transform({"lab": similar}).shape
+    (3, 2)
+    """
+
+    name: ClassVar[str] = "precomputed"
+
+    @classmethod
+    def from_settings(cls, *, gamma: float | None, centered: bool) -> "Precomputed":
+        return cls()
+
+    @property
+    def law(self) -> Law | None:
+        return None
+
+    def check(self, X: Array) -> None:
+        xp = namespace(X)
+        if X.shape[0] != X.shape[1]:
+            raise InputError(f"a precomputed kernel matrix is square, and this one is {X.shape[0]} x {X.shape[1]}")
+        if float(xp.max(xp.abs(X - X.T))) > 100 * eps(X) * float(xp.max(xp.abs(X))):
+            raise InputError("a precomputed kernel matrix is symmetric, and this one is not")
+        _check_positive(X)
+
+    def __call__(self, X: Array, Y: Array) -> Array:
+        """Columns of X at the positions in Y, as `anchors` gives them."""
+        xp = namespace(X, Y)
+        return xp.take(X, xp.astype(Y[:, 0], xp.int64), axis=1)
+
+    def diagonal(self, X: Array) -> Array:
+        return namespace(X).linalg.diagonal(X)
+
+    def relative_error(self, X: Array, origin: Array | None) -> float:
+        return 0.0  # the matrix is what it is
+
+    def block(self, X: Array, rows: Index, columns: Index) -> Array:
+        return pick(pick(X, rows).T, columns).T
+
+    def anchors(self, X: Array, positions: Array | None) -> Array:
+        xp = namespace(X)
+        if positions is None:
+            positions = xp.arange(X.shape[0], device=X.device)
+        return xp.astype(positions, X.dtype)[:, None]
+
+    def revealed(self, rank: int, n_features: int) -> str:
+        return "how similar any two samples are by the party's own measure"
+
+
+def _check_positive(X: Array) -> None:
+    """A Cholesky factorization exists if and only if no eigenvalue is negative; rounding is allowed for."""
+    diagonal = np.diagonal(to_numpy(X)).astype(float)
+    slack = len(diagonal) * eps(X) * max(float(np.abs(diagonal).max()), np.finfo(float).tiny)
+    try:
+        np.linalg.cholesky(to_numpy(X).astype(float) + np.diag(np.full(len(diagonal), slack)))
+    except np.linalg.LinAlgError as error:
+        raise InputError(
+            "a precomputed kernel matrix is positive semidefinite, and this one has a negative eigenvalue; use a "
+            "measure of similarity that is a kernel, or add to the diagonal"
+        ) from error
