@@ -115,6 +115,7 @@ def report(
     from dkpca.report.sources import read_new, read_source
 
     source, notes = read_source(path), []
+    other = None if compare is None else read_source(compare)
     chosen = o.column_names(label)
     if label and labels is None:
         raise InputError(f"--label {chosen[0]!r}: is a column of which table? Give it with --labels")
@@ -124,6 +125,7 @@ def report(
     if own_table is not None:
         source, said = _named(source, own_table, id_column, key_file, align)
         notes += [said] if said else []
+        other = None if other is None else _named(other, own_table, id_column, key_file, align)[0]
     target = out or source.page
     for file in (target, correlations):
         if file is not None:
@@ -144,7 +146,7 @@ def report(
                 clusters=cluster_columns(source.scores, clusters),
                 new=new_sources,
                 own=own,
-                comparison=None if compare is None else compared(source, read_source(compare)),
+                comparison=None if other is None else compared(source, other),
                 notes=notes,
             ),
             points=points,

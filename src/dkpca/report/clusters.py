@@ -8,7 +8,7 @@ from dkpca.errors import InputError
 from dkpca.report.label_columns import LabelColumn, category_column
 from dkpca.tables.reading import Matrix
 
-FITTED_ON = 20_000  # most samples from which groups are learned; the others join the nearest
+FITTED_ON = 10_000  # most samples from which groups are learned; the others join the nearest
 JUDGED_ON = 3_000  # most samples for a silhouette, which needs all their distances
 MOST_GROUPS = 10
 NOISE = "in no cluster"

@@ -120,8 +120,8 @@ def _packed_column(bundle: Bundle, column: LabelColumn) -> dict[str, Any]:
     if column.numbers is not None:
         return described | {"numbers": bundle.add(np.asarray(column.numbers, dtype=np.float32))}
     none = column.categories.index(NONE) if NONE in column.categories else -1
-    codes = column.codes.astype(np.uint8 if len(column.categories) <= 256 else np.uint16)
-    return described | {"codes": bundle.add(codes), "categories": column.categories, "none": none}
+    codes = column.codes.astype(np.min_scalar_type(max(1, len(column.categories) - 1)))
+    return described | {"codes": bundle.add(codes), "categories": bundle.add_texts(column.categories), "none": none}
 
 
 def _of_run(run: Run) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """Columns by which the samples of a page can be colored."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,11 +10,11 @@ import polars as pl
 
 from dkpca.errors import InputError
 from dkpca.tables import reading
-from dkpca.tables.reading import TEXT, Reading, some
+from dkpca.tables.reading import Reading, some
 
 MOST_COLUMNS = 24  # of a label table, unless they are named
 MOST_CATEGORIES = 200
-MANY_VALUES = 12  # whole numbers with more distinct values than this are colored on a scale
+MANY_VALUES = 8  # numbers with more distinct values than this are colored on a scale
 NONE = "no value"
 
 
@@ -62,11 +61,15 @@ def read_labels(path: Path, id_column: str, wanted: Sequence[str]) -> LabelTable
             f"{path}: has {frame.width} columns, too many for one page; name those to color by with --label, "
             f"as --label {frame.columns[0]!r}"
         )
-    crowded = [name for name in frame.columns if _is_text(frame[name]) and frame[name].n_unique() > MOST_CATEGORIES]
+    crowded = [
+        name
+        for name in frame.columns
+        if not frame[name].dtype.is_numeric() and frame[name].n_unique() > MOST_CATEGORIES
+    ]
     if wanted:
-        frame = frame.select(wanted)  # in the order asked for
+        frame = frame.select(name for name in wanted if name in frame.columns)  # in the order asked for
         crowded = []
-    left_out = [f"{some(crowded)} left out: more than {MOST_CATEGORIES} different texts"] if crowded else []
+    left_out = [f"{some(crowded)} left out: more than {MOST_CATEGORIES} different values"] if crowded else []
     assert table.ids is not None
     return LabelTable(path, table.ids, frame.drop(crowded), tuple(left_out))
 
@@ -82,24 +85,20 @@ def category_column(
     if NONE in values and NONE not in categories:
         categories = (*categories, NONE)
     position = {category: code for code, category in enumerate(categories)}
-    codes = np.array([position[value] for value in values], dtype=np.uint16)
+    codes = np.array([position[value] for value in values], dtype=np.uint32)
     return LabelColumn(name, group, note, codes=codes, categories=categories)
 
 
 def _column(values: pl.Series, rows: Any) -> LabelColumn:
-    known = rows >= 0
-    if values.dtype.is_numeric() and (values.dtype.is_float() or values.n_unique() > MANY_VALUES):
+    """One value per sample; row -1 has none."""
+    if values.dtype.is_numeric():
         numbers = values.cast(pl.Float64).fill_null(float("nan")).to_numpy()
-        return LabelColumn(values.name, "labels", numbers=np.where(known, numbers[rows], np.nan))
-    texts = values.cast(pl.String).fill_null(NONE).to_list()
-    order = sorted(values.drop_nulls().unique().to_list()) if values.dtype.is_numeric() else []
-    return category_column(
-        values.name,
-        [texts[row] if row >= 0 else NONE for row in rows.tolist()],
-        group="labels",
-        order=[str(value) for value in order],
+        found = np.where(rows >= 0, numbers[rows], np.nan)
+        if len(np.unique(found[~np.isnan(found)])) > MANY_VALUES:
+            return LabelColumn(values.name, "labels", numbers=found)
+    texts = [NONE if value is None or value != value else str(value) for value in values.to_list()]
+    order = (
+        [str(value) for value in sorted(values.drop_nulls().unique().to_list())] if values.dtype.is_numeric() else []
     )
-
-
-def _is_text(values: pl.Series) -> bool:
-    return isinstance(values.dtype, TEXT)
+    picked = [texts[row] if row >= 0 else NONE for row in rows.tolist()]
+    return category_column(values.name, picked, group="labels", order=[text for text in order if text in set(picked)])

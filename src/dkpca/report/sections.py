@@ -220,4 +220,6 @@ def _kernel_words(described: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any) -> str:
-    return str(value) if isinstance(value, str | int | float) else json.dumps(value)
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return value if isinstance(value, str) else json.dumps(value)

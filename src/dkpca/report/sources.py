@@ -50,10 +50,15 @@ class Source:
 
 def read_source(path: Path) -> Source:
     """Read whatever holds scores."""
-    if not path.is_dir():
+    if path.is_file():
         return _embedding(path) if reading.is_table(path) else _message(path)
     if (path / RESULT).exists():
         return _party_folder(path)
+    if not (path / "settings.json").exists():
+        raise InputError(
+            f"{path}: is no run directory, and no result that a party received; make one with 'dkpca fuse', "
+            "or give the party's folder runs/RUN, a message of scores or an embedding"
+        )
     if "run" in runs.read_settings(path):
         raise InputError(
             f"{path}: holds new samples, placed among the components of a run; "

@@ -4,7 +4,7 @@ import { short } from "./dom.js";
 import { cssColor } from "./theme.js";
 import { apply, ticks } from "./view.js";
 
-export const MARGIN = { left: 56, right: 10, top: 10, bottom: 44 };
+export const MARGIN = { left: 56, right: 10, top: 46, bottom: 44 };
 const FONT = "13px system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif";
 
 export function cleared(canvas, ratio) {

@@ -2,7 +2,7 @@
 
 import { byId } from "./dom.js";
 
-const TYPES = { uint8: Uint8Array, uint16: Uint16Array, float32: Float32Array };
+const TYPES = { uint8: Uint8Array, uint16: Uint16Array, uint32: Uint32Array, float32: Float32Array };
 const STEPS = 65535;
 export const NEW = 1, OUTSIDE = 2;
 
@@ -53,8 +53,9 @@ function scoresAt(buffer, packed, count) {
 }
 
 function columnAt(buffer, column) {
-  const { numbers, codes, ...rest } = column;
-  return numbers ? { ...rest, numbers: arrayAt(buffer, numbers) } : { ...rest, codes: arrayAt(buffer, codes) };
+  const { numbers, codes, categories, ...rest } = column;
+  if (numbers) return { ...rest, numbers: arrayAt(buffer, numbers) };
+  return { ...rest, codes: arrayAt(buffer, codes), categories: arrayAt(buffer, categories) };
 }
 
 export function valueOf(column, sample) {

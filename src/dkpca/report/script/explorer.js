@@ -25,6 +25,7 @@ export class Explorer {
     this.neighbors = [];
     this.showMoves = false;
     this.lasso = null;
+    this.printing = false;
     this.renderer = webglPoints(byId("points")) ?? canvasPoints(byId("points"));
     this.renderer.shapes(samples.kinds);
     this.places = new Float32Array(2 * samples.count);
@@ -81,8 +82,9 @@ export class Explorer {
     pixels(this.map, this.positions, width, height, this.places);
     const grid = cleared(byId("grid"), ratio);
     drawGrid(grid, { map: this.map, ranges: this.ranges, axes: this.axes, names: this.axisNames(), width, height });
-    this.renderer.draw(this.map, pointSize(this.samples.count), this.samples.count, ratio);
+    this.renderer.draw(this.map, pointSize(this.samples.count, width * height), this.samples.count, ratio);
     const front = cleared(byId("front"), ratio);
+    if (this.printing) front.drawImage(byId("points"), 0, 0, width, height);
     if (this.showMoves) drawMoves(front, this.moves(width, height), this.places);
     if (this.lasso) drawLasso(front, this.lasso);
     this.drawRings();
@@ -175,5 +177,10 @@ function resize(canvas, width, height, ratio) {
   if (canvas.width !== w || canvas.height !== h) [canvas.width, canvas.height] = [w, h];
 }
 
-const pointSize = (count) => (count <= 300 ? 10 : count <= 4000 ? 7 : count <= 20_000 ? 5 : 3.4);
+// In pixels, on a picture of a desktop's size; a phone's has less room.
+function pointSize(count, area) {
+  const size = count <= 300 ? 10 : count <= 4000 ? 7 : count <= 20_000 ? 5 : 3.4;
+  return Math.max(2, size * Math.min(1, Math.sqrt(area / 360_000)));
+}
+
 const opacity = (count) => (count <= 4000 ? 0.78 : count <= 20_000 ? 0.65 : 0.5);

@@ -174,8 +174,12 @@ new ResizeObserver(() => {
   drawCharts(header, samples, focusAndShow);
 }).observe(byId("plot"));
 onPrint(() => {
+  explorer.printing = true;
   redrawAll();
   explorer.drawNow();
-}, redrawAll);
+}, () => {
+  explorer.printing = false;
+  redrawAll();
+});
 if (explorer.renderer.slow) byId("hint").append(" This browser has no WebGL: drawing is slower.");
 document.body.dataset.ready = "yes";
