@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import zlib
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -28,7 +29,7 @@ from tests.commands.conftest import OWNERS, frame, numbers
 PEOPLE = [f"p{i:02d}" for i in range(60)]
 
 
-def embedding(scores, names, path="embedding.csv"):
+def embedding(scores, names, path=Path("embedding.csv")):
     return Source(path, names, np.asarray(scores, dtype=float), None)
 
 
@@ -67,7 +68,7 @@ def test_a_party_draws_its_result_folder_with_its_own_labels(party):
     assert len(told["top_columns"]) == 3
     names, header = page_names(party.path / "clinic" / "runs" / "first" / "report.html")
     assert names == PEOPLE
-    assert [column["name"] for column in header["columns"]][0] == "diagnosis"
+    assert header["columns"][0]["name"] == "diagnosis"
     assert "scree" not in header  # the factors of the others stay at the center
     page = (party.path / "clinic" / "runs" / "first" / "report.html").read_text()
     assert "columns held by 3 parties" in page
