@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from tests.browsing import open_browser
+from testkit.browser import open_browser
 
 ROOT = Path(__file__).parents[1]
 

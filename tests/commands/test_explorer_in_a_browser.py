@@ -14,8 +14,9 @@ import pytest
 from PIL import Image
 
 from dkpca.store import runs
-from tests.browsing import open_browser
-from tests.commands.conftest import OWNERS, Office, frame, numbers
+from testkit.browser import open_browser
+from testkit.owners import OWNERS, frame, numbers
+from testkit.program import Office
 
 pytestmark = pytest.mark.browser
 
@@ -39,7 +40,9 @@ class Visit:
     """One page, with everything it said and asked for."""
 
     def __init__(self, page):
-        self.page, self.errors, self.requests = page, [], []
+        self.page = page
+        self.errors: list[str] = []
+        self.requests: list[str] = []
         page.on("console", lambda message: self.errors.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: self.errors.append(str(error)))
         page.on("request", lambda request: self.requests.append(request.url))

@@ -24,7 +24,7 @@ from dkpca.report.own_columns import own_columns
 from dkpca.report.sources import Source, read_source, with_own_ids
 from dkpca.store import runs
 from dkpca.tables.reading import embedding_files
-from tests.commands.conftest import OWNERS, frame, numbers
+from testkit.owners import OWNERS, frame, numbers
 
 PEOPLE = [f"p{i:02d}" for i in range(60)]
 
@@ -36,8 +36,10 @@ def embedding(scores, names, path=Path("embedding.csv")):
 def page_names(path):
     """Names that a page shows, read as its own script reads them."""
     text = path.read_text()
-    header = json.loads(re.search(r'id="header">(.*?)</script>', text, re.DOTALL)[1])
-    bundle = zlib.decompress(base64.b64decode(re.search(r'id="bundle">(.*?)</script>', text)[1]))
+    (header_text,) = re.findall(r'id="header">(.*?)</script>', text, re.DOTALL)
+    (bundle_text,) = re.findall(r'id="bundle">(.*?)</script>', text)
+    header = json.loads(header_text)
+    bundle = zlib.decompress(base64.b64decode(bundle_text))
     place = header["names"]
     return json.loads(bundle[place["offset"] : place["offset"] + place["length"]]), header
 
@@ -122,8 +124,8 @@ def test_tokens_become_own_ids_with_the_key_and_not_without(office):
     run = runs.load(office.path / "run")
     message = result(run.model, run.model.scores, run.settings["sample_digest"])
     (office.path / "result.scores").write_bytes(wire.encode(message))
-    own = ("--table", "clinic.csv", "--id", "person", *key, "--align", "common.tokens")
-    office.ok("report", "result.scores", *own)
+    aligned = ("--table", "clinic.csv", "--id", "person", *key, "--align", "common.tokens")
+    office.ok("report", "result.scores", *aligned)
     assert page_names(office.path / "result.html")[0] == names
 
 
@@ -132,7 +134,7 @@ def test_samples_that_the_table_lacks_keep_their_tokens_and_it_is_said():
 
     key = b"k" * 16
     tokens = [token.hex() for token in alignment.tokens(["a", "b", "c"], key)]
-    source, words = with_own_ids(embedding(np.eye(3), tokens), ["c", "a"], table="own.csv", key=key)
+    source, words = with_own_ids(embedding(np.eye(3), tokens), ["c", "a"], table=Path("own.csv"), key=key)
     assert list(source.names) == ["a", tokens[1], "c"]
     assert "1 samples are not in that table and keep their tokens" in words
 
@@ -156,7 +158,9 @@ def test_correlations_are_those_of_pearson(tmp_path):
     for name, values in expected.items():
         row = found.correlations[found.names.index(name)]
         np.testing.assert_allclose(row, [np.corrcoef(values, scores[:, d])[0, 1] for d in range(2)], atol=1e-12)
-    assert found.top(1, 1) == [("y", pytest.approx(-1.0))]
+    ((name, value),) = found.top(1, 1)
+    assert name == "y"
+    assert value == pytest.approx(-1.0)
 
 
 def test_correlations_are_written_as_a_table(party):
