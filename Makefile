@@ -22,7 +22,7 @@ NEWEST ?= $(shell for minor in 19 18 17 16 15 14 13 12 11; do \
 DATA ?=
 EXPERIMENTS := fig2 fig3 table1 table2 bytes rounds certificate scale
 
-.PHONY: test quick coverage lowest newest build demo lint bench docs reproduce clean
+.PHONY: test quick coverage lowest newest build demo lint bench docs docs-serve reproduce clean
 
 test: $(VENV)/test
 	$(if $(BROWSERLESS),@echo "No chromium here: the browser tests are left out. Install it to run them too.")
@@ -76,8 +76,12 @@ lint: $(VENV)/lint
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# The site works from its files: open site/index.html.
 docs: $(VENV)/docs
 	$(BIN)/zensical build --strict --clean
+
+docs-serve: $(VENV)/docs
+	$(BIN)/zensical serve
 
 # Every figure and table of the paper: make reproduce DATA=folder-of-GSE2187 (experiments/README.md), half an hour.
 reproduce: $(VENV)/reproduce

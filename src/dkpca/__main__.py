@@ -2,7 +2,7 @@
 
 import sys
 
-EXTRA = ("typer", "rich", "polars", "plotly")
+EXTRA = ("typer", "rich", "polars")
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 import dkpca
-from dkpca.cli import align, at_center, at_party, consortium, on_one_machine, over_network, planning
+from dkpca.cli import align, at_center, at_party, consortium, on_one_machine, over_network, planning, reporting
 from dkpca.errors import DKPCAError
 
 INTERRUPTED = 130
@@ -21,7 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (at_party, align, at_center, on_one_machine, planning, consortium, over_network):
+for module in (at_party, align, at_center, reporting, on_one_machine, planning, consortium, over_network):
     module.add_to(app)
 
 

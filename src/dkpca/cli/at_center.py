@@ -9,10 +9,9 @@ from rich.table import Table
 from dkpca.cli import options as o
 from dkpca.cli.output import progress, show, table
 from dkpca.disclosure import raw_bytes
-from dkpca.errors import InputError
 from dkpca.exchange import alignment
 from dkpca.messages import CommonTokens
-from dkpca.store import message_files, runs, storage
+from dkpca.store import message_files, runs
 from dkpca.store.runs import Run
 from dkpca.tables import reading
 from dkpca.wording import in_bytes
@@ -29,7 +28,6 @@ def add_to(app: typer.Typer) -> None:
     """Register the commands."""
     app.command("fuse", rich_help_panel=PANEL)(fuse)
     app.command("project", rich_help_panel=PANEL)(project)
-    app.command("report", rich_help_panel=PANEL)(report)
 
 
 def fuse(
@@ -92,45 +90,6 @@ def project(
     scores = runs.project(run, rows, out, sample_names=read_names(ids, id_column))
     result = {"n_samples": scores.shape[0], "n_components": scores.shape[1], "out": str(out)}
     show(as_json, result, [f"{scores.shape[0]:,} new samples placed, in {out / 'embedding.csv'}"])
-
-
-def report(
-    path: Annotated[Path, typer.Argument(help="Directory of the run.", show_default=False)],
-    labels: Annotated[
-        Path | None, typer.Option("--labels", help="Table with a label for each sample; points get its colors.")
-    ] = None,
-    label: Annotated[str | None, typer.Option("--label", help="Column of that table.")] = None,
-    id_column: Annotated[
-        str | None, typer.Option("--id", help="Column of that table with the samples' names in the run.")
-    ] = None,
-    points: Annotated[int, typer.Option("--points", min=10, help="Most points to draw.")] = 3000,
-    title: Annotated[str | None, typer.Option("--title", help="Headline; else the name of the directory.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Page to write; else report.html in the run.")] = None,
-    as_json: o.AsJson = False,
-) -> None:
-    """Write the run as one page that works offline: scatter, scree, parties, certificate, settings.
-
-    Example: `dkpca report run/ --labels airline.csv --id flight --label carrier`
-    """
-    from dkpca.report.page import render
-
-    run = runs.load(path)
-    known = None
-    if labels is not None:
-        if label is None or id_column is None:
-            raise InputError(f"{labels}: name its columns with --label and --id")
-        known = reading.read_labels(labels, id_column, label)
-        if not set(known) & set(run.sample_names):
-            raise InputError(
-                f"{labels}: none of its ids in {id_column!r} is a sample of the run, as {run.sample_names[0]!r}; "
-                "give a table with these names, or fuse again with --ids"
-            )
-    target = out or path / "report.html"
-    storage.check_writable(target)
-    with progress("drawing"):
-        page = render(run, labels=known, label_name=label, points=points, title=title)
-    storage.write(target, page.encode())
-    show(as_json, {"out": str(target), "bytes": len(page)}, [f"wrote {target}; open it in a browser"])
 
 
 def read_names(ids: Path | None, id_column: str | None) -> list[str] | None:

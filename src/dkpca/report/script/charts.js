@@ -1,0 +1,134 @@
+// The charts under the explorer; each is drawn anew for the width it has.
+
+import { byId, element, percent, short } from "./dom.js";
+import { bands, frame, key, svg, text, verticalAxis } from "./svg.js";
+import { ticks } from "./view.js";
+
+const PARTY_COLORS = 8;
+
+export function drawCharts(header, samples, focus) {
+  if (header.scree) fill("scree-chart", (box) => drawScree(box, header.scree));
+  if (header.influence) fill("influence-chart", (box) => drawInfluence(box, header.influence));
+  if (header.own) fill("own-charts", (box) => drawOwn(box, header.own));
+  if (header.comparison) {
+    fill("angles-chart", (box) => drawAngles(box, header.comparison.angles));
+    listMoved(header.comparison, samples, focus);
+  }
+}
+
+function fill(name, draw) {
+  const box = byId(name);
+  box.replaceChildren();
+  draw(box);
+}
+
+function drawScree(box, { found, low, high }) {
+  const sums = low.map((_, k) => low.slice(0, k + 1).reduce((a, b) => a + b));
+  const most = Math.min(1.02, Math.max(...high, ...sums) * 1.05);
+  box.append(key([["found", "variance of the component"], ["sum", "all up to here, certified at least"]]));
+  const chart = frame(box, { height: 340, label: "share of the variance by component, with certified bounds" });
+  const y = (value) => chart.bottom - (Math.min(value, most) / most) * (chart.bottom - chart.top);
+  verticalAxis(chart, ticks(0, most, 6), y, (value) => percent(value));
+  const { center, width } = bands(chart, found.length);
+  found.forEach((value, k) => {
+    const x = center(k);
+    const tip = `component ${k + 1}: ${percent(value, 2)}\ncertified ${percent(low[k], 2)} to ${percent(high[k], 2)}`;
+    chart.drawing.append(svg(
+      "g", { class: "bar", "data-tip": tip },
+      svg("rect", { class: "found", x: x - width / 2, y: y(value), width, height: chart.bottom - y(value) }),
+      svg("path", { class: "whisker", d: whisker(x, y(low[k]), y(high[k])) }),
+    ));
+  });
+  const line = sums.map((value, k) => `${center(k)},${y(value)}`).join(" ");
+  chart.drawing.append(svg("polyline", { class: "sum-line", points: line }));
+  sums.forEach((value, k) => chart.drawing.append(svg("circle", {
+    class: "sum", cx: center(k), cy: y(value), r: 4,
+    "data-tip": `components 1 to ${k + 1}\nat least ${percent(value, 1)} of the variance`,
+  })));
+}
+
+const whisker = (x, low, high) => `M${x - 4},${low}h8M${x},${low}V${high}M${x - 4},${high}h8`;
+
+function drawInfluence(box, { parties, shares }) {
+  const kind = (j) => `party-${(j % PARTY_COLORS) + 1}`;
+  box.append(key(parties.map((party, j) => [kind(j), party])));
+  const chart = frame(box, { height: 300, label: "share of influence of each party on each component" });
+  const y = (value) => chart.bottom - value * (chart.bottom - chart.top);
+  verticalAxis(chart, [0, 0.25, 0.5, 0.75, 1], y, (value) => percent(value));
+  const { center, width } = bands(chart, shares[0].length);
+  shares[0].forEach((_, d) => {
+    let below = 0;
+    parties.forEach((party, j) => {
+      const share = shares[j][d];
+      chart.drawing.append(svg("rect", {
+        class: `bar ${kind(j)}`, x: center(d) - width / 2, width, y: y(below + share),
+        height: Math.max(0, y(below) - y(below + share) - 1), "data-tip": `${party}\n${percent(share)} of component ${d + 1}`,
+      }));
+      below += share;
+    });
+  });
+}
+
+function drawOwn(box, { top, chance }) {
+  top.forEach((columns, d) => {
+    const place = element("figure", { class: "own" }, element("figcaption", {}, `component ${d + 1}`));
+    box.append(place);
+    drawCorrelations(place, columns, chance);
+  });
+}
+
+function drawCorrelations(box, columns, chance) {
+  const row = 22, height = columns.length * row + 30;
+  const chart = frame(box, { height, left: 0, right: 0, top: 0, bottom: 30, label: "columns that go with this component" });
+  const half = chart.width / 2;
+  const x = (value) => half + value * (half - 4);
+  for (const value of [-1, 0, 1]) {
+    const anchor = { "-1": "start", 0: "middle", 1: "end" }[value];
+    chart.drawing.append(
+      svg("line", { class: "grid", x1: x(value), x2: x(value), y1: 0, y2: chart.bottom }),
+      text(value, x(value), chart.bottom + 18, { class: "tick", "text-anchor": anchor }),
+    );
+  }
+  for (const value of [-chance, chance]) {
+    chart.drawing.append(svg("line", { class: "chance", x1: x(value), x2: x(value), y1: 0, y2: chart.bottom }));
+  }
+  columns.forEach(([name, value], k) => {
+    const positive = value >= 0;
+    const bar = svg("rect", {
+      class: `bar ${positive ? "positive" : "negative"}`, x: Math.min(x(0), x(value)), y: k * row + 3,
+      width: Math.max(1, Math.abs(x(value) - x(0))), height: row - 6,
+    });
+    const label = text(shortened(name, half), positive ? half - 7 : half + 7, k * row + 15, {
+      class: "label", "text-anchor": positive ? "end" : "start",
+    });
+    chart.drawing.append(svg("g", { "data-tip": `${name}\ncorrelation ${value.toFixed(2)}` }, bar, label));
+  });
+}
+
+function shortened(name, pixels) {
+  const most = Math.max(6, Math.floor((pixels - 10) / 7.2));
+  return name.length > most ? `${name.slice(0, most - 1)}…` : name;
+}
+
+function drawAngles(box, angles) {
+  const chart = frame(box, { height: 260, label: "principal angles between the two runs, in degrees" });
+  const y = (value) => chart.bottom - (value / 90) * (chart.bottom - chart.top);
+  verticalAxis(chart, [0, 30, 60, 90], y, (value) => `${value}°`);
+  const step = (chart.right - chart.left) / angles.length, width = Math.min(64, 0.72 * step);
+  angles.forEach((angle, k) => chart.drawing.append(svg("rect", {
+    class: "bar found", x: chart.left + (k + 0.5) * step - width / 2, y: y(angle) - 1, width,
+    height: chart.bottom - y(angle) + 1, "data-tip": `principal angle ${k + 1}\n${short(angle)} degrees`,
+  })));
+  chart.drawing.append(text("principal angles, smallest first", (chart.left + chart.right) / 2, chart.bottom + 24, {
+    class: "axis", "text-anchor": "middle",
+  }));
+}
+
+function listMoved({ samples: rows, moved }, samples, focus) {
+  const body = byId("moved").tBodies[0];
+  body.replaceChildren(...rows.slice(0, 8).map((sample, k) => element(
+    "tr", {},
+    element("th", { scope: "row" }, element("button", { type: "button", onclick: () => focus(sample) }, samples.names[sample])),
+    element("td", {}, moved[k].toFixed(3)),
+  )));
+}

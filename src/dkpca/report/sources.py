@@ -1,0 +1,171 @@
+"""What a page can be drawn of: a run, a party's result folder, a message of scores, or an embedding."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from dkpca import messages
+from dkpca.errors import InputError
+from dkpca.exchange import alignment
+from dkpca.linalg.arrays import to_numpy
+from dkpca.messages import TOKEN_BYTES, CommonTokens, Scores
+from dkpca.store import message_files, runs
+from dkpca.store.runs import Run
+from dkpca.tables import reading
+from dkpca.tables.reading import Matrix, Reading
+
+RESULT = "result.scores"  # in a party's folder, as it came over the network
+EMBEDDINGS = ("embedding.parquet", "embedding.csv")
+COMPONENT = re.compile(r"component_\d+")
+TOKEN = re.compile(rf"[0-9a-f]{{{2 * TOKEN_BYTES}}}")
+
+
+@dataclass(frozen=True)
+class Source:
+    """Samples with their scores, and what is known about where they come from."""
+
+    path: Path
+    names: Sequence[str]
+    scores: Matrix  # (n_samples, n_components)
+    digest: str | None  # of the ordered sample ids, where known
+    run: Run | None = None
+    result: Scores | None = None
+    outside: Any = None  # (n_samples,) of bool: new samples out of the range of the fit
+
+    @property
+    def title(self) -> str:
+        """Name for a headline."""
+        return self.path.resolve().name if self.path.is_dir() else self.path.resolve().parent.name
+
+    @property
+    def page(self) -> Path:
+        """Where its report goes."""
+        return self.path / "report.html" if self.path.is_dir() else self.path.with_suffix(".html")
+
+
+def read_source(path: Path) -> Source:
+    """Read whatever holds scores."""
+    if path.is_file():
+        return _embedding(path) if reading.is_table(path) else _message(path)
+    if (path / RESULT).exists():
+        return _party_folder(path)
+    if not (path / "settings.json").exists():
+        raise InputError(
+            f"{path}: is no run directory, and no result that a party received; make one with 'dkpca fuse', "
+            "or give the party's folder runs/RUN, a message of scores or an embedding"
+        )
+    if "run" in runs.read_settings(path):
+        raise InputError(
+            f"{path}: holds new samples, placed among the components of a run; "
+            f"draw them with the run: dkpca report RUN --new {path}"
+        )
+    return _run(path)
+
+
+def read_new(path: Path, n_components: int) -> Source:
+    """Read new samples: the directory of 'dkpca project', or an embedding."""
+    if path.is_dir():
+        path = _embedding_in(path)
+    source = _embedding(path)
+    if source.scores.shape[1] != n_components:
+        raise InputError(
+            f"{path}: its samples have {source.scores.shape[1]} components and those of the report {n_components}; "
+            "give samples that were placed in this run"
+        )
+    return source
+
+
+def with_own_ids(
+    source: Source, ids: Sequence[str], *, table: Path, key: bytes | None = None, common: CommonTokens | None = None
+) -> tuple[Source, str]:
+    """Name the samples as the party that reads the page does; say in words what was done."""
+    if common is not None:
+        if source.digest not in (None, messages.digest(alignment.names(common))):
+            raise InputError(f"{source.path}: is about other samples than --align; give the answer of its own round")
+        rows = alignment.common_rows(ids, _needed(key), common)
+        return replace(source, names=[ids[row] for row in rows]), f"named by the ids of {table}, aligned by tokens"
+    fingerprints = (messages.digest(ids), messages.row_number_digest(len(ids)))
+    if source.digest in fingerprints and len(ids) == len(source.names):
+        return replace(source, names=list(ids)), f"named by the ids of {table}, which are those of the fit"
+    if key is not None:
+        return _without_tokens(source, ids, key, table)
+    if set(ids) & set(source.names):
+        return source, ""
+    hint = "give a table with these names, or fuse again with --ids"
+    if TOKEN.fullmatch(source.names[0]):
+        hint = "these names are tokens: give the parties' key with --key-file"
+    raise InputError(
+        f"{table}: none of its {len(ids)} ids is a sample of {source.path}, as {source.names[0]!r}; {hint}"
+    )
+
+
+def _without_tokens(source: Source, ids: Sequence[str], key: bytes, table: Path) -> tuple[Source, str]:
+    by_token = {token.hex(): own for token, own in zip(alignment.tokens(ids, key), ids, strict=True)}
+    unknown = sum(name not in by_token for name in source.names)
+    if unknown == len(source.names):
+        raise InputError(
+            f"{source.path}: none of its samples is in {table} under this key; use the key and the table of the fit"
+        )
+    words = f"named by the ids of {table} in place of tokens"
+    if unknown:
+        words += f"; {unknown} samples are not in that table and keep their tokens"
+    return replace(source, names=[by_token.get(name, name) for name in source.names]), words
+
+
+def _needed(key: bytes | None) -> bytes:
+    if key is None:
+        raise InputError("tokens become ids with the parties' key; give --key-file beside --align")
+    return key
+
+
+def _run(path: Path) -> Source:
+    run = runs.load(path)
+    return Source(path, run.sample_names, _matrix(run.model.scores), run.settings["sample_digest"], run=run)
+
+
+def _party_folder(path: Path) -> Source:
+    result = message_files.read(path / RESULT, Scores)
+    named = _embedding(_embedding_in(path))
+    if len(named.names) != result.scores.shape[0]:
+        raise InputError(
+            f"{named.path}: has {len(named.names)} samples and {path / RESULT} has {result.scores.shape[0]}; "
+            "these two files belong together, restore what is missing"
+        )
+    return Source(path, named.names, _matrix(result.scores.decode()), result.sample_digest, result=result)
+
+
+def _message(path: Path) -> Source:
+    result = message_files.read(path, Scores)
+    names = [str(row) for row in range(result.scores.shape[0])]
+    return Source(path, names, _matrix(result.scores.decode()), result.sample_digest, result=result)
+
+
+def _embedding(path: Path) -> Source:
+    table = reading.read(path, Reading("sample"))
+    columns = [name for name in table.frame.columns if COMPONENT.fullmatch(name)]
+    if not columns:
+        raise InputError(f"{path}: has no column 'component_1'; give an embedding as 'dkpca fuse' writes it")
+    scores = table.frame.select(pl.col(columns).cast(pl.Float64)).to_numpy()
+    if not np.isfinite(scores).all():
+        raise InputError(f"{path}: a score is missing or infinite; get the file anew")
+    outside = table.frame["outside"].cast(pl.String).is_in(["true", "1", "yes"]).to_numpy() if (
+        "outside" in table.frame.columns
+    ) else None  # fmt: skip
+    assert table.ids is not None
+    return Source(path, table.ids, _matrix(scores), None, outside=outside)
+
+
+def _embedding_in(path: Path) -> Path:
+    found = next((path / name for name in EMBEDDINGS if (path / name).exists()), None)
+    if found is None:
+        raise InputError(f"{path}: has no embedding.csv; give the directory that 'dkpca project' wrote")
+    return found
+
+
+def _matrix(scores: Any) -> Matrix:
+    return np.ascontiguousarray(to_numpy(scores), dtype=np.float64)

@@ -1,0 +1,346 @@
+"""The report where the labels are: a party draws what it received, and the center never has its ids."""
+
+import base64
+import json
+import re
+import shutil
+import zlib
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy.linalg import subspace_angles
+
+from dkpca import wire
+from dkpca.network.coordinator import result
+from dkpca.report import page as pages
+from dkpca.report.clusters import cluster_columns, silhouette
+from dkpca.report.comparison import compare
+from dkpca.report.content import Content, drawn_samples, packed
+from dkpca.report.influence import influence
+from dkpca.report.label_columns import MOST_COLUMNS, NONE, read_labels
+from dkpca.report.own_columns import own_columns
+from dkpca.report.sources import Source, read_source, with_own_ids
+from dkpca.store import runs
+from dkpca.tables.reading import embedding_files
+from testkit.owners import OWNERS, frame, numbers
+
+PEOPLE = [f"p{i:02d}" for i in range(60)]
+
+
+def embedding(scores, names, path=Path("embedding.csv")):
+    return Source(path, names, np.asarray(scores, dtype=float), None)
+
+
+def page_names(path):
+    """Names that a page shows, read as its own script reads them."""
+    text = path.read_text()
+    (header_text,) = re.findall(r'id="header">(.*?)</script>', text, re.DOTALL)
+    (bundle_text,) = re.findall(r'id="bundle">(.*?)</script>', text)
+    header = json.loads(header_text)
+    bundle = zlib.decompress(base64.b64decode(bundle_text))
+    place = header["names"]
+    return json.loads(bundle[place["offset"] : place["offset"] + place["length"]]), header
+
+
+@pytest.fixture
+def party(fused):
+    """A party's folder as the network leaves it, its own labels, and a center without names."""
+    fused.ok("fuse", *(f"{o}.summary" for o in OWNERS), "--components", 3, "--out", "unnamed")
+    run = runs.load(fused.path / "unnamed")
+    assert run.sample_names[0] == "0"
+    folder = fused.path / "clinic" / "runs" / "first"
+    folder.mkdir(parents=True)
+    message = result(run.model, run.model.scores, run.settings["sample_digest"])
+    files = embedding_files(PEOPLE, np.asarray(run.model.scores)) | {"result.scores": wire.encode(message)}
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+    labels = {"person": PEOPLE[::-1], "diagnosis": ["healthy", "ill"] * 30}
+    pl.DataFrame(labels).write_csv(fused.path / "own.csv")
+    return fused
+
+
+def test_a_party_draws_its_result_folder_with_its_own_labels(party):
+    told = party.ok(
+        *("report", "clinic/runs/first", "--labels", "own.csv", "--id", "person", "--label", "diagnosis"),
+        *("--table", "clinic.csv", "--json"),
+    ).json
+    assert told["label_columns"] == ["diagnosis"]
+    assert len(told["top_columns"]) == 3
+    names, header = page_names(party.path / "clinic" / "runs" / "first" / "report.html")
+    assert names == PEOPLE
+    assert header["columns"][0]["name"] == "diagnosis"
+    assert "scree" not in header  # the factors of the others stay at the center
+    page = (party.path / "clinic" / "runs" / "first" / "report.html").read_text()
+    assert "columns held by 3 parties" in page
+    assert "components capture at least" in page
+
+
+def test_a_message_of_scores_is_named_by_the_party_whose_ids_were_fitted(party):
+    shutil.copy(party.path / "clinic" / "runs" / "first" / "result.scores", party.path / "result.scores")
+    party.ok("report", "result.scores")
+    assert page_names(party.path / "result.html")[0][:2] == ["0", "1"]
+    party.ok("report", "result.scores", "--table", "clinic.csv", "--id", "person", "--out", "mine.html")
+    assert page_names(party.path / "mine.html")[0] == PEOPLE
+    # The labels alone are in another order: their ids are not those of the fit, and nothing can be matched.
+    error = party.refused("report", "result.scores", "--labels", "own.csv", "--id", "person")
+    assert "own.csv: none of its 60 ids is a sample of result.scores, as '0'" in error
+
+
+def test_a_run_of_a_center_without_names_is_named_at_the_party(party):
+    party.ok("report", "unnamed", "--table", "bank.csv", "--labels", "own.csv", "--id", "person", "--out", "my.html")
+    names, header = page_names(party.path / "my.html")
+    assert names == PEOPLE
+    assert header["scree"]
+    assert not (party.path / "unnamed" / "report.html").exists()
+
+
+def test_tokens_become_own_ids_with_the_key_and_not_without(office):
+    order = np.random.default_rng(3).permutation(60)[:50]
+    for owner, X in numbers().items():
+        rows = order if owner == "shop" else np.arange(60)
+        frame(X[rows], [f"p{i:02d}" for i in rows]).write_csv(office.path / f"{owner}.csv")
+    office.ok("align", "key", "--out", "shared.key")
+    key = ("--key-file", "shared.key")
+    for owner in OWNERS:
+        office.ok("align", "tokens", f"{owner}.csv", "--id", "person", *key, "--out", f"{owner}.tokens")
+    office.ok("align", "intersect", *(f"{o}.tokens" for o in OWNERS), "--out", "common.tokens")
+    for owner in OWNERS:
+        office.summarize(owner, "--align", "common.tokens", *key)
+    named = ("--components", 3, "--ids", "common.tokens", "--out", "run")
+    office.ok("fuse", *(f"{o}.summary" for o in OWNERS), *named)
+    asked = ("report", "run/embedding.csv", "--labels", "bank.csv", "--id", "person", "--label", "x0,x1")
+    assert "these names are tokens: give the parties' key with --key-file" in office.refused(*asked)
+    office.ok(*asked, *key, "--out", "mine.html")
+    names, header = page_names(office.path / "mine.html")
+    assert set(names) == {f"p{i:02d}" for i in order}
+    assert [column["name"] for column in header["columns"][:2]] == ["x0", "x1"]
+    # The values belong to the ids: both came from the same table.
+    labels = read_labels(office.path / "bank.csv", "person", ["x0"]).columns(names)
+    own = dict(zip(PEOPLE, numbers()["bank"][:, 0], strict=True))
+    np.testing.assert_allclose(labels[0].numbers, [own[name] for name in names])
+
+    run = runs.load(office.path / "run")
+    message = result(run.model, run.model.scores, run.settings["sample_digest"])
+    (office.path / "result.scores").write_bytes(wire.encode(message))
+    aligned = ("--table", "clinic.csv", "--id", "person", *key, "--align", "common.tokens")
+    office.ok("report", "result.scores", *aligned)
+    assert page_names(office.path / "result.html")[0] == names
+
+
+def test_samples_that_the_table_lacks_keep_their_tokens_and_it_is_said():
+    from dkpca.exchange import alignment
+
+    key = b"k" * 16
+    tokens = [token.hex() for token in alignment.tokens(["a", "b", "c"], key)]
+    source, words = with_own_ids(embedding(np.eye(3), tokens), ["c", "a"], table=Path("own.csv"), key=key)
+    assert list(source.names) == ["a", tokens[1], "c"]
+    assert "1 samples are not in that table and keep their tokens" in words
+
+
+def test_correlations_are_those_of_pearson(tmp_path):
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=(40, 2))
+    x = 2.0 * scores[:, 0] + rng.normal(size=40)
+    y = -scores[:, 1]
+    texts = np.where(scores[:, 0] > 0, "high", "low")
+    frame = pl.DataFrame({"id": [f"s{i}" for i in range(40)], "x": x, "flat": 1.0, "text": texts, "y": y})
+    frame = frame.with_columns(holes=pl.when(pl.int_range(40) < 5).then(None).otherwise(pl.col("x")))
+    frame.with_columns(many=pl.col("id") + "!").sample(fraction=1.0, shuffle=True, seed=1).write_csv(
+        tmp_path / "t.csv"
+    )
+    found = own_columns(tmp_path / "t.csv", "id", [f"s{i}" for i in range(40)], scores)
+    assert set(found.names) == {"x", "text = high", "text = low", "y", "holes"}
+    assert "left out, since constant or text of many kinds: 'many', 'flat'" in found.notes[-1]
+    filled = np.concatenate([np.full(5, x[5:].mean()), x[5:]])
+    expected = {"x": x, "y": y, "text = high": (texts == "high").astype(float), "holes": filled}
+    for name, values in expected.items():
+        row = found.correlations[found.names.index(name)]
+        np.testing.assert_allclose(row, [np.corrcoef(values, scores[:, d])[0, 1] for d in range(2)], atol=1e-12)
+    ((name, value),) = found.top(1, 1)
+    assert name == "y"
+    assert value == pytest.approx(-1.0)
+
+
+def test_correlations_are_written_as_a_table(party):
+    asked = ("report", "clinic/runs/first", "--table", "clinic.csv", "--id", "person", "--correlations")
+    party.ok(*asked, "all.csv")
+    party.ok(*asked, "all.json")
+    table = pl.read_csv(party.path / "all.csv")
+    assert table.columns == ["column", "component_1", "component_2", "component_3"]
+    assert table["column"].to_list() == [f"x{j}" for j in range(6)]
+    told = json.loads((party.path / "all.json").read_text())
+    assert told["n_samples"] == 60
+    assert told["columns"][0]["component_1"] == pytest.approx(table["component_1"][0])
+    assert "written as .csv or .json" in party.refused(*asked, "all.txt")
+    assert "all.csv: of which columns?" in party.refused("report", "run", "--correlations", "all.csv")
+
+
+def test_a_run_turned_and_reordered_has_moved_nothing():
+    rng = np.random.default_rng(1)
+    scores = rng.normal(size=(50, 3)) * [3.0, 2.0, 1.0]
+    turned = scores @ np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    names = [f"s{i}" for i in range(50)]
+    order = rng.permutation(50)[:40]
+    other = embedding(turned[order], [names[k] for k in order])
+    found = compare(embedding(scores, names), other)
+    assert found.n_common == 40
+    assert np.max(found.moved) < 1e-12
+    assert np.max(found.angles) < 1e-5
+    np.testing.assert_allclose(found.there, scores[found.rows], atol=1e-9)
+
+
+def test_principal_angles_and_moved_samples_are_found():
+    rng = np.random.default_rng(2)
+    scores = rng.normal(size=(50, 3)) * [3.0, 2.0, 1.0]
+    scores -= scores.mean(axis=0)
+    changed = scores * [1.0, -1.0, 1.0] + 0.01 * rng.normal(size=(50, 3))
+    changed[17] += 4.0
+    names = [f"s{i}" for i in range(50)]
+    found = compare(embedding(scores, names), embedding(changed, names))
+    centered = changed - changed.mean(axis=0)
+    np.testing.assert_allclose(found.angles, np.degrees(np.sort(subspace_angles(scores, centered))), atol=1e-6)
+    assert np.argmax(found.moved) == 17
+    assert np.median(found.moved) < 0.1 * found.moved[17]
+
+
+def test_runs_without_common_samples_are_not_compared(fused):
+    for owner, X in numbers().items():
+        frame(X[:50], [f"q{i:02d}" for i in range(50)]).write_csv(fused.path / f"{owner}2.csv")
+    sources = [f"{owner}={owner}2.csv" for owner in OWNERS]
+    fused.ok("fit", *sources, "--id", "person", "--gamma", 0.05, "--components", 3, "--out", "others")
+    error = fused.refused("report", "run", "--compare", "others")
+    assert "others: has 0 samples in common with run; a comparison needs at least 4" in error
+
+
+def test_k_means_finds_the_number_of_clear_groups_and_hdbscan_leaves_noise_out():
+    rng = np.random.default_rng(0)
+    centers = np.array([[0, 0], [20, 0], [0, 20]])
+    points = np.vstack([center + rng.normal(size=(40, 2)) for center in centers] + [[[60.0, 60.0]]])
+    means, density = cluster_columns(points, "auto")
+    assert cluster_columns(points[:120], "auto")[0].name == "k-means, 3 clusters"
+    assert density.categories == ("cluster 1", "cluster 2", "cluster 3", "in no cluster")
+    assert density.categories[density.codes[-1]] == "in no cluster"
+    assert "silhouette 0.9" in density.note or "silhouette 0.8" in density.note
+    assert means.group == "clusters"
+    assert cluster_columns(points, "none") == []
+    assert cluster_columns(points, "5")[0].name == "k-means, 5 clusters"
+    assert silhouette(points, np.zeros(121)) == 0.0
+
+
+def test_silhouette_is_scikit_learns():
+    from sklearn.metrics import silhouette_score
+
+    rng = np.random.default_rng(5)
+    points, codes = rng.normal(size=(60, 3)), rng.integers(0, 3, size=60)
+    assert silhouette(points, codes) == pytest.approx(silhouette_score(points, codes))
+
+
+def test_labels_of_every_kind_become_colors(tmp_path):
+    table = pl.DataFrame(
+        {
+            "id": [f"s{i}" for i in range(40)],
+            "text": ["a", "b", None, "b"] * 10,
+            "few": [3, 1, 2, 1] * 10,
+            "number": [float(i) for i in range(40)],
+            "yes": [True, False] * 20,
+        }
+    )
+    table.write_parquet(tmp_path / "labels.parquet")
+    columns = {
+        column.name: column
+        for column in read_labels(tmp_path / "labels.parquet", "id", []).columns(["s1", "s0", "unknown", "s2"])
+    }
+    text = columns["text"]
+    assert [text.categories[code] for code in text.codes] == ["b", "a", NONE, NONE]
+    assert columns["few"].categories == ("1", "2", "3", NONE)
+    assert [columns["yes"].categories[code] for code in columns["yes"].codes] == ["False", "True", NONE, "True"]
+    many = read_labels(tmp_path / "labels.parquet", "id", ["number"]).columns([f"s{i}" for i in range(41)])[0]
+    np.testing.assert_array_equal(many.numbers, [*range(40), np.nan])
+
+
+def test_more_columns_than_a_page_should_carry_have_to_be_named(fused):
+    wide = pl.DataFrame({"person": PEOPLE, **{f"c{j}": range(60) for j in range(MOST_COLUMNS + 1)}})
+    wide.with_columns(free=pl.col("person") + " wrote this").write_csv(fused.path / "wide.csv")
+    error = fused.refused("report", "run", "--labels", "wide.csv", "--id", "person")
+    assert f"wide.csv: has {MOST_COLUMNS + 2} columns, too many for one page; name those to color by" in error
+    told = fused.ok("report", "run", "--labels", "wide.csv", "--id", "person", "--label", "c3,free", "--json").json
+    assert told["label_columns"] == ["c3", "free"]
+
+
+def test_labels_that_do_not_fit_are_said(fused):
+    error = fused.refused("report", "run", "--labels", "bank.csv", "--id", "person", "--label", "x99")
+    assert "bank.csv: has no column 'x99'" in error
+    assert "is no run directory" in fused.refused("report", "nowhere")
+    rows = pl.read_csv(fused.path / "bank.csv").with_columns(pl.col("person") + "x")
+    rows.write_csv(fused.path / "others.csv")
+    error = fused.refused("report", "run", "--labels", "others.csv", "--id", "person", "--label", "x1")
+    assert "others.csv: none of its 60 ids is a sample of run, as 'p00'" in error
+    assert "name its column with the sample ids with --id" in fused.refused("report", "run", "--labels", "bank.csv")
+    assert "Give it with --labels" in fused.refused("report", "run", "--label", "x1")
+    assert "--clusters is '1'" in fused.refused("report", "run", "--clusters", "1")
+    error = fused.refused("report", "run", "--labels", "bank.csv", "--id", "person", "--out", "bank.csv")
+    assert "bank.csv: is a table that was given; choose another --out" in error
+
+
+def test_new_samples_are_drawn_with_their_run_and_not_alone(fused):
+    for owner, X in numbers().items():
+        frame(X[:7], [f"n{i}" for i in range(7)]).write_csv(fused.path / f"{owner}.new.csv")
+        fused.ok("extend", f"{owner}.new.csv", "--state", f"{owner}.state", "--out", f"{owner}.rows")
+    fused.ok("project", "run", *(f"{o}.rows" for o in OWNERS), "--out", "placed")
+    assert "draw them with the run: dkpca report RUN --new placed" in fused.refused("report", "placed")
+    fused.ok("report", "run", "--new", "placed")
+    names, header = page_names(fused.path / "run" / "report.html")
+    assert names[60:] == [str(i) for i in range(7)]
+    assert (header["fitted"], header["count"]) == (60, 67)
+    wrong = pl.read_csv(fused.path / "placed" / "embedding.csv").drop("component_3")
+    wrong.write_csv(fused.path / "wrong.csv")
+    error = fused.refused("report", "run", "--new", "wrong.csv")
+    assert "wrong.csv: its samples have 2 components and those of the report 3" in error
+
+
+def test_many_samples_are_drawn_in_part_and_the_page_says_so(fused):
+    content = Content(read_source(fused.path / "run"), "title")
+    page = pages.render(content, points=20)
+    assert "20 of the 60 samples, drawn at random" in page
+    assert "p00" not in page  # ids travel as data
+
+
+def test_a_page_never_grows_over_its_limit(monkeypatch):
+    rng = np.random.default_rng(0)
+    names = [rng.bytes(20).hex() for _ in range(9000)]  # cannot be compressed well
+    content = Content(embedding(rng.normal(size=(9000, 10)), names), "title")
+    whole = len(pages.render(content, points=100_000))
+    monkeypatch.setattr(pages, "LARGEST_PAGE", whole // 2)
+    smaller = pages.render(content, points=100_000)
+    assert len(smaller) <= whole // 2
+    assert "of the 9,000 samples, drawn at random" in smaller
+
+
+def test_packed_scores_are_within_a_step_of_the_scores():
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=(30, 3)) * [1e-3, 1.0, 1e6]
+    content = Content(embedding(scores, [str(i) for i in range(30)]), "title")
+    header, bundle = packed(content, drawn_samples(content, 100))
+    data = zlib.decompress(base64.b64decode(bundle))
+    place, low, high = (header["scores"][key] for key in ("steps", "low", "high"))
+    steps = np.frombuffer(data, dtype="<u2", count=place["length"], offset=place["offset"]).reshape(3, 30).T
+    found = np.array(low) + steps * (np.array(high) - low) / 65_535
+    assert (np.abs(found - scores) <= 0.51 * np.ptp(scores, axis=0) / 65_535).all()
+
+
+def test_influence_is_a_share_of_every_component(fused):
+    shares = influence(runs.load(fused.path / "run").model)
+    assert shares.shape == (3, 3)
+    assert shares.sum(axis=0) == pytest.approx(1.0)
+    assert (shares >= 0).all()
+
+
+def test_every_script_is_part_of_the_page():
+    scripts = {file.name for file in pages.PARTS.joinpath("script").iterdir()}
+    assert scripts == {f"{name}.js" for name in pages.SCRIPTS}
+    joined = pages.joined_scripts()
+    assert "import {" not in joined
+    assert "innerHTML" not in joined
+    assert "eval(" not in joined
