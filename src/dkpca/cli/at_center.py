@@ -8,6 +8,7 @@ from rich.table import Table
 
 from dkpca.cli import options as o
 from dkpca.cli.output import progress, show, table
+from dkpca.cli.table_options import HOW_IDS, PLAIN, Changed, takes
 from dkpca.disclosure import raw_bytes
 from dkpca.errors import InputError
 from dkpca.exchange import alignment
@@ -32,7 +33,9 @@ def add_to(app: typer.Typer) -> None:
     app.command("report", rich_help_panel=PANEL)(report)
 
 
+@takes(*HOW_IDS)
 def fuse(
+    how: Changed,
     out: Annotated[Path, typer.Option("--out", help="Directory of the run; made, or added to.")],
     paths: Annotated[
         list[Path] | None, typer.Argument(help="Summaries: all, or only new and replaced ones.", show_default=False)
@@ -71,12 +74,15 @@ def fuse(
             solver=solver,
             roster=[name.strip() for name in roster.split(",") if name.strip()],
             without=without or (),
-            sample_names=read_names(ids, id_column),
+            sample_names=read_names(ids, id_column, how),
+            id_normalize=how(PLAIN).id_normalize,
         )
     show(as_json, run_facts(run), run_words(run))
 
 
+@takes(*HOW_IDS)
 def project(
+    how: Changed,
     path: Annotated[Path, typer.Argument(help="Directory of the run.", show_default=False)],
     rows: Annotated[list[Path], typer.Argument(help="New samples: one file from each party.", show_default=False)],
     out: Annotated[Path, typer.Option("--out", help="Directory for the new samples' scores.")],
@@ -89,7 +95,8 @@ def project(
     Example: `dkpca project run/ airline.rows weather.rows --out new/`
     """
     run = runs.load(path)
-    scores = runs.project(run, rows, out, sample_names=read_names(ids, id_column))
+    names = read_names(ids, id_column, how)
+    scores = runs.project(run, rows, out, sample_names=names, id_normalize=how(PLAIN).id_normalize)
     result = {"n_samples": scores.shape[0], "n_components": scores.shape[1], "out": str(out)}
     show(as_json, result, [f"{scores.shape[0]:,} new samples placed, in {out / 'embedding.csv'}"])
 
@@ -133,12 +140,13 @@ def report(
     show(as_json, {"out": str(target), "bytes": len(page)}, [f"wrote {target}; open it in a browser"])
 
 
-def read_names(ids: Path | None, id_column: str | None) -> list[str] | None:
+def read_names(ids: Path | None, id_column: str | None, how: Changed) -> list[str] | None:
     """Sample names from a table, or from the answer of 'align'."""
     if ids is None:
         return None
     if id_column is not None:
-        return reading.read_ids(ids, id_column)
+        wanted = how(PLAIN)
+        return reading.read_ids(ids, id_column, wanted.dialect, wanted.id_normalize)
     return alignment.names(message_files.read(ids, CommonTokens))
 
 

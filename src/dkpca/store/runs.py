@@ -27,6 +27,7 @@ from dkpca.linalg.leading import NAMES, Solver
 from dkpca.messages import Partials, Rows, Summary
 from dkpca.store import model_file, storage
 from dkpca.store.message_files import Received, naming_files, receive, stored_summaries
+from dkpca.tables.ids import matching_keys
 from dkpca.tables.reading import embedding_files
 
 
@@ -50,6 +51,7 @@ def fuse(
     roster: Sequence[str] = (),
     without: Sequence[str] = (),
     sample_names: Sequence[str] | None = None,
+    id_normalize: Sequence[str] = (),
 ) -> Run:
     """Fuse new summaries with those already in the run; nothing is written unless all of it succeeds.
 
@@ -69,6 +71,8 @@ def fuse(
         Parties to leave out from now on.
     sample_names : sequence of str, optional
         In row order, checked against the summaries. None: as in the run so far, or row numbers.
+    id_normalize : sequence of str
+        How the parties agreed to make ids alike; the names are shown as given.
     """
     if not isinstance(solver, str):
         raise InputError(f"a run remembers its solver by name, not as {solver!r}; give one of {list(NAMES)}")
@@ -82,7 +86,7 @@ def fuse(
         solver=solver,
         roster=roster,
     )
-    names, named_by = _names(path, before, model, sample_names)
+    names, named_by = _names(path, before, model, sample_names, id_normalize)
     settings = _settings(model, accepted, named_by)
     _write(path, model, accepted, names, settings)
     _record_received(path, received)
@@ -100,14 +104,22 @@ def load(path: Path) -> Run:
     return Run(path, model_file.load_beside(path), settings, _stored_names(path))
 
 
-def project(run: Run, files: Iterable[Path], out: Path, *, sample_names: Sequence[str] | None = None) -> Any:
+def project(
+    run: Run,
+    files: Iterable[Path],
+    out: Path,
+    *,
+    sample_names: Sequence[str] | None = None,
+    id_normalize: Sequence[str] = (),
+) -> Any:
     """Place new samples; write their scores, and the messages they came in, to a directory."""
     check(out)
     received = [receive(file, Rows, Partials) for file in files]
     with naming_files({item.message.party: item.path for item in received}):
         scores = to_numpy(fusion.place(run.model, [item.message for item in received]))
     digest = received[0].message.sample_digest
-    names = _checked_names(sample_names, digest, len(scores)) or [str(row) for row in range(len(scores))]
+    checked = _checked_names(sample_names, digest, len(scores), id_normalize)
+    names = checked or [str(row) for row in range(len(scores))]
     settings = {"run": run.path.name, "n_samples": len(scores), "sample_digest": digest, "versions": versions()}
     storage.make_directory(out)
     storage.make_directory(out / "messages")
@@ -172,11 +184,15 @@ def _fused(accepted: Mapping[str, Received], *, roster: Sequence[str], **setting
 
 
 def _names(
-    path: Path, before: Mapping[str, Any], model: FusedModel, given: Sequence[str] | None
+    path: Path,
+    before: Mapping[str, Any],
+    model: FusedModel,
+    given: Sequence[str] | None,
+    id_normalize: Sequence[str],
 ) -> tuple[Sequence[str], str]:
     """Sample names, and where they are from."""
     summary = next(iter(model.summaries.values()))
-    checked = _checked_names(given, summary.sample_digest, summary.n_samples)
+    checked = _checked_names(given, summary.sample_digest, summary.n_samples, id_normalize)
     if checked is not None:
         return checked, "ids"
     if before.get("sample_digest") == summary.sample_digest and (path / "embedding.parquet").exists():
@@ -184,14 +200,16 @@ def _names(
     return [str(row) for row in range(summary.n_samples)], "row numbers"
 
 
-def _checked_names(given: Sequence[str] | None, digest: str, n_samples: int) -> Sequence[str] | None:
+def _checked_names(
+    given: Sequence[str] | None, digest: str, n_samples: int, id_normalize: Sequence[str]
+) -> Sequence[str] | None:
     """Names, if their fingerprint is the one in the messages."""
     if given is None:
         return None
-    if messages.digest(given) != digest:
+    if messages.digest(matching_keys(given, id_normalize)) != digest:
         raise FusionError(
             f"the {len(given)} ids given are not those of the {n_samples} samples in the messages, in their order; "
-            "give the ids that the parties used, or none"
+            "give the ids that the parties used (with their --id-normalize, if they agreed on one), or none"
         )
     return given
 
