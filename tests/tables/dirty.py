@@ -29,10 +29,8 @@ def make_pair(folder: Path, seed: int) -> tuple[list[Sheet], tuple[str, ...]]:
     """Two tables about partly the same people, and how their owners agreed to make ids alike."""
     rng = np.random.default_rng(seed)
     people = _people(rng, int(rng.integers(4, 25)))
-    truth = {
-        person: rng.normal(scale=10.0 ** rng.integers(0, 6), size=2).round(int(rng.integers(0, 5)))
-        for person in people
-    }
+    scale, digits = 10.0 ** rng.integers(0, 6), int(rng.integers(0, 5))
+    truth = {person: rng.normal(scale=scale, size=2).round(digits) for person in people}
     sheets = []
     for name in ("a", "b"):
         chosen = [person for person in people if rng.random() < 0.85]
@@ -58,6 +56,8 @@ def careful_match(sheets: list[Sheet], ways: tuple[str, ...]) -> list[list[str]]
         return text
 
     by_key = [{alike(text): text for text in sheet.ids} for sheet in sheets]
+    if any(not text.strip() for sheet in sheets for text in sheet.ids):
+        return None
     if any(len(keys) < len(sheet.ids) for keys, sheet in zip(by_key, sheets, strict=True)):
         return None
     common = [key for key in by_key[0] if key in by_key[1]]
@@ -90,8 +90,11 @@ def _spelled(person: str, rng: np.random.Generator) -> str:
 
 
 def _write(folder: Path, name: str, ids: list[str], values: np.ndarray, rng: np.random.Generator) -> Sheet:
-    ids = list(dict.fromkeys(ids)) if rng.random() < 0.9 else ids
-    values = values[: len(ids)]
+    dice = rng.random()
+    if dice < 0.05:
+        ids[-1] = ids[0]
+    elif dice < 0.1:
+        ids[-1] = " "
     kind = str(rng.choice(["csv", "csv", "csv", "csv", "tsv", "parquet", "npz", "xlsx"]))
     path = folder / f"{name}.{kind}"
     if kind in ("csv", "tsv"):
