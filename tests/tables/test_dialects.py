@@ -94,6 +94,7 @@ def test_what_is_asked_for_wins_over_what_is_found(tmp_path):
     ("text", "words"),
     [
         ("Fall;a\n1;1,234\n2;5\n", "'1,234' in column 'a' has a decimal comma, or a comma between thousands"),
+        ("Fall,a\n1,1.234\n2,5\n", "'1.234' in column 'a' has a decimal point, or a point between thousands"),
         ("Fall;a\n1;1.234\n2;5\n", "'1.234' in column 'a' has a decimal point, or a point between thousands"),
         ("Fall;a;b\n1;1,5;2.5\n", "decimal commas and decimal points, '1,5' in column 'a' and '2.5' in column 'b'"),
         ("Fall,a\n1,2\n3,4,5\n", "row 2 has 3 values, the header has 2 names"),

@@ -99,7 +99,7 @@ def find(head: str, asked: Dialect, source: str, *, id_column: str | None, likel
     names, skip, data, has_header, notes = _header(cut, source, id_column)
     if asked.decimal is None:
         evidence = _evidence(names, cut.rows[data:], id_column)
-        decimal, thousands = numerals.decide(evidence, source, separator=cut.separator, likely=likely.decimal)
+        decimal, thousands = numerals.decide(evidence, source, likely=likely.decimal)
         proved = bool(evidence.decimal) or likely.decimal is not None
     else:
         evidence = _evidence(names, cut.rows[data:], id_column)

@@ -71,8 +71,7 @@ def _text_file(path: Path, asked: Dialect, id_column: str | None, likely: Dialec
     found = delimited.open_text(path, asked, id_column=id_column, likely=likely)
     said = dialect.described(found.dialect)
     notes = [*([f"read as {said}"] if said else []), *found.layout.notes]
-    proved = found.layout.proved or found.dialect.separator == ","
-    return Opened(str(path), found.frame, found.names, notes, found.dialect, found, proved)
+    return Opened(str(path), found.frame, found.names, notes, found.dialect, found, found.layout.proved)
 
 
 def _workbook(path: Path, asked: Dialect, id_column: str | None, likely: Dialect) -> Opened:
@@ -82,7 +81,7 @@ def _workbook(path: Path, asked: Dialect, id_column: str | None, likely: Dialect
         if name != id_column and frame[name].dtype == pl.String:
             evidence.add_column(name, frame[name].drop_nulls().head(dialect.ROWS))
     if asked.decimal is None:
-        decimal, thousands = numerals.decide(evidence, str(path), separator="", likely=likely.decimal)
+        decimal, thousands = numerals.decide(evidence, str(path), likely=likely.decimal)
     else:
         decimal, thousands = asked.decimal, asked.thousands or ""
     missing = numerals.USUAL_MISSING if asked.missing is None else asked.missing

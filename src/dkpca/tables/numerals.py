@@ -78,7 +78,7 @@ def is_number(cell: str) -> bool:
     )
 
 
-def decide(evidence: Evidence, source: str, *, separator: str, likely: str | None) -> tuple[str, str]:
+def decide(evidence: Evidence, source: str, *, likely: str | None) -> tuple[str, str]:
     """Decimal mark, and mark between thousands (none: empty); what the evidence leaves open is refused.
 
     `likely` decides what is open, where the table goes with an earlier one that was written so.
@@ -87,7 +87,7 @@ def decide(evidence: Evidence, source: str, *, separator: str, likely: str | Non
         examples = " and ".join(evidence.decimal[mark] for mark in sorted(evidence.decimal))
         raise InputError(f"{source}: decimal commas and decimal points, {examples}; say which with --decimal , or .")
     decimal = next(iter(evidence.decimal), None) or likely
-    if decimal is None and (len(evidence.unclear) > 1 or "," in evidence.unclear or separator != ","):
+    if decimal is None:
         for mark, example in evidence.unclear.items():
             what = "a decimal comma, or a comma" if mark == "," else "a decimal point, or a point"
             raise InputError(

@@ -1,7 +1,10 @@
 """Excel workbooks (.xlsx, .xlsm, .xls, .xlsb) and LibreOffice's .ods, read by calamine through `fastexcel`."""
 
+import contextlib
+import logging
 import re
 import zipfile
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -29,13 +32,26 @@ def open_workbook(path: Path, sheet: str | None, *, id_column: str | None) -> tu
         raise InputError(
             f"{path}: cannot be read as a workbook ({str(error).splitlines()[0]}); check the file"
         ) from error
-    name, head = _sheet(book, sheet, path)
-    position, notes = _header(head, path)
-    loaded = book.load_sheet(name, header_row=position, schema_sample_rows=None).to_polars()
+    with _quiet():
+        name, head = _sheet(book, sheet, path)
+        position, notes = _header(head, path)
+        loaded = book.load_sheet(name, header_row=position, schema_sample_rows=None).to_polars()
     frame = _named(loaded, head.row(position), path)
     if id_column in frame.columns and frame[id_column].dtype.is_numeric():
         _refuse_padding(path, id_column)
     return frame, name, notes
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep to ourselves that a column without a value has no type; we report such a column in our own words."""
+    log = logging.getLogger("fastexcel")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
 
 
 def _sheet(book: Any, asked: str | None, path: Path) -> tuple[str, pl.DataFrame]:
