@@ -244,9 +244,7 @@ def summarize(
 def new_samples(path: Path, state: Path, *, id_column: str | None = None, key: bytes | None = None) -> Holding:
     """Return a table of new samples, to be read as the private state says."""
     kept, preparation = load_state(state)
-    before = preparation.reading
-    sources = tuple(dict.fromkeys(column.source for column in preparation.columns))
-    how = replace(before, id_column=id_column or before.id_column, columns=sources, exclude=(), text_of=())
+    how = preparation.reading_of_new(id_column or preparation.reading.id_column)
     return Holding(kept.party, path, how, key=key)
 
 
@@ -281,8 +279,7 @@ def preparation_of(state: PartyState) -> Preparation:
 def prepared(state: PartyState, table: Any) -> Any:
     """Numbers of new rows given as a path, DataFrame or array, as the party's state says; labels of rows stay."""
     preparation = preparation_of(state)
-    sources = tuple(dict.fromkeys(column.source for column in preparation.columns))
-    reading = Reading(columns=sources)
+    reading = preparation.reading_of_new(None)
     if isinstance(table, str | Path):
         return preparation.apply(read(Path(table), reading))
     X = preparation.apply(from_frame(table, reading, name=f"party {state.party!r}"))

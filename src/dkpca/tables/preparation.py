@@ -10,7 +10,6 @@ import polars as pl
 
 from dkpca.errors import InputError
 from dkpca.tables import dates, numerals
-from dkpca.tables.dialect import Dialect
 from dkpca.tables.reading import TEXT, Matrix, Reading, Table, some
 
 MOST_CATEGORIES = 200
@@ -35,6 +34,11 @@ class Preparation:
     columns: tuple[Column, ...]
     notes: tuple[str, ...]  # what was dropped, filled or expanded, in words
 
+    def reading_of_new(self, id_column: str | None) -> Reading:
+        """How to read a table of new rows: as the training rows were written, and only the columns used."""
+        sources = tuple(dict.fromkeys(column.source for column in self.columns))
+        return replace(self.reading, id_column=id_column, columns=sources, exclude=(), text_of=())
+
     def apply(self, table: Table) -> Matrix:
         """Numbers of a table, (n_samples, n_columns)."""
         X = _numbers(table, self.columns)
@@ -42,28 +46,6 @@ class Preparation:
         X -= np.array([column.shift for column in self.columns])
         X /= np.array([column.scale for column in self.columns])
         return X
-
-<<<<<<< HEAD
-=======
-    def to_dict(self) -> dict[str, Any]:
-        """Return it ready for JSON."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, described: dict[str, Any]) -> "Preparation":
-        """Rebuild what `to_dict` described."""
-        reading = dict(described["reading"])
-        reading |= {key: tuple(reading[key]) for key in ("columns", "exclude", "id_normalize")}
-        reading |= {key: tuple(map(tuple, reading[key])) for key in ("text_of", "date_formats")}
-        reading |= {key: _dialect(reading[key]) for key in ("dialect", "likely")}
-        columns = tuple(Column(**column) for column in described["columns"])
-        return cls(Reading(**reading), columns, tuple(described["notes"]))
-
->>>>>>> a53e3fe (Ids are text from every format, tables are read as people write them, rows of DataFrames go by their labels)
-
-def _dialect(described: dict[str, Any]) -> Dialect:
-    missing = described["missing"]
-    return Dialect(**(described | {"missing": None if missing is None else tuple(missing)}))
 
 
 def prepare(table: Table, reading: Reading) -> Preparation:
