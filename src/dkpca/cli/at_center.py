@@ -38,8 +38,10 @@ def fuse(
     how: Changed,
     out: Annotated[Path, typer.Option("--out", help="Directory of the run; made, or added to.")],
     paths: Annotated[
-        list[Path] | None, typer.Argument(help="Summaries: all, or only new and replaced ones.", show_default=False)
+        list[Path] | None,
+        typer.Argument(help="Summaries: all, or with --keep only new and replaced ones.", show_default=False),
     ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Use the run's summaries of the other parties too.")] = False,
     components: Annotated[
         int | None, typer.Option("--components", min=1, help="Components; else as in the run before, or 10.")
     ] = None,
@@ -60,8 +62,8 @@ def fuse(
 ) -> None:
     """Turn the parties' summaries into kernel principal components, in a run directory.
 
-    Run it again with one more or one replaced summary, and the others are taken from the directory; with none,
-    and a center that was interrupted goes on from what had arrived.
+    Run it again with --keep and one more or one replaced summary, and the others are taken from the directory;
+    without any file, and a center that was interrupted goes on from what had arrived.
 
     Example: `dkpca fuse airline.summary weather.summary --components 10 --out run/`
     """
@@ -74,10 +76,12 @@ def fuse(
             solver=solver,
             roster=[name.strip() for name in roster.split(",") if name.strip()],
             without=without or (),
+            keep=keep,
             sample_names=read_names(ids, id_column, how),
             id_normalize=how(PLAIN).id_normalize,
         )
-    show(as_json, run_facts(run), run_words(run))
+    used = [f"{name}: {known['file']}" for name, known in run.settings["parties"].items()]
+    show(as_json, run_facts(run), [*used, *run_words(run)])
 
 
 @takes(*HOW_IDS)

@@ -50,6 +50,7 @@ def fuse(
     solver: str | Solver = "auto",
     roster: Sequence[str] = (),
     without: Sequence[str] = (),
+    keep: bool = False,
     sample_names: Sequence[str] | None = None,
     id_normalize: Sequence[str] = (),
 ) -> Run:
@@ -69,6 +70,8 @@ def fuse(
         Parties that must be there; empty: whoever sent.
     without : sequence of str
         Parties to leave out from now on.
+    keep : bool
+        Whether parties of the run that are not among the files stay in it; without files, all of them do.
     sample_names : sequence of str, optional
         In row order, checked against the summaries. None: as in the run so far, or row numbers.
     id_normalize : sequence of str
@@ -78,7 +81,7 @@ def fuse(
         raise InputError(f"a run remembers its solver by name, not as {solver!r}; give one of {list(NAMES)}")
     before = check(path)
     received = [receive(file, Summary) for file in summary_files]
-    accepted = _merged(path, received, without)
+    accepted = _merged(path, received, without, keep or not received)
     model = _fused(
         accepted,
         n_components=before.get("n_components", 10) if n_components is None else n_components,
@@ -87,7 +90,7 @@ def fuse(
         roster=roster,
     )
     names, named_by = _names(path, before, model, sample_names, id_normalize)
-    settings = _settings(model, accepted, named_by)
+    settings = _settings(path, model, accepted, named_by)
     _write(path, model, accepted, names, settings)
     _record_received(path, received)
     storage.append_record(path / "ledger.jsonl", {"event": "fused", "parties": sorted(model.summaries)})
@@ -162,8 +165,8 @@ def versions() -> dict[str, str]:
     }
 
 
-def _merged(path: Path, received: Sequence[Received], without: Sequence[str]) -> dict[str, Received]:
-    """Stored and new summaries by party, the new ones winning."""
+def _merged(path: Path, received: Sequence[Received], without: Sequence[str], keep: bool) -> dict[str, Received]:
+    """Stored and new summaries by party, the new ones winning; nobody stays unasked."""
     new: dict[str, Received] = {}
     for item in received:
         name = item.message.party
@@ -171,9 +174,17 @@ def _merged(path: Path, received: Sequence[Received], without: Sequence[str]) ->
             raise FusionError(f"{new[name].path} and {item.path} are both from party {name!r}; keep one of them")
         new[name] = item
     merged = stored_summaries(path) | new
+    if not merged:
+        raise FusionError(f"{path}: no summary was given, and none is there; name the parties' summary files")
     unknown = sorted(set(without) - set(merged))
     if unknown:
         raise FusionError(f"no summary from {unknown} to leave out; there are {sorted(merged)}")
+    staying = sorted(set(merged) - set(new) - set(without))
+    if staying and not keep:
+        raise FusionError(
+            f"{path}: has summaries of {staying} from before, which are not among the files given; use them too with "
+            f"--keep, or leave them out with {' '.join(f'--without {name}' for name in staying)}"
+        )
     return {name: item for name, item in sorted(merged.items()) if name not in without}
 
 
@@ -218,7 +229,7 @@ def _stored_names(path: Path) -> list[str]:
     return pl.read_parquet(path / "embedding.parquet", columns=["sample"])["sample"].to_list()
 
 
-def _settings(model: FusedModel, accepted: Mapping[str, Received], named_by: str) -> dict[str, Any]:
+def _settings(path: Path, model: FusedModel, accepted: Mapping[str, Received], named_by: str) -> dict[str, Any]:
     summary = next(iter(model.summaries.values()))
     return {
         "n_components": model.n_components,
@@ -228,14 +239,16 @@ def _settings(model: FusedModel, accepted: Mapping[str, Received], named_by: str
         "n_samples": summary.n_samples,
         "sample_digest": summary.sample_digest,
         "sample_names": named_by,
-        "parties": {name: _party_settings(item) for name, item in accepted.items()},
+        "parties": {name: _party_settings(path, item) for name, item in accepted.items()},
         "versions": versions(),
     }
 
 
-def _party_settings(item: Received) -> dict[str, Any]:
+def _party_settings(path: Path, item: Received) -> dict[str, Any]:
     summary: Summary = item.message
+    kept = item.path.parent == path / "messages"
     return {
+        "file": "kept from the run" if kept else item.path.name,
         "n_features": summary.n_features,
         "rank": summary.rank,
         "precision": summary.factor.precision,
