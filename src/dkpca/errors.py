@@ -67,3 +67,7 @@ class PolicyError(DKPCAError):
 
 class StorageError(DKPCAError):
     """A file that could not be read, or written whole; what was there before is still there."""
+
+
+class DataWarning(UserWarning):
+    """Data that can be used, but perhaps not as it is meant."""

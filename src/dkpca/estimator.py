@@ -1,5 +1,6 @@
 """`DKPCA`: the whole protocol behind a scikit-learn estimator."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -13,7 +14,7 @@ from sklearn.utils.validation import validate_data
 
 from dkpca import fusion
 from dkpca.checks import Constraints, as_input_error, check_fitted, check_parameters
-from dkpca.errors import InputError
+from dkpca.errors import DataWarning, InputError
 from dkpca.exchange import in_process, rounds
 from dkpca.file_route import as_numbers
 from dkpca.fitted import FittedEstimator
@@ -26,6 +27,7 @@ from dkpca.linalg.leading import NAMES, Solver
 from dkpca.linalg.precision import PRECISIONS
 from dkpca.messages import Summary, check_party_name
 from dkpca.rank import Auto, RankRule, as_rule
+from dkpca.tables import labels
 from dkpca.tables.inputs import (
     Source,
     as_table,
@@ -180,23 +182,26 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FittedEstimator):
         self.timeout = timeout
         self.random_state = random_state
 
-    def fit(self, X: Tables, y: object = None) -> Self:
+    def fit(self, X: Tables, y: object = None, *, sample_ids: Any = None) -> Self:
         """Fit on the parties' columns.
 
         Parameters
         ----------
         X : mapping of party to table, list of tables, or one table
-            Arrays or DataFrames; row i of every table is the same sample. In a mapping or list a table may also be
-            the path of a `.npy` file or a function without arguments that returns a table: the worker that computes
-            for the party opens it, and its rows stay there.
+            Arrays or DataFrames. Rows of DataFrames are the samples that their index says, in the order of the first
+            table; rows of arrays match by position. In a mapping or list a table may also be the path of a `.npy`
+            file or a function without arguments that returns a table: the worker that computes for the party opens
+            it, and its rows stay there.
         y : ignored
+        sample_ids : mapping of party to sequence, or sequence, optional
+            Labels of the rows of arrays, as an index would be.
 
         Returns
         -------
         DKPCA
         """
         check_parameters(self.get_params(deep=False), self._parameter_constraints, "DKPCA")
-        tables = self._tables(X, reset=True)
+        tables = self._tables(X, reset=True, sample_ids=sample_ids)
         parties = in_process.Parties(tables, self.n_jobs, self.timeout, self.random_state or 0)
         summaries, _ = rounds.summaries(parties, self._settings())
         model = fusion.fuse(
@@ -214,7 +219,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FittedEstimator):
         sources = {name: table for name, table in tables.items() if is_source(table)}
         return self._fitted(model, list(tables), parties.states, sources)
 
-    def fit_transform(self, X: Tables, y: object = None) -> Array:
+    def fit_transform(self, X: Tables, y: object = None, *, sample_ids: Any = None) -> Array:
         """Fit, and return the scores of the training samples.
 
         Parameters
@@ -222,27 +227,33 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FittedEstimator):
         X : mapping of party to table, list of tables, or one table
             As for `fit`.
         y : ignored
+        sample_ids : mapping of party to sequence, or sequence, optional
+            As for `fit`.
 
         Returns
         -------
         array of shape (n_samples, n_components)
+            In the order of the first table.
         """
-        return self.fit(X, y).model_.scores
+        return self.fit(X, y, sample_ids=sample_ids).model_.scores
 
-    def transform(self, X: Tables) -> Array:
+    def transform(self, X: Tables, *, sample_ids: Any = None) -> Array:
         """Place new samples.
 
         Parameters
         ----------
         X : mapping of party to table, list of tables, or one table
             The parties of the fit, with the columns of the fit.
+        sample_ids : mapping of party to sequence, or sequence, optional
+            As for `fit`.
 
         Returns
         -------
         array of shape (n_samples, n_components)
+            In the order of the first table.
         """
         check_fitted(self)
-        tables = self._tables(X, reset=False)
+        tables = self._tables(X, reset=False, sample_ids=sample_ids)
         parties = in_process.Parties(tables, self.n_jobs, self.timeout, states=self._states, fitted=self._sources)
         answers, _ = rounds.new_samples(parties, exact=self.projection == "exact")
         return fusion.place(self.model_, answers.values())
@@ -271,14 +282,17 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FittedEstimator):
             return self.law
         return combination({name: summary.kernel for name, summary in summaries.items()}).law.name
 
-    def _tables(self, X: Tables, *, reset: bool) -> dict[str, Array | Source]:
-        """Tables by party, checked unless a worker is to open them."""
+    def _tables(self, X: Tables, *, reset: bool, sample_ids: Any) -> dict[str, Array | Source]:
+        """Tables by party, their rows in one order, checked unless a worker is to open them."""
         if isinstance(X, Mapping) and not scipy.sparse.issparse(X):  # a sparse DOK array is a dict too
             given = {check_party_name(name): table for name, table in X.items()}
         elif is_list_of_tables(X):
             given = {f"party{j}": table for j, table in enumerate(X)}
         else:
             return self._split(X, reset=reset)
+        given, _, moved = labels.aligned(given, sample_ids)
+        for sentence in moved:
+            warnings.warn(sentence, DataWarning, stacklevel=3)
         if not reset:
             self._check_states(list(given))
             given = {name: as_numbers(self._states[name], table) for name, table in given.items()}

@@ -22,7 +22,7 @@ from dkpca.messages import Partials, Rows, Statistics, Summary
 M = TypeVar("M")
 ReceivedT = TypeVar("ReceivedT", Summary, Rows, Partials)
 NewSamplesT = TypeVar("NewSamplesT", Rows, Partials)
-SAME_SAMPLES = "the rows are not the same samples in the same order; align them first"
+SAME_SAMPLES = "the rows are not the same samples in the same order; align them first, with one --id-normalize"
 LANDMARKS = 500  # of the center, unless it is told otherwise
 
 

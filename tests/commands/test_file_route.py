@@ -175,11 +175,13 @@ def test_one_more_and_one_replaced_summary_reuse_the_rest(summarized):
     office.ok("fuse", "bank.summary", "clinic.summary", "--components", 3, "--out", "run")
     for owner in ("bank", "clinic"):
         (office.path / f"{owner}.summary").unlink()
-    office.ok("fuse", "shop.summary", "--out", "run")
+    office.ok("fuse", "shop.summary", "--keep", "--out", "run")
     assert_same_components(runs.load(office.path / "run"), estimator(numbers()))
 
     office.summarize("shop", "--rank", 8)
-    office.ok("fuse", "shop.summary", "--out", "run")
+    told = office.ok("fuse", "shop.summary", "--keep", "--out", "run").out
+    for line in ("bank: kept from the run", "clinic: kept from the run", "shop: shop.summary"):
+        assert line in told.splitlines()
     assert {n: s.rank for n, s in runs.load(office.path / "run").model.summaries.items()} == {
         "bank": 20,
         "clinic": 20,

@@ -80,7 +80,7 @@ def test_fit_names_the_table_of_the_party_that_fails(office):
 def test_differing_gamma_is_refused_and_the_run_stays(fused):
     fused.ok("summarize", "shop.csv", "--id", "person", "--gamma", 0.07, "--rank", 20, "--party", "shop",
              "--out", "other.summary")  # fmt: skip
-    error = fused.refused("fuse", "other.summary", "--out", "run")
+    error = fused.refused("fuse", "other.summary", "--keep", "--out", "run")
     assert "differ in kernel" in error
     assert "0.07" in error
     assert "other.summary" in error
@@ -91,10 +91,32 @@ def test_a_summary_of_other_samples_is_refused_and_the_run_stays(fused):
     rewrite(fused, lambda table: table.reverse(), "shop")
     fused.ok("summarize", "shop.csv", "--id", "person", "--gamma", GAMMA, "--rank", 20, "--out", "other.summary",
              "--party", "shop")  # fmt: skip
-    error = fused.refused("fuse", "other.summary", "--out", "run")
+    error = fused.refused("fuse", "other.summary", "--keep", "--out", "run")
     assert "differ in sample digest" in error
     assert "other.summary" in error
     assert "align them first" in error
+
+
+def test_a_party_of_the_run_stays_only_if_it_is_asked_to(fused):
+    error = fused.refused("fuse", "shop.summary", "--out", "run")
+    assert "run: has summaries of ['bank', 'clinic'] from before, which are not among the files given" in error
+    assert "--keep, or leave them out with --without bank --without clinic" in error
+    without = ("--without", "bank", "--without", "clinic")
+    assert list(fused.ok("fuse", "shop.summary", *without, "--out", "run", "--json").json["parties"]) == ["shop"]
+
+
+def test_a_file_that_is_not_of_the_party_it_is_named_after_is_named_so(summarized):
+    (summarized.path / "shop.summary").rename(summarized.path / "clinic2.summary")
+    files = ("bank.summary", "clinic.summary", "clinic2.summary")
+    error = summarized.refused("fuse", *files, "--roster", "bank,clinic,clinic2", "--out", "run")
+    assert "no summary from ['clinic2']" in error
+    assert "clinic2.summary is from 'shop'" in error
+
+
+def test_fuse_without_any_summary_says_what_to_name(office):
+    assert "no summary was given, and none is there; name the parties' summary files" in office.refused(
+        "fuse", "--out", "run"
+    )
 
 
 def test_rows_for_another_run_are_refused(fused):
@@ -125,7 +147,7 @@ def flip_a_bit(data):
 def test_a_damaged_file_is_refused_and_the_run_stays(fused, damage, words):
     path = fused.path / "shop.summary"
     path.write_bytes(damage(path.read_bytes()))
-    error = fused.refused("fuse", "shop.summary", "--out", "run")
+    error = fused.refused("fuse", "shop.summary", "--keep", "--out", "run")
     assert "shop.summary" in error
     assert words in error
 

@@ -120,7 +120,7 @@ def test_a_party_without_a_network_sends_its_file(consortium):
     with pytest.raises(NoAnswerError, match="shop: line is down"):
         consortium.center().fit("first", FIT)
     by_mail = consortium.party("shop") / "runs" / "first" / "shop.summary"
-    Office(consortium.path).ok("fuse", by_mail, "--components", 3, "--out", "center/first")
+    Office(consortium.path).ok("fuse", by_mail, "--keep", "--components", 3, "--out", "center/first")
     assert sorted(runs.load(consortium.path / "center" / "first").model.summaries) == sorted(OWNERS)
     consortium.transport.tamper = lambda party, answer: answer
     consortium.transport.asked.clear()

@@ -8,6 +8,7 @@ import typer
 
 from dkpca.cli import options as o
 from dkpca.cli.output import show
+from dkpca.cli.table_options import HOW_IDS, Changed, takes
 from dkpca.errors import InputError
 from dkpca.exchange import alignment, files
 from dkpca.messages import SampleTokens
@@ -43,8 +44,10 @@ def key(out: Annotated[Path, typer.Option("--out", help="File to write, mode 060
 
 
 @group.command()
+@takes(*HOW_IDS)
 def tokens(
     path: o.TableFile,
+    how: Changed,
     id_column: o.RequiredId,
     out: Annotated[Path, typer.Option("--out", help="The message to write; send this file.")],
     party: o.PartyName = None,
@@ -58,7 +61,7 @@ def tokens(
     Example: `dkpca align tokens airline.csv --id flight --key-file shared.key --out airline.tokens`
     """
     box = o.sender(out, policy, ledger, path)
-    holding = files.Holding(o.party_name(party, path), path, Reading(id_column), key=o.key(key_file))
+    holding = files.Holding(o.party_name(party, path), path, how(Reading(id_column)), key=o.key(key_file))
     message = files.sample_tokens(holding, box)
     count = message.tokens.shape[0]
     result = {"party": message.party, "n_samples": count, "out": str(out)}
@@ -89,8 +92,10 @@ def intersect(
 
 
 @group.command()
+@takes(*HOW_IDS)
 def names(
     path: Annotated[Path, typer.Argument(help="An embedding whose samples are tokens.", show_default=False)],
+    how: Changed,
     table: Annotated[Path, typer.Option("--table", help="The party's own table.")],
     id_column: o.RequiredId,
     out: Annotated[Path, typer.Option("--out", help="CSV file to write.")],
@@ -100,8 +105,10 @@ def names(
 
     Example: `dkpca align names run/embedding.csv --table airline.csv --id flight --key-file shared.key --out my.csv`
     """
-    ids = reading.read_ids(table, id_column)
-    by_token = {token.hex(): own for token, own in zip(alignment.tokens(ids, o.key(key_file)), ids, strict=True)}
+    holding = files.Holding("names", table, how(Reading(id_column)))
+    ids = holding.ids()
+    tokens_of = alignment.tokens(holding.keys(ids), o.key(key_file))
+    by_token = {token.hex(): own for token, own in zip(tokens_of, ids, strict=True)}
     data, unknown = reading.renamed(path, by_token)
     if unknown:
         raise InputError(f"{path}: {unknown} of its samples are not in {table}; use the key and the table of the run")

@@ -8,6 +8,7 @@ from rich.table import Table
 
 from dkpca.cli import options as o
 from dkpca.cli.output import progress, show, table
+from dkpca.cli.table_options import HOW_IDS, PLAIN, Changed, takes
 from dkpca.disclosure import raw_bytes
 from dkpca.exchange import alignment
 from dkpca.messages import CommonTokens
@@ -30,11 +31,15 @@ def add_to(app: typer.Typer) -> None:
     app.command("project", rich_help_panel=PANEL)(project)
 
 
+@takes(*HOW_IDS)
 def fuse(
+    how: Changed,
     out: Annotated[Path, typer.Option("--out", help="Directory of the run; made, or added to.")],
     paths: Annotated[
-        list[Path] | None, typer.Argument(help="Summaries: all, or only new and replaced ones.", show_default=False)
+        list[Path] | None,
+        typer.Argument(help="Summaries: all, or with --keep only new and replaced ones.", show_default=False),
     ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Use the run's summaries of the other parties too.")] = False,
     components: Annotated[
         int | None, typer.Option("--components", min=1, help="Components; else as in the run before, or 10.")
     ] = None,
@@ -55,8 +60,8 @@ def fuse(
 ) -> None:
     """Turn the parties' summaries into kernel principal components, in a run directory.
 
-    Run it again with one more or one replaced summary, and the others are taken from the directory; with none,
-    and a center that was interrupted goes on from what had arrived.
+    Run it again with --keep and one more or one replaced summary, and the others are taken from the directory;
+    without any file, and a center that was interrupted goes on from what had arrived.
 
     Example: `dkpca fuse airline.summary weather.summary --components 10 --out run/`
     """
@@ -69,12 +74,17 @@ def fuse(
             solver=solver,
             roster=[name.strip() for name in roster.split(",") if name.strip()],
             without=without or (),
-            sample_names=read_names(ids, id_column),
+            keep=keep,
+            sample_names=read_names(ids, id_column, how),
+            id_normalize=how(PLAIN).id_normalize,
         )
-    show(as_json, run_facts(run), run_words(run))
+    used = [f"{name}: {known['file']}" for name, known in run.settings["parties"].items()]
+    show(as_json, run_facts(run), [*used, *run_words(run)])
 
 
+@takes(*HOW_IDS)
 def project(
+    how: Changed,
     path: Annotated[Path, typer.Argument(help="Directory of the run.", show_default=False)],
     rows: Annotated[list[Path], typer.Argument(help="New samples: one file from each party.", show_default=False)],
     out: Annotated[Path, typer.Option("--out", help="Directory for the new samples' scores.")],
@@ -87,17 +97,19 @@ def project(
     Example: `dkpca project run/ airline.rows weather.rows --out new/`
     """
     run = runs.load(path)
-    scores = runs.project(run, rows, out, sample_names=read_names(ids, id_column))
+    names = read_names(ids, id_column, how)
+    scores = runs.project(run, rows, out, sample_names=names, id_normalize=how(PLAIN).id_normalize)
     result = {"n_samples": scores.shape[0], "n_components": scores.shape[1], "out": str(out)}
     show(as_json, result, [f"{scores.shape[0]:,} new samples placed, in {out / 'embedding.csv'}"])
 
 
-def read_names(ids: Path | None, id_column: str | None) -> list[str] | None:
+def read_names(ids: Path | None, id_column: str | None, how: Changed) -> list[str] | None:
     """Sample names from a table, or from the answer of 'align'."""
     if ids is None:
         return None
     if id_column is not None:
-        return reading.read_ids(ids, id_column)
+        wanted = how(PLAIN)
+        return reading.read_ids(ids, id_column, wanted.dialect, wanted.id_normalize)
     return alignment.names(message_files.read(ids, CommonTokens))
 
 

@@ -9,6 +9,7 @@ import typer
 from dkpca import wire
 from dkpca.cli import options as o
 from dkpca.cli.output import progress, show
+from dkpca.cli.table_options import HOW_WRITTEN, Changed, TableAtHand, reads_table, takes
 from dkpca.disclosure import describe, raw_bytes, share_sent
 from dkpca.errors import InputError
 from dkpca.exchange import files
@@ -28,10 +29,10 @@ def add_to(app: typer.Typer) -> None:
     app.command("statistics", rich_help_panel=PANEL)(statistics)
 
 
+@reads_table
 def summarize(
-    path: o.TableFile,
+    table: TableAtHand,
     out: Annotated[Path, typer.Option("--out", help="The message to write; send this file.")],
-    id_column: o.Id = None,
     gamma: Annotated[
         float | None, typer.Option("--gamma", help="RBF width, the same at all parties.", rich_help_panel=o.MODEL)
     ] = None,
@@ -55,12 +56,6 @@ def summarize(
     keep_training: Annotated[
         bool, typer.Option("--keep-training", help="Keep all rows in the state, for 'extend --exact'.")
     ] = False,
-    party: o.PartyName = None,
-    columns: o.Columns = None,
-    exclude: o.Exclude = None,
-    text: o.Text = "error",
-    max_missing: o.MaxMissing = 0.1,
-    standardize: o.Standardize = True,
     common: o.Common = None,
     key_file: o.KeyFile = None,
     policy: o.PolicyFile = None,
@@ -74,14 +69,13 @@ def summarize(
 
     Example: `dkpca summarize airline.csv --id flight --gamma 0.006 --rank 40 --out airline.summary`
     """
-    box = o.sender(out, policy, ledger, path)
-    how = o.reading(id_column, columns, exclude, text, max_missing, standardize)
+    box = o.sender(out, table.policy(policy), ledger, table.path)
     state_path = (state or out.with_suffix(".state")) if keep_state else None
-    if state_path is not None and state_path.resolve() in (path.resolve(), out.resolve()):
+    if state_path is not None and state_path.resolve() in (table.path.resolve(), out.resolve()):
         raise InputError(f"{state_path}: the private state needs a file of its own; choose another --state")
     chosen = o.kernel(kernel, gamma, center=center)
     rule = o.rank_rule(rank, epsilon, budget, components)
-    holding = o.holding(party, path, how, common, key_file)
+    holding = table.holding(common, key_file)
     with progress(f"{holding.party}: eigenpairs of its Gram matrix"):
         summary, preparation = files.summarize(
             holding,
@@ -122,8 +116,10 @@ def inspect(
     show(as_json, result | {"does_not_contain": told.does_not_contain}, lines)
 
 
+@takes(*HOW_WRITTEN)
 def extend(
     path: o.TableFile,
+    how: Changed,
     state: Annotated[Path, typer.Option("--state", help="The party's private state, from 'summarize'.")],
     out: Annotated[Path, typer.Option("--out", help="The message to write; send this file.")],
     id_column: o.Id = None,
@@ -147,6 +143,7 @@ def extend(
     """
     box = o.sender(out, policy, ledger, path)
     holding = files.new_samples(path, state, id_column=id_column)
+    holding = replace(holding, reading=how(holding.reading))
     if common is not None:
         holding = replace(holding, key=o.key(key_file)).aligned(message_files.read(common, CommonTokens))
     message = files.extend(holding, state, box, exact=exact)
@@ -156,16 +153,10 @@ def extend(
     show(as_json, result, [f"{message.party}: {n_new:,} new samples, {in_bytes(size)} in {out}"])
 
 
+@reads_table
 def statistics(
-    path: o.TableFile,
+    table: TableAtHand,
     out: Annotated[Path, typer.Option("--out", help="The message to write; send this file.")],
-    id_column: o.Id = None,
-    party: o.PartyName = None,
-    columns: o.Columns = None,
-    exclude: o.Exclude = None,
-    text: o.Text = "error",
-    max_missing: o.MaxMissing = 0.1,
-    standardize: o.Standardize = True,
     common: o.Common = None,
     key_file: o.KeyFile = None,
     policy: o.PolicyFile = None,
@@ -176,9 +167,8 @@ def statistics(
 
     Needed only where the parties have not agreed on a gamma.
     """
-    box = o.sender(out, policy, ledger, path)
-    how = o.reading(id_column, columns, exclude, text, max_missing, standardize)
-    message = files.statistics(o.holding(party, path, how, common, key_file), box)
+    box = o.sender(out, table.policy(policy), ledger, table.path)
+    message = files.statistics(table.holding(common, key_file), box)
     words = f"{message.party}: {message.n_samples:,} samples, {message.n_features:,} columns, in {out}"
     show(as_json, vars(message) | {"out": str(out)}, [words])
 

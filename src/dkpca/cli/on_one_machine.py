@@ -10,10 +10,10 @@ from rich.table import Table
 from dkpca.cli import options as o
 from dkpca.cli.at_center import run_facts, run_words
 from dkpca.cli.output import aside, progress, show, table
+from dkpca.cli.sources import HOW_TABLES, Ids, holdings_of
+from dkpca.cli.table_options import Changed, takes
 from dkpca.disclosure import raw_bytes
-from dkpca.errors import InputError
-from dkpca.exchange import files, processes
-from dkpca.tables import reading
+from dkpca.exchange import processes
 from dkpca.wording import in_bytes, in_seconds
 
 PANEL = "On one machine"
@@ -26,14 +26,19 @@ def add_to(app: typer.Typer) -> None:
 
 
 Tables = Annotated[
-    list[str], typer.Argument(help="Tables, as NAME=FILE or FILE.", metavar="[NAME=]FILE...", show_default=False)
+    list[str],
+    typer.Argument(
+        help="Tables, as NAME=FILE or FILE, or party.toml files.", metavar="[NAME=]FILE...", show_default=False
+    ),
 ]
 
 
+@takes(*HOW_TABLES)
 def fit(
     sources: Tables,
+    how: Changed,
     out: Annotated[Path, typer.Option("--out", help="Directory of the run; made, or written anew.")],
-    id_column: o.Id = None,
+    ids: Ids = None,
     gamma: o.GammaRule = "features",
     kernel: o.KernelOption = "rbf",
     components: o.Components = 10,
@@ -43,10 +48,6 @@ def fit(
     budget: o.ByteBudget = None,
     precision: o.WirePrecision = "float32",
     solver: o.Solver = "auto",
-    exclude: o.Exclude = None,
-    text: o.Text = "error",
-    max_missing: o.MaxMissing = 0.1,
-    standardize: o.Standardize = True,
     jobs: Annotated[int | None, typer.Option("--jobs", min=1, help="Parties at a time; else one a core.")] = None,
     as_json: o.AsJson = False,
 ) -> None:
@@ -56,9 +57,7 @@ def fit(
 
     Example: `dkpca fit airline=airline.csv weather=weather.parquet --id flight --out run/`
     """
-    holdings = holdings_of(
-        sources, exclude=exclude, id_column=id_column, text=text, max_missing=max_missing, standardize=standardize
-    )
+    holdings = holdings_of(sources, how, ids)
     request = o.wanted(
         kernel=kernel,
         gamma=gamma,
@@ -131,35 +130,3 @@ def demo(
             "These owners have few columns: the messages are larger than the columns, which stay where they are."
         )
     show(as_json, result, [*lines, f"wrote {outcome.report}; open it in a browser"])
-
-
-def holdings_of(
-    sources: list[str],
-    *,
-    exclude: list[str] | None,
-    id_column: str | None,
-    text: str,
-    max_missing: float,
-    standardize: bool,
-) -> list[files.Holding]:
-    """Parties by name; a column to leave out need not be in every table, but in one of them."""
-    unwanted = o.column_names(exclude)
-    present = {path: reading.column_names(path) for _, path in map(named, sources)}
-    strange = [name for name in unwanted if not any(name in columns for columns in present.values())]
-    if strange:
-        raise InputError(f"columns {strange} of --exclude are in none of the tables; check their names")
-    holdings = []
-    for name, path in map(named, sources):
-        here = [column for column in unwanted if column in present[path]]
-        how = o.reading(id_column, None, here, text, max_missing, standardize)
-        holdings.append(files.Holding(o.party_name(name, path), path, how))
-    names = [holding.party for holding in holdings]
-    if len(set(names)) < len(names):
-        raise InputError(f"parties {names} have a name twice; name them as NAME=FILE")
-    return holdings
-
-
-def named(source: str) -> tuple[str | None, Path]:
-    """Name and file of NAME=FILE; a file may have '=' in its name too."""
-    name, separator, path = source.partition("=")
-    return (name, Path(path)) if separator and not Path(source).exists() else (None, Path(source))

@@ -8,16 +8,15 @@ from typing import Annotated, Any
 import typer
 
 from dkpca.errors import InputError
-from dkpca.exchange.files import LEDGER, Holding, Sender
+from dkpca.exchange.files import LEDGER, Sender
 from dkpca.exchange.rounds import Fit
 from dkpca.kernels import KERNELS, Kernel
 from dkpca.linalg.leading import NAMES
 from dkpca.linalg.precision import PRECISIONS
-from dkpca.messages import CommonTokens, check_party_name
+from dkpca.messages import check_party_name
 from dkpca.party import ANYTHING
 from dkpca.rank import Adaptive, Auto, Budget, Fixed, RankRule
-from dkpca.store import message_files, policy_file, storage
-from dkpca.tables.reading import TEXT_COLUMNS, Reading
+from dkpca.store import policy_file, storage
 
 KEY_VARIABLE = "DKPCA_ALIGN_KEY"
 
@@ -40,37 +39,14 @@ def one_of(flag: str, known: Collection[str], help: str, panel: str) -> Any:
     )
 
 
-TABLE, MODEL, FILES = "The table", "The model", "Files"
+MODEL = "The model"
 
 TableFile = Annotated[
-    Path,
-    typer.Argument(help="The party's own table: .csv, .tsv, .parquet, .arrow, .npy or .npz.", metavar="TABLE"),
+    Path, typer.Argument(help="The party's own table: CSV, Parquet, Arrow, Excel or NumPy.", metavar="TABLE")
 ]
 PartyName = Annotated[str | None, typer.Option("--party", help="Name of the party; else the name of the file.")]
 Id = Annotated[str | None, typer.Option("--id", help="Column with the sample ids; else rows match by position.")]
 RequiredId = Annotated[str, typer.Option("--id", help="Column with the sample ids.")]
-Columns = Annotated[
-    list[str] | None,
-    typer.Option("--columns", help="Columns to use, separated by commas; else all.", rich_help_panel=TABLE),
-]
-Exclude = Annotated[list[str] | None, typer.Option("--exclude", help="Columns to leave out.", rich_help_panel=TABLE)]
-Text = Annotated[str, one_of("--text", TEXT_COLUMNS, "What to do with columns of text.", TABLE)]
-MaxMissing = Annotated[
-    float,
-    typer.Option(
-        "--max-missing",
-        min=0.0,
-        max=1.0,
-        help="Drop columns with a larger share of missing values; fill the others with their mean.",
-        rich_help_panel=TABLE,
-    ),
-]
-Standardize = Annotated[
-    bool,
-    typer.Option(
-        "--standardize/--no-standardize", help="Give columns mean 0 and deviation 1.", rich_help_panel=TABLE
-    ),
-]
 Common = Annotated[
     Path | None,
     typer.Option("--align", help="The center's answer to 'align': keep these samples, in this order."),
@@ -112,26 +88,6 @@ Ledger = Annotated[
     Path | None, typer.Option("--ledger", help="Ledger to add to; else dkpca-ledger.jsonl beside --policy, or --out.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, for scripts.")]
-
-
-def reading(
-    id_column: str | None,
-    columns: Sequence[str] | None,
-    exclude: Sequence[str] | None,
-    text: str,
-    max_missing: float,
-    standardize: bool,
-) -> Reading:
-    """How to read the table."""
-    return Reading(id_column, column_names(columns), column_names(exclude), text, max_missing, standardize)
-
-
-def holding(party: str | None, path: Path, how: Reading, common: Path | None, key_file: Path | None) -> Holding:
-    """Return the party's table, aligned if the center's answer is given."""
-    name = party_name(party, path)
-    if common is None:
-        return Holding(name, path, how)
-    return Holding(name, path, how, key=key(key_file)).aligned(message_files.read(common, CommonTokens))
 
 
 def sender(out: Path, policy: Path | None, ledger: Path | None, table: Path) -> Sender:

@@ -1,15 +1,17 @@
 """The command that looks ahead."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
 
 from dkpca import fusion
 from dkpca.cli import options as o
-from dkpca.cli.on_one_machine import PANEL, holdings_of, named
+from dkpca.cli.on_one_machine import PANEL
 from dkpca.cli.output import show, table
+from dkpca.cli.sources import HOW_TABLES, Ids, holdings_of, is_source
+from dkpca.cli.table_options import Changed, takes
 from dkpca.errors import InputError
 from dkpca.exchange import forecast as planning
 from dkpca.exchange.forecast import Cost
@@ -18,7 +20,7 @@ from dkpca.messages import Statistics
 from dkpca.party import statistics as party_statistics
 from dkpca.store import message_files
 from dkpca.tables.preparation import prepare
-from dkpca.tables.reading import Matrix, is_table
+from dkpca.tables.reading import Matrix
 from dkpca.wording import in_bytes, in_seconds
 
 
@@ -27,7 +29,9 @@ def add_to(app: typer.Typer) -> None:
     app.command("plan", rich_help_panel=PANEL)(plan)
 
 
+@takes(*HOW_TABLES)
 def plan(
+    how: Changed,
     sources: Annotated[
         list[str],
         typer.Argument(
@@ -36,7 +40,7 @@ def plan(
             show_default=False,
         ),
     ],
-    id_column: o.Id = None,
+    ids: Ids = None,
     components: o.Components = 10,
     rank: Annotated[
         str, typer.Option("--rank", help="A number, or 'auto': judged by a few hundred rows of the tables.")
@@ -45,10 +49,6 @@ def plan(
         str, typer.Option("--gamma", help="For judging the rank: a number, 'features' or 'auto'.")
     ] = "auto",
     precision: o.WirePrecision = "float32",
-    exclude: o.Exclude = None,
-    text: o.Text = "error",
-    max_missing: o.MaxMissing = 0.1,
-    standardize: o.Standardize = True,
     as_json: o.AsJson = False,
 ) -> None:
     """Predict bytes, memory and time before anything runs, and derive gamma.
@@ -61,11 +61,8 @@ def plan(
         rank,
         gamma,
         components,
-        exclude=exclude,
-        id_column=id_column,
-        text=text,
-        max_missing=max_missing,
-        standardize=standardize,
+        how,
+        ids,
     )
     n_samples = _one_number_of_samples(known)
     costs = planning.party_costs(known, ranks, precision)
@@ -81,13 +78,13 @@ def plan(
 
 
 def _look(
-    sources: list[str], rank: str, gamma: str, components: int, **how: Any
+    sources: list[str], rank: str, gamma: str, components: int, how: Changed, ids: list[str] | None
 ) -> tuple[list[Statistics], dict[str, int]]:
     """Statistics of every source, and the rank it would have."""
-    at_hand = [source for source in sources if is_table(named(source)[1])]
+    at_hand = [source for source in sources if is_source(source)]
     known = [message_files.read(Path(source), Statistics) for source in sources if source not in at_hand]
     loaded: dict[str, Matrix] = {}
-    for holding in holdings_of(at_hand, **how) if at_hand else []:
+    for holding in holdings_of(at_hand, how, ids) if at_hand else []:
         rows, _ = holding.load()
         X = prepare(rows, holding.reading).apply(rows)
         loaded[holding.party] = X

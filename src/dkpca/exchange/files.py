@@ -19,6 +19,7 @@ from dkpca.policy import Policy
 from dkpca.rank import RankRule
 from dkpca.store import message_files, private_state, storage
 from dkpca.store.message_files import naming
+from dkpca.tables.ids import matching_keys
 from dkpca.tables.preparation import Preparation, prepare
 from dkpca.tables.reading import Reading, Table, from_frame, read, read_ids
 from dkpca.wire import codec
@@ -29,23 +30,27 @@ SAFETENSORS_START = b"{"  # ninth byte of every file of ours
 
 @dataclass(frozen=True)
 class Holding:
-    """A party's table, and which of its rows take part under which names."""
+    """A party's table, and which of its rows take part under which names.
+
+    Rows are matched by `keys`: the ids, made alike where the parties agreed on it (`Reading.id_normalize`).
+    """
 
     party: str
     path: Path
     reading: Reading
     order: Sequence[str] | None = None  # ids of the rows that take part; None: all, as they stand
-    names: Sequence[str] | None = None  # what the center calls them; None: by their ids
+    names: Sequence[str] | None = None  # what the center calls them; None: by their keys
     key: bytes | None = None  # shared with the other parties, for alignment
 
     def load(self) -> tuple[Table, Sequence[str] | None]:
         """Return the rows that take part, and their names."""
         table = read(self.path, self.reading)
         if self.order is None:
-            return table, table.ids
+            return table, table.keys
         assert table.ids is not None
         row = {sample_id: number for number, sample_id in enumerate(table.ids)}
-        return table.take([row[sample_id] for sample_id in self.order]), self.names or self.order
+        chosen = table.take([row[sample_id] for sample_id in self.order])
+        return chosen, self.names or chosen.keys
 
     def aligned(self, common: CommonTokens | None) -> "Holding":
         """Keep the common samples only, in the common order, under their tokens; None: leave it as it is."""
@@ -53,7 +58,7 @@ class Holding:
             return self
         with naming(self.path):
             ids = self.ids()
-            rows = alignment.common_rows(ids, self.shared_key(), common)
+            rows = alignment.common_rows(self.keys(ids), self.shared_key(), common)
         return replace(self, order=[ids[row] for row in rows], names=alignment.names(common))
 
     def shared_key(self) -> bytes:
@@ -66,7 +71,11 @@ class Holding:
         """Sample ids, without loading the rest of the table."""
         if self.reading.id_column is None:
             raise InputError(f"{self.path}: name the column with the sample ids with --id")
-        return read_ids(self.path, self.reading.id_column)
+        return read_ids(self.path, self.reading.id_column, self.reading.dialect, self.reading.id_normalize)
+
+    def keys(self, ids: Sequence[str]) -> list[str]:
+        """Return what ids are matched by."""
+        return matching_keys(ids, self.reading.id_normalize)
 
 
 @dataclass(frozen=True)
@@ -190,7 +199,7 @@ def sample_tokens(holding: Holding, sender: Sender, *, new: bool = False) -> Sam
             sender.policy.check_projection()
         else:
             sender.policy.check_samples(len(ids))
-        message = alignment.sample_tokens(ids, holding.shared_key(), party=holding.party)
+        message = alignment.sample_tokens(holding.keys(ids), holding.shared_key(), party=holding.party)
         sender.send(message, party=message.party, n_samples=len(ids))
     return message
 
@@ -235,8 +244,8 @@ def summarize(
 def new_samples(path: Path, state: Path, *, id_column: str | None = None, key: bytes | None = None) -> Holding:
     """Return a table of new samples, to be read as the private state says."""
     kept, preparation = load_state(state)
-    sources = tuple(dict.fromkeys(column.source for column in preparation.columns))
-    return Holding(kept.party, path, Reading(id_column or preparation.reading.id_column, sources), key=key)
+    how = preparation.reading_of_new(id_column or preparation.reading.id_column)
+    return Holding(kept.party, path, how, key=key)
 
 
 def extend(holding: Holding, state: Path, sender: Sender, *, exact: bool = False) -> Rows | Partials:
@@ -270,8 +279,7 @@ def preparation_of(state: PartyState) -> Preparation:
 def prepared(state: PartyState, table: Any) -> Any:
     """Numbers of new rows given as a path, DataFrame or array, as the party's state says; labels of rows stay."""
     preparation = preparation_of(state)
-    sources = tuple(dict.fromkeys(column.source for column in preparation.columns))
-    reading = Reading(columns=sources)
+    reading = preparation.reading_of_new(None)
     if isinstance(table, str | Path):
         return preparation.apply(read(Path(table), reading))
     X = preparation.apply(from_frame(table, reading, name=f"party {state.party!r}"))

@@ -19,6 +19,7 @@ from dkpca.exchange.rounds import Fit
 from dkpca.linalg.parallel import limit_blas_threads
 from dkpca.store import runs, storage
 from dkpca.store.runs import Run
+from dkpca.tables.ids import would_match
 
 
 @dataclass
@@ -87,6 +88,7 @@ def fit(
             solver=request.solver,
             without=_no_longer(out, holdings),
             sample_names=names,
+            id_normalize=holdings[0].reading.id_normalize,
         )
         _keep_states(Path(scratch), out / "private", holdings)
     return run, sorted(notes + parties.notes)
@@ -94,19 +96,29 @@ def fit(
 
 def shared_samples(holdings: Sequence[Holding]) -> tuple[list[Holding], list[str]]:
     """Keep the samples that all tables have, in the order of the first."""
-    if any(holding.reading.id_column is None for holding in holdings):
+    nameless = [holding.party for holding in holdings if holding.reading.id_column is None]
+    if len(nameless) == len(holdings):
         return list(holdings), []
+    if nameless:
+        raise InputError(
+            f"the tables of {nameless} have no id column, the others have one; name it with --id NAME=COLUMN"
+        )
+    if len({holding.reading.id_normalize for holding in holdings}) > 1:
+        raise InputError("the tables make ids alike in different ways (id_normalize); agree on one for all of them")
     ids = {holding.party: holding.ids() for holding in holdings}
-    first = ids[holdings[0].party]
-    if all(own == first for own in ids.values()):
+    own = {h.party: dict(zip(h.keys(ids[h.party]), ids[h.party], strict=True)) for h in holdings}
+    first = list(own[holdings[0].party])
+    if all(list(keys) == first for keys in own.values()):
         return list(holdings), []
-    common = set(first).intersection(*ids.values())
+    common = set(first).intersection(*own.values())
+    more = would_match(ids, holdings[0].reading.id_normalize)
     if not common:
-        raise InputError(f"no sample id is in all of {[str(h.path) for h in holdings]}; check --id")
-    order = [sample_id for sample_id in first if sample_id in common]
-    counts = ", ".join(f"{name} has {len(own):,}" for name, own in ids.items())
-    notes = [f"using the {len(order):,} samples that all tables have ({counts})"]
-    return [replace(holding, order=order) for holding in holdings], notes
+        hint = "".join(f"; {words}" for words in more)
+        raise InputError(f"no sample id is in all of {[str(h.path) for h in holdings]}; check --id{hint}")
+    order = [key for key in first if key in common]
+    counts = ", ".join(f"{name} has {len(keys):,}" for name, keys in own.items())
+    notes = [f"using the {len(order):,} samples that all tables have ({counts})", *more]
+    return [replace(h, order=[own[h.party][key] for key in order]) for h in holdings], notes
 
 
 def _no_longer(out: Path, holdings: Sequence[Holding]) -> list[str]:

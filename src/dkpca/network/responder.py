@@ -163,7 +163,7 @@ def _own_names(holding: Holding, digest: str, n_samples: int, place: Path) -> li
         if messages.digest(alignment.names(common)) == digest:
             return list(holding.aligned(common).order or ())
     names = holding.ids()
-    if messages.digest(names) != digest:
+    if messages.digest(holding.keys(names)) != digest:
         raise InputError(f"{holding.path}: has other samples than when its message was made; ask anew")
     return names
 

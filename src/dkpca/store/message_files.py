@@ -67,5 +67,11 @@ def naming_files(paths: Mapping[str, Path]) -> Iterator[None]:
     try:
         yield
     except FusionError as error:
-        named = [str(path) for party, path in paths.items() if repr(party) in str(error)]
-        raise FusionError(f"{error} (files: {', '.join(named or map(str, paths.values()))})") from error
+        named = [party for party in paths if repr(party) in str(error)]
+        files = ", ".join(_with_party(party, paths[party]) for party in named or paths)
+        raise FusionError(f"{error} (files: {files})") from error
+
+
+def _with_party(party: str, path: Path) -> str:
+    """Name of a file, and whose it is where its name says another."""
+    return str(path) if path.name.partition(".")[0] == party else f"{path} is from {party!r}"

@@ -27,6 +27,7 @@ from dkpca.linalg.leading import NAMES, Solver
 from dkpca.messages import Partials, Rows, Summary
 from dkpca.store import model_file, storage
 from dkpca.store.message_files import Received, naming_files, receive, stored_summaries
+from dkpca.tables.ids import matching_keys
 from dkpca.tables.reading import embedding_files
 
 
@@ -49,7 +50,9 @@ def fuse(
     solver: str | Solver = "auto",
     roster: Sequence[str] = (),
     without: Sequence[str] = (),
+    keep: bool = False,
     sample_names: Sequence[str] | None = None,
+    id_normalize: Sequence[str] = (),
 ) -> Run:
     """Fuse new summaries with those already in the run; nothing is written unless all of it succeeds.
 
@@ -67,14 +70,18 @@ def fuse(
         Parties that must be there; empty: whoever sent.
     without : sequence of str
         Parties to leave out from now on.
+    keep : bool
+        Whether parties of the run that are not among the files stay in it; without files, all of them do.
     sample_names : sequence of str, optional
         In row order, checked against the summaries. None: as in the run so far, or row numbers.
+    id_normalize : sequence of str
+        How the parties agreed to make ids alike; the names are shown as given.
     """
     if not isinstance(solver, str):
         raise InputError(f"a run remembers its solver by name, not as {solver!r}; give one of {list(NAMES)}")
     before = check(path)
     received = [receive(file, Summary) for file in summary_files]
-    accepted = _merged(path, received, without)
+    accepted = _merged(path, received, without, keep or not received)
     model = _fused(
         accepted,
         n_components=before.get("n_components", 10) if n_components is None else n_components,
@@ -82,8 +89,8 @@ def fuse(
         solver=solver,
         roster=roster,
     )
-    names, named_by = _names(path, before, model, sample_names)
-    settings = _settings(model, accepted, named_by)
+    names, named_by = _names(path, before, model, sample_names, id_normalize)
+    settings = _settings(path, model, accepted, named_by)
     _write(path, model, accepted, names, settings)
     _record_received(path, received)
     storage.append_record(path / "ledger.jsonl", {"event": "fused", "parties": sorted(model.summaries)})
@@ -100,14 +107,22 @@ def load(path: Path) -> Run:
     return Run(path, model_file.load_beside(path), settings, _stored_names(path))
 
 
-def project(run: Run, files: Iterable[Path], out: Path, *, sample_names: Sequence[str] | None = None) -> Any:
+def project(
+    run: Run,
+    files: Iterable[Path],
+    out: Path,
+    *,
+    sample_names: Sequence[str] | None = None,
+    id_normalize: Sequence[str] = (),
+) -> Any:
     """Place new samples; write their scores, and the messages they came in, to a directory."""
     check(out)
     received = [receive(file, Rows, Partials) for file in files]
     with naming_files({item.message.party: item.path for item in received}):
         scores = to_numpy(fusion.place(run.model, [item.message for item in received]))
     digest = received[0].message.sample_digest
-    names = _checked_names(sample_names, digest, len(scores)) or [str(row) for row in range(len(scores))]
+    checked = _checked_names(sample_names, digest, len(scores), id_normalize)
+    names = checked or [str(row) for row in range(len(scores))]
     settings = {"run": run.path.name, "n_samples": len(scores), "sample_digest": digest, "versions": versions()}
     storage.make_directory(out)
     storage.make_directory(out / "messages")
@@ -150,8 +165,8 @@ def versions() -> dict[str, str]:
     }
 
 
-def _merged(path: Path, received: Sequence[Received], without: Sequence[str]) -> dict[str, Received]:
-    """Stored and new summaries by party, the new ones winning."""
+def _merged(path: Path, received: Sequence[Received], without: Sequence[str], keep: bool) -> dict[str, Received]:
+    """Stored and new summaries by party, the new ones winning; nobody stays unasked."""
     new: dict[str, Received] = {}
     for item in received:
         name = item.message.party
@@ -159,9 +174,17 @@ def _merged(path: Path, received: Sequence[Received], without: Sequence[str]) ->
             raise FusionError(f"{new[name].path} and {item.path} are both from party {name!r}; keep one of them")
         new[name] = item
     merged = stored_summaries(path) | new
+    if not merged:
+        raise FusionError(f"{path}: no summary was given, and none is there; name the parties' summary files")
     unknown = sorted(set(without) - set(merged))
     if unknown:
         raise FusionError(f"no summary from {unknown} to leave out; there are {sorted(merged)}")
+    staying = sorted(set(merged) - set(new) - set(without))
+    if staying and not keep:
+        raise FusionError(
+            f"{path}: has summaries of {staying} from before, which are not among the files given; use them too with "
+            f"--keep, or leave them out with {' '.join(f'--without {name}' for name in staying)}"
+        )
     return {name: item for name, item in sorted(merged.items()) if name not in without}
 
 
@@ -172,11 +195,15 @@ def _fused(accepted: Mapping[str, Received], *, roster: Sequence[str], **setting
 
 
 def _names(
-    path: Path, before: Mapping[str, Any], model: FusedModel, given: Sequence[str] | None
+    path: Path,
+    before: Mapping[str, Any],
+    model: FusedModel,
+    given: Sequence[str] | None,
+    id_normalize: Sequence[str],
 ) -> tuple[Sequence[str], str]:
     """Sample names, and where they are from."""
     summary = next(iter(model.summaries.values()))
-    checked = _checked_names(given, summary.sample_digest, summary.n_samples)
+    checked = _checked_names(given, summary.sample_digest, summary.n_samples, id_normalize)
     if checked is not None:
         return checked, "ids"
     if before.get("sample_digest") == summary.sample_digest and (path / "embedding.parquet").exists():
@@ -184,14 +211,16 @@ def _names(
     return [str(row) for row in range(summary.n_samples)], "row numbers"
 
 
-def _checked_names(given: Sequence[str] | None, digest: str, n_samples: int) -> Sequence[str] | None:
+def _checked_names(
+    given: Sequence[str] | None, digest: str, n_samples: int, id_normalize: Sequence[str]
+) -> Sequence[str] | None:
     """Names, if their fingerprint is the one in the messages."""
     if given is None:
         return None
-    if messages.digest(given) != digest:
+    if messages.digest(matching_keys(given, id_normalize)) != digest:
         raise FusionError(
             f"the {len(given)} ids given are not those of the {n_samples} samples in the messages, in their order; "
-            "give the ids that the parties used, or none"
+            "give the ids that the parties used (with their --id-normalize, if they agreed on one), or none"
         )
     return given
 
@@ -200,7 +229,7 @@ def _stored_names(path: Path) -> list[str]:
     return pl.read_parquet(path / "embedding.parquet", columns=["sample"])["sample"].to_list()
 
 
-def _settings(model: FusedModel, accepted: Mapping[str, Received], named_by: str) -> dict[str, Any]:
+def _settings(path: Path, model: FusedModel, accepted: Mapping[str, Received], named_by: str) -> dict[str, Any]:
     summary = next(iter(model.summaries.values()))
     return {
         "n_components": model.n_components,
@@ -210,14 +239,16 @@ def _settings(model: FusedModel, accepted: Mapping[str, Received], named_by: str
         "n_samples": summary.n_samples,
         "sample_digest": summary.sample_digest,
         "sample_names": named_by,
-        "parties": {name: _party_settings(item) for name, item in accepted.items()},
+        "parties": {name: _party_settings(path, item) for name, item in accepted.items()},
         "versions": versions(),
     }
 
 
-def _party_settings(item: Received) -> dict[str, Any]:
+def _party_settings(path: Path, item: Received) -> dict[str, Any]:
     summary: Summary = item.message
+    kept = item.path.parent == path / "messages"
     return {
+        "file": "kept from the run" if kept else item.path.name,
         "n_features": summary.n_features,
         "rank": summary.rank,
         "precision": summary.factor.precision,

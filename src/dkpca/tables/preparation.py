@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from dkpca.errors import InputError
+from dkpca.tables import dates, numerals
 from dkpca.tables.reading import TEXT, Matrix, Reading, Table, some
 
 MOST_CATEGORIES = 200
@@ -33,6 +34,11 @@ class Preparation:
     columns: tuple[Column, ...]
     notes: tuple[str, ...]  # what was dropped, filled or expanded, in words
 
+    def reading_of_new(self, id_column: str | None) -> Reading:
+        """How to read a table of new rows: as the training rows were written, and only the columns used."""
+        sources = tuple(dict.fromkeys(column.source for column in self.columns))
+        return replace(self.reading, id_column=id_column, columns=sources, exclude=(), text_of=())
+
     def apply(self, table: Table) -> Matrix:
         """Numbers of a table, (n_samples, n_columns)."""
         X = _numbers(table, self.columns)
@@ -46,7 +52,7 @@ def prepare(table: Table, reading: Reading) -> Preparation:
     """Learn from training rows which columns to keep, and their means and scales."""
     if len(table) < 2:
         raise InputError(f"{table.source}: {len(table)} row; kernel PCA needs at least 2 samples")
-    notes: list[str] = []
+    notes = list(table.notes)
     columns = _expand(table, reading, notes)
     X = _numbers(table, columns)
     share = np.isnan(X).mean(axis=0)
@@ -77,7 +83,8 @@ def prepare(table: Table, reading: Reading) -> Preparation:
         )
         for column, f, s in zip(columns, fill, scale, strict=True)
     )
-    return Preparation(reading, finished, tuple(notes))
+    as_read = replace(reading, likely=table.dialect, date_formats=table.date_formats)
+    return Preparation(as_read, finished, tuple(notes))
 
 
 def _scales(columns: Sequence[Column], deviations: Any) -> Any:
@@ -96,9 +103,13 @@ def _expand(table: Table, reading: Reading, notes: list[str]) -> list[Column]:
     columns: list[Column] = []
     for name in table.frame.columns:
         values = table.frame[name]
-        if not _is_text(values):
+        if dates.is_date(values.dtype):
+            _check_dates(table, name, reading)
             columns.append(Column(name, None, 0.0, 0.0, 1.0))
-        elif reading.text != "one-hot":
+            notes.append(f"column {name!r} holds dates, as numbers: {dates.RULE}")
+        elif not _is_text(values):
+            columns.append(Column(name, None, 0.0, 0.0, 1.0))
+        elif reading.text_handling(name) != "one-hot":
             raise InputError(f"{table.source}: {_about_text(values)}")
         else:
             categories = sorted(values.drop_nulls().cast(pl.String).unique().to_list())
@@ -110,6 +121,15 @@ def _expand(table: Table, reading: Reading, notes: list[str]) -> list[Column]:
             columns += [Column(name, category, 0.0, 0.0, 1.0) for category in categories]
             notes.append(f"expanded text column {name!r} into {len(categories)} columns of 0 and 1")
     return columns
+
+
+def _check_dates(table: Table, name: str, reading: Reading) -> None:
+    if reading.dates != "number":
+        example = table.frame[name].drop_nulls().head(1).cast(pl.String).to_list()
+        raise InputError(
+            f"{table.source}: column {name!r} holds dates, as {(example or ['none'])[0]}; use --dates number "
+            f"({dates.RULE}) or --dates ignore, or leave it out with --exclude {name}"
+        )
 
 
 def _numbers(table: Table, columns: Iterable[Column]) -> Matrix:
@@ -138,12 +158,13 @@ def _plain_numbers(table: Table, names: list[str]) -> Matrix:
     for name, kind in table.frame.select(names).schema.items():
         if _is_text(table.frame[name]):
             raise InputError(f"{table.source}: {_about_text(table.frame[name])}")
-        if not (kind.is_numeric() or isinstance(kind, pl.Boolean | pl.Null | pl.String)):
+        if not (kind.is_numeric() or dates.is_date(kind) or isinstance(kind, pl.Boolean | pl.Null | pl.String)):
             raise InputError(
                 f"{table.source}: column {name!r} holds {kind} values; "
                 f"turn them into numbers, or leave it out with --exclude {name}"
             )
-    return table.frame.select(pl.col(names).cast(pl.Float64)).fill_null(np.nan).to_numpy()
+    columns = (dates.as_days(column) if dates.is_date(column.dtype) else column for column in table.frame[names])
+    return pl.DataFrame(columns).select(pl.all().cast(pl.Float64)).fill_null(np.nan).to_numpy()
 
 
 def _is_text(values: pl.Series) -> bool:
@@ -159,6 +180,8 @@ def _about_text(values: pl.Series) -> str:
     example = bad[0] if len(bad) else present[0]
     row = (values.cast(pl.String) == example).arg_max() or 0
     where = f"column {values.name!r} has text {example!r} in row {row + 1}"
+    if numerals.is_number(example.strip()):
+        return f"{where}, which may be a number; say how numbers are written with --decimal and --thousands"
     if 2 * len(bad) < len(present):
         return f"{where}, among numbers; correct that value, or leave the column out with --exclude {values.name}"
     return f"{where}; leave it out with --exclude {values.name}, or use --text one-hot or --text ignore"

@@ -1,10 +1,10 @@
-"""Tables in and out: CSV, Parquet, Arrow, NumPy and DataFrames, with their sample ids."""
+"""Tables in and out, with their sample ids: what a party wants read, and what came of it."""
 
 import contextlib
 import difflib
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,15 @@ import numpy as np
 import polars as pl
 
 from dkpca.errors import InputError, StorageError
+from dkpca.tables import delimited, id_columns
+from dkpca.tables.columns import Typed, typed
+from dkpca.tables.dates import is_date
+from dkpca.tables.dialect import SEPARATORS, Dialect
+from dkpca.tables.formats import AS_WRITTEN, SUFFIXES, Opened, from_array, open_table
+from dkpca.tables.ids import check_unique, matching_keys
 
-MISSING = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None"]
-SUFFIXES = (".csv", ".tsv", ".txt", ".parquet", ".pq", ".arrow", ".ipc", ".feather", ".npy", ".npz")
 TEXT_COLUMNS = ("error", "one-hot", "ignore")  # what can be done with them
+DATE_COLUMNS = ("error", "number", "ignore")
 TEXT = (pl.String, pl.Categorical, pl.Enum)
 
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
@@ -38,6 +43,16 @@ class Reading:
         Columns with a larger share of missing values are dropped; in the others the mean is filled in.
     standardize : bool
         Give every column mean 0 and standard deviation 1.
+    text_of : tuple of (str, str)
+        What to do with single columns of text, by their names.
+    dates : {"error", "number", "ignore"}
+        What to do with columns of dates; as numbers they are days since 1970-01-01.
+    id_normalize : tuple of str
+        How ids are made alike before they are matched: some of `dkpca.tables.ids.WAYS`.
+    dialect : Dialect
+        How the file is written, as far as the party says it.
+    likely, date_formats
+        What decides where neither the party nor the file says it: how an earlier table was written.
     """
 
     id_column: str | None = None
@@ -46,6 +61,16 @@ class Reading:
     text: str = "error"
     max_missing: float = 0.1
     standardize: bool = True
+    text_of: tuple[tuple[str, str], ...] = ()
+    dates: str = "error"
+    id_normalize: tuple[str, ...] = ()
+    dialect: Dialect = AS_WRITTEN
+    likely: Dialect = AS_WRITTEN
+    date_formats: tuple[tuple[str, str], ...] = ()
+
+    def text_handling(self, column: str) -> str:
+        """What to do with this column, if it is text."""
+        return dict(self.text_of).get(column, self.text)
 
 
 @dataclass(frozen=True)
@@ -55,20 +80,31 @@ class Table:
     source: str
     ids: list[str] | None
     frame: pl.DataFrame
+    notes: tuple[str, ...] = ()  # what was found out about the file, or left out, in words
+    dialect: Dialect = AS_WRITTEN  # how it is written
+    id_normalize: tuple[str, ...] = ()
+    date_formats: tuple[tuple[str, str], ...] = ()  # of columns of text that hold dates
 
     def __len__(self) -> int:
         return self.frame.height
 
+    @property
+    def keys(self) -> list[str] | None:
+        """Return what the samples are matched by."""
+        return None if self.ids is None else matching_keys(self.ids, self.id_normalize)
+
     def take(self, rows: Sequence[int]) -> "Table":
         """Rows by number, in that order."""
         ids = None if self.ids is None else [self.ids[row] for row in rows]
-        return Table(self.source, ids, self.frame[list(rows)])
+        return replace(self, ids=ids, frame=self.frame[list(rows)])
 
 
 def read(path: Path, reading: Reading) -> Table:
-    """Read a CSV, Parquet, Arrow or NumPy file; only the columns wanted are loaded."""
+    """Read a table; only the columns wanted are loaded."""
     with _explained(path):
-        return _select(scan(path), reading, str(path))
+        opened = open_table(path, reading.dialect, id_column=reading.id_column, likely=reading.likely)
+        with _rows_fit(opened):
+            return _select(opened, reading)
 
 
 def is_table(path: Path) -> bool:
@@ -76,27 +112,41 @@ def is_table(path: Path) -> bool:
     return path.suffix.lower() in SUFFIXES
 
 
-def column_names(path: Path) -> list[str]:
+def column_names(path: Path, dialect: Dialect = AS_WRITTEN, *, id_column: str | None = None) -> list[str]:
     """Names of the columns of a table, nothing of it loaded."""
     with _explained(path):
-        return scan(path).collect_schema().names()
+        return open_table(path, _any_numbers(dialect), id_column=id_column).names
 
 
-def read_ids(path: Path, id_column: str) -> list[str]:
+def read_ids(path: Path, id_column: str, dialect: Dialect = AS_WRITTEN, ways: Sequence[str] = ()) -> list[str]:
     """Sample ids of a table, in its order."""
-    with _explained(path):
-        frame = scan(path)
-        _check_columns([id_column], frame.collect_schema().names(), str(path))
-        return _ids(frame.select(id_column).collect()[id_column], str(path))
+    return read_text(path, id_column, [], dialect, ways)[id_column].to_list()
 
 
-def read_labels(path: Path, id_column: str, column: str) -> dict[str, str]:
+def read_labels(path: Path, id_column: str, column: str, dialect: Dialect = AS_WRITTEN) -> dict[str, str]:
     """One column as text, by sample id."""
+    frame = read_text(path, id_column, [column], dialect)
+    return dict(zip(frame[id_column], frame[column].fill_null("missing"), strict=True))
+
+
+def read_text(
+    path: Path, id_column: str, columns: Sequence[str], dialect: Dialect = AS_WRITTEN, ways: Sequence[str] = ()
+) -> pl.DataFrame:
+    """Read ids and some columns as text, as they stand there."""
     with _explained(path):
-        frame = scan(path)
-        _check_columns([id_column, column], frame.collect_schema().names(), str(path))
-        labels = frame.select(pl.col(column).cast(pl.String).fill_null("missing")).collect()[column]
-    return dict(zip(read_ids(path, id_column), labels.to_list(), strict=True))
+        opened = open_table(path, _any_numbers(dialect), id_column=id_column)
+        _check_columns([id_column, *columns], opened)
+        with _rows_fit(opened):
+            frame = typed(opened, [], by_position=False).frame.select(id_column, *columns).collect(engine="streaming")
+        ids = _ids(frame[id_column], opened.source, ways)
+        return frame.with_columns(
+            pl.Series(id_column, ids, dtype=pl.String), *(pl.col(c).cast(pl.String) for c in columns)
+        )
+
+
+def _any_numbers(dialect: Dialect) -> Dialect:
+    """Return the dialect where it does not matter how numbers are written."""
+    return replace(dialect, decimal=dialect.decimal or ".")
 
 
 @contextlib.contextmanager
@@ -115,54 +165,56 @@ def _explained(path: Path) -> Iterator[None]:
         raise InputError(f"{path}: cannot be read as a {path.suffix} table ({reason}); check the file") from error
 
 
+@contextlib.contextmanager
+def _rows_fit(opened: Opened) -> Iterator[None]:
+    """Say which row is too long, if that is why a text file cannot be read."""
+    try:
+        yield
+    except pl.exceptions.PolarsError:
+        if opened.text_file is not None:
+            delimited.check_width(opened.text_file)
+        raise
+
+
 def from_frame(frame: Any, reading: Reading, *, name: str = "table") -> Table:
     """Take a polars, pandas or Arrow table, or anything else polars accepts."""
     if hasattr(frame, "to_pandas") or isinstance(frame, pl.DataFrame | dict):
         table = pl.DataFrame(frame)
     elif hasattr(frame, "columns") and hasattr(frame, "iloc"):
-        table = pl.DataFrame({str(key): frame[key].to_numpy() for key in frame.columns}, nan_to_null=True)
+        table = _from_pandas(frame, name)
     else:
-        table = _from_array(np.asarray(frame))
-    return _select(table.lazy(), reading, name)
+        table = from_array(np.asarray(frame))
+    return _select(Opened(name, table.lazy(), table.columns), reading)
 
 
-def scan(path: Path) -> pl.LazyFrame:
-    """Open a table without loading it."""
-    if not path.exists():
-        raise FileNotFoundError(path)
-    if not path.is_file():
-        raise InputError(f"{path}: is a directory or a pipe, not a table; give a file")
-    kind = path.suffix.lower()
-    if kind in (".csv", ".tsv", ".txt"):
-        separator = "," if kind == ".csv" else "\t"
-        # The whole column decides its type: one word in row 50,000 makes it text, and is then reported.
-        return pl.scan_csv(path, separator=separator, null_values=MISSING, infer_schema_length=None)
-    if kind in (".parquet", ".pq"):
-        return pl.scan_parquet(path)
-    if kind in (".arrow", ".ipc", ".feather"):
-        return pl.scan_ipc(path)
-    if kind == ".npy":
-        return _from_array(np.load(path, mmap_mode="r", allow_pickle=False)).lazy()
-    if kind == ".npz":
-        with np.load(path, allow_pickle=False) as arrays:
-            return pl.concat([_from_array(arrays[key], key) for key in arrays], how="horizontal").lazy()
-    raise InputError(f"{path}: not a table by its suffix {kind!r}; use one of {', '.join(SUFFIXES)}")
+def _from_pandas(frame: Any, name: str) -> pl.DataFrame:
+    """Columns, and the index where it has a name."""
+    frame = frame.reset_index() if frame.index.name is not None else frame
+    names = [str(key) for key in frame.columns]
+    twice = sorted({key for key in names if names.count(key) > 1})
+    if twice:
+        raise InputError(f"{name}: {len(twice)} names stand over several columns, as {twice[0]!r}; rename them")
+    return pl.DataFrame([_series(key, frame.iloc[:, position]) for position, key in enumerate(names)])
 
 
-def renamed(path: Path, names: Mapping[str, str]) -> tuple[bytes, int]:
-    """An embedding as CSV with other sample names, and how many samples have none."""
-    with _explained(path):
-        frame = scan(path).collect()
-        _check_columns(["sample"], frame.columns, str(path))
-    new = [names.get(str(sample)) for sample in frame["sample"]]
-    csv = BytesIO()
-    frame.with_columns(pl.Series("sample", new, dtype=pl.String)).write_csv(csv)
-    return csv.getvalue(), new.count(None)
+def _series(name: str, column: Any) -> pl.Series:
+    values = column.to_numpy()
+    if values.dtype != object:
+        return pl.Series(name, values, nan_to_null=True)
+    present = [None if gone else value for value, gone in zip(values, column.isna(), strict=True)]
+    try:
+        return pl.Series(name, present)
+    except TypeError:  # numbers and text in one column: as text, by the rule for ids
+        return pl.Series(name, [None if value is None else _as_text(value) for value in present])
+
+
+def _as_text(value: Any) -> str:
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def embedding_files(sample_ids: Sequence[str], scores: Matrix) -> dict[str, bytes]:
     """Scores as CSV and Parquet, the first column the sample id."""
-    frame = pl.DataFrame({"sample": list(sample_ids)}).hstack(
+    frame = pl.DataFrame({"sample": list(sample_ids)}, schema={"sample": pl.String}).hstack(
         [pl.Series(f"component_{d + 1}", scores[:, d]) for d in range(scores.shape[1])]
     )
     csv, parquet = BytesIO(), BytesIO()
@@ -171,62 +223,79 @@ def embedding_files(sample_ids: Sequence[str], scores: Matrix) -> dict[str, byte
     return {"embedding.csv": csv.getvalue(), "embedding.parquet": parquet.getvalue()}
 
 
-def _select(frame: pl.LazyFrame, reading: Reading, source: str) -> Table:
+def renamed(path: Path, names: Mapping[str, str]) -> tuple[bytes, int]:
+    """An embedding as CSV with other sample names, and how many samples have none."""
+    columns = [name for name in column_names(path, id_column="sample") if name != "sample"]
+    frame = read_text(path, "sample", columns)
+    new = [names.get(sample) for sample in frame["sample"]]
+    csv = BytesIO()
+    frame.with_columns(pl.Series("sample", new, dtype=pl.String)).write_csv(csv)
+    return csv.getvalue(), new.count(None)
+
+
+def _select(opened: Opened, reading: Reading) -> Table:
     """Load the columns wanted, and check the ids."""
-    schema = frame.collect_schema()
     named = [reading.id_column] if reading.id_column else []
-    _check_columns([*named, *reading.columns, *reading.exclude], schema.names(), source)
+    single = [column for column, _ in reading.text_of]
+    _check_columns([*named, *reading.columns, *reading.exclude, *single], opened)
     wanted = [
         name
-        for name, kind in schema.items()
+        for name in opened.names
         if name != reading.id_column
         and name not in reading.exclude
         and (not reading.columns or name in reading.columns)
-        and not (reading.text == "ignore" and not reading.columns and isinstance(kind, TEXT))
     ]
-    if not wanted:
-        raise InputError(f"{source}: no feature column is left; check --columns, --exclude and --text")
-    loaded = frame.select(*named, *wanted).collect(engine="streaming")
-    ids = _ids(loaded[reading.id_column], source) if reading.id_column else None
-    return Table(source, ids, loaded.select(wanted))
+    found = typed(opened, wanted, by_position=not named, date_formats=dict(reading.date_formats))
+    kept, ignored = _without_ignored(found, reading)
+    if not kept:
+        raise InputError(f"{opened.source}: no feature column is left; check --columns, --exclude and --text")
+    loaded = found.frame.select(*named, *kept).collect(engine="streaming")
+    return Table(
+        source=opened.source,
+        ids=_ids(loaded[reading.id_column], opened.source, reading.id_normalize) if reading.id_column else None,
+        frame=loaded.select(kept),
+        notes=(*opened.notes, *found.notes, *ignored),
+        dialect=opened.dialect or AS_WRITTEN,
+        id_normalize=reading.id_normalize,
+        date_formats=tuple(found.date_formats.items()),
+    )
 
 
-def _check_columns(wanted: Sequence[str], known: list[str], source: str) -> None:
-    for name in wanted:
-        if name not in known:
-            raise InputError(f"{source}: has no column {name!r}; {_did_you_mean(name, known)}")
+def _without_ignored(found: Typed, reading: Reading) -> tuple[list[str], list[str]]:
+    """Columns without those of text and dates that are not wanted, and words about these; one that is named stays."""
+    schema = found.frame.collect_schema()
+    free = [name for name in found.names if name not in reading.columns]
+    texts = [name for name in free if isinstance(schema[name], TEXT) and reading.text_handling(name) == "ignore"]
+    days = [name for name in free if is_date(schema[name]) and reading.dates == "ignore"]
+    said = [
+        f"left out {len(names)} columns of {what}: {some(names)}"
+        for what, names in (("text", texts), ("dates", days))
+        if names
+    ]
+    return [name for name in found.names if name not in {*texts, *days}], said
 
 
-def _ids(column: pl.Series, source: str) -> list[str]:
+def _ids(column: pl.Series, source: str, ways: Sequence[str]) -> list[str]:
     """Sample ids as text, each there and each once."""
-    if column.dtype.is_float() and column.drop_nulls().is_finite().all() and (column == column.round()).all():
-        column = column.cast(pl.Int64)
-    column = column.cast(pl.String)
-    if column.null_count():
-        row = column.is_null().arg_max() or 0
-        raise InputError(f"{source}: no id in column {column.name!r}, row {row + 1}; give every sample an id")
-    if column.n_unique() < len(column):
-        twice = str(column.filter(column.is_duplicated())[0])
-        rows = [row + 1 for row in (column == twice).arg_true().to_list()]
-        raise InputError(
-            f"{source}: id {twice!r} in column {column.name!r} stands in rows {rows[:5]}; ids must be unique, "
-            "keep one of these rows"
-        )
-    return column.to_list()
+    ids = id_columns.as_text(column, source)
+    check_unique(ids, ways, source, column.name)
+    return ids
 
 
-def _from_array(array: np.ndarray[Any, Any], name: str = "x") -> pl.DataFrame:
-    """Columns x0, x1, ... of a matrix; a vector is one column of its own name."""
-    if array.ndim == 1:
-        return pl.DataFrame({name: array})
-    if array.ndim != 2:
-        raise InputError(f"array {name!r} has {array.ndim} dimensions; a table has rows and columns")
-    return pl.DataFrame({f"{name}{j}": array[:, j] for j in range(array.shape[1])})
+def _check_columns(wanted: Sequence[str], opened: Opened) -> None:
+    for name in wanted:
+        if name not in opened.names:
+            raise InputError(f"{opened.source}: has no column {name!r}; {_did_you_mean(name, opened)}")
 
 
-def _did_you_mean(name: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"it has {some(known)}"
+def _did_you_mean(name: str, opened: Opened) -> str:
+    used = opened.dialect.separator if opened.dialect else None
+    if used is not None and len(opened.names) == 1:
+        inside = [word for mark, word in SEPARATORS.items() if mark != used and mark in opened.names[0]]
+        if inside:
+            return f"its header has {' and '.join(inside)}, and {used!r} was taken for the separator; set --separator"
+    close = difflib.get_close_matches(name, opened.names, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"it has {some(opened.names)}"
 
 
 def some(names: Sequence[str]) -> str:

@@ -1,0 +1,225 @@
+"""How a text file writes a table: separator, header, decimal mark. Asked for, or found in the head of the file."""
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from dkpca.errors import InputError
+from dkpca.tables import numerals
+from dkpca.tables.numerals import Evidence
+
+SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
+ROWS = 2000  # of the head that are looked at
+ABOVE = 50  # rows in which a header is looked for
+UNNAMED = "unnamed"
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a table is written; None: find out.
+
+    Parameters
+    ----------
+    separator : str, optional
+        Between columns of a text file.
+    decimal, thousands : str, optional
+        Marks in numbers; no mark between thousands is an empty text.
+    encoding : str, optional
+        Of a text file.
+    missing : tuple of str, optional
+        Values that mean there is none, beside the empty one.
+    sheet : str, optional
+        Of a workbook.
+    """
+
+    separator: str | None = None
+    decimal: str | None = None
+    thousands: str | None = None
+    encoding: str | None = None
+    missing: tuple[str, ...] | None = None
+    sheet: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.separator is not None and len(self.separator) != 1:
+            raise InputError(f"the separator is {self.separator!r}; give one letter, or the word tab")
+        if self.decimal is not None and self.decimal not in numerals.OTHER:
+            raise InputError(f"the decimal mark is {self.decimal!r}; give , or .")
+        if self.decimal is not None and self.decimal == self.thousands:
+            raise InputError(f"{self.decimal!r} cannot be the decimal mark and stand between thousands too")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the table lies in a text file, and how it is written."""
+
+    dialect: Dialect
+    names: tuple[str, ...]  # of the columns
+    skip: int  # lines above the table
+    has_header: bool  # whether the first line of the table has a name for every column
+    notes: tuple[str, ...]
+    proved: bool  # whether the decimal mark was asked for, or seen in a number that can be read in one way only
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The head of a file, cut at one separator."""
+
+    separator: str
+    rows: list[list[str]]
+    ends: list[int]  # line on which each row ends
+    width: int = field(init=False)
+    share: float = field(init=False)  # of rows that have this width
+
+    def __post_init__(self) -> None:
+        widths = Counter(len(row) for row in self.rows if any(row))
+        width, count = widths.most_common(1)[0] if widths else (1, 0)
+        object.__setattr__(self, "width", width)
+        object.__setattr__(self, "share", count / max(1, widths.total()))
+
+    def foreign(self, others: Sequence[str]) -> int:
+        """Cells that another separator would cut, and that are no number."""
+        return sum(
+            any(mark in cell for mark in others) and not numerals.is_number(cell.strip()) for cell in self._cells()
+        )
+
+    def row_with(self, name: str | None) -> int | None:
+        """Return the first row near the top that has this cell."""
+        near = enumerate(self.rows[:ABOVE])
+        return next((n for n, row in near if name in map(str.strip, row)), None) if name else None
+
+    def _cells(self) -> list[str]:
+        return [cell for row in self.rows if len(row) == self.width for cell in row]
+
+
+def find(head: str, asked: Dialect, source: str, *, id_column: str | None, likely: Dialect) -> Layout:
+    """Find out from the first lines of a file what was not asked for; what is open is refused."""
+    cut = _cut_as_asked(head, asked, source, id_column)
+    names, skip, data, has_header, notes = _header(cut, source, id_column)
+    if asked.decimal is None:
+        evidence = _evidence(names, cut.rows[data:], id_column)
+        decimal, thousands = numerals.decide(evidence, source, likely=likely.decimal)
+        proved = bool(evidence.decimal) or likely.decimal is not None
+    else:
+        evidence = _evidence(names, cut.rows[data:], id_column)
+        group = numerals.OTHER[asked.decimal]
+        seen = group in evidence.grouped or group in evidence.unclear
+        decimal, thousands, proved = asked.decimal, group if seen else next(iter(evidence.spacing), ""), True
+    dialect = replace(
+        asked,
+        separator=cut.separator,
+        decimal=decimal,
+        thousands=thousands if asked.thousands is None else asked.thousands,
+        missing=numerals.USUAL_MISSING if asked.missing is None else asked.missing,
+    )
+    return Layout(dialect, names, skip, has_header, tuple(notes), proved)
+
+
+def described(dialect: Dialect) -> str:
+    """Say in a few words how a text file is written, where it is not with commas, points and UTF-8; else nothing."""
+    words = []
+    if dialect.separator != ",":
+        words.append(f"separated by {SEPARATORS.get(dialect.separator or '', repr(dialect.separator))}")
+    if dialect.decimal != ".":
+        words.append("decimal comma")
+    if dialect.thousands:
+        words.append(f"thousands by {dialect.thousands!r}")
+    if dialect.encoding not in (None, "utf-8"):
+        words.append(f"encoding {dialect.encoding}")
+    return ", ".join(words)
+
+
+def _cut_as_asked(head: str, asked: Dialect, source: str, id_column: str | None) -> Cut:
+    if asked.separator is not None:
+        return _cut(head, asked.separator)
+    told = head.partition("\n")[0].strip().strip('"')
+    if told.lower().startswith("sep=") and len(told) == 5:  # Excel's own way to say it
+        return _cut(head, told[4])
+    tried = [_cut(head, mark) for mark in SEPARATORS]
+    cuts = [cut for cut in tried if cut.width > 1 and cut.share > 0.5]
+    if not cuts:
+        return tried[0]
+    cuts = [cut for cut in cuts if cut.row_with(id_column) is not None] or cuts
+    best = max(cut.share for cut in cuts)
+    close = [cut for cut in cuts if cut.share > best - 0.02]
+    foreign = [cut.foreign([other.separator for other in close if other is not cut]) for cut in close]
+    fewest = [cut for cut, count in zip(close, foreign, strict=True) if count == min(foreign)]
+    if len(fewest) > 1:
+        candidates = " or ".join(SEPARATORS[cut.separator] for cut in fewest)
+        raise InputError(f"{source}: its columns may be separated by {candidates}; say which with --separator")
+    return fewest[0]
+
+
+def _cut(head: str, separator: str) -> Cut:
+    reader = csv.reader(io.StringIO(head, newline=""), delimiter=separator)
+    rows, ends = [], []
+    try:
+        for row in reader:
+            rows.append(row)
+            ends.append(reader.line_num)
+            if len(rows) == ROWS:
+                break
+    except csv.Error:  # a field too long to be one: this is not the separator
+        return Cut(separator, [], [])
+    return Cut(separator, rows, ends)
+
+
+def _header(cut: Cut, source: str, id_column: str | None) -> tuple[tuple[str, ...], int, int, bool, list[str]]:
+    """Names, lines above the table, first row of data, whether every column has a place in the header; notes."""
+    position = cut.row_with(id_column)
+    if position is None:
+        position = next((n for n, row in enumerate(cut.rows) if not _is_above(cut, n, row)), None)
+    if position is None:
+        raise InputError(f"{source}: has no header; the first row of a table names its columns")
+    row = [name.strip() for name in cut.rows[position]]
+    above = [" ".join(filter(None, map(str.strip, cells))) for cells in cut.rows[:position]]
+    notes = []
+    said = [words for words in above if words and not words.lower().startswith("sep=")]
+    if said:
+        notes.append(f"{len(said)} lines above the header left out, as {said[0][:60]!r}")
+    full = len(row) != cut.width - 1
+    if not full:
+        notes.append("the header has one name fewer than the rows have values, as R writes it; the first is 'row'")
+        row = ["row", *row]
+    names = _named(row, source, notes)
+    return names, cut.ends[position - 1] if position else 0, position + 1, full, notes
+
+
+def _is_above(cut: Cut, position: int, row: list[str]) -> bool:
+    """Whether a row stands above the header: empty, a comment, Excel's `sep=`, or a title.
+
+    A row that is shorter than the others is a title if words follow, and the header of R if numbers do.
+    """
+    cells = [cell.strip() for cell in row]
+    filled = sum(map(bool, cells))
+    if not filled or cells[0].startswith("#") or (position == 0 and cells[0].lower().startswith("sep=")):
+        return True
+    if cut.width > 2 and filled == 1:
+        return True
+    return len(row) < cut.width and not _next_has_number(cut, position)
+
+
+def _next_has_number(cut: Cut, position: int) -> bool:
+    following = cut.rows[position + 1 : position + 2]
+    return any(numerals.is_number(cell.strip()) for row in following for cell in row)
+
+
+def _named(row: list[str], source: str, notes: list[str]) -> tuple[str, ...]:
+    """Names of all columns, each once; columns without a name get one by their position."""
+    names = [name or f"{UNNAMED}_{position + 1}" for position, name in enumerate(row)]
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise InputError(f"{source}: {len(twice)} names stand over several columns, as {twice[0]!r}; rename them")
+    numbers = [name for name in row[1:] if name and numerals.is_number(name) and not name.isdecimal()]
+    if numbers:
+        notes.append(f"the header has the number {numbers[0]!r}; if it is a row of data, write a header above it")
+    return tuple(names)
+
+
+def _evidence(names: Sequence[str], rows: list[list[str]], id_column: str | None) -> Evidence:
+    evidence = Evidence()
+    for position, name in enumerate(names):
+        if name != id_column:
+            evidence.add_column(name, [row[position] for row in rows if position < len(row)])
+    return evidence

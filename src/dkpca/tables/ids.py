@@ -1,0 +1,124 @@
+"""Sample ids are text. What parties match by is the ids themselves, or the ids made alike in an agreed way.
+
+The ways are `strip` (no spaces around), `unicode` (composed letters, NFC) and `case` (case folded). They decide which
+ids are the same; the ids that a party shows stay as they came. An agreed way is part of what is matched, so that
+parties that agreed on different ways match nothing, instead of a part.
+"""
+
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import combinations
+
+from dkpca.errors import InputError
+
+WAYS: Mapping[str, Callable[[str], str]] = {
+    "strip": str.strip,
+    "unicode": lambda text: unicodedata.normalize("NFC", text),
+    "case": str.casefold,
+}
+
+
+def check_ways(ways: Iterable[str]) -> tuple[str, ...]:
+    """Ways in their order, each once."""
+    asked = set(ways)
+    unknown = sorted(asked - set(WAYS))
+    if unknown:
+        raise InputError(f"ids cannot be made alike by {unknown}; use some of {', '.join(WAYS)}")
+    return tuple(way for way in WAYS if way in asked)
+
+
+def matching_keys(ids: Sequence[str], ways: Sequence[str]) -> list[str]:
+    """Return what the ids are matched by, in their order."""
+    if not ways:
+        return list(ids)
+    agreed = "+".join(ways)
+    return [f"{agreed}\0{text}" for text in map(made_alike(ways), ids)]
+
+
+def made_alike(ways: Iterable[str]) -> Callable[[str], str]:
+    """Return the function that makes one id alike."""
+    steps = [WAYS[way] for way in check_ways(ways)]
+
+    def alike(text: str) -> str:
+        for step in steps:
+            text = step(text)
+        # Folding the case can take a composed letter apart again.
+        return unicodedata.normalize("NFC", text) if "unicode" in ways else text
+
+    return alike
+
+
+def check_unique(ids: Sequence[str], ways: Sequence[str], source: str, column: str) -> None:
+    """Raise unless every id stands for one sample."""
+    keys = matching_keys(ids, ways)
+    if len(set(keys)) == len(keys):
+        return
+    twice = next(key for key, count in Counter(keys).items() if count > 1)
+    rows = [row for row, key in enumerate(keys) if key == twice]
+    spellings = list(dict.fromkeys(ids[row] for row in rows))
+    numbers = [row + 1 for row in rows[:5]]
+    if len(spellings) > 1:
+        raise InputError(
+            f"{source}: ids {spellings[:5]} in column {column!r}, rows {numbers}, are one id by "
+            f"--id-normalize {','.join(ways)}; ids must be unique, keep one of these rows"
+        )
+    raise InputError(
+        f"{source}: id {spellings[0]!r} in column {column!r} stands in rows {numbers}; ids must be unique, "
+        "keep one of these rows"
+    )
+
+
+def oddities(ids: Sequence[str], ways: Sequence[str]) -> list[str]:
+    """What other tables may write differently, in words, where nothing was agreed about it."""
+    spaced = [text for text in ids if text != text.strip()]
+    decomposed = [text for text in ids if not text.isascii() and text != unicodedata.normalize("NFC", text)]
+    found = []
+    if spaced and "strip" not in ways:
+        found.append(
+            f"{len(spaced):,} ids have spaces around them, as {spaced[0]!r}; if other tables have none, all parties "
+            "can use --id-normalize strip"
+        )
+    if decomposed and "unicode" not in ways:
+        found.append(
+            f"{len(decomposed):,} ids have letters in parts (not NFC), as {decomposed[0]!r}; if other tables have "
+            "them whole, all parties can use --id-normalize unicode"
+        )
+    return found
+
+
+def would_match(ids: Mapping[str, Sequence[str]], ways: Sequence[str]) -> list[str]:
+    """How many more ids would match if they were made alike, in words; empty if none would."""
+    keys = {party: set(matching_keys(own, ways)) for party, own in ids.items()}
+    common = set.intersection(*keys.values())
+    rest = {
+        party: [text for text, key in zip(own, matching_keys(own, ways), strict=True) if key not in common]
+        for party, own in ids.items()
+    }
+    words = []
+    gains = {more: _gain(rest, made_alike(more)) for more in _larger(ways)}
+    best = max(gains.values(), default=0)
+    if best:
+        fewest = next(more for more, gain in gains.items() if gain == best)
+        words.append(f"{best:,} more ids would match with --id-normalize {','.join(fewest)}")
+    zeros = _gain(rest, lambda text: _plain_number(made_alike(ways)(text))) if not best else 0
+    if zeros:
+        words.append(f"{zeros:,} more ids differ only in leading zeros or in '.0'; write them alike in all tables")
+    return words
+
+
+def _larger(ways: Sequence[str]) -> list[tuple[str, ...]]:
+    """Ways that add to those agreed, fewest first."""
+    missing = [way for way in WAYS if way not in ways]
+    sets = [added for count in range(1, len(missing) + 1) for added in combinations(missing, count)]
+    return [check_ways([*ways, *added]) for added in sets]
+
+
+def _gain(rest: Mapping[str, Collection[str]], alike: Callable[[str], str]) -> int:
+    return len(set.intersection(*({alike(text) for text in own} for own in rest.values())))
+
+
+def _plain_number(text: str) -> str:
+    """Digits without leading zeros and '.0'; any other text as it is."""
+    digits = text.removesuffix(".0")
+    return digits.lstrip("0") or "0" if digits.isdecimal() and digits.isascii() else text

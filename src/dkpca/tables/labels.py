@@ -1,0 +1,115 @@
+"""Rows of several tables are brought into one order by their labels: the index of a DataFrame, or ids beside it.
+
+Arrays have no labels; their rows match by position, and only where nobody's rows have to move.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dkpca.errors import InputError
+
+Labels = list[Any]
+
+
+def aligned(tables: Mapping[str, Any], sample_ids: Any = None) -> tuple[dict[str, Any], Labels | None, list[str]]:
+    """Put the rows of all tables into the order of the first that has labels.
+
+    Parameters
+    ----------
+    tables : mapping of party to table
+        DataFrames with an index, arrays, or sources that a worker opens.
+    sample_ids : mapping of party to sequence, or sequence, optional
+        Labels of rows, in their order; one sequence is about every table. They win over an index.
+
+    Returns
+    -------
+    (tables, labels, notes)
+        Tables in the common order, the labels of that order if there are any, and what was moved, in words.
+    """
+    labels = _labels(tables, sample_ids)
+    if not labels:
+        return dict(tables), None, []
+    first, *others = labels
+    _check_each(labels)
+    moved = [name for name in others if labels[name] != labels[first]]
+    for name in moved:
+        _check_same_samples(first, labels[first], name, labels[name])
+    nameless = [name for name in tables if name not in labels]
+    if moved and nameless:
+        raise InputError(
+            f"the rows of {moved} are in another order than those of {first!r}, and {nameless} have no labels that "
+            "say in which order theirs are; give them with sample_ids, or pass all tables in one order"
+        )
+    placed = dict(tables)
+    for name in moved:
+        row = {label: number for number, label in enumerate(labels[name])}
+        placed[name] = _taken(tables[name], name, [row[label] for label in labels[first]])
+    notes = [
+        f"party {name!r}: its rows were put into the order of party {first!r}, by their labels" for name in moved
+    ]
+    return placed, labels[first], notes
+
+
+def _labels(tables: Mapping[str, Any], sample_ids: Any) -> dict[str, Labels]:
+    """Labels by party, of those that have some."""
+    if sample_ids is not None and not isinstance(sample_ids, Mapping):
+        sample_ids = dict.fromkeys(tables, sample_ids)
+    given = dict(sample_ids or {})
+    strangers = sorted(set(given) - set(tables))
+    if strangers:
+        raise InputError(f"sample_ids names {strangers}; the tables are of {sorted(tables)}")
+    found: dict[str, Labels] = {}
+    for name, table in tables.items():
+        if name in given:
+            found[name] = _listed(given[name])
+            if hasattr(table, "shape") and len(found[name]) != table.shape[0]:
+                raise InputError(
+                    f"party {name!r}: {len(found[name])} sample ids for {table.shape[0]} rows; give one for each row"
+                )
+        elif hasattr(table, "iloc") and hasattr(table, "index"):
+            found[name] = list(table.index)
+    return found
+
+
+def _listed(ids: Sequence[Any]) -> Labels:
+    return ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
+
+
+def _check_each(labels: Mapping[str, Labels]) -> None:
+    for name, own in labels.items():
+        missing = [row for row, label in enumerate(own) if label is None or label != label]
+        if missing:
+            raise InputError(f"party {name!r}: row {missing[0] + 1} has no label; give every sample an id")
+        if len(set(own)) < len(own) and any(other != own for other in labels.values()):
+            twice = Counter(own).most_common(1)[0][0]
+            raise InputError(
+                f"party {name!r}: label {twice!r} stands over several rows, and its rows differ from those of other "
+                "parties; labels must be unique, keep one of these rows"
+            )
+
+
+def _check_same_samples(first: str, ours: Labels, name: str, theirs: Labels) -> None:
+    common = len(set(ours) & set(theirs))
+    if common == len(ours) == len(theirs):
+        return
+    kinds = sorted({type(own[0]).__name__ for own in (ours, theirs) if own})
+    hint = f" (labels of types {' and '.join(kinds)})" if len(kinds) > 1 else ""
+    raise InputError(
+        f"parties {first!r} and {name!r} have different samples: {len(ours)} and {len(theirs)}, {common} in common "
+        f"by their labels{hint}; keep the common ones with common = {first}.index.intersection({name}.index) and "
+        f"{{party: table.loc[common]}}, or, if rows match by position, pass arrays (table.to_numpy())"
+    )
+
+
+def _taken(table: Any, name: str, rows: list[int]) -> Any:
+    if hasattr(table, "iloc"):
+        return table.iloc[rows]
+    if not hasattr(table, "shape"):
+        raise InputError(
+            f"party {name!r}: its table is opened elsewhere and cannot be put into another order; "
+            "pass all tables in one order"
+        )
+    return table[rows]

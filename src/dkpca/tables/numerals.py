@@ -1,0 +1,136 @@
+"""Numbers as people write them: which mark is the decimal one, and text columns turned into numbers.
+
+A mark is proved by one number that can be read in one way only: `0,5` and `12,34` have a decimal comma, `1.234.567`
+has points between thousands. `1,234` proves nothing.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from dkpca.errors import InputError
+
+USUAL_MISSING = (
+    "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "#N/A", "#NA", "#NV", "-", "--", ".", "?",
+)  # fmt: skip
+TRUTHS = {"true": 1.0, "false": 0.0}
+GROUPING = " '\u00a0\u202f\u2009\u2019"  # marks between thousands that are nothing else
+OTHER = {",": ".", ".": ","}
+HEAD, EXPONENT = r"[+-]?[1-9]\d{0,2}", r"(?:[eE][+-]?\d+)?"
+
+
+def _patterns(decimal: str) -> dict[str, re.Pattern[str]]:
+    """Ways to write a number if this is the decimal mark, by what they prove."""
+    point, group = re.escape(decimal), re.escape(OTHER[decimal])
+    return {
+        "grouped": re.compile(rf"{HEAD}(?:{group}\d{{3}})+{point}\d+|{HEAD}(?:{group}\d{{3}}){{2,}}"),
+        "decimal": re.compile(rf"[+-]?(?:\d+{point}\d*|{point}\d+){EXPONENT}"),
+        "unclear": re.compile(rf"{HEAD}{point}\d{{3}}"),
+        "spaced": re.compile(rf"{HEAD}(?:[{GROUPING}]\d{{3}})+{point}\d+"),
+    }
+
+
+PATTERNS = {decimal: _patterns(decimal) for decimal in OTHER}
+SPACED = re.compile(rf"{HEAD}(?:([{GROUPING}])\d{{3}})+(?:[.,]\d+)?")
+WHOLE = re.compile(r"[+-]?\d+(?:[eE][+-]?\d+)?")
+
+
+@dataclass
+class Evidence:
+    """What the numbers in some text say about its marks; for each an example, as it stands there."""
+
+    decimal: dict[str, str] = field(default_factory=dict)  # marks that are proved to be the decimal one
+    unclear: dict[str, str] = field(default_factory=dict)  # marks that may be decimal or between thousands
+    grouped: dict[str, str] = field(
+        default_factory=dict
+    )  # marks that stand between thousands if they are not decimal
+    spacing: dict[str, str] = field(default_factory=dict)  # other marks between thousands
+
+    def add_column(self, name: str, cells: Iterable[str]) -> None:
+        """Take in one column, if most of it is numbers."""
+        present = [cell for cell in map(str.strip, cells) if cell and cell not in USUAL_MISSING]
+        if 2 * sum(is_number(cell) for cell in present) > len(present):
+            for cell in present:
+                self._add(cell, f"{cell!r} in column {name!r}")
+
+    def _add(self, cell: str, example: str) -> None:
+        spaced = SPACED.fullmatch(cell)
+        if spaced:
+            self.spacing.setdefault(spaced[1], example)
+        for mark, patterns in PATTERNS.items():
+            if patterns["spaced"].fullmatch(cell):
+                self.decimal.setdefault(mark, example)
+            elif patterns["grouped"].fullmatch(cell):
+                self.decimal.setdefault(mark, example)
+                self.grouped.setdefault(OTHER[mark], example)
+            elif patterns["unclear"].fullmatch(cell):
+                self.unclear.setdefault(mark, example)
+            elif patterns["decimal"].fullmatch(cell):
+                self.decimal.setdefault(mark, example)
+
+
+def is_number(cell: str) -> bool:
+    """Whether some people would write a number so."""
+    return bool(WHOLE.fullmatch(cell) or SPACED.fullmatch(cell)) or any(
+        pattern.fullmatch(cell) for patterns in PATTERNS.values() for pattern in patterns.values()
+    )
+
+
+def decide(evidence: Evidence, source: str, *, likely: str | None) -> tuple[str, str]:
+    """Decimal mark, and mark between thousands (none: empty); what the evidence leaves open is refused.
+
+    `likely` decides what is open, where the table goes with an earlier one that was written so.
+    """
+    if len(evidence.decimal) > 1:
+        examples = " and ".join(evidence.decimal[mark] for mark in sorted(evidence.decimal))
+        raise InputError(f"{source}: decimal commas and decimal points, {examples}; say which with --decimal , or .")
+    decimal = next(iter(evidence.decimal), None) or likely
+    if decimal is None:
+        for mark, example in evidence.unclear.items():
+            what = "a decimal comma, or a comma" if mark == "," else "a decimal point, or a point"
+            raise InputError(
+                f"{source}: {example} has {what} between thousands; nothing in the file says which: "
+                "give --decimal , or --decimal ."
+            )
+    decimal = decimal or "."
+    group = OTHER[decimal]
+    if group in evidence.grouped or group in evidence.unclear:
+        return decimal, group
+    return decimal, next(iter(evidence.spacing), "")
+
+
+def as_text(column: str, missing: Sequence[str]) -> pl.Expr:
+    """Text without the spaces around it; null where it says that a value is missing."""
+    text = pl.col(column).str.strip_chars()
+    return pl.when(text.is_in(["", *missing])).then(None).otherwise(text).alias(column)
+
+
+def as_number(text: pl.Expr, decimal: str, thousands: str) -> pl.Expr:
+    """Numbers in text; null where there is something else."""
+    if decimal == "." and not thousands:
+        return text.cast(pl.Float64, strict=False)
+    group = f"[{GROUPING}]" if thousands in GROUPING else re.escape(thousands)
+    whole = rf"(?:[0-9]{{1,3}}(?:{group}[0-9]{{3}})+|[0-9]*)" if thousands else "[0-9]*"
+    shape = rf"^[+-]?{whole}(?:{re.escape(decimal)}[0-9]*)?(?:[eE][+-]?[0-9]+)?$"
+    plain = text.str.replace_all(group, "") if thousands else text
+    number = plain.str.replace(decimal, ".", literal=True).cast(pl.Float64, strict=False)
+    return pl.when(text.str.contains(shape)).then(number).otherwise(None)
+
+
+def unclear_count(text: pl.Expr, decimal: str) -> pl.Expr:
+    """How many numbers leave open whether their mark is a decimal one."""
+    return text.str.contains(rf"^{HEAD}{re.escape(decimal)}[0-9]{{3}}$".replace(r"\d", "[0-9]")).sum()
+
+
+def as_truth(text: pl.Expr) -> pl.Expr:
+    """True and false in text, null where there is something else."""
+    return text.str.to_lowercase().replace_strict(
+        {word: bool(value) for word, value in TRUTHS.items()}, default=None, return_dtype=pl.Boolean
+    )
+
+
+def missing_words(counts: Mapping[str, int]) -> str:
+    """Sentence about the marks that were counted as missing values."""
+    return "counted as missing: " + ", ".join(f"{mark!r} {count:,} times" for mark, count in sorted(counts.items()))

@@ -1,0 +1,196 @@
+"""Text files as people export them are read as their owners mean them, or refused with a sentence that says why."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+from dkpca.errors import InputError
+from dkpca.tables.dialect import Dialect
+from dkpca.tables.reading import Reading, column_names, read, read_ids
+
+IDS = ["001", "5E3", " 7", "1.0"]
+AGE = [50.5, 61.25, 47.0, 39.5]
+COST = [1234.5, 987.0, 12345.75, 1000000.0]
+
+
+def german(number: float) -> str:
+    return f"{number:,.2f}".replace(",", "\0").replace(".", ",").replace("\0", ".")
+
+
+def written(tmp_path, text: str, encoding: str = "utf-8", name: str = "t.csv"):
+    path = tmp_path / name
+    path.write_bytes(text.encode(encoding))
+    return path
+
+
+def loaded(path, **reading):
+    return read(path, Reading(**({"id_column": "Fall"} | reading)))
+
+
+def rows(separator: str, number=str, end: str = "\n", quote: str = "") -> str:
+    lines = [separator.join(["Fall", "Größe", "cost"])]
+    lines += [
+        separator.join(f"{quote}{cell}{quote}" for cell in (i, number(a), number(c)))
+        for i, a, c in zip(IDS, AGE, COST, strict=True)
+    ]
+    return end.join(lines) + end
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding", "said"),
+    [
+        (rows(","), "utf-8", ()),
+        (rows(",", end="\r\n"), "utf-8-sig", ()),
+        (rows(";", german), "cp1252",
+         ("read as separated by semicolons, decimal comma, thousands by '.', encoding cp1252",)),
+        (rows(";", german, quote='"'), "utf-8",
+         ("read as separated by semicolons, decimal comma, thousands by '.'",)),
+        (rows("\t", "{:,.2f}".format), "utf-16", ("read as separated by tabs, thousands by ',', encoding utf-16",)),
+        (rows("|"), "utf-16-le", ("read as separated by vertical bars, encoding utf-16-le",)),
+        (rows(",", "{:,.2f}".format, quote='"'), "utf-8", ("read as thousands by ','",)),
+        (rows(";", "{:_.2f}".format).replace("_", "'"), "utf-8",
+         ('read as separated by semicolons, thousands by "\'"',)),
+        (
+            rows(";", "{:_.2f}".format).replace(".", ",").replace("_", "\u00a0").replace("1,0", "1.0"),
+            "utf-8",
+            ("read as separated by semicolons, decimal comma, thousands by '\\xa0'",),
+        ),
+        ("sep=;\n" + rows(";"), "utf-8", ("read as separated by semicolons",)),
+        (rows(";", end=";\n"), "utf-8", ("read as separated by semicolons",)),
+        (rows(";", end="\r"), "latin-1", ("read as separated by semicolons, encoding cp1252",)),
+        ("Laborwerte 2024\n\n" + rows(";"), "utf-8",
+         ("read as separated by semicolons", "1 lines above the header left out, as 'Laborwerte 2024'")),
+        ("Laborwerte 2024;;\n# Stand 1.2.\n" + rows(";"), "utf-8",
+         ("read as separated by semicolons", "2 lines above the header left out, as 'Laborwerte 2024'")),
+        (rows(",") + "\n\n", "utf-8", ()),
+        (rows(",").replace("\n 7", "\n,,\n 7"), "utf-8", ("1 empty rows left out",)),
+    ],
+)  # fmt: skip
+def test_a_file_as_people_export_it_is_read_as_it_is_meant(tmp_path, text, encoding, said):
+    table = loaded(written(tmp_path, text, encoding))
+    assert table.ids == IDS
+    assert table.frame.columns == ["Größe", "cost"]
+    np.testing.assert_array_equal(table.frame.to_numpy(), np.array([AGE, COST]).T)
+    assert table.notes == said
+
+
+def test_marks_of_missing_values_are_counted_and_said(tmp_path):
+    text = "Fall;a;b\n1;-;1,5\n2;n/a;2,5\n3;3;#NV\n-;NA;4,25\n"
+    table = loaded(written(tmp_path, text))
+    assert table.ids == ["1", "2", "3", "-"]
+    assert table.frame.rows() == [(None, 1.5), (None, 2.5), (3.0, None), (None, 4.25)]
+    assert "counted as missing: '#NV' 1 times, '-' 1 times, 'n/a' 1 times" in table.notes
+
+
+def test_what_is_asked_for_wins_over_what_is_found(tmp_path):
+    path = written(tmp_path, "Fall;a\n1;1,234\n2;999\n3;-\n")
+    how = Dialect(decimal=",", missing=("999", "-"))
+    assert loaded(path, dialect=how).frame["a"].to_list() == [1.234, None, None]
+    how = Dialect(decimal=".", thousands=",", missing=("-",))
+    assert loaded(path, dialect=how).frame["a"].to_list() == [1234.0, 999.0, None]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Fall;a\n1;1,234\n2;5\n", "'1,234' in column 'a' has a decimal comma, or a comma between thousands"),
+        ("Fall,a\n1,1.234\n2,5\n", "'1.234' in column 'a' has a decimal point, or a point between thousands"),
+        ("Fall;a\n1;1.234\n2;5\n", "'1.234' in column 'a' has a decimal point, or a point between thousands"),
+        ("Fall;a;b\n1;1,5;2.5\n", "decimal commas and decimal points, '1,5' in column 'a' and '2.5' in column 'b'"),
+        ("Fall,a\n1,2\n3,4,5\n", "row 2 has 3 values, the header has 2 names"),
+        ("Fall,a,b\n1,2,3\n3,4", "breaks off in row 2, after 2 of 3 values; get the whole file"),
+        ("Fall,a,a\n1,2,3\n", "1 names stand over several columns, as 'a'; rename them"),
+        ("Fall,a\n1,2\n,3\n", "no id in column 'Fall', row 2"),
+        ("Fall,a\n1,2\n  ,3\n", "no id in column 'Fall', row 2"),
+        ("", "is empty"),
+        ("\n\n", "has no header"),
+    ],
+)
+def test_what_cannot_be_decided_is_refused_with_the_candidates(tmp_path, text, words):
+    with pytest.raises(InputError) as error:
+        loaded(written(tmp_path, text))
+    assert words in str(error.value)
+    assert "t.csv" in str(error.value)
+
+
+def test_columns_that_two_marks_may_separate_are_refused_unless_the_id_column_decides(tmp_path):
+    path = written(tmp_path, "Fall;a,b\nx;1,y\nz;2,y\n")
+    with pytest.raises(InputError, match="may be separated by commas or semicolons; say which with --separator"):
+        read(path, Reading())
+    assert loaded(path).frame.columns == ["a,b"]
+
+
+def test_an_unclear_number_below_the_head_is_refused_too(tmp_path):
+    text = "Fall;a\n" + "".join(f"{i};{i}\n" for i in range(60_000)) + "x;1.234\n"
+    with pytest.raises(
+        InputError, match=r"column 'a' have '\.' before three digits.*give --decimal , or --decimal \."
+    ):
+        loaded(written(tmp_path, text))
+    assert loaded(written(tmp_path, text + "y;0.5\n")).frame["a"].to_list()[-2:] == [1.234, 0.5]
+
+
+def test_a_word_below_the_head_makes_a_column_text(tmp_path):
+    text = "Fall;a\n" + "".join(f"{i};{i},5\n" for i in range(60_000)) + "x;broken\n"
+    assert loaded(written(tmp_path, text)).frame["a"].dtype == pl.String
+
+
+def test_a_wrong_separator_is_named_in_words(tmp_path):
+    path = written(tmp_path, "Fall;a\n1;2\n")
+    with pytest.raises(InputError, match="its header has semicolons, and ',' was taken for the separator"):
+        loaded(path, dialect=Dialect(separator=","))
+
+
+def test_letters_that_are_no_utf8_and_no_windows_text_are_refused(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_bytes("Fall,a\nM\xfcller,1\n".encode("cp1250") + b"\x81\x8d,2\n")
+    with pytest.raises(InputError, match="neither UTF-8 nor Windows-1252; name their encoding with --encoding"):
+        loaded(path)
+    assert loaded(path, dialect=Dialect(encoding="cp437")).ids[1] == "üì"
+    with pytest.raises(InputError, match="'klingon' is not known"):
+        loaded(path, dialect=Dialect(encoding="klingon"))
+    with pytest.raises(InputError, match="is not utf-8 at byte 9"):
+        loaded(path, dialect=Dialect(encoding="UTF-8"))
+
+
+def test_a_letter_far_below_the_head_decides_the_encoding(tmp_path):
+    text = "Fall;a\n" + "".join(f"{i};{i}\n" for i in range(60_000)) + "Müller;1\n"
+    assert loaded(written(tmp_path, text, "cp1252")).ids[-1] == "Müller"
+
+
+def test_a_table_as_r_writes_it_has_a_name_for_its_row_names(tmp_path):
+    table = read(written(tmp_path, '"a" "b"\n"x" 1 2.5\n"y" 3 4.5\n'.replace(" ", "\t")), Reading("row"))
+    assert table.ids == ["x", "y"]
+    assert table.frame.rows() == [(1.0, 2.5), (3.0, 4.5)]
+
+
+def test_a_table_as_pandas_writes_it_has_an_unnamed_first_column(tmp_path):
+    path = written(tmp_path, ",a\n0,1.5\n1,2.5\n")
+    assert column_names(path) == ["unnamed_1", "a"]
+    assert read_ids(path, "unnamed_1") == ["0", "1"]
+
+
+def test_rows_that_end_early_are_missing_values_and_said(tmp_path):
+    table = loaded(written(tmp_path, "Fall,a,b\n1,2,3\n2,5\n3\n4,5,\n"))
+    assert table.frame.rows() == [(2.0, 3.0), (5.0, None), (None, None), (5.0, None)]
+    assert table.notes == ("2 rows have fewer values than the header has names, first row 2; the rest is missing",)
+
+
+def test_an_empty_row_between_rows_without_ids_is_refused(tmp_path):
+    path = written(tmp_path, "a,b\n1,2\n,\n3,4\n")
+    with pytest.raises(InputError, match="row 2 is empty, and rows match by position"):
+        read(path, Reading())
+    assert len(read(written(tmp_path, "a,b\n1,2\n3,4\n,\n\n"), Reading())) == 2
+
+
+def test_new_rows_are_read_as_the_training_rows_were_written(tmp_path):
+    first = loaded(written(tmp_path, "Fall;a\n1;1.234,5\n2;2.345,5\n"))
+    new = written(tmp_path, "Fall;a\n1;1.234\n", name="new.csv")
+    with pytest.raises(InputError, match="a decimal point, or a point"):
+        loaded(new)
+    assert loaded(new, likely=first.dialect).frame["a"].to_list() == [1234.0]
+
+
+def test_true_and_false_are_numbers_and_other_words_are_not(tmp_path):
+    table = loaded(written(tmp_path, "Fall,a,b\n1,true,yes\n2,FALSE,no\n"))
+    assert table.frame["a"].to_list() == [True, False]
+    assert table.frame["b"].dtype == pl.String

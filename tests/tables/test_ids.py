@@ -1,0 +1,169 @@
+"""Ids are text from every format, come back as they came, and are made alike only where the parties agreed on it."""
+
+import datetime as dt
+import unicodedata
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dkpca.errors import InputError
+from dkpca.exchange import processes
+from dkpca.exchange.files import Holding
+from dkpca.tables.ids import WAYS, check_ways, matching_keys, oddities, would_match
+from dkpca.tables.reading import Reading, from_frame, read, read_ids, read_labels, renamed
+
+AWKWARD = [
+    "001",
+    "1",
+    "5E3",
+    "5000",
+    " 7",
+    "7",
+    "7 ",
+    "1.0",
+    "NA",
+    "-",
+    "null",
+    "0x1F",
+    "1,5",
+    "Ä",
+    "A\u0308",
+    "a;b",
+    "true",
+    "inf",
+]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "parquet", "arrow", "npz"])
+def test_awkward_ids_come_back_exactly_as_they_came(tmp_path, suffix):
+    path = tmp_path / f"t.{suffix}"
+    frame = pl.DataFrame({"id": AWKWARD, "x": np.arange(float(len(AWKWARD)))})
+    if suffix == "csv":
+        frame.write_csv(path)
+    elif suffix == "tsv":
+        frame.write_csv(path, separator="\t")
+    elif suffix == "parquet":
+        frame.write_parquet(path)
+    elif suffix == "arrow":
+        frame.write_ipc(path)
+    else:
+        np.savez(path, id=np.array(AWKWARD), x=frame["x"].to_numpy())
+    assert read(path, Reading("id")).ids == AWKWARD
+    assert read_ids(path, "id") == AWKWARD
+    assert list(read_labels(path, "id", "x")) == AWKWARD
+
+
+@pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame, lambda columns: pl.DataFrame(columns).to_arrow()])
+def test_awkward_ids_of_data_frames_come_back_exactly_as_they_came(kind):
+    loaded = from_frame(kind({"id": AWKWARD, "x": np.arange(float(len(AWKWARD)))}), Reading("id"))
+    assert loaded.ids == AWKWARD
+
+
+@pytest.mark.parametrize(
+    ("column", "ids"),
+    [
+        (pl.Series([7, 10], dtype=pl.Int64), ["7", "10"]),
+        (pl.Series([2**64 - 1, 10], dtype=pl.UInt64), ["18446744073709551615", "10"]),
+        (pl.Series([3.0, 1e6]), ["3", "1000000"]),
+        (pl.Series(["a", "b"], dtype=pl.Categorical), ["a", "b"]),
+        (pl.Series([dt.date(2024, 1, 31), dt.date(850, 2, 1)]), ["2024-01-31", "0850-02-01"]),
+        (pl.Series([dt.datetime(2024, 1, 31, 8, 30), dt.datetime(2024, 1, 31, 8, 30, 1, 500_000)]),
+         ["2024-01-31T08:30:00", "2024-01-31T08:30:01.500000"]),
+        (pl.Series([dt.datetime(2024, 1, 31), dt.datetime(2024, 2, 1)], dtype=pl.Datetime("ms", "UTC")),
+         ["2024-01-31T00:00:00+00:00", "2024-02-01T00:00:00+00:00"]),
+        (pl.Series([dt.time(8, 30), dt.time(9, 0)]), ["08:30:00", "09:00:00"]),
+        (pl.Series(["1.00", "2.00"]).cast(pl.Decimal(10, 2)), ["1", "2"]),
+    ],
+)  # fmt: skip
+def test_ids_of_other_types_become_text_by_one_rule_a_type(tmp_path, column, ids):
+    pl.DataFrame({"id": column, "x": [1.0, 2.0]}).write_parquet(tmp_path / "t.parquet")
+    assert read(tmp_path / "t.parquet", Reading("id")).ids == ids
+
+
+@pytest.mark.parametrize("values", [[1.5, 2.0], [float("nan"), 2.0], [2.0**60, 1.0], [float("inf"), 1.0]])
+def test_numbers_with_a_fraction_are_no_ids(values):
+    with pytest.raises(InputError, match="in column 'id' is not a whole number below 2\\^53; write ids as text"):
+        from_frame(pl.DataFrame({"id": values, "x": [1.0, 2.0]}), Reading("id"))
+
+
+def test_ids_of_mixed_types_in_pandas_become_text_one_by_one():
+    frame = pd.DataFrame({"id": ["001", 2, 3.0], "x": [1.0, 2.0, 3.0]})
+    assert from_frame(frame, Reading("id")).ids == ["001", "2", "3"]
+
+
+def test_a_named_index_of_pandas_can_be_the_ids():
+    frame = pd.DataFrame({"x": [1.0, 2.0]}, index=pd.Index(["001", "1"], name="person"))
+    assert from_frame(frame, Reading("person")).ids == ["001", "1"]
+
+
+def test_the_names_of_an_embedding_are_text(tmp_path):
+    (tmp_path / "embedding.csv").write_text("sample,component_1\n001,0.1\n1,0.30000000000000004\n")
+    data, unknown = renamed(tmp_path / "embedding.csv", {"001": "Müller", "1": "Meier"})
+    assert unknown == 0
+    assert data.decode() == "sample,component_1\nMüller,0.1\nMeier,0.30000000000000004\n"
+
+
+def two_tables(tmp_path, first, second, **reading):
+    for name, ids in (("a", first), ("b", second)):
+        pl.DataFrame({"id": ids, "x": np.arange(float(len(ids)))}).write_csv(tmp_path / f"{name}.csv")
+    return [Holding(name, tmp_path / f"{name}.csv", Reading("id", **reading)) for name in ("a", "b")]
+
+
+def test_numbers_beside_a_word_match_all_the_same(tmp_path):
+    numbers = [f"{i:04d}" for i in range(900, 1100)]
+    holdings, notes = processes.shared_samples(two_tables(tmp_path, numbers, [*numbers[::-1], "X1"]))
+    assert [h.order for h in holdings] == [numbers, numbers]
+    assert notes == ["using the 200 samples that all tables have (a has 200, b has 201)"]
+
+
+def test_a_warning_says_how_many_more_ids_would_match(tmp_path):
+    first = ["p1", "P2", "Jürgen", "p4 ", "p5"]
+    second = ["p5", "p2", unicodedata.normalize("NFD", "Jürgen"), "p4", "P1"]
+    _, notes = processes.shared_samples(two_tables(tmp_path, first, second))
+    assert "4 more ids would match with --id-normalize strip,unicode,case" in notes
+    ways = ("strip", "unicode", "case")
+    holdings, notes = processes.shared_samples(two_tables(tmp_path, first, second, id_normalize=ways))
+    assert holdings[0].order == first
+    assert holdings[1].order == ["P1", "p2", unicodedata.normalize("NFD", "Jürgen"), "p4", "p5"]
+    loaded = [h.load() for h in holdings]
+    assert loaded[0][1] == loaded[1][1]
+
+
+def test_leading_zeros_are_named_where_nothing_else_helps(tmp_path):
+    with pytest.raises(InputError, match="check --id; 2 more ids differ only in leading zeros"):
+        processes.shared_samples(two_tables(tmp_path, ["001", "002"], ["1", "2.0"]))
+
+
+def test_ids_that_an_agreement_makes_one_are_refused_with_both(tmp_path):
+    holdings = two_tables(tmp_path, ["p1", "P1"], ["p1", "p2"], id_normalize=("case",))
+    with pytest.raises(InputError, match=r"ids \['p1', 'P1'\] in column 'id', rows \[1, 2\], are one id by"):
+        processes.shared_samples(holdings)
+
+
+@given(st.lists(st.text(max_size=4), unique=True), st.sets(st.sampled_from(list(WAYS))))
+def test_agreements_that_differ_match_nothing(ids, ways):
+    own = check_ways(ways)
+    for other in ((), ("strip",), ("case",), ("strip", "case"), ("strip", "unicode", "case")):
+        if other != own:
+            assert not set(matching_keys(ids, own)) & set(matching_keys([i for i in ids if "\0" not in i], other))
+
+
+@given(st.text(), st.sets(st.sampled_from(list(WAYS)), min_size=1))
+def test_making_an_id_alike_twice_is_making_it_alike_once(text, ways):
+    once = matching_keys([text], check_ways(ways))[0].partition("\0")[2]
+    assert matching_keys([once], check_ways(ways))[0].partition("\0")[2] == once
+
+
+def test_an_unknown_way_is_named():
+    with pytest.raises(InputError, match=r"cannot be made alike by \['trim'\]; use some of strip, unicode, case"):
+        check_ways(["trim"])
+
+
+def test_what_one_party_can_see_of_its_ids_is_said():
+    assert oddities(["a ", "b"], ()) != []
+    assert oddities(["a ", "b"], ("strip",)) == []
+    assert would_match({"a": ["x"], "b": ["x"]}, ()) == []

@@ -1,0 +1,105 @@
+"""Workbooks are read as their owners see them: by Excel's format, by LibreOffice's, and as their CSV exports."""
+
+import datetime as dt
+import subprocess
+import sys
+from pathlib import Path
+
+import openpyxl
+import pytest
+
+from dkpca.errors import InputError
+from dkpca.tables.dialect import Dialect
+from dkpca.tables.preparation import prepare
+from dkpca.tables.reading import Reading, read
+
+FILES = Path(__file__).with_name("files")
+BORN = [dt.date(1950, 3, 1), dt.date(1961, 12, 24), dt.date(1978, 7, 15), dt.date(1985, 1, 2), dt.date(1999, 10, 31)]
+HOW = Reading("Fall-Nr", text="one-hot", dates="number", max_missing=0.7, standardize=False)
+
+
+@pytest.mark.parametrize("name", ["shown.csv", "raw.csv", "shown.tsv", "labor.xlsx", "labor.xls", "labor.ods"])
+def test_what_libreoffice_writes_is_read_as_it_was_shown(name):
+    table = read(FILES / name, HOW)
+    assert table.ids == ["001", "002", "0010", "5E3", "1.0"]
+    preparation = prepare(table, HOW)
+    X = preparation.apply(table)
+    assert [c.source for c in preparation.columns] == ["Größe", "Kosten", "Geburtstag", *3 * ["Geschlecht"], "CRP"]
+    assert X[:, 0].tolist() == [178.5, 162.25, 171.0, 180.75, 155.5]
+    assert X[:, 1].tolist() == [1234.5, 987.0, 12345.75, 1e6, 250.25]
+    assert X[:, 2].tolist() == [(born - dt.date(1970, 1, 1)).days for born in BORN]
+    assert X[:, 6].tolist() == [12.25, 6.375, 6.375, 0.5, 6.375]
+    assert "counted as missing: '#NV' 1 times, '-' 1 times" in preparation.notes
+
+
+@pytest.fixture
+def book(tmp_path):
+    """A new workbook, and a function that saves it."""
+    made = openpyxl.Workbook()
+
+    def save() -> Path:
+        made.save(tmp_path / "t.xlsx")
+        return tmp_path / "t.xlsx"
+
+    return made, save
+
+
+def test_several_sheets_are_refused_until_one_is_named(book):
+    made, save = book
+    for name, value in (("first", 1.5), ("second", 2.5)):
+        sheet = made.create_sheet(name)
+        sheet.append(["id", "x"])
+        sheet.append(["001", value])
+    path = save()
+    with pytest.raises(
+        InputError, match=r"has tables on the sheets \['first', 'second'\]; say which to read with --sheet"
+    ):
+        read(path, Reading("id"))
+    with pytest.raises(InputError, match="has no sheet 'third'; it has"):
+        read(path, Reading("id", dialect=Dialect(sheet="third")))
+    assert read(path, Reading("id", dialect=Dialect(sheet="second"))).frame["x"].to_list() == [2.5]
+
+
+def test_ids_that_are_numbers_are_their_digits_and_hidden_zeros_are_refused(book):
+    made, save = book
+    made.active.append(["id", "x"])
+    made.active.append([7, 1.5])
+    made.active.append([12, 2.5])
+    assert read(save(), Reading("id")).ids == ["7", "12"]
+    made.active["A2"].number_format = "00000"
+    with pytest.raises(
+        InputError, match=r"shows numbers with leading zeros \(format 00000\), which are not part of them"
+    ):
+        read(save(), Reading("id"))
+
+
+def test_numbers_that_a_workbook_holds_as_text_are_numbers(book):
+    made, save = book
+    made.active.append(["id", "x", "y"])
+    made.active.append(["a", "1,5", 1])
+    made.active.append(["b", "1.234,5", None])
+    made.active.append([None, None, None])
+    made.active.append(["c", "-", 3])
+    table = read(save(), Reading("id"))
+    assert table.ids == ["a", "b", "c"]
+    assert table.frame.rows() == [(1.5, 1.0), (1234.5, None), (None, 3.0)]
+
+
+def test_a_file_that_is_no_workbook_is_refused(tmp_path):
+    (tmp_path / "t.xlsx").write_bytes(b"id,x\n1,2\n")
+    with pytest.raises(InputError, match=r"t\.xlsx: cannot be read as a workbook"):
+        read(tmp_path / "t.xlsx", Reading("id"))
+
+
+def test_without_the_extra_the_sentence_says_how_to_install_it():
+    code = (
+        "import importlib.util as u, pathlib, sys\n"
+        "found = u.find_spec\n"
+        "u.find_spec = lambda name, *rest: None if name == 'fastexcel' else found(name, *rest)\n"
+        "from dkpca.tables.reading import Reading, read\n"
+        "read(pathlib.Path(sys.argv[1]), Reading())\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code, FILES / "labor.xlsx"], capture_output=True, text=True, check=False
+    )
+    assert "install fastexcel: pip install 'dkpca[excel]'; or save it as CSV" in ran.stderr
