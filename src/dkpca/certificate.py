@@ -40,7 +40,7 @@ class Certificate:
     kernel_error_below : float
         The smallest eigenvalue of K - L is at least minus this.
     trace_gap : float
-        Trace of K - L, uncentered: exact.
+        Trace of K - L, uncentered: exact, but for rounding.
     total_variance_at_most : float
         Trace of the (centered) true matrix.
     eigenvalues_at_least, eigenvalues_at_most : tuple of float
@@ -119,7 +119,7 @@ class Certificate:
         D, T = self.n_components, self.n_samples
         return [
             f"The fused kernel matrix differs from the true one by at most {self.kernel_norm_bound:.3g} in spectral "
-            f"norm; its trace falls short by exactly {self.trace_gap:.3g}.",
+            f"norm; its trace falls short by {self.trace_gap:.3g}.",
             self._eigenvalue_words(),
             f"The {D} components capture at least {self.captured_share_at_least:.1%} of the variance of the true "
             f"kernel, and at least {self.optimality_at_least:.1%} of what the best {D} components could.",

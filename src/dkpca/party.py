@@ -94,9 +94,11 @@ def statistics(X: Array, *, party: str, policy: Policy = ANYTHING) -> Statistics
     n_samples, n_features = X.shape
     with quiet():
         variance = float(namespace(X).sum(namespace(X).var(X, axis=0, correction=1))) if n_samples > 1 else 0.0
-    if not math.isfinite(2.0 * variance):
+    smallest = float(namespace(X).finfo(X.dtype).smallest_normal)
+    if not math.isfinite(2.0 * variance) or (variance < smallest and bool(namespace(X).any(X[:1, :] != X))):
         raise InputError(
-            f"party {party!r}: squared distances between its samples overflow; scale the columns down, or give gamma"
+            f"party {party!r}: squared distances between its samples are beyond the range of {dtype_name(X)} "
+            f"({2.0 * variance:.1e}); scale the columns, or give gamma"
         )
     return Statistics(party, n_samples, n_features, mean_squared_distance=2.0 * variance)
 

@@ -66,7 +66,9 @@ def _of_matrix(gram: Gram, k: int) -> tuple[Array, Array]:
         K = gram.dense()  # the check has written over it
     # Transposed: LAPACK's own layout, so that nothing is copied.
     values, vectors = scipy.linalg.eigh(K.T, subset_by_index=[n - k, n - 1], overwrite_a=True, check_finite=False)
-    return values[::-1], vectors[:, ::-1]
+    if len(values) < k:  # MRRR can come back empty-handed from a spectrum of equal eigenvalues
+        values, vectors = scipy.linalg.eigh(gram.dense().T, driver="evd", overwrite_a=True, check_finite=False)
+    return values[::-1][:k], vectors[:, ::-1][:, :k]
 
 
 def _lanczos(K: np.ndarray[Any, Any], k: int) -> tuple[Array, Array] | None:

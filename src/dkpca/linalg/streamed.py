@@ -6,6 +6,7 @@ import numpy as np
 
 from dkpca.errors import ConvergenceError
 from dkpca.linalg.arrays import Array, like, namespace
+from dkpca.linalg.dense import Dense
 from dkpca.linalg.eigenpairs import Eigenpairs, from_all_rows, signs_of
 from dkpca.linalg.gram import Gram
 from dkpca.linalg.landmark import Landmark
@@ -17,6 +18,7 @@ from dkpca.linalg.rounding import solver_error
 NOISE = 1e-6  # random part of the start: below the tolerance, but the next block is made of it
 MIN_PASSES = 4  # the start may consist of eigenvectors that are not the leading ones; two or three miss some
 SPARE = 10  # directions carried beyond the pairs wanted: they decide how fast the last pair converges
+MANY = 6  # a basis of so many blocks as large as the matrix takes more memory and time than the matrix
 MOST_BLOCKS = 8  # blocks kept before the basis is cut back to its best part
 
 
@@ -52,6 +54,8 @@ class Streamed:
 
     def __call__(self, gram: Gram, k: int) -> Eigenpairs:
         width = min(gram.n, k + max(SPARE, k // 2))
+        if MANY * width >= gram.n:
+            return replace(Dense()(gram, k), solver=f"dense: {k} pairs of {gram.n} samples are too many to stream")
         basis = orthonormal(self._first_block(gram, width))
         images = gram.product(basis, self.progress)
         since = 0  # passes since the last find, or the start
@@ -67,6 +71,8 @@ class Streamed:
                 basis, images = pairs.vectors[:, : 2 * width], pairs.images[:, : 2 * width]
             fresh = outside(basis, pairs.residuals()[:, : min(width, gram.n - basis.shape[1])])
             if worst <= self.tolerance and settled and since >= MIN_PASSES:
+                if gram.trace() - pairs.total(k) <= pairs.noise():  # nothing is left to be missed
+                    return _result(gram, pairs, k, note)
                 found = search(gram, pairs.vectors[:, :k], self.random_state + passes, self.progress)
                 highest = max(pairs.following(k), found.highest)
                 if highest <= (1 + self.tolerance) * max(float(pairs.values[k - 1]), 0.0) + pairs.noise():

@@ -1,0 +1,154 @@
+"""Run the search: a random part, and a part that climbs from the configurations that strained a bound most."""
+
+import argparse
+import json
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from itertools import repeat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dkpca.errors import DKPCAError
+from dkpca.linalg.arrays import to_numpy
+from dkpca.linalg.parallel import limit_blas_threads
+from experiments.adversary.checks import Check, checks
+from experiments.adversary.configurations import Configuration, bend, draw, estimator, tables
+from experiments.command import RESULTS
+
+CLIMBING = 0.2  # share of the configurations that are bent from others
+STEPS = 20  # of a climb
+AT_A_TIME = 100
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one configuration came to."""
+
+    configuration: Configuration
+    ended: str  # "answered", "refused", or "crashed"
+    words: str  # of the error
+    broken: tuple[Check, ...]
+    strain: float  # largest share of a bound that the truth used up, but for those that are tight by nature
+    seconds: float
+
+
+# Where nothing is left out these say what is so, and using them up is no sign of trouble.
+TIGHT = {
+    "total variance", "best", "captured", "captured share", "optimality", "eigenvalue at most", "eigenvalue at least",
+    "gap", "trace gap", "kernel above",
+}  # fmt: skip
+
+
+def attempt(configuration: Configuration) -> Outcome:
+    """Fit, project and check one configuration."""
+    start = time.perf_counter()
+    broken: tuple[Check, ...] = ()
+    strain, words = 0.0, ""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            data = tables(configuration)
+            model = estimator(configuration).fit(data)
+            scores = to_numpy(model.transform(data))
+            if not np.isfinite(scores).all() or not np.isfinite(to_numpy(model.eigenvectors_)).all():
+                raise AssertionError("a score or a component is not finite")
+            json.dumps(model.certificate_.to_dict(), allow_nan=False)
+            made = list(checks(model, data))
+            broken = tuple(check for check in made if check.broken)
+            strain = max((check.strain for check in made if check.statement not in TIGHT), default=0.0)
+            ended = "answered"
+        except DKPCAError as error:
+            ended, words = "refused", str(error)
+        except Exception:  # noqa: BLE001 - whatever else comes out is what the search is for
+            ended, words = "crashed", traceback.format_exc()
+    return Outcome(configuration, ended, words, broken, strain, time.perf_counter() - start)
+
+
+def climb(seed: int, number: int) -> list[Outcome]:
+    """Bend a configuration again and again, and go on from what strains a bound more."""
+    rng = np.random.default_rng([seed, number, 1])
+    best = attempt(draw(seed, 10**9 + number))
+    outcomes = [best]
+    for _ in range(STEPS - 1):
+        outcome = attempt(bend(best.configuration, rng))
+        outcomes.append(outcome)
+        best = outcome if outcome.strain >= best.strain else best
+    return outcomes
+
+
+def stretch(seed: int, numbers: Sequence[int]) -> list[Outcome]:
+    """Attempt some of the random configurations, in a process of its own."""
+    limit_blas_threads(1)
+    return [attempt(draw(seed, number)) for number in numbers]
+
+
+def search(count: int, seed: int, workers: int) -> list[Outcome]:
+    """Attempt so many configurations."""
+    climbs = int(CLIMBING * count) // STEPS
+    numbers = range(count - climbs * STEPS)
+    parts = [numbers[i : i + AT_A_TIME] for i in range(0, len(numbers), AT_A_TIME)]
+    outcomes: list[Outcome] = []
+    with ProcessPoolExecutor(workers) as pool:
+        for part in pool.map(stretch, repeat(seed), parts):
+            outcomes += part
+            print(f"{len(outcomes)} of {count}", end="\r", flush=True)
+        for part in pool.map(climb, repeat(seed), range(climbs)):
+            outcomes += part
+            print(f"{len(outcomes)} of {count}", end="\r", flush=True)
+    return outcomes
+
+
+def summary(outcomes: Sequence[Outcome], seed: int, seconds: float) -> dict[str, Any]:
+    """What the search found, for the results."""
+    crashed = [o for o in outcomes if o.ended == "crashed"]
+    violations = [o for o in outcomes if o.broken]
+    return {
+        "configurations": len(outcomes),
+        "seed": seed,
+        "seconds": round(seconds),
+        "slowest": round(max(o.seconds for o in outcomes), 1),
+        "ended": dict(Counter(o.ended for o in outcomes)),
+        "violations": len(violations),
+        "statements_broken": dict(Counter(check.statement for o in violations for check in o.broken)),
+        "refusals": dict(Counter(_kind(o.words) for o in outcomes if o.ended == "refused").most_common()),
+        "examples": [
+            {
+                "configuration": o.configuration.described(),
+                "words": o.words,
+                "broken": [asdict(check) for check in o.broken],
+            }
+            for o in (*crashed, *violations)
+        ][:20],
+    }
+
+
+def _kind(words: str) -> str:
+    """Sentence of a refusal without its numbers."""
+    return " ".join("#" if any(c.isdigit() for c in word) else word for word in words.split())
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Search, write the result, and end with an error if anything was found."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--configurations", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    given = parser.parse_args(argv)
+    start = time.perf_counter()
+    found = summary(search(given.configurations, given.seed, given.workers), given.seed, time.perf_counter() - start)
+    given.results.mkdir(parents=True, exist_ok=True)
+    (given.results / "adversary.json").write_text(json.dumps(found, indent=1) + "\n")
+    print(json.dumps({name: value for name, value in found.items() if name != "examples"}, indent=1))
+    return 1 if found["violations"] or found["ended"].get("crashed") else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,88 @@
+"""Every statement of a certificate against the truth."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dkpca import DKPCA
+from dkpca.linalg.arrays import to_numpy
+from dkpca.linalg.rounding import growth, unit
+from experiments.adversary import truth
+
+ROUNDINGS = 8.0  # of the truth itself: an eigenvalue in double is exact to a few of them
+
+
+@dataclass(frozen=True)
+class Check:
+    """One number that a bound must not fall below."""
+
+    statement: str
+    true: float
+    bound: float
+    measured_to: float  # how exactly the truth is known
+
+    @property
+    def broken(self) -> bool:
+        """Whether the bound is false, and not only the measurement rounded."""
+        return not self.true <= self.bound + self.measured_to
+
+    @property
+    def strain(self) -> float:
+        """How much of the bound is used up."""
+        return self.true / self.bound if self.bound > 0 and math.isfinite(self.true) else 0.0
+
+
+def checks(model: DKPCA, tables: dict[str, Any]) -> Iterator[Check]:
+    """Statements of a fitted model about its table; what is at least something is turned around."""
+    kernel, proof = model.kernel_, model.certificate_
+    K = truth.true_matrix(tables, kernel)
+    L = truth.fused_matrix([s.factor.decode() for s in model.model_.summaries.values()], kernel)
+    size = np.trace(K) or np.longdouble(1)
+    K, L = K / size, L / size
+    reference = model.eigenvalues_
+    exact = ROUNDINGS * np.finfo(float).eps
+    if len(K) > truth.EXACT_UP_TO:
+        exact *= math.sqrt(len(K)) * len(model.model_.summaries)
+    summed = 4.0 * growth(len(K)) * unit(reference)
+    summed += _of(sum(s.rounding_nuclear for s in model.model_.summaries.values()), size)
+    yield Check("trace gap", abs(_of(proof.trace_gap, size) - float(np.trace(K) - np.trace(L))), summed, exact)
+    if model.center:
+        K, L = truth.centered(K), truth.centered(L)
+    difference = np.linalg.eigvalsh((K - L).astype(float))
+    yield Check("kernel above", difference[-1], _of(proof.kernel_error_above, size), exact)
+    yield Check("kernel below", -difference[0], _of(proof.kernel_error_below, size), exact)
+    yield from _about_components(model, K.astype(float), size, exact)
+
+
+def _about_components(model: DKPCA, K: np.ndarray[Any, Any], size: Any, exact: float) -> Iterator[Check]:
+    proof, D = model.certificate_, model.n_components
+    values, vectors = (a[..., ::-1] for a in np.linalg.eigh(K))
+    V_hat = to_numpy(model.eigenvectors_).astype(float)
+    total, best = float(np.trace(K)), float(values[:D].sum())
+    captured = float(np.sum(V_hat * (K @ V_hat)))
+    for i in range(D):
+        yield Check("eigenvalue at most", values[i], _of(proof.eigenvalues_at_most[i], size), exact)
+        yield Check("eigenvalue at least", _of(proof.eigenvalues_at_least[i], size), values[i], exact)
+    yield Check("total variance", total, _of(proof.total_variance_at_most, size), exact)
+    yield Check("captured", _of(proof.captured_at_least, size), captured, exact)
+    yield Check("best", best, _of(proof.captured_best_at_most, size), exact)
+    if total > 1e3 * exact:
+        yield Check("captured share", proof.captured_share_at_least, captured / total, exact / total)
+        yield Check("optimality", proof.optimality_at_least, captured / best, exact / best)
+    gap = float(values[D - 1] - values[D]) if len(K) > D else math.inf
+    if len(K) > D:
+        yield Check("gap", _of(proof.gap_at_least, size), gap, exact)
+    V = vectors[:, :D]
+    rest = V - V_hat @ (V_hat.T @ V)
+    sine, turned = float(np.linalg.norm(rest)), math.sqrt(D) * exact * (1.0 + 1.0 / max(gap, exact))
+    turned += ROUNDINGS * D * unit(model.eigenvalues_)  # the components themselves are rounded
+    yield Check("subspace", sine, math.sqrt(proof.subspace_error_at_most), turned)
+    yield Check("theorem 1", sine, proof.theorem_1, turned)
+
+
+def _of(number: float, size: Any) -> float:
+    """Share of the trace."""
+    return float(np.longdouble(number) / size)

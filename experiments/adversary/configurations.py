@@ -1,0 +1,167 @@
+"""What is tried: drawn at random, or bent from what came closest to breaking a bound."""
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from dkpca import DKPCA, Adaptive, Fixed
+from dkpca.kernels import RBF, Kernel, Linear
+
+Generator = np.random.Generator
+Table = np.ndarray[Any, Any]
+
+SHAPES = (
+    "normal", "low rank", "groups", "integers", "constant columns", "far clusters", "offset", "heavy tails",
+    "unequal columns", "near duplicates", "one column",
+)  # fmt: skip
+SOLVERS = ("auto", "dense", "streamed", "landmark")
+PRECISIONS = ("float64", "float32", "float16")
+LIBRARIES = ("numpy", "numpy", "torch float64", "torch float32")
+STREAMED_FROM = 90  # samples; fewer are never streamed
+MOST_RANK, MOST_COMPONENTS = 200, 60  # "full", for all tables but the largest
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """One fit: everything that decides it."""
+
+    seed: int  # of the table
+    n_samples: int
+    n_features: int
+    n_parties: int
+    shape: str
+    log_scale: float
+    kernel: str
+    centered: bool
+    log_gamma: float
+    relative_gamma: bool  # to one over the squared scale of the table
+    rank: str
+    rank_size: float
+    precision: str
+    solver: str
+    n_landmarks: int
+    n_components: int
+    library: str
+
+    def described(self) -> dict[str, Any]:
+        """Return the numbers that make it again."""
+        return asdict(self)
+
+
+def draw(seed: int, index: int) -> Configuration:
+    """Configuration number `index`."""
+    rng = np.random.default_rng([seed, index])
+    T = 2 + int(58 * rng.random() ** 2) if rng.random() < 0.98 else int(60 * 50 ** (rng.random() ** 2))
+    solver = str(rng.choice(SOLVERS))
+    if solver == "streamed" and T < STREAMED_FROM:
+        T += STREAMED_FROM
+    torch32 = (library := str(rng.choice(LIBRARIES))) == "torch float32"
+    reach = 18.0 if torch32 and rng.random() < 0.8 else 150.0 if rng.random() < 0.5 else 10.0
+    M = int(rng.integers(1, 9))
+    return Configuration(
+        seed=int(rng.integers(2**31)),
+        n_samples=T,
+        n_features=M,
+        n_parties=int(rng.integers(1, M + 1)),
+        shape=str(rng.choice(SHAPES)),
+        log_scale=float(rng.uniform(-reach, reach)) if rng.random() < 0.8 else 0.0,
+        kernel=str(rng.choice(["rbf", "rbf", "linear"])),
+        centered=bool(rng.random() < 0.7),
+        log_gamma=float(rng.uniform(-12, 6)) if rng.random() < 0.4 else float(rng.uniform(-3, 3)),
+        relative_gamma=bool(rng.random() < 0.6),
+        rank=str(rng.choice(["fixed", "fixed", "auto", "adaptive", "full"])),
+        rank_size=float(rng.random()),
+        precision=str(rng.choice(PRECISIONS)),
+        solver=solver,
+        n_landmarks=int(rng.integers(1, T + 3)),
+        n_components=int(rng.integers(1, min(T, MOST_COMPONENTS if rng.random() < 0.3 else 5) + 1)),
+        library=library,
+    )
+
+
+def bend(configuration: Configuration, rng: Generator) -> Configuration:
+    """Change one or two things a little."""
+    c = configuration
+    changes: list[dict[str, Any]] = [
+        {"seed": int(rng.integers(2**31))},
+        {"log_scale": float(np.clip(c.log_scale + rng.normal(0, 2), -150, 150))},
+        {"log_gamma": float(np.clip(c.log_gamma + rng.normal(0, 0.7), -12, 6))},
+        {"rank_size": float(rng.random())},
+        {"rank": str(rng.choice(["fixed", "auto", "adaptive", "full"]))},
+        {"precision": str(rng.choice(PRECISIONS))},
+        {"solver": str(rng.choice(SOLVERS))},
+        {"n_landmarks": int(rng.integers(1, c.n_samples + 3))},
+        {"n_components": int(rng.integers(1, min(c.n_samples, MOST_COMPONENTS) + 1))},
+        {"shape": str(rng.choice(SHAPES))},
+        {"centered": not c.centered},
+    ]
+    for change in rng.choice(len(changes), size=int(rng.integers(1, 3)), replace=False):
+        c = replace(c, **changes[change])
+    return c
+
+
+def tables(c: Configuration) -> dict[str, Any]:
+    """Columns of each party, in the array library of the configuration."""
+    X = _shaped(c, np.random.default_rng(c.seed)) * 10.0**c.log_scale
+    blocks = np.array_split(X, c.n_parties, axis=1)
+    if c.library.startswith("torch"):
+        import torch
+
+        kind = torch.float32 if c.library.endswith("32") else torch.float64
+        return {f"p{j}": torch.asarray(block, dtype=kind) for j, block in enumerate(blocks)}
+    return {f"p{j}": block for j, block in enumerate(blocks)}
+
+
+def kernel_of(c: Configuration) -> Kernel:
+    """Kernel of the fit."""
+    if c.kernel == "linear":
+        return Linear(centered=c.centered)
+    return RBF(10.0 ** float(np.clip(c.log_gamma - (2 * c.log_scale if c.relative_gamma else 0.0), -320, 305)))
+
+
+def estimator(c: Configuration) -> DKPCA:
+    """Estimator that is put to the test."""
+    size = 1 + int(c.rank_size**2 * min(c.n_samples, MOST_RANK))
+    rank = {
+        "fixed": Fixed(size),
+        "auto": "auto",
+        "adaptive": Adaptive(10.0 ** (-12 * c.rank_size)),
+        "full": MOST_RANK,
+    }
+    return DKPCA(
+        c.n_components,
+        kernel=kernel_of(c),
+        rank=rank[c.rank],
+        center=c.centered,
+        solver=c.solver,
+        n_landmarks=c.n_landmarks,
+        precision=c.precision,
+        random_state=c.seed % 1000,
+    )
+
+
+def _shaped(c: Configuration, rng: Generator) -> Table:
+    T, M = c.n_samples, c.n_features
+    X = rng.standard_normal((T, M))
+    if c.shape == "low rank":
+        X = rng.standard_normal((T, 1)) @ rng.standard_normal((1, M)) + 1e-6 * X
+    elif c.shape == "groups":  # as many equal rows as the group is large: stepped, flat spectra
+        X = 5.0 * rng.standard_normal((T, M))[np.sort(rng.integers(0, 1 + T // 3, T))]
+    elif c.shape == "integers":
+        X = np.round(X)
+    elif c.shape == "constant columns":
+        X[:, rng.random(M) < 0.6] = rng.standard_normal()
+    elif c.shape == "far clusters":
+        X = X + 10.0 ** rng.uniform(2, 16) * rng.integers(0, 3, (T, 1))
+    elif c.shape == "offset":
+        X = X + 10.0 ** rng.uniform(2, 16)
+    elif c.shape == "heavy tails":
+        X = rng.standard_cauchy((T, M)) ** 3
+    elif c.shape == "unequal columns":
+        X = X * 10.0 ** rng.uniform(-9, 9, M)
+    elif c.shape == "near duplicates":
+        X = X[rng.integers(0, 1 + T // 4, T)] + 10.0 ** rng.uniform(-16, -4) * X
+    elif c.shape == "one column":
+        X[:, 1:] = 0.0
+    return X
