@@ -72,7 +72,7 @@ def test_with_them_new_tables_are_prepared_as_the_fit_prepared_its_own(fitted, k
 
 def test_a_state_of_the_commands_prepares_and_survives_in_the_library(summarized):
     path = summarized.path
-    state = dkpca.load(path / "bank.state")
+    state = dkpca.load(path / "bank.state", dkpca.PartyState)
     dkpca.save(path / "copy.state", state)
     assert (path / "copy.state").read_bytes() == (path / "bank.state").read_bytes()
     summarized.ok("extend", "bank.csv", "--id", "person", "--state", "copy.state", "--out", "bank.rows")
