@@ -263,6 +263,8 @@ class TestEstimator:
         for rule in (Own(), AtMost(Fixed(5), 3)):
             with pytest.raises(InputError, match="the rank rule .* cannot be sent to a party"):
                 DKPCA(3, rank=rule).fit(HALVES).save(tmp_path / "model")
+        with pytest.raises(InputError, match=r"Dense\(.*\) cannot be written to a file or sent; give its name"):
+            DKPCA(3, solver=Dense()).fit(HALVES).save(tmp_path / "model")
         assert not list(tmp_path.iterdir())
 
     def test_a_loaded_estimator_can_be_saved_and_pickled_again(self, files):
