@@ -118,6 +118,10 @@ class TestFileRoute:
             dkpca.project(summaries[0], [])
         with pytest.raises(InputError, match="'n_components' parameter of dkpca.fuse must be an int"):
             dkpca.fuse(summaries, n_components="3")  # type: ignore[arg-type]
+        with pytest.raises(
+            InputError, match="'law' parameter of dkpca.fuse must be a str among .* Got 'max'"
+        ):
+            dkpca.fuse(summaries, n_components=3, law="max")
         with pytest.raises(InputError, match="column counts {'left': 32}; these samples have {'left': 3}"):
             dkpca.extend(states[0], DIGITS[:, :3])
         with pytest.raises(InputError, match="'state' parameter of dkpca.extend must be an instance of"):
@@ -215,6 +219,8 @@ class TestEstimator:
             {"kernel": RBF(1e-3), "rank": Adaptive(1e-3), "precision": "float16", "solver": "streamed"},
             {"gamma": "auto", "rank": Budget(60 * 4 * 9), "random_state": 3, "n_landmarks": 30, "solver": "landmark"},
             {"gamma": np.float64(1e-3), "projection": "exact", "n_jobs": 1},
+            {"kernel": "laplacian", "weights": {"left": 1.0, "right": 2.0}},
+            {"kernel": {"left": RBF(1e-3), "right": "linear"}, "law": "sum", "weights": "balanced"},
         ],
         ids=str,
     )
