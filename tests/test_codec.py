@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from dkpca.errors import InputError, WireError
 from dkpca.kernels import RBF, Kernel, Linear
+from dkpca.linalg.dense import Dense
 from dkpca.linalg.precision import Rounded, round_to
 from dkpca.messages import Statistics
 from dkpca.rank import Adaptive, AtMost, Auto, Budget, Fixed, RankRule
@@ -147,6 +148,8 @@ def test_what_cannot_travel_is_refused_before_it_is_written():
         codec.encode(record(rule=AtMost(Fixed(3), 2)))
     with pytest.raises(InputError, match="cannot be written to a file or sent"):
         codec.encode(record(width=len))
+    with pytest.raises(InputError, match=r"Dense\(.*\) cannot be written to a file or sent; give its name"):
+        codec.encode(record(width=Dense()))
 
 
 def test_messages_are_records_like_any_other():

@@ -13,11 +13,10 @@ from sklearn.decomposition import KernelPCA
 from sklearn.metrics.pairwise import euclidean_distances, linear_kernel, rbf_kernel
 
 from dkpca import subspace_error, wire
-from dkpca.exchange import alignment
+from dkpca.exchange import alignment, files
 from dkpca.fusion import fuse
 from dkpca.messages import digest
 from dkpca.party import extend
-from dkpca.store import private_state
 from testkit.owners import standardized
 
 KEPT = Path(__file__).parent / "kept" / "version-1"
@@ -92,8 +91,7 @@ def test_two_kept_summaries_fuse_to_kernel_pca_of_the_joined_columns():
 
 
 def test_a_private_state_places_new_samples_as_a_fresh_fit_does(X):
-    state = private_state.decode((KEPT / "bank.state").read_bytes())
-    assert state.preparation is not None
-    assert [column["source"] for column in state.preparation["columns"]] == ["x0", "x1", "x2"]
+    state, preparation = files.load_state(KEPT / "bank.state")
+    assert [column.source for column in preparation.columns] == ["x0", "x1", "x2"]
     rows = extend(state, X[:4]).factor.decode()
     np.testing.assert_allclose(rows, message("bank.rows").factor.decode(), atol=1e-6)

@@ -59,8 +59,8 @@ def test_every_public_name_has_an_example_that_runs(name):
     value = EXAMPLES[name]
     own = doctest.DocTestFinder(recurse=False).find(value, name)
     assert any(test.examples for test in own), f"{name} has no example"
-    words: list[str] = []
     runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    words: list[str] = []
     for test in own:
         runner.run(test, out=words.append)
     assert runner.summarize(verbose=False).failed == 0, "".join(words)

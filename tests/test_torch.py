@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
+import dkpca
 from dkpca import DKPCA, subspace_error
 from dkpca.errors import InputError
 
@@ -50,9 +51,25 @@ def test_mixed_array_libraries_are_refused(torch):
         DKPCA(2).fit({"airline": DIGITS[:30], "bank": torch.asarray(DIGITS[:30])})
 
 
-def test_transform_in_another_array_library_or_precision(torch):
+def test_new_samples_in_another_array_library_or_precision_are_refused(torch):
     model = DKPCA(2, parties=2).fit(torch.asarray(DIGITS[:30]))
     with pytest.raises(InputError, match="party 'party0': the fit was on torch float64 on cpu, .* numpy float64"):
         model.transform(DIGITS[:3])
     with pytest.raises(InputError, match="these samples are on torch float32"):
         model.transform(torch.asarray(DIGITS[:3], dtype=torch.float32))
+
+
+def test_what_is_saved_comes_back_as_numpy(torch, tmp_path):
+    X = DIGITS[:30]
+    model = DKPCA(2, parties=2).fit(torch.asarray(X))
+    model.save(tmp_path / "model")
+    np.testing.assert_allclose(
+        DKPCA.load(tmp_path / "model").transform(X), model.transform(torch.asarray(X)), atol=1e-9
+    )
+    _, state = dkpca.summarize(torch.asarray(X), party="left", kernel=dkpca.kernels.RBF(1e-3), rank=3)
+    dkpca.save(tmp_path / "state", state)
+    back = dkpca.load(tmp_path / "state", dkpca.PartyState)
+    rows = dkpca.extend(state, torch.asarray(X[:2])).factor.data
+    np.testing.assert_allclose(dkpca.extend(back, X[:2]).factor.data, rows.numpy(), atol=1e-6)
+    with pytest.raises(InputError, match="the fit was on numpy float64 on cpu, these samples are on torch"):
+        dkpca.extend(back, torch.asarray(X[:2]))

@@ -17,6 +17,8 @@ from dkpca.checks import Constraints, check_parameters
 from dkpca.errors import InputError
 from dkpca.fusion import LANDMARKS, FusedModel
 from dkpca.kernels import Kernel
+from dkpca.kernels.laws import LAWS
+from dkpca.kernels.weights import BALANCED
 from dkpca.linalg.arrays import Array
 from dkpca.linalg.leading import NAMES, Solver
 from dkpca.linalg.precision import PRECISIONS
@@ -45,6 +47,8 @@ CONSTRAINTS: Constraints = {
     "dtype": [StrOptions({"float64", "float32"})],
     "sample_ids": ["array-like", None],
     "roster": ["array-like", None],
+    "law": [StrOptions(set(LAWS)), None],
+    "weights": [StrOptions({BALANCED}), Mapping, None],
 }
 
 
@@ -173,7 +177,7 @@ def fuse(
     (50, 3)
     """
     _check("fuse", n_components=n_components, center=center, solver=solver, n_landmarks=n_landmarks)
-    _check("fuse", random_state=random_state, dtype=dtype, roster=roster)
+    _check("fuse", random_state=random_state, dtype=dtype, roster=roster, law=law, weights=weights)
     return fusion.fuse(
         _of_kind("fuse", summaries, Summary),
         n_components=n_components,

@@ -95,7 +95,9 @@ class FittedEstimator(BaseEstimator):  # type: ignore[misc]
         used = model.settings
         estimator = cls(
             model.n_components,
-            kernel=model.kernel,
+            kernel=model.kernel if len(set(model.kernels.values())) == 1 else model.kernels,
+            law=used.law,
+            weights=used.weights,
             center=used.center,
             solver=used.solver,
             n_landmarks=used.n_landmarks,

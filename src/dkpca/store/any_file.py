@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any, TypeVar, overload
 
 from dkpca import wire
-from dkpca.errors import InputError
+from dkpca.errors import InputError, WireError
 from dkpca.fusion import FusedModel
 from dkpca.messages import Message
 from dkpca.party import PartyState
@@ -13,6 +14,7 @@ from dkpca.store.message_files import naming
 from dkpca.wire import container
 
 Saved = Message | PartyState | FusedModel
+SavedT = TypeVar("SavedT", bound=Saved)
 
 DECODERS: Mapping[str, Callable[[bytes], Saved]] = {
     container.MESSAGE: wire.decode,
@@ -59,13 +61,19 @@ def save(path: str | Path, item: Saved) -> None:
     storage.write(Path(path), data, private=private)
 
 
-def load(path: str | Path) -> Saved:
+@overload
+def load(path: str | Path) -> Saved: ...
+@overload
+def load(path: str | Path, kind: type[SavedT]) -> SavedT: ...
+def load(path: str | Path, kind: type[Any] | None = None) -> Any:
     """Read what `save` or a command wrote; the file says what it is.
 
     Parameters
     ----------
     path : str or Path
         A message, a party's private state, or a model that was saved alone. Nothing in it is executed.
+    kind : type, optional
+        Class that is wanted, such as `dkpca.Summary`; a file that holds something else is refused. None: any.
 
     Returns
     -------
@@ -82,9 +90,12 @@ def load(path: str | Path) -> Saved:
     >>> summary, _ = dkpca.summarize(X, party="bank", kernel=dkpca.kernels.Linear(), rank=2)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     dkpca.save(Path(folder, "model"), dkpca.fuse([summary], n_components=1))
-    ...     dkpca.load(Path(folder, "model")).n_components
+    ...     dkpca.load(Path(folder, "model"), dkpca.FusedModel).n_components
     1
     """
     data = storage.read(Path(path))
     with naming(Path(path)):
-        return DECODERS[container.entry_of(data)](data)
+        item = DECODERS[container.entry_of(data)](data)
+        if kind is not None and not isinstance(item, kind):
+            raise WireError(f"holds a {type(item).__name__}, not a {kind.__name__}; give the right file")
+        return item

@@ -92,10 +92,14 @@ def read(path: Path, hints: Mapping[str, Any]) -> Fitted:
         )
 
 
+def _is_group(value: Any) -> bool:
+    return hasattr(value, "__iter__") and not isinstance(value, str)
+
+
 def _listed(value: Any) -> Any:
     """Groups of columns as plain lists, whatever kind of sequence they were."""
     if isinstance(value, str) or not isinstance(value, Mapping | Sequence):
         return value
     groups = value.items() if isinstance(value, Mapping) else enumerate(value)
-    listed = {key: group if isinstance(group, str | int) else list(group) for key, group in groups}
+    listed = {key: list(each) if _is_group(each) else each for key, each in groups}
     return listed if isinstance(value, Mapping) else list(listed.values())

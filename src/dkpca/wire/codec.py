@@ -210,7 +210,9 @@ def _is_array(value: Any) -> bool:
 
 
 def _is_record(value: Any) -> bool:
-    return is_dataclass(value) and not isinstance(value, (type, *FAMILIES)) and not hasattr(value, "to_arrays")
+    if isinstance(value, (type, *FAMILIES)) or hasattr(value, "to_arrays"):
+        return False
+    return is_dataclass(value) and not callable(value)  # a solver is a dataclass too, and travels by name only
 
 
 def _at_default(record: Any, field: Any) -> bool:

@@ -1,0 +1,125 @@
+"""What the commands wrote, opened in Python."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import dkpca
+from dkpca import DKPCA
+from dkpca.errors import InputError, WireError
+from testkit.owners import GAMMA, OWNERS, frame, numbers, people, standardized
+
+
+@pytest.fixture
+def fitted(office):
+    tables = [f"{owner}.csv" for owner in OWNERS]
+    office.ok("fit", *tables, "--id", "person", "--gamma", GAMMA, "--rank", 20, "--components", 3, "--out", "run")
+    return office
+
+
+def new_frames():
+    return {o: frame(X, people(7)) for o, X in numbers(7, seed=5).items()}
+
+
+def scaled(new):
+    return {o: (new[o] - X.mean(axis=0)) / X.std(axis=0) for o, X in numbers().items()}
+
+
+def test_a_run_is_the_estimator_of_the_same_numbers(fused):
+    run = DKPCA.from_run(fused.path / "run")
+    model = DKPCA(3, gamma=GAMMA, rank=20).fit({o: standardized(X) for o, X in numbers().items()})
+    np.testing.assert_allclose(run.eigenvalues_, model.eigenvalues_, rtol=1e-6)
+    assert dkpca.subspace_error(run.eigenvectors_, model.eigenvectors_) < 1e-10
+    assert run.model_.scores.shape == (60, 3)
+    assert run.certificate_.n_parties == 3
+    assert (run.party_names_, run.n_features_in_, run.gamma_) == (list(OWNERS), 15, GAMMA)
+    assert [entry.rank for entry in run.ledger_] == [20, 20, 20]
+
+
+def test_without_the_private_states_transform_says_what_to_do(fused):
+    run = DKPCA.from_run(str(fused.path / "run"))
+    words = r"the private states of \['bank', 'clinic', 'shop'\] are not here; place new samples with 'dkpca extend'"
+    with pytest.raises(InputError, match=words):
+        run.transform(numbers(7))
+    run.save(fused.path / "saved")
+    with pytest.raises(InputError, match=words):
+        DKPCA.load(fused.path / "saved").transform(numbers(7))
+
+
+@pytest.mark.parametrize("kind", ["polars", "pandas", "files", "saved"])
+def test_with_them_new_tables_are_prepared_as_the_fit_prepared_its_own(fitted, kind):
+    new = numbers(7, seed=5)
+    tables = {o: frame(X, people(7)) for o, X in new.items()}
+    run = DKPCA.from_run(fitted.path / "run")
+    truth = (
+        DKPCA(3, gamma=GAMMA, rank=20).fit({o: standardized(X) for o, X in numbers().items()}).transform(scaled(new))
+    )
+    if kind == "pandas":
+        tables = {o: pd.DataFrame(t.to_dict(as_series=False)).set_index("person") for o, t in tables.items()}
+    if kind == "files":
+        for owner, table in tables.items():
+            table.write_csv(fitted.path / f"{owner}.new.csv")
+        tables = {owner: fitted.path / f"{owner}.new.csv" for owner in OWNERS}
+    if kind == "saved":
+        run.save(fitted.path / "saved")
+        run = DKPCA.load(fitted.path / "saved")
+    np.testing.assert_allclose(np.abs(run.transform(tables)), np.abs(truth), atol=1e-6)
+
+
+def test_a_state_of_the_commands_prepares_and_survives_in_the_library(summarized):
+    path = summarized.path
+    state = dkpca.load(path / "bank.state", dkpca.PartyState)
+    dkpca.save(path / "copy.state", state)
+    assert (path / "copy.state").read_bytes() == (path / "bank.state").read_bytes()
+    summarized.ok("extend", "bank.csv", "--id", "person", "--state", "copy.state", "--out", "bank.rows")
+    here = dkpca.extend(state, pl.read_csv(path / "bank.csv"), sample_ids=people())
+    assert dkpca.wire.encode(here) == (path / "bank.rows").read_bytes()
+    with pytest.raises(InputError, match="party 'bank': lacks|party 'bank': has no column 'x3'"):
+        dkpca.extend(state, pl.read_csv(path / "bank.csv").drop("x3"))
+
+
+def test_a_state_of_the_library_is_refused_by_the_commands_with_a_sentence(summarized):
+    _, state = dkpca.summarize(numbers()["bank"], party="bank", kernel=dkpca.kernels.RBF(GAMMA), rank=20)
+    dkpca.save(summarized.path / "own.state", state)
+    words = summarized.refused("extend", "bank.csv", "--state", "own.state", "--out", "bank.rows")
+    assert "own.state: party 'bank': this state was saved by the library from numbers" in words
+    told = summarized.ok("inspect", "own.state").out
+    assert "PRIVATE state of party 'bank'" in told
+
+
+def test_what_is_no_run_and_a_model_of_a_run_alone(fused):
+    with pytest.raises(InputError, match="is no run directory; make one with 'dkpca fuse' or 'dkpca fit'"):
+        DKPCA.from_run(fused.path)
+    with pytest.raises(WireError, match="needs the messages beside it; open the run: DKPCA.from_run"):
+        dkpca.load(fused.path / "run" / "model.safetensors")
+    (fused.path / "run" / "messages" / "shop.summary").unlink()
+    with pytest.raises(WireError, match="does not belong to the messages beside it; repeat 'dkpca fuse"):
+        DKPCA.from_run(fused.path / "run")
+
+
+WITHOUT_POLARS = """
+import sys
+sys.modules["polars"] = None
+from dkpca import DKPCA
+from dkpca.errors import InputError
+run = DKPCA.from_run("run")
+print(run.model_.scores.shape)
+try:
+    run.transform({name: [[0.0]] for name in run.party_names_})
+except InputError as error:
+    print(error)
+"""
+
+
+def test_a_run_opens_without_the_command_line_extra_and_transform_says_what_is_missing(fitted):
+    ran = subprocess.run(
+        [sys.executable, "-c", WITHOUT_POLARS], cwd=fitted.path, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.startswith(
+        "(60, 3)\nparty 'bank': its table was prepared by the dkpca command, which needs polars"
+    )

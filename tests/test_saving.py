@@ -1,0 +1,286 @@
+"""Messages, states, models and whole estimators come back from their files as they were, or not at all."""
+
+import os
+import pickle
+import stat
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_digits
+
+import dkpca
+from dkpca import DKPCA
+from dkpca.errors import FusionError, InputError, StorageError, WireError
+from dkpca.kernels import RBF, Linear
+from dkpca.linalg.dense import Dense
+from dkpca.messages import Statistics
+from dkpca.rank import Adaptive, AtMost, Budget, Fixed, RankRule
+
+DIGITS = load_digits().data[:60]
+HALVES = {"left": DIGITS[:, :32], "right": DIGITS[:, 32:]}
+
+
+def mode(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def sides(kernel=RBF(1e-3), **settings):  # noqa: B008
+    both = [dkpca.summarize(X, party=p, kernel=kernel, rank=40, **settings) for p, X in HALVES.items()]
+    return [summary for summary, _ in both], [state for _, state in both]
+
+
+@pytest.fixture
+def files(tmp_path):
+    """One file of each kind."""
+    summaries, states = sides()
+    dkpca.save(tmp_path / "message", summaries[0])
+    dkpca.save(tmp_path / "state", states[0])
+    dkpca.save(tmp_path / "model", dkpca.fuse(summaries, n_components=3))
+    DKPCA(3).fit(HALVES).save(tmp_path / "estimator")
+    return tmp_path
+
+
+class TestFileRoute:
+    @pytest.mark.parametrize("exact", [False, True])
+    @pytest.mark.parametrize("kernel", [RBF(1e-3), Linear()], ids=str)
+    def test_steps_through_files_are_the_estimator(self, tmp_path, kernel, exact):
+        summaries, states = sides(kernel, keep_training=exact)
+        for summary, state in zip(summaries, states, strict=True):
+            dkpca.save(tmp_path / f"{summary.party}.summary", summary)
+            dkpca.save(tmp_path / f"{state.party}.state", state)
+        received = [dkpca.load(tmp_path / f"{party}.summary", dkpca.Summary) for party in HALVES]
+        dkpca.save(tmp_path / "model", dkpca.fuse(received, n_components=3, roster=list(HALVES)))
+        model = dkpca.load(tmp_path / "model", dkpca.FusedModel)
+        rows = [
+            dkpca.extend(dkpca.load(tmp_path / f"{p}.state", dkpca.PartyState), X[:7], exact=exact)
+            for p, X in HALVES.items()
+        ]
+        estimator = DKPCA(3, kernel=kernel, rank=40, projection="exact" if exact else "extend").fit(HALVES)
+        np.testing.assert_array_equal(model.eigenvectors, estimator.eigenvectors_)
+        placed = estimator.transform({party: X[:7] for party, X in HALVES.items()})
+        np.testing.assert_allclose(dkpca.project(model, rows), placed, atol=1e-9)
+        bounds, expected = model.certificate.to_dict(), estimator.certificate_.to_dict()
+        assert bounds.pop("statements") == expected.pop("statements")
+        for name, bound in bounds.items():  # to rounding: a factor from a file lies in memory in another order
+            wanted = np.array(expected[name], dtype=float)  # a bound that says nothing is None, here nan
+            np.testing.assert_allclose(np.array(bound, dtype=float), wanted, rtol=1e-9, atol=1e-9, err_msg=name)
+
+    def test_data_frames_are_tables_too(self):
+        frame = pd.DataFrame(HALVES["left"])
+        one, _ = dkpca.summarize(frame, party="left", kernel=RBF(1e-3), rank=3)
+        other, _ = dkpca.summarize(HALVES["left"], party="left", kernel=RBF(1e-3), rank=Fixed(3))
+        np.testing.assert_allclose(one.factor.data, other.factor.data, atol=1e-6)
+
+    def test_a_loaded_model_takes_another_party(self, tmp_path):
+        summaries, _ = sides()
+        dkpca.save(tmp_path / "model", dkpca.fuse(summaries[:1], n_components=3))
+        again = dkpca.load(tmp_path / "model", dkpca.FusedModel).including(summaries[1])
+        np.testing.assert_allclose(again.eigenvalues, dkpca.fuse(summaries, n_components=3).eigenvalues)
+
+    def test_every_kind_of_message_has_a_file(self, tmp_path):
+        message = Statistics("bank", 3, 4, 0.5)
+        dkpca.save(tmp_path / "statistics", message)
+        assert dkpca.load(tmp_path / "statistics") == message
+        assert (tmp_path / "statistics").read_bytes() == dkpca.wire.encode(message)
+
+    @pytest.mark.parametrize(
+        ("change", "words"),
+        [
+            ({"kernel": "rbf"}, "'kernel' parameter of dkpca.summarize must be an instance of .* Got 'rbf'"),
+            ({"rank": 2.5}, "'rank' parameter of dkpca.summarize must be .* Got 2.5"),
+            ({"rank": True}, "'rank' parameter of dkpca.summarize must not be a bool"),
+            ({"precision": "int8"}, "'precision' parameter of dkpca.summarize must be a str among"),
+            ({"party": "a/b"}, "party name 'a/b' cannot be used"),
+            ({"X": np.full((3, 2), np.nan)}, "party 'bank': Input contains NaN"),
+            ({"X": np.ones((1, 2))}, "party 'bank' has 1 row; a fit needs at least 2 samples"),
+            ({"sample_ids": ["a"]}, "1 sample ids for 60 rows"),
+            ({"sample_ids": 3}, "'sample_ids' parameter of dkpca.summarize must be an array-like or None"),
+        ],
+        ids=str,
+    )
+    def test_a_bad_argument_of_summarize_is_named(self, change, words):
+        settings = {"X": HALVES["left"], "party": "bank", "kernel": RBF(0.1), "rank": 3} | change
+        with pytest.raises(InputError, match=words):
+            dkpca.summarize(settings.pop("X"), **settings)
+
+    def test_what_does_not_belong_is_named(self):
+        summaries, states = sides()
+        model = dkpca.fuse(summaries, n_components=3)
+        with pytest.raises(InputError, match="dkpca.fuse takes messages of kind Summary, not a PartyState"):
+            dkpca.fuse(states)
+        with pytest.raises(InputError, match="dkpca.fuse takes the messages of all parties; give a list"):
+            dkpca.fuse(summaries[0])
+        with pytest.raises(InputError, match="dkpca.project takes messages of kind Rows or Partials, not a Summary"):
+            dkpca.project(model, summaries)
+        with pytest.raises(InputError, match="'model' parameter of dkpca.project must be an instance of"):
+            dkpca.project(summaries[0], [])
+        with pytest.raises(InputError, match="'n_components' parameter of dkpca.fuse must be an int"):
+            dkpca.fuse(summaries, n_components="3")  # type: ignore[arg-type]
+        with pytest.raises(
+            InputError, match="'law' parameter of dkpca.fuse must be a str among .* Got 'max'"
+        ):
+            dkpca.fuse(summaries, n_components=3, law="max")
+        with pytest.raises(InputError, match="column counts {'left': 32}; these samples have {'left': 3}"):
+            dkpca.extend(states[0], DIGITS[:, :3])
+        with pytest.raises(InputError, match="'state' parameter of dkpca.extend must be an instance of"):
+            dkpca.extend(summaries[0], DIGITS[:, :32])
+        with pytest.raises(FusionError, match=r"no message about new samples from \['left', 'right'\]"):
+            dkpca.project(model, [])
+
+
+class TestFiles:
+    def test_only_the_owner_may_read_what_contains_data(self, files):
+        assert mode(files / "state") == mode(files / "estimator") == 0o600
+        umask = os.umask(0)
+        os.umask(umask)
+        assert mode(files / "message") == mode(files / "model") == 0o666 & ~umask
+
+    def test_a_file_says_what_it_is(self, files):
+        assert isinstance(dkpca.load(files / "message"), dkpca.Summary)
+        assert isinstance(dkpca.load(str(files / "state")), dkpca.PartyState)
+        assert isinstance(dkpca.load(files / "model"), dkpca.FusedModel)
+        with pytest.raises(WireError, match="model: holds a FusedModel, not a Summary; give the right file"):
+            dkpca.load(files / "model", dkpca.Summary)
+        with pytest.raises(WireError, match="estimator: a fitted estimator, .* never send it, open it by DKPCA.load"):
+            dkpca.load(files / "estimator")
+
+    @pytest.mark.parametrize(
+        ("name", "words"),
+        [
+            ("message", "message: this is a message, not a party's private file"),
+            ("model", "model: this is a fused model, not a party's private file"),
+            ("state", "state: the state of one party, not a fitted estimator; dkpca.load opens it"),
+        ],
+    )
+    def test_another_file_is_no_estimator(self, files, name, words):
+        with pytest.raises(WireError, match=words):
+            DKPCA.load(files / name)
+
+    @pytest.mark.parametrize("name", ["state", "estimator"])
+    def test_what_contains_data_is_no_message(self, files, name):
+        with pytest.raises(WireError, match="it contains data; never send it"):
+            dkpca.wire.decode((files / name).read_bytes())
+
+    def test_a_model_is_no_message(self, files):
+        with pytest.raises(WireError, match="this is a fused model, not a message"):
+            dkpca.wire.decode((files / "model").read_bytes())
+
+    @pytest.mark.parametrize("name", ["message", "state", "model", "estimator"])
+    def test_a_damaged_file_is_refused_by_name(self, files, name, rng):
+        read = DKPCA.load if name == "estimator" else dkpca.load
+        whole = (files / name).read_bytes()
+        for position in rng.integers(0, len(whole), 60):
+            damaged = bytearray(whole)
+            damaged[position] ^= 1 << int(rng.integers(8))
+            (files / name).write_bytes(damaged)
+            with pytest.raises(WireError, match=f"{name}: "):
+                read(files / name)
+        for length in [0, 7, 8, 200, len(whole) - 1]:
+            (files / name).write_bytes(whole[:length])
+            with pytest.raises(WireError, match=f"{name}: "):
+                read(files / name)
+
+    def test_no_file_and_no_dkpca_file(self, tmp_path):
+        with pytest.raises(StorageError, match="there is no such file"):
+            dkpca.load(tmp_path / "nothing")
+        (tmp_path / "table.csv").write_text("a,b\n1,2\n" * 20)
+        with pytest.raises(WireError, match=r"table\.csv: not a whole dkpca file"):
+            dkpca.load(tmp_path / "table.csv")
+
+    def test_what_cannot_be_saved_leaves_the_old_file(self, files):
+        before = (files / "model").read_bytes()
+        with pytest.raises(
+            InputError, match="a DKPCA cannot be saved here; give a message, a PartyState or a FusedModel"
+        ):
+            dkpca.save(files / "model", DKPCA())
+        model = dkpca.load(files / "model", dkpca.FusedModel)
+        with pytest.raises(InputError, match="cannot be written to a file or sent; give its name"):
+            dkpca.save(files / "model", replace(model, settings=replace(model.settings, solver=Dense())))
+        assert (files / "model").read_bytes() == before
+        assert len(list(files.iterdir())) == 4
+
+
+class Own(RankRule):
+    def first_guess(self, n_samples):
+        return 5
+
+    def choose(self, eigenvalues, n_samples):
+        return 5
+
+
+class TestEstimator:
+    @pytest.mark.parametrize(
+        "settings",
+        [
+            {},
+            {"kernel": Linear(centered=False), "center": np.bool_(False), "rank": 5},
+            {"kernel": RBF(1e-3), "rank": Adaptive(1e-3), "precision": "float16", "solver": "streamed"},
+            {"gamma": "auto", "rank": Budget(60 * 4 * 9), "random_state": 3, "n_landmarks": 30, "solver": "landmark"},
+            {"gamma": np.float64(1e-3), "projection": "exact", "n_jobs": 1},
+            {"kernel": "laplacian", "weights": {"left": 1.0, "right": 2.0}},
+            {"kernel": {"left": RBF(1e-3), "right": "linear"}, "law": "sum", "weights": "balanced"},
+        ],
+        ids=str,
+    )
+    def test_everything_comes_back(self, tmp_path, settings):
+        model = DKPCA(3, **settings).fit(HALVES)
+        model.save(tmp_path / "model")
+        again = DKPCA.load(tmp_path / "model")
+        assert again.get_params() == model.get_params()
+        for name in (name for name in vars(model) if name.endswith("_") and name != "model_"):
+            np.testing.assert_equal(getattr(again, name), getattr(model, name))
+        new = {party: X[:9] for party, X in HALVES.items()}
+        np.testing.assert_allclose(again.transform(new), model.transform(new), atol=1e-12)
+        np.testing.assert_allclose(again.fit(HALVES).eigenvalues_, model.eigenvalues_)
+
+    @pytest.mark.parametrize(
+        "parties",
+        [
+            2,
+            [range(30), np.arange(30, 64)],
+            {"a": ["c1", "c0"], "b": [f"c{j}" for j in range(2, 64)]},
+            [(3,), [*range(3), *range(4, 64)]],
+        ],
+        ids=["number", "ranges", "names", "tuples"],
+    )
+    def test_groups_of_columns_come_back(self, tmp_path, parties):
+        frame = pd.DataFrame(DIGITS, columns=[f"c{j}" for j in range(64)])
+        model = DKPCA(3, parties=parties).fit(frame)
+        model.save(tmp_path / "model")
+        again = DKPCA.load(tmp_path / "model")
+        assert list(again.feature_names_in_) == list(frame.columns)
+        np.testing.assert_allclose(again.transform(frame[:9]), model.transform(frame[:9]), atol=1e-12)
+        np.testing.assert_allclose(again.fit(frame).eigenvalues_, model.eigenvalues_)
+        assert again.party_names_ == model.party_names_
+
+    def test_tables_in_files_are_opened_again(self, tmp_path):
+        for party, X in HALVES.items():
+            np.save(tmp_path / f"{party}.npy", X)
+        model = DKPCA(3).fit({party: tmp_path / f"{party}.npy" for party in HALVES})
+        model.save(tmp_path / "model")
+        again = DKPCA.load(tmp_path / "model")
+        np.testing.assert_allclose(again.transform(HALVES), model.transform(HALVES), atol=1e-12)
+
+    def test_what_has_no_place_in_a_file_is_named(self, tmp_path):
+        with pytest.raises(InputError, match=r"the tables of \['left'\] came from functions, which cannot be saved"):
+            DKPCA(3).fit(HALVES | {"left": lambda: HALVES["left"]}).save(tmp_path / "model")
+        for rule in (Own(), AtMost(Fixed(5), 3)):
+            with pytest.raises(InputError, match="the rank rule .* cannot be sent to a party"):
+                DKPCA(3, rank=rule).fit(HALVES).save(tmp_path / "model")
+        with pytest.raises(InputError, match=r"Dense\(.*\) cannot be written to a file or sent; give its name"):
+            DKPCA(3, solver=Dense()).fit(HALVES).save(tmp_path / "model")
+        assert not list(tmp_path.iterdir())
+
+    def test_a_loaded_estimator_can_be_saved_and_pickled_again(self, files):
+        once = DKPCA.load(files / "estimator")
+        once.save(files / "again")
+        assert (files / "again").read_bytes() == (files / "estimator").read_bytes()
+        np.testing.assert_array_equal(pickle.loads(pickle.dumps(once)).eigenvectors_, once.eigenvectors_)
+
+    def test_no_pickle_is_inside(self, files):
+        for file in files.iterdir():
+            assert b"\x80\x04\x95" not in file.read_bytes()[: 2**16], file
+            with pytest.raises((pickle.UnpicklingError, EOFError, ValueError, IndexError, KeyError, AttributeError)):
+                pickle.loads(file.read_bytes())
