@@ -113,7 +113,7 @@ def _summary(message: Summary) -> Description:
         "samples": message.n_samples,
         "columns": message.n_features,
         "rank": message.rank,
-        "numbers": message.n_samples * message.rank,
+        "numbers": message.n_samples * (message.rank + (message.diagonal is not None)),
         "precision": message.factor.precision,
         "share of the Gram matrix sent": sent,
         "largest eigenvalues": [round(value, 6) for value in spectrum(message)[:5]],

@@ -9,14 +9,17 @@ import pytest
 from sklearn.metrics.pairwise import rbf_kernel
 
 from dkpca import wire
+from dkpca.disclosure import describe
 from dkpca.errors import InputError
 from dkpca.exchange import forecast
+from dkpca.kernels import CosineKernel, Polynomial
 from dkpca.messages import Statistics, Summary
 from dkpca.policy import Policy
 from dkpca.rank import Adaptive, AtMost, Auto, Fixed
 from dkpca.store import policy_file
 from testkit.owners import GAMMA, OWNERS, numbers, standardized
 from testkit.program import Office
+from testkit.protocol import summaries_of
 
 SUMMARISE = ("summarize", "bank.csv", "--id", "person", "--out", "bank.summary", "--policy", "policy.toml")
 POLICY = """
@@ -194,8 +197,19 @@ def test_the_center_names_samples_only_by_ids_that_fit(summarized):
     assert "no summary from ['school']; fusion needs every party" in error
 
 
+@pytest.mark.parametrize("kernel", [Polynomial(0.1), CosineKernel()], ids=lambda k: k.name)
+def test_the_length_of_each_sample_is_said_to_leave_where_it_does(kernel):
+    X = numbers()["bank"]
+    (summary,) = summaries_of([X], kernel, rank=3)
+    assert summary.diagonal is not None
+    np.testing.assert_allclose(summary.diagonal.decode()[:, 0], (X**2).sum(axis=1))
+    described = describe(summary)
+    assert any("the length of each sample" in sentence for sentence in described.reveals)
+    assert described.facts["numbers"] == 60 * 3 + 60
+
+
 def test_a_message_is_all_that_is_described():
     assert set(Summary.__dataclass_fields__) == {
         *("party", "kernel", "sample_digest", "n_features", "factor"),
-        *("left_out_norm", "trace_left_out", "rounding_norm", "rounding_nuclear"),
+        *("left_out_norm", "trace_left_out", "rounding_norm", "rounding_nuclear", "diagonal"),
     }, "a new field is a new disclosure: describe it in disclosure.py and docs/disclosure.md, then here"
