@@ -118,9 +118,7 @@ class TestFileRoute:
             dkpca.project(summaries[0], [])
         with pytest.raises(InputError, match="'n_components' parameter of dkpca.fuse must be an int"):
             dkpca.fuse(summaries, n_components="3")  # type: ignore[arg-type]
-        with pytest.raises(
-            InputError, match="'law' parameter of dkpca.fuse must be a str among .* Got 'max'"
-        ):
+        with pytest.raises(InputError, match="'law' parameter of dkpca.fuse must be a str among .* Got 'max'"):
             dkpca.fuse(summaries, n_components=3, law="max")
         with pytest.raises(InputError, match="column counts {'left': 32}; these samples have {'left': 3}"):
             dkpca.extend(states[0], DIGITS[:, :3])

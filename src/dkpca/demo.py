@@ -99,23 +99,22 @@ def play(
     asked = (*reading, "--gamma", repr(gamma), "--rank", str(rank))
     step("summarize", [("summarize", f"{o}/{o}.csv", *asked, "--out", f"{o}/{o}.summary") for o in OWNERS])
     say("the center fuses four files")
-    named = ("--ids", "airline/airline.csv", "--id", ID)
-    wanted = ("--components", str(n_components), *named, "--out", "run")
+    wanted = ("--components", str(n_components), "--out", "run")
     step("fuse", [("fuse", *(f"{o}/{o}.summary" for o in OWNERS), *wanted)])
     say(f"the parties extend their factors to {n_new:,} flights kept aside, and the center places them")
     step(
         "extend", [("extend", f"{o}/new.csv", "--state", f"{o}/{o}.state", "--out", f"{o}/{o}.rows") for o in OWNERS]
     )
-    placed = ("--ids", "airline/new.csv", "--id", ID, "--out", "new")
-    step("project", [("project", "run", *(f"{o}/{o}.rows" for o in OWNERS), *placed)])
+    step("project", [("project", "run", *(f"{o}/{o}.rows" for o in OWNERS), "--out", "new")])
     say("the joined table, which nobody has, goes through scikit-learn's KernelPCA for comparison")
     start = time.perf_counter()
     comparison = _against_pooled(out, n_components, gamma)
     seconds["pooled kernel PCA"] = time.perf_counter() - start
-    say("drawing the report")
+    say("drawing the report with the airline's ids and columns, which the center has never seen")
     title = "Flights out of New York, seen by four owners"
-    labels = ("--labels", "labels.csv", "--id", ID, "--label", LABEL, "--title", title)
-    step("report", [("report", "run", *labels)])
+    own = ("--id", ID, "--table", "airline/airline.csv", "--labels", "labels.csv")
+    new = ("--new", "new", "--new-table", "airline/new.csv")
+    step("report", [("report", "run", *own, *new, "--title", title)])
     return Outcome(runs.load(out / "run"), out / "run" / "report.html", n_new, *comparison, seconds)
 
 
@@ -143,8 +142,9 @@ def _write_tables(out: Path, n_flights: int, n_new: int) -> None:
         storage.make_directory(out / owner)
         table[np.sort(chosen[:n_flights])].write_csv(out / owner / f"{owner}.csv")
         table[np.sort(chosen[n_flights : n_flights + n_new])].write_csv(out / owner / "new.csv")
-    zones = tables["airport"].select(ID, pl.col("tz").replace_strict(TIME_ZONES, default="other").alias(LABEL))
-    zones[np.sort(chosen[:n_flights])].write_csv(out / "labels.csv")
+    zones = pl.col("tz").replace_strict(TIME_ZONES, default="other").alias(LABEL)
+    labels = tables["airport"].select(ID, zones).hstack(tables["airline"].select("carrier", "distance"))
+    labels[np.sort(chosen[: n_flights + n_new])].write_csv(out / "labels.csv")
 
 
 def _gamma(out: Path) -> float:

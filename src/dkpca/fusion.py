@@ -12,12 +12,13 @@ from dkpca.kernels.combination import combination
 from dkpca.kernels.grams import FusedGram
 from dkpca.kernels.laws import Law
 from dkpca.kernels.weights import Weights, party_weights
-from dkpca.linalg.arrays import Array, dtype_name, namespace
+from dkpca.linalg.arrays import Array, dtype_name, namespace, to_numpy
 from dkpca.linalg.eigenpairs import Extension
 from dkpca.linalg.gram import Centered
 from dkpca.linalg.leading import Solver, leading
+from dkpca.linalg.precision import round_to
 from dkpca.linalg.strips import by_strips
-from dkpca.messages import Partials, Rows, Statistics, Summary
+from dkpca.messages import Partials, Rows, Scores, Statistics, Summary
 
 M = TypeVar("M")
 ReceivedT = TypeVar("ReceivedT", Summary, Rows, Partials)
@@ -299,6 +300,18 @@ def _diagonals(messages: Iterable[Summary | Rows], dtype: str) -> list[Array] | 
     """Diagonals of the parties' matrices, if they sent them."""
     sent = [message.diagonal for message in messages if message.diagonal is not None]
     return [diagonal.decode(dtype)[:, 0] for diagonal in sent] or None
+
+
+def result(model: FusedModel, scores: Array, sample_digest: str) -> Scores:
+    """Return what the parties are told: where the samples lie, and how much of the variance that shows."""
+    return Scores(
+        n_parties=len(model.summaries),
+        kernel=model.kernel,
+        sample_digest=sample_digest,
+        scores=round_to(to_numpy(scores), "float64"),
+        captured_share_at_least=max(0.0, model.certificate.captured_share_at_least),
+        optimality_at_least=max(0.0, model.certificate.optimality_at_least),
+    )
 
 
 def _accept(summaries: Iterable[Summary], roster: Sequence[str] | None) -> dict[str, Summary]:

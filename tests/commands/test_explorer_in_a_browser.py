@@ -338,6 +338,17 @@ def test_a_sample_is_found_by_part_of_its_id(page_file, visit):
     assert not page.locator("#details").is_visible()
 
 
+def test_a_sample_outside_the_picture_is_brought_into_it(page_file, visit):
+    page = visit.open(page_file).page
+    for _ in range(8):
+        page.click("#zoom-in")
+    (left, top), _, (right, bottom), _ = visit.corners()
+    for name in ("p00", "p31", "p59"):
+        x, y = visit.find(name)
+        assert left <= x <= right
+        assert top <= y <= bottom
+
+
 def test_neighbors_are_those_by_all_components(page_file, visit, explored):
     page = visit.open(page_file).page
     page.mouse.click(*visit.find("p30"))

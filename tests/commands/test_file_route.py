@@ -147,7 +147,7 @@ def test_gamma_from_statistics_files_is_the_estimators(office):
 def test_a_run_directory_holds_everything(fused):
     run = fused.path / "run"
     assert {path.name for path in run.iterdir()} == {
-        *("messages", "model.safetensors", "embedding.csv", "embedding.parquet"),
+        *("messages", "model.safetensors", "embedding.csv", "embedding.parquet", "result.scores"),
         *("certificate.json", "settings.json", "ledger.jsonl"),
     }
     for owner in OWNERS:

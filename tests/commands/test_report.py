@@ -13,7 +13,7 @@ import pytest
 from scipy.linalg import subspace_angles
 
 from dkpca import wire
-from dkpca.network.coordinator import result
+from dkpca.fusion import result
 from dkpca.report import page as pages
 from dkpca.report.clusters import cluster_columns, silhouette
 from dkpca.report.comparison import compare

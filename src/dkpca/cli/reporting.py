@@ -1,7 +1,8 @@
 """The command that draws a result, at the center or at a party."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -10,7 +11,6 @@ from dkpca.cli.output import progress, show
 from dkpca.errors import InputError
 from dkpca.messages import CommonTokens
 from dkpca.store import message_files, storage
-from dkpca.tables import reading
 from dkpca.wording import in_bytes
 
 PANEL = "Look at a result"
@@ -76,6 +76,14 @@ def report(
         list[Path] | None,
         typer.Option("--new", help="New samples to draw too: a directory of 'project'.", rich_help_panel=MORE),
     ] = None,
+    new_table: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--new-table",
+            help="Your table of those new samples, for their ids; one for each --new.",
+            rich_help_panel=MORE,
+        ),
+    ] = None,
     compare: Annotated[
         Path | None,
         typer.Option("--compare", help="Another run about the same samples.", rich_help_panel=MORE),
@@ -106,71 +114,44 @@ def report(
 
     Example: `dkpca report airline/runs/first --table airline.csv --labels airline.csv --id flight --label carrier`
     """
-    from dkpca.report.clusters import cluster_columns
-    from dkpca.report.comparison import compare as compared
-    from dkpca.report.content import Content
-    from dkpca.report.label_columns import read_labels
-    from dkpca.report.own_columns import own_columns
+    from dkpca.report.assembly import Wanted, assemble
     from dkpca.report.page import render
-    from dkpca.report.sources import read_new, read_source
+    from dkpca.report.sources import page_beside
 
-    source, notes = read_source(path), []
-    other = None if compare is None else read_source(compare)
-    chosen = o.column_names(label)
-    if label and labels is None:
-        raise InputError(f"--label {chosen[0]!r}: is a column of which table? Give it with --labels")
     if correlations is not None and table is None:
         raise InputError(f"--correlations {correlations}: of which columns? Give your table with --table")
-    own_table = table or labels
-    if own_table is not None:
-        source, said = _named(source, own_table, id_column, key_file, align)
-        notes += [said] if said else []
-        other = None if other is None else _named(other, own_table, id_column, key_file, align)[0]
-    target = out or source.page
-    for file in (target, correlations):
-        if file is not None:
-            _check_target(file, labels, table)
-    new_sources = [read_new(place, source.scores.shape[1]) for place in new or ()]
+    target = out or page_beside(path)
+    for file in filter(None, (target, correlations)):
+        _check_target(file, labels, table)
+    wanted = Wanted(
+        path,
+        labels=labels,
+        label_columns=o.column_names(label),
+        table=table,
+        id_column=id_column,
+        key=o.key(key_file) if key_file is not None or align is not None else None,
+        common=None if align is None else message_files.read(align, CommonTokens),
+        new=new or (),
+        new_tables=new_table or (),
+        other=compare,
+        clusters=clusters,
+        title=title,
+    )
     with progress("drawing"):
-        known = None if labels is None else read_labels(labels, _id(labels, id_column), chosen)
-        own = None
-        if table is not None:
-            own = own_columns(table, _id(table, id_column), source.names, source.scores)
-            notes += [f"columns of {table.name}: {note}" for note in own.notes]
-        notes += [] if known is None else [f"columns of {known.path.name}: {words}" for words in known.left_out]
-        page = render(
-            Content(
-                source,
-                title or source.title,
-                labels=known,
-                clusters=cluster_columns(source.scores, clusters),
-                new=new_sources,
-                own=own,
-                comparison=None if other is None else compared(source, other),
-                notes=notes,
-            ),
-            points=points,
-        ).encode()
+        content = assemble(wanted)
+        page = render(content, points=points).encode()
     written = {target: page}
-    if own is not None and correlations is not None:
-        written[correlations] = own.as_file(correlations)
+    if content.own is not None and correlations is not None:
+        written[correlations] = content.own.as_file(correlations)
     storage.write_all(written)
-    _tell(target, page, known, own, notes, correlations, as_json)
-
-
-def _named(source: Any, table: Path, id_column: str | None, key_file: Path | None, align: Path | None) -> Any:
-    from dkpca.report.sources import with_own_ids
-
-    ids = reading.read_ids(table, _id(table, id_column))
-    key = o.key(key_file) if key_file is not None or align is not None else None
-    common = None if align is None else message_files.read(align, CommonTokens)
-    return with_own_ids(source, ids, table=table, key=key, common=common)
-
-
-def _id(table: Path, id_column: str | None) -> str:
-    if id_column is None:
-        raise InputError(f"{table}: name its column with the sample ids with --id")
-    return id_column
+    columns = [] if content.labels is None else content.labels.frame.columns
+    top = [] if content.own is None else [content.own.top(d, 5) for d in range(content.own.correlations.shape[1])]
+    result = {"out": str(target), "bytes": len(page), "label_columns": columns, "notes": list(content.notes)}
+    lines = [
+        *_words(content.notes, columns, top),
+        *(f"wrote {file} ({in_bytes(len(written[file]))})" for file in written),
+    ]
+    show(as_json, result | {"top_columns": top}, [*lines, "open the page in a browser"])
 
 
 def _check_target(file: Path, *tables: Path | None) -> None:
@@ -180,19 +161,12 @@ def _check_target(file: Path, *tables: Path | None) -> None:
     storage.check_writable(file)
 
 
-def _tell(
-    target: Path, page: bytes, labels: Any, own: Any, notes: list[str], correlations: Path | None, as_json: bool
-) -> None:
-    columns = [] if labels is None else labels.frame.columns
-    result: dict[str, Any] = {"out": str(target), "bytes": len(page), "label_columns": columns, "notes": notes}
+def _words(notes: Sequence[str], columns: Sequence[str], top: Sequence[Sequence[tuple[str, float]]]) -> list[str]:
+    """Say what the page was made of, and what it carries."""
     lines = [f"note: {note}" for note in notes]
     if columns:
         lines.append(f"columns that the page holds, for every sample: {', '.join(columns)}")
-    if own is not None:
-        result["top_columns"] = [own.top(d, 5) for d in range(own.correlations.shape[1])]
-        for d, top in enumerate(result["top_columns"][:3]):
-            words = ", ".join(f"{name} ({value:+.2f})" for name, value in top[:4])
-            lines.append(f"component {d + 1} goes with {words}")
-    if correlations is not None:
-        lines.append(f"wrote {correlations}")
-    show(as_json, result, [*lines, f"wrote {target} ({in_bytes(len(page))}); open it in a browser"])
+    for d, found in enumerate(top[:3]):
+        words = ", ".join(f"{name} ({value:+.2f})" for name, value in found[:4])
+        lines.append(f"component {d + 1} goes with {words}")
+    return lines

@@ -16,10 +16,8 @@ from dkpca.errors import DKPCAError, InputError
 from dkpca.exchange import alignment, rounds
 from dkpca.exchange.questions import Result
 from dkpca.exchange.rounds import Fit
-from dkpca.fusion import FusedModel
-from dkpca.linalg.arrays import to_numpy
-from dkpca.linalg.precision import round_to
-from dkpca.messages import Scores, check_name
+from dkpca.fusion import result
+from dkpca.messages import check_name
 from dkpca.network.remote import COMPUTING, RUNNING, STATUS, RemoteParties, Status, Transport, state_of
 from dkpca.store import runs, storage
 from dkpca.store.runs import Run
@@ -146,15 +144,3 @@ def _remembered(folder: Path) -> dict[str, Any]:
     if not begun or not (folder / REQUEST).exists():
         return {}
     return dict(json.loads(storage.read(folder / REQUEST)))
-
-
-def result(model: FusedModel, scores: Any, digest: str) -> Scores:
-    """Return what the parties are told."""
-    return Scores(
-        n_parties=len(model.summaries),
-        kernel=model.kernel,
-        sample_digest=digest,
-        scores=round_to(to_numpy(scores), "float64"),
-        captured_share_at_least=max(0.0, model.certificate.captured_share_at_least),
-        optimality_at_least=max(0.0, model.certificate.optimality_at_least),
-    )

@@ -31,6 +31,7 @@ from dkpca.messages import CommonTokens, Partials, Rows, Summary
 from dkpca.network.configuration import CONFIGURATION, Configuration, read_configuration
 from dkpca.network.envelopes import Answer, Request, decode_request, described, encode_answer
 from dkpca.store import message_files, storage
+from dkpca.store.runs import RESULT
 from dkpca.store.storage import make_directory
 from dkpca.tables import reading
 from dkpca.tables.preparation import prepare
@@ -150,7 +151,7 @@ def keep_result(configuration: Configuration, result: Result, place: Path) -> No
     scores = result.scores.scores.decode()
     names = _own_names(configuration.holding(result.batch), sent.sample_digest, len(scores), place)
     produced = reading.embedding_files(names, scores)
-    produced["result.scores"] = wire.encode(result.scores)
+    produced[RESULT] = wire.encode(result.scores)
     storage.write_all({place / name: data for name, data in produced.items()})
 
 

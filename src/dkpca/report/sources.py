@@ -15,11 +15,10 @@ from dkpca.exchange import alignment
 from dkpca.linalg.arrays import to_numpy
 from dkpca.messages import TOKEN_BYTES, CommonTokens, Scores
 from dkpca.store import message_files, runs
-from dkpca.store.runs import Run
+from dkpca.store.runs import RESULT, Run
 from dkpca.tables import reading
 from dkpca.tables.reading import Matrix, Reading
 
-RESULT = "result.scores"  # in a party's folder, as it came over the network
 EMBEDDINGS = ("embedding.parquet", "embedding.csv")
 COMPONENT = re.compile(r"component_\d+")
 TOKEN = re.compile(rf"[0-9a-f]{{{2 * TOKEN_BYTES}}}")
@@ -42,24 +41,25 @@ class Source:
         """Name for a headline."""
         return self.path.resolve().name if self.path.is_dir() else self.path.resolve().parent.name
 
-    @property
-    def page(self) -> Path:
-        """Where its report goes."""
-        return self.path / "report.html" if self.path.is_dir() else self.path.with_suffix(".html")
+
+def page_beside(path: Path) -> Path:
+    """Where the report of a directory or file goes, unless somebody says otherwise."""
+    return path / "report.html" if path.is_dir() else path.with_suffix(".html")
 
 
 def read_source(path: Path) -> Source:
     """Read whatever holds scores."""
     if path.is_file():
         return _embedding(path) if reading.is_table(path) else _message(path)
-    if (path / RESULT).exists():
+    settings = runs.read_settings(path) if (path / "settings.json").exists() else {}
+    if not settings and (path / RESULT).exists():
         return _party_folder(path)
-    if not (path / "settings.json").exists():
+    if not settings:
         raise InputError(
             f"{path}: is no run directory, and no result that a party received; make one with 'dkpca fuse', "
             "or give the party's folder runs/RUN, a message of scores or an embedding"
         )
-    if "run" in runs.read_settings(path):
+    if "run" in settings:
         raise InputError(
             f"{path}: holds new samples, placed among the components of a run; "
             f"draw them with the run: dkpca report RUN --new {path}"
@@ -70,8 +70,11 @@ def read_source(path: Path) -> Source:
 def read_new(path: Path, n_components: int) -> Source:
     """Read new samples: the directory of 'dkpca project', or an embedding."""
     if path.is_dir():
-        path = _embedding_in(path)
-    source = _embedding(path)
+        source = _embedding(_embedding_in(path))
+        if (path / RESULT).exists():
+            source = replace(source, digest=message_files.read(path / RESULT, Scores).sample_digest)
+    else:
+        source = _embedding(path) if reading.is_table(path) else _message(path)
     if source.scores.shape[1] != n_components:
         raise InputError(
             f"{path}: its samples have {source.scores.shape[1]} components and those of the report {n_components}; "

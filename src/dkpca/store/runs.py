@@ -2,6 +2,7 @@
 
     messages/           as received, byte for byte
     model.safetensors   the components, and what is needed to place new samples
+    result.scores       the same for the parties: each draws it with its own ids and labels ('dkpca report')
     embedding.csv, .parquet, certificate.json, settings.json, ledger.jsonl, report.html
 
 The messages alone are enough: a center that died, or that gets one more summary, fuses again from them.
@@ -29,6 +30,8 @@ from dkpca.store import model_file, storage
 from dkpca.store.message_files import Received, naming_files, receive, stored_summaries
 from dkpca.tables.ids import matching_keys
 from dkpca.tables.reading import embedding_files
+
+RESULT = "result.scores"  # a message for the parties
 
 
 @dataclass(frozen=True)
@@ -127,6 +130,7 @@ def project(
     storage.make_directory(out)
     storage.make_directory(out / "messages")
     produced = embedding_files(names, scores) | {"settings.json": storage.as_json(settings)}
+    produced[RESULT] = wire.encode(fusion.result(run.model, scores, digest))
     stored = {out / "messages" / f"{item.message.party}.rows": item for item in received}
     new = {target: item for target, item in stored.items() if item.path != target}
     written = {target: item.data for target, item in new.items()} | {
@@ -264,6 +268,7 @@ def _write(
         model_file.FILE: model_file.encode(model, alone=False),
         "certificate.json": storage.as_json(model.certificate.to_dict()),
         "settings.json": storage.as_json(settings),
+        RESULT: wire.encode(fusion.result(model, model.scores, settings["sample_digest"])),
         **embedding_files(names, np.asarray(to_numpy(model.scores))),
     }
     storage.make_directory(path)

@@ -131,6 +131,13 @@ export class Explorer {
     return made;
   }
 
+  // A sample that was looked for has to be in the picture.
+  reveal(sample) {
+    const { clientWidth, clientHeight } = byId("front");
+    const [x, y] = [this.places[2 * sample], this.places[2 * sample + 1]];
+    if (x < 0 || y < 0 || x > clientWidth || y > clientHeight) this.reset();
+  }
+
   at(x, y) {
     let best = -1, least = REACH ** 2;
     for (let i = 0; i < this.samples.count; i++) {

@@ -39,6 +39,7 @@ function focus(sample) {
   explorer.focused = sample;
   explorer.neighbors = sample === null ? [] : nearest(samples, sample, NEIGHBORS);
   drawDetails(samples, sample, explorer.neighbors, focus);
+  if (sample !== null) explorer.reveal(sample);
   explorer.draw();
 }
 

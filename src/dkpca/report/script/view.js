@@ -32,7 +32,7 @@ export function mapping(view, flat, width, height) {
     return { across: [scale, 0, 0, view.x], up: [0, scale, 0, view.y], depth: [0, 0, 0, 0] };
   }
   const [cy, sy, cp, sp] = [Math.cos(view.yaw), Math.sin(view.yaw), Math.cos(view.pitch), Math.sin(view.pitch)];
-  const side = 0.62 * scale * Math.min(width, height);
+  const side = 0.8 * scale * Math.min(width, height);
   const [w, h] = [side / width, side / height];
   return {
     across: [w * cy, 0, w * sy, view.x],

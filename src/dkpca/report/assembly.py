@@ -1,0 +1,121 @@
+"""From what a person asks for to what goes into a page."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dkpca.errors import InputError
+from dkpca.messages import CommonTokens
+from dkpca.report.clusters import cluster_columns
+from dkpca.report.comparison import compare
+from dkpca.report.content import Content
+from dkpca.report.label_columns import LabelTable, read_labels
+from dkpca.report.own_columns import OwnColumns, own_columns
+from dkpca.report.sources import Source, read_new, read_source, with_own_ids
+from dkpca.tables import reading
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to draw, and with whose ids, labels and columns.
+
+    Parameters
+    ----------
+    path : Path
+        A run, a party's result folder, a message of scores, or an embedding.
+    labels : Path, optional
+        Table with labels; `label_columns` of it go into the page, all if none is named.
+    table : Path, optional
+        A party's own table: its columns are correlated with the components.
+    id_column : str, optional
+        Column with the sample ids in every table given.
+    key, common
+        The parties' key and the center's answer to 'align', where samples are named by tokens.
+    new, new_tables : sequence of Path
+        New samples, and a party's own tables of them.
+    other : Path, optional
+        Another run to compare with.
+    clusters : str
+        See `clusters.cluster_columns`.
+    title : str, optional
+        Headline; else the name of the directory.
+    """
+
+    path: Path
+    labels: Path | None = None
+    label_columns: Sequence[str] = ()
+    table: Path | None = None
+    id_column: str | None = None
+    key: bytes | None = None
+    common: CommonTokens | None = None
+    new: Sequence[Path] = ()
+    new_tables: Sequence[Path] = ()
+    other: Path | None = None
+    clusters: str = "auto"
+    title: str | None = None
+
+
+def assemble(wanted: Wanted) -> Content:
+    """Read everything, name the samples as the reader does, and compute what the page shows."""
+    source = read_source(wanted.path)
+    other = None if wanted.other is None else read_source(wanted.other)
+    notes: list[str] = []
+    own_table = wanted.table or wanted.labels
+    if own_table is not None:
+        source, said = _named(wanted, source, own_table, wanted.common)
+        notes += [said] if said else []
+        other = None if other is None else _named(wanted, other, own_table, wanted.common)[0]
+    new = _new_samples(wanted, source.scores.shape[1])
+    labels, own = _labels(wanted, notes), _own_columns(wanted, source, notes)
+    return Content(
+        source,
+        wanted.title or source.title,
+        labels=labels,
+        clusters=cluster_columns(source.scores, wanted.clusters),
+        new=new,
+        own=own,
+        comparison=None if other is None else compare(source, other),
+        notes=notes,
+    )
+
+
+def _named(wanted: Wanted, source: Source, table: Path, common: CommonTokens | None) -> tuple[Source, str]:
+    ids = reading.read_ids(table, _id_column(wanted, table))
+    return with_own_ids(source, ids, table=table, key=wanted.key, common=common)
+
+
+def _new_samples(wanted: Wanted, n_components: int) -> list[Source]:
+    found = [read_new(path, n_components) for path in wanted.new]
+    if not wanted.new_tables:
+        return found
+    if len(wanted.new_tables) != len(found):
+        raise InputError(
+            f"{len(wanted.new_tables)} --new-table for {len(found)} --new; give one for each, in the same order"
+        )
+    return [_named(wanted, part, table, None)[0] for part, table in zip(found, wanted.new_tables, strict=True)]
+
+
+def _labels(wanted: Wanted, notes: list[str]) -> LabelTable | None:
+    if wanted.labels is None:
+        if wanted.label_columns:
+            raise InputError(
+                f"--label {wanted.label_columns[0]!r}: is a column of which table? Give it with --labels"
+            )
+        return None
+    found = read_labels(wanted.labels, _id_column(wanted, wanted.labels), wanted.label_columns)
+    notes += [f"columns of {wanted.labels.name}: {words}" for words in found.left_out]
+    return found
+
+
+def _own_columns(wanted: Wanted, source: Source, notes: list[str]) -> OwnColumns | None:
+    if wanted.table is None:
+        return None
+    found = own_columns(wanted.table, _id_column(wanted, wanted.table), source.names, source.scores)
+    notes += [f"columns of {wanted.table.name}: {note}" for note in found.notes]
+    return found
+
+
+def _id_column(wanted: Wanted, table: Path) -> str:
+    if wanted.id_column is None:
+        raise InputError(f"{table}: name its column with the sample ids with --id")
+    return wanted.id_column
