@@ -11,8 +11,10 @@ from dkpca.linalg.precision import PRECISIONS, Rounded, round_to, rounding_norms
 from dkpca.messages import (
     CommonTokens,
     Partials,
+    PartScores,
     Rows,
     SampleTokens,
+    Scorer,
     Scores,
     Statistics,
     Summary,
@@ -43,6 +45,8 @@ def message_of_each_kind():
         Partials("bank", DIGEST, DIGEST, matrix),
         SampleTokens("bank", Tokens.of([b"b" * 16, b"a" * 16])),
         CommonTokens(2, Tokens.of([b"c" * 16])),
+        Scorer("bank", DIGEST, 3, matrix),
+        PartScores("bank", DIGEST, DIGEST, matrix),
         Scores(3, RBF(0.5), DIGEST, matrix, 0.25, 0.5),
     ]
 

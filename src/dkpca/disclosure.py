@@ -9,7 +9,18 @@ import numpy as np
 from dkpca import wire
 from dkpca.kernels import Kernel
 from dkpca.linalg.precision import PRECISIONS
-from dkpca.messages import CommonTokens, Message, Partials, Rows, SampleTokens, Scores, Statistics, Summary
+from dkpca.messages import (
+    CommonTokens,
+    Message,
+    Partials,
+    PartScores,
+    Rows,
+    SampleTokens,
+    Scorer,
+    Scores,
+    Statistics,
+    Summary,
+)
 
 
 @dataclass(frozen=True)
@@ -163,6 +174,25 @@ def _common_tokens(message: CommonTokens) -> Description:
     )
 
 
+def _scorer(message: Scorer) -> Description:
+    rank, n_components = message.weights.shape
+    facts = {"party": message.party, "rank": rank, "components": n_components, "parties": message.n_parties}
+    return (
+        facts,
+        ["to this party: how its own factor enters the components"],
+        ["anything about a sample, and any other party's columns"],
+    )
+
+
+def _part_scores(message: PartScores) -> Description:
+    n_new, n_components = message.scores.shape
+    facts = {"party": message.party, "new samples": n_new, "components": n_components}
+    reveals = [
+        f"{n_components} numbers per new sample: where this party's columns alone would put it among the components"
+    ]
+    return facts, reveals, ["column names, sample ids, factor rows, and any value of a column as such"]
+
+
 def _scores(message: Scores) -> Description:
     n_samples, n_components = message.scores.shape
     facts = {
@@ -189,5 +219,7 @@ DESCRIPTIONS: dict[type[Any], Callable[[Any], Description]] = {
     Partials: _partials,
     SampleTokens: _sample_tokens,
     CommonTokens: _common_tokens,
+    Scorer: _scorer,
+    PartScores: _part_scores,
     Scores: _scores,
 }

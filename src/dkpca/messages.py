@@ -270,6 +270,50 @@ class CommonTokens:
 
 
 @dataclass(frozen=True)
+class Scorer:
+    """What the center sends a party once, under the sum law, so that it can score its own columns alone.
+
+    Attributes
+    ----------
+    party : str
+        For whom it is.
+    summary_id : str
+        Fingerprint of the party's summary that was fused.
+    n_parties : int
+        Parties of the fit.
+    weights : Rounded of shape (rank, n_components)
+        The scores of a sample are its factor row times these.
+    """
+
+    party: PartyName
+    summary_id: Fingerprint
+    n_parties: Count
+    weights: Rounded
+
+
+@dataclass(frozen=True)
+class PartScores:
+    """A party's own share of the scores of new samples, under the sum law.
+
+    Attributes
+    ----------
+    party : str
+        Who sends it.
+    summary_id : str
+        Fingerprint of the summary of the fit.
+    sample_digest : str
+        Fingerprint of the new samples' ids.
+    scores : Rounded of shape (n_new, n_components)
+        To be added up over parties.
+    """
+
+    party: PartyName
+    summary_id: Fingerprint
+    sample_digest: Fingerprint
+    scores: Rounded
+
+
+@dataclass(frozen=True)
 class Scores:
     """The center's result for the parties: where the samples lie, and how much of the variance that shows."""
 
@@ -281,7 +325,7 @@ class Scores:
     optimality_at_least: NotNegative  # of what the best components would capture, certified
 
 
-Message = Statistics | Summary | Rows | Partials | SampleTokens | CommonTokens | Scores
+Message = Statistics | Summary | Rows | Partials | SampleTokens | CommonTokens | Scorer | PartScores | Scores
 
 
 def _check_diagonal(wanted: bool, diagonal: Rounded | None, n_samples: int) -> None:

@@ -9,13 +9,13 @@ from dkpca import messages, wire
 from dkpca.errors import InputError
 from dkpca.kernels import Kernel
 from dkpca.kernels.grams import KernelGram
-from dkpca.linalg.arrays import Array, dtype_name, namespace, to_numpy
+from dkpca.linalg.arrays import Array, dtype_name, like, namespace, to_numpy
 from dkpca.linalg.eigenpairs import Eigenpairs
 from dkpca.linalg.leading import Solver, leading
 from dkpca.linalg.precision import Rounded, round_to, rounding_norms
 from dkpca.linalg.rounding import growth, quiet, unit
 from dkpca.linalg.strips import by_strips
-from dkpca.messages import Partials, Rows, Statistics, Summary
+from dkpca.messages import Partials, PartScores, Rows, Scorer, Statistics, Summary
 from dkpca.policy import Policy
 from dkpca.rank import RankRule
 
@@ -210,6 +210,29 @@ def extend(
         )
     sent = _rounded(factor, state.precision, state.party)
     return Rows(state.party, state.summary_id, _digest(sample_ids, X_new), sent, _diagonal(state.kernel, X_new))
+
+
+def score(
+    state: PartyState,
+    scorer: Scorer,
+    X_new: Array,
+    *,
+    sample_ids: Sequence[str] | None = None,
+    policy: Policy = ANYTHING,
+) -> PartScores:
+    """Return the party's own share of the scores of new samples, under the sum law: a(y) W."""
+    policy.check_projection()
+    if scorer.party != state.party or scorer.summary_id != state.summary_id:
+        raise InputError(
+            f"party {state.party!r}: the scorer is for {scorer.party!r} and another fit than this state is of; "
+            "use the one that the center sent for this fit"
+        )
+    X_new = _measured(state, X_new)
+    weights = state.weights @ like(to_numpy(scorer.weights.decode()), state.weights)
+    with quiet():
+        scores = by_strips(lambda rows: state.kernel(X_new[rows, :], state.anchors) @ weights, X_new, weights)
+    sent = _rounded(scores, "float64", state.party)
+    return PartScores(state.party, state.summary_id, _digest(sample_ids, X_new), sent)
 
 
 def partials(
