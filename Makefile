@@ -13,6 +13,7 @@ QUICK := --ignore tests/experiments -m "not slow and not network and not browser
 # Elsewhere torch is left out: its builds for other versions of Python bring gigabytes of CUDA.
 ELSEWHERE := --ignore tests/experiments --ignore tests/test_gpu.py \
   -m "not slow and not network and not browser and not cluster and not gpu and not torch"
+COVERED := --cov --cov-report term
 EXTRAS := demo,nvflare
 # The newest Python on this machine: make newest NEWEST=path for another.
 NEWEST ?= $(shell for minor in 19 18 17 16 15 14 13 12 11; do \
@@ -35,7 +36,7 @@ quick: $(VENV)/test
 
 # Which lines the quick tests run. A report, not a gate.
 coverage: $(VENV)/test
-	$(PYTEST) $(QUICK) --cov --cov-report term
+	$(PYTEST) $(QUICK) $(COVERED)
 
 # The quick tests with the lowest versions that pyproject.toml allows.
 lowest: $(VENV)/elsewhere
@@ -49,7 +50,7 @@ newest: $(VENV)/elsewhere
 	$(NEWEST) --version
 	$(BIN)/uv venv --quiet --clear --python $(NEWEST) build/newest
 	$(BIN)/uv pip install --quiet --python build/newest --editable ".[$(EXTRAS)]" --group tools
-	$(TEST_ENVIRONMENT) build/newest/bin/python -m pytest $(PYTEST_OPTIONS) $(ELSEWHERE)
+	$(TEST_ENVIRONMENT) build/newest/bin/python -m pytest $(PYTEST_OPTIONS) $(ELSEWHERE) $(COVERAGE)
 
 # Wheel and sdist; then the wheel alone, in an environment with nothing else, runs the README's first program.
 build: $(VENV)/build
