@@ -95,7 +95,7 @@ def _weights(model: FusedModel, party: str) -> Array:
 def _check_additive(model: FusedModel) -> None:
     if model.law is not SUM:
         raise InputError(
-            f"the fit is {model.meaning}: its scores are no sums over parties, so no party can score its columns alone; "
+            f"the fit is {model.meaning}: its scores are no sums over parties, no party can score its columns alone; "
             "place new samples by factor rows of all parties, or fit with law='sum'"
         )
 
