@@ -89,6 +89,18 @@ class Certificate:
         """Bound on the spectral norm of K - L."""
         return max(self.kernel_error_above, self.kernel_error_below)
 
+    def bounds(self) -> dict[str, float]:
+        """Every number in it but those that are infinite where nothing is known."""
+        plain = {name: value for name, value in asdict(self).items() if isinstance(value, float)}
+        open_ended = ("theorem_1", "subspace_error_at_most")
+        spectrum = {
+            "eigenvalues_at_least": self.eigenvalues_at_least,
+            "eigenvalues_at_most": self.eigenvalues_at_most,
+        }
+        return {name: value for name, value in plain.items() if name not in open_ended} | {
+            name: sum(values) for name, values in spectrum.items()
+        }
+
     @property
     def subspace_error_trivial(self) -> int:
         """Largest subspace error there can be at all."""

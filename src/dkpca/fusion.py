@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from dkpca import wire
+from dkpca import plausibility, wire
 from dkpca.certificate import Certificate, certify
 from dkpca.errors import FusionError, InputError
 from dkpca.kernels import Kernel
@@ -222,6 +222,15 @@ def fuse(
     fused = FusedGram(combined.law, scaled, _diagonals(accepted.values(), dtype))
     gram = Centered(fused) if center else fused
     pairs = leading(gram, n_components, solver=solver, n_landmarks=n_landmarks, random_state=random_state)
+    certificate = certify(
+        list(accepted.values()),
+        scaled,
+        law=combined.law,
+        pairs=pairs,
+        fused_trace=fused.trace(),
+        weights=list(weighted.values()),
+    )
+    plausibility.check_certificate(certificate, accepted)
     return FusedModel(
         summaries=accepted,
         weights=weighted,
@@ -230,14 +239,7 @@ def fuse(
         eigenvectors=pairs.vectors,
         eigenvalues=pairs.values,
         explained_variance_ratio=pairs.values / (pairs.trace if pairs.trace > 0 else 1.0),
-        certificate=certify(
-            list(accepted.values()),
-            scaled,
-            law=combined.law,
-            pairs=pairs,
-            fused_trace=fused.trace(),
-            weights=list(weighted.values()),
-        ),
+        certificate=certificate,
         extension=pairs.extension,
         settings=settings,
     )
@@ -324,6 +326,8 @@ def _accept(summaries: Iterable[Summary], roster: Sequence[str] | None) -> dict[
     accepted = dict(sorted(by_name.items()))
     _check_same(accepted, "number of samples", lambda s: s.n_samples, "align the parties' samples first")
     _check_same(accepted, "sample digest", lambda s: s.sample_digest, SAME_SAMPLES, shown=_first_digits)
+    for summary in accepted.values():
+        plausibility.check_summary(summary)
     return accepted
 
 
@@ -337,7 +341,9 @@ def _complete(
         summary = model.summaries[name]
         if message.summary_id != wire.fingerprint(summary) or not fits(message, summary):
             raise FusionError(f"party {name!r}: its new samples extend another summary than the one that was fused")
+        plausibility.check_new_samples(message, summary)
     _check_same(by_name, "sample digest", lambda m: m.sample_digest, SAME_SAMPLES, shown=_first_digits)
+    _check_same(by_name, "number of new samples", lambda m: m.n_samples, "let all of them place the same samples")
     return by_name
 
 

@@ -178,6 +178,11 @@ class Rows:
     factor: Rounded
     diagonal: Rounded | None = None
 
+    @property
+    def n_samples(self) -> int:
+        """New samples."""
+        return self.factor.shape[0]
+
 
 @dataclass(frozen=True)
 class Partials:
@@ -208,6 +213,11 @@ class Partials:
     summary_id: Fingerprint
     sample_digest: Fingerprint
     partial: Rounded
+
+    @property
+    def n_samples(self) -> int:
+        """New samples."""
+        return self.partial.shape[0]
 
 
 @dataclass(frozen=True)

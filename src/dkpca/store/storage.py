@@ -99,7 +99,7 @@ def read_toml(path: Path, advice: str) -> dict[str, Any]:
 
 def as_json(value: Mapping[str, Any]) -> bytes:
     """Bytes of a file that programs read and people may."""
-    return (json.dumps(value, indent=2) + "\n").encode()
+    return (json.dumps(value, indent=2, allow_nan=False) + "\n").encode()
 
 
 def append_record(path: Path, record: Mapping[str, Any]) -> None:

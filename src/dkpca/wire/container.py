@@ -14,6 +14,7 @@ import safetensors
 import safetensors.numpy
 
 from dkpca.errors import WireError
+from dkpca.wire import strict_json
 
 WIRE_DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "U8": "uint8"}
 DTYPES = WIRE_DTYPES | {"I64": "int64"}  # row numbers, in files that do not travel
@@ -40,8 +41,8 @@ def unpack(data: bytes, *, entry: str, max_header: int, dtypes: Mapping[str, str
         if entry not in metadata and others:
             raise WireError(f"this is {others[0]}, not {MEANING[entry]}; give the right file")
         tensors = safetensors.deserialize(data)  # type: ignore[no-untyped-call]
-        header = json.loads(metadata[entry], parse_constant=_refuse_constant)
-    except (safetensors.SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
+        header = strict_json.loads(metadata[entry])
+    except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
         raise WireError("not a dkpca file: its header cannot be read") from error
     if not isinstance(header, dict):
         raise WireError("not a dkpca file: its header is not an object")
@@ -49,7 +50,11 @@ def unpack(data: bytes, *, entry: str, max_header: int, dtypes: Mapping[str, str
     for name, tensor in tensors:
         if tensor["dtype"] not in dtypes:
             raise WireError(f"array {name!r} has type {tensor['dtype']}; the wire carries {sorted(dtypes)}")
-        arrays[name] = np.frombuffer(tensor["data"], dtype=dtypes[tensor["dtype"]]).reshape(tensor["shape"])
+        shape = tensor["shape"]
+        # No array of ours is empty or has more than two dimensions; NumPy refuses some shapes of those that are.
+        if not 1 <= len(shape) <= 2 or 0 in shape:
+            raise WireError(f"array {name!r} has {len(shape)} dimensions or no entry; ours have one or two, and entries")
+        arrays[name] = np.frombuffer(tensor["data"], dtype=dtypes[tensor["dtype"]]).reshape(shape)
     return header, arrays
 
 
@@ -57,7 +62,7 @@ def entry_of(data: bytes) -> str:
     """Return what a file is for: the name of its entry."""
     try:
         metadata = _metadata(data, len(data))
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise WireError("not a dkpca file: its header cannot be read") from error
     for name in MEANING:
         if name in metadata:
@@ -69,11 +74,7 @@ def _metadata(data: bytes, max_header: int) -> Any:
     length = int.from_bytes(data[:8], "little")
     if len(data) < 8 or length > min(max_header, len(data) - 8):
         raise WireError(f"not a whole dkpca file ({len(data)} bytes): truncated, or another kind of file")
-    return json.loads(data[8 : 8 + length])["__metadata__"]
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number")
+    return strict_json.loads(data[8 : 8 + length])["__metadata__"]
 
 
 def verify(header: Header, arrays: Arrays) -> Header:

@@ -1,0 +1,135 @@
+"""What no party can send that computed as this library does: found before anything is fused, from its message alone.
+
+Write K for the party's own Gram matrix and B for the factor as sent. The message states that
+
+    -slack * I  <=  K - B B'  <=  (left_out_norm + slack) * I
+
+where the slack is its rounding. B has orthogonal columns, longest first, up to the same rounding and up to what its
+precision does to each of its numbers; and the kernel knows something of K. A message that contradicts this, or itself,
+is refused. A lie that agrees with itself is not found out.
+"""
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from dkpca.certificate import Certificate
+from dkpca.errors import FusionError
+from dkpca.kernels.base import Claims
+from dkpca.linalg.arrays import Array, namespace, to_numpy
+from dkpca.linalg.precision import Rounded
+from dkpca.linalg.strips import cross
+from dkpca.messages import Partials, Rows, Summary
+
+DOUBLE = float(np.finfo(np.float64).eps)  # the precision in which all of this is computed
+
+
+def check_summary(summary: Summary) -> None:
+    """Raise `FusionError`, naming the party, if the summary cannot be one."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        reason = _contradiction(summary)
+    if reason is not None:
+        raise FusionError(f"party {summary.party!r}: {reason}; its summary was not made by dkpca, or was altered")
+
+
+def check_new_samples(message: Rows | Partials, summary: Summary) -> None:
+    """Raise `FusionError`, naming the party, if no new samples of the kernel can be so."""
+    if isinstance(message, Partials):
+        reason = summary.kernel.contradicted_by_partials(message.partial.data)
+        if reason is not None:
+            raise FusionError(f"party {message.party!r}: {reason}; its message was not made by dkpca, or was altered")
+
+
+def check_certificate(certificate: Certificate, summaries: Mapping[str, Summary]) -> None:
+    """Raise `FusionError` if what the parties state, each of them possible, adds up to more than can be counted."""
+    unusable = [name for name, value in certificate.bounds().items() if not math.isfinite(value)]
+    if unusable:
+        largest = max(summaries, key=lambda name: _largest_stated(summaries[name]))
+        raise FusionError(
+            f"the parties' statements add up to more than a number can hold ({', '.join(unusable)}); the largest are "
+            f"those of party {largest!r} ({_largest_stated(summaries[largest]):.3g}): leave it out, or ask it again"
+        )
+
+
+def _largest_stated(summary: Summary) -> float:
+    stated = (summary.left_out_norm, summary.trace_left_out, summary.rounding_norm, summary.rounding_nuclear)
+    return max(map(abs, stated))
+
+
+def _contradiction(summary: Summary) -> str | None:
+    """Why the message cannot be, in words; None if it can."""
+    B = summary.factor.decode()
+    products = to_numpy(cross(B, B))
+    lengths = np.diagonal(products)
+    if not np.isfinite(products).all():
+        largest = float(namespace(B).max(namespace(B).abs(B)))
+        return (
+            f"its factor holds numbers as large as {largest:.3g}, whose squares are too large for any computer number"
+        )
+    slack = _slack(summary, float(lengths.max()))
+    stated = _largest_stated(summary)
+    if not math.isfinite(summary.n_samples * (slack + stated)):
+        return f"it states {stated:.3g} for what it left out or rounded, too large to count with"
+    return (
+        _about_columns(products, _moved(summary.factor, np.sqrt(lengths)), slack)
+        or _about_trace(summary, slack)
+        or summary.kernel.contradicted_by(
+            Claims(
+                diagonal=to_numpy(_squared_lengths(B)),
+                trace_left_out=summary.trace_left_out,
+                left_out_norm=summary.left_out_norm,
+                slack=slack,
+                summing=summary.n_samples * summary.rank * DOUBLE,
+            )
+        )
+    )
+
+
+def _slack(summary: Summary, largest_value: float) -> float:
+    """Most by which rounding can have moved any eigenvalue.
+
+    `rounding_norm` counts rounding errors of n terms that mostly cancel, as sqrt(n): here none of them is taken to.
+    Eigensolvers lose digits where eigenvalues lie close together: half of the digits of a double are left to them.
+    """
+    return (1.0 + math.sqrt(summary.n_samples)) * summary.rounding_norm + math.sqrt(DOUBLE) * largest_value
+
+
+def _moved(factor: Rounded, lengths: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> Array:
+    """Most by which the precision of the wire can have changed each product of two columns."""
+    share, step = factor.entry_error()
+    change = share * lengths + math.sqrt(factor.shape[0]) * to_numpy(step)
+    return np.outer(lengths, change) + np.outer(change, lengths) + np.outer(change, change)
+
+
+def _about_columns(products: Array, moved: Array, slack: float) -> str | None:
+    rank = len(products)
+    lengths = np.diagonal(products)
+    slanted = np.abs(products - np.diag(lengths)) > slack + moved
+    if slanted.any():
+        first, second = np.argwhere(slanted)[0] + 1
+        return f"columns {first} and {second} of its factor are not orthogonal"
+    rising = lengths[1:] > lengths[:-1] + 2.0 * slack + np.diagonal(moved)[1:] + np.diagonal(moved)[:-1]
+    if rank > 1 and rising.any():
+        position = int(np.argmax(rising)) + 1
+        return f"column {position + 1} of its factor is longer than column {position}"
+    return None
+
+
+def _about_trace(summary: Summary, slack: float) -> str | None:
+    n, rank, left = summary.n_samples, summary.rank, summary.trace_left_out
+    nuclear = summary.rounding_nuclear + rank * slack
+    if left < -nuclear:
+        return f"it states that {left:.6g} of its trace is left out, and less than nothing cannot be"
+    most = max(n - rank, 1) * summary.left_out_norm + n * slack + nuclear
+    if left > most:
+        return (
+            f"it states that {left:.6g} of its trace is left out, but that no eigenvalue left out exceeds "
+            f"{summary.left_out_norm:.6g}: all of them together are at most {most:.6g}"
+        )
+    return None
+
+
+def _squared_lengths(B: Array) -> Array:
+    """Squared length of each row: the diagonal of B B'."""
+    return namespace(B).sum(B * B, axis=1)

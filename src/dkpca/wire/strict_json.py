@@ -1,0 +1,47 @@
+"""JSON from strangers: plain objects, no deeper than ours, every key once, every number finite."""
+
+import json
+import math
+from typing import Any
+
+DEEPEST = 32  # ours have five levels
+
+
+def loads(text: str | bytes) -> Any:
+    """Return the value in the text; a `ValueError` says why there is none."""
+    try:
+        value = json.loads(
+            text, parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=_each_key_once
+        )
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    _check_depth(value)
+    return value
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number")
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if not math.isfinite(value):
+        raise ValueError(f"{digits[:20]} is more than a number can hold")
+    return value
+
+
+def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    entries = dict(pairs)
+    if len(entries) < len(pairs):
+        raise ValueError("a key is there twice")
+    return entries
+
+
+def _check_depth(value: Any) -> None:
+    """Refuse what a function that calls itself on every level could not walk through."""
+    level, depth = [value], 0
+    while level:
+        if depth > DEEPEST:
+            raise ValueError(f"it is nested more than {DEEPEST} levels deep")
+        inner = [each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list)]
+        level, depth = [item for items in inner for item in items], depth + 1

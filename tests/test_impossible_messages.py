@@ -1,0 +1,203 @@
+"""What no honest party can have sent is refused by name; what an honest one sends never is."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dkpca import party, plausibility
+from dkpca.errors import DKPCAError, FusionError
+from dkpca.fusion import fuse, project, project_exact
+from dkpca.kernels import RBF, Linear
+from dkpca.linalg.landmark import Landmark
+from dkpca.linalg.precision import PRECISIONS, Rounded, round_to
+from dkpca.rank import Adaptive, Auto, Fixed
+
+SOLVERS = ("dense", "streamed", "landmark", Landmark(5))
+COLUMNS = np.random.default_rng(5).standard_normal((40, 4))
+
+
+def summary(kernel=None, precision="float32", rank=12, X=COLUMNS, **more):
+    how = {"party": "bank", "kernel": kernel or RBF(0.1), "rank": Fixed(rank), "precision": precision}
+    return party.summarize(X, **(how | more))[0]
+
+
+def with_factor(message, change):
+    """The same message with another factor, in the precision it had."""
+    return replace(message, factor=round_to(change(message.factor.decode()), message.factor.precision))
+
+
+def swapped(B):
+    return B[:, ::-1]
+
+
+def slanted(B):
+    return np.hstack([B[:, :1], B[:, 1:] + 0.5 * B[:, :1]])
+
+
+def one_row_longer(B):
+    B = B.copy()
+    B[3] *= 1.5
+    return B
+
+
+IMPOSSIBLE = [
+    (lambda s: with_factor(s, lambda B: 3.0 * B), "no RBF similarity is more than 1"),
+    (lambda s: with_factor(s, lambda B: 1000.0 * B), "no RBF similarity is more than 1"),
+    (lambda s: with_factor(s, lambda B: 0.999 * B), "an RBF matrix of 40 samples has the trace 40"),
+    (lambda s: with_factor(s, np.zeros_like), "an RBF matrix of 40 samples has the trace 40"),
+    (lambda s: replace(with_factor(s, np.zeros_like), trace_left_out=40.0), "all of them together are at most"),
+    (
+        lambda s: replace(with_factor(s, np.zeros_like), trace_left_out=40.0, left_out_norm=40.0),
+        "its factor is zero, and no RBF matrix is",
+    ),
+    (lambda s: with_factor(s, one_row_longer), "are not orthogonal"),
+    (lambda s: with_factor(s, slanted), "columns 1 and 2 of its factor are not orthogonal"),
+    (lambda s: with_factor(s, swapped), "is longer than column"),
+    (lambda s: replace(s, trace_left_out=-1e300), "less than nothing cannot be"),
+    (lambda s: replace(s, trace_left_out=s.trace_left_out + 0.5), "is left out, but"),
+    (lambda s: replace(s, left_out_norm=0.0), "no eigenvalue left out exceeds 0"),
+    (lambda s: with_factor(replace(s, factor=round_to(s.factor.decode(), "float64")), lambda B: 1e160 * B), "squares"),
+    (lambda s: replace(s, rounding_norm=1e308), "too large to count with"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("precision", sorted(PRECISIONS))
+@pytest.mark.parametrize(("change", "words"), IMPOSSIBLE)
+def test_an_impossible_summary_is_refused_with_the_name_of_its_party(change, words, precision):
+    honest = summary(precision=precision)
+    other = replace(honest, party="shop")
+    assert fuse([honest, other], n_components=2).n_components == 2
+    with pytest.raises(FusionError, match="party 'bank'") as refusal:
+        fuse([change(honest), other], n_components=2)
+    assert words in str(refusal.value)
+
+
+@pytest.mark.parametrize("precision", sorted(PRECISIONS))
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda s: replace(s, trace_left_out=-1e300), "less than nothing cannot be"),
+        (lambda s: replace(s, trace_left_out=1e300), "all of them together are at most"),
+        (lambda s: with_factor(s, slanted), "are not orthogonal"),
+        (lambda s: with_factor(s, swapped), "is longer than column"),
+    ],
+)
+def test_an_impossible_linear_summary_is_refused(change, words, precision):
+    honest = summary(Linear(), precision, rank=3)
+    with pytest.raises(FusionError, match=words):
+        fuse([change(honest)], n_components=2)
+
+
+@pytest.mark.parametrize("name", ["left_out_norm", "trace_left_out", "rounding_norm", "rounding_nuclear"])
+@pytest.mark.parametrize("size", [1e300, 3e306, 1.7e308])
+def test_statements_that_add_up_to_infinity_are_refused_and_the_others_give_a_finite_certificate(name, size):
+    states_much = replace(summary(Linear(), rank=3), **{name: size})
+    many = [replace(states_much, party=f"p{j:02d}") for j in range(60)]
+    try:
+        numbers = fuse(many, n_components=2).certificate.to_dict()
+    except FusionError as refusal:
+        assert "party 'p" in str(refusal)
+        return
+    json.dumps(numbers, allow_nan=False)
+
+
+def far_apart(X):
+    return 100.0 * X
+
+
+def with_duplicates(X):
+    return X[np.arange(len(X)) % max(1, len(X) // 3)]
+
+
+def categories(X):
+    return (X == X.max(axis=1, keepdims=True)).astype(float)
+
+
+def tied_pairs(X):
+    return np.sign(X)
+
+
+TABLES = {
+    "plain": lambda X: X,
+    "far apart": far_apart,
+    "duplicates": with_duplicates,
+    "categories": categories,
+    "ties": tied_pairs,
+    "large": lambda X: 1e3 * X,
+    "small": lambda X: 1e-6 * X,
+    "offset": lambda X: X + 30.0,
+    "constant": np.ones_like,
+}
+
+
+@st.composite
+def honest_summaries(draw):
+    """Whatever the library makes of any table, with any of its settings."""
+    rng = np.random.default_rng(draw(st.integers(0, 10**6)))
+    n, m = draw(st.sampled_from([2, 3, 5, 17, 60, 130])), draw(st.sampled_from([1, 2, 5, 30]))
+    X = TABLES[draw(st.sampled_from(sorted(TABLES)))](rng.standard_normal((n, m)))
+    gamma = draw(st.sampled_from([1e-3, 0.1, 1.0, 10.0])) / m
+    if draw(st.booleans()):
+        X = torch.as_tensor(X, dtype=draw(st.sampled_from([torch.float32, torch.float64])))
+    return summary(
+        draw(st.sampled_from([RBF(gamma), Linear(), Linear(centered=False)])),
+        draw(st.sampled_from(sorted(PRECISIONS))),
+        X=X,
+        rank=draw(st.sampled_from([Fixed(1), Fixed(3), Fixed(20), Fixed(1000), Auto(3), Adaptive(1e-3)])),
+        solver=draw(st.sampled_from(SOLVERS)),
+    )
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_no_honest_summary_is_refused(data):
+    try:
+        honest = data.draw(honest_summaries())
+    except DKPCAError:  # the party itself refuses: nothing was sent
+        return
+    plausibility.check_summary(honest)
+
+
+def test_a_rounding_that_is_stated_is_granted():
+    """A factor rounded as coarsely as it says is accepted; the same factor that states nothing is not."""
+    honest = summary(precision="float64")
+    B = honest.factor.decode()
+    step = 1e-3
+    coarse = np.round(B / step) * step
+    spectral = np.abs(np.linalg.eigvalsh(coarse @ coarse.T - B @ B.T))
+    left_out = honest.trace_left_out + (B * B).sum() - (coarse * coarse).sum()
+    silent = replace(honest, factor=Rounded(coarse), trace_left_out=left_out)
+    with pytest.raises(FusionError):
+        plausibility.check_summary(silent)
+    plausibility.check_summary(
+        replace(silent, rounding_norm=spectral.max(), rounding_nuclear=spectral.sum() + honest.rounding_nuclear)
+    )
+
+
+class TestNewSamples:
+    @pytest.fixture
+    def fitted(self):
+        how = {"kernel": RBF(0.1), "rank": Fixed(9), "keep_training": True}
+        made = [party.summarize(COLUMNS + j, party=name, **how) for j, name in enumerate(("bank", "shop"))]
+        return fuse([s for s, _ in made], n_components=2), [state for _, state in made]
+
+    @pytest.mark.parametrize(("answer", "place"), [(party.extend, project), (party.partials, project_exact)])
+    @pytest.mark.parametrize("rows", [1, 4])
+    def test_another_number_of_rows_is_refused_not_broadcast(self, fitted, answer, place, rows):
+        model, states = fitted
+        messages = [answer(state, COLUMNS[:n]) for state, n in zip(states, (rows, 5), strict=True)]
+        messages[0] = replace(messages[0], sample_digest=messages[1].sample_digest)
+        with pytest.raises(FusionError, match=f"'bank' and 'shop' differ in number of new samples .{rows} and 5"):
+            place(model, messages)
+
+    def test_negative_distances_are_refused(self, fitted):
+        model, states = fitted
+        bank, shop = (party.partials(state, COLUMNS[:5]) for state in states)
+        negative = replace(bank, partial=round_to(-bank.partial.decode() - 1e9, "float64"))
+        with pytest.raises(FusionError, match="party 'bank': it sent the squared distance -1e\\+09"):
+            project_exact(model, [negative, shop])
