@@ -18,7 +18,7 @@ def test_a_failure_in_the_second_file_leaves_both_as_they_were(tmp_path, monkeyp
 
     def full(descriptor):
         calls.append(descriptor)
-        if len(calls) == 2:
+        if len(calls) == 3:  # the journal, the first file, the second
             raise OSError(errno.ENOSPC, "No space left on device")
         real(descriptor)
 

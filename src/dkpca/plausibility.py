@@ -5,8 +5,8 @@ Write K for the party's own Gram matrix and B for the factor as sent. The messag
     -slack * I  <=  K - B B'  <=  (left_out_norm + slack) * I
 
 where the slack is its rounding. B has orthogonal columns, longest first, up to the same rounding and up to what its
-precision does to each of its numbers; and the kernel knows something of K. A message that contradicts this, or itself,
-is refused. A lie that agrees with itself is not found out.
+precision does to each of its numbers; and the kernel knows something of K. A message that contradicts this, or
+itself, is refused. A lie that agrees with itself is not found out.
 """
 
 import math

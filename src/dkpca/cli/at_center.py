@@ -121,6 +121,7 @@ def run_facts(run: Run) -> dict[str, object]:
         **run.settings,
         "explained_variance_ratio": ratio,
         "certificate": run.model.certificate.to_dict(),
+        "notes": list(run.notes),
     }
 
 
@@ -142,4 +143,5 @@ def run_words(run: Run, *, advice: str = "; name them with --ids") -> list[str |
     lines += run.model.certificate.statements()
     if run.settings["sample_names"] == "row numbers":
         lines.append(f"note: samples are numbered by row{advice}")
+    lines += [f"note: {note}" for note in run.notes]
     return [*lines, f"wrote {run.path}; look at it with: dkpca report {run.path}"]

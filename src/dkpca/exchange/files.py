@@ -262,6 +262,7 @@ def extend(holding: Holding, state: Path, sender: Sender, *, exact: bool = False
 
 def load_state(path: Path) -> tuple[PartyState, Preparation]:
     """Read a party's private state."""
+    storage.recover(path.parent)
     state = private_state.load(path)
     with naming(path):
         return state, preparation_of(state)

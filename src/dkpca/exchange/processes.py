@@ -89,8 +89,8 @@ def fit(
             without=_no_longer(out, holdings),
             sample_names=names,
             id_normalize=holdings[0].reading.id_normalize,
+            states={h.party: storage.read(Path(scratch) / f"{h.party}.state") for h in holdings},
         )
-        _keep_states(Path(scratch), out / "private", holdings)
     return run, sorted(notes + parties.notes)
 
 
@@ -123,14 +123,7 @@ def shared_samples(holdings: Sequence[Holding]) -> tuple[list[Holding], list[str
 
 def _no_longer(out: Path, holdings: Sequence[Holding]) -> list[str]:
     """Parties of an earlier fit into the same directory that are not asked this time."""
-    before = set(runs.read_settings(out).get("parties", {}))
-    return sorted(before - {holding.party for holding in holdings})
-
-
-def _keep_states(scratch: Path, directory: Path, holdings: Sequence[Holding]) -> None:
-    storage.make_directory(directory)
-    states = {directory / f"{h.party}.state": storage.read(scratch / f"{h.party}.state") for h in holdings}
-    storage.write_all(states, private=states)
+    return sorted(set(runs.parties_in(out)) - {holding.party for holding in holdings})
 
 
 def _share_cores(threads: int) -> None:

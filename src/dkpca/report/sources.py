@@ -51,15 +51,15 @@ def read_source(path: Path) -> Source:
     """Read whatever holds scores."""
     if path.is_file():
         return _embedding(path) if reading.is_table(path) else _message(path)
-    settings = runs.read_settings(path) if (path / "settings.json").exists() else {}
-    if not settings and (path / RESULT).exists():
+    made_here = (path / "settings.json").exists()
+    if not made_here and (path / RESULT).exists():
         return _party_folder(path)
-    if not settings:
+    if not made_here:
         raise InputError(
             f"{path}: is no run directory, and no result that a party received; make one with 'dkpca fuse', "
             "or give the party's folder runs/RUN, a message of scores or an embedding"
         )
-    if "run" in settings:
+    if runs.is_projection(path):
         raise InputError(
             f"{path}: holds new samples, placed among the components of a run; "
             f"draw them with the run: dkpca report RUN --new {path}"

@@ -1,7 +1,7 @@
 """Message files: reading them, and naming them when something is wrong."""
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -31,8 +31,18 @@ def receive(path: Path, *kinds: type[Any]) -> Received:
 
 def stored_summaries(run: Path) -> dict[str, Received]:
     """Summaries that lie in a run directory, by party."""
-    items = [receive(file, Summary) for file in sorted((run / "messages").glob("*.summary"))]
-    return {item.message.party: item for item in items}
+    return by_party(receive(file, Summary) for file in sorted((run / "messages").glob("*.summary")))
+
+
+def by_party(items: Iterable[Received]) -> dict[str, Received]:
+    """Messages by party, if there is one from each."""
+    named: dict[str, Received] = {}
+    for item in items:
+        name = item.message.party
+        if name in named:
+            raise FusionError(f"{named[name].path} and {item.path} are both from party {name!r}; keep one of them")
+        named[name] = item
+    return named
 
 
 def read(path: Path, *kinds: type[KindT]) -> KindT:

@@ -48,10 +48,13 @@ def load_beside(directory: Path) -> FusedModel:
         raise InputError(f"{directory}: is no run directory; make one with 'dkpca fuse' or 'dkpca fit'")
     summaries = {name: item.message for name, item in message_files.stored_summaries(directory).items()}
     with naming(file):
-        header, arrays = _verified(storage.read(file))
-        if header.get("summary_ids") != _ids(summaries):
-            raise WireError(f"does not belong to the messages beside it; repeat 'dkpca fuse --out {directory}'")
-        return _model(header, arrays, summaries)
+        try:
+            header, arrays = _verified(storage.read(file))
+            if header.get("summary_ids") != _ids(summaries):
+                raise WireError("does not belong to the messages beside it")
+            return _model(header, arrays, summaries)
+        except WireError as error:
+            raise WireError(f"{error}; repeat 'dkpca fuse --out {directory}'") from error
 
 
 def _verified(data: bytes) -> tuple[Header, Arrays]:
@@ -60,7 +63,23 @@ def _verified(data: bytes) -> tuple[Header, Arrays]:
 
 
 def _model(header: Header, arrays: Arrays, summaries: Mapping[str, Summary]) -> FusedModel:
-    return codec.decode(FusedModel, header.get("fields"), arrays, what="fuse again", summaries=summaries)
+    model = codec.decode(FusedModel, header.get("fields"), arrays, what="not a model", summaries=summaries)
+    if not summaries or not _fits(model, next(iter(summaries.values())).n_samples):
+        raise WireError("has arrays of other shapes than the messages that belong to it")
+    return model
+
+
+def _fits(model: FusedModel, n_samples: int) -> bool:
+    """Whether the arrays of a model have the shapes that belong together."""
+    k, anchors = len(model.eigenvalues), model.extension.anchors
+    n_anchors = n_samples if anchors is None else len(anchors)
+    in_range = anchors is None or (anchors.dtype == np.int64 and 0 <= anchors.min() <= anchors.max() < n_samples)
+    return bool(
+        model.eigenvalues.shape == model.explained_variance_ratio.shape == model.extension.offset.shape == (k,)
+        and model.eigenvectors.shape == (n_samples, k)
+        and model.extension.weights.shape == (n_anchors, k)
+        and in_range
+    )
 
 
 def _summary(data: bytes) -> Summary:

@@ -9,29 +9,41 @@ The messages alone are enough: a center that died, or that gets one more summary
 """
 
 import hashlib
-import json
 import platform
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
-import polars as pl
 
 from dkpca import fusion, messages, wire
-from dkpca.errors import FusionError, InputError
+from dkpca.errors import FusionError, InputError, StorageError
 from dkpca.fusion import FusedModel
 from dkpca.linalg.arrays import to_numpy
 from dkpca.linalg.leading import NAMES, Solver
 from dkpca.messages import Partials, Rows, Summary
 from dkpca.store import model_file, storage
-from dkpca.store.message_files import Received, naming_files, receive, stored_summaries
+from dkpca.store.message_files import Received, by_party, naming_files, receive, stored_summaries
+from dkpca.store.run_directory import (
+    SETTINGS,
+    check,
+    consistent,
+    is_projection,
+    parties_in,
+    prepared,
+    read_settings,
+    stored_names,
+)
+from dkpca.store.run_settings import ROW_NUMBERS, PartySettings, RunSettings
 from dkpca.tables.ids import matching_keys
 from dkpca.tables.reading import embedding_files
+from dkpca.wire import codec
 
+__all__ = ["Run", "check", "fuse", "is_projection", "load", "parties_in", "project", "read_settings"]
 RESULT = "result.scores"  # a message for the parties
+LOST_NAMES = "the samples are numbered: their names so far could not be read; name them with --ids"
 
 
 @dataclass(frozen=True)
@@ -40,8 +52,9 @@ class Run:
 
     path: Path
     model: FusedModel
-    settings: Mapping[str, Any]
+    settings: RunSettings
     sample_names: Sequence[str]
+    notes: tuple[str, ...] = ()  # what could not be taken over from the run before, in words
 
 
 def fuse(
@@ -56,6 +69,7 @@ def fuse(
     keep: bool = False,
     sample_names: Sequence[str] | None = None,
     id_normalize: Sequence[str] = (),
+    states: Mapping[str, bytes] | None = None,
 ) -> Run:
     """Fuse new summaries with those already in the run; nothing is written unless all of it succeeds.
 
@@ -79,35 +93,60 @@ def fuse(
         In row order, checked against the summaries. None: as in the run so far, or row numbers.
     id_normalize : sequence of str
         How the parties agreed to make ids alike; the names are shown as given.
+    states : mapping, optional
+        Private states by party, where one owner has all of them; kept in `private/`.
     """
     if not isinstance(solver, str):
         raise InputError(f"a run remembers its solver by name, not as {solver!r}; give one of {list(NAMES)}")
-    before = check(path)
+    check(path)
     received = [receive(file, Summary) for file in summary_files]
-    accepted = _merged(path, received, without, keep or not received)
-    model = _fused(
-        accepted,
-        n_components=before.get("n_components", 10) if n_components is None else n_components,
-        center=before.get("center", True) if center is None else center,
-        solver=solver,
-        roster=roster,
-    )
-    names, named_by = _names(path, before, model, sample_names, id_normalize)
-    settings = _settings(path, model, accepted, named_by)
-    _write(path, model, accepted, names, settings)
-    _record_received(path, received)
-    storage.append_record(path / "ledger.jsonl", {"event": "fused", "parties": sorted(model.summaries)})
-    for party in without:
-        (path / "messages" / f"{party}.summary").unlink(missing_ok=True)
-    return Run(path, model, settings, names)
+    with prepared(path):
+        before, notes = _settings_before(path, needed=n_components is None or center is None)
+        accepted = _merged(path, received, without, keep or not received)
+        model = _fused(
+            accepted,
+            n_components=(before.n_components if before else 10) if n_components is None else n_components,
+            center=(before.center if before else True) if center is None else center,
+            solver=solver,
+            roster=roster,
+        )
+        ways = tuple(id_normalize) or (before.id_normalize if before and sample_names is None else ())
+        names, named_by, lost = _names(path, model, sample_names, ways)
+        settings = _settings(path, model, accepted, named_by, ways)
+        gone = [path / "messages" / f"{party}.summary" for party in without]
+        _write(path, model, accepted, names, settings, states or {}, gone)
+        _record_received(path, received)
+        storage.append_record(path / "ledger.jsonl", {"event": "fused", "parties": sorted(model.summaries)})
+    return Run(path, model, settings, names, (*notes, *lost))
 
 
 def load(path: Path) -> Run:
     """Read a fused run."""
-    settings = read_settings(path)
-    if not settings:
-        raise InputError(f"{path}: is no run directory; make one with 'dkpca fuse' or 'dkpca fit'")
-    return Run(path, model_file.load_beside(path), settings, _stored_names(path))
+    with consistent(path):
+        settings = read_settings(path)
+        if settings is None:
+            raise InputError(f"{path}: is no run directory; make one with 'dkpca fuse' or 'dkpca fit'")
+        model = model_file.load_beside(path)
+        items = stored_summaries(path)
+        expected = _settings(path, model, items, settings.sample_names, settings.id_normalize)
+        if _comparable(expected) != _comparable(settings):
+            raise InputError(f"{path / SETTINGS}: does not fit the messages; repeat 'dkpca fuse --out {path}'")
+        summary = next(iter(model.summaries.values()))
+        if settings.sample_names == ROW_NUMBERS:
+            return Run(path, model, settings, _numbered(summary.n_samples))
+        names = stored_names(path, summary.sample_digest, settings.id_normalize)
+        if names is None:
+            raise InputError(
+                f"{path / 'embedding.parquet'}: does not have the samples' names; repeat 'dkpca fuse --out {path}' "
+                "with --ids"
+            )
+    return Run(path, model, settings, names)
+
+
+def _comparable(settings: RunSettings) -> RunSettings:
+    """Settings without what the messages do not say."""
+    parties = {name: replace(known, file="") for name, known in settings.parties.items()}
+    return replace(settings, parties=parties, versions={})
 
 
 def project(
@@ -124,42 +163,19 @@ def project(
     with naming_files({item.message.party: item.path for item in received}):
         scores = to_numpy(fusion.place(run.model, [item.message for item in received]))
     digest = received[0].message.sample_digest
-    checked = _checked_names(sample_names, digest, len(scores), id_normalize)
-    names = checked or [str(row) for row in range(len(scores))]
+    names = _checked_names(sample_names, digest, len(scores), id_normalize) or _numbered(len(scores))
     settings = {"run": run.path.name, "n_samples": len(scores), "sample_digest": digest, "versions": versions()}
-    storage.make_directory(out)
-    storage.make_directory(out / "messages")
-    produced = embedding_files(names, scores) | {"settings.json": storage.as_json(settings)}
-    produced[RESULT] = wire.encode(fusion.result(run.model, scores, digest))
-    stored = {out / "messages" / f"{item.message.party}.rows": item for item in received}
-    new = {target: item for target, item in stored.items() if item.path != target}
-    written = {target: item.data for target, item in new.items()} | {
-        out / name: data for name, data in produced.items()
-    }
-    storage.write_all(written)
-    _record_received(out, new.values())
+    with prepared(out):
+        produced = embedding_files(names, scores) | {SETTINGS: storage.as_json(settings)}
+        produced[RESULT] = wire.encode(fusion.result(run.model, scores, digest))
+        stored = {out / "messages" / f"{item.message.party}.rows": item for item in received}
+        new = {target: item for target, item in stored.items() if item.path != target}
+        written = {target: item.data for target, item in new.items()} | {
+            out / name: data for name, data in produced.items()
+        }
+        storage.write_all(written)
+        _record_received(out, new.values())
     return scores
-
-
-def check(path: Path) -> dict[str, Any]:
-    """Find out before any work whether a run can be written there; return its settings so far."""
-    storage.check_writable(path / "settings.json" if path.is_dir() else path)
-    return read_settings(path)
-
-
-def read_settings(path: Path) -> dict[str, Any]:
-    """Settings of a run, empty if there is none yet; an error if the directory is something else."""
-    if path.is_dir() and not (path / "settings.json").exists() and not (path / "messages").exists():
-        if any(path.iterdir()):
-            raise InputError(f"{path}: is a directory with other files in it, not a run; choose another --out")
-        return {}
-    if not (path / "settings.json").exists():
-        return {}
-    try:
-        settings = json.loads(storage.read(path / "settings.json"))
-    except ValueError as error:
-        raise InputError(f"{path / 'settings.json'}: cannot be read ({error}); remove it and fuse again") from error
-    return dict(settings)
 
 
 def versions() -> dict[str, str]:
@@ -169,14 +185,18 @@ def versions() -> dict[str, str]:
     }
 
 
+def _settings_before(path: Path, *, needed: bool) -> tuple[RunSettings | None, tuple[str, ...]]:
+    """Settings that a fusion goes on with; the messages alone are enough, so damaged ones are only said."""
+    try:
+        return read_settings(path), ()
+    except (InputError, StorageError) as error:
+        taken = "; 10 components, centered, are taken where nothing else was asked for" if needed else ""
+        return None, (f"the settings so far could not be used{taken} ({error})",)
+
+
 def _merged(path: Path, received: Sequence[Received], without: Sequence[str], keep: bool) -> dict[str, Received]:
     """Stored and new summaries by party, the new ones winning; nobody stays unasked."""
-    new: dict[str, Received] = {}
-    for item in received:
-        name = item.message.party
-        if name in new:
-            raise FusionError(f"{new[name].path} and {item.path} are both from party {name!r}; keep one of them")
-        new[name] = item
+    new = by_party(received)
     merged = stored_summaries(path) | new
     if not merged:
         raise FusionError(f"{path}: no summary was given, and none is there; name the parties' summary files")
@@ -199,20 +219,18 @@ def _fused(accepted: Mapping[str, Received], *, roster: Sequence[str], **setting
 
 
 def _names(
-    path: Path,
-    before: Mapping[str, Any],
-    model: FusedModel,
-    given: Sequence[str] | None,
-    id_normalize: Sequence[str],
-) -> tuple[Sequence[str], str]:
-    """Sample names, and where they are from."""
+    path: Path, model: FusedModel, given: Sequence[str] | None, id_normalize: Sequence[str]
+) -> tuple[Sequence[str], Literal["ids", "row numbers"], tuple[str, ...]]:
+    """Sample names, where they are from, and what became of those so far."""
     summary = next(iter(model.summaries.values()))
     checked = _checked_names(given, summary.sample_digest, summary.n_samples, id_normalize)
+    if checked is None:
+        checked = stored_names(path, summary.sample_digest, id_normalize)
     if checked is not None:
-        return checked, "ids"
-    if before.get("sample_digest") == summary.sample_digest and (path / "embedding.parquet").exists():
-        return _stored_names(path), before["sample_names"]
-    return [str(row) for row in range(summary.n_samples)], "row numbers"
+        return checked, "ids", ()
+    by_position = summary.sample_digest == messages.row_number_digest(summary.n_samples)
+    lost = () if by_position or not (path / SETTINGS).exists() else (LOST_NAMES,)
+    return _numbered(summary.n_samples), ROW_NUMBERS, lost
 
 
 def _checked_names(
@@ -229,53 +247,66 @@ def _checked_names(
     return given
 
 
-def _stored_names(path: Path) -> list[str]:
-    return pl.read_parquet(path / "embedding.parquet", columns=["sample"])["sample"].to_list()
+def _numbered(n_samples: int) -> list[str]:
+    return [str(row) for row in range(n_samples)]
 
 
-def _settings(path: Path, model: FusedModel, accepted: Mapping[str, Received], named_by: str) -> dict[str, Any]:
+def _settings(
+    path: Path,
+    model: FusedModel,
+    accepted: Mapping[str, Received],
+    named_by: Literal["ids", "row numbers"],
+    id_normalize: tuple[str, ...],
+) -> RunSettings:
     summary = next(iter(model.summaries.values()))
-    return {
-        "n_components": model.n_components,
-        "center": model.centered,
-        "solver": model.solver,
-        "kernel": model.kernel.to_dict(),
-        "n_samples": summary.n_samples,
-        "sample_digest": summary.sample_digest,
-        "sample_names": named_by,
-        "parties": {name: _party_settings(path, item) for name, item in accepted.items()},
-        "versions": versions(),
-    }
+    return RunSettings(
+        n_components=model.n_components,
+        center=model.centered,
+        solver=model.solver,
+        kernel=model.kernel,
+        n_samples=summary.n_samples,
+        sample_digest=summary.sample_digest,
+        sample_names=named_by,
+        parties={name: _party_settings(path, item) for name, item in accepted.items()},
+        versions=versions(),
+        id_normalize=id_normalize,
+    )
 
 
-def _party_settings(path: Path, item: Received) -> dict[str, Any]:
+def _party_settings(path: Path, item: Received) -> PartySettings:
     summary: Summary = item.message
     kept = item.path.parent == path / "messages"
-    return {
-        "file": "kept from the run" if kept else item.path.name,
-        "n_features": summary.n_features,
-        "rank": summary.rank,
-        "precision": summary.factor.precision,
-        "bytes_sent": len(item.data),
-        "summary_id": wire.fingerprint(summary),
-    }
+    return PartySettings(
+        file="kept from the run" if kept else item.path.name,
+        n_features=summary.n_features,
+        rank=summary.rank,
+        precision=summary.factor.precision,
+        bytes_sent=len(item.data),
+        summary_id=wire.fingerprint(summary),
+    )
 
 
 def _write(
-    path: Path, model: FusedModel, accepted: Mapping[str, Received], names: Sequence[str], settings: Mapping[str, Any]
+    path: Path,
+    model: FusedModel,
+    accepted: Mapping[str, Received],
+    names: Sequence[str],
+    settings: RunSettings,
+    states: Mapping[str, bytes],
+    gone: Sequence[Path],
 ) -> None:
     produced = {
         model_file.FILE: model_file.encode(model, alone=False),
         "certificate.json": storage.as_json(model.certificate.to_dict()),
-        "settings.json": storage.as_json(settings),
-        RESULT: wire.encode(fusion.result(model, model.scores, settings["sample_digest"])),
+        SETTINGS: storage.as_json(codec.described(settings)),
+        RESULT: wire.encode(fusion.result(model, model.scores, settings.sample_digest)),
         **embedding_files(names, np.asarray(to_numpy(model.scores))),
     }
-    storage.make_directory(path)
-    storage.make_directory(path / "messages")
     stored = {path / "messages" / f"{name}.summary": item for name, item in accepted.items()}
     new = {target: item.data for target, item in stored.items() if item.path != target}
-    storage.write_all(new | {path / name: data for name, data in produced.items()})
+    kept = {storage.make_directory(path / "private") / f"{party}.state": data for party, data in states.items()}
+    files = new | kept | {path / name: data for name, data in produced.items()}
+    storage.write_all(files, private=kept, remove=gone)
 
 
 def _record_received(path: Path, items: Iterable[Received]) -> None:

@@ -2,18 +2,25 @@
 
 import contextlib
 import errno
+import fcntl
+import glob
 import json
 import os
 import secrets
+import stat
 import tomllib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from dkpca.errors import InputError, StorageError
+from dkpca.store import journal
+from dkpca.wire import strict_json
 
 PRIVATE_MODE, PUBLIC_MODE = 0o600, 0o666  # the second is narrowed by the umask
+
+MOST_SETTINGS = 2**24  # bytes of a file of settings
 
 NOTHING_CHANGED = "nothing was changed"
 ADVICE = {
@@ -34,37 +41,89 @@ def write(path: Path, data: bytes, *, private: bool = False) -> None:
     write_all({path: data}, private={path} if private else ())
 
 
-def write_all(files: Mapping[Path, bytes], *, private: Collection[Path] = ()) -> None:
-    """Replace several files: all bytes are on the disk before the first file is replaced.
+def write_all(files: Mapping[Path, bytes], *, private: Collection[Path] = (), remove: Collection[Path] = ()) -> None:
+    """Replace several files, and remove others: all of it or nothing, even if the process is killed meanwhile.
 
     Private files get mode 0600 from their first byte on.
     """
-    staged: dict[Path, Path] = {}
-    try:
-        for path, data in files.items():
+    if not files:
+        return
+    token = secrets.token_hex(4)
+    parts = {path: path.with_name(f".{path.name}.{token}.part") for path in files}
+    with contextlib.ExitStack() as held:
+        held.callback(_remove_all, parts.values())
+        whole: Callable[[], None] | None = None
+        if len(files) + len(remove) > 1:
+            last = list(files)[-1]
+            with _explained(last):
+                recover(last.parent)
+                whole = held.enter_context(journal.of({part: path for path, part in parts.items()}, remove, token))
+        else:
+            _remove_abandoned(next(iter(files)))
+        for path, part in parts.items():
             with _explained(path):
                 if path.is_dir():
                     raise OSError(errno.EISDIR, "")
-                staged[path] = part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-                _write_new(part, data, PRIVATE_MODE if path in private else PUBLIC_MODE)
-        replaced: list[str] = []
-        for path, part in staged.items():
-            with _explained(path, f"{replaced} were replaced already" if replaced else NOTHING_CHANGED):
-                part.replace(path)
-            replaced.append(path.name)
-    finally:
-        for part in staged.values():
-            part.unlink(missing_ok=True)
-    for directory in {path.parent for path in files}:
-        _sync_directory(directory)
+                descriptor = _write_new(part, files[path], PRIVATE_MODE if path in private else PUBLIC_MODE)
+                os.close(descriptor) if whole else held.callback(os.close, descriptor)
+        if whole is not None:
+            with _explained(list(files)[-1]):
+                whole()
+        _carry_out({part: path for path, part in parts.items()}, remove)
 
 
-def read(path: Path) -> bytes:
-    """Return all bytes of a file."""
+def recover(directory: Path) -> None:
+    """Undo or finish what processes that died had begun to write in a directory."""
+    for steps, removed in journal.abandoned(directory, journal.COMMIT):
+        _carry_out({part: path for part, path in steps.items() if part.exists()}, removed)
+    for steps, _ in journal.abandoned(directory, journal.BEGUN):
+        _remove_all(steps)
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Remove what processes that died had prepared for this one file."""
+    for part in path.parent.glob(f".{glob.escape(path.name)}.????????.part"):
+        with contextlib.suppress(FileNotFoundError), part.open("rb") as file:
+            if not journal.held_by_another(file):
+                part.unlink(missing_ok=True)
+
+
+def _carry_out(steps: Mapping[Path, Path], removed: Iterable[Path]) -> None:
+    replaced: list[str] = []
+    for part, path in steps.items():
+        with _explained(path, f"{replaced} were replaced already" if replaced else NOTHING_CHANGED):
+            part.replace(path)
+        replaced.append(path.name)
+    for path in removed:
+        with _explained(path, f"{replaced} were replaced already"):
+            path.unlink(missing_ok=True)
+    for directory in {path.parent for path in (*steps.values(), *removed)}:
+        journal.sync_directory(directory)
+
+
+def _remove_all(paths: Iterable[Path]) -> None:
+    for path in paths:
+        path.unlink(missing_ok=True)
+
+
+def read(path: Path, *, at_most: int | None = None) -> bytes:
+    """Return all bytes of a file; a pipe or a device has no end and is refused."""
     try:
-        return path.read_bytes()
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe without a writer would block for ever
+        try:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise StorageError(f"{path}: is a directory, a pipe or a device; give a file")
+            if at_most is not None and status.st_size > at_most:
+                raise StorageError(f"{path}: has {status.st_size} bytes, and {at_most} at most are read; check it")
+            with open(descriptor, "rb", closefd=False) as file:
+                return file.read(status.st_size)
+        finally:
+            os.close(descriptor)
     except FileNotFoundError as error:
         raise StorageError(f"{path}: there is no such file; check the path") from error
+    except (MemoryError, OverflowError) as error:
+        raise StorageError(f"{path}: does not fit into memory; check the file") from error
     except OSError as error:
         raise StorageError(
             f"{path}: cannot be read ({error.strerror}); check what it is and who may read it"
@@ -92,9 +151,17 @@ def make_directory(path: Path) -> Path:
 def read_toml(path: Path, advice: str) -> dict[str, Any]:
     """Return the table in a file of settings; the advice is for one that is not whole."""
     try:
-        return tomllib.loads(read(path).decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return tomllib.loads(read(path, at_most=MOST_SETTINGS).decode())
+    except (ValueError, RecursionError) as error:  # of TOML, of UTF-8, of dates and numbers that cannot be
         raise InputError(f"{path}: not a TOML file ({error}); {advice}") from error
+
+
+def read_json(path: Path) -> Any:
+    """Return the value in a JSON file, or raise `InputError` with the reason why there is none."""
+    try:
+        return strict_json.loads(read(path, at_most=MOST_SETTINGS))
+    except ValueError as error:
+        raise InputError(f"{path}: cannot be read ({error})") from error
 
 
 def as_json(value: Mapping[str, Any]) -> bytes:
@@ -128,29 +195,23 @@ def read_records(path: Path) -> list[dict[str, Any]]:
     return records
 
 
-def _write_new(path: Path, data: bytes, mode: int) -> None:
+def _write_new(path: Path, data: bytes, mode: int) -> int:
+    """Write a file that was not there; return its descriptor, locked so that nobody takes it for an abandoned one."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
         _write_fully(descriptor, data)
         os.fsync(descriptor)
-    finally:
+    except BaseException:
         os.close(descriptor)
+        raise
+    return descriptor
 
 
 def _write_fully(descriptor: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
-
-
-def _sync_directory(directory: Path) -> None:
-    """Make a rename last through a power cut, where the file system can."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(directory, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 @contextlib.contextmanager

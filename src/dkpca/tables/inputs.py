@@ -40,6 +40,8 @@ def is_source(table: Array | Source) -> bool:
 def opened(name: str, table: Array | Source) -> Array:
     """Return the party's columns, opening them where they are only named."""
     if isinstance(table, Path):
+        if table.exists() and not table.is_file():
+            raise InputError(f"party {name!r}: {table} is a directory, a pipe or a device; give a file")
         try:
             loaded = np.load(table, mmap_mode="r", allow_pickle=False)
         except (OSError, ValueError) as error:
