@@ -47,14 +47,14 @@ def one_row_longer(B):
 
 
 IMPOSSIBLE = [
-    (lambda s: with_factor(s, lambda B: 3.0 * B), "no RBF similarity is more than 1"),
-    (lambda s: with_factor(s, lambda B: 1000.0 * B), "no RBF similarity is more than 1"),
-    (lambda s: with_factor(s, lambda B: 0.999 * B), "an RBF matrix of 40 samples has the trace 40"),
-    (lambda s: with_factor(s, np.zeros_like), "an RBF matrix of 40 samples has the trace 40"),
+    (lambda s: with_factor(s, lambda B: 3.0 * B), "and the rbf kernel of that sample with itself is 1"),
+    (lambda s: with_factor(s, lambda B: 1000.0 * B), "and the rbf kernel of that sample with itself is 1"),
+    (lambda s: with_factor(s, lambda B: 0.999 * B), "its rbf matrix has the trace 40"),
+    (lambda s: with_factor(s, np.zeros_like), "its rbf matrix has the trace 40"),
     (lambda s: replace(with_factor(s, np.zeros_like), trace_left_out=40.0), "all of them together are at most"),
     (
         lambda s: replace(with_factor(s, np.zeros_like), trace_left_out=40.0, left_out_norm=40.0),
-        "its factor is zero, and no RBF matrix is",
+        "its factor is zero, and its rbf matrix is not",
     ),
     (lambda s: with_factor(s, one_row_longer), "are not orthogonal"),
     (lambda s: with_factor(s, slanted), "columns 1 and 2 of its factor are not orthogonal"),
@@ -201,5 +201,5 @@ class TestNewSamples:
         model, states = fitted
         bank, shop = (party.partials(state, COLUMNS[:5]) for state in states)
         negative = replace(bank, partial=round_to(-bank.partial.decode() - 1e9, "float64"))
-        with pytest.raises(FusionError, match="party 'bank': it sent the squared distance -1e\\+09"):
+        with pytest.raises(FusionError, match="party 'bank': it sent the distance -1e\\+09"):
             project_exact(model, [negative, shop])

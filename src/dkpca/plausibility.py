@@ -16,7 +16,6 @@ import numpy as np
 
 from dkpca.certificate import Certificate
 from dkpca.errors import FusionError
-from dkpca.kernels.base import Claims
 from dkpca.linalg.arrays import Array, namespace, to_numpy
 from dkpca.linalg.precision import Rounded
 from dkpca.linalg.strips import cross
@@ -35,10 +34,13 @@ def check_summary(summary: Summary) -> None:
 
 def check_new_samples(message: Rows | Partials, summary: Summary) -> None:
     """Raise `FusionError`, naming the party, if no new samples of the kernel can be so."""
-    if isinstance(message, Partials):
-        reason = summary.kernel.contradicted_by_partials(message.partial.data)
-        if reason is not None:
-            raise FusionError(f"party {message.party!r}: {reason}; its message was not made by dkpca, or was altered")
+    if isinstance(message, Partials) and summary.kernel.unit_diagonal:
+        smallest = float(namespace(message.partial.data).min(message.partial.data))
+        if smallest < 0.0:
+            raise FusionError(
+                f"party {message.party!r}: it sent the distance {smallest:.6g}, less than zero; "
+                "its message was not made by dkpca, or was altered"
+            )
 
 
 def check_certificate(certificate: Certificate, summaries: Mapping[str, Summary]) -> None:
@@ -74,15 +76,7 @@ def _contradiction(summary: Summary) -> str | None:
     return (
         _about_columns(products, _moved(summary.factor, np.sqrt(lengths)), slack)
         or _about_trace(summary, slack)
-        or summary.kernel.contradicted_by(
-            Claims(
-                diagonal=to_numpy(_squared_lengths(B)),
-                trace_left_out=summary.trace_left_out,
-                left_out_norm=summary.left_out_norm,
-                slack=slack,
-                summing=summary.n_samples * summary.rank * DOUBLE,
-            )
-        )
+        or _about_diagonal(summary, to_numpy(_squared_lengths(B)), slack)
     )
 
 
@@ -127,6 +121,39 @@ def _about_trace(summary: Summary, slack: float) -> str | None:
             f"it states that {left:.6g} of its trace is left out, but that no eigenvalue left out exceeds "
             f"{summary.left_out_norm:.6g}: all of them together are at most {most:.6g}"
         )
+    return None
+
+
+def _about_diagonal(summary: Summary, found: Array, slack: float) -> str | None:
+    """Compare the diagonal of B B' with that of K, where the kernel or the party says what that is."""
+    n, name = summary.n_samples, summary.kernel.name
+    if summary.kernel.unit_diagonal:
+        true, allowed = np.ones(n), slack
+    elif summary.diagonal is not None:
+        share, step = summary.diagonal.entry_error()
+        true = to_numpy(summary.diagonal.decode())[:, 0]
+        allowed = slack + 2.0 * share * float(np.abs(true).max()) + float(to_numpy(step).max())
+    else:
+        return None
+    longest, shortest = int(np.argmax(found - true)), int(np.argmin(found - true))
+    if found[longest] > true[longest] + allowed:
+        return (
+            f"row {longest + 1} of its factor has the squared length {found[longest]:.6g}, and the {name} kernel of "
+            f"that sample with itself is {true[longest]:.6g}"
+        )
+    total, expected = float(found.sum()), float(true.sum())
+    if abs(summary.trace_left_out + total - expected) > n * (allowed - slack) + summary.rank * n * DOUBLE * expected + slack:
+        return (
+            f"its factor has the trace {total:.6g} and it states that {summary.trace_left_out:.6g} is left out, but "
+            f"its {name} matrix has the trace {expected:.6g}"
+        )
+    if found[shortest] + summary.left_out_norm + allowed < true[shortest]:
+        return (
+            f"it states that no eigenvalue left out exceeds {summary.left_out_norm:.6g}, but row {shortest + 1} of its "
+            f"factor has the squared length {found[shortest]:.6g} where the kernel is {true[shortest]:.6g}"
+        )
+    if total == 0.0 and expected > 0.0:
+        return f"its factor is zero, and its {name} matrix is not"
     return None
 
 

@@ -2,7 +2,6 @@
 
 import multiprocessing
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -17,7 +16,7 @@ from dkpca.exchange.files import Holding, Sender
 from dkpca.exchange.questions import Question, SummaryWanted
 from dkpca.exchange.rounds import Fit
 from dkpca.linalg.parallel import limit_blas_threads
-from dkpca.store import runs, storage
+from dkpca.store import runs, scratch, storage
 from dkpca.store.runs import Run
 from dkpca.tables.ids import would_match
 
@@ -74,22 +73,22 @@ def fit(
     runs.check(out)
     holdings, notes = shared_samples(holdings)
     with (
-        tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as scratch,
+        scratch.beside(out) as folder,
         _pool(n_jobs or os.cpu_count() or 1, len(holdings)) as pool,
     ):
-        parties = Parties(holdings, Path(scratch), pool, done)
+        parties = Parties(holdings, folder, pool, done)
         rounds.summaries(parties, request)
         names = holdings[0].order or (holdings[0].ids() if holdings[0].reading.id_column else None)
         run = runs.fuse(
             out,
-            [Path(scratch) / f"{holding.party}.summary" for holding in holdings],
+            [folder / f"{holding.party}.summary" for holding in holdings],
             n_components=request.n_components,
             center=request.center,
             solver=request.solver,
             without=_no_longer(out, holdings),
             sample_names=names,
             id_normalize=holdings[0].reading.id_normalize,
-            states={h.party: storage.read(Path(scratch) / f"{h.party}.state") for h in holdings},
+            states={h.party: storage.read(folder / f"{h.party}.state") for h in holdings},
         )
     return run, sorted(notes + parties.notes)
 

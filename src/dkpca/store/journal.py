@@ -41,7 +41,7 @@ def of(steps: Mapping[Path, Path], removed: Iterable[Path], token: str) -> Itera
     try:
         with begun.open("xb", buffering=0) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            os.write(file.fileno(), json.dumps(described).encode())
+            os.write(file.fileno(), f"{json.dumps(described)}\n".encode())
             os.fsync(file.fileno())
             yield whole
             commit.unlink()
@@ -57,7 +57,7 @@ def abandoned(directory: Path, suffix: str) -> Iterator[Change]:
             if held_by_another(file):
                 continue
             data = file.read()
-            if data or suffix == COMMIT:  # before it was written down, nothing was begun
+            if data.endswith(b"\n") or suffix == COMMIT:  # before all of it was written down, nothing was begun
                 yield _change(path, data)
             path.unlink(missing_ok=True)
 

@@ -1,0 +1,101 @@
+"""Every command, killed at each of its writes: files are as before or complete, and repeating it completes them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from testkit.owners import GAMMA, OWNERS
+
+SUMMARIES = tuple(f"{owner}.summary" for owner in OWNERS)
+ROWS = tuple(f"{owner}.rows" for owner in OWNERS)
+ROOT = Path(__file__).parents[2]
+
+
+def crashes(folder: Path, *command) -> list[dict]:
+    """Crash a command at each of its writes in copies of a folder."""
+    ran = subprocess.run(
+        [sys.executable, "-m", "testkit.crashing", str(folder), *map(str, command)],
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return json.loads(ran.stdout)
+
+
+def survived(folder: Path, *command) -> int:
+    """Assert that a command survives being killed at any of its writes; return how many there were."""
+    *killed, whole = crashes(folder, *command)
+    assert whole["code"] == 0
+    complete, before = whole["finally"], whole["before"]
+    assert complete != before, "the command changes nothing, so that nothing is tested"
+    assert not [name for name in complete if Path(name).name.startswith(".")]
+    for crash in killed:
+        assert crash["code"] == -signal.SIGKILL
+        assert crash["after"] in (before, complete)
+        assert crash["again"] == 0
+        assert crash["finally"] == complete
+    assert complete in [crash["after"] for crash in killed], "the last writes were not reached"
+    return len(killed)
+
+
+@pytest.mark.slow
+class TestEveryWrite:
+    def test_of_summarize(self, office):
+        command = ("summarize", "bank.csv", "--id", "person", "--gamma", GAMMA, "--rank", 5, "--out", "bank.summary")
+        assert survived(office.path, *command) > 10
+
+    def test_of_summarize_over_an_older_message(self, summarized):
+        command = ("summarize", "bank.csv", "--id", "person", "--gamma", GAMMA, "--rank", 5, "--out", "bank.summary")
+        assert survived(summarized.path, *command) > 10
+
+    def test_of_statistics(self, office):
+        assert survived(office.path, "statistics", "bank.csv", "--id", "person", "--out", "bank.statistics") > 4
+
+    def test_of_extend(self, summarized):
+        assert survived(summarized.path, "extend", "bank.csv", "--state", "bank.state", "--out", "bank.rows") > 4
+
+    def test_of_fuse(self, summarized):
+        assert survived(summarized.path, "fuse", *SUMMARIES, "--components", 3, "--out", "run") > 30
+
+    def test_of_fuse_with_a_party_replaced_half_way(self, fused):
+        fused.summarize("shop", "--rank", 7)
+        assert survived(fused.path, "fuse", "shop.summary", "--out", "run") > 20
+
+    def test_of_fuse_with_a_party_left_out(self, fused):
+        assert survived(fused.path, "fuse", "--components", 2, "--out", "run", "shop.summary") > 20
+
+    def test_of_project(self, fused):
+        for owner in OWNERS:
+            fused.ok("extend", f"{owner}.csv", "--state", f"{owner}.state", "--out", f"{owner}.rows")
+        assert survived(fused.path, "project", "run", *ROWS, "--out", "new") > 20
+
+    def test_of_report(self, fused):
+        assert survived(fused.path, "report", "run") > 2
+
+    def test_of_align(self, office):
+        (office.path / "shared.key").write_text("a key of the parties, long enough")
+        tokens = ("align", "tokens", "bank.csv", "--id", "person", "--key-file", "shared.key", "--out", "bank.tokens")
+        assert survived(office.path, *tokens) > 4
+        office.ok(*tokens)
+        office.ok(*(word.replace("bank", "shop") for word in tokens))
+        assert survived(office.path, "align", "intersect", "bank.tokens", "shop.tokens", "--out", "common.tokens") > 2
+
+
+@pytest.mark.slow
+def test_a_party_that_was_left_out_stays_out_whenever_the_command_is_killed(fused):
+    *killed, whole = crashes(fused.path, "fuse", "--without", "shop", "--out", "run")
+    assert whole["code"] == 0
+    for crash in killed:
+        assert crash["after"] in (whole["before"], whole["after"])
+        complete = crash["after"] == whole["after"]
+        # The repetition of a command that was complete finds nobody to leave out, and says so.
+        assert crash["again"] == (1 if complete else 0)
+        assert crash["finally"] == whole["after"]
