@@ -1,7 +1,9 @@
 """What no honest party can have sent is refused by name; what an honest one sends never is."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +15,11 @@ from dkpca import party, plausibility
 from dkpca.errors import DKPCAError, FusionError
 from dkpca.fusion import fuse, project, project_exact
 from dkpca.kernels import RBF, Linear
+from dkpca.kernels.chi2 import ChiSquared
+from dkpca.kernels.cosine import CosineKernel
+from dkpca.kernels.laplacian import Laplacian
+from dkpca.kernels.overlap import Overlap
+from dkpca.kernels.polynomial import Polynomial
 from dkpca.linalg.landmark import Landmark
 from dkpca.linalg.precision import PRECISIONS, Rounded, round_to
 from dkpca.rank import Adaptive, Auto, Fixed
@@ -125,15 +132,17 @@ def tied_pairs(X):
     return np.sign(X)
 
 
-TABLES = {
+TABLES: dict[str, Callable[[Any], Any]] = {
     "plain": lambda X: X,
     "far apart": far_apart,
     "duplicates": with_duplicates,
     "categories": categories,
     "ties": tied_pairs,
     "large": lambda X: 1e3 * X,
+    "huge": lambda X: 1e40 * X,
     "small": lambda X: 1e-6 * X,
     "offset": lambda X: X + 30.0,
+    "seconds": lambda X: 1e9 + 1e6 * X,
     "constant": np.ones_like,
 }
 
@@ -147,7 +156,8 @@ def honest_summaries(draw):
     gamma = draw(st.sampled_from([1e-3, 0.1, 1.0, 10.0])) / m
     if draw(st.booleans()):
         X = torch.as_tensor(X, dtype=draw(st.sampled_from([torch.float32, torch.float64])))
-    kernel = draw(st.sampled_from([RBF(gamma), Linear(), Linear(centered=False)]))
+    kernels = [RBF(gamma), Linear(), Linear(centered=False), Laplacian(gamma), Polynomial(gamma), CosineKernel()]
+    kernel = draw(st.sampled_from([*kernels, Polynomial(gamma, own=True), ChiSquared(gamma), Overlap(gamma)]))
     how = {
         "precision": draw(st.sampled_from(sorted(PRECISIONS))),
         "rank": draw(st.sampled_from([1, 3, 20, 1000, Auto(3), Adaptive(1e-3)])),
@@ -184,8 +194,10 @@ def test_a_rounding_that_is_stated_is_granted():
 class TestNewSamples:
     @pytest.fixture
     def fitted(self):
-        how = {"kernel": RBF(0.1), "rank": Fixed(9), "keep_training": True}
-        made = [party.summarize(COLUMNS + j, party=name, **how) for j, name in enumerate(("bank", "shop"))]
+        made = [
+            party.summarize(COLUMNS + j, party=name, kernel=RBF(0.1), rank=Fixed(9), keep_training=True)
+            for j, name in enumerate(("bank", "shop"))
+        ]
         return fuse([s for s, _ in made], n_components=2), [state for _, state in made]
 
     @pytest.mark.parametrize(("answer", "place"), [(party.extend, project), (party.partials, project_exact)])

@@ -142,15 +142,18 @@ def _about_diagonal(summary: Summary, found: Array, slack: float) -> str | None:
             f"that sample with itself is {true[longest]:.6g}"
         )
     total, expected = float(found.sum()), float(true.sum())
-    if abs(summary.trace_left_out + total - expected) > n * (allowed - slack) + summary.rank * n * DOUBLE * expected + slack:
+    if (
+        abs(summary.trace_left_out + total - expected)
+        > n * (allowed - slack) + summary.rank * n * DOUBLE * expected + slack
+    ):
         return (
             f"its factor has the trace {total:.6g} and it states that {summary.trace_left_out:.6g} is left out, but "
             f"its {name} matrix has the trace {expected:.6g}"
         )
     if found[shortest] + summary.left_out_norm + allowed < true[shortest]:
         return (
-            f"it states that no eigenvalue left out exceeds {summary.left_out_norm:.6g}, but row {shortest + 1} of its "
-            f"factor has the squared length {found[shortest]:.6g} where the kernel is {true[shortest]:.6g}"
+            f"it states that no eigenvalue left out exceeds {summary.left_out_norm:.6g}, but row {shortest + 1} of "
+            f"its factor has the squared length {found[shortest]:.6g} where the kernel is {true[shortest]:.6g}"
         )
     if total == 0.0 and expected > 0.0:
         return f"its factor is zero, and its {name} matrix is not"

@@ -63,7 +63,7 @@ class Rounded:
     def entry_error(self) -> tuple[float, Array]:
         """Bounds on what rounding did to a number: a share of it, and beside that so much, by column."""
         xp = namespace(self.data)
-        share, least = eps(self.data) / 2, float(xp.finfo(self.data.dtype).smallest_normal)
+        share, least = unit(self.data), float(xp.finfo(self.data.dtype).smallest_normal)
         if self.scale is not None:
             return share, self.scale * (share * least)
         return share, xp.zeros_like(self.data[0, :], dtype=xp.float64) + share * least

@@ -53,7 +53,9 @@ def unpack(data: bytes, *, entry: str, max_header: int, dtypes: Mapping[str, str
         shape = tensor["shape"]
         # No array of ours is empty or has more than two dimensions; NumPy refuses some shapes of those that are.
         if not 1 <= len(shape) <= 2 or 0 in shape:
-            raise WireError(f"array {name!r} has {len(shape)} dimensions or no entry; ours have one or two, and entries")
+            raise WireError(
+                f"array {name!r} has {len(shape)} dimensions or no entry; ours have one or two, and entries"
+            )
         arrays[name] = np.frombuffer(tensor["data"], dtype=dtypes[tensor["dtype"]]).reshape(shape)
     return header, arrays
 
