@@ -23,7 +23,7 @@ NEWEST ?= $(shell for minor in 19 18 17 16 15 14 13 12 11; do \
 DATA ?=
 EXPERIMENTS := fig2 fig3 table1 table2 bytes rounds certificate scale
 
-.PHONY: test quick coverage lowest newest build demo lint bench docs docs-serve reproduce clean
+.PHONY: fuzz mutants test quick coverage lowest newest build demo lint bench docs docs-serve reproduce clean
 
 test: $(VENV)/test
 	$(if $(BROWSERLESS),@echo "No chromium here: the browser tests are left out. Install it to run them too.")
@@ -61,6 +61,10 @@ build: $(VENV)/build
 	$(BIN)/python -m testkit.readme > build/readme.py
 	cd build && empty/bin/python -I readme.py
 	build/empty/bin/dkpca 2>&1 | grep --quiet "install it with: pip install 'dkpca\[cli\]'"
+
+# Bytes at random into every decoder: make fuzz RUNS=10000000, or SECONDS=3600.
+fuzz: $(VENV)/fuzz
+	$(BIN)/python -m fuzz $(if $(RUNS),--runs $(RUNS)) $(if $(SECONDS),--seconds $(SECONDS))
 
 demo: $(VENV)/demo
 	$(BIN)/dkpca demo --out dkpca-demo

@@ -6,6 +6,7 @@ the field's name and the value that raises `InputError`. Arrays, and types that 
 does not know it yet still reads the rest.
 """
 
+import functools
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
@@ -80,7 +81,7 @@ def values(hints: Mapping[str, Any], described: Any, *, what: str) -> dict[str, 
 
 
 def _record(cls: type[RecordT], header: Any, arrays: Arrays, given: Mapping[str, Any]) -> RecordT:
-    hints = get_type_hints(cls, include_extras=True)
+    hints = _hints(cls)
     named = {field.name: field for field in fields(cls)}  # type: ignore[arg-type]
     if not isinstance(header, dict) or not set(header) <= set(named):
         raise InputError("does not have the fields of its kind")
@@ -99,6 +100,12 @@ def _record(cls: type[RecordT], header: Any, arrays: Arrays, given: Mapping[str,
     if used != set(arrays):
         raise InputError("does not have the arrays of its kind")
     return cls(**values)
+
+
+@functools.cache
+def _hints(cls: type[Any]) -> dict[str, Any]:
+    """Types of the fields of a class; looked up once, since that takes longer than reading a message."""
+    return get_type_hints(cls, include_extras=True)
 
 
 def _from_arrays(name: str, hint: Any, header: Any, own: Arrays) -> Any:

@@ -1,0 +1,1 @@
+"""Bytes from strangers, at random, into everything that reads them; `make fuzz`."""
