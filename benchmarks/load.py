@@ -54,12 +54,11 @@ def rank_above_samples() -> None:
     fuse([sent(RNG.standard_normal((50, 4)), "one", RBF(0.1), Fixed(10_000))], n_components=50)
 
 
-def small_files() -> None:
-    """17 kB of messages: two parties of rank 1 about 2,000 samples."""
-    X = RNG.standard_normal((2000, 2))
-    summaries = [sent(X[:, [j]], f"p{j}", RBF(0.1), Fixed(1)) for j in range(2)]
-    assert sum(map(wire.size, summaries)) < 18_000
-    fuse(summaries, n_components=1)
+def messages_of(n_samples: int, rank: int, n_parties: int) -> None:
+    """Fuse small messages about many samples; the landmark solver keeps the parties themselves small."""
+    X = RNG.standard_normal((n_samples, n_parties))
+    how: dict[str, Any] = {"kernel": RBF(0.1), "rank": Fixed(rank), "solver": "landmark"}
+    fuse([summarize(X[:, [j]], party=f"p{j}", **how)[0] for j in range(n_parties)], n_components=1)
 
 
 def parallel_fusions(*, together: bool) -> None:
@@ -92,7 +91,8 @@ SCENARIOS: dict[str, Callable[[], None]] = {
     "one party of 50,000 columns, 300 samples": wide_party,
     "2 samples, 2 parties": two_samples,
     "rank 10,000 asked of 50 samples": rank_above_samples,
-    "17 kB of messages: 2,000 samples, rank 1, 2 parties": small_files,
+    "17 kB of messages: 2,000 samples, rank 1, 2 parties": lambda: messages_of(2000, 1, 2),
+    "1.5 MB of messages: 8,000 samples, rank 12, 4 parties": lambda: messages_of(8000, 12, 4),
     "100 fusions in parallel into 100 runs": lambda: parallel_fusions(together=False),
     "100 fusions in parallel into one run": lambda: parallel_fusions(together=True),
 }

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from fuzz.targets import TARGETS, seeds
 
@@ -34,7 +35,7 @@ def main() -> int:
     return 1 if findings else 0
 
 
-def fuzz(name: str, runs: int, seconds: int) -> dict[str, object]:
+def fuzz(name: str, runs: int, seconds: int) -> dict[str, Any]:
     """Fuzz one decoder in a process of its own; return how many inputs it took, and whether one was a finding."""
     added = FOUND / name
     findings = HERE / "findings"

@@ -81,7 +81,7 @@ def values(hints: Mapping[str, Any], described: Any, *, what: str) -> dict[str, 
 
 
 def _record(cls: type[RecordT], header: Any, arrays: Arrays, given: Mapping[str, Any]) -> RecordT:
-    hints = _hints(cls)
+    hints = _hints(cls)  # type: ignore[arg-type]  # mypy doubts that classes are hashable
     named = {field.name: field for field in fields(cls)}  # type: ignore[arg-type]
     if not isinstance(header, dict) or not set(header) <= set(named):
         raise InputError("does not have the fields of its kind")
