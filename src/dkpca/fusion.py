@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
-from dkpca import plausibility, wire
+from dkpca import plausibility
 from dkpca.certificate import Certificate, certify
 from dkpca.errors import FusionError, InputError
 from dkpca.kernels import Kernel
@@ -19,11 +18,8 @@ from dkpca.linalg.leading import Solver, leading
 from dkpca.linalg.precision import round_to
 from dkpca.linalg.strips import by_strips
 from dkpca.messages import Partials, Rows, Scores, Statistics, Summary
+from dkpca.roster import accept, check_same, complete
 
-M = TypeVar("M")
-ReceivedT = TypeVar("ReceivedT", Summary, Rows, Partials)
-NewSamplesT = TypeVar("NewSamplesT", Rows, Partials)
-SAME_SAMPLES = "the rows are not the same samples in the same order; align them first, with one --id-normalize"
 LANDMARKS = 500  # of the center, unless it is told otherwise
 
 
@@ -206,10 +202,10 @@ def fuse(
     FusedModel
     """
     settings = FusionSettings(center, solver, n_landmarks, random_state, dtype, law, weights)
-    accepted = _accept(summaries, roster)
+    accepted = accept(summaries, roster)
     if law is None and weights is None:
         advice = "use one kernel and one gamma everywhere, or say with law= how different ones combine"
-        _check_same(accepted, "kernel", lambda summary: summary.kernel, advice)
+        check_same(accepted, "kernel", lambda summary: summary.kernel, advice)
     n_samples = next(iter(accepted.values())).n_samples
     if not 1 <= n_components <= n_samples:
         raise InputError(
@@ -257,7 +253,7 @@ def place(model: FusedModel, received: Iterable[Rows | Partials]) -> Array:
 
 def project(model: FusedModel, rows: Iterable[Rows]) -> Array:
     """Place new samples by their factor rows; on training samples this is `model.scores`, to rounding."""
-    by_party = _complete(model, rows, lambda message, summary: message.factor.shape[1] == summary.rank)
+    by_party = complete(model.summaries, rows, lambda message, summary: message.factor.shape[1] == summary.rank)
     received = [by_party[name] for name in model.summaries]
     law, scales = model.law, [model.weights[name] ** 0.5 for name in model.summaries]
     anchors = _merged_rows(law, model.summaries.values(), scales, model.dtype, model.extension.rows)
@@ -273,7 +269,9 @@ def project(model: FusedModel, rows: Iterable[Rows]) -> Array:
 
 def project_exact(model: FusedModel, partials: Iterable[Partials]) -> Array:
     """Place new samples by the paper's route: true kernel rows, centered with the fused matrix."""
-    by_party = _complete(model, partials, lambda message, summary: message.partial.shape[1] == summary.n_samples)
+    by_party = complete(
+        model.summaries, partials, lambda message, summary: message.partial.shape[1] == summary.n_samples
+    )
     if any(kernel != model.kernel for kernel in model.kernels.values()) or set(model.weights.values()) != {1.0}:
         raise FusionError(
             "the exact projection needs one kernel of the joined table; place new samples by factor rows"
@@ -314,72 +312,3 @@ def result(model: FusedModel, scores: Array, sample_digest: str) -> Scores:
         captured_share_at_least=max(0.0, model.certificate.captured_share_at_least),
         optimality_at_least=max(0.0, model.certificate.optimality_at_least),
     )
-
-
-def _accept(summaries: Iterable[Summary], roster: Sequence[str] | None) -> dict[str, Summary]:
-    """Summaries by party, sorted by name, if they belong together."""
-    by_name = _by_name(summaries, "summary")
-    if roster is not None:
-        _check_roster(by_name, roster, "summary")
-    if not by_name:
-        raise FusionError("no summary was given; fusion needs one from every party")
-    accepted = dict(sorted(by_name.items()))
-    _check_same(accepted, "number of samples", lambda s: s.n_samples, "align the parties' samples first")
-    _check_same(accepted, "sample digest", lambda s: s.sample_digest, SAME_SAMPLES, shown=_first_digits)
-    for summary in accepted.values():
-        plausibility.check_summary(summary)
-    return accepted
-
-
-def _complete(
-    model: FusedModel, received: Iterable[NewSamplesT], fits: Callable[[NewSamplesT, Summary], bool]
-) -> dict[str, NewSamplesT]:
-    """New-sample messages by party: one from each party of the model, about the same samples."""
-    by_name = _by_name(received, "message about new samples")
-    _check_roster(by_name, list(model.summaries), "message about new samples")
-    for name, message in by_name.items():
-        summary = model.summaries[name]
-        if message.summary_id != wire.fingerprint(summary) or not fits(message, summary):
-            raise FusionError(f"party {name!r}: its new samples extend another summary than the one that was fused")
-        plausibility.check_new_samples(message, summary)
-    _check_same(by_name, "sample digest", lambda m: m.sample_digest, SAME_SAMPLES, shown=_first_digits)
-    _check_same(by_name, "number of new samples", lambda m: m.n_samples, "let all of them place the same samples")
-    return by_name
-
-
-def _by_name(received: Iterable[ReceivedT], what: str) -> dict[str, ReceivedT]:
-    by_name: dict[str, ReceivedT] = {}
-    for message in received:
-        if message.party in by_name:
-            raise FusionError(f"two messages of kind {what} from party {message.party!r}; keep one of them")
-        by_name[message.party] = message
-    return by_name
-
-
-def _check_roster(received: Mapping[str, object], roster: Sequence[str], what: str) -> None:
-    missing, unknown = sorted(set(roster) - set(received)), sorted(set(received) - set(roster))
-    if missing:
-        raise FusionError(f"no {what} from {missing}; fusion needs every party")
-    if unknown:
-        raise FusionError(f"{what} from {unknown}, not on the roster {sorted(roster)}")
-
-
-def _check_same(
-    received: Mapping[str, M],
-    what: str,
-    value: Callable[[M], object],
-    advice: str,
-    shown: Callable[[object], str] = str,
-) -> None:
-    first, *others = received
-    for other in others:
-        ours, theirs = value(received[first]), value(received[other])
-        if ours != theirs:
-            raise FusionError(
-                f"parties {first!r} and {other!r} differ in {what} ({shown(ours)} and {shown(theirs)}); {advice}"
-            )
-
-
-def _first_digits(fingerprint: object) -> str:
-    """Enough of a fingerprint to compare by eye."""
-    return f"{str(fingerprint)[:8]}..."

@@ -1,0 +1,83 @@
+"""Messages that belong together: one from each party, about the same samples in the same order."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from dkpca import plausibility, wire
+from dkpca.errors import FusionError
+from dkpca.messages import Partials, Rows, Summary
+
+M = TypeVar("M")
+ReceivedT = TypeVar("ReceivedT", Summary, Rows, Partials)
+NewSamplesT = TypeVar("NewSamplesT", Rows, Partials)
+SAME_SAMPLES = "the rows are not the same samples in the same order; align them first, with one --id-normalize"
+
+
+def accept(summaries: Iterable[Summary], roster: Sequence[str] | None) -> dict[str, Summary]:
+    """Summaries by party, sorted by name, if they belong together."""
+    by_name = _by_name(summaries, "summary")
+    if roster is not None:
+        _check_roster(by_name, roster, "summary")
+    if not by_name:
+        raise FusionError("no summary was given; fusion needs one from every party")
+    accepted = dict(sorted(by_name.items()))
+    check_same(accepted, "number of samples", lambda s: s.n_samples, "align the parties' samples first")
+    check_same(accepted, "sample digest", lambda s: s.sample_digest, SAME_SAMPLES, shown=_first_digits)
+    for summary in accepted.values():
+        plausibility.check_summary(summary)
+    return accepted
+
+
+def complete(
+    summaries: Mapping[str, Summary], received: Iterable[NewSamplesT], fits: Callable[[NewSamplesT, Summary], bool]
+) -> dict[str, NewSamplesT]:
+    """New-sample messages by party: one from each party that was fused, about the same samples."""
+    by_name = _by_name(received, "message about new samples")
+    _check_roster(by_name, list(summaries), "message about new samples")
+    for name, message in by_name.items():
+        summary = summaries[name]
+        if message.summary_id != wire.fingerprint(summary) or not fits(message, summary):
+            raise FusionError(f"party {name!r}: its new samples extend another summary than the one that was fused")
+        plausibility.check_new_samples(message, summary)
+    check_same(by_name, "sample digest", lambda m: m.sample_digest, SAME_SAMPLES, shown=_first_digits)
+    check_same(by_name, "number of new samples", lambda m: m.n_samples, "let all of them place the same samples")
+    return by_name
+
+
+def _by_name(received: Iterable[ReceivedT], what: str) -> dict[str, ReceivedT]:
+    by_name: dict[str, ReceivedT] = {}
+    for message in received:
+        if message.party in by_name:
+            raise FusionError(f"two messages of kind {what} from party {message.party!r}; keep one of them")
+        by_name[message.party] = message
+    return by_name
+
+
+def _check_roster(received: Mapping[str, object], roster: Sequence[str], what: str) -> None:
+    missing, unknown = sorted(set(roster) - set(received)), sorted(set(received) - set(roster))
+    if missing:
+        raise FusionError(f"no {what} from {missing}; fusion needs every party")
+    if unknown:
+        raise FusionError(f"{what} from {unknown}, not on the roster {sorted(roster)}")
+
+
+def check_same(
+    received: Mapping[str, M],
+    what: str,
+    value: Callable[[M], object],
+    advice: str,
+    shown: Callable[[object], str] = str,
+) -> None:
+    """Raise `FusionError` unless a value is the same for all."""
+    first, *others = received
+    for other in others:
+        ours, theirs = value(received[first]), value(received[other])
+        if ours != theirs:
+            raise FusionError(
+                f"parties {first!r} and {other!r} differ in {what} ({shown(ours)} and {shown(theirs)}); {advice}"
+            )
+
+
+def _first_digits(fingerprint: object) -> str:
+    """Enough of a fingerprint to compare by eye."""
+    return f"{str(fingerprint)[:8]}..."
