@@ -20,6 +20,7 @@ import numpy as np
 import polars as pl
 
 from dkpca import fusion, messages, wire
+from dkpca.concerns import outside_at_center
 from dkpca.errors import FusionError, InputError
 from dkpca.fusion import FusedModel
 from dkpca.linalg.arrays import to_numpy
@@ -115,7 +116,10 @@ def project(
     sample_names: Sequence[str] | None = None,
     id_normalize: Sequence[str] = (),
 ) -> Any:
-    """Place new samples; write their scores, and the messages they came in, to a directory."""
+    """Place new samples; write their scores, and the messages they came in, to a directory.
+
+    Its settings name the samples that lie outside the range of the fit.
+    """
     check(out)
     received = [receive(file, Rows, Partials) for file in files]
     with naming_files({item.message.party: item.path for item in received}):
@@ -123,10 +127,18 @@ def project(
     digest = received[0].message.sample_digest
     checked = _checked_names(sample_names, digest, len(scores), id_normalize)
     names = checked or [str(row) for row in range(len(scores))]
-    settings = {"run": run.path.name, "n_samples": len(scores), "sample_digest": digest, "versions": versions()}
+    outside = outside_at_center(run.model, [item.message for item in received]).tolist()
+    apart = [name for name, is_outside in zip(names, outside, strict=True) if is_outside]
+    settings = {
+        "run": run.path.name,
+        "n_samples": len(scores),
+        "sample_digest": digest,
+        "outside": apart,
+        "versions": versions(),
+    }
     storage.make_directory(out)
     storage.make_directory(out / "messages")
-    produced = embedding_files(names, scores) | {"settings.json": storage.as_json(settings)}
+    produced = embedding_files(names, scores, outside=outside) | {"settings.json": storage.as_json(settings)}
     stored = {out / "messages" / f"{item.message.party}.rows": item for item in received}
     new = {target: item for target, item in stored.items() if item.path != target}
     written = {target: item.data for target, item in new.items()} | {
