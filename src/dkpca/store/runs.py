@@ -105,6 +105,11 @@ def load(path: Path) -> Run:
     settings = read_settings(path)
     if not settings:
         raise InputError(f"{path}: is no run directory; make one with 'dkpca fuse' or 'dkpca fit'")
+    if "run" in settings and "n_components" not in settings:
+        raise InputError(
+            f"{path}: holds new samples that 'dkpca project' placed, and is no run; give the directory of the run "
+            f"{settings['run']!r}"
+        )
     return Run(path, model_file.load_beside(path), settings, _stored_names(path))
 
 
