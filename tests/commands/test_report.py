@@ -23,7 +23,7 @@ from dkpca.report.label_columns import MOST_COLUMNS, NONE, read_labels
 from dkpca.report.own_columns import own_columns
 from dkpca.report.sources import Source, read_source, with_own_ids
 from dkpca.store import runs
-from dkpca.tables.reading import embedding_files
+from dkpca.tables.reading import Reading, embedding_files
 from testkit.owners import OWNERS, frame, numbers
 
 PEOPLE = [f"p{i:02d}" for i in range(60)]
@@ -117,7 +117,7 @@ def test_tokens_become_own_ids_with_the_key_and_not_without(office):
     assert set(names) == {f"p{i:02d}" for i in order}
     assert [column["name"] for column in header["columns"][:2]] == ["x0", "x1"]
     # The values belong to the ids: both came from the same table.
-    labels = read_labels(office.path / "bank.csv", "person", ["x0"]).columns(names)
+    labels = read_labels(office.path / "bank.csv", Reading("person"), ["x0"]).columns(names)
     own = dict(zip(PEOPLE, numbers()["bank"][:, 0], strict=True))
     np.testing.assert_allclose(labels[0].numbers, [own[name] for name in names])
 
@@ -150,7 +150,7 @@ def test_correlations_are_those_of_pearson(tmp_path):
     frame.with_columns(many=pl.col("id") + "!").sample(fraction=1.0, shuffle=True, seed=1).write_csv(
         tmp_path / "t.csv"
     )
-    found = own_columns(tmp_path / "t.csv", "id", [f"s{i}" for i in range(40)], scores)
+    found = own_columns(tmp_path / "t.csv", Reading("id"), [f"s{i}" for i in range(40)], scores)
     assert set(found.names) == {"x", "text = high", "text = low", "y", "holes"}
     assert "left out, since constant or text of many kinds: 'many', 'flat'" in found.notes[-1]
     filled = np.concatenate([np.full(5, x[5:].mean()), x[5:]])
@@ -248,15 +248,15 @@ def test_labels_of_every_kind_become_colors(tmp_path):
         }
     )
     table.write_parquet(tmp_path / "labels.parquet")
-    columns = {
-        column.name: column
-        for column in read_labels(tmp_path / "labels.parquet", "id", []).columns(["s1", "s0", "unknown", "s2"])
-    }
+    found = read_labels(tmp_path / "labels.parquet", Reading("id"), [])
+    columns = {column.name: column for column in found.columns(["s1", "s0", "unknown", "s2"])}
     text = columns["text"]
     assert [text.categories[code] for code in text.codes] == ["b", "a", NONE, NONE]
     assert columns["few"].categories == ("1", "2", "3", NONE)
     assert [columns["yes"].categories[code] for code in columns["yes"].codes] == ["False", "True", NONE, "True"]
-    many = read_labels(tmp_path / "labels.parquet", "id", ["number"]).columns([f"s{i}" for i in range(41)])[0]
+    many = read_labels(tmp_path / "labels.parquet", Reading("id"), ["number"]).columns([f"s{i}" for i in range(41)])[
+        0
+    ]
     np.testing.assert_array_equal(many.numbers, [*range(40), np.nan])
 
 
@@ -344,3 +344,20 @@ def test_every_script_is_part_of_the_page():
     assert "import {" not in joined
     assert "innerHTML" not in joined
     assert "eval(" not in joined
+
+
+def test_a_german_table_with_ids_in_other_letters_is_matched_as_agreed(party):
+    text = "person;diagnose;größe\n" + "".join(
+        f"P{i:02d} ;{'krank' if i % 2 else 'gesund'};1,{i:02d}\n" for i in range(60)
+    )
+    (party.path / "eigene.csv").write_bytes(text.encode("cp1252"))
+    asked = ("report", "clinic/runs/first", "--labels", "eigene.csv", "--table", "eigene.csv", "--id", "person")
+    assert "none of its 60 ids is a sample" in party.refused(*asked)
+    told = party.ok(*asked, "--id-normalize", "strip,case", "--json").json
+    assert told["label_columns"] == ["diagnose", "größe"]
+    assert any("semicolon" in note for note in told["notes"])
+    labels = read_labels(party.path / "eigene.csv", Reading("person", id_normalize=("strip", "case")), []).columns(
+        PEOPLE
+    )
+    assert [labels[0].categories[code] for code in labels[0].codes[:2]] == ["gesund", "krank"]
+    np.testing.assert_allclose(labels[1].numbers, 1 + np.arange(60) / 100)

@@ -8,9 +8,11 @@ import typer
 
 from dkpca.cli import options as o
 from dkpca.cli.output import progress, show
+from dkpca.cli.table_options import HOW_WRITTEN, Changed, takes
 from dkpca.errors import InputError
 from dkpca.messages import CommonTokens
 from dkpca.store import message_files, storage
+from dkpca.tables.reading import Reading
 from dkpca.wording import in_bytes
 
 PANEL = "Look at a result"
@@ -22,7 +24,9 @@ def add_to(app: typer.Typer) -> None:
     app.command("report", rich_help_panel=PANEL)(report)
 
 
+@takes("id_normalize", *HOW_WRITTEN)
 def report(
+    how: Changed,
     path: Annotated[
         Path,
         typer.Argument(
@@ -128,7 +132,7 @@ def report(
         labels=labels,
         label_columns=o.column_names(label),
         table=table,
-        id_column=id_column,
+        how=how(Reading(id_column)),
         key=o.key(key_file) if key_file is not None or align is not None else None,
         common=None if align is None else message_files.read(align, CommonTokens),
         new=new or (),

@@ -13,6 +13,9 @@ from dkpca.report.label_columns import LabelTable, read_labels
 from dkpca.report.own_columns import OwnColumns, own_columns
 from dkpca.report.sources import Source, read_new, read_source, with_own_ids
 from dkpca.tables import reading
+from dkpca.tables.reading import Reading
+
+PLAIN = Reading()
 
 
 @dataclass(frozen=True)
@@ -27,8 +30,8 @@ class Wanted:
         Table with labels; `label_columns` of it go into the page, all if none is named.
     table : Path, optional
         A party's own table: its columns are correlated with the components.
-    id_column : str, optional
-        Column with the sample ids in every table given.
+    how : Reading
+        How every table given is read: its column with the sample ids, how ids are made alike, how files are written.
     key, common
         The parties' key and the center's answer to 'align', where samples are named by tokens.
     new, new_tables : sequence of Path
@@ -45,7 +48,7 @@ class Wanted:
     labels: Path | None = None
     label_columns: Sequence[str] = ()
     table: Path | None = None
-    id_column: str | None = None
+    how: Reading = PLAIN
     key: bytes | None = None
     common: CommonTokens | None = None
     new: Sequence[Path] = ()
@@ -57,6 +60,7 @@ class Wanted:
 
 def assemble(wanted: Wanted) -> Content:
     """Read everything, name the samples as the reader does, and compute what the page shows."""
+    _check(wanted)
     source = read_source(wanted.path)
     other = None if wanted.other is None else read_source(wanted.other)
     notes: list[str] = []
@@ -80,42 +84,42 @@ def assemble(wanted: Wanted) -> Content:
 
 
 def _named(wanted: Wanted, source: Source, table: Path, common: CommonTokens | None) -> tuple[Source, str]:
-    ids = reading.read_ids(table, _id_column(wanted, table))
-    return with_own_ids(source, ids, table=table, key=wanted.key, common=common)
+    ways = wanted.how.id_normalize
+    ids = reading.read_ids(table, wanted.how.id_column or "", wanted.how.dialect, ways)
+    return with_own_ids(source, ids, table=table, key=wanted.key, common=common, ways=ways)
 
 
 def _new_samples(wanted: Wanted, n_components: int) -> list[Source]:
     found = [read_new(path, n_components) for path in wanted.new]
     if not wanted.new_tables:
         return found
-    if len(wanted.new_tables) != len(found):
-        raise InputError(
-            f"{len(wanted.new_tables)} --new-table for {len(found)} --new; give one for each, in the same order"
-        )
     return [_named(wanted, part, table, None)[0] for part, table in zip(found, wanted.new_tables, strict=True)]
 
 
 def _labels(wanted: Wanted, notes: list[str]) -> LabelTable | None:
     if wanted.labels is None:
-        if wanted.label_columns:
-            raise InputError(
-                f"--label {wanted.label_columns[0]!r}: is a column of which table? Give it with --labels"
-            )
         return None
-    found = read_labels(wanted.labels, _id_column(wanted, wanted.labels), wanted.label_columns)
-    notes += [f"columns of {wanted.labels.name}: {words}" for words in found.left_out]
+    found = read_labels(wanted.labels, wanted.how, wanted.label_columns)
+    notes += [f"columns of {wanted.labels.name}: {words}" for words in found.notes]
     return found
 
 
 def _own_columns(wanted: Wanted, source: Source, notes: list[str]) -> OwnColumns | None:
     if wanted.table is None:
         return None
-    found = own_columns(wanted.table, _id_column(wanted, wanted.table), source.names, source.scores)
+    found = own_columns(wanted.table, wanted.how, source.names, source.scores)
     notes += [f"columns of {wanted.table.name}: {note}" for note in found.notes]
     return found
 
 
-def _id_column(wanted: Wanted, table: Path) -> str:
-    if wanted.id_column is None:
-        raise InputError(f"{table}: name its column with the sample ids with --id")
-    return wanted.id_column
+def _check(wanted: Wanted) -> None:
+    """Refuse what does not go together, before anything is read."""
+    tables = [table for table in (wanted.labels, wanted.table, *wanted.new_tables) if table is not None]
+    if tables and wanted.how.id_column is None:
+        raise InputError(f"{tables[0]}: name its column with the sample ids with --id")
+    if wanted.label_columns and wanted.labels is None:
+        raise InputError(f"--label {wanted.label_columns[0]!r}: of which table? Give it with --labels")
+    if wanted.new_tables and len(wanted.new_tables) != len(wanted.new):
+        raise InputError(
+            f"{len(wanted.new_tables)} --new-table for {len(wanted.new)} --new; give one for each, in the same order"
+        )

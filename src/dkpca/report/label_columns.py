@@ -10,6 +10,7 @@ import polars as pl
 
 from dkpca.errors import InputError
 from dkpca.tables import reading
+from dkpca.tables.ids import matching_keys
 from dkpca.tables.reading import Reading, some
 
 MOST_COLUMNS = 24  # of a label table, unless they are named
@@ -43,18 +44,19 @@ class LabelTable:
     path: Path
     ids: list[str]
     frame: pl.DataFrame
-    left_out: tuple[str, ...]  # in words
+    notes: tuple[str, ...]  # how the file is written, and what was left out, in words
+    id_normalize: tuple[str, ...] = ()
 
     def columns(self, names: Sequence[str]) -> list[LabelColumn]:
         """One value per sample, for samples in this order."""
-        row = {sample_id: number for number, sample_id in enumerate(self.ids)}
-        rows = np.array([row.get(name, -1) for name in names])
+        row = {key: number for number, key in enumerate(matching_keys(self.ids, self.id_normalize))}
+        rows = np.array([row.get(key, -1) for key in matching_keys(names, self.id_normalize)])
         return [_column(self.frame[name], rows) for name in self.frame.columns]
 
 
-def read_labels(path: Path, id_column: str, wanted: Sequence[str]) -> LabelTable:
+def read_labels(path: Path, how: Reading, wanted: Sequence[str]) -> LabelTable:
     """Read the columns named; without a name all, if they are few."""
-    table = reading.read(path, Reading(id_column, columns=tuple(wanted)))
+    table = reading.read(path, replace(how, columns=tuple(wanted)))
     frame = table.frame
     if not wanted and frame.width > MOST_COLUMNS:
         raise InputError(
@@ -71,7 +73,7 @@ def read_labels(path: Path, id_column: str, wanted: Sequence[str]) -> LabelTable
         crowded = []
     left_out = [f"{some(crowded)} left out: more than {MOST_CATEGORIES} different values"] if crowded else []
     assert table.ids is not None
-    return LabelTable(path, table.ids, frame.drop(crowded), tuple(left_out))
+    return LabelTable(path, table.ids, frame.drop(crowded), (*table.notes, *left_out), how.id_normalize)
 
 
 def category_column(

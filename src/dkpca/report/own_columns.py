@@ -13,6 +13,7 @@ import polars as pl
 from dkpca.errors import InputError
 from dkpca.store import storage
 from dkpca.tables import reading
+from dkpca.tables.ids import matching_keys
 from dkpca.tables.reading import TEXT, Matrix, Reading, some
 
 MOST_CATEGORIES = 30  # of a text column, each a column of 0 and 1
@@ -57,12 +58,13 @@ class OwnColumns:
         return csv.getvalue()
 
 
-def own_columns(path: Path, id_column: str, names: Sequence[str], scores: Matrix) -> OwnColumns:
+def own_columns(path: Path, how: Reading, names: Sequence[str], scores: Matrix) -> OwnColumns:
     """Correlate every column of a table with every component."""
-    table = reading.read(path, Reading(id_column))
+    table = reading.read(path, how)
     assert table.ids is not None
-    position = {name: row for row, name in enumerate(names)}
-    pairs = [(row, position[own]) for row, own in enumerate(table.ids) if own in position]
+    position = {key: row for row, key in enumerate(matching_keys(names, how.id_normalize))}
+    own = matching_keys(table.ids, how.id_normalize)
+    pairs = [(row, position[key]) for row, key in enumerate(own) if key in position]
     if len(pairs) < 3:
         raise InputError(f"{path}: {len(pairs)} of its ids are samples of the result; correlations need at least 3")
     rows, samples = (list(part) for part in zip(*pairs, strict=True))
@@ -77,7 +79,7 @@ def own_columns(path: Path, id_column: str, names: Sequence[str], scores: Matrix
         found.append((Z.T @ components)[varies] / len(rows))
     if not kept:
         raise InputError(f"{path}: none of its columns has numbers, or a few categories, that vary")
-    notes = [f"{len(rows):,} samples in common"]
+    notes = [*table.notes, f"{len(rows):,} samples in common"]
     if left_out:
         notes.append(f"left out, since constant or text of many kinds: {some(left_out)}")
     return OwnColumns(tuple(kept), np.clip(np.vstack(found), -1.0, 1.0), len(rows), tuple(notes))

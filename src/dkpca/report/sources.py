@@ -1,7 +1,7 @@
 """What a page can be drawn of: a run, a party's result folder, a message of scores, or an embedding."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from dkpca.messages import TOKEN_BYTES, CommonTokens, Scores
 from dkpca.store import message_files, runs
 from dkpca.store.runs import RESULT, Run
 from dkpca.tables import reading
+from dkpca.tables.ids import matching_keys
 from dkpca.tables.reading import Matrix, Reading
 
 EMBEDDINGS = ("embedding.parquet", "embedding.csv")
@@ -84,20 +85,30 @@ def read_new(path: Path, n_components: int) -> Source:
 
 
 def with_own_ids(
-    source: Source, ids: Sequence[str], *, table: Path, key: bytes | None = None, common: CommonTokens | None = None
+    source: Source,
+    ids: Sequence[str],
+    *,
+    table: Path,
+    key: bytes | None = None,
+    common: CommonTokens | None = None,
+    ways: Sequence[str] = (),
 ) -> tuple[Source, str]:
-    """Name the samples as the party that reads the page does; say in words what was done."""
+    """Name the samples as the party that reads the page does; say in words what was done.
+
+    Ids are matched after they are made alike in the ways that the parties agreed on, and shown as they stand.
+    """
+    keys = matching_keys(ids, ways)
     if common is not None:
         if source.digest not in (None, messages.digest(alignment.names(common))):
             raise InputError(f"{source.path}: is about other samples than --align; give the answer of its own round")
-        rows = alignment.common_rows(ids, _needed(key), common)
+        rows = alignment.common_rows(keys, _needed(key), common)
         return replace(source, names=[ids[row] for row in rows]), f"named by the ids of {table}, aligned by tokens"
-    fingerprints = (messages.digest(ids), messages.row_number_digest(len(ids)))
+    fingerprints = (messages.digest(keys), messages.row_number_digest(len(ids)))
     if source.digest in fingerprints and len(ids) == len(source.names):
         return replace(source, names=list(ids)), f"named by the ids of {table}, which are those of the fit"
     if key is not None:
-        return _without_tokens(source, ids, key, table)
-    if set(ids) & set(source.names):
+        return _without_tokens(source, dict(zip(keys, ids, strict=True)), key, table)
+    if set(keys) & set(matching_keys(source.names, ways)):
         return source, ""
     hint = "give a table with these names, or fuse again with --ids"
     if TOKEN.fullmatch(source.names[0]):
@@ -107,8 +118,8 @@ def with_own_ids(
     )
 
 
-def _without_tokens(source: Source, ids: Sequence[str], key: bytes, table: Path) -> tuple[Source, str]:
-    by_token = {token.hex(): own for token, own in zip(alignment.tokens(ids, key), ids, strict=True)}
+def _without_tokens(source: Source, own: Mapping[str, str], key: bytes, table: Path) -> tuple[Source, str]:
+    by_token = dict(zip((token.hex() for token in alignment.tokens(own, key)), own.values(), strict=True))
     unknown = sum(name not in by_token for name in source.names)
     if unknown == len(source.names):
         raise InputError(
