@@ -6,18 +6,23 @@ from pathlib import Path
 
 from benchmarks.measure import RESULTS
 
-PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
+PAGES = [Path(__file__).parent.parent / "docs" / name for name in ("performance.md", "reliability.md")]
 
 
 def main() -> None:
-    text = PAGE.read_text()
+    for page in PAGES:
+        page.write_text(filled(page.read_text()))
+
+
+def filled(text: str) -> str:
+    """Return the text with the tables of what was measured."""
     for name in re.findall(r"<!-- begin (\S+) -->", text):
         stored = RESULTS / f"{name}.json"
         if stored.exists():
             begin, end = f"<!-- begin {name} -->\n", f"<!-- end {name} -->"
             before, rest = text.split(begin, 1)
             text = before + begin + as_table(json.loads(stored.read_text())) + end + rest.split(end, 1)[1]
-    PAGE.write_text(text)
+    return text
 
 
 def as_table(document: dict) -> str:

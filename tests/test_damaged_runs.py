@@ -35,6 +35,7 @@ def made(tmp_path_factory) -> Path:
         (path / f"{owner}.summary").write_bytes(wire.encode(summary))
         (path / f"{owner}.rows").write_bytes(wire.encode(party.extend(state, X[:5])))
     runs.fuse(path / "run", summaries(path), n_components=3, sample_names=people())
+    runs.fuse(path / "run", [])  # from now on the settings say that the messages were kept
     return path
 
 
@@ -173,7 +174,8 @@ class TestLock:
 
         def fuse(owners):
             try:
-                runs.fuse(office / "new", summaries(office, owners), n_components=2, sample_names=people())
+                files = summaries(office, owners)
+                runs.fuse(office / "new", files, n_components=2, keep=True, sample_names=people())
                 outcomes.append("fused")
             except StorageError as error:
                 outcomes.append(str(error))
@@ -186,6 +188,7 @@ class TestLock:
             thread.join()
         assert "fused" in outcomes
         assert all(outcome == "fused" or "at work there" in outcome for outcome in outcomes), outcomes
+        runs.fuse(office / "new", [])
         found, kept = runs.load(office / "new"), snapshot(office / "new")
         assert set(found.settings.parties) == set(found.model.summaries) == set(runs.parties_in(office / "new"))
         runs.fuse(office / "new", [])

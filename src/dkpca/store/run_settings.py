@@ -1,7 +1,7 @@
 """What a run was made with, as its directory remembers it."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from dkpca.kernels import Kernel
@@ -15,12 +15,12 @@ ROW_NUMBERS: Literal["row numbers"] = "row numbers"
 class PartySettings:
     """What a run remembers of one party's summary."""
 
-    file: str  # in which it came
     n_features: Count
     rank: Count
     precision: str
     bytes_sent: Count
     summary_id: Fingerprint
+    file: str = ""  # in which it came
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class RunSettings:
 
     def keys(self) -> Iterable[str]:
         """Names of the settings."""
-        return [field.name for field in fields(self)]
+        return list(codec.described(self))
 
     def __getitem__(self, name: str) -> Any:
-        return codec.described(self).get(name, getattr(self, name))  # what has its default is not in the file
+        return codec.described(self)[name]

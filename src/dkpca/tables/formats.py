@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from dkpca.errors import InputError
-from dkpca.tables import delimited, dialect, numerals, workbooks
+from dkpca.tables import delimited, dialect, numerals, numpy_files, workbooks
 from dkpca.tables.delimited import Delimited
 from dkpca.tables.dialect import Dialect
 
@@ -95,8 +95,9 @@ def _typed(path: Path, kind: str) -> pl.LazyFrame:
     if kind in (".arrow", ".ipc", ".feather"):
         return pl.scan_ipc(path)
     if kind == ".npy":
-        return from_array(np.load(path, mmap_mode="r", allow_pickle=False)).lazy()
+        with numpy_files.reading():
+            return from_array(np.load(path, mmap_mode="r", allow_pickle=False)).lazy()
     if kind == ".npz":
-        with np.load(path, allow_pickle=False) as arrays:
+        with numpy_files.reading(), np.load(path, allow_pickle=False) as arrays:
             return pl.concat([from_array(arrays[key], key) for key in arrays], how="horizontal").lazy()
     raise InputError(f"{path}: not a table by its suffix {kind!r}; use one of {', '.join(SUFFIXES)}")

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_array
 from dkpca.errors import InputError
 from dkpca.linalg.arrays import Array, device, dtype_name, namespace
 from dkpca.messages import check_party_name
+from dkpca.tables import numpy_files
 
 Source = Path | Callable[[], Any]
 
@@ -43,7 +44,8 @@ def opened(name: str, table: Array | Source) -> Array:
         if table.exists() and not table.is_file():
             raise InputError(f"party {name!r}: {table} is a directory, a pipe or a device; give a file")
         try:
-            loaded = np.load(table, mmap_mode="r", allow_pickle=False)
+            with numpy_files.reading():
+                loaded = np.load(table, mmap_mode="r", allow_pickle=False)
         except (OSError, ValueError) as error:
             raise InputError(f"party {name!r}: {table} cannot be read as a table of numbers: {error}") from error
         return check_table(name, loaded)
