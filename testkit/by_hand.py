@@ -56,7 +56,7 @@ class Consortium:
 
 
 def scores(path: Path):
-    return pl.read_parquet(path / "embedding.parquet").drop("sample").to_numpy()
+    return pl.read_parquet(path / "embedding.parquet").drop("sample", "outside", strict=False).to_numpy()
 
 
 def consortium_in(path: Path) -> Consortium:

@@ -122,7 +122,7 @@ def test_new_samples_are_placed_as_the_estimator_places_them(fused):
     model = estimator(train)
     scaled = {o: (new[o] - X.mean(axis=0)) / X.std(axis=0) for o, X in train.items()}
     truth = model.transform(scaled)
-    np.testing.assert_allclose(np.abs(placed.drop("sample").to_numpy()), np.abs(truth), atol=1e-6)
+    np.testing.assert_allclose(np.abs(placed.drop("sample", "outside").to_numpy()), np.abs(truth), atol=1e-6)
 
 
 def test_the_papers_projection_works_by_files_too(fused):
@@ -130,7 +130,7 @@ def test_the_papers_projection_works_by_files_too(fused):
         fused.summarize(owner, "--keep-training")
         fused.ok("extend", f"{owner}.csv", "--exact", "--state", f"{owner}.state", "--out", f"{owner}.rows")
     fused.ok("project", "run", *(f"{o}.rows" for o in OWNERS), "--out", "new")
-    placed = pl.read_csv(fused.path / "new" / "embedding.csv").drop("sample").to_numpy()
+    placed = pl.read_csv(fused.path / "new" / "embedding.csv").drop("sample", "outside").to_numpy()
     model = estimator(numbers(), projection="exact")
     truth = model.transform({owner: standardized(X) for owner, X in numbers().items()})
     np.testing.assert_allclose(np.abs(placed), np.abs(truth), atol=1e-5)
@@ -148,7 +148,7 @@ def test_a_run_directory_holds_everything(fused):
     run = fused.path / "run"
     assert {path.name for path in run.iterdir()} == {
         *("messages", "model.safetensors", "embedding.csv", "embedding.parquet", "result.scores"),
-        *("certificate.json", "settings.json", "ledger.jsonl"),
+        *("certificate.json", "settings.json", "ledger.jsonl", ".lock"),
     }
     for owner in OWNERS:
         received = run / "messages" / f"{owner}.summary"
