@@ -4,12 +4,15 @@ import json
 import math
 
 import numpy as np
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dkpca import subspace_error
 from dkpca.fusion import fuse
 from dkpca.kernels import RBF, Linear
+from dkpca.linalg.streamed import Streamed
+from experiments.adversary.truth import true_matrix
 from testkit.matrices import centered
 from testkit.protocol import fused_from, measured, problems, summaries_of
 
@@ -102,3 +105,34 @@ def test_all_components_are_always_the_right_subspace(table):
 def test_the_certificate_is_plain_json(table):
     text = json.dumps(fused_from([table], RBF(0.5), 5, rank=2).certificate.to_dict(), allow_nan=False)
     assert json.loads(text)["theorem_1"] is None
+
+
+def test_theorem_1_includes_what_the_landmarks_of_the_center_miss(rng):
+    for seed in range(20):
+        X = rng.standard_normal((60, 8)) @ rng.standard_normal((8, 8))
+        summaries = summaries_of(np.array_split(X, 2, axis=1), Linear())
+        model = fuse(summaries, n_components=2, solver="landmark", n_landmarks=5, random_state=seed)
+        K = truth_of([X], Linear(), True)
+        V = np.linalg.eigh(K)[1][:, ::-1][:, :2]
+        assert subspace_error(V, model.eigenvectors) > 1e-6
+        assert math.sqrt(subspace_error(V, model.eigenvectors)) <= model.certificate.theorem_1
+
+
+def test_the_subspace_bound_includes_the_residual_of_the_streamed_solver(rng):
+    X = rng.standard_normal((300, 40)) * 0.93 ** np.arange(40)
+    summaries = summaries_of([X], RBF(0.05), rank=300)
+    model = fuse(summaries, n_components=2, solver=Streamed(tolerance=1e-3))
+    V = np.linalg.eigh(truth_of([X], RBF(0.05), True))[1][:, ::-1][:, :2]
+    error = subspace_error(V, model.eigenvectors)
+    assert 1e-14 < error <= model.certificate.subspace_error_at_most < 0.01
+
+
+def test_the_rounding_of_float32_tables_is_a_bound_at_full_rank(table):
+    for seed in range(10):
+        X = torch.asarray(table[:, seed : seed + 3] * 3.0**seed, dtype=torch.float32)
+        (summary,) = summaries_of([X], RBF(0.02 * 9.0**-seed), precision="float64")
+        fused = summary.factor.decode().numpy()
+        K = true_matrix({"p0": X}, RBF(0.02 * 9.0**-seed)).astype(float)
+        error = np.linalg.eigvalsh(K - fused @ fused.T)
+        assert error.min() >= -summary.rounding_norm
+        assert error.max() <= summary.left_out_norm + summary.rounding_norm

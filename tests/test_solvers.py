@@ -317,3 +317,53 @@ def test_streamed_is_dense_at_five_thousand_samples(kernel, center, rng):
     gram = Centered(plain) if center else plain
     exact, pairs = leading(gram, 5, solver="dense"), leading(gram, 5, solver="streamed")
     assert subspace_error(exact.vectors, pairs.vectors) < 1e-8
+
+
+STEPPED = {
+    "few above many": [4] * 3 + [3] * 40 + [2] * 60 + [1] * 100,
+    "two levels": [4] * 3 + [3] * 200,
+    "wide second level": [5] * 2 + [4] * 50 + [1] * 300,
+    "wide levels": [4] * 10 + [3] * 100 + [2] * 100,
+    "nearly flat": [3] * 5 + [2] * 300,
+}
+
+
+def groups_of_duplicates(sizes, seed):
+    """A kernel matrix whose eigenvalues are the sizes of groups of equal samples."""
+    labels = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(sizes)), sizes))
+    return KernelGram(RBF(1.0), 10.0 * labels[:, None].astype(float))
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("sizes", STEPPED.values(), ids=STEPPED)
+class TestSteppedSpectra:
+    def test_no_copy_of_an_eigenvalue_is_missed(self, sizes, seed):
+        wanted = sizes.count(sizes[0])
+        pairs = leading(groups_of_duplicates(sizes, seed), wanted, solver="streamed", random_state=seed)
+        np.testing.assert_allclose(pairs.values, sizes[0], rtol=1e-6)
+        assert pairs.left_out_norm >= sizes[wanted]
+
+    def test_the_random_search_alone_finds_what_two_passes_missed(self, sizes, seed, monkeypatch):
+        monkeypatch.setattr("dkpca.linalg.streamed.MIN_PASSES", 2)
+        wanted = sizes.count(sizes[0])
+        pairs = Streamed(random_state=seed)(groups_of_duplicates(sizes, seed), wanted)
+        np.testing.assert_allclose(pairs.values, sizes[0], rtol=1e-6)
+
+
+def test_the_search_says_what_it_would_have_found_and_the_certificate_repeats_it():
+    pairs = leading(KernelGram(RBF(0.02), DIGITS[:500]), 5, solver="streamed")
+    assert 1.0 < pairs.probe.factor < 3.0
+    assert pairs.probe.confidence == 1 - 1e-6
+    streamed, dense = (DKPCA(5, parties=2, rank=20, solver=s).fit(DIGITS[:500]) for s in ("streamed", "dense"))
+    words = "rest on a random search at the center that found no missed eigenvector; one of"
+    assert words in str(streamed.certificate_)
+    assert words not in str(dense.certificate_)
+    assert streamed.certificate_.to_dict()["probe"] == {
+        "factor": streamed.certificate_.probe.factor,
+        "confidence": 1 - 1e-6,
+    }
+
+
+def test_where_nothing_is_left_there_is_nothing_to_search(rng):
+    X = rng.standard_normal((300, 2))
+    assert leading(Given(X @ X.T), 5, solver="streamed").probe is None

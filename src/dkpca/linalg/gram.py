@@ -3,11 +3,12 @@
 Nothing here stores an n x n matrix unless `dense()` is called.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
-from dkpca.linalg.arrays import Array, itemsize, namespace
+from dkpca.linalg.arrays import Array, eps, itemsize, namespace
 from dkpca.linalg.parallel import split_work
 from dkpca.linalg.progress import Progress, silent
 from dkpca.linalg.rounding import growth, unit
@@ -43,6 +44,10 @@ class Gram(ABC):
 
     def evaluation_error(self) -> float:
         """Bound on the Frobenius norm of the matrix as it is evaluated minus the one that is meant."""
+        return 0.0
+
+    def noise(self) -> float:
+        """Size that rounding in the evaluation of the matrix usually has: no bound, but when to stop refining."""
         return 0.0
 
     @property
@@ -110,6 +115,9 @@ class Centered(Gram):
 
     def evaluation_error(self) -> float:
         return self.base.evaluation_error() + 2.0 * growth(self.n) * unit(self.reference) * self.base.trace()
+
+    def noise(self) -> float:
+        return self.base.noise() + 8.0 * eps(self.reference) * self.base.trace() / math.sqrt(self.n)
 
     def diagonal(self) -> Array:
         means = self.row_means()

@@ -24,6 +24,7 @@ from dkpca.linalg.strips import cross, strips, subtract_row, times
 LANDMARKS_PER_PAIR = 4
 LEAST_LANDMARKS = 100
 MIN_BLOCK = 32
+UNEVEN = 1e-3  # share of the largest eigenvalue below which eigenvectors by F'F lack digits
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class Landmark:
         next_value = float(values[k]) if values.shape[0] > k else 0.0
         values, U = _first(k, values, U)
         vectors = times(F, U * inverse_roots(F, values)[None, :])
-        if float(values[-1]) <= eps(F) ** 0.5 * float(values[0]):
+        if float(values[-1]) <= UNEVEN * float(values[0]):
             vectors = _orthonormal(vectors)  # F'F squared the condition number: small eigenvalues need it
         signs = signs_of(vectors)
         U = U * signs[None, :]
@@ -161,6 +162,10 @@ def _append(gram: Gram, F: Array, done: int, chosen: Array, L: np.ndarray[Any, A
             left[rows] -= xp.sum(tile * tile, axis=1)
 
     split_work(share, strips(gram.n, L.shape[0], F), F)
+    own = like(L, F)
+    for i, row in enumerate(to_numpy(chosen).tolist()):  # triangular, and nothing left, to the last digit
+        F[row, columns] = own[i, :]
+        left[row] = 0.0
 
 
 def _factor_error(

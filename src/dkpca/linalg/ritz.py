@@ -18,6 +18,7 @@ class Ritz:
     values: Array  # (m,) descending
     vectors: Array  # (n, m)
     images: Array  # (n, m): the matrix times the vectors
+    floor: float = 0.0  # below which the matrix itself is rounding
 
     def residuals(self) -> Array:
         """What the pairs lack to be eigenpairs."""
@@ -47,16 +48,16 @@ class Ritz:
 
     def noise(self) -> float:
         """An eigenvalue or a residual of this size is rounding."""
-        return rounding_of(self.vectors, self.values)
+        return max(rounding_of(self.vectors, self.values), self.floor)
 
 
-def ritz(basis: Array, images: Array) -> Ritz:
+def ritz(basis: Array, images: Array, floor: float = 0.0) -> Ritz:
     """Pairs of the matrix whose products with an orthonormal basis are given."""
     xp = namespace(basis)
     H = cross(basis, images)
     values, Y = xp.linalg.eigh((H + H.T) / 2)
     Y = xp.flip(Y, axis=1)
-    return Ritz(xp.flip(values), times(basis, Y), times(images, Y))
+    return Ritz(xp.flip(values), times(basis, Y), times(images, Y), floor)
 
 
 def outside(basis: Array, block: Array) -> Array:

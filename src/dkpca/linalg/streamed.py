@@ -61,23 +61,25 @@ class Streamed:
         since = 0  # passes since the last find, or the start
         for passes in range(1, self.max_passes + 1):
             since += 1
-            pairs = ritz(basis, images)
+            pairs = ritz(basis, images, gram.noise())
             worst = pairs.worst(k)
             settled = pairs.following(k) <= (1 + self.tolerance) * float(pairs.values[k - 1]) + pairs.noise()
             note = f"streamed: {passes} passes, residual {worst:.1e}"
             if basis.shape[1] == gram.n:
                 return _result(gram, pairs, k, note)
+            following = None
+            if worst <= self.tolerance and settled and since >= MIN_PASSES:
+                rest = gram.trace() - pairs.total(k)
+                if rest <= pairs.noise():  # nothing is left to be missed
+                    return _result(gram, pairs, k, note, at_least=rest)
+                found = search(gram, pairs.vectors[:, :k], self.random_state + passes, self.progress)
+                if found.highest <= (1 + self.tolerance) * max(float(pairs.values[k - 1]), 0.0) + pairs.noise():
+                    return replace(_result(gram, pairs, k, note, at_least=found.highest), probe=found.said())
+                since, following = 0, found.vectors
             if basis.shape[1] + width > MOST_BLOCKS * width:
                 basis, images = pairs.vectors[:, : 2 * width], pairs.images[:, : 2 * width]
-            fresh = outside(basis, pairs.residuals()[:, : min(width, gram.n - basis.shape[1])])
-            if worst <= self.tolerance and settled and since >= MIN_PASSES:
-                if gram.trace() - pairs.total(k) <= pairs.noise():  # nothing is left to be missed
-                    return _result(gram, pairs, k, note)
-                found = search(gram, pairs.vectors[:, :k], self.random_state + passes, self.progress)
-                highest = max(pairs.following(k), found.highest)
-                if highest <= (1 + self.tolerance) * max(float(pairs.values[k - 1]), 0.0) + pairs.noise():
-                    return replace(_result(gram, pairs, k, note), next_value=highest, probe=found.said())
-                since, fresh = 0, outside(basis, found.vectors[:, : fresh.shape[1]])
+            following = pairs.residuals() if following is None else following
+            fresh = outside(basis, following[:, : min(width, gram.n - basis.shape[1])])
             basis = beside(basis, fresh)
             images = beside(images, gram.product(fresh, self.progress))
         raise ConvergenceError(
@@ -93,14 +95,14 @@ class Streamed:
         return start + like(noise, gram.reference) * (NOISE / gram.n**0.5)
 
 
-def _result(gram: Gram, pairs: Ritz, k: int, note: str) -> Eigenpairs:
+def _result(gram: Gram, pairs: Ritz, k: int, note: str, at_least: float = 0.0) -> Eigenpairs:
     xp = namespace(pairs.values)
     values = xp.clip(pairs.values[:k], 0.0, None)
     vectors = pairs.vectors[:, :k] * signs_of(pairs.vectors[:, :k])[None, :]
     return Eigenpairs(
         values,
         vectors,
-        next_value=pairs.following(k),
+        next_value=max(pairs.following(k), at_least),
         trace=gram.trace(),
         extension=from_all_rows(gram, values, vectors),
         solver=note,

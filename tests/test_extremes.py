@@ -1,0 +1,243 @@
+"""Numbers of any size: a correct answer with a true certificate, or one clear sentence."""
+
+import math
+import tracemalloc
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics.pairwise import rbf_kernel
+
+from dkpca import DKPCA
+from dkpca.errors import DKPCAError, InputError
+from dkpca.fusion import fuse
+from dkpca.kernels import RBF, Linear
+from dkpca.kernels.distances import exponents, relative_error
+from dkpca.linalg import hadamard
+from dkpca.party import statistics, summarize
+from dkpca.rank import Auto, Fixed
+from experiments.adversary.__main__ import attempt, climb, main
+from experiments.adversary.configurations import draw
+from experiments.adversary.truth import true_matrix
+from testkit.protocol import fused_from, summaries_of
+
+SCALES = (1e-150, 1e-85, 1e-20, 1e20, 1e80, 1e150)
+
+
+def truth(*blocks, gamma):
+    return true_matrix(dict(enumerate(blocks)), RBF(gamma)).astype(float)
+
+
+class TestDistances:
+    def test_two_groups_far_apart_keep_what_lies_within_each(self, rng):
+        X = np.r_[rng.standard_normal(40), 1e9 + rng.standard_normal(30)][:, None]
+        K = RBF(0.25)(X, X)
+        np.testing.assert_allclose(K, truth(X, gamma=0.25), atol=1e-13)
+        values = np.linalg.eigvalsh(truth(X, gamma=0.25))[::-1][:2]
+        model = DKPCA(2, gamma=0.25, rank=70, center=False, precision="float64").fit(X)
+        np.testing.assert_allclose(model.eigenvalues_, values, rtol=1e-9)
+
+    def test_an_unscaled_column_of_epoch_seconds_is_certified_truly(self, rng):
+        blocks = [(1.7e9 + rng.uniform(0, 10, 150))[:, None], rng.standard_normal((150, 3))]
+        summaries = summaries_of(blocks, RBF(0.25), rank=150)
+        proof = fuse(summaries, n_components=2, center=False).certificate
+        fused = math.prod(s.factor.decode() @ s.factor.decode().T for s in summaries)
+        error = np.linalg.norm(truth(*blocks, gamma=0.25) - fused, 2)
+        assert error <= proof.kernel_norm_bound < 1e-6
+
+    @pytest.mark.parametrize("exponent", [0, 4, 8, 16, 100, 300])
+    @pytest.mark.parametrize("gamma", [1e-300, 1e-12, 1.0, 1e6, 1e300])
+    def test_kernel_values_are_accurate_at_every_scale_and_width(self, xp, rng, exponent, gamma):
+        X = 10.0**exponent * rng.standard_normal((30, 3)) + 10.0 ** (exponent / 2)
+        X[7] = X[3]
+        K = np.asarray(RBF(gamma)(xp.asarray(X), xp.asarray(X)))
+        bound = relative_error(X, gamma, moved=False)
+        assert bound < 1e-9
+        true = truth(X, gamma=gamma)
+        assert (np.abs(K - true) <= bound * true + 1e-320).all()
+        assert (K <= 1.0).all()
+        assert K[3, 7] == 1.0 or exponent == 0
+
+    def test_the_bound_on_the_error_of_kernel_values_holds_where_the_product_is_used(self, rng):
+        X = 30.0 * rng.standard_normal((200, 20))
+        for gamma in (1e-4, 1e-3, 1e-2):
+            true = truth(X, gamma=gamma)
+            error = np.abs(np.exp(exponents(X, X, gamma)) - true)
+            assert error.max() > 0
+            assert (error <= relative_error(X, gamma, moved=False) * true).all()
+
+    def test_ordinary_tables_are_not_slowed_down_by_differences(self, rng, monkeypatch):
+        monkeypatch.setattr("dkpca.kernels.distances._by_differences", None)  # called, it would fail
+        X = rng.standard_normal((50, 40)) + 5.0
+        np.testing.assert_allclose(RBF(1 / 40)(X, X), rbf_kernel(X, gamma=1 / 40), rtol=1e-11)
+
+    def test_the_diagonal_of_the_matrix_is_one(self, table):
+        from dkpca.kernels.grams import KernelGram
+
+        gram = KernelGram(RBF(0.3), table)
+        assert (np.diagonal(gram.dense()) == 1.0).all()
+        assert (np.diagonal(gram.block(slice(5, 30), slice(5, 30))) == 1.0).all()
+        chosen = np.array([3, 8, 8])
+        assert (np.diagonal(gram.block(chosen, chosen)) == 1.0).all()
+
+
+class TestScale:
+    @pytest.mark.parametrize("solver", ["dense", "streamed", "landmark"])
+    @pytest.mark.parametrize("scale", SCALES)
+    def test_the_linear_kernel_answers_at_every_scale(self, table, scale, solver):
+        size = 2.0 ** round(math.log2(scale))  # exact, so that nothing but the scale differs
+        settings = {"n_components": 3, "kernel": "linear", "parties": 3, "precision": "float64", "solver": solver}
+        plain, model = DKPCA(**settings).fit(table), DKPCA(**settings).fit(table * size)
+        np.testing.assert_allclose(model.eigenvalues_ / size / size, plain.eigenvalues_, rtol=1e-10)
+        np.testing.assert_allclose(model.transform(table * size) / size, plain.transform(table), atol=1e-8)
+        ours, theirs = model.certificate_, plain.certificate_
+        assert ours.subspace_error_at_most == pytest.approx(theirs.subspace_error_at_most, rel=0.01)
+        assert ours.optimality_at_least == pytest.approx(theirs.optimality_at_least)
+
+    @pytest.mark.parametrize("scale", SCALES)
+    def test_the_rbf_kernel_with_its_own_width_does_not_see_the_scale(self, table, scale):
+        size = 2.0 ** round(math.log2(scale))
+        plain = DKPCA(3, parties=3, gamma="auto").fit(table)
+        model = DKPCA(3, parties=3, gamma="auto").fit(table * size)
+        np.testing.assert_allclose(model.eigenvalues_, plain.eigenvalues_, rtol=1e-6)
+
+    @pytest.mark.parametrize("gamma", [5e-324, 1e-300, 1e-12, 1e6, 1e300, 1.7e308])
+    def test_a_width_of_any_size_gives_bounds_that_hold(self, table, gamma):
+        proof = DKPCA(3, parties=3, gamma=gamma).fit(table).certificate_
+        K = truth(table, gamma=gamma)
+        values = np.linalg.eigvalsh(K - K.mean(0) - K.mean(1)[:, None] + K.mean())[::-1][:3]
+        assert (values <= np.array(proof.eigenvalues_at_most)).all()
+        assert (values >= np.array(proof.eigenvalues_at_least) - 1e-15).all()
+
+    @pytest.mark.parametrize("solver", ["dense", "streamed", "landmark"])
+    @pytest.mark.parametrize("seed", range(5))
+    def test_a_fit_far_beyond_the_width_of_the_kernel_answers(self, seed, solver):
+        rng = np.random.default_rng(seed)
+        X = 10.0 ** rng.uniform(8, 20) * rng.standard_normal((50, 4))
+        model = DKPCA(3, gamma=1.0, parties=2, solver=solver).fit(X)
+        np.testing.assert_allclose(model.eigenvalues_, 1.0, rtol=1e-5)
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("scale", "words"),
+        [
+            (1e160, "party 'a': numbers of the kernel matrix reach inf, which float64 cannot compute with"),
+            (1e-160, "party 'a': no number of the kernel matrix exceeds .*; scale the columns up"),
+            (1e80, "party 'a': numbers of size .* cannot be sent in float32; scale the columns, or send float64"),
+            (1e-85, "party 'a': numbers of size .* are lost in float32; scale the columns, or send float64"),
+        ],
+    )
+    def test_what_doubles_or_the_wire_cannot_hold_is_refused(self, table, scale, words):
+        with pytest.raises(InputError, match=words):
+            DKPCA(2, kernel="linear").fit({"a": table * scale})
+
+    @pytest.mark.parametrize("scale", [1e160, 1e-162])
+    def test_statistics_beyond_the_range_are_refused(self, table, scale):
+        with pytest.raises(InputError, match="party 'a': squared distances .* beyond the range of float64"):
+            statistics(table * scale, party="a")
+
+    def test_a_column_whose_mean_overflows_is_named(self):
+        X = np.full((4, 3), 1.0)
+        X[:, 1] = 1.7e308
+        with pytest.raises(InputError, match="party 'a': the numbers of its column 2 are too large for their mean"):
+            summarize(X, party="a", kernel=Linear(), rank=Fixed(1))
+
+    def test_float32_tables_have_the_range_of_float32(self, table):
+        with pytest.raises(InputError, match="which float32 cannot compute with; scale the columns"):
+            DKPCA(2, kernel="linear").fit({"a": torch.asarray(table * 1e25, dtype=torch.float32)})
+
+    def test_factors_whose_product_overflows_are_refused(self, table):
+        from dataclasses import replace
+
+        from dkpca.linalg.precision import Rounded
+
+        first, second = summaries_of(np.array_split(table, 2, axis=1), RBF(0.1), rank=5)
+        huge = replace(first, factor=Rounded(first.factor.data * 1e160))
+        with pytest.raises(DKPCAError, match="numbers of the kernel matrix reach inf"):
+            fuse([huge, second], n_components=2)
+
+
+class TestSmall:
+    @pytest.mark.parametrize("kernel", ["rbf", "linear"])
+    @pytest.mark.parametrize("solver", ["dense", "streamed", "landmark"])
+    def test_two_samples_and_a_rank_above_them(self, kernel, solver):
+        model = DKPCA(2, kernel=kernel, rank=50, solver=solver, gamma=1.0).fit(np.array([[0.0, 1.0], [2.0, 5.0]]))
+        assert np.isfinite(model.fit_transform(np.array([[0.0, 1.0], [2.0, 5.0]]))).all()
+        assert [entry.rank for entry in model.ledger_] == [1 if kernel == "linear" else 2]
+
+    @pytest.mark.parametrize("solver", ["dense", "streamed", "landmark"])
+    def test_constant_columns_have_no_components_and_say_so(self, solver):
+        model = DKPCA(2, kernel="linear", parties=2, solver=solver).fit(np.full((100, 4), 7.25))
+        assert not model.eigenvalues_.any()
+        assert "All eigenvalues asked for are zero." in model.certificate_.statements()
+
+    def test_float32_and_float64_tables_agree_and_both_certificates_hold(self, table):
+        for kind, exact in ((torch.float64, 1e-11), (torch.float32, 5e-3)):
+            X = torch.asarray(table, dtype=kind)
+            model = DKPCA(3, parties=3, gamma=0.02, rank=90, precision="float64").fit(X)
+            K = truth(X.double().numpy(), gamma=0.02)
+            values = np.linalg.eigvalsh(K - K.mean(0) - K.mean(1)[:, None] + K.mean())[::-1][:3]
+            low, high = (
+                np.array(b) for b in (model.certificate_.eigenvalues_at_least, model.certificate_.eigenvalues_at_most)
+            )
+            assert (low <= values).all()
+            assert (values <= high).all()
+            assert (high - low).max() < exact * values[0]
+
+
+class TestProportion:
+    def test_a_rank_rule_stops_at_the_numerical_rank(self, rng, monkeypatch):
+        asked = []
+        from dkpca import party
+
+        solve = party.leading
+        monkeypatch.setattr(party, "leading", lambda gram, k, **how: (asked.append(k), solve(gram, k, **how))[1])
+        summary, _ = summarize(
+            rng.standard_normal((800, 1)), party="a", kernel=Linear(), rank=Auto(5), solver="streamed"
+        )
+        assert summary.rank == 1
+        assert asked == [63]
+
+    def test_many_pairs_of_few_samples_are_not_streamed(self, rng):
+        model = DKPCA(3, gamma=1e3, parties=1, solver="streamed").fit(rng.standard_normal((400, 3)))
+        assert "too many to stream" in model.solvers_["party0"]
+
+    def test_fusing_small_messages_takes_memory_in_proportion(self, rng):
+        summaries = summaries_of([rng.standard_normal((2000, 2)) for _ in range(2)], RBF(0.1), 4, "float32")
+        received = sum(s.factor.data.nbytes for s in summaries)
+        tracemalloc.start()
+        fuse(summaries, n_components=3)
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert most < 40 * received
+
+    def test_the_dense_solver_holds_the_matrix_once(self, rng):
+        summaries = summaries_of([rng.standard_normal((1200, 3)) for _ in range(2)], RBF(0.1), 30, "float32")
+        for n_components in (3, 100):  # by Lanczos, and by LAPACK
+            tracemalloc.start()
+            fuse(summaries, n_components=n_components, solver="dense")
+            _, most = tracemalloc.get_traced_memory()
+            tracemalloc.stop()
+            assert most < 1.8 * 8 * 1200**2 + 2 * hadamard.STEP * 2**20
+
+
+class TestSearchForViolations:
+    def test_a_short_search_finds_none(self, tmp_path):
+        assert main(["--configurations", "60", "--seed", "3", "--results", str(tmp_path)]) == 0
+
+    def test_a_bound_that_is_too_small_is_found(self, monkeypatch):
+        monkeypatch.setattr("dkpca.linalg.rounding.SOLVER_SHARE", -1.0)
+        outcomes = [attempt(draw(3, index)) for index in range(40)]
+        assert any(outcome.broken for outcome in outcomes)
+
+    def test_a_climb_keeps_what_strains_a_bound_most(self, monkeypatch):
+        monkeypatch.setattr("experiments.adversary.__main__.STEPS", 4)
+        outcomes = climb(0, 1)
+        assert len(outcomes) == 4
+        assert not any(outcome.broken or outcome.ended == "crashed" for outcome in outcomes)
+
+
+def test_nothing_is_lost_by_a_party_that_sends_all_it_has(table):
+    proof = fused_from(np.array_split(table, 3, axis=1), RBF(0.02), 3).certificate
+    assert proof.kernel_norm_bound < 1e-10
