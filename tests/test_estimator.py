@@ -19,7 +19,7 @@ from dkpca.kernels import RBF
 from dkpca.rank import Adaptive, Budget, Fixed
 
 FULL = 10**6
-DIGITS = load_digits().data
+DIGITS = load_digits().data / 16
 
 
 @parametrize_with_checks([DKPCA(), DKPCA(kernel="linear", projection="exact")])

@@ -11,7 +11,7 @@ from dkpca import DKPCA, subspace_error
 from dkpca.errors import InputError
 
 pytestmark = pytest.mark.torch
-DIGITS = load_digits().data
+DIGITS = load_digits().data / 16
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from sklearn.utils.validation import validate_data
 
 from dkpca import fusion
 from dkpca.checks import Constraints, as_input_error, check_fitted, check_parameters
+from dkpca.concerns import about_kernel, remedy
 from dkpca.errors import DataWarning, InputError
 from dkpca.exchange import in_process, rounds
 from dkpca.file_route import as_numbers
@@ -82,6 +83,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FittedEstimator):
     projection : {"extend", "exact"}, default="extend"
         How new samples are placed: by their rows of the factors (rank numbers a sample and party), or the
         paper's way, by partial distances to all training samples.
+    standardize : bool, default=False
+        Whether each party gives its columns mean 0 and deviation 1, as the commands do. The default is that of
+        `KernelPCA`: columns are used as they are.
     n_jobs : int, default=None
         Parties computed at the same time, through joblib.
     timeout : float, default=None
@@ -142,6 +146,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FittedEstimator):
         "n_landmarks": [Interval(Integral, 1, None, closed="left")],
         "precision": [StrOptions(set(PRECISIONS))],
         "projection": [StrOptions({"extend", "exact"})],
+        "standardize": ["boolean"],
         "n_jobs": [Integral, None],
         "timeout": [Interval(Real, 0, None, closed="neither"), None],
         "random_state": [Interval(Integral, 0, None, closed="left"), None],
@@ -162,6 +167,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FittedEstimator):
         n_landmarks: int = 500,
         precision: str = "float32",
         projection: str = "extend",
+        standardize: bool = False,
         n_jobs: int | None = None,
         timeout: float | None = None,
         random_state: int | None = None,
@@ -178,6 +184,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FittedEstimator):
         self.n_landmarks = n_landmarks
         self.precision = precision
         self.projection = projection
+        self.standardize = standardize
         self.n_jobs = n_jobs
         self.timeout = timeout
         self.random_state = random_state
@@ -202,7 +209,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FittedEstimator):
         """
         check_parameters(self.get_params(deep=False), self._parameter_constraints, "DKPCA")
         tables = self._tables(X, reset=True, sample_ids=sample_ids)
-        parties = in_process.Parties(tables, self.n_jobs, self.timeout, self.random_state or 0)
+        parties = in_process.Parties(
+            tables, self.n_jobs, self.timeout, self.random_state or 0, standardize=self.standardize
+        )
         summaries, _ = rounds.summaries(parties, self._settings())
         model = fusion.fuse(
             summaries.values(),
@@ -216,6 +225,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FittedEstimator):
             random_state=self.random_state or 0,
             dtype=dtype_name(next(iter(parties.states.values())).origin),
         )
+        for sentence in about_kernel(model, remedy=remedy(self.standardize)):
+            warnings.warn(sentence, DataWarning, stacklevel=2)
         sources = {name: table for name, table in tables.items() if is_source(table)}
         return self._fitted(model, list(tables), parties.states, sources)
 

@@ -281,6 +281,17 @@ def project_exact(model: FusedModel, partials: Iterable[Partials]) -> Array:
     return rows @ model.extension.weights + model.extension.offset[None, :]
 
 
+def training_block(model: FusedModel, rows: Array) -> Array:
+    """Entries of the fused matrix between some of the training samples."""
+    scales = [model.weights[name] ** 0.5 for name in model.summaries]
+
+    def pick(data: Array) -> Array:
+        return namespace(data).take(data, namespace(data).asarray(rows), axis=0)
+
+    picked = _merged_rows(model.law, model.summaries.values(), scales, model.dtype, pick)
+    return model.law.recombine(A @ A.T for A in picked)
+
+
 def _merged_rows(
     law: Law,
     messages: Iterable[Summary | Rows],

@@ -51,6 +51,8 @@ class PartyState:
         All rows, for the paper's way to place new samples only.
     keep_training : bool
         Whether they were to be kept.
+    shift, scale : array of shape (n_features,), optional
+        Means and deviations of the training columns, in which new columns are measured; None: as they are.
     preparation : mapping, optional
         How the commands turn the party's table into these columns; None: it came as numbers.
 
@@ -75,6 +77,8 @@ class PartyState:
     solver: str
     training: Array | None = None
     keep_training: bool = False
+    shift: Array | None = None
+    scale: Array | None = None
     preparation: Mapping[str, Any] | None = None
 
     def without_rows(self) -> "PartyState":
@@ -83,15 +87,22 @@ class PartyState:
 
     def with_rows(self, X: Array) -> "PartyState":
         """Return the state with the rows of the table it was made from."""
-        X = X - self.origin[None, :]
+        X = self.standardized(X) - self.origin[None, :]
         anchors = self.kernel.anchors(X, self.positions)
         return replace(self, anchors=anchors, training=X if self.keep_training else None)
 
+    def standardized(self, X: Array) -> Array:
+        """Return columns as the fit saw them: as they are, or in units of the training columns' deviations."""
+        return X if self.shift is None else (X - self.shift[None, :]) / self.scale[None, :]  # type: ignore[index]
 
-def statistics(X: Array, *, party: str, policy: Policy = ANYTHING) -> Statistics:
+
+def statistics(X: Array, *, party: str, standardize: bool = False, policy: Policy = ANYTHING) -> Statistics:
     """Return the numbers from which the center derives gamma."""
     policy.check_samples(X.shape[0])
     n_samples, n_features = X.shape
+    if standardize:
+        shift, scale = column_scales(X)
+        X = (X - shift[None, :]) / scale[None, :]
     with quiet():
         variance = float(namespace(X).sum(namespace(X).var(X, axis=0, correction=1))) if n_samples > 1 else 0.0
     smallest = float(namespace(X).finfo(X.dtype).smallest_normal)
@@ -114,6 +125,7 @@ def summarize(
     random_state: int = 0,
     keep_training: bool = False,
     sample_ids: Sequence[str] | None = None,
+    standardize: bool = False,
     balance: float = 0.0,
     policy: Policy = ANYTHING,
 ) -> tuple[Summary, PartyState]:
@@ -137,6 +149,8 @@ def summarize(
         Whether the state keeps all training rows, which the paper's way of placing new samples needs.
     sample_ids : sequence of str, optional
         In row order. Without ids, rows of all parties match by position.
+    standardize : bool
+        Whether columns are measured from their means, in units of their deviations; the state keeps both.
     balance : float
         Mean exponent that the kernel gets by a width of the party's own; 0: the width of the kernel as it is.
     policy : Policy
@@ -148,6 +162,8 @@ def summarize(
     """
     messages.check_party_name(party)
     policy.check_samples(X.shape[0])
+    shift, scale = column_scales(X) if standardize else (None, None)
+    X = X if shift is None or scale is None else (X - shift[None, :]) / scale[None, :]
     kernel.check(X)
     kernel = kernel.balanced(X, balance) if balance else kernel
     policy.check_kernel(kernel)
@@ -193,6 +209,8 @@ def summarize(
         solver=pairs.solver,
         training=X if keep_training else None,
         keep_training=keep_training,
+        shift=shift,
+        scale=scale,
     )
     return summary, state
 
@@ -251,6 +269,14 @@ def partials(
     return Partials(state.party, state.summary_id, _digest(sample_ids, X_new), partial)
 
 
+def column_scales(X: Array) -> tuple[Array, Array]:
+    """Mean and deviation of each column; a column that does not vary keeps its unit."""
+    xp = namespace(X)
+    mean, deviation = xp.mean(X, axis=0), xp.std(X, axis=0)
+    noise = 10 * xp.finfo(X.dtype).eps * xp.abs(mean)
+    return mean, xp.where(deviation > noise, deviation, xp.ones_like(deviation))
+
+
 def _pairs_by_rule(gram: KernelGram, rule: RankRule, solver: str | Solver, random_state: int) -> Eigenpairs:
     """Compute eigenpairs until the rule has seen enough of the spectrum."""
     wanted = rule.first_guess(gram.n)
@@ -273,7 +299,7 @@ def _measured(state: PartyState, X_new: Array) -> Array:
         raise InputError(
             f"party {state.party!r}: new samples have {X_new.shape[1]} columns, the fit had {state.origin.shape[0]}"
         )
-    return _moved(X_new, state.origin, state.party)
+    return _moved(state.standardized(X_new), state.origin, state.party)
 
 
 def _moved(X: Array, origin: Array, party: str) -> Array:

@@ -42,6 +42,8 @@ class Parties:
         What each would keep; filled by a fit.
     fitted : mapping of party to source
         Tables of the fit that workers open again.
+    standardize : bool
+        Whether each party gives its columns mean 0 and deviation 1.
     """
 
     tables: Tables
@@ -50,6 +52,7 @@ class Parties:
     random_state: int = 0
     states: dict[str, PartyState] = field(default_factory=dict)
     fitted: Tables = field(default_factory=dict)
+    standardize: bool = False
 
     @property
     def names(self) -> list[str]:
@@ -60,10 +63,11 @@ class Parties:
         """Answer for each party."""
         names = list(self.tables)
         if isinstance(question, StatisticsWanted):
-            return self._all(delayed(_statistics)(name, self.tables[name]) for name in names)
+            return self._all(delayed(_statistics)(name, self.tables[name], self.standardize) for name in names)
         if isinstance(question, SummaryWanted):
             answers = self._all(
-                delayed(_summarize)(name, self.tables[name], question, self.random_state) for name in names
+                delayed(_summarize)(name, self.tables[name], question, self.random_state, self.standardize)
+                for name in names
             )
             self.states = {name: state for name, (_, state) in answers.items()}
             return {name: summary for name, (summary, _) in answers.items()}
@@ -86,12 +90,12 @@ class Parties:
         return dict(zip(self.tables, answers, strict=True))
 
 
-def _statistics(name: str, table: Array | Source) -> Statistics:
-    return party.statistics(opened(name, table), party=name)
+def _statistics(name: str, table: Array | Source, standardize: bool) -> Statistics:
+    return party.statistics(opened(name, table), party=name, standardize=standardize)
 
 
 def _summarize(
-    name: str, table: Array | Source, question: SummaryWanted, random_state: int
+    name: str, table: Array | Source, question: SummaryWanted, random_state: int, standardize: bool
 ) -> tuple[Summary, PartyState]:
     summary, state = party.summarize(
         opened(name, table),
@@ -102,6 +106,7 @@ def _summarize(
         solver=question.solver,
         random_state=random_state,
         keep_training=question.keep_training,
+        standardize=standardize,
         balance=question.balance,
     )
     return summary, state.without_rows() if is_source(table) else state

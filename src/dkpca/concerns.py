@@ -1,0 +1,107 @@
+"""What a person should know before trusting a picture: a kernel that says nothing, and new samples that lie outside.
+
+Both are read off what is at hand anyway: at the center the factors of the messages, at a party its own state.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from dkpca.fusion import FusedModel, training_block
+from dkpca.kernels import Kernel
+from dkpca.linalg.arrays import Array, namespace, to_numpy
+from dkpca.messages import Partials, Rows, Summary
+from dkpca.party import PartyState
+
+SAMPLED = 300  # rows that stand for all
+ALIKE = 0.02  # of the diagonal: samples that have less in common, on the root of the mean square, are strangers
+DIFFERENT = 1e-3  # of the diagonal: samples that differ by less are one sample
+UNLIKE = 0.01  # of what a training sample shows of itself: a new one that shows less is unlike all of them
+BEYOND = 10.0  # times the longest training sample, for kernels without a unit diagonal
+
+Flags = np.ndarray[tuple[int], np.dtype[np.bool_]]
+Norms = np.ndarray[tuple[int], np.dtype[np.float64]]
+
+
+def remedy(standardized: bool) -> str:
+    """What helps against a kernel matrix that is nearly diagonal, in the words of the library."""
+    smaller = "take a smaller gamma, such as gamma='auto' (1 / mean squared distance)"
+    return smaller if standardized else f"set standardize=True, or {smaller}"
+
+
+def about_kernel(model: FusedModel, *, remedy: str) -> list[str]:
+    """Say so if the fused kernel matrix is nearly diagonal or nearly constant, with what helps."""
+    n_samples = next(iter(model.summaries.values())).n_samples
+    rows = _some(n_samples)
+    K = to_numpy(training_block(model, rows))
+    diagonal = _mean_diagonal(model)
+    others = K[~np.eye(len(rows), dtype=bool)]
+    if not others.size or not diagonal > 0:
+        return []
+    if float(np.sqrt(np.mean(others**2))) < ALIKE * diagonal:
+        return [
+            "the kernel matrix is nearly diagonal: every sample is like itself only, and no few components can show "
+            f"much; {remedy}"
+        ]
+    if float(np.sqrt(np.mean((others - diagonal) ** 2))) < DIFFERENT * diagonal:
+        return [
+            "the kernel matrix is nearly constant: all samples are alike to it, and what is left is rounding; take a "
+            "larger gamma, such as gamma='auto' (--gamma auto)"
+        ]
+    return []
+
+
+def outside_at_center(model: FusedModel, received: Iterable[Rows | Partials]) -> Flags:
+    """Which new samples lie outside the range of the fit, as far as the messages show it."""
+    known = list(received)
+    flags = [
+        _outside(_norms(summary.factor.decode()), _norms(message.factor.decode()), summary.kernel)
+        for summary, message in _pairs(model, known)
+    ]
+    if flags:
+        return np.asarray(np.logical_or.reduce(flags))
+    count = len(known[0].partial.data) if isinstance(known[0], Partials) else 0
+    return np.zeros(count, dtype=bool)
+
+
+def outside_at_party(state: PartyState, message: Rows | Partials) -> Flags:
+    """Which new samples are unlike all training samples to this party."""
+    if isinstance(message, Partials) or state.anchors is None:
+        return np.zeros(message.partial.shape[0] if isinstance(message, Partials) else 0, dtype=bool)
+    rows = _some(state.anchors.shape[0])
+    xp = namespace(state.anchors)
+    sampled = xp.take(state.anchors, xp.asarray(rows), axis=0)
+    training = state.kernel(sampled, state.anchors) @ state.weights
+    return _outside(_norms(training), _norms(message.factor.decode()), state.kernel)
+
+
+def _mean_diagonal(model: FusedModel) -> float:
+    """Mean of the diagonal of the true matrix; what was sent shows a part of it."""
+    means = [
+        model.weights[name] * (1.0 if s.kernel.unit_diagonal else _trace(s) / s.n_samples)
+        for name, s in model.summaries.items()
+    ]
+    return float(model.law.recombine(np.array([[mean]]) for mean in means)[0, 0])
+
+
+def _trace(summary: Summary) -> float:
+    return float(np.sum(_norms(summary.factor.decode()))) + summary.trace_left_out
+
+
+def _pairs(model: FusedModel, received: Sequence[Rows | Partials]) -> Iterable[tuple[Summary, Rows]]:
+    return [(model.summaries[m.party], m) for m in received if isinstance(m, Rows) and m.party in model.summaries]
+
+
+def _outside(training: Norms, new: Norms, kernel: Kernel) -> Flags:
+    """A bounded kernel forgets a sample that is far from all others; any other kernel lets it grow."""
+    if kernel.unit_diagonal:
+        return new < UNLIKE * np.median(training)
+    return new > BEYOND * np.max(training)
+
+
+def _norms(factor: Array) -> Norms:
+    return np.asarray(np.sum(to_numpy(factor) ** 2, axis=1))
+
+
+def _some(count: int) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+    return np.sort(np.random.default_rng(0).permutation(count)[:SAMPLED])

@@ -1,0 +1,77 @@
+"""A kernel that says nothing, and new samples that lie outside, are said aloud; ordinary ones are not."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.decomposition import KernelPCA
+from sklearn.preprocessing import StandardScaler
+
+import dkpca
+from dkpca import DKPCA, subspace_error
+from dkpca.concerns import outside_at_center, outside_at_party
+from dkpca.errors import DataWarning
+from dkpca.kernels import RBF, Linear
+
+CANCER = load_breast_cancer().data
+
+
+def test_raw_columns_of_many_units_are_warned_about_with_the_remedy():
+    with pytest.warns(DataWarning, match="nearly diagonal.*set standardize=True, or take a smaller gamma"):
+        DKPCA(5).fit(CANCER)
+
+
+def test_a_low_rank_does_not_hide_that_the_kernel_is_diagonal():
+    with pytest.warns(DataWarning, match="nearly diagonal"):
+        DKPCA(5, rank=10).fit({"left": CANCER[:, :15], "right": CANCER[:, 15:]})
+
+
+def test_a_width_that_makes_all_samples_alike_is_warned_about():
+    with pytest.warns(DataWarning, match="nearly constant.*take a larger gamma"):
+        DKPCA(5, gamma=1e-9, standardize=True).fit(CANCER)
+
+
+@pytest.mark.parametrize("settings", [{"standardize": True}, {"gamma": "auto"}, {"kernel": "linear"}])
+def test_ordinary_fits_are_not_warned_about(settings):
+    DKPCA(5, **settings).fit(CANCER)
+    DKPCA(5, parties=4, **({"gamma": "auto"} | settings)).fit(load_digits().data[:300] + 1e-9)
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "linear"])
+def test_standardize_is_a_standard_scaler_before_kernel_pca(kernel):
+    scaled = StandardScaler().fit(CANCER[:300])
+    truth = KernelPCA(5, kernel=kernel).fit(scaled.transform(CANCER[:300]))
+    model = DKPCA(5, kernel=kernel, standardize=True, rank=300, precision="float64", parties=3).fit(CANCER[:300])
+    assert subspace_error(truth.eigenvectors_, model.eigenvectors_) < 1e-8
+    scores, expected = model.transform(CANCER[300:]), truth.transform(scaled.transform(CANCER[300:]))
+    signs = np.sign((scores * expected).sum(axis=0))
+    np.testing.assert_allclose(scores * signs, expected, atol=1e-6 * np.abs(expected).max())
+
+
+def test_a_column_that_does_not_vary_keeps_its_unit():
+    X = np.hstack([CANCER[:100], np.full((100, 1), 1e9)])
+    model = DKPCA(3, standardize=True).fit(X)
+    assert np.isfinite(model.transform(X[:5])).all()
+
+
+def test_a_standardized_model_is_saved_with_its_scales(tmp_path):
+    model = DKPCA(3, standardize=True, parties=2).fit(CANCER[:200])
+    model.save(tmp_path / "model")
+    again = DKPCA.load(tmp_path / "model")
+    np.testing.assert_allclose(again.transform(CANCER[200:210]), model.transform(CANCER[200:210]))
+
+
+@pytest.mark.parametrize("kernel", [RBF(0.1), Linear()])
+def test_new_samples_a_thousand_times_too_large_lie_outside_and_ordinary_ones_do_not(kernel):
+    X = np.random.default_rng(0).normal(size=(220, 6))
+    answers = [
+        dkpca.summarize(part, party=name, kernel=kernel, rank=30)
+        for name, part in (("a", X[:200, :3]), ("b", X[:200, 3:]))
+    ]
+    model = dkpca.fuse([summary for summary, _ in answers], n_components=3)
+    new = X[200:].copy()
+    new[:5, :3] *= 1000
+    parts = (new[:, :3], new[:, 3:])
+    rows = [dkpca.extend(state, part) for (_, state), part in zip(answers, parts, strict=True)]
+    assert outside_at_center(model, rows).tolist() == [True] * 5 + [False] * 15
+    assert outside_at_party(answers[0][1], rows[0]).tolist() == [True] * 5 + [False] * 15
+    assert not outside_at_party(answers[1][1], rows[1]).any()
