@@ -51,6 +51,17 @@ def about_kernel(model: FusedModel, *, remedy: str) -> list[str]:
     return []
 
 
+def about_new_samples(model: FusedModel, received: Iterable[Rows | Partials]) -> list[str]:
+    """Say how many new samples lie outside the range of the fit, if any do."""
+    outside = outside_at_center(model, received)
+    if not outside.any():
+        return []
+    return [
+        f"{outside.sum()} of {len(outside)} new samples lie outside the range of the fit, first row "
+        f"{outside.argmax()}; they are unlike all training samples, and their scores say little: check their units"
+    ]
+
+
 def outside_at_center(model: FusedModel, received: Iterable[Rows | Partials]) -> Flags:
     """Which new samples lie outside the range of the fit, as far as the messages show it."""
     known = list(received)

@@ -14,7 +14,7 @@ from sklearn.utils.validation import validate_data
 
 from dkpca import fusion
 from dkpca.checks import Constraints, as_input_error, check_fitted, check_parameters
-from dkpca.concerns import about_kernel, remedy
+from dkpca.concerns import about_kernel, about_new_samples, remedy
 from dkpca.errors import DataWarning, InputError
 from dkpca.exchange import in_process, rounds
 from dkpca.file_route import as_numbers
@@ -267,6 +267,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FittedEstimator):
         tables = self._tables(X, reset=False, sample_ids=sample_ids)
         parties = in_process.Parties(tables, self.n_jobs, self.timeout, states=self._states, fitted=self._sources)
         answers, _ = rounds.new_samples(parties, exact=self.projection == "exact")
+        for sentence in about_new_samples(self.model_, answers.values()):
+            warnings.warn(sentence, DataWarning, stacklevel=2)
         return fusion.place(self.model_, answers.values())
 
     @property

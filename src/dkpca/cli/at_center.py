@@ -9,6 +9,7 @@ from rich.table import Table
 from dkpca.cli import options as o
 from dkpca.cli.output import progress, show, table
 from dkpca.cli.table_options import HOW_IDS, PLAIN, Changed, takes
+from dkpca.concerns import about_kernel
 from dkpca.disclosure import raw_bytes
 from dkpca.exchange import alignment
 from dkpca.messages import CommonTokens
@@ -18,6 +19,7 @@ from dkpca.tables import reading
 from dkpca.wording import in_bytes
 
 PANEL = "At the center"
+REMEDY = "standardize the columns (--standardize), or take a smaller gamma, such as --gamma auto"
 
 Ids = Annotated[
     Path | None,
@@ -99,8 +101,16 @@ def project(
     run = runs.load(path)
     names = read_names(ids, id_column, how)
     scores = runs.project(run, rows, out, sample_names=names, id_normalize=how(PLAIN).id_normalize)
-    result = {"n_samples": scores.shape[0], "n_components": scores.shape[1], "out": str(out)}
-    show(as_json, result, [f"{scores.shape[0]:,} new samples placed, in {out / 'embedding.csv'}"])
+    outside = runs.read_settings(out)["outside"]
+    result = {"n_samples": scores.shape[0], "n_components": scores.shape[1], "outside": outside, "out": str(out)}
+    words = [f"{scores.shape[0]:,} new samples placed, in {out / 'embedding.csv'}"]
+    if outside:
+        words.insert(
+            0,
+            f"note: {len(outside):,} of {scores.shape[0]:,} new samples lie outside the range of the fit, and are "
+            f"marked so: {reading.some(outside)}",
+        )
+    show(as_json, result, words)
 
 
 def read_names(ids: Path | None, id_column: str | None, how: Changed) -> list[str] | None:
@@ -120,6 +130,7 @@ def run_facts(run: Run) -> dict[str, object]:
         "out": str(run.path),
         **run.settings,
         "explained_variance_ratio": ratio,
+        "warnings": about_kernel(run.model, remedy=REMEDY),
         "certificate": run.model.certificate.to_dict(),
         "notes": list(run.notes),
     }
@@ -141,6 +152,7 @@ def run_words(run: Run, *, advice: str = "; name them with --ids") -> list[str |
     title = f"{run.settings['n_samples']:,} samples, {run.model.n_components} components, {ratio:.1%} of the variance"
     lines: list[str | Table] = [table(title, ["party", "columns", "rank", "sent", "raw columns"], rows)]
     lines += run.model.certificate.statements()
+    lines += [f"warning: {sentence}" for sentence in about_kernel(run.model, remedy=REMEDY)]
     if run.settings["sample_names"] == "row numbers":
         lines.append(f"note: samples are numbered by row{advice}")
     lines += [f"note: {note}" for note in run.notes]

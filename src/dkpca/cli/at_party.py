@@ -90,9 +90,11 @@ def summarize(
     result = summary_facts(summary) | {
         "out": str(out),
         "state": None if state_path is None else str(state_path),
+        "standardize": table.reading.standardize,
         "notes": list(preparation.notes),
     }
-    show(as_json, result, [*map(_note, preparation.notes), *_summary_words(summary, out, state_path)])
+    units = "standardized" if table.reading.standardize else "in their own units"
+    show(as_json, result, [*map(_note, preparation.notes), *_summary_words(summary, units, out, state_path)])
 
 
 def inspect(
@@ -146,11 +148,11 @@ def extend(
     holding = replace(holding, reading=how(holding.reading))
     if common is not None:
         holding = replace(holding, key=o.key(key_file)).aligned(message_files.read(common, CommonTokens))
-    message = files.extend(holding, state, box, exact=exact)
+    message, notes = files.extend(holding, state, box, exact=exact)
     size = out.stat().st_size
     n_new = _rows_of(message)
-    result = {"party": message.party, "n_samples": n_new, "bytes": size, "out": str(out)}
-    show(as_json, result, [f"{message.party}: {n_new:,} new samples, {in_bytes(size)} in {out}"])
+    result = {"party": message.party, "n_samples": n_new, "bytes": size, "out": str(out), "notes": notes}
+    show(as_json, result, [*map(_note, notes), f"{message.party}: {n_new:,} new samples, {in_bytes(size)} in {out}"])
 
 
 @reads_table
@@ -187,10 +189,10 @@ def summary_facts(summary: Summary) -> dict[str, Any]:
     }
 
 
-def _summary_words(summary: Summary, out: Path, state: Path | None) -> list[str]:
+def _summary_words(summary: Summary, units: str, out: Path, state: Path | None) -> list[str]:
     size, raw = wire.size(summary), raw_bytes(summary)
     words = [
-        f"{summary.party}: {summary.n_samples:,} samples, {summary.n_features:,} columns -> rank {summary.rank}, "
+        f"{summary.party}: {summary.n_samples:,} samples, {summary.n_features:,} columns {units} -> rank {summary.rank}, "
         f"{in_bytes(size)} (the raw columns: {in_bytes(raw)}); {share_sent(summary):.1%} of its Gram matrix",
         f"  send  {out}   (what it discloses: dkpca inspect {out})",
     ]

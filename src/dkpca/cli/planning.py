@@ -1,7 +1,7 @@
 """The command that looks ahead."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
@@ -15,12 +15,14 @@ from dkpca.cli.table_options import Changed, takes
 from dkpca.errors import InputError
 from dkpca.exchange import forecast as planning
 from dkpca.exchange.forecast import Cost
-from dkpca.kernels import RBF
+from dkpca.exchange.processes import shared_samples
+from dkpca.exchange.rehearsal import Parties, rehearse
 from dkpca.messages import Statistics
 from dkpca.party import statistics as party_statistics
 from dkpca.store import message_files
 from dkpca.tables.preparation import prepare
 from dkpca.tables.reading import Matrix
+from dkpca.wire import codec
 from dkpca.wording import in_bytes, in_seconds
 
 
@@ -41,62 +43,84 @@ def plan(
         ),
     ],
     ids: Ids = None,
+    gamma: o.GammaRule = "features",
+    kernel: o.KernelOption = "rbf",
     components: o.Components = 10,
-    rank: Annotated[
-        str, typer.Option("--rank", help="A number, or 'auto': judged by a few hundred rows of the tables.")
-    ] = "auto",
-    gamma: Annotated[
-        str, typer.Option("--gamma", help="For judging the rank: a number, 'features' or 'auto'.")
-    ] = "auto",
+    center: o.Center = True,
+    rank: o.Rank = "auto",
+    epsilon: o.Epsilon = None,
+    budget: o.ByteBudget = None,
     precision: o.WirePrecision = "float32",
+    solver: o.Solver = "auto",
     as_json: o.AsJson = False,
 ) -> None:
-    """Predict bytes, memory and time before anything runs, and derive gamma.
+    """Predict bytes, memory and time before anything runs: gamma and ranks are those that 'dkpca fit' chooses.
+
+    Tables of up to 3,000 samples are looked at as a whole; of larger ones, ranks are judged by 400 rows.
 
     Examples: `dkpca plan airline.csv weather.csv --id flight` where the tables are at hand;
     `dkpca plan airline.statistics weather.statistics --rank 40` at a center.
     """
-    known, ranks = _look(
-        sources,
-        rank,
-        gamma,
-        components,
-        how,
-        ids,
+    wanted = o.wanted(
+        kernel=kernel,
+        gamma=gamma,
+        components=components,
+        center=center,
+        rank=o.rank_rule(rank, epsilon, budget, components),
+        precision=precision,
+        solver=solver,
     )
+    parties, notes = _parties(sources, how, ids)
+    known = list(parties.statistics.values())
     n_samples = _one_number_of_samples(known)
-    costs = planning.party_costs(known, ranks, precision)
-    center = planning.center_cost(costs, n_samples, components)
+    planned = rehearse(parties, wanted)
+    costs = planning.party_costs(known, {name: each.rank for name, each in planned.items()}, precision)
+    at_center = planning.center_cost(costs, n_samples, components)
     gammas = {rule: fusion.resolve_gamma(value, known) for rule, value in (("features", None), ("auto", "auto"))}
+    chosen = {name: codec.plain(each.kernel) for name, each in planned.items()}
     result = {
         "n_samples": n_samples,
         "gamma": gammas,
-        "parties": [_cost_facts(c) for c in costs],
-        "center": _cost_facts(center),
+        "kernels": chosen,
+        "parties": [_cost_facts(c) | {"rank_is_certain": planned[c.name].exact} for c in costs],
+        "center": _cost_facts(at_center),
+        "notes": notes,
     }
-    show(as_json, result, _plan_words(n_samples, costs, center, gammas))
+    guessed = [name for name, each in planned.items() if not each.exact]
+    show(as_json, result, [*(f"note: {note}" for note in notes), *_plan_words(n_samples, costs, at_center, gammas),
+                           *_kernel_words(chosen, guessed)])  # fmt: skip
 
 
-def _look(
-    sources: list[str], rank: str, gamma: str, components: int, how: Changed, ids: list[str] | None
-) -> tuple[list[Statistics], dict[str, int]]:
-    """Statistics of every source, and the rank it would have."""
+def _parties(sources: list[str], how: Changed, ids: list[str] | None) -> tuple[Parties, list[str]]:
+    """Every source by its statistics, the tables with their columns; the samples are those of a fit."""
     at_hand = [source for source in sources if is_source(source)]
-    known = [message_files.read(Path(source), Statistics) for source in sources if source not in at_hand]
-    loaded: dict[str, Matrix] = {}
-    for holding in holdings_of(at_hand, how, ids) if at_hand else []:
+    told = [message_files.read(Path(source), Statistics) for source in sources if source not in at_hand]
+    known = {message.party: message for message in told}
+    columns: dict[str, Matrix] = {}
+    holdings, notes = shared_samples(holdings_of(at_hand, how, ids)) if at_hand else ([], [])
+    for holding in holdings:
         rows, _ = holding.load()
-        X = prepare(rows, holding.reading).apply(rows)
-        loaded[holding.party] = X
-        known.append(party_statistics(X, party=holding.party))
-    fixed = None if rank == "auto" else o.rank_rule(rank, None, None, components)
-    if fixed is not None:
-        return known, {s.party: fixed.first_guess(s.n_samples) for s in known}
-    strangers = [s.party for s in known if s.party not in loaded]
-    if strangers:
-        raise InputError(f"the rank of {strangers} cannot be judged from statistics; give --rank")
-    kernel = RBF(fusion.resolve_gamma(o.gamma_of(gamma), known))
-    return known, {n: planning.probed_rank(X, kernel=kernel, n_components=components) for n, X in loaded.items()}
+        preparation = prepare(rows, holding.reading)
+        columns[holding.party] = preparation.apply(rows)
+        known[holding.party] = party_statistics(columns[holding.party], party=holding.party)
+        notes += [f"{holding.party}: {note}" for note in preparation.notes]
+    return Parties(known, columns), notes
+
+
+def _kernel_words(kernels: dict[str, Any], guessed: list[str]) -> list[str]:
+    """Say which kernels the fit would use, and which ranks are only judged."""
+    by_kernel: dict[str, list[str]] = {}
+    for name, kernel in kernels.items():
+        settings = ", ".join(f"{key} {value:.6g}" if isinstance(value, float) else f"{key} {value}"
+                             for key, value in kernel.items() if key != "name")  # fmt: skip
+        by_kernel.setdefault(f"{kernel['name']} ({settings})" if settings else str(kernel["name"]), []).append(name)
+    words = [
+        f"kernel: {kernel}" + (f" at {', '.join(names)}" if len(by_kernel) > 1 else "")
+        for kernel, names in by_kernel.items()
+    ]
+    if guessed:
+        words.append(f"note: the ranks of {', '.join(guessed)} are not certain before the fit")
+    return words
 
 
 def _one_number_of_samples(known: list[Statistics]) -> int:

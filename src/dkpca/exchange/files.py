@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dkpca import party, wire
+from dkpca.concerns import outside_at_party
 from dkpca.errors import InputError, PolicyError, StorageError
 from dkpca.exchange import alignment
 from dkpca.exchange.questions import Question, RowsWanted, StatisticsWanted, SummaryWanted, TokensWanted
@@ -20,6 +21,7 @@ from dkpca.rank import RankRule
 from dkpca.store import message_files, private_state, storage
 from dkpca.store.message_files import naming
 from dkpca.tables.ids import matching_keys
+from dkpca.tables.novelty import about_new_rows
 from dkpca.tables.preparation import Preparation, prepare
 from dkpca.tables.reading import Reading, Table, from_frame, read, read_ids
 from dkpca.wire import codec
@@ -175,7 +177,7 @@ def answer(question: Question, holding: Holding, sender: Sender, *, state: Path)
         )
         return preparation.notes
     elif isinstance(question, RowsWanted):
-        extend(holding.aligned(question.common), state, sender, exact=question.exact)
+        return extend(holding.aligned(question.common), state, sender, exact=question.exact)[1]
     else:
         raise TypeError(f"{question} has no answer")
     return ()
@@ -248,8 +250,10 @@ def new_samples(path: Path, state: Path, *, id_column: str | None = None, key: b
     return Holding(kept.party, path, how, key=key)
 
 
-def extend(holding: Holding, state: Path, sender: Sender, *, exact: bool = False) -> Rows | Partials:
-    """Return and write the message about new samples, from the private state of the fit."""
+def extend(
+    holding: Holding, state: Path, sender: Sender, *, exact: bool = False
+) -> tuple[Rows | Partials, list[str]]:
+    """Write the message about new samples, from the private state of the fit; return it, and what is new in words."""
     kept, preparation = load_state(state)
     answer = party.partials if exact else party.extend
     with sender.answering(holding, f"projection of {holding.path.name}"):
@@ -257,7 +261,9 @@ def extend(holding: Holding, state: Path, sender: Sender, *, exact: bool = False
         X = preparation.apply(table)
         message = answer(kept, X, sample_ids=names, policy=sender.policy)
         sender.send(message, party=message.party, n_samples=X.shape[0])
-    return message
+    unlike = int(outside_at_party(kept, message).sum())
+    said = [f"{unlike:,} of {len(X):,} new samples are unlike all samples of the fit"] if unlike else []
+    return message, [*about_new_rows(preparation, table), *said]
 
 
 def load_state(path: Path) -> tuple[PartyState, Preparation]:

@@ -6,17 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dkpca import fusion, party, wire
-from dkpca.kernels import RBF, Kernel
+from dkpca import fusion, wire
+from dkpca.kernels import RBF
 from dkpca.kernels.grams import KernelGram
 from dkpca.linalg import leading
-from dkpca.linalg.arrays import Array
 from dkpca.linalg.landmark import default_landmarks
 from dkpca.linalg.precision import PRECISIONS, Rounded
 from dkpca.messages import Statistics, Summary, row_number_digest
-from dkpca.rank import Auto
 
-PROBE_ROWS = 400  # enough to see where a spectrum falls off, in well under a second
 LANCZOS_PASSES, STREAMED_PASSES = 12, 10  # over the matrix, roughly
 
 
@@ -90,14 +87,6 @@ def summary_size(party: str, n_samples: int, n_features: int, rank: int, precisi
     number = 1 / 3  # as many digits as a real one
     digest = row_number_digest(n_samples)
     return wire.size(Summary(party, RBF(number), digest, n_features, factor, number, number, number, number))
-
-
-def probed_rank(X: Array, *, kernel: Kernel, n_components: int) -> int:
-    """Rank that rank="auto" would choose, judged by a few hundred rows."""
-    rows = np.random.default_rng(0).permutation(X.shape[0])[:PROBE_ROWS]
-    components = min(n_components, len(rows))
-    summary, _ = party.summarize(X[np.sort(rows)], party="probe", kernel=kernel, rank=Auto(components))
-    return summary.rank
 
 
 def operations_per_second() -> float:

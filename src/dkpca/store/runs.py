@@ -19,6 +19,7 @@ from typing import Any, Literal
 import numpy as np
 
 from dkpca import fusion, messages, wire
+from dkpca.concerns import outside_at_center
 from dkpca.errors import FusionError, InputError, StorageError
 from dkpca.fusion import FusedModel
 from dkpca.linalg.arrays import to_numpy
@@ -157,16 +158,26 @@ def project(
     sample_names: Sequence[str] | None = None,
     id_normalize: Sequence[str] = (),
 ) -> Any:
-    """Place new samples; write their scores, and the messages they came in, to a directory."""
+    """Place new samples; write their scores, and the messages they came in, to a directory.
+
+    Its settings name the samples that lie outside the range of the fit.
+    """
     check(out)
     received = [receive(file, Rows, Partials) for file in files]
     with naming_files({item.message.party: item.path for item in received}):
         scores = to_numpy(fusion.place(run.model, [item.message for item in received]))
     digest = received[0].message.sample_digest
     names = _checked_names(sample_names, digest, len(scores), id_normalize) or _numbered(len(scores))
-    settings = {"run": run.path.name, "n_samples": len(scores), "sample_digest": digest, "versions": versions()}
+    outside = outside_at_center(run.model, [item.message for item in received]).tolist()
+    settings = {
+        "run": run.path.name,
+        "n_samples": len(scores),
+        "sample_digest": digest,
+        "outside": [name for name, is_outside in zip(names, outside, strict=True) if is_outside],
+        "versions": versions(),
+    }
     with prepared(out):
-        produced = embedding_files(names, scores) | {SETTINGS: storage.as_json(settings)}
+        produced = embedding_files(names, scores, outside=outside) | {SETTINGS: storage.as_json(settings)}
         produced[RESULT] = wire.encode(fusion.result(run.model, scores, digest))
         stored = {out / "messages" / f"{item.message.party}.rows": item for item in received}
         new = {target: item for target, item in stored.items() if item.path != target}

@@ -24,6 +24,8 @@ class Column:
     fill: float  # for missing values
     shift: float
     scale: float
+    low: float = math.inf  # of the training values; above `high` where they are not known
+    high: float = -math.inf
 
 
 @dataclass(frozen=True)
@@ -39,9 +41,13 @@ class Preparation:
         sources = tuple(dict.fromkeys(column.source for column in self.columns))
         return replace(self.reading, id_column=id_column, columns=sources, exclude=(), text_of=())
 
+    def raw(self, table: Table) -> Matrix:
+        """Numbers of a table as they stand there, NaN where missing."""
+        return _numbers(table, self.columns)
+
     def apply(self, table: Table) -> Matrix:
         """Numbers of a table, (n_samples, n_columns)."""
-        X = _numbers(table, self.columns)
+        X = self.raw(table)
         X = np.where(np.isnan(X), np.array([column.fill for column in self.columns]), X)
         X -= np.array([column.shift for column in self.columns])
         X /= np.array([column.scale for column in self.columns])
@@ -80,11 +86,18 @@ def prepare(table: Table, reading: Reading) -> Preparation:
             fill=float(f),
             shift=float(f) * reading.standardize,
             scale=float(s) if reading.standardize else 1.0,
+            low=float(low),
+            high=float(high),
         )
-        for column, f, s in zip(columns, fill, scale, strict=True)
+        for column, f, s, low, high in zip(columns, fill, scale, *_ranges(X), strict=True)
     )
     as_read = replace(reading, likely=table.dialect, date_formats=table.date_formats)
     return Preparation(as_read, finished, tuple(notes))
+
+
+def _ranges(X: Matrix) -> tuple[Any, Any]:
+    """Least and largest value of each column."""
+    return np.nanmin(X, axis=0), np.nanmax(X, axis=0)
 
 
 def _scales(columns: Sequence[Column], deviations: Any) -> Any:
