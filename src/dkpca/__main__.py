@@ -1,5 +1,7 @@
 """`dkpca`, and `python -m dkpca`."""
 
+import os
+import signal
 import sys
 
 EXTRA = ("typer", "rich", "polars")
@@ -7,8 +9,11 @@ EXTRA = ("typer", "rich", "polars")
 
 def main() -> None:
     """Run the command line, or say how to install it."""
+    signal.signal(signal.SIGINT, _leave)
     try:
         from dkpca.cli import run
+
+        code = run()
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in EXTRA:
             raise
@@ -16,7 +21,13 @@ def main() -> None:
             f"dkpca: the command line needs {error.name}; install it with: pip install 'dkpca[cli]'", file=sys.stderr
         )
         sys.exit(1)
-    sys.exit(run())
+    sys.exit(code)
+
+
+def _leave(*_: object) -> None:
+    """End at once while nothing is done yet: an exception would be raised wherever an import happens to be."""
+    os.write(2, b"dkpca: interrupted; no file was left half written, the command can be repeated\n")
+    os._exit(130)
 
 
 if __name__ == "__main__":

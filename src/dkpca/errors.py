@@ -1,5 +1,7 @@
 """What a caller may catch. Every message says what happened, the number, and what to try.
 
+Each class has a `code`, which commands print with `--json` and which stays the same whatever the message says.
+
 Examples
 --------
 >>> import dkpca
@@ -10,9 +12,12 @@ Examples
 InputError
 """
 
+from typing import ClassVar
+
 __all__ = [
     "ConvergenceError",
     "DKPCAError",
+    "DataWarning",
     "FusionError",
     "InputError",
     "NoAnswerError",
@@ -28,45 +33,67 @@ __all__ = [
 class DKPCAError(Exception):
     """Everything this library raises on purpose."""
 
+    code: ClassVar[str] = "error"
+
 
 class InputError(DKPCAError, ValueError):
     """Data or a setting that cannot be used as given."""
+
+    code: ClassVar[str] = "input"
 
 
 class NotFittedError(DKPCAError, ValueError, AttributeError):
     """An estimator that has not been fitted yet; scikit-learn's `NotFittedError` catches it too."""
 
+    code: ClassVar[str] = "not-fitted"
+
 
 class WireError(DKPCAError):
     """Bytes that are not a whole, unaltered message of a version this library reads."""
+
+    code: ClassVar[str] = "damaged"
 
 
 class OutOfMemoryError(DKPCAError, MemoryError):
     """Work that does not fit into the memory of its device."""
 
+    code: ClassVar[str] = "memory"
+
 
 class ConvergenceError(DKPCAError):
     """An iteration that did not reach its tolerance."""
+
+    code: ClassVar[str] = "convergence"
 
 
 class NoAnswerError(DKPCAError):
     """A party that gave no answer: its process ended, it could not be reached, or it refused."""
 
+    code: ClassVar[str] = "no-answer"
+
 
 class TooLateError(NoAnswerError, TimeoutError):
     """A party that did not answer in time."""
+
+    code: ClassVar[str] = "too-late"
 
 
 class FusionError(DKPCAError):
     """Messages that do not belong together: missing, duplicate, misaligned or of another kernel."""
 
+    code: ClassVar[str] = "mismatch"
+
 
 class PolicyError(DKPCAError):
     """A request that the party's own policy does not allow."""
 
+    code: ClassVar[str] = "policy"
+
 
 class StorageError(DKPCAError):
     """A file that could not be read, or written whole; what was there before is still there."""
+
+    code: ClassVar[str] = "storage"
 
 
 class DataWarning(UserWarning):

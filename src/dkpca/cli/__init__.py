@@ -1,5 +1,6 @@
 """The command line: parse, call, print. Nothing is computed here."""
 
+import json
 import os
 import signal
 import sys
@@ -8,21 +9,20 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 import dkpca
-from dkpca.cli import align, at_center, at_party, consortium, on_one_machine, over_network, planning, reporting
+from dkpca.cli.catalog import LazyGroup
 from dkpca.errors import DKPCAError
 
 INTERRUPTED = 130
+INTERRUPT = "interrupted; no file was left half written, the command can be repeated"
 
 app = typer.Typer(
     name="dkpca",
+    cls=LazyGroup,
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (at_party, align, at_center, reporting, on_one_machine, planning, consortium, over_network):
-    module.add_to(app)
 
 
 def _print_version(wanted: bool) -> None:
@@ -45,7 +45,8 @@ def about(
 
 
 def run(arguments: list[str] | None = None) -> int:
-    """Run one command; return its exit code. What went wrong is one sentence on stderr."""
+    """Run one command; return its exit code. What went wrong is one sentence on stderr, or with --json one object."""
+    as_json = "--json" in (sys.argv[1:] if arguments is None else arguments)
     signal.signal(signal.SIGTERM, _stop)
     signal.siginterrupt(signal.SIGINT, True)  # polars, when imported, makes a process that waits sleep through Ctrl-C
     try:
@@ -53,10 +54,11 @@ def run(arguments: list[str] | None = None) -> int:
     except typer.TyperException as error:  # a wrong option or argument
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "dkpca"
-        _say(f"{error.format_message().rstrip('.')}; see '{command} --help'")
+        what = error.format_message().rstrip(".") or "no command was named"
+        _say("usage", f"{what}; see '{command} --help'", as_json)
         return error.exit_code
     except DKPCAError as error:
-        _say(str(error))
+        _say(error.code, str(error), as_json)
         return 1
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
@@ -64,12 +66,13 @@ def run(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     if code == INTERRUPTED:  # typer turns an interrupt into this code itself
-        _say("interrupted; no file was left half written, the command can be repeated")
+        _say("interrupted", INTERRUPT, as_json)
     return code if isinstance(code, int) else 0
 
 
-def _say(sentence: str) -> None:
-    print("dkpca: " + " ".join(sentence.split()), file=sys.stderr)
+def _say(code: str, sentence: str, as_json: bool) -> None:
+    plain = " ".join(sentence.split())
+    print(json.dumps({"error": {"code": code, "message": plain}}) if as_json else f"dkpca: {plain}", file=sys.stderr)
 
 
 def _stop(*_: object) -> NoReturn:

@@ -101,7 +101,7 @@ def project(
     run = runs.load(path)
     names = read_names(ids, id_column, how)
     scores = runs.project(run, rows, out, sample_names=names, id_normalize=how(PLAIN).id_normalize)
-    outside = runs.read_settings(out)["outside"]
+    outside = storage.read_json(out / "settings.json")["outside"]
     result = {"n_samples": scores.shape[0], "n_components": scores.shape[1], "outside": outside, "out": str(out)}
     words = [f"{scores.shape[0]:,} new samples placed, in {out / 'embedding.csv'}"]
     if outside:

@@ -192,8 +192,9 @@ def summary_facts(summary: Summary) -> dict[str, Any]:
 def _summary_words(summary: Summary, units: str, out: Path, state: Path | None) -> list[str]:
     size, raw = wire.size(summary), raw_bytes(summary)
     words = [
-        f"{summary.party}: {summary.n_samples:,} samples, {summary.n_features:,} columns {units} -> rank {summary.rank}, "
-        f"{in_bytes(size)} (the raw columns: {in_bytes(raw)}); {share_sent(summary):.1%} of its Gram matrix",
+        f"{summary.party}: {summary.n_samples:,} samples, {summary.n_features:,} columns {units} -> rank "
+        f"{summary.rank}, {in_bytes(size)} (the raw columns: {in_bytes(raw)}); {share_sent(summary):.1%} of its "
+        "Gram matrix",
         f"  send  {out}   (what it discloses: dkpca inspect {out})",
     ]
     if state is not None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -20,7 +21,7 @@ from rich.table import Table
 
 from dkpca.linalg.progress import listening
 
-out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 120)
+out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 80)
 aside = Console(stderr=True, highlight=False)
 
 
@@ -34,10 +35,12 @@ def show(as_json: bool, result: Mapping[str, Any], lines: Sequence[str | Table])
 
 
 def table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """Return a table; all but the first column to the right."""
-    made = Table(title=title or None, title_justify="left", title_style="bold")
-    for position, heading in enumerate(headings):
-        made.add_column(heading, justify="right" if position else "left", no_wrap=True)
+    """Return a table, all but the first column to the right; where it is tight only the first one is folded."""
+    made = Table(title=title or None, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    made.add_column(headings[0], overflow="fold")
+    for position, heading in enumerate(headings[1:], start=1):
+        widest = max(len(cell) for cell in (heading, *(row[position] for row in rows)))
+        made.add_column(heading, justify="right", no_wrap=True, min_width=widest)
     for row in rows:
         made.add_row(*row)
     return made

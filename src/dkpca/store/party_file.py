@@ -1,6 +1,6 @@
 """party.toml: what a party has written down about its table, for its own commands and for the network alike.
 
-Files that it names are relative to its own folder. `dkpca check --config` writes one.
+Files that it names are relative to its own folder. `dkpca check --write` writes one.
 """
 
 import json

@@ -101,10 +101,17 @@ class Table:
 
 def read(path: Path, reading: Reading) -> Table:
     """Read a table; only the columns wanted are loaded."""
+    with opened(path, reading) as table:
+        return _select(table, reading)
+
+
+@contextlib.contextmanager
+def opened(path: Path, reading: Reading) -> Iterator[Opened]:
+    """Open a table; what goes wrong while it is looked at becomes a sentence."""
     with _explained(path):
-        opened = open_table(path, reading.dialect, id_column=reading.id_column, likely=reading.likely)
-        with _rows_fit(opened):
-            return _select(opened, reading)
+        table = open_table(path, reading.dialect, id_column=reading.id_column, likely=reading.likely)
+        with _rows_fit(table):
+            yield table
 
 
 def is_table(path: Path) -> bool:
@@ -135,7 +142,7 @@ def read_text(
     """Read ids and some columns as text, as they stand there."""
     with _explained(path):
         opened = open_table(path, _any_numbers(dialect), id_column=id_column)
-        _check_columns([id_column, *columns], opened)
+        check_columns([id_column, *columns], opened)
         with _rows_fit(opened):
             frame = typed(opened, [], by_position=False).frame.select(id_column, *columns).collect(engine="streaming")
         ids = _ids(frame[id_column], opened.source, ways)
@@ -241,15 +248,10 @@ def _select(opened: Opened, reading: Reading) -> Table:
     """Load the columns wanted, and check the ids."""
     named = [reading.id_column] if reading.id_column else []
     single = [column for column, _ in reading.text_of]
-    _check_columns([*named, *reading.columns, *reading.exclude, *single], opened)
-    wanted = [
-        name
-        for name in opened.names
-        if name != reading.id_column
-        and name not in reading.exclude
-        and (not reading.columns or name in reading.columns)
-    ]
-    found = typed(opened, wanted, by_position=not named, date_formats=dict(reading.date_formats))
+    check_columns([*named, *reading.columns, *reading.exclude, *single], opened)
+    found = typed(
+        opened, wanted_columns(opened, reading), by_position=not named, date_formats=dict(reading.date_formats)
+    )
     kept, ignored = _without_ignored(found, reading)
     if not kept:
         raise InputError(f"{opened.source}: no feature column is left; check --columns, --exclude and --text")
@@ -286,7 +288,14 @@ def _ids(column: pl.Series, source: str, ways: Sequence[str]) -> list[str]:
     return ids
 
 
-def _check_columns(wanted: Sequence[str], opened: Opened) -> None:
+def wanted_columns(opened: Opened, reading: Reading) -> list[str]:
+    """Columns that are to be used, in their order."""
+    unwanted = {reading.id_column, *reading.exclude}
+    return [n for n in opened.names if n not in unwanted and (not reading.columns or n in reading.columns)]
+
+
+def check_columns(wanted: Sequence[str], opened: Opened) -> None:
+    """Raise if a column that was named is not there."""
     for name in wanted:
         if name not in opened.names:
             raise InputError(f"{opened.source}: has no column {name!r}; {_did_you_mean(name, opened)}")

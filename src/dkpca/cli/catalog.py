@@ -1,0 +1,124 @@
+"""Every command by name, so that `dkpca --help` loads none of them; a test holds the list to their own words."""
+
+from dataclasses import dataclass
+from importlib import import_module
+from signal import SIGINT, default_int_handler, signal
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_group
+
+PARTY, CENTER, ONE, NETWORK = "At a party", "At the center", "On one machine", "Over a network"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One command: the module whose `add_to` registers it, and how it is listed."""
+
+    name: str
+    module: str
+    panel: str
+    help: str
+    hidden: bool = False
+
+
+CATALOG = (
+    Entry("check", "checking", PARTY, "Say everything about a table before it is used."),
+    Entry("summarize", "at_party", PARTY, "Turn a table into the one message of the protocol."),
+    Entry("summarise", "at_party", PARTY, "Turn a table into the one message of the protocol.", hidden=True),
+    Entry("inspect", "at_party", PARTY, "Say what a file discloses, in words and numbers, before it is sent."),
+    Entry(
+        "extend",
+        "at_party",
+        PARTY,
+        "Turn new samples into rows of the party's factor, for 'dkpca project' at the center.",
+    ),
+    Entry(
+        "statistics",
+        "at_party",
+        PARTY,
+        "Write three numbers from which the center derives gamma and predicts the cost, with 'dkpca plan'.",
+    ),
+    Entry(
+        "fuse",
+        "at_center",
+        CENTER,
+        "Turn the parties' summaries into kernel principal components, in a run directory.",
+    ),
+    Entry("project", "at_center", CENTER, "Place new samples among the components."),
+    Entry(
+        "report",
+        "reporting",
+        "Look at a result",
+        "Register the command.""" app.command("report", rich_help_panel=PANEL)(report)",
+    ),
+    Entry(
+        "fit",
+        "on_one_machine",
+        ONE,
+        "Do it all on one machine: every party in a process of its own, then the fusion.",
+    ),
+    Entry(
+        "demo",
+        "on_one_machine",
+        ONE,
+        "Play the whole protocol: airline, weather service, aircraft registry and airport know the same flights.",
+    ),
+    Entry(
+        "plan",
+        "planning",
+        ONE,
+        "Predict bytes, memory and time before anything runs: gamma and ranks are those that 'dkpca fit' chooses.",
+    ),
+    Entry("status", "over_network", NETWORK, "Say who is connected, and where the runs stand."),
+    Entry("consortium", "consortium", NETWORK, "At the center: found a consortium and admit its parties."),
+    Entry(
+        "party",
+        "consortium",
+        NETWORK,
+        "At a party: join a consortium, and answer its requests within the party's own policy.",
+    ),
+    Entry("center", "consortium", NETWORK, "At the center: wait for the parties and carry requests to them."),
+    Entry("submit", "over_network", NETWORK, "Ask all parties of a consortium."),
+    Entry(
+        "align",
+        "align",
+        "Where samples differ",
+        "Find the samples that all parties have, without telling the center any id.",
+    ),
+)
+
+
+class LazyGroup(TyperGroup):
+    """Commands that are loaded when one of them is run; a list of them needs only the catalog."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.commands = {
+            entry.name: TyperCommand(
+                entry.name,
+                help=entry.help,
+                rich_help_panel=entry.panel,
+                rich_markup_mode="markdown",
+                hidden=entry.hidden,
+            )
+            for entry in CATALOG
+        }
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Load the command that was named."""
+        name, listed, rest = super().resolve_command(ctx, args)
+        if listed is None or name is None:
+            return name, listed, rest
+        loaded = load(name)
+        signal(SIGINT, default_int_handler)  # from here on an interrupt has something to clean up
+        return name, loaded, rest
+
+
+def load(name: str) -> Any:
+    """Import the module of a command, and return the command."""
+    entry = next(entry for entry in CATALOG if entry.name == name)
+    app = typer.Typer(rich_markup_mode="markdown", pretty_exceptions_enable=False, add_completion=False)
+    import_module(f"dkpca.cli.{entry.module}").add_to(app)
+    return get_group(app).commands[name]

@@ -1,0 +1,86 @@
+"""The command that looks at a table before it is used."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from dkpca.cli import options as o
+from dkpca.cli.output import show
+from dkpca.cli.output import table as as_table
+from dkpca.cli.table_options import TableAtHand, reads_table
+from dkpca.store import party_file, storage
+from dkpca.tables.checkup import ColumnFinding, Findings, examine
+
+PANEL = "At a party"
+SHOWN = 40  # columns of a table that are listed; all of them with --json
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the command."""
+    app.command("check", rich_help_panel=PANEL)(check)
+
+
+@reads_table
+def check(
+    table: TableAtHand,
+    write: Annotated[
+        Path | None,
+        typer.Option("--write", help="party.toml to write or to change, for 'summarize --config' and the network."),
+    ] = None,
+    as_json: o.AsJson = False,
+) -> None:
+    """Say everything about a table before it is used.
+
+    How it is written, its ids, and for each column its type, gaps, range and what may be wrong with it. Exits 1 if
+    the table cannot be used as suggested. With --write the suggestion becomes a party.toml.
+
+    Example: `dkpca check airline.csv --id flight --write party.toml`
+    """
+    found = examine(table.path, table.reading)
+    if write is not None:
+        storage.write(write, _party_toml(write, table, found).encode())
+    result = asdict(found) | {"usable": found.usable, "suggested": party_file.described(found.suggested)}
+    show(as_json, result | {"written": None if write is None else str(write)}, _words(found, write))
+    if not found.usable:
+        raise typer.Exit(1)
+
+
+def _party_toml(path: Path, table: TableAtHand, found: Findings) -> str:
+    """Lines of a party.toml: what was there before about the party stays, the table is described anew."""
+    before = storage.read_toml(path, "see 'Tables' in the documentation") if path.exists() else {}
+    others = {key: value for key, value in before.items() if key in ("policy", "key_file", "new")}
+    named = {"party": before.get("party", table.party), "table": _beside(table.path, path)}
+    return (
+        "# Written by 'dkpca check'; change it as you like. Over a network, policy = names the policy file too.\n"
+        + party_file.written(named | party_file.described(found.suggested) | others)
+    )
+
+
+def _beside(file: Path, toml: Path) -> str:
+    """Name of a file as seen from the folder of another, where it lies below it."""
+    folder = toml.resolve().parent
+    return str(file.resolve().relative_to(folder) if file.resolve().is_relative_to(folder) else file.resolve())
+
+
+def _words(found: Findings, write: Path | None) -> list[str | Table]:
+    ids = "no id column: rows match by position" if found.id_column is None else f"ids in {found.id_column!r}"
+    lines: list[str | Table] = [f"{found.source}: {found.n_rows:,} rows, {len(found.columns):,} columns, {ids}"]
+    lines += [f"note: {note}" for note in found.notes]
+    lines += [f"NOT ok: {problem}" for problem in found.id_problems]
+    first = sorted(found.columns, key=lambda column: not column.remarks)[:SHOWN]
+    rows = [[column.name, column.kind, _range(column), column.use] for column in first]
+    lines.append(as_table("", ["column", "holds", "from ... to", "use"], rows))
+    if len(found.columns) > len(first):
+        lines.append(f"and {len(found.columns) - len(first):,} more columns; all of them with --json")
+    lines += [f"{column.name}: {'; '.join(column.remarks)}" for column in first if column.remarks]
+    lines.append("it can be used as suggested" if found.usable else "it cannot be used as it is")
+    if write is not None:
+        lines.append(f"wrote {write}; use it with: dkpca summarize --config {write}")
+    return lines
+
+
+def _range(column: ColumnFinding) -> str:
+    return "" if column.low is None or column.high is None else f"{column.low:.5g} ... {column.high:.5g}"

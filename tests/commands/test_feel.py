@@ -1,0 +1,146 @@
+"""The program starts at once, speaks JSON when asked to, is quiet when stopped, and fits a terminal."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import typer
+from rich.console import Console
+from typer.main import get_group
+
+from dkpca import errors
+from dkpca.cli import catalog
+from dkpca.cli.output import table as as_table
+from testkit.program import PROGRAM
+
+SUMMARIZE = ("summarize", "bank.csv", "--id", "person", "--gamma", 0.05, "--out", "bank.summary")
+
+
+def test_help_loads_neither_polars_nor_numpy_nor_any_command():
+    code = (
+        "import sys\n"
+        "sys.argv = ['dkpca', '--help']\n"
+        "from dkpca.cli import run\n"
+        "run()\n"
+        "heavy = {'polars', 'numpy', 'scipy', 'sklearn', 'plotly', 'nvflare', 'dkpca.cli.at_party'}\n"
+        "print(sorted(heavy & set(sys.modules)), file=sys.stderr)\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stderr == "[]\n"
+    assert "summarize" in ran.stdout
+
+
+def test_the_catalog_says_of_every_command_what_the_command_says():
+    for entry in catalog.CATALOG:
+        command = catalog.load(entry.name)
+        said = " ".join((command.help or "").partition("\n\n")[0].split())
+        assert (entry.help, entry.hidden) == (said, command.hidden), entry.name
+        assert entry.hidden or command.rich_help_panel == entry.panel, entry.name
+
+
+def test_every_command_of_every_module_is_in_the_catalog():
+    for module in {entry.module for entry in catalog.CATALOG}:
+        app = typer.Typer()
+        app.callback()(lambda: None)
+        __import__(f"dkpca.cli.{module}", fromlist=["add_to"]).add_to(app)
+        listed = {entry.name for entry in catalog.CATALOG if entry.module == module}
+        assert set(get_group(app).commands) == listed, module
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (("summarize", "nobody.csv", "--gamma", 1, "--out", "x.summary"), "storage"),
+        (("summarize", "bank.csv", "--id", "persn", "--gamma", 1, "--out", "x.summary"), "input"),
+        (("summarize", "bank.csv", "--gama", 1), "usage"),
+        (("fuse", "bank.summary", "--roster", "bank,shop", "--out", "run"), "mismatch"),
+        (("fuse", "bank.csv", "--out", "run"), "damaged"),
+        (("report", "placed"), "input"),
+        ((), "usage"),
+    ],
+)
+def test_with_json_an_error_is_an_object_with_a_code(summarized, command, code):
+    answer = summarized.run(*command, "--json") if command else summarized.run("--json")
+    assert answer.code != 0
+    assert answer.out == ""
+    assert list(json.loads(answer.err)) == ["error"]
+    assert json.loads(answer.err)["error"]["code"] == code
+    assert json.loads(answer.err)["error"]["message"]
+
+
+def test_every_error_has_a_code_of_its_own():
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.DKPCAError)]
+    assert len({kind.code for kind in kinds}) == len(kinds)
+
+
+def test_an_interrupt_while_the_program_loads_is_one_sentence(office):
+    in_the_middle_of_an_import = (
+        "import builtins, os, signal, sys\n"
+        "real = builtins.__import__\n"
+        "def importing(name, *rest, **more):\n"
+        "    if name.partition('.')[0] == 'polars':\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "    return real(name, *rest, **more)\n"
+        "builtins.__import__ = importing\n"
+        "from dkpca.__main__ import main\n"
+        "main()\n"
+    )
+    command = [sys.executable, "-c", in_the_middle_of_an_import, *map(str, SUMMARIZE)]
+    ran = subprocess.run(command, cwd=office.path, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (130, "")
+    assert ran.stderr == "dkpca: interrupted; no file was left half written, the command can be repeated\n"
+
+
+def test_bare_the_program_lists_its_commands_and_says_that_none_was_named(office):
+    answer = office.run()
+    assert answer.code == 2
+    assert "summarize" in answer.out
+    assert answer.err == "dkpca: no command was named; see 'dkpca --help'\n"
+
+
+def test_a_projection_is_no_run(fused):
+    for owner in ("bank", "clinic", "shop"):
+        fused.ok("extend", f"{owner}.csv", "--state", f"{owner}.state", "--out", f"{owner}.rows")
+    fused.ok("project", "run", "bank.rows", "clinic.rows", "shop.rows", "--out", "placed")
+    assert (
+        "placed: holds new samples that 'dkpca project' placed, and is no run; give the directory of the run 'run'"
+        in (fused.refused("report", "placed"))
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        ("dkpca su", {"summarize", "submit"}),
+        ("dkpca summarize --kernel la", {"laplacian"}),
+        ("dkpca fit --stand", {"--standardize"}),
+    ],
+)
+def test_the_shell_completes_commands_options_and_choices(words, completed):
+    ran = subprocess.run(
+        [PROGRAM],
+        env={
+            **os.environ,
+            "_DKPCA_COMPLETE": "complete_bash",
+            "COMP_WORDS": words,
+            "COMP_CWORD": str(words.count(" ")),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert set(ran.stdout.split()) == completed
+
+
+def test_a_table_fits_80_columns_and_keeps_all_its_letters(capsys):
+    rows = [["a-party-with-a-name-of-the-greatest-length-that-a-name-can-have-64", "1,000,000", "12,345", "999.9 MB",
+             "999.9 GB", "streamed", "123.4 GB", "1234.5 min"]]  # fmt: skip
+    headings = ["", "columns", "rank", "sends", "raw", "solver", "memory", "time"]
+    Console(width=80).print(as_table("title", headings, rows))
+    printed = capsys.readouterr().out
+    assert max(map(len, printed.splitlines())) <= 80
+    assert "…" not in printed
+    for cell in rows[0][1:]:
+        assert cell in printed
