@@ -51,7 +51,7 @@ CATALOG = (
         "report",
         "reporting",
         "Look at a result",
-        "Register the command.""" app.command("report", rich_help_panel=PANEL)(report)",
+        "Draw a result as one page that works offline: samples to explore, certificate, parties, settings.",
     ),
     Entry(
         "fit",
