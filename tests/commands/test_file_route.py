@@ -148,7 +148,7 @@ def test_a_run_directory_holds_everything(fused):
     run = fused.path / "run"
     assert {path.name for path in run.iterdir()} == {
         *("messages", "model.safetensors", "embedding.csv", "embedding.parquet", "result.scores"),
-        *("certificate.json", "settings.json", "ledger.jsonl"),
+        *("certificate.json", "settings.json", "ledger.jsonl", ".lock"),
     }
     for owner in OWNERS:
         received = run / "messages" / f"{owner}.summary"
