@@ -52,6 +52,16 @@ def test_without_a_projection_nothing_new_is_placed():
     Policy(projection="exact").check_projection(exact=True)
 
 
+def test_a_refusal_is_logged_with_its_reason(caplog):
+    with pytest.raises(PolicyError) as refusal:
+        TIGHT.check_fits(2)
+    reason = "it has answered max_fits = 2 fits; only these can be repeated, as they were"
+    assert [record.getMessage() for record in caplog.records] == [f"refused: {reason}"]
+    assert str(refusal.value) == (
+        f"refused by the party's policy: {reason}; ask for something else, or have the policy changed"
+    )
+
+
 def test_a_rule_without_a_number_is_held_to_the_largest_rank():
     assert TIGHT.limit(Auto(3)) == AtMost(Auto(3), 4)
     assert Policy().limit(Auto(3)) == Auto(3)
@@ -62,6 +72,8 @@ def test_a_policy_reads_as_it_was_written():
     assert from_table(table | {"projection": True, "max_fits": 2}) == TIGHT
     assert from_table({}) == Policy()
     assert from_table({"gamma": [0, 0], "projection": "exact"}).gamma == (0, 0)
+    least = from_table({"max_rank": 1, "min_samples": 2, "max_fits": 1})
+    assert (least.max_rank, least.min_samples, least.max_fits) == (1, 2, 1)
     assert Policy().max_rank == math.inf
 
 

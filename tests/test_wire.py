@@ -88,6 +88,8 @@ def test_every_kind_survives(message):
 def test_size_is_known_without_encoding(matrix, precision):
     for message in (summary_of(matrix, precision), Rows("bank", DIGEST, DIGEST, round_to(matrix, precision))):
         assert wire.size(message) == len(wire.encode(message))
+    for message in message_of_each_kind():
+        assert wire.size(message) == len(wire.encode(message))
     assert wire.size(Statistics("bank", 3, 4, 0.1)) == len(wire.encode(Statistics("bank", 3, 4, 0.1)))
 
 
