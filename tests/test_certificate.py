@@ -12,7 +12,7 @@ from dkpca import subspace_error
 from dkpca.fusion import fuse
 from dkpca.kernels import RBF, Linear
 from dkpca.linalg.streamed import Streamed
-from experiments.adversary.truth import true_matrix
+from experiments.adversary.truth import party_matrix
 from testkit.matrices import centered
 from testkit.protocol import fused_from, measured, problems, summaries_of
 
@@ -132,7 +132,7 @@ def test_the_rounding_of_float32_tables_is_a_bound_at_full_rank(table):
         X = torch.asarray(table[:, seed : seed + 3] * 3.0**seed, dtype=torch.float32)
         (summary,) = summaries_of([X], RBF(0.02 * 9.0**-seed), precision="float64")
         fused = summary.factor.decode().numpy()
-        K = true_matrix({"p0": X}, RBF(0.02 * 9.0**-seed)).astype(float)
+        K = party_matrix(X, RBF(0.02 * 9.0**-seed)).astype(float)
         error = np.linalg.eigvalsh(K - fused @ fused.T)
         assert error.min() >= -summary.rounding_norm
         assert error.max() <= summary.left_out_norm + summary.rounding_norm

@@ -14,18 +14,19 @@ from dkpca.fusion import fuse
 from dkpca.kernels import RBF, Linear
 from dkpca.kernels.distances import exponents, relative_error
 from dkpca.linalg import hadamard
+from dkpca.linalg.leading import leading
 from dkpca.party import statistics, summarize
 from dkpca.rank import Auto, Fixed
 from experiments.adversary.__main__ import attempt, climb, main
 from experiments.adversary.configurations import draw
-from experiments.adversary.truth import true_matrix
+from experiments.adversary.truth import party_matrix
 from testkit.protocol import fused_from, summaries_of
 
 SCALES = (1e-150, 1e-85, 1e-20, 1e20, 1e80, 1e150)
 
 
 def truth(*blocks, gamma):
-    return true_matrix(dict(enumerate(blocks)), RBF(gamma)).astype(float)
+    return party_matrix(np.hstack(blocks), RBF(gamma)).astype(float)
 
 
 class TestDistances:
@@ -189,10 +190,12 @@ class TestSmall:
 class TestProportion:
     def test_a_rank_rule_stops_at_the_numerical_rank(self, rng, monkeypatch):
         asked = []
-        from dkpca import party
 
-        solve = party.leading
-        monkeypatch.setattr(party, "leading", lambda gram, k, **how: (asked.append(k), solve(gram, k, **how))[1])
+        def counted(gram, k, **how):
+            asked.append(k)
+            return leading(gram, k, **how)
+
+        monkeypatch.setattr("dkpca.party.leading", counted)
         summary, _ = summarize(
             rng.standard_normal((800, 1)), party="a", kernel=Linear(), rank=Auto(5), solver="streamed"
         )

@@ -25,6 +25,8 @@ from experiments.command import RESULTS
 CLIMBING = 0.2  # share of the configurations that are bent from others
 STEPS = 20  # of a climb
 AT_A_TIME = 100
+FAULTS = ("crashed", "accused")
+ACCUSED = "not made by dkpca"
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Outcome:
     """What one configuration came to."""
 
     configuration: Configuration
-    ended: str  # "answered", "refused", or "crashed"
+    ended: str  # "answered", "refused", "accused" of a message that no party can send, or "crashed"
     words: str  # of the error
     broken: tuple[Check, ...]
     strain: float  # largest share of a bound that the truth used up, but for those that are tight by nature
@@ -42,7 +44,7 @@ class Outcome:
 # Where nothing is left out these say what is so, and using them up is no sign of trouble.
 TIGHT = {
     "total variance", "best", "captured", "captured share", "optimality", "eigenvalue at most", "eigenvalue at least",
-    "gap", "trace gap", "kernel above",
+    "gap", "trace gap", "trace gap exact", "kernel above",
 }  # fmt: skip
 
 
@@ -66,6 +68,8 @@ def attempt(configuration: Configuration) -> Outcome:
             ended = "answered"
         except DKPCAError as error:
             ended, words = "refused", str(error)
+            if ACCUSED in words:
+                ended = "accused"
         except Exception:  # noqa: BLE001 - whatever else comes out is what the search is for
             ended, words = "crashed", traceback.format_exc()
     return Outcome(configuration, ended, words, broken, strain, time.perf_counter() - start)
@@ -107,7 +111,7 @@ def search(count: int, seed: int, workers: int) -> list[Outcome]:
 
 def summary(outcomes: Sequence[Outcome], seed: int, seconds: float) -> dict[str, Any]:
     """What the search found, for the results."""
-    crashed = [o for o in outcomes if o.ended == "crashed"]
+    crashed = [o for o in outcomes if o.ended in FAULTS]
     violations = [o for o in outcomes if o.broken]
     return {
         "configurations": len(outcomes),
@@ -147,7 +151,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     given.results.mkdir(parents=True, exist_ok=True)
     (given.results / "adversary.json").write_text(json.dumps(found, indent=1) + "\n")
     print(json.dumps({name: value for name, value in found.items() if name != "examples"}, indent=1))
-    return 1 if found["violations"] or found["ended"].get("crashed") else 0
+    return 1 if found["violations"] or any(found["ended"].get(fault) for fault in FAULTS) else 0
 
 
 if __name__ == "__main__":

@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 
 from dkpca import DKPCA
+from dkpca.certificate import PartyError
+from dkpca.kernels.combination import combination
+from dkpca.kernels.laws import Sum
 from dkpca.linalg.arrays import to_numpy
 from dkpca.linalg.rounding import growth, unit
 from experiments.adversary import truth
@@ -37,18 +40,27 @@ class Check:
 
 def checks(model: DKPCA, tables: dict[str, Any]) -> Iterator[Check]:
     """Statements of a fitted model about its table; what is at least something is turned around."""
-    kernel, proof = model.kernel_, model.certificate_
-    K = truth.true_matrix(tables, kernel)
-    L = truth.fused_matrix([s.factor.decode() for s in model.model_.summaries.values()], kernel)
+    proof, summaries = model.certificate_, model.model_.summaries
+    kernels = {name: summary.kernel for name, summary in summaries.items()}
+    law = combination(kernels, model.law).law
+    K = truth.true_matrix(tables, kernels, law)
+    sent = [s.diagonal.decode() if s.diagonal is not None else None for s in summaries.values()]
+    diagonals = [to_numpy(d)[:, 0].astype(np.longdouble) for d in sent if d is not None]
+    L = truth.fused_matrix([s.factor.decode() for s in summaries.values()], law, diagonals)
     size = np.trace(K) or np.longdouble(1)
     K, L = K / size, L / size
     reference = model.eigenvalues_
     exact = ROUNDINGS * np.finfo(float).eps
     if len(K) > truth.EXACT_UP_TO:
-        exact *= math.sqrt(len(K)) * len(model.model_.summaries)
+        exact *= math.sqrt(len(K)) * len(summaries)
     summed = 4.0 * growth(len(K)) * unit(reference)
-    summed += _of(sum(s.rounding_nuclear for s in model.model_.summaries.values()), size)
-    yield Check("trace gap", abs(_of(proof.trace_gap, size) - float(np.trace(K) - np.trace(L))), summed, exact)
+    errors = [PartyError.of(s, s.factor.decode(), 1.0) for s in summaries.values()]
+    amplified = law.amplification([e.received for e in errors], [e.diagonal for e in errors])
+    summed += _of(sum(a * e.nuclear for a, e in zip(amplified, errors, strict=True)), size)
+    gap = float(np.trace(K) - np.trace(L))
+    yield Check("trace gap", gap, _of(proof.trace_gap, size) + summed, exact)
+    if isinstance(law, Sum) or all(kernel.unit_diagonal for kernel in kernels.values()):
+        yield Check("trace gap exact", abs(_of(proof.trace_gap, size) - gap), summed, exact)
     if model.center:
         K, L = truth.centered(K), truth.centered(L)
     difference = np.linalg.eigvalsh((K - L).astype(float))

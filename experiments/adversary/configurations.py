@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from dkpca import DKPCA, Adaptive, Fixed
-from dkpca.kernels import RBF, Kernel, Linear
+from dkpca import DKPCA
+from dkpca.kernels import KERNELS, Kernel, Linear, Polynomial
+from dkpca.rank import Adaptive, Fixed
 
 Generator = np.random.Generator
 Table = np.ndarray[Any, Any]
@@ -16,6 +17,7 @@ SHAPES = (
     "unequal columns", "near duplicates", "one column",
 )  # fmt: skip
 SOLVERS = ("auto", "dense", "streamed", "landmark")
+OTHERS = ("laplacian", "chi2", "additive_chi2", "overlap", "poly", "cosine")
 PRECISIONS = ("float64", "float32", "float16")
 LIBRARIES = ("numpy", "numpy", "torch float64", "torch float32")
 STREAMED_FROM = 90  # samples; fewer are never streamed
@@ -33,6 +35,7 @@ class Configuration:
     shape: str
     log_scale: float
     kernel: str
+    law: str | None
     centered: bool
     log_gamma: float
     relative_gamma: bool  # to one over the squared scale of the table
@@ -66,7 +69,8 @@ def draw(seed: int, index: int) -> Configuration:
         n_parties=int(rng.integers(1, M + 1)),
         shape=str(rng.choice(SHAPES)),
         log_scale=float(rng.uniform(-reach, reach)) if rng.random() < 0.8 else 0.0,
-        kernel=str(rng.choice(["rbf", "rbf", "linear"])),
+        kernel=str(rng.choice(["rbf", "rbf", "linear"])) if rng.random() < 0.7 else str(rng.choice(OTHERS)),
+        law=None if rng.random() < 0.8 else str(rng.choice(["product", "sum"])),
         centered=bool(rng.random() < 0.7),
         log_gamma=float(rng.uniform(-12, 6)) if rng.random() < 0.4 else float(rng.uniform(-3, 3)),
         relative_gamma=bool(rng.random() < 0.6),
@@ -104,6 +108,7 @@ def bend(configuration: Configuration, rng: Generator) -> Configuration:
 def tables(c: Configuration) -> dict[str, Any]:
     """Columns of each party, in the array library of the configuration."""
     X = _shaped(c, np.random.default_rng(c.seed)) * 10.0**c.log_scale
+    X = np.abs(X) if "chi2" in c.kernel else X
     blocks = np.array_split(X, c.n_parties, axis=1)
     if c.library.startswith("torch"):
         import torch
@@ -117,7 +122,12 @@ def kernel_of(c: Configuration) -> Kernel:
     """Kernel of the fit."""
     if c.kernel == "linear":
         return Linear(centered=c.centered)
-    return RBF(10.0 ** float(np.clip(c.log_gamma - (2 * c.log_scale if c.relative_gamma else 0.0), -320, 305)))
+    power = {"rbf": 2, "poly": 2, "overlap": 0}.get(c.kernel, 1)  # of the scale, in what gamma multiplies
+    log_gamma = c.log_gamma - (power * c.log_scale if c.relative_gamma else 0.0)
+    gamma = 10.0 ** float(np.clip(log_gamma, -320, 305))
+    if c.kernel == "poly":
+        return Polynomial(gamma, degree=1 + c.seed % 4, coef0=float(c.seed % 2))
+    return KERNELS[c.kernel].from_settings(gamma=gamma, centered=c.centered)
 
 
 def estimator(c: Configuration) -> DKPCA:
@@ -132,6 +142,7 @@ def estimator(c: Configuration) -> DKPCA:
     return DKPCA(
         c.n_components,
         kernel=kernel_of(c),
+        law=c.law,
         rank=rank[c.rank],
         center=c.centered,
         solver=c.solver,

@@ -40,7 +40,8 @@ class Certificate:
     kernel_error_below : float
         The smallest eigenvalue of K - L is at least minus this.
     trace_gap : float
-        Trace of K - L, uncentered: exact, but for rounding.
+        Trace of K - L, uncentered: exact, but for rounding, where the law is a sum or every kernel is 1 between a sample
+        and itself; else a bound above it.
     total_variance_at_most : float
         Trace of the (centered) true matrix.
     eigenvalues_at_least, eigenvalues_at_most : tuple of float
@@ -131,7 +132,7 @@ class Certificate:
         D, T = self.n_components, self.n_samples
         return [
             f"The fused kernel matrix differs from the true one by at most {self.kernel_norm_bound:.3g} in spectral "
-            f"norm; its trace falls short by {self.trace_gap:.3g}.",
+            f"norm; its trace falls short by {max(0.0, self.trace_gap):.3g} at most.",
             self._eigenvalue_words(),
             f"The {D} components capture at least {self.captured_share_at_least:.1%} of the variance of the true "
             f"kernel, and at least {self.optimality_at_least:.1%} of what the best {D} components could.",
