@@ -1,0 +1,194 @@
+"""`check` says everything about a table at once, and what it writes `summarize` and the network party read."""
+
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+
+from dkpca.network.configuration import read_configuration
+from dkpca.store import party_file
+from testkit.program import Office
+
+
+@pytest.fixture
+def clinic(tmp_path):
+    """A German export with one of everything that can be wrong."""
+    n = 40
+    rng = np.random.default_rng(0)
+
+    def number(value):
+        return f"{value:.2f}".replace(".", ",")
+
+    lines = ["Patienten-Nr;Alter;Geschlecht;Aufnahme;Fall;Konstant;Leer;CRP;Kalium;Freitext"]
+    for i in range(n):
+        infection = "-999" if i % 10 == 0 else number(abs(rng.normal(5, 2)))
+        potassium = number(rng.normal(4, 0.3) * (1e5 if i == 3 else 1))
+        person = [f"{i:04d}", number(rng.normal(60, 10)), "mw"[i % 2], f"{1 + i % 28:02d}.03.2024"]
+        lines += [";".join([*person, str(200_000 + 7 * i), "1", "", infection, potassium, f"Befund Nummer {i}"])]
+    (tmp_path / "clinic.csv").write_bytes("\r\n".join(lines).encode("cp1252") + b"\r\n")
+    return Office(tmp_path)
+
+
+def test_everything_about_a_table_is_said_at_once(clinic):
+    found = clinic.ok("check", "clinic.csv", "--json").json
+    columns = {column["name"]: column for column in found["columns"]}
+    remarks = {name: "; ".join(column["remarks"]) for name, column in columns.items()}
+    assert (found["n_rows"], found["id_column"], found["usable"]) == (40, "Patienten-Nr", True)
+    assert "read as separated by semicolons, decimal comma" in found["notes"]
+    assert {name: column["kind"] for name, column in columns.items()} == {
+        "Alter": "number", "Geschlecht": "text", "Aufnahme": "date", "Fall": "number", "Konstant": "number",
+        "Leer": "nothing", "CRP": "number", "Kalium": "number", "Freitext": "text",
+    }  # fmt: skip
+    assert remarks["Geschlecht"] == "2 columns of 0 and 1"
+    assert "perhaps an identifier" in remarks["Fall"]
+    assert "perhaps an identifier" in remarks["Freitext"]
+    assert "the same in every row" in remarks["Konstant"]
+    assert "100% missing" in remarks["Leer"]
+    assert "-999 stands 4 times: missing? (--null-values)" in remarks["CRP"]
+    assert "far from most: another unit?" in remarks["Kalium"]
+    assert {name for name, column in columns.items() if column["use"] == "leave out"} == {
+        "Fall", "Konstant", "Leer", "Freitext",
+    }  # fmt: skip
+    words = clinic.ok("check", "clinic.csv").out
+    assert max(len(line) for line in words.splitlines() if not line.startswith(("note", "Kalium"))) <= 80
+
+
+def test_what_it_writes_is_what_summarize_and_the_network_party_read(clinic):
+    clinic.ok("check", "clinic.csv", "--null-values", "-999", "--write", "party.toml")
+    told = clinic.ok("summarize", "--config", "party.toml", "--gamma", 0.1, "--out", "clinic.summary", "--json").json
+    assert told["party"] == "clinic"
+    assert told["n_features"] == 6  # age, two of sex, admission, CRP, potassium
+    by_hand = clinic.ok(
+        "summarize", "clinic.csv", "--id", "Patienten-Nr", "--exclude", "Fall,Konstant,Leer,Freitext", "--text",
+        "one-hot", "--dates", "number", "--null-values", "-999", "--gamma", 0.1, "--out", "other.summary",
+    )  # fmt: skip
+    assert by_hand.code == 0
+    assert (clinic.path / "clinic.summary").read_bytes() == (clinic.path / "other.summary").read_bytes()
+
+    text = (clinic.path / "party.toml").read_text()
+    (clinic.path / "policy.toml").write_text("")
+    (clinic.path / "party.toml").write_text(text + 'policy = "policy.toml"\n')
+    configuration = read_configuration(clinic.path / "party.toml")
+    assert configuration.reading == party_file.read(clinic.path / "party.toml").reading
+    assert configuration.table == clinic.path / "clinic.csv"
+    clinic.ok("check", "clinic.csv", "--write", "party.toml")
+    assert 'policy = "policy.toml"' in (clinic.path / "party.toml").read_text()
+
+
+def test_a_policy_that_party_toml_names_is_obeyed(clinic):
+    clinic.ok("check", "clinic.csv", "--write", "party.toml")
+    (clinic.path / "policy.toml").write_text("max_rank = 3\n")
+    with (clinic.path / "party.toml").open("a") as file:
+        file.write('policy = "policy.toml"\n')
+    asked = ("summarize", "--config", "party.toml", "--gamma", 0.1, "--rank", 20, "--out", "clinic.summary", "--json")
+    assert json.loads(clinic.run(*asked).err)["error"]["code"] == "policy"
+    assert clinic.ok(*asked, "--rank", 3).json["rank"] == 3
+
+
+def test_an_option_wins_over_party_toml(clinic):
+    clinic.ok("check", "clinic.csv", "--write", "party.toml")
+    asked = ("summarize", "--config", "party.toml", "--columns", "Alter,Kalium", "--text", "ignore", "--gamma", 0.1)
+    assert clinic.ok(*asked, "--out", "clinic.summary", "--json").json["n_features"] == 2
+
+
+def test_ids_that_cannot_be_used_are_listed_and_the_exit_code_says_so(tmp_path):
+    (tmp_path / "t.csv").write_text("id,x\n1,2.5\n1,3.5\n,4.5\n2,1.5\n")
+    answer = Office(tmp_path).run("check", "t.csv")
+    assert answer.code == 1
+    assert "NOT ok: 1 rows have no id, first row 3" in answer.out
+    assert "NOT ok: 1 ids stand in several rows, as '1'; keep one row of each" in answer.out
+
+
+def test_a_wrong_party_toml_names_the_key_and_what_to_write(tmp_path):
+    (tmp_path / "party.toml").write_text('table = "t.csv"\ntext_of = { a = "maybe" }\n')
+    asked = ("summarize", "--config", "party.toml", "--gamma", 1, "--out", "x.summary")
+    assert "text_of = {'a': 'maybe'} cannot be used; write { column = ... } with one of error" in Office(
+        tmp_path
+    ).refused(*asked)
+    (tmp_path / "party.toml").write_text('tabel = "t.csv"\n')
+    assert "unknown keys ['tabel']" in Office(tmp_path).refused(*asked)
+    (tmp_path / "party.toml").write_text("")
+    assert "no table was named" in Office(tmp_path).refused(*asked)
+
+
+def three_tables(path):
+    """Ids under three names, partly shared, in three orders and three formats."""
+    rng = np.random.default_rng(1)
+    people = [f"{i:03d}" for i in range(60)]
+    for name, column, keep in (("clinic", "patient", 50), ("bank", "customer", 55), ("shop", "Kunde", 58)):
+        chosen = [people[i] for i in rng.permutation(60)[:keep]]
+        frame = pl.DataFrame({column: chosen} | {f"{name}{j}": rng.normal(size=keep) for j in range(3)})
+        if name == "shop":
+            text = frame.write_csv(separator=";").replace(".", ",")
+            (path / "shop.csv").write_text(text)
+        elif name == "bank":
+            frame.write_parquet(path / "bank.parquet")
+        else:
+            frame.write_csv(path / "clinic.csv")
+    return Office(path)
+
+
+def test_fit_takes_an_id_column_per_table_or_their_party_toml(tmp_path):
+    office = three_tables(tmp_path)
+    tables = ("clinic.csv", "bank.parquet", "shop.csv")
+    ids = ("--id", "patient", "--id", "bank=customer", "--id", "shop=Kunde")
+    asked = ("--components", 3, "--jobs", 1, "--json")
+    told = office.ok("fit", *tables, *ids, *asked, "--out", "run").json
+    sets = [
+        set(pl.read_csv(tmp_path / "clinic.csv", infer_schema=False)["patient"]),
+        set(pl.read_parquet(tmp_path / "bank.parquet")["customer"]),
+        {line.partition(";")[0] for line in (tmp_path / "shop.csv").read_text().splitlines()[1:]},
+    ]
+    common = set.intersection(*sets)
+    assert told["n_samples"] == len(common)
+    embedding = pl.read_csv(tmp_path / "run" / "embedding.csv", infer_schema=False)
+    assert set(embedding["sample"]) == common
+    for table, column in zip(tables, ("patient", "customer", "Kunde"), strict=True):
+        name = table.partition(".")[0]
+        office.ok("check", table, "--id", column, "--write", f"{name}.toml")
+    again = office.ok("fit", "clinic.toml", "bank.toml", "shop.toml", *asked, "--out", "again").json
+    assert again["parties"].keys() == told["parties"].keys()
+    assert (
+        pl.read_csv(tmp_path / "again" / "embedding.csv", infer_schema=False)["sample"].to_list()
+        == embedding["sample"].to_list()
+    )
+
+
+def test_a_table_without_ids_beside_tables_with_ids_is_refused(tmp_path):
+    office = three_tables(tmp_path)
+    error = office.refused("fit", "clinic.csv", "bank.parquet", "--id", "bank=customer", "--out", "run")
+    assert "the tables of ['clinic'] have no id column, the others have one; name it with --id NAME=COLUMN" in error
+
+
+def test_what_text_ignore_leaves_out_is_listed(clinic):
+    chosen = ("--exclude", "Fall,Konstant,Leer", "--text", "ignore", "--dates", "ignore")
+    asked = ("summarize", "clinic.csv", "--id", "Patienten-Nr", *chosen, "--gamma", 0.1, "--out", "c.summary")
+    told = clinic.ok(*asked, "--json").json
+    assert "left out 2 columns of text: 'Geschlecht', 'Freitext'" in told["notes"]
+    assert "left out 1 columns of dates: 'Aufnahme'" in told["notes"]
+
+
+def test_parties_that_agreed_match_ids_that_are_written_differently(tmp_path):
+    office = Office(tmp_path)
+    rng = np.random.default_rng(0)
+    first = [f"P-{i:02d}" for i in range(30)]
+    second = [f" p-{i:02d}" for i in range(29, -1, -1)]
+    for name, own in (("a", first), ("b", second)):
+        columns = {f"x{j}": rng.normal(size=30) for j in range(3)}
+        pl.DataFrame({"id": own, **columns}).write_csv(tmp_path / f"{name}.csv")
+    (tmp_path / "key").write_text("k" * 32)
+    agreed = ("--id-normalize", "strip,case")
+    keyed = ("--id", "id", "--key-file", "key", *agreed)
+    for name in "ab":
+        office.ok("align", "tokens", f"{name}.csv", *keyed, "--out", f"{name}.tokens")
+    office.ok("align", "intersect", "a.tokens", "b.tokens", "--out", "common")
+    for name in "ab":
+        office.ok("summarize", f"{name}.csv", *keyed, "--align", "common", "--gamma", 0.1, "--out", f"{name}.summary")
+    office.ok("fuse", "a.summary", "b.summary", "--components", 2, "--ids", "common", "--out", "run")
+    office.ok("align", "names", "run/embedding.csv", "--table", "b.csv", *keyed, "--out", "mine.csv")
+    assert set(pl.read_csv(tmp_path / "mine.csv", infer_schema=False)["sample"]) == set(second)
+    fit = ("fit", "a.csv", "b.csv", "--id", "id", "--components", 2, "--jobs", 1)
+    assert office.ok(*fit, *agreed, "--out", "f", "--json").json["n_samples"] == 30
+    assert pl.read_csv(tmp_path / "f" / "embedding.csv")["sample"].to_list() == first
+    assert "30 more ids would match with --id-normalize strip,case" in office.refused(*fit, "--out", "g")
