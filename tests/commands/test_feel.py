@@ -104,10 +104,7 @@ def test_a_projection_is_no_run(fused):
     for owner in ("bank", "clinic", "shop"):
         fused.ok("extend", f"{owner}.csv", "--state", f"{owner}.state", "--out", f"{owner}.rows")
     fused.ok("project", "run", "bank.rows", "clinic.rows", "shop.rows", "--out", "placed")
-    assert (
-        "placed: holds new samples that 'dkpca project' placed, and is no run; give the directory of the run 'run'"
-        in (fused.refused("report", "placed"))
-    )
+    assert "placed: holds new samples, placed among the components of a run" in fused.refused("report", "placed")
 
 
 @pytest.mark.parametrize(

@@ -160,7 +160,7 @@ def _message(path: Path) -> Source:
 
 
 def _embedding(path: Path) -> Source:
-    table = reading.read(path, Reading("sample"))
+    table = reading.read(path, Reading("sample", dialect=reading.OURS))
     columns = [name for name in table.frame.columns if COMPONENT.fullmatch(name)]
     if not columns:
         raise InputError(f"{path}: has no column 'component_1'; give an embedding as 'dkpca fuse' writes it")

@@ -23,6 +23,7 @@ from dkpca.tables.ids import check_unique, matching_keys
 TEXT_COLUMNS = ("error", "one-hot", "ignore")  # what can be done with them
 DATE_COLUMNS = ("error", "number", "ignore")
 TEXT = (pl.String, pl.Categorical, pl.Enum)
+OURS = Dialect(separator=",", decimal=".", thousands="", missing=())  # how we write embeddings
 
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 
@@ -236,8 +237,8 @@ def embedding_files(
 
 def renamed(path: Path, names: Mapping[str, str]) -> tuple[bytes, int]:
     """An embedding as CSV with other sample names, and how many samples have none."""
-    columns = [name for name in column_names(path, id_column="sample") if name != "sample"]
-    frame = read_text(path, "sample", columns)
+    columns = [name for name in column_names(path, OURS, id_column="sample") if name != "sample"]
+    frame = read_text(path, "sample", columns, OURS)
     new = [names.get(sample) for sample in frame["sample"]]
     csv = BytesIO()
     frame.with_columns(pl.Series("sample", new, dtype=pl.String)).write_csv(csv)
