@@ -7,7 +7,7 @@ import numpy as np
 
 from dkpca import DKPCA
 from dkpca.kernels import KERNELS, Kernel, Linear, Polynomial
-from dkpca.rank import Adaptive, Fixed
+from dkpca.rank import Adaptive, Fixed, RankRule
 
 Generator = np.random.Generator
 Table = np.ndarray[Any, Any]
@@ -133,7 +133,7 @@ def kernel_of(c: Configuration) -> Kernel:
 def estimator(c: Configuration) -> DKPCA:
     """Estimator that is put to the test."""
     size = 1 + int(c.rank_size**2 * min(c.n_samples, MOST_RANK))
-    rank = {
+    rank: dict[str, str | int | RankRule] = {
         "fixed": Fixed(size),
         "auto": "auto",
         "adaptive": Adaptive(10.0 ** (-12 * c.rank_size)),

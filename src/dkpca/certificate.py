@@ -40,8 +40,8 @@ class Certificate:
     kernel_error_below : float
         The smallest eigenvalue of K - L is at least minus this.
     trace_gap : float
-        Trace of K - L, uncentered: exact, but for rounding, where the law is a sum or every kernel is 1 between a sample
-        and itself; else a bound above it.
+        Trace of K - L, uncentered: exact, but for rounding, where the law is a sum or every kernel is 1 between a
+        sample and itself; else a bound above it.
     total_variance_at_most : float
         Trace of the (centered) true matrix.
     eigenvalues_at_least, eigenvalues_at_most : tuple of float

@@ -13,7 +13,7 @@ from dkpca.concerns import about_kernel
 from dkpca.disclosure import raw_bytes
 from dkpca.exchange import alignment
 from dkpca.messages import CommonTokens
-from dkpca.store import message_files, runs, storage
+from dkpca.store import message_files, runs
 from dkpca.store.runs import Run
 from dkpca.tables import reading
 from dkpca.wording import in_bytes
