@@ -14,7 +14,7 @@ QUICK := --ignore tests/experiments -m "not slow and not network and not browser
 ELSEWHERE := --ignore tests/experiments --ignore tests/test_gpu.py \
   -m "not slow and not network and not browser and not cluster and not gpu and not torch"
 COVERED := --cov --cov-report term
-EXTRAS := demo,nvflare
+EXTRAS := demo,network
 # The newest Python on this machine: make newest NEWEST=path for another.
 NEWEST ?= $(shell for minor in 19 18 17 16 15 14 13 12 11; do \
   for python in python3.$$minor $$HOME/.pyenv/versions/3.$$minor.*/bin/python3; do \
@@ -69,7 +69,7 @@ fuzz: $(VENV)/fuzz
 demo: $(VENV)/demo
 	$(BIN)/dkpca demo --out dkpca-demo
 
-bench: $(VENV)/demo $(VENV)/nvflare
+bench: $(VENV)/demo $(VENV)/network
 	$(BIN)/python -m benchmarks.library $(if $(DATA),--data $(DATA))
 	$(BIN)/python -m benchmarks.scale
 	$(BIN)/python -m benchmarks.network
@@ -103,7 +103,7 @@ $(VENV)/core: pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable .
 	touch $@
 
-$(VENV)/demo $(VENV)/nvflare: $(VENV)/core
+$(VENV)/demo $(VENV)/network: $(VENV)/core
 	$(BIN)/python -m pip install --quiet --editable ".[$(notdir $@)]"
 	touch $@
 

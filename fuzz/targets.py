@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dkpca import messages, party, wire
+from dkpca import messages, party, strict_json, wire
 from dkpca.errors import DKPCAError
 from dkpca.exchange.questions import SummaryWanted
 from dkpca.exchange.rounds import Fit
@@ -19,12 +19,12 @@ from dkpca.fusion import fuse
 from dkpca.kernels import RBF, Linear
 from dkpca.linalg.precision import round_to
 from dkpca.messages import CommonTokens, Partials, Rows, SampleTokens, Scores, Statistics, Summary, Tokens
-from dkpca.network import configuration, envelopes
+from dkpca.network import configuration, envelopes, jobs, protocol
 from dkpca.plausibility import check_summary
 from dkpca.rank import Fixed
 from dkpca.store import model_file, policy_file, private_state, run_directory
 from dkpca.tables.reading import Reading, read
-from dkpca.wire import container, strict_json
+from dkpca.wire import container
 
 Target = Callable[[bytes], Any]
 SCRATCH = Path(tempfile.mkdtemp(prefix="dkpca-fuzz-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None))
@@ -100,11 +100,21 @@ def fit_settings(data: bytes) -> None:
             Fit.from_dict(described)
 
 
+def question(data: bytes) -> None:
+    """Read a question, as a party does."""
+    envelopes.decode_question(protocol.Asked.from_dict(protocol.from_json(data, len(data))).question)
+
+
+def job(data: bytes) -> None:
+    """Read what an operator sends to a center."""
+    jobs.from_dict(protocol.from_json(data, len(data)))
+
+
 TARGETS: dict[str, Target] = {
     "message": message,
     "forged_message": forged_message,
-    "request": envelopes.decode_request,
-    "answer": envelopes.decode_answer,
+    "question": question,
+    "job": job,
     "state": private_state.decode,
     "model": model_file.decode,
     "run_settings": run_settings,
@@ -134,11 +144,12 @@ def seeds(name: str) -> Iterator[bytes]:
     elif name == "forged_message":
         yield b'\0\0{"n_features": 3, "kernel": {"name": "linear", "centered": false}}\0' + bytes(24)
         yield b'\2\xff{"party": "x"}\0' + np.arange(6.0).tobytes()
-    elif name == "request":
-        question = SummaryWanted(RBF(0.5), Fixed(3), "float32")
-        yield envelopes.encode_request(envelopes.Request("first", question, "0" * 32))
-    elif name == "answer":
-        yield envelopes.encode_answer(envelopes.Answer("0" * 32, wire.encode(summary)))
+    elif name == "question":
+        described, _ = envelopes.encode_question(SummaryWanted(RBF(0.5), Fixed(3), "float32"))
+        yield protocol.Asked("0" * 32, "first", described).to_bytes()
+    elif name == "job":
+        fit = Fit("rbf", 0.5, 2, True, Fixed(3), "float32")
+        yield protocol.to_json(jobs.to_dict(jobs.FitWanted(run="first", fit=fit)))
     elif name == "state":
         yield private_state.encode(state)
     elif name == "model":

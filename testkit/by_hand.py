@@ -1,6 +1,7 @@
 """Parties with folders of their own, and transports that do what a test wants of a network."""
 
-from collections.abc import Callable, Sequence
+import hashlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -8,7 +9,8 @@ import polars as pl
 
 from dkpca.exchange.rounds import Fit
 from dkpca.network.coordinator import Coordinator
-from dkpca.network.remote import Failure
+from dkpca.network.protocol import LARGEST_QUESTION, Asked, from_json
+from dkpca.network.remote import Delivered, Failure, Outgoing
 from dkpca.network.responder import Responder
 from dkpca.rank import Fixed
 from testkit.owners import GAMMA, OWNERS, frame, numbers, people
@@ -19,22 +21,35 @@ POLICY = 'max_rank = 40\nprojection = "exact"\n'
 
 @dataclass
 class ByHand:
-    """A transport in one process: it takes requests to the parties' responders, through `tamper` on the way back."""
+    """A transport in one process: questions go to the parties' responders, messages come back through `tamper`."""
 
     folders: dict[str, Path]
-    tamper: Callable[[str, bytes], bytes | Failure | None] = lambda party, answer: answer
+    tamper: Callable[[str, bytes], bytes | Failure | None] = lambda party, message: message
     asked: list[list[str]] = field(default_factory=list)
-    requests: list[bytes] = field(default_factory=list)
-    answers: list[bytes] = field(default_factory=list)
+    questions: list[tuple[str, Asked, bytes]] = field(default_factory=list)  # party, question, message attached
+    sent: list[bytes] = field(default_factory=list)  # messages, by whomever
 
-    def carry(self, request: bytes, parties: Sequence[str], seconds: float, arrived) -> None:
-        self.asked.append(list(parties))
-        self.requests.append(request)
-        for party in parties:
-            answer = Responder(self.folders[party], identity=party).answer(request)
-            self.answers.append(answer)
-            brought = self.tamper(party, answer)
-            if brought is not None:
+    def carry(self, questions: Mapping[str, Outgoing], timeout: float, arrived, noticed) -> None:
+        self.asked.append(list(questions))
+        for party, outgoing in questions.items():
+            self.questions.append((party, outgoing.asked, outgoing.attached))
+            asked = Asked.from_dict(from_json(outgoing.asked.to_bytes(), LARGEST_QUESTION))
+            answer = Responder(self.folders[party], identity=party).answer(asked, outgoing.attached)
+            if answer.code != "ok":
+                brought = self.tamper(party, b"")
+                reason = answer.reason if answer.reason.startswith(answer.code) else f"{answer.code}: {answer.reason}"
+                if brought is not None:
+                    arrived(party, Failure(reason))
+                continue
+            message = answer.file.read_bytes() if answer.file else b""
+            self.sent.append(message)
+            brought = self.tamper(party, message)
+            if isinstance(brought, bytes):
+                assert len(brought) <= outgoing.largest
+                outgoing.part.write_bytes(brought)
+                arrived(party, Delivered(outgoing.part, len(brought), hashlib.sha256(brought).hexdigest()))
+                outgoing.part.unlink(missing_ok=True)
+            elif brought is not None:
                 arrived(party, brought)
 
 
@@ -46,7 +61,7 @@ class Consortium:
     transport: ByHand
 
     def center(self) -> Coordinator:
-        return Coordinator(self.path / "center", OWNERS, self.transport, seconds=5)
+        return Coordinator(self.path / "center", OWNERS, self.transport, timeout=5)
 
     def party(self, owner: str) -> Path:
         return self.transport.folders[owner]

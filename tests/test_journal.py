@@ -7,7 +7,7 @@ from datetime import datetime
 import pytest
 
 from dkpca.errors import StorageError
-from dkpca.store import scratch, storage
+from dkpca.store import ledger, scratch, storage
 
 
 def files(path):
@@ -120,7 +120,7 @@ def test_a_ledger_keeps_the_order_of_its_lines_when_the_clock_goes_back(tmp_path
         def now(zone):
             return datetime.fromisoformat(next(times))
 
-    monkeypatch.setattr(storage, "datetime", Clock)
+    monkeypatch.setattr(ledger, "datetime", Clock)
     for event in ("first", "second"):
-        storage.append_record(tmp_path / "ledger.jsonl", {"event": event})
-    assert [record["event"] for record in storage.read_records(tmp_path / "ledger.jsonl")] == ["first", "second"]
+        ledger.append(tmp_path / "ledger.jsonl", event)
+    assert [record["event"] for record in ledger.records(tmp_path / "ledger.jsonl")] == ["first", "second"]

@@ -14,7 +14,7 @@ from dkpca.fusion import fuse
 from dkpca.kernels import RBF
 from dkpca.linalg.precision import round_to
 from dkpca.messages import CommonTokens, Summary, Tokens, digest
-from dkpca.network import envelopes
+from dkpca.network import envelopes, protocol
 from dkpca.party import summarize
 from dkpca.rank import Fixed
 from dkpca.store import model_file, private_state, storage
@@ -47,10 +47,17 @@ INPUTS: dict[str, Callable[[str], bytes]] = {
     ),
     "tokens": lambda _: wire.encode(CommonTokens(2, Tokens.of([n.to_bytes(16, "big") for n in range(60_000)]))),
 }
+
+
+def question(data: bytes) -> object:
+    """The header of a file as if it were a question."""
+    asked = protocol.Asked.from_dict(protocol.from_json(data[8:], len(data)))
+    return envelopes.decode_question(asked.question)
+
+
 DECODERS: dict[str, tuple[Callable[[bytes], object], str]] = {
     "message": (wire.decode, container.MESSAGE),
-    "request": (envelopes.decode_request, envelopes.REQUEST),
-    "answer": (envelopes.decode_answer, envelopes.ANSWER),
+    "question": (question, container.MESSAGE),
     "state": (private_state.decode, container.PRIVATE),
     "model": (model_file.decode, container.MODEL),
 }

@@ -124,7 +124,7 @@ LIBRARY_ONLY = """
 import sys
 class Absent:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {"polars", "typer", "rich", "nvflare", "cryptography"}:
+        if name.partition(".")[0] in {"polars", "typer", "rich", "aiohttp", "cryptography"}:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Absent())
 import dkpca

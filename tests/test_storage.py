@@ -1,7 +1,6 @@
 """Files are whole or as they were; ledgers only grow."""
 
 import errno
-import json
 import os
 from pathlib import Path
 
@@ -59,13 +58,3 @@ def test_a_private_file_is_private_even_if_it_replaces_a_public_one(tmp_path):
     storage.write(path, b"public")
     storage.write(path, b"private", private=True)
     assert path.stat().st_mode & 0o777 == 0o600
-
-
-def test_a_ledger_survives_a_line_cut_short(tmp_path):
-    path = tmp_path / "ledger.jsonl"
-    storage.append_record(path, {"event": "one"})
-    with path.open("ab") as file:
-        file.write(b'{"event": "tw')
-    storage.append_record(path, {"event": "three"})
-    assert [record["event"] for record in storage.read_records(path)] == ["one", "three"]
-    assert all("time" in json.loads(line) for line in path.read_text().splitlines() if line.endswith("}"))

@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from testkit.federation import environment, free_port, wait_for
 from testkit.program import PROGRAM
-from tests.network.federation import environment, free_port, wait_for
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^(?:<!-- (run|file: \S+) -->\n)?```(sh|python|toml)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -87,7 +87,7 @@ def test_three_organizations_over_a_network_as_printed(tmp_path):
         for process in processes_in(tmp_path):
             process.kill()
     said = words.read_text()
-    assert "registry: summary failed (it did not take the job" in said
+    assert "registry: summary failed (it is not connected" in said
     assert said.count("exit code 1") == 1
     runs = tmp_path / "center" / "runs"
     assert (runs / "first" / "report.html").exists()

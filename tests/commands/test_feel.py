@@ -24,7 +24,7 @@ def test_help_loads_neither_polars_nor_numpy_nor_any_command():
         "sys.argv = ['dkpca', '--help']\n"
         "from dkpca.cli import run\n"
         "run()\n"
-        "heavy = {'polars', 'numpy', 'scipy', 'sklearn', 'plotly', 'nvflare', 'dkpca.cli.at_party'}\n"
+        "heavy = {'polars', 'numpy', 'scipy', 'sklearn', 'plotly', 'aiohttp', 'dkpca.cli.at_party'}\n"
         "print(sorted(heavy & set(sys.modules)), file=sys.stderr)\n"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -1,20 +1,9 @@
 """Federations that fail the test if they leave a process behind."""
 
-import itertools
-
 import pytest
 
-from dkpca.network.nvflare import certificates
-from tests.network.federation import Federation
-
-
-@pytest.fixture(scope="session", autouse=True)
-def keys():
-    """Dealt out in turn: making a key takes half a second, and a test needs fewer than these."""
-    dealt = itertools.cycle([certificates.new_key() for _ in range(12)])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(certificates, "new_key", lambda bits=0: next(dealt))
-        yield
+from testkit.federation import Federation, configure
+from testkit.owners import OWNERS, frame, numbers, people
 
 
 @pytest.fixture
@@ -30,3 +19,31 @@ def federate(tmp_path):
     yield make
     for federation in made:
         federation.stop()
+
+
+def with_tables(path, parties=OWNERS) -> Federation:
+    """A federation whose parties hold columns about the same sixty people."""
+    federation = Federation(path, parties)
+    tables = list(numbers().values())
+    for place, party in enumerate(parties):
+        X = tables[place % len(tables)] + 0.01 * (place // len(tables))
+        frame(X, people()).write_csv(path / party / "people.csv")
+        frame(X[:7] + 0.1, [f"n{i}" for i in range(7)]).write_csv(path / party / "new" / "spring.csv")
+        configure(path / party, "people.csv")
+    return federation
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory):
+    """Three parties and their center, as processes."""
+    federation = with_tables(tmp_path_factory.mktemp("running"))
+    try:
+        yield federation.start()
+    finally:
+        federation.stop()
+
+
+@pytest.fixture(scope="module")
+def quiet(tmp_path_factory):
+    """The same, without a process."""
+    return with_tables(tmp_path_factory.mktemp("quiet"))

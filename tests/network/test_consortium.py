@@ -1,7 +1,6 @@
 """A consortium is made of public files; private keys stay where they were made; what is wrong is refused."""
 
 import base64
-import json
 import re
 import shutil
 import stat
@@ -13,10 +12,9 @@ from pathlib import Path
 import pytest
 
 from dkpca.errors import InputError
-from dkpca.network.nvflare import certificates as pki
-from dkpca.network.nvflare import consortium as members
-from dkpca.network.nvflare import hardening, launch
-from tests.network.federation import ok, refused
+from dkpca.network import membership as members
+from dkpca.network import x509 as pki
+from testkit.federation import ok, refused
 
 pytestmark = pytest.mark.network
 
@@ -28,7 +26,7 @@ def mode(path) -> int:
 
 
 def test_two_organizations_found_a_consortium_by_commands(tmp_path):
-    said = ok("consortium", "init", "center", "--center", "127.0.0.1", "--party", "airline", cwd=tmp_path)
+    said = ok("consortium", "init", "center", "--host", "127.0.0.1", "--party", "airline", cwd=tmp_path)
     ca = re.search(r"fingerprint of the CA.*: ([0-9a-f ]+)", said).group(1)
     said = ok("party", "join", "center/invitations/airline.toml", "airline", "--id", "flight", cwd=tmp_path)
     assert ca in said
@@ -41,10 +39,9 @@ def test_two_organizations_found_a_consortium_by_commands(tmp_path):
     assert "airline.csv: there is no such file" in refused("party", "check", "airline", cwd=tmp_path)
     (tmp_path / "airline" / "airline.csv").write_text(TABLE)
     said = ok("party", "check", "airline", cwd=tmp_path)
-    assert said.count("ok: ") == 9
+    assert said.count("ok: ") == 4
     assert "120 samples, 2 columns; 0 of 20 fits answered" in said
     assert 'id = "flight"' in (tmp_path / "airline" / "party.toml").read_text()
-    assert not list((tmp_path / "home").iterdir())
 
 
 def test_what_travels_holds_no_private_key_and_private_files_are_private(federate):
@@ -52,7 +49,7 @@ def test_what_travels_holds_no_private_key_and_private_files_are_private(federat
     for travels in ("airline/airline.request", "airline.admission", "center/invitations/airline.toml"):
         assert "PRIVATE" not in (f.path / travels).read_text()
     keys = list(f.path.rglob("*.key"))
-    assert len(keys) == 4  # CA, server, operator, party
+    assert len(keys) == 4  # CA, center, operator, party
     assert {mode(key) for key in keys} == {0o600}
     holders = [path for path in f.path.rglob("*") if path.is_file() and b"PRIVATE KEY" in path.read_bytes()]
     assert sorted(holders) == sorted(keys)
@@ -102,8 +99,8 @@ def test_an_altered_request_is_refused(federate):
         members.approve(f.consortium, request, f.path / "out", days=1)
 
 
-@pytest.mark.parametrize("name", ["a.b", "server", "Yes", "nan", "../up", "", "operator"])
-def test_names_the_engine_would_misread_are_refused(tmp_path, name):
+@pytest.mark.parametrize("name", ["a.b", "center", "../up", "", "Operator", "a b", "-x"])
+def test_names_that_are_taken_or_no_names_are_refused(tmp_path, name):
     with pytest.raises(InputError, match="cannot be used"):
         members.init(tmp_path / "c", name="dkpca", host="127.0.0.1", port=8002, parties=[name], days=1)
 
@@ -111,13 +108,13 @@ def test_names_the_engine_would_misread_are_refused(tmp_path, name):
 def test_a_renewed_certificate_replaces_the_old_one_only_when_installed(federate):
     f = federate(["airline"])
     member = members.membership(f.path / "airline")
-    startup = f.path / "airline" / "engine" / "startup"
-    before = (startup / "client.crt").read_bytes(), (startup / "client.key").read_bytes()
+    startup = f.path / "airline" / "tls"
+    before = (startup / "own.crt").read_bytes(), (startup / "own.key").read_bytes()
     members.renew(member)
-    assert ((startup / "client.crt").read_bytes(), (startup / "client.key").read_bytes()) == before
+    assert ((startup / "own.crt").read_bytes(), (startup / "own.key").read_bytes()) == before
     members.check_certificate(member)
     f.admit("airline", days=365)
-    assert (startup / "client.key").read_bytes() != before[1]
+    assert (startup / "own.key").read_bytes() != before[1]
     assert members.check_certificate(member) == 364
     assert not (f.path / "airline" / "pending.key").exists()
 
@@ -133,16 +130,6 @@ def test_an_old_admission_does_not_cost_the_key_that_waits_for_a_new_one(federat
     members.check_certificate(member)
 
 
-def test_a_party_does_not_start_with_another_center_than_its_invitation_names(federate):
-    f = federate(["airline"])
-    invitation = f.path / "airline" / "invitation.toml"
-    invitation.write_text(invitation.read_text().replace(str(f.port), "18123"))
-    with pytest.raises(InputError, match=r"'fed_client.json'\] are not what invitation.toml says .*:18123"):
-        launch.party(f.path / "airline")
-    members.restore(members.membership(f.path / "airline"))
-    assert members.check_invitation(members.membership(f.path / "airline")) == []
-
-
 def test_an_expired_certificate_is_refused_at_start(federate, monkeypatch):
     f = federate(["airline"])
 
@@ -156,114 +143,17 @@ def test_an_expired_certificate_is_refused_at_start(federate, monkeypatch):
     assert members.check_certificate(members.membership(f.path / "airline")) < pki.DAYS_TO_WARN
     days = 91
     with pytest.raises(InputError, match=r"airline: the certificate expired on .*; renew it"):
-        launch.party(f.path / "airline")
+        members.check_certificate(members.membership(f.path / "airline"))
 
 
-def rewrite(path, change):
-    settings = json.loads(path.read_text())
-    change(settings)
-    path.write_text(json.dumps(settings))
-
-
-def allow_code(f):
-    rewrite(f / "local/authorization.json", lambda s: s["permissions"]["lead"].update(byoc="any"))
-
-
-def allow_shell(f):
-    rewrite(f / "local/authorization.json", lambda s: s["permissions"].update(project_admin="any"))
-
-
-def drop_permissions(f):
-    (f / "local/authorization.json").unlink()
-
-
-def allow_class(f):
-    rewrite(f / "local/resources.json", lambda s: s["class_allow_list"].append("subprocess.Popen"))
-
-
-def only_warn(f):
-    rewrite(f / "local/resources.json", lambda s: s.update(class_list_enforcement_mode="warn"))
-
-
-def stream_logs(f):
-    rewrite(f / "local/resources.json", lambda s: s.update(allow_log_streaming=True))
-
-
-def accept_unsigned(f):
-    rewrite(f / "startup/fed_client.json", lambda s: s.update(require_signed_jobs=False))
-
-
-def add_component(f):
-    extra = {"id": "extra", "path": "nvflare.app_common.logging.site_log_streamer.SiteLogStreamer", "args": {}}
-    rewrite(f / "local/resources.json", lambda s: s["components"].append(extra))
-
-
-def add_code(f):
-    (f / "local/custom").mkdir()
-
-
-def add_resources(f):
-    (f / "startup/more__resources.json").write_text("{}")
-
-
-@pytest.mark.parametrize(
-    ("break_it", "named"),
-    [
-        (allow_code, "byoc of role lead is 'any'"),
-        (allow_shell, "byoc of role project_admin is 'any'"),
-        (drop_permissions, "authorization.json: has no permissions"),
-        (allow_class, "class_allow_list must be"),
-        (only_warn, "class_list_enforcement_mode must be 'enforce'"),
-        (stream_logs, "allow_log_streaming must be false"),
-        (accept_unsigned, "require_signed_jobs must be true"),
-        (add_component, "components is not what 'party join' wrote"),
-        (add_code, "['custom'] do not belong there"),
-        (add_resources, "['more__resources.json'] do not belong there"),
-    ],
-)
-def test_a_party_with_a_weakened_setting_does_not_start_and_says_which(federate, break_it, named):
-    f = federate(["airline"])
-    engine = f.path / "airline" / "engine"
-    break_it(engine)
-    with pytest.raises(InputError, match=re.escape(named)):
-        launch.party(f.path / "airline")
-    if break_it not in (add_code, add_resources):
-        members.restore(members.membership(f.path / "airline"))
-        assert hardening.check(engine) == []
-
-
-def test_another_version_of_the_engine_is_refused(federate, monkeypatch):
-    f = federate(["airline"])
-    monkeypatch.setattr(hardening, "version", lambda _: "2.10.0")
-    with pytest.raises(InputError, match=r"NVFlare is 2.10.0"):
-        launch.party(f.path / "airline")
-
-
-def test_an_engine_whose_remote_shell_is_elsewhere_is_refused(federate, monkeypatch):
-    f = federate(["airline"])
-    monkeypatch.setattr(hardening, "NEEDED", hardening.NEEDED | {"SomethingNew"})
-    with pytest.raises(InputError, match=r"NVFlare has no \['SomethingNew'\]"):
-        launch.party(f.path / "airline")
-
-
-def test_a_weakened_setting_is_one_sentence_on_the_command_line(federate):
-    f = federate(["airline"])
-    stream_logs(f.path / "airline" / "engine")
-    assert "allow_log_streaming must be false" in refused("party", "start", "airline", cwd=f.path)
-    assert "allow_log_streaming must be false" in refused("party", "check", "airline", cwd=f.path)
-    (f.path / "airline" / "airline.csv").write_text(TABLE.replace("flight,", "c,").replace("f", ""))
-    assert "NOT ok" not in ok("party", "check", "airline", "--restore", cwd=f.path)
-
-
-def test_a_center_whose_address_or_roster_was_edited_tells_its_engine_its_operator_and_the_parties(federate):
+def test_a_center_whose_address_or_roster_was_edited_tells_the_parties(federate):
     f = federate(["airline"])
     record = f.path / "center" / "consortium.toml"
     record.write_text(record.read_text().replace(str(f.port), "18123").replace('"airline"', '"airline", "weather"'))
     members.announce(members.load(f.path / "center"))
-    for file in ("engine/startup/fed_server.json", "operator/startup/fed_admin.json", "invitations/airline.toml"):
-        text = (f.path / "center" / file).read_text()
-        assert "18123" in text
-        assert str(f.port) not in text
+    text = (f.path / "center" / "invitations" / "airline.toml").read_text()
+    assert "18123" in text
+    assert str(f.port) not in text
     member, _, _ = members.join(f.path / "center" / "invitations" / "weather.toml", f.path / "weather")
     assert (member.party, member.port) == ("weather", 18123)
     record.write_text(record.read_text().replace("weather", "a.b"))
@@ -271,21 +161,61 @@ def test_a_center_whose_address_or_roster_was_edited_tells_its_engine_its_operat
         members.load(f.path / "center")
 
 
+def test_a_certificate_is_taken_back_by_command_and_the_list_grows(federate):
+    f = federate(["airline"])
+    assert "revoked 1 certificates of airline; revocation list 2" in ok(
+        "consortium", "revoke", "center", "airline", cwd=f.path
+    )
+    assert "no certificate was issued to 'nobody'" in refused("consortium", "revoke", "center", "nobody", cwd=f.path)
+    ca = members.membership(f.path / "airline").ca
+    number, revoked = members.revocations(f.path / "center", ca)
+    own = pki.from_pem((f.path / "airline" / "tls" / "own.crt").read_bytes(), "")
+    assert (number, revoked) == (2, frozenset({own.serial_number}))
+
+
+def test_party_check_says_what_is_wrong(federate):
+    f = federate(["airline"])
+    (f.path / "airline" / "airline.csv").write_text(TABLE.replace("flight,", "c,").replace("f", ""))
+    ledger = f.path / "airline" / "dkpca-ledger.jsonl"
+    ledger.write_text('{"event": "asked", "previous": "' + "0" * 64 + '"}\n{"event": "put in"}\n')
+    said = refused("party", "check", "airline", cwd=f.path)
+    assert "line 2 does not follow the line before it" in said
+    (f.path / "airline" / "policy.toml").write_text("max_rank = 0\n")
+    said = refused("party", "check", "airline", cwd=f.path)
+    assert "max_rank = 0 cannot be used" in said
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('proxy = "proxy:3128"', "proxy = 'proxy:3128' cannot be used"),
+        ("approval = 1", "approval = 1 cannot be used"),
+    ],
+)
+def test_a_mistake_in_party_toml_is_said_at_the_start(federate, line, words):
+    f = federate(["airline"])
+    file = f.path / "airline" / "party.toml"
+    key = line.partition(" ")[0]
+    kept = [each for each in file.read_text().splitlines() if not each.startswith(f"{key} =")]
+    file.write_text("\n".join([*kept, line]) + "\n")
+    assert words in refused("party", "start", "airline", cwd=f.path)
+
+
 def python(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_help_does_not_load_the_engine():
+def test_help_does_not_load_the_network():
     ran = python(
         "import sys; from dkpca.cli import run; run(['--help']); run(['party', '--help'])\n"
-        "sys.exit(any(name.partition('.')[0] in ('nvflare', 'cryptography') for name in sys.modules))"
+        "sys.exit(any(name.partition('.')[0] in ('aiohttp', 'cryptography') for name in sys.modules))"
     )
     assert ran.returncode == 0, ran.stderr
 
 
 def test_without_the_extra_a_command_says_how_to_install_it():
     ran = python(
-        "import sys; sys.modules['nvflare'] = None; from dkpca.cli import run; sys.exit(run(['party', 'check', 'x']))"
+        "import sys; sys.modules['aiohttp'] = None; from dkpca.cli import run; sys.exit(run(['party', 'check', 'x']))"
     )
     assert ran.returncode == 1
-    assert "pip install 'dkpca[nvflare]'" in ran.stderr
+    assert "pip install 'dkpca[network]'" in ran.stderr

@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 
 from dkpca import demo
-from dkpca.store import runs, storage
-from tests.network.federation import Federation, dkpca, ok
+from dkpca.store import ledger, runs
+from testkit.federation import Federation, dkpca, ok
 
 pytestmark = [pytest.mark.network, pytest.mark.slow]
 
@@ -43,7 +43,7 @@ def flights(tmp_path_factory):
 @pytest.fixture(scope="module")
 def fitted(flights):
     """A run over the network, and the same by files."""
-    ok("submit", "fit", "center", "first", *FIT, cwd=flights.path, seconds=200)
+    ok("submit", "fit", "center", "first", *FIT, cwd=flights.path, timeout=200)
     for owner in demo.OWNERS:
         reading = ("--party", owner, "--id", "flight", "--text", "one-hot")
         model = ("--gamma", 0.01, "--rank", 40)
@@ -64,9 +64,9 @@ def test_the_network_gives_the_bits_of_the_file_route(fitted):
 
 
 def test_both_ends_have_it_in_their_ledgers(fitted):
-    at_center = storage.read_records(fitted.runs / "first" / "ledger.jsonl")
+    at_center = ledger.records(fitted.runs / "first" / "ledger.jsonl")
     for owner in demo.OWNERS:
-        at_party = storage.read_records(fitted.path / owner / "dkpca-ledger.jsonl")
+        at_party = ledger.records(fitted.path / owner / "dkpca-ledger.jsonl")
         written = next(record for record in at_party if record["event"] == "written")
         received = next(r for r in at_center if r["event"] == "received" and r["party"] == owner)
         assert written["sha256"] == received["sha256"]
@@ -74,13 +74,15 @@ def test_both_ends_have_it_in_their_ledgers(fitted):
 
 def test_every_party_gets_the_result_under_its_own_ids(fitted):
     for owner in demo.OWNERS:
-        kept = pl.read_csv(fitted.path / owner / "runs" / "first" / "embedding.csv", schema_overrides={"sample": str})
-        own = pl.read_csv(fitted.path / owner / "flights.csv", schema_overrides={"flight": str})
+        kept = pl.read_csv(
+            fitted.path / owner / "runs" / "first" / "embedding.csv", schema_overrides={"sample": pl.String}
+        )
+        own = pl.read_csv(fitted.path / owner / "flights.csv", schema_overrides={"flight": pl.String})
         assert kept["sample"].to_list() == own["flight"].to_list()
 
 
-def test_two_batches_are_placed_in_one_job_as_by_files(fitted):
-    ok("submit", "project", "center", "first", "october", "november", cwd=fitted.path, seconds=200)
+def test_two_batches_are_placed_in_one_command_as_by_files(fitted):
+    ok("submit", "project", "center", "first", "october", "november", cwd=fitted.path, timeout=200)
     for owner in demo.OWNERS:
         state = f"{owner}/runs/first/{owner}.state"
         ok("extend", f"{owner}/new/october.csv", "--state", state, "--out", f"{owner}.rows", cwd=fitted.path)
@@ -105,7 +107,7 @@ def test_what_a_policy_forbids_is_refused_and_logged_at_both_ends(fitted):
     }
     for owner, (policy, _) in forbidding.items():
         (fitted.path / owner / "policy.toml").write_text(policy)
-    ran = dkpca("submit", "fit", "center", "beyond", *FIT, cwd=fitted.path, seconds=200)
+    ran = dkpca("submit", "fit", "center", "beyond", *FIT, cwd=fitted.path, timeout=200)
     assert ran.returncode == 1
     told = dkpca("status", "center", "beyond", "--json", cwd=fitted.path)
     assert told.returncode == 1
@@ -121,6 +123,6 @@ def test_a_projection_that_one_policy_forbids_is_refused(fitted):
     for owner in demo.OWNERS:
         (fitted.path / owner / "policy.toml").write_text(POLICY)
     (fitted.path / "weather" / "policy.toml").write_text(POLICY + "projection = false\n")
-    ran = dkpca("submit", "project", "center", "first", "december", cwd=fitted.path, seconds=200)
+    ran = dkpca("submit", "project", "center", "first", "december", cwd=fitted.path, timeout=200)
     assert ran.returncode == 1
     assert "weather: refused by the party's policy: it does not place new samples" in ran.stderr

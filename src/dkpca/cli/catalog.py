@@ -72,15 +72,16 @@ CATALOG = (
         ONE,
         "Predict bytes, memory and time before anything runs: gamma and ranks are those that 'dkpca fit' chooses.",
     ),
+    Entry("ledger", "ledgers", PARTY, "Read and verify what left."),
     Entry("status", "over_network", NETWORK, "Say who is connected, and where the runs stand."),
     Entry("consortium", "consortium", NETWORK, "At the center: found a consortium and admit its parties."),
     Entry(
         "party",
         "consortium",
         NETWORK,
-        "At a party: join a consortium, and answer its requests within the party's own policy.",
+        "At a party: join a consortium, and answer its questions within the party's own policy.",
     ),
-    Entry("center", "consortium", NETWORK, "At the center: wait for the parties and carry requests to them."),
+    Entry("center", "consortium", NETWORK, "At the center: wait for the parties and carry questions to them."),
     Entry("submit", "over_network", NETWORK, "Ask all parties of a consortium."),
     Entry(
         "align",

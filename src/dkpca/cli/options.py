@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from dkpca.errors import InputError
-from dkpca.exchange.files import LEDGER, Sender
+from dkpca.exchange.files import Sender
 from dkpca.exchange.rounds import Fit
 from dkpca.kernels import KERNELS, Kernel
 from dkpca.linalg.leading import NAMES
@@ -16,6 +16,7 @@ from dkpca.linalg.precision import PRECISIONS
 from dkpca.messages import check_party_name
 from dkpca.party import ANYTHING
 from dkpca.rank import Adaptive, Auto, Budget, Fixed, RankRule
+from dkpca.store import ledger as ledgers
 from dkpca.store import policy_file, storage
 
 KEY_VARIABLE = "DKPCA_ALIGN_KEY"
@@ -97,7 +98,7 @@ def sender(out: Path, policy: Path | None, ledger: Path | None, table: Path) -> 
     if policy is None:
         box = Sender(out, ANYTHING, ledger)
     else:
-        box = Sender(out, policy_file.read(policy), ledger or policy.parent / LEDGER)
+        box = Sender(out, policy_file.read(policy), ledger or policy.parent / ledgers.NAME)
     box.check()
     return box
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,7 +14,11 @@ from dkpca.cli.output import aside, show
 from dkpca.errors import InputError
 from dkpca.messages import check_name
 from dkpca.network.coordinator import check_settings, roster_of
+from dkpca.network.remote import exchange_of
 from dkpca.store import runs
+
+if TYPE_CHECKING:
+    from dkpca.network.jobs import Job
 
 NOT_FINISHED = 3
 
@@ -29,10 +33,10 @@ def add_to(app: typer.Typer) -> None:
 
 RunName = Annotated[str, typer.Argument(help="Name of the run; its directory is in runs/.", show_default=False)]
 Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait for the end, and tell how it went.")]
-Seconds = Annotated[
+Timeout = Annotated[
     float, typer.Option("--timeout", min=1.0, help="Seconds a party has for one question.", metavar="SECONDS")
 ]
-JoinSeconds = Annotated[
+JoinTimeout = Annotated[
     float,
     typer.Option("--join-timeout", min=0.0, help="Seconds to wait for parties to connect.", metavar="SECONDS"),
 ]
@@ -62,8 +66,8 @@ def fit(
     ] = False,
     again: Again = None,
     publish: Publish = True,
-    seconds: Seconds = 600.0,
-    join_seconds: JoinSeconds = 60.0,
+    timeout: Timeout = 600.0,
+    join_timeout: JoinTimeout = 60.0,
     wait: Wait = True,
     as_json: o.AsJson = False,
 ) -> None:
@@ -86,11 +90,13 @@ def fit(
         keep_training=keep_training,
         align=align,
     )
-    from dkpca.network.nvflare import kits
+    from dkpca.network.jobs import FitWanted
 
     check_settings(path / "runs" / check_name(run, "run name"), wanted)
-    arguments = {"fit": wanted.to_dict(), "again": again or [], "publish": publish}
-    folder = _submit(path, run, kits.FIT, arguments, seconds, join_seconds, wait=wait)
+    job = FitWanted(
+        run=run, fit=wanted, again=tuple(again or ()), publish=publish, timeout=timeout, join_timeout=join_timeout
+    )
+    folder = _submit(path, job, wait=wait)
     if wait:
         found = runs.load(folder)
         show(as_json, run_facts(found), run_words(found, advice="; the parties have the result under their ids"))
@@ -114,8 +120,8 @@ def project(
     align: Align = False,
     again: Again = None,
     publish: Publish = True,
-    seconds: Seconds = 600.0,
-    join_seconds: JoinSeconds = 60.0,
+    timeout: Timeout = 600.0,
+    join_timeout: JoinTimeout = 60.0,
     wait: Wait = True,
     as_json: o.AsJson = False,
 ) -> None:
@@ -123,7 +129,7 @@ def project(
 
     Example: `dkpca submit project flights/ first october november`
     """
-    from dkpca.network.nvflare import kits
+    from dkpca.network.jobs import ProjectionWanted
 
     for batch in batches:
         check_name(batch, "batch name")
@@ -131,8 +137,17 @@ def project(
         raise InputError(f"{path / 'runs' / run}: there is no finished fit of that name; make one with 'submit fit'")
     if len(set(batches)) < len(batches):
         raise InputError(f"batches {batches} name one of them twice; name each once")
-    arguments = {"batches": batches, "exact": exact, "align": align, "again": again or [], "publish": publish}
-    folder = _submit(path, run, kits.PROJECT, arguments, seconds, join_seconds, wait=wait)
+    job = ProjectionWanted(
+        run=run,
+        batches=tuple(batches),
+        exact=exact,
+        align=align,
+        again=tuple(again or ()),
+        publish=publish,
+        timeout=timeout,
+        join_timeout=join_timeout,
+    )
+    folder = _submit(path, job, wait=wait)
     places = [str(folder / "new" / batch / "embedding.csv") for batch in batches]
     if wait:
         show(as_json, {"run": run, "out": places}, [f"wrote {place}" for place in places])
@@ -150,11 +165,11 @@ def status(
     With a run: exits 0 if it is finished, 1 if it failed, 3 if it is not finished yet.
     """
     check_extra()
-    from dkpca.network.nvflare import consortium, submit
+    from dkpca.network import membership, submit
 
-    found = consortium.load(path)
+    found = membership.load(path)
     if run:
-        stands = submit.status(found, check_name(run, "run name"))
+        stands = exchange_of(path / "runs" / check_name(run, "run name"))
         title = f"{run}: {stands.get('what', 'run')} {stands.get('state', 'not begun')}"
         if stands.get("reason"):
             title += f" ({stands['reason']})"
@@ -163,9 +178,8 @@ def status(
         lines = [title, *(f"- {_words(party, at)}" for party, at in _parties(stands))]
         show(as_json, stands or {"state": "not begun"}, lines)
         raise typer.Exit({"finished": 0, "failed": 1}.get(stands.get("state", ""), NOT_FINISHED))
-    with submit.session(found) as opened:
-        here = submit.connected(opened)
-    states = {entry.name: submit.status(found, entry.name) for entry in sorted((path / "runs").iterdir())}
+    here = submit.status(found)["connected"]
+    states = {entry.name: exchange_of(entry) for entry in sorted((path / "runs").iterdir())}
     lines = [f"{party}: {'connected' if party in here else 'not connected'}" for party in found.parties]
     lines += [
         f"run {name}: {known.get('what', '')} {known.get('state', 'unknown')}" for name, known in states.items()
@@ -173,30 +187,19 @@ def status(
     show(as_json, {"connected": here, "parties": list(found.parties), "runs": states}, lines)
 
 
-def _submit(
-    path: Path,
-    run: str,
-    controller: str,
-    arguments: Mapping[str, Any],
-    seconds: float,
-    join_seconds: float,
-    *,
-    wait: bool,
-) -> Path:
-    from dkpca.network.nvflare import consortium, submit
+def _submit(path: Path, job: "Job", *, wait: bool) -> Path:
+    from dkpca.network import membership, submit
 
-    found = consortium.load(path)
-    roster = roster_of(path / "runs" / check_name(run, "run name"), found.parties)
-    strangers = sorted(set(arguments["again"]) - set(roster))
+    found = membership.load(path)
+    folder = path / "runs" / job.run
+    roster = roster_of(folder, found.parties)
+    strangers = sorted(set(job.again) - set(roster))
     if strangers:
         raise InputError(f"--again {strangers}: not on the roster {list(roster)}")
-    job = submit.Job(run, controller, arguments, seconds)
-    reachable = [party for party in roster if party in found.parties]
-    with submit.session(found) as opened:
-        number = submit.submit(opened, reachable, job, join_seconds=join_seconds, say=say)
-        if wait:
-            submit.follow(opened, found, job, number, told=Teller().tell)
-    return path / "runs" / run
+    number = submit.submit(found, job)
+    if wait:
+        submit.follow(found, job, number, told=Teller().tell)
+    return folder
 
 
 def say(words: str) -> None:

@@ -3,7 +3,7 @@
 import contextlib
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from dkpca.messages import CommonTokens, Message, Partials, Rows, SampleTokens, 
 from dkpca.party import PartyState
 from dkpca.policy import Policy
 from dkpca.rank import RankRule
-from dkpca.store import message_files, private_state, storage
+from dkpca.store import ledger, message_files, private_state, storage
 from dkpca.store.message_files import naming
 from dkpca.tables.ids import matching_keys
 from dkpca.tables.novelty import about_new_rows
@@ -26,7 +26,6 @@ from dkpca.tables.preparation import Preparation, prepare
 from dkpca.tables.reading import Reading, Table, from_frame, read, read_ids
 from dkpca.wire import codec
 
-LEDGER = "dkpca-ledger.jsonl"
 SAFETENSORS_START = b"{"  # ninth byte of every file of ours
 
 
@@ -87,6 +86,7 @@ class Sender:
     message: Path
     policy: Policy = party.ANYTHING
     ledger: Path | None = None  # None: beside the message
+    asked: Mapping[str, Any] = field(default_factory=dict)  # which question it answers, for the ledger
 
     def check(self) -> None:
         """Find out before any work whether the message can be written; a file that is no message stays."""
@@ -100,23 +100,25 @@ class Sender:
         """Write a message, and the private files that belong to it; the ledger says so before they are there."""
         data = wire.encode(message)
         kind, fingerprint = wire.kind_of(message), hashlib.sha256(data).hexdigest()
-        if isinstance(message, Statistics | Summary):
-            self.policy.check_fits(len(sent(message.party, kind, self._ledger()) - {fingerprint}))
-        told = {"file": self._named(), "kind": kind, "bytes": len(data), "sha256": fingerprint}
-        self.record("written", **told, **facts)
+        told = {"file": self._named(), "kind": kind, "bytes": len(data), "sha256": fingerprint, **self.asked, **facts}
         kept = private_files or {}
-        try:
-            storage.write_all({**kept, self.message: data}, private=kept)
-        except StorageError as error:
-            self.record("not written", file=self._named(), reason=str(error))
-            raise
+        with ledger.opened(self._ledger()) as book:  # until it is written: limits on what was sent hold for all
+            before = book.sent(facts.get("party", ""), kind)
+            if isinstance(message, Statistics | Summary):
+                self.policy.check_fits(len(before - {fingerprint}))
+            book.append("repeated" if fingerprint in before else "written", **told)
+            try:
+                storage.write_all({**kept, self.message: data}, private=kept)
+            except StorageError as error:
+                book.append("not written", file=self._named(), reason=str(error))
+                raise
 
     def record(self, event: str, **facts: Any) -> None:
         """Add a line to the ledger."""
-        storage.append_record(self._ledger(), {"event": event, **facts})
+        ledger.append(self._ledger(), event, **self.asked, **facts)
 
     def _ledger(self) -> Path:
-        return self.ledger or self.message.parent / LEDGER
+        return self.ledger or self.message.parent / ledger.NAME
 
     def _named(self) -> str:
         """Name of the message, as seen from the ledger where it lies below it."""
@@ -132,13 +134,6 @@ class Sender:
         except PolicyError as refusal:
             self.record("refused", party=holding.party, asked=what, reason=str(refusal))
             raise
-
-
-def sent(party: str, kind: str, ledger: Path) -> set[str]:
-    """Fingerprints of all messages of a kind that a ledger knows of a party."""
-    wanted = {"event": "written", "party": party, "kind": kind}
-    records = storage.read_records(ledger)
-    return {record["sha256"] for record in records if wanted.items() <= record.items()}
 
 
 @dataclass(frozen=True)
@@ -189,7 +184,7 @@ def statistics(holding: Holding, sender: Sender) -> Statistics:
         table, _ = holding.load()
         X = prepare(table, holding.reading).apply(table)
         message = party.statistics(X, party=holding.party, policy=sender.policy)
-        sender.send(message, party=message.party)
+        sender.send(message, party=message.party, n_samples=message.n_samples)
     return message
 
 
@@ -239,7 +234,8 @@ def summarize(
             if state is None
             else {state: private_state.encode(replace(kept, preparation=codec.described(preparation)))}
         )
-        sender.send(summary, private_files, party=summary.party, rank=summary.rank, n_samples=summary.n_samples)
+        about = {"n_samples": summary.n_samples, "sample_digest": summary.sample_digest}
+        sender.send(summary, private_files, party=summary.party, rank=summary.rank, **about)
     return summary, preparation
 
 
@@ -260,7 +256,7 @@ def extend(
         table, names = holding.load()
         X = preparation.apply(table)
         message = answer(kept, X, sample_ids=names, policy=sender.policy)
-        sender.send(message, party=message.party, n_samples=X.shape[0])
+        sender.send(message, party=message.party, n_samples=X.shape[0], sample_digest=message.sample_digest)
     unlike = int(outside_at_party(kept, message).sum())
     said = [f"{unlike:,} of {len(X):,} new samples are unlike all samples of the fit"] if unlike else []
     return message, [*about_new_rows(preparation, table), *said]

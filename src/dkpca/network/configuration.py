@@ -23,7 +23,8 @@ class Configuration:
     reading: Reading
     policy: Policy
     key_file: Path | None
-    new: Path  # folder with tables of new samples, one a batch
+    new: Path  # folder with tables of new samples, one per batch
+    approval: bool = False  # whether a person approves each question
 
     def key(self) -> bytes | None:
         """Key shared with the other parties."""
@@ -54,4 +55,5 @@ def read_configuration(path: Path) -> Configuration:
         policy=policy_file.read(found.policy),
         key_file=found.key_file,
         new=found.new,
+        approval=found.approval,
     )

@@ -11,14 +11,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dkpca import wire
 from dkpca.errors import DKPCAError, InputError
 from dkpca.exchange import alignment, rounds
 from dkpca.exchange.questions import Result
 from dkpca.exchange.rounds import Fit
 from dkpca.fusion import result
 from dkpca.messages import check_name
-from dkpca.network.remote import COMPUTING, RUNNING, STATUS, RemoteParties, Status, Transport, state_of
+from dkpca.network.remote import (
+    COMPUTING,
+    RUNNING,
+    STATUS,
+    RemoteParties,
+    Status,
+    Transport,
+    forget_numbers,
+    state_of,
+)
 from dkpca.store import runs, storage
 from dkpca.store.runs import Run
 from dkpca.store.storage import make_directory
@@ -33,8 +41,10 @@ class Coordinator:
     folder: Path  # of all runs
     roster: Sequence[str]
     transport: Transport
-    seconds: float = 600.0  # for one question
-    job: str = ""  # number under which the transport knows this exchange
+    timeout: float = 600.0  # seconds for one question
+    max_answer: int = 4 * 10**9  # bytes of an answer, where the question does not say
+    job: str = ""  # number of the command that wants it
+    resumes: bool = False  # whether it goes on where a center stopped: whoever is asked again keeps its new number
 
     def fit(self, run: str, fit: Fit, *, again: Collection[str] = (), publish: bool = True) -> Run:
         """Ask for what is missing, fuse, and tell the parties the result."""
@@ -72,10 +82,9 @@ class Coordinator:
         places, roster = [], roster_of(folder, self.roster)
         fused = runs.load(folder)
         with followed(folder, "projection", self.job) as status:
-            extending = {name: wire.fingerprint(summary) for name, summary in fused.model.summaries.items()}
             for batch in batches:
                 place = make_directory(make_directory(folder / "new") / check_name(batch, "batch name"))
-                remote = replace(self._parties(run, place, roster, status, again), extending=extending)
+                remote = replace(self._parties(run, place, roster, status, again), extending=fused.model.summaries)
                 answers, common = rounds.new_samples(remote, batch=batch, exact=exact, align=align)
                 status.write(COMPUTING)
                 names = None if common is None else alignment.names(common)
@@ -97,7 +106,11 @@ class Coordinator:
         if strangers:
             raise InputError(f"{strangers} cannot be asked again: not on the roster {sorted(roster)} of this run")
         make_directory(folder / "messages")
-        return RemoteParties(run, folder, roster, self.transport, self.seconds, status, frozenset(again))
+        if again and not self.resumes:
+            forget_numbers(folder, list(again))
+        return RemoteParties(
+            run, folder, roster, self.transport, self.timeout, status, self.max_answer, frozenset(again)
+        )
 
 
 @contextmanager

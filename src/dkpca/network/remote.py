@@ -5,12 +5,15 @@ only to the parties that have not answered. A message that came by hand (`dkpca 
 
     messages/PARTY.KIND   as received, byte for byte
     ledger.jsonl          what was asked, what arrived, what was turned away
+    asked.json            the number of each question, so that after a break the same answer is taken
     exchange.json         where the exchange stands, party by party
 """
 
 import hashlib
 import json
 import logging
+import math
+import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,19 +21,21 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from dkpca import messages, wire
-from dkpca.errors import DKPCAError, NoAnswerError, StorageError, WireError
+from dkpca.errors import DKPCAError, InputError, NoAnswerError, StorageError, WireError
 from dkpca.exchange import alignment
 from dkpca.exchange.files import Answers
 from dkpca.exchange.questions import Question, Result, RowsWanted, StatisticsWanted, SummaryWanted, TokensWanted
 from dkpca.messages import Message, Partials, Rows, SampleTokens, Statistics, Summary
-from dkpca.network.envelopes import Answer, Request, decode_answer, encode_request
-from dkpca.store import message_files, storage
+from dkpca.network.envelopes import encode_question
+from dkpca.network.protocol import Asked, to_json
+from dkpca.network.sizes import largest_answer
+from dkpca.store import ledger, message_files, storage
+from dkpca.store.runs import LEDGER
 
 log = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())
 
-STATUS = "exchange.json"
-LEDGER = "ledger.jsonl"
+STATUS, NUMBERS = "exchange.json", "asked.json"
 RUNNING = "running"
 COMPUTING = "computing"  # the center is at work, no party is waited for
 KINDS: Mapping[type[Any], tuple[type[Any], ...]] = {
@@ -42,23 +47,42 @@ KINDS: Mapping[type[Any], tuple[type[Any], ...]] = {
 
 
 @dataclass(frozen=True)
+class Outgoing:
+    """A question for one party, and where its answer is collected."""
+
+    asked: Asked
+    attached: bytes
+    part: Path  # in the folder of the messages; taken away from there only by whoever gets it
+    largest: int  # bytes of the answer
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """An answer that lies whole in a file, its digest checked."""
+
+    path: Path
+    bytes: int
+    sha256: str
+    ledger: str = ""  # digest of the last line of the party's ledger: it has to be found there later
+
+
+@dataclass(frozen=True)
 class Failure:
-    """Why a transport brings no answer."""
+    """Why there is no answer, from the party or from the transport."""
 
     reason: str
 
 
+Arrived = Callable[[str, Delivered | Failure], str]  # returns why it is turned away; empty if it is not
+
+
 class Transport(Protocol):
-    """What a network engine does for us."""
+    """What a network does for us."""
 
     def carry(
-        self,
-        request: bytes,
-        parties: Sequence[str],
-        seconds: float,
-        arrived: Callable[[str, bytes | Failure], None],
+        self, questions: Mapping[str, Outgoing], timeout: float, arrived: Arrived, noticed: Callable[[str, str], None]
     ) -> None:
-        """Bring a request to the parties and their answers back; return when all have answered or time is up.
+        """Bring each party its question and the answers back; return when all have answered or time is up.
 
         The name given to `arrived` is the one on the party's certificate, whatever the answer says.
         """
@@ -84,20 +108,20 @@ class Status:
         self.write(RUNNING)
 
 
+def exchange_of(folder: Path) -> dict[str, Any]:
+    """Where the last exchange of a run stands; empty if there was none."""
+    path = folder / STATUS
+    if not path.exists():
+        return {}
+    try:
+        return dict(json.loads(storage.read(path)))
+    except ValueError as error:
+        raise InputError(f"{path}: cannot be read ({error}); remove it and repeat the command") from error
+
+
 def state_of(folder: Path) -> str:
     """How the last exchange of a run stands; empty if there was none."""
-    path = folder / STATUS
-    return str(json.loads(storage.read(path))["state"]) if path.exists() else ""
-
-
-def mark_interrupted(folder: Path) -> None:
-    """Say of a run whose center was stopped that it does not go on by itself."""
-    path = folder / STATUS
-    if path.exists():
-        told = json.loads(storage.read(path))
-        if told["state"] in (RUNNING, COMPUTING):
-            reason = "the center was stopped meanwhile; repeat the command"
-            storage.write(path, storage.as_json(told | {"state": "failed", "reason": reason}))
+    return str(exchange_of(folder).get("state", ""))
 
 
 @dataclass
@@ -108,10 +132,11 @@ class RemoteParties:
     folder: Path  # of the run, or of a batch of new samples in it
     roster: Sequence[str]
     transport: Transport
-    seconds: float  # for one question
+    timeout: float  # seconds for one question
     status: Status
+    max_answer: int  # bytes of an answer, where the question does not say
     again: frozenset[str] = frozenset()  # parties that are asked even if an answer of theirs is here
-    extending: Mapping[str, str] = field(default_factory=dict)  # summaries, by party, that new samples must extend
+    extending: Mapping[str, Summary] = field(default_factory=dict)  # by party, which new samples must extend
 
     @property
     def names(self) -> list[str]:
@@ -132,7 +157,7 @@ class RemoteParties:
 
     def _told(self, result: Result) -> set[str]:
         """Parties that have this very result."""
-        records = storage.read_records(self.folder / LEDGER)
+        records = ledger.records(self.folder / LEDGER)
         told = [r for r in records if r["event"] == "told" and r["sha256"] == _fingerprint(result)]
         return {str(record["party"]) for record in told} - self.again
 
@@ -146,34 +171,47 @@ class RemoteParties:
                 found.add(party)
             except (WireError, StorageError) as error:
                 self._record("not used", party=party, file=path.name, reason=str(error))
+                forget_numbers(self.folder, [party])  # under the old one it would send the same again
         return found
 
     def _fetch(self, question: Question, missing: Sequence[str], paths: Mapping[str, Path]) -> None:
-        request = Request(self.run, question)
+        described, attached = encode_question(question)
+        about = {"attached": len(attached), "sha256": hashlib.sha256(attached).hexdigest() if attached else ""}
+        numbers = self._numbers(to_json([self.run, described, about]), missing)
+        outgoing = {
+            party: Outgoing(
+                Asked(numbers[party], self.run, described, **about),  # type: ignore[arg-type]
+                attached,
+                paths[party].with_name(f".{party}.{numbers[party]}.part"),
+                self._largest(party, question),
+            )
+            for party in missing
+        }
         lock, waiting, failed = threading.Lock(), set(missing), dict[str, str]()
-        self._record("asked", number=request.number, question=type(question).__name__, parties=list(missing))
+        self._record("asked", question=described, numbers=numbers)
         for party in missing:
             self.status.party(party, question.answer, "asked")
 
-        def arrived(party: str, brought: bytes | Failure) -> None:
+        def noticed(party: str, words: str) -> None:
+            with lock:
+                if party in waiting:
+                    self.status.party(party, question.answer, "asked", words)
+
+        def arrived(party: str, brought: Delivered | Failure) -> str:
             with lock:
                 if party not in waiting:
-                    self._record("turned away", party=party, reason="it was not asked, or has answered already")
-                    return
+                    return "it was not asked, or has answered already"
+                reason = self._accept(party, brought, outgoing[party], question, paths[party])
                 waiting.discard(party)
-                reason = self._accept(party, brought, request, paths[party])
                 if reason:
                     failed[party] = reason
-                    self._record("no answer", party=party, number=request.number, reason=reason)
+                    self._record("no answer", party=party, number=numbers[party], reason=reason)
                 self.status.party(party, question.answer, "failed" if reason else "answered", reason)
+                return reason
 
-        self.transport.carry(encode_request(request), missing, self.seconds, arrived)
-        with lock:
-            for party in sorted(waiting):
-                failed[party] = f"no answer within {self.seconds:g} s"
-                self._record("no answer", party=party, number=request.number, reason=failed[party])
-                self.status.party(party, question.answer, "failed", failed[party])
-            waiting.clear()
+        self.transport.carry(outgoing, self.timeout, arrived, noticed)
+        for party in sorted(waiting):
+            arrived(party, Failure(f"no answer within {self.timeout:g} s"))
         if failed:
             batch = f" of batch {question.batch!r}" if question.batch else ""
             raise NoAnswerError(
@@ -181,43 +219,70 @@ class RemoteParties:
                 "what the others sent is kept, repeat the command to ask only these again"
             )
 
-    def _accept(self, party: str, brought: bytes | Failure, request: Request, path: Path) -> str:
+    def _numbers(self, question: bytes, missing: Sequence[str]) -> dict[str, str]:
+        """A number per party: the one under which it was asked the same before, or a new one."""
+        key, known = hashlib.sha256(question).hexdigest(), _read_numbers(self.folder)
+        before = known.get(key, {})
+        numbers = {party: before.get(party) or secrets.token_hex(16) for party in missing}
+        storage.write(self.folder / NUMBERS, storage.as_json(known | {key: before | numbers}))
+        return numbers
+
+    def _largest(self, party: str, question: Question) -> int:
+        told, n_samples, width = self.folder / "messages" / f"{party}.statistics", math.inf, math.inf
+        if isinstance(question, SummaryWanted) and told.exists():
+            n_samples = message_files.read(told, Statistics).n_samples
+        if isinstance(question, RowsWanted) and party in self.extending:
+            width = self.extending[party].n_samples if question.exact else self.extending[party].rank
+        return int(min(self.max_answer, largest_answer(question, n_samples=n_samples, width=width)))
+
+    def _accept(
+        self, party: str, brought: Delivered | Failure, outgoing: Outgoing, question: Question, path: Path
+    ) -> str:
         """Keep an answer; return why not, if so."""
         if isinstance(brought, Failure):
             return brought.reason
         try:
-            answer = decode_answer(brought)
-            if answer.code == "ok" and answer.number != request.number:
-                raise WireError("it answers another request than the one that is open: an old message, sent again")
-            if answer.code != "ok":
-                return answer.reason if answer.reason.startswith(answer.code) else f"{answer.code}: {answer.reason}"
-            if isinstance(request.question, Result):
-                self._record("told", party=party, number=request.number, sha256=_fingerprint(request.question))
+            if isinstance(question, Result):
+                self._record("told", party=party, number=outgoing.asked.number, sha256=outgoing.asked.sha256)
             else:
-                self._keep(party, answer, request, path)
+                self._keep(party, brought, outgoing, question, path)
+            return ""
         except DKPCAError as error:
-            return f"its answer is turned away: {error}"
+            reason = f"its answer is turned away: {error}"
         except Exception as error:  # whatever a party sends, the question is still open for it
             log.exception("the answer of %s", party)
-            return f"its answer is turned away: it cannot be read ({type(error).__name__})"
-        return ""
+            reason = f"its answer is turned away: it cannot be read ({type(error).__name__})"
+        forget_numbers(self.folder, [party])  # under the old one it would send the same again
+        return reason
 
-    def _keep(self, party: str, answer: Answer, request: Request, path: Path) -> None:
-        message = message_files.decode(Path(path.name), answer.message, *KINDS[type(request.question)])
-        self._check(message, party, request.question)
-        if not path.exists() or storage.read(path) != answer.message:
-            storage.write(path, answer.message)
-        checksum = hashlib.sha256(answer.message).hexdigest()
-        told = {"file": path.name, "bytes": len(answer.message), "sha256": checksum}
-        self._record("received", party=party, number=request.number, **told)
+    def _keep(self, party: str, brought: Delivered, outgoing: Outgoing, question: Question, path: Path) -> None:
+        message = message_files.decode(Path(path.name), storage.read(brought.path), *KINDS[type(question)])
+        self._check(message, party, question)
+        told = {"file": path.name, "bytes": brought.bytes, "sha256": brought.sha256, "party_ledger": brought.ledger}
+        self._record("received", party=party, number=outgoing.asked.number, **told)
+        brought.path.replace(path)
 
     def _check(self, message: Any, party: str, question: Question) -> None:
         check(message, party, question)
-        if party in self.extending and getattr(message, "summary_id", "") not in ("", self.extending[party]):
+        extended = wire.fingerprint(self.extending[party]) if party in self.extending else ""
+        if extended and getattr(message, "summary_id", extended) != extended:
             raise WireError("its new samples extend another summary than the one that was fused")
 
     def _record(self, event: str, **facts: Any) -> None:
-        storage.append_record(self.folder / LEDGER, {"event": event, **facts})
+        ledger.append(self.folder / LEDGER, event, **facts)
+
+
+def forget_numbers(folder: Path, parties: Sequence[str]) -> None:
+    """Have these parties asked under new numbers, so that they work anew."""
+    known = _read_numbers(folder)
+    if known:
+        kept = {key: {p: n for p, n in numbers.items() if p not in parties} for key, numbers in known.items()}
+        storage.write(folder / NUMBERS, storage.as_json(kept))
+
+
+def _read_numbers(folder: Path) -> dict[str, dict[str, str]]:
+    file = folder / NUMBERS
+    return dict(json.loads(storage.read(file))) if file.exists() else {}
 
 
 def _by_reason(failed: Mapping[str, str]) -> str:

@@ -3,13 +3,15 @@
 party.toml          which table, which columns, which policy; written by the party
 dkpca-ledger.jsonl  every question, refusal and message, in order
 runs/RUN/           each message that left, byte for byte; the private state; the result that came back
+approvals/          questions that wait for a person
 """
 
 import contextlib
-import fcntl
+import hashlib
+import json
 import logging
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,26 +27,29 @@ from dkpca.errors import (
     WireError,
 )
 from dkpca.exchange import alignment, files
-from dkpca.exchange.files import LEDGER, Holding, Sender
-from dkpca.exchange.questions import Result, RowsWanted
+from dkpca.exchange.files import Holding, Sender
+from dkpca.exchange.questions import Question, Result, RowsWanted
 from dkpca.messages import CommonTokens, Partials, Rows, Summary
+from dkpca.network import approvals, sizes
 from dkpca.network.configuration import CONFIGURATION, Configuration, read_configuration
-from dkpca.network.envelopes import Answer, Request, decode_request, described, encode_answer
-from dkpca.store import message_files, storage
+from dkpca.network.envelopes import decode_question
+from dkpca.network.protocol import Asked
+from dkpca.store import ledger, message_files, storage
 from dkpca.store.runs import RESULT
 from dkpca.store.storage import make_directory
 from dkpca.tables import reading
 from dkpca.tables.preparation import prepare
 
-COMMON = "common.tokens"
-UNREADABLE = "0" * 32  # number of the answer to a request whose own number cannot be read
+COMMON, ANSWERED = "common.tokens", "answered.json"
+MOST_RUNS_KEPT = 1000
+MOST_ANSWERS_KEPT = 64  # per run, for a center that asks again after a break
 
 log = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())
 
 # What leaves the party when something fails there: a code and a sentence, neither of which holds data. The error
 # itself, which may name files, columns and ids, stays in the party's log and ledger.
-NOT_UNDERSTOOD = ("not understood", "the request cannot be read by the dkpca of this party; use the same version")
+NOT_UNDERSTOOD = ("not understood", "the question cannot be read by the dkpca of this party; use the same version")
 REASONS: Mapping[type[Exception], tuple[str, str]] = {
     WireError: (
         "cannot answer",
@@ -59,56 +64,125 @@ UNEXPECTED = ("failed", "an error that was not expected; its log has it")
 
 
 @dataclass(frozen=True)
+class Answer:
+    """A message that may leave, or why there is none: a code for programs, and a sentence without data for people."""
+
+    number: str
+    code: str = "ok"
+    reason: str = ""
+    file: Path | None = None  # None: there is nothing to send but the code
+    bytes: int = 0
+    sha256: str = ""
+
+
+@dataclass(frozen=True)
 class Responder:
     """The party's folder, and what answers for it."""
 
     folder: Path
     identity: str | None = None  # name on the party's certificate; None: nobody vouches for a name
 
-    def answer(self, data: bytes) -> bytes:
-        """Answer one request, whatever it is; nothing is raised, since an error may hold data."""
-        number = UNREADABLE
-        try:
-            request = decode_request(data)
-            number = request.number
-            with self._alone():
-                message = self._answer(request)
-            return encode_answer(Answer(number, message))
-        except Exception as error:
-            code, reason = NOT_UNDERSTOOD if number == UNREADABLE else _reason(error)
-            log.error("could not answer: %s", error, exc_info=None if isinstance(error, DKPCAError) else error)
-            self._record("not answered", number=number, code=code, reason=str(error))
-            return encode_answer(Answer(number, b"", code, reason))
+    def weigh(self, asked: Asked) -> Answer:
+        """Say before it is fetched whether the message attached to a question is of a size that makes sense here."""
+        return self._guarded(asked, self._weigh, asked)
 
-    def _answer(self, request: Request) -> bytes:
-        question = request.question
-        if any(record.get("number") == request.number for record in storage.read_records(self.folder / LEDGER)):
-            raise PolicyError(f"request {request.number} was answered before; a request is answered once")
-        self._record(
-            "asked", run=request.run, number=request.number, question=type(question).__name__, **described(question)
-        )
+    def answer(self, asked: Asked, attached: bytes = b"") -> Answer:
+        """Answer one question, whatever it is; nothing is raised, since an error may hold data."""
+        return self._guarded(asked, self._answer, asked, attached)
+
+    def _guarded(self, asked: Asked, work: Any, *arguments: Any) -> Answer:
+        try:
+            answer: Answer = work(*arguments)
+        except approvals.ApprovalWantedError as waiting:
+            return Answer(asked.number, approvals.WAITING, str(waiting))
+        except Exception as error:
+            code, reason = _reason(error)
+            log.error("could not answer: %s", error, exc_info=None if isinstance(error, DKPCAError) else error)
+            self._record("not answered", number=asked.number, run=asked.run, code=code, reason=str(error))
+            return Answer(asked.number, code, reason)
+        return answer
+
+    def _weigh(self, asked: Asked) -> Answer:
+        configuration = self._configuration()
+        batch = str(asked.question.get("batch", ""))
+        place = self._place(asked.run, batch)
+        if asked.question.get("kind") == Result.__name__:
+            sent = _sent(configuration, batch, place)
+            most = sizes.largest_scores((sent.partial if isinstance(sent, Partials) else sent.factor).shape[0])
+        else:
+            most = sizes.largest_tokens(len(configuration.holding(batch).ids()))
+        if asked.attached > most:
+            raise _NotUnderstoodError(
+                f"the message attached has {asked.attached} bytes, more than the {most} possible"
+            )
+        return Answer(asked.number)
+
+    def _answer(self, asked: Asked, attached: bytes) -> Answer:
+        if len(attached) != asked.attached or (attached and _digest(attached) != asked.sha256):
+            raise _NotUnderstoodError("the message attached is not the one that was announced")
+        try:
+            question = decode_question(asked.question, attached)
+        except WireError as error:
+            raise _NotUnderstoodError(str(error)) from error
+        place, fingerprint = self._place(asked.run, question.batch), _digest(asked.to_bytes())
+        before = _answered(place).get(asked.number)
+        if before is not None:
+            return self._again(asked, place, before, fingerprint)
+        about: dict[str, Any] = {"n_samples": question.common.tokens.shape[0]} if question.common else {}
+        if question.common:
+            about["sample_digest"] = messages.digest(alignment.names(question.common))
+        self._record("asked", run=asked.run, number=asked.number, question=dict(asked.question), **about)
+        configuration = self._configuration()
         if isinstance(question, RowsWanted) and not question.batch:
             raise PolicyError("refused: new samples are those of a batch, never the table of the fit; name a batch")
-        configuration = self._configuration()
-        run = make_directory(make_directory(self.folder / "runs") / request.run)
-        place = make_directory(make_directory(run / "new") / question.batch) if question.batch else run
+        if configuration.approval and not isinstance(question, Result):
+            approvals.check(self.folder, asked, fingerprint)
+        made = self._make_place(asked.run, question.batch)
+        try:
+            answer = self._written(asked, question, configuration, place)
+        except Exception:
+            for folder in reversed(made):
+                with contextlib.suppress(OSError):  # something was written there
+                    folder.rmdir()
+            raise
+        told = {"asked": fingerprint, "sha256": answer.sha256, "file": answer.file.name if answer.file else ""}
+        kept = list((_answered(place) | {asked.number: told}).items())[-MOST_ANSWERS_KEPT:]
+        storage.write(place / ANSWERED, storage.as_json(dict(kept)))
+        return answer
+
+    def _written(self, asked: Asked, question: Question, configuration: Configuration, place: Path) -> Answer:
         if isinstance(question, Result):
             keep_result(configuration, question, place)
-            return b""
-        state = run / f"{configuration.party}.state"
+            self._record("result kept", run=asked.run, number=asked.number, sha256=asked.sha256)
+            return Answer(asked.number)
+        state = self._place(asked.run, "") / f"{configuration.party}.state"
+        file = place / f"{configuration.party}.{question.answer}"
         sender = Sender(
-            place / f"{configuration.party}.{question.answer}", configuration.policy, self.folder / LEDGER
+            file, configuration.policy, self.folder / ledger.NAME, {"run": asked.run, "number": asked.number}
         )
         holding = configuration.holding(question.batch)
         if isinstance(question, RowsWanted):
             holding = files.new_samples(holding.path, state, id_column=holding.reading.id_column, key=holding.key)
+        files.answer(question, holding, sender, state=state)
         if question.common is not None:
             storage.write(place / COMMON, wire.encode(question.common))
-        files.answer(question, holding, sender, state=state)
-        return storage.read(sender.message)
+        data = storage.read(file)
+        return Answer(asked.number, file=file, bytes=len(data), sha256=_digest(data))
+
+    def _again(self, asked: Asked, place: Path, before: Mapping[str, str], fingerprint: str) -> Answer:
+        """The very bytes that left under this number, or a refusal; nothing is computed."""
+        if before["asked"] != fingerprint:
+            raise PolicyError(f"refused: number {asked.number} was used for another question; ask under a new one")
+        if not before["file"]:
+            return Answer(asked.number)
+        file = place / before["file"]
+        data = storage.read(file)
+        if _digest(data) != before["sha256"]:
+            raise PolicyError(f"refused: the answer to {asked.number} was replaced since; ask under a new number")
+        return Answer(asked.number, file=file, bytes=len(data), sha256=before["sha256"])
 
     def check(self) -> str:
-        """Read the table as for a request, under the policy; return in words what would be answered about."""
+        """Read the table as for a question, under the policy; return in words what would be answered about."""
         configuration = self._configuration()
         holding = configuration.holding("")
         with message_files.naming(holding.path):
@@ -116,7 +190,7 @@ class Responder:
             preparation = prepare(table, holding.reading)
             n_samples, n_columns = preparation.apply(table).shape
             configuration.policy.check_samples(n_samples)
-        fits = len(files.sent(configuration.party, "summary", self.folder / LEDGER))
+        fits = len(ledger.sent(self.folder / ledger.NAME, configuration.party, "summary"))
         limit = configuration.policy.max_fits
         answered = f"{fits} fits answered" if math.isinf(limit) else f"{fits} of {limit:g} fits answered"
         return "; ".join([f"{n_samples:,} samples, {n_columns:,} columns", *preparation.notes, answered])
@@ -131,21 +205,30 @@ class Responder:
             )
         return configuration
 
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """One question at a time, however many jobs bring some: limits on what was sent before hold for all."""
-        with (self.folder / LEDGER).open("ab") as ledger:
-            fcntl.flock(ledger, fcntl.LOCK_EX)
-            yield
+    def _place(self, run: str, batch: str) -> Path:
+        folder = self.folder / "runs" / messages.check_name(run, "run name")
+        return folder / "new" / messages.check_name(batch, "batch name") if batch else folder
+
+    def _make_place(self, run: str, batch: str) -> list[Path]:
+        """Make the folders of an answer that are not there yet; return them."""
+        top, place = self.folder / "runs", self._place(run, batch)
+        wanted = [folder for folder in (top, *reversed(place.parents), place) if folder.is_relative_to(top)]
+        new = [folder for folder in dict.fromkeys(wanted) if not folder.exists()]
+        if self._place(run, "") in new and top.is_dir() and len(list(top.iterdir())) >= MOST_RUNS_KEPT:
+            raise PolicyError(f"refused: it keeps {MOST_RUNS_KEPT} runs already; have old ones removed there")
+        return [make_directory(folder) for folder in new]
 
     def _record(self, event: str, **facts: Any) -> None:
-        storage.append_record(self.folder / LEDGER, {"event": event, **facts})
+        ledger.append(self.folder / ledger.NAME, event, **facts)
+
+
+class _NotUnderstoodError(WireError):
+    """A question that cannot be read."""
 
 
 def keep_result(configuration: Configuration, result: Result, place: Path) -> None:
     """Write the scores beside the message they came of, under the party's own sample ids."""
-    kinds: tuple[type[Any], ...] = (Rows, Partials) if result.batch else (Summary,)
-    sent = message_files.read(place / f"{configuration.party}.{'rows' if result.batch else 'summary'}", *kinds)
+    sent = _sent(configuration, result.batch, place)
     if sent.sample_digest != result.scores.sample_digest:
         raise WireError("the result is about other samples than the message this party sent")
     scores = result.scores.scores.decode()
@@ -153,6 +236,22 @@ def keep_result(configuration: Configuration, result: Result, place: Path) -> No
     produced = reading.embedding_files(names, scores)
     produced[RESULT] = wire.encode(result.scores)
     storage.write_all({place / name: data for name, data in produced.items()})
+
+
+def _sent(configuration: Configuration, batch: str, place: Path) -> Any:
+    """The message to which a result belongs."""
+    kinds: tuple[type[Any], ...] = (Rows, Partials) if batch else (Summary,)
+    return message_files.read(place / f"{configuration.party}.{'rows' if batch else 'summary'}", *kinds)
+
+
+def _answered(place: Path) -> dict[str, dict[str, str]]:
+    """What left under which number."""
+    file = place / ANSWERED
+    return dict(json.loads(storage.read(file))) if file.exists() else {}
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def _own_names(holding: Holding, digest: str, n_samples: int, place: Path) -> list[str]:
@@ -175,4 +274,6 @@ def _reason(error: Exception) -> tuple[str, str]:
         while isinstance(error.__cause__, PolicyError):  # its first words, before a file was named in front of them
             error = error.__cause__
         return "refused", str(error)
+    if isinstance(error, _NotUnderstoodError):
+        return NOT_UNDERSTOOD
     return next((reason for kind, reason in REASONS.items() if isinstance(error, kind)), UNEXPECTED)

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
+from dkpca import strict_json
 from dkpca.errors import StorageError
-from dkpca.wire import strict_json
 
 BEGUN, COMMIT = ".begun", ".commit"
 PART = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}\.part", re.DOTALL)

@@ -28,7 +28,8 @@ class PartyFile:
     reading: Reading
     policy: Path | None
     key_file: Path | None
-    new: Path  # folder with tables of new samples, one a batch
+    new: Path  # folder with tables of new samples, one per batch
+    approval: bool = False  # whether a person approves each question of a network
 
 
 def read(path: Path) -> PartyFile:
@@ -53,6 +54,7 @@ def read(path: Path) -> PartyFile:
         policy=beside("policy"),
         key_file=beside("key_file"),
         new=path.parent / values.get("new", "new"),
+        approval=values.get("approval", False),
     )
 
 
@@ -139,6 +141,11 @@ KEYS: Mapping[str, Check] = {
     "policy": (_is_named, "write the name of the policy file, relative to this one"),
     "key_file": (_is_text, "write the name of the file with the parties' key, or nothing"),
     "new": (_is_named, "write the name of the folder with new samples"),
+    "approval": (lambda value: isinstance(value, bool), "write true or false"),
+    "proxy": (
+        lambda value: isinstance(value, str) and (not value or value.startswith(("http://", "https://"))),
+        'write an address such as "http://proxy:3128", or nothing',
+    ),
 }
 READING = {
     "id": "id_column",

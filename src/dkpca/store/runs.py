@@ -25,7 +25,7 @@ from dkpca.fusion import FusedModel
 from dkpca.linalg.arrays import to_numpy
 from dkpca.linalg.leading import NAMES, Solver
 from dkpca.messages import Partials, Rows, Summary
-from dkpca.store import model_file, storage
+from dkpca.store import ledger, model_file, storage
 from dkpca.store.message_files import Received, by_party, naming_files, receive, stored_summaries
 from dkpca.store.run_directory import (
     SETTINGS,
@@ -43,6 +43,7 @@ from dkpca.tables.reading import embedding_files
 from dkpca.wire import codec
 
 __all__ = ["Run", "check", "fuse", "is_projection", "load", "outside", "parties_in", "project", "read_settings"]
+LEDGER = "ledger.jsonl"
 RESULT = "result.scores"  # a message for the parties
 LOST_NAMES = "the samples are numbered: their names so far could not be read; name them with --ids"
 
@@ -117,7 +118,7 @@ def fuse(
         gone = [path / "messages" / f"{party}.summary" for party in without]
         _write(path, model, accepted, names, settings, states or {}, gone)
         _record_received(path, received)
-        storage.append_record(path / "ledger.jsonl", {"event": "fused", "parties": sorted(model.summaries)})
+        ledger.append(path / LEDGER, "fused", parties=sorted(model.summaries))
     return Run(path, model, settings, names, (*notes, *lost))
 
 
@@ -328,5 +329,5 @@ def _write(
 
 def _record_received(path: Path, items: Iterable[Received]) -> None:
     for item in items:
-        record = {"event": "received", "party": item.message.party, "file": item.path.name, "bytes": len(item.data)}
-        storage.append_record(path / "ledger.jsonl", record | {"sha256": hashlib.sha256(item.data).hexdigest()})
+        record = {"party": item.message.party, "file": item.path.name, "bytes": len(item.data)}
+        ledger.append(path / LEDGER, "received", **record, sha256=hashlib.sha256(item.data).hexdigest())

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and ledgers that only grow."""
+"""Files that are written whole or not at all."""
 
 import contextlib
 import errno
@@ -10,13 +10,12 @@ import secrets
 import stat
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from dkpca import strict_json
 from dkpca.errors import InputError, StorageError
 from dkpca.store import journal
-from dkpca.wire import strict_json
 
 PRIVATE_MODE, PUBLIC_MODE = 0o600, 0o666  # the second is narrowed by the umask
 
@@ -55,19 +54,19 @@ def write_all(files: Mapping[Path, bytes], *, private: Collection[Path] = (), re
         whole: Callable[[], None] | None = None
         if len(files) + len(remove) > 1:
             last = list(files)[-1]
-            with _explained(last):
+            with explained(last):
                 recover(last.parent)
                 whole = held.enter_context(journal.of({part: path for path, part in parts.items()}, remove, token))
         else:
             _remove_abandoned(next(iter(files)))
         for path, part in parts.items():
-            with _explained(path):
+            with explained(path):
                 if path.is_dir():
                     raise OSError(errno.EISDIR, "")
                 descriptor = _write_new(part, files[path], PRIVATE_MODE if path in private else PUBLIC_MODE)
                 os.close(descriptor) if whole else held.callback(os.close, descriptor)
         if whole is not None:
-            with _explained(list(files)[-1]):
+            with explained(list(files)[-1]):
                 whole()
         _carry_out({part: path for path, part in parts.items()}, remove)
 
@@ -91,11 +90,11 @@ def _remove_abandoned(path: Path) -> None:
 def _carry_out(steps: Mapping[Path, Path], removed: Iterable[Path]) -> None:
     replaced: list[str] = []
     for part, path in steps.items():
-        with _explained(path, f"{replaced} were replaced already" if replaced else NOTHING_CHANGED):
+        with explained(path, f"{replaced} were replaced already" if replaced else NOTHING_CHANGED):
             part.replace(path)
         replaced.append(path.name)
     for path in removed:
-        with _explained(path, f"{replaced} were replaced already"):
+        with explained(path, f"{replaced} were replaced already"):
             path.unlink(missing_ok=True)
     for directory in {path.parent for path in (*steps.values(), *removed)}:
         journal.sync_directory(directory)
@@ -132,7 +131,7 @@ def read(path: Path, *, at_most: int | None = None) -> bytes:
 
 def check_writable(path: Path) -> None:
     """Find out before long work whether a file could be written there."""
-    with _explained(path):
+    with explained(path):
         if path.is_dir():
             raise OSError(errno.EISDIR, "")
         if not path.parent.is_dir():
@@ -143,9 +142,20 @@ def check_writable(path: Path) -> None:
 
 def make_directory(path: Path) -> Path:
     """Create a directory if it is not there yet; its parent must be. Return it."""
-    with _explained(path):
+    with explained(path):
         path.mkdir(exist_ok=True)
     return path
+
+
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Hold a folder for one process that serves it."""
+    with (folder / ".serving").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise InputError(f"{folder}: is running already; stop that process first") from error
+        yield
 
 
 def read_toml(path: Path, advice: str) -> dict[str, Any]:
@@ -169,38 +179,12 @@ def as_json(value: Mapping[str, Any]) -> bytes:
     return (json.dumps(value, indent=2, allow_nan=False) + "\n").encode()
 
 
-def append_record(path: Path, record: Mapping[str, Any]) -> None:
-    """Add one line to a ledger, with the time, and bring it to the disk."""
-    line = json.dumps({"time": datetime.now(UTC).isoformat(timespec="seconds"), **record}) + "\n"
-    with _explained(path, "the line is missing there"):  # not which: it may name ids, and errors travel
-        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, PUBLIC_MODE)
-        try:
-            end = os.lseek(descriptor, 0, os.SEEK_END)
-            if end and os.pread(descriptor, 1, end - 1) != b"\n":  # a line cut short by a crash or a full disk
-                line = "\n" + line
-            _write_fully(descriptor, line.encode())
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-def read_records(path: Path) -> list[dict[str, Any]]:
-    """Return the whole lines of a ledger; an empty list if there is none yet."""
-    if not path.exists():
-        return []
-    records = []
-    for line in read(path).decode(errors="replace").splitlines():
-        with contextlib.suppress(ValueError):  # a line cut short
-            records.append(json.loads(line))
-    return records
-
-
 def _write_new(path: Path, data: bytes, mode: int) -> int:
     """Write a file that was not there; return its descriptor, locked so that nobody takes it for an abandoned one."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        _write_fully(descriptor, data)
+        write_fully(descriptor, data)
         os.fsync(descriptor)
     except BaseException:
         os.close(descriptor)
@@ -208,14 +192,15 @@ def _write_new(path: Path, data: bytes, mode: int) -> int:
     return descriptor
 
 
-def _write_fully(descriptor: int, data: bytes) -> None:
+def write_fully(descriptor: int, data: bytes) -> None:
+    """Write all of it."""
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
 
 
 @contextlib.contextmanager
-def _explained(path: Path, outcome: str = NOTHING_CHANGED) -> Iterator[None]:
+def explained(path: Path, outcome: str = NOTHING_CHANGED) -> Iterator[None]:
     """Turn the system's refusal into a sentence."""
     try:
         yield

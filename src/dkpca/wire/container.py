@@ -13,8 +13,8 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
+from dkpca import strict_json
 from dkpca.errors import WireError
-from dkpca.wire import strict_json
 
 WIRE_DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "U8": "uint8"}
 DTYPES = WIRE_DTYPES | {"I64": "int64"}  # row numbers, in files that do not travel

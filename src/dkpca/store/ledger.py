@@ -1,0 +1,190 @@
+"""Ledgers: lines that only grow, each of which names the digest of the one before it.
+
+A line that is altered, removed or put in later breaks the chain behind it. Only the lines since the last checkpoint
+are read at each use; the checkpoint is a file of its own, checked against the line at which it was made.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from dkpca.errors import StorageError
+from dkpca.store import storage
+
+NAME = "dkpca-ledger.jsonl"  # a party's
+START = "0" * 64  # what the first line names as the one before it
+CHECKPOINT_BYTES = 2**16  # lines read again at most, about 150
+Sent = dict[str, list[str]]  # digests of the messages written, by "party kind"
+
+
+@dataclass
+class State:
+    """A ledger up to some line."""
+
+    offset: int = 0  # end of that line
+    last: int = 0  # its beginning
+    lines: int = 0
+    head: str = START  # digest of that line
+    chained: bool = False  # whether it names the one before it; ledgers of older versions begin without
+    sent: Sent = field(default_factory=dict)
+
+    def follow(self, line: bytes, path: Path) -> dict[str, Any]:
+        """Take the next line, or raise `StorageError` if it does not follow."""
+        record = _parsed(line)
+        previous = record.get("previous")
+        if (previous is None and self.chained) or previous not in (None, self.head):
+            raise StorageError(
+                f"{path}: line {self.lines + 1} does not follow the line before it: the ledger was altered; "
+                "compare it with a copy kept elsewhere, and put that back"
+            )
+        before = b"" if self.chained or previous is not None or self.head == START else self.head.encode()
+        self.chained = previous is not None
+        self.head = hashlib.sha256(before + line).hexdigest()
+        self.last, self.offset, self.lines = self.offset, self.offset + len(line), self.lines + 1
+        if record.get("event") == "written":
+            listed = self.sent.setdefault(f"{record.get('party')} {record.get('kind')}", [])
+            if record.get("sha256") not in listed:
+                listed.append(str(record.get("sha256")))
+        return record
+
+
+@dataclass
+class Ledger:
+    """A ledger that is open for one writer."""
+
+    path: Path
+    descriptor: int
+    state: State
+
+    def sent(self, party: str, kind: str) -> frozenset[str]:
+        """Digests of all messages of a kind that this ledger knows of a party."""
+        return frozenset(self.state.sent.get(f"{party} {kind}", ()))
+
+    def append(self, event: str, **facts: Any) -> str:
+        """Add one line, bring it to the disk, and return its digest; on a failure nothing of it stays."""
+        time = datetime.now(UTC).isoformat(timespec="seconds")
+        line = (json.dumps({"time": time, "event": event, **facts, "previous": self.state.head}) + "\n").encode()
+        try:
+            with storage.explained(self.path, "the line is missing there"):  # not which: it may name ids
+                storage.write_fully(self.descriptor, line)
+                os.fsync(self.descriptor)
+        except StorageError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self.descriptor, self.state.offset)
+            raise
+        self.state.follow(line, self.path)
+        return self.state.head
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[Ledger]:
+    """Open a ledger for writing; others wait."""
+    with storage.explained(path):
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, storage.PUBLIC_MODE)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        state = _checkpoint(path, descriptor)
+        read_from = state.offset
+        for line in _lines(path, state.offset):
+            state.follow(line, path)
+        ledger = Ledger(path, descriptor, state)
+        cut_short = os.fstat(descriptor).st_size - state.offset
+        if cut_short:  # by a crash, before anybody relied on it
+            os.ftruncate(descriptor, state.offset)
+            ledger.append("repaired", bytes_cut_short=cut_short)
+        if state.offset - read_from > CHECKPOINT_BYTES:
+            storage.write(_checkpoint_file(path), storage.as_json(_sealed(vars(state))))
+        yield ledger
+    finally:
+        os.close(descriptor)
+
+
+def append(path: Path, event: str, **facts: Any) -> str:
+    """Add one line; return its digest."""
+    with opened(path) as ledger:
+        return ledger.append(event, **facts)
+
+
+def sent(path: Path, party: str, kind: str) -> frozenset[str]:
+    """Digests of all messages of a kind that a ledger knows of a party; empty if there is no ledger."""
+    if not path.exists():
+        return frozenset()
+    with opened(path) as ledger:
+        return ledger.sent(party, kind)
+
+
+def records(path: Path) -> list[dict[str, Any]]:
+    """Return all lines that can be read; an empty list if there is no ledger yet."""
+    return [record for line in _lines(path, 0) if (record := _parsed(line))] if path.exists() else []
+
+
+def verify(path: Path, head: str = "") -> State:
+    """Follow the whole chain; raise `StorageError` where it breaks, or if a head known from before is not in it."""
+    if not path.exists():
+        raise StorageError(f"{path}: there is no such ledger; check the path")
+    state, heads, checkpoint = State(), {START}, _read_checkpoint(path)
+    for line in _lines(path, 0):
+        state.follow(line, path)
+        heads.add(state.head)
+        if state.offset == checkpoint.get("offset") and _sealed(vars(state)) != checkpoint:
+            raise StorageError(f"{_checkpoint_file(path)}: differs from line {state.lines} of the ledger; remove it")
+    if head not in ("", *heads) or checkpoint.get("offset", 0) > state.offset:
+        known = f"line {head[:16]}..." if head not in ("", *heads) else "lines up to its checkpoint"
+        raise StorageError(f"{path}: {known} is missing: the ledger was cut or replaced; put a copy back")
+    return state
+
+
+def _parsed(line: bytes) -> dict[str, Any]:
+    with contextlib.suppress(ValueError):  # a line of an older version, cut short
+        record = json.loads(line)
+        if isinstance(record, dict):
+            return record
+    return {}
+
+
+def _lines(path: Path, offset: int) -> Iterator[bytes]:
+    """Whole lines from an offset on."""
+    with path.open("rb") as file:
+        file.seek(offset)
+        for line in file:
+            if line.endswith(b"\n"):
+                yield line
+
+
+def _checkpoint(path: Path, descriptor: int) -> State:
+    """State from which the rest is read: that of the checkpoint, if it is whole and fits the ledger."""
+    found = dict(_read_checkpoint(path))
+    if found and _sealed({name: value for name, value in found.items() if name != "seal"}) == found:
+        found.pop("seal")
+        state = State(**found)
+        line = os.pread(descriptor, state.offset - state.last, state.last)
+        if state.chained and hashlib.sha256(line).hexdigest() == state.head:
+            return state
+    return State()
+
+
+def _read_checkpoint(path: Path) -> Mapping[str, Any]:
+    file = _checkpoint_file(path)
+    if not file.exists():
+        return {}
+    with contextlib.suppress(ValueError):
+        found = json.loads(storage.read(file))
+        if isinstance(found, dict) and set(found) == {*vars(State()), "seal"}:
+            return found
+    return {}
+
+
+def _sealed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values with their digest, so that damage is noticed."""
+    return {**values, "seal": hashlib.sha256(json.dumps(dict(values), sort_keys=True).encode()).hexdigest()}
+
+
+def _checkpoint_file(path: Path) -> Path:
+    return path.with_name(f".{path.name}.checkpoint")

@@ -1,0 +1,396 @@
+"""A center with its own valid keys that says what it should not: a party does nothing but what its policy allows.
+
+Each attack on the transport is also made on a careless twin, an HTTP client as it comes, where it must succeed.
+"""
+
+import asyncio
+import contextlib
+import gzip
+import json
+import socket
+import time
+import tracemalloc
+
+import aiohttp
+import pytest
+
+from dkpca.errors import DKPCAError
+from dkpca.network import membership as members
+from dkpca.network import protocol as p
+from dkpca.network import tls
+from dkpca.network import x509 as pki
+from dkpca.network.client import Client, LostError
+from dkpca.network.events import Events
+from dkpca.network.polling import Party, Worker
+from testkit.raw import HOST, Listener, page
+
+pytestmark = pytest.mark.network
+
+NUMBER = "a" * 32
+BOMB = gzip.compress(bytes(200_000_000), compresslevel=9)
+ENDLESS = 60_000_000  # bytes, where a careless client is to come to an end
+
+
+def reply(questions=(), numbers=(), revocations=0) -> bytes:
+    return page(
+        json.dumps({"questions": list(questions), "open": list(numbers), "revocations": revocations}).encode()
+    )
+
+
+def question(**changed):
+    return {
+        "number": NUMBER,
+        "run": "first",
+        "question": {"kind": "StatisticsWanted"},
+        "attached": 0,
+        "sha256": "",
+    } | (changed)
+
+
+def chunks(part=b"x" * 2**16, total=ENDLESS):
+    yield b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
+    for _ in range(total // len(part)):
+        yield part
+
+
+def header_flood():
+    yield b"HTTP/1.1 200 OK\r\n"
+    for number in range(100_000):
+        yield f"X-{number}: {'y' * 100}\r\n".encode()
+
+
+@pytest.fixture
+def victim(quiet):
+    """The party's own parts, in this process; and what lies in its folder before and after."""
+    folder = quiet.path / "bank"
+    before = contents(folder)
+    yield folder
+    for name in ("events.jsonl", "revoked.crl", "dkpca-ledger.jsonl"):
+        (folder / name).unlink(missing_ok=True)
+    assert contents(folder) == before
+
+
+def contents(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@contextlib.asynccontextmanager
+async def party_at(quiet, victim, **more):
+    events, worker = Events(victim, "bank"), Worker(victim, "bank")
+    async with Client(HOST, quiet.port, victim / "tls") as client:
+        try:
+            yield Party(victim, client, events, worker, **more)
+        finally:
+            await worker.end()
+            events.close()
+
+
+def attack(quiet, victim, answer, polls=1):
+    """Poll a center that gives this answer; return what the party said, what it was sent, and its peak memory."""
+
+    async def poll():
+        async with party_at(quiet, victim) as party:
+            for _ in range(polls):
+                await party.poll()
+            await asyncio.gather(*party.held.values())
+            return party
+
+    tracemalloc.start()
+    with Listener(quiet.path / "center" / "tls", quiet.port, answer) as center:
+        try:
+            said = asyncio.run(poll())
+        except DKPCAError as error:
+            said = error
+        finally:
+            peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+    return said, center, peak
+
+
+async def careless(quiet, victim, **options) -> tuple[aiohttp.ClientResponse, bytes]:
+    """The same request by a client as it comes."""
+    connector = aiohttp.TCPConnector(ssl=tls.client_context(victim / "tls"))
+    jar = aiohttp.CookieJar(unsafe=True)
+    async with aiohttp.ClientSession(connector=connector, cookie_jar=jar) as session:
+        for _ in range(options.pop("polls", 1)):
+            async with session.get(f"https://{HOST}:{quiet.port}{p.QUESTIONS}") as response:
+                data = await response.read()
+    return response, data
+
+
+@contextlib.contextmanager
+def elsewhere():
+    """A server in plain text to which a center may try to send a party; yields whether somebody came."""
+    came: list[socket.socket] = []
+    with socket.create_server((HOST, 0)) as listening:
+        listening.settimeout(0.2)
+        yield listening.getsockname()[1], came
+        with contextlib.suppress(TimeoutError):
+            connection, _ = listening.accept()
+            came.append(connection)
+            connection.close()
+
+
+def test_a_redirect_is_not_followed(quiet, victim):
+    with elsewhere() as (port, came):
+        away = page(b"", "302 Found", Location=f"http://{HOST}:{port}/")
+        said, _, _ = attack(quiet, victim, lambda _: away)
+    assert isinstance(said, LostError)
+    assert "302" in str(said)
+    assert not came
+    with elsewhere() as (port, came):
+        away = page(b"", "302 Found", Location=f"http://{HOST}:{port}/")
+        with (
+            Listener(quiet.path / "center" / "tls", quiet.port, lambda _: away),
+            contextlib.suppress(aiohttp.ClientError, TimeoutError),
+        ):
+            asyncio.run(asyncio.wait_for(careless(quiet, victim), 1))
+    assert came
+
+
+def test_a_cookie_is_neither_kept_nor_echoed(quiet, victim):
+    """NVFlare echoed them, and its serializer opened the path in one."""
+    sweet = reply().replace(b"Content-Length", b"Set-Cookie: path=/etc/passwd\r\nContent-Length")
+    _, center, _ = attack(quiet, victim, lambda _: sweet, polls=3)
+    assert len(center.requests) == 3
+    assert not any(b"passwd" in request or b"Cookie" in request for request in center.requests)
+    with Listener(quiet.path / "center" / "tls", quiet.port, lambda _: sweet) as center:
+        asyncio.run(careless(quiet, victim, polls=2))
+    assert b"passwd" in center.requests[-1]
+
+
+def test_a_compressed_reply_is_not_unpacked(quiet, victim):
+    bomb = page(BOMB, Content_Encoding="gzip")
+    said, _, peak = attack(quiet, victim, lambda _: bomb)
+    assert isinstance(said, DKPCAError)
+    assert peak < 20_000_000
+    with Listener(quiet.path / "center" / "tls", quiet.port, lambda _: bomb):
+        _, data = asyncio.run(careless(quiet, victim))
+    assert len(data) == 200_000_000
+
+
+@pytest.mark.parametrize("how", ["no length", "large length", "chunked", "headers"])
+def test_more_than_was_asked_for_is_cut_off_before_it_costs_memory(quiet, victim, how):
+    def answer(_):
+        if how == "large length":
+            return [b"HTTP/1.1 200 OK\r\nContent-Length: 10000000000\r\n\r\n", *([b"x" * 2**16] * 1000)]
+        if how == "chunked":
+            part = b"10000\r\n" + b"x" * 2**16 + b"\r\n"
+            return [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", *([part] * 1000), b"0\r\n\r\n"]
+        return header_flood() if how == "headers" else chunks()
+
+    said, center, peak = attack(quiet, victim, answer)
+    assert isinstance(said, LostError)
+    assert peak < 20_000_000
+    assert center.sent < 10_000_000
+    if how in ("no length", "chunked"):
+        with Listener(quiet.path / "center" / "tls", quiet.port, answer):
+            _, data = asyncio.run(careless(quiet, victim))
+        assert len(data) > 50_000_000
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"\x80\x04.",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n",
+        [b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n{}"],
+        page(b"[" * 100_000),
+        page(b'{"questions": NaN}'),
+        page(b'{"questions": [], "questions": [], "open": [], "revocations": 0}'),
+        page(b'{"questions": [], "open": ["../../etc/passwd"], "revocations": 0}'),
+        page(b'{"questions": {}, "open": [], "revocations": 0}'),
+        page(b'{"questions": [], "open": [], "revocations": "0"}'),
+        page(b'{"questions": [], "open": [], "revocations": 0, "path": "/etc/passwd"}'),
+        reply([question(run="../../../etc/cron.d/x")]),
+        reply([question(run="/etc/passwd")]),
+        reply([question(number="../" * 8)]),
+        reply([question(number="\x1b[31m" + "a" * 28)]),
+        reply([question(attached=-1)]),
+        reply([question(attached=10, sha256="x")]),
+        reply([question(environment="HOME")]),
+        reply([question()] * 17),
+    ],
+    ids=range(19),
+)
+def test_what_is_no_reply_of_a_center_is_not_acted_upon(quiet, victim, answer):
+    said, _, _ = attack(quiet, victim, lambda _: answer)
+    assert isinstance(said, DKPCAError)
+    assert not (victim / "dkpca-ledger.jsonl").exists()
+
+
+def test_a_question_about_a_class_a_path_or_a_large_message_is_refused_by_the_worker_and_noted(quiet, victim):
+    """Five odd questions in one reply; the answers that leave are codes, and the ledger has all of them."""
+    odd = [
+        question(question={"kind": "subprocess.Popen", "args": ["id"]}),
+        question(number="b" * 32, question={"kind": "StatisticsWanted", "path": "/etc/passwd"}),
+        question(number="c" * 32, question={"kind": "RowsWanted", "batch": "../../bank"}),
+        question(number="d" * 32, question={"kind": "Result"}, attached=10**12, sha256="0" * 64),
+        question(number="e" * 32, question={"kind": "StatisticsWanted"}, attached=10**12, sha256="0" * 64),
+    ]
+    numbers = [each["number"] for each in odd]
+    _, center, peak = attack(quiet, victim, lambda sent: page(b"{}") if b"/answers/" in sent else reply(odd, numbers))
+    assert peak < 20_000_000
+    notices = [request for request in center.requests if b"/notice" in request]
+    assert len(notices) == 5
+    assert not any(b"/attached" in request for request in center.requests)
+    assert not any(b"root:" in request or str(victim).encode() in request for request in center.requests)
+    ledger = (victim / "dkpca-ledger.jsonl").read_text()
+    assert all(number in ledger for number in numbers)
+    assert ledger.count("not answered") == 5
+
+
+@pytest.mark.parametrize("offset", [-1, 10**15, "../../people.csv", True, None, [1]])
+def test_an_offset_of_the_centers_choice_reads_nothing_but_the_message(quiet, victim, offset):
+    """What is asked for beyond the message is sent from its beginning again, and the bytes that left are counted."""
+    message = victim / "message"
+    message.write_bytes(b"m" * 1000)
+    asked = []
+
+    def answer(sent: bytes) -> bytes:
+        asked.append(sent)
+        if sent.startswith(b"GET"):
+            return page(json.dumps({"offset": offset}).encode())
+        done = sum(request.startswith(b"PUT") for request in asked) > 2
+        return page(b'{"accepted": true, "reason": ""}' if done else b"{}", "200 OK" if done else "409 Conflict")
+
+    async def upload():
+        async with party_at(quiet, victim) as party:
+            await party._upload(p.Asked.from_dict(question()), message, 1000, "0" * 64)
+
+    with Listener(quiet.path / "center" / "tls", quiet.port, answer):
+        asyncio.run(upload())
+    message.unlink()
+    sent = [json.loads(line) for line in (victim / "dkpca-ledger.jsonl").read_text().splitlines()]
+    assert [record["event"] for record in sent] == ["sending", "sent"]
+    assert sent[1]["bytes_left"] == 3000
+    assert sent[1]["outcome"] == "accepted"
+    puts = [request for request in asked if request.startswith(b"PUT")]
+    assert all(b"offset=0" in request for request in puts)
+
+
+def revocation_reply(number, listed):
+    return lambda sent: page(listed) if b"/v1/revocations" in sent else reply(revocations=number)
+
+
+def test_a_revocation_list_is_taken_only_from_the_authority_and_never_an_older_one(quiet, victim):
+    authority = members._ca(quiet.path / "center" / "ca")
+    second = pki.to_pem(pki.new_revocations(authority, {1234}, 2))
+    third = pki.to_pem(pki.new_revocations(authority, {1234, 5678}, 3))
+    foreign_key, _ = pki.new_ca("dkpca")
+    forged = pki.to_pem(pki.new_revocations((foreign_key, authority[1]), {1}, 9))
+    for number, listed, words in (
+        (9, forged, "was not signed by the CA"),
+        (9, b"nonsense", "not a revocation list"),
+        (9, second, "not the list 9 that it announces"),
+    ):
+        said, _, _ = attack(quiet, victim, revocation_reply(number, listed))
+        assert words in str(said)
+        assert not (victim / "revoked.crl").exists()
+    said, _, _ = attack(quiet, victim, revocation_reply(3, third))
+    assert said.revocations == 3
+
+    async def again():
+        async with party_at(quiet, victim, revocations=3) as party:
+            await party.poll()
+
+    asks = reply([question()], [NUMBER], 2)
+    with (
+        Listener(quiet.path / "center" / "tls", quiet.port, lambda _: asks),
+        pytest.raises(LostError, match="revocation list 2, older than list 3"),
+    ):
+        asyncio.run(again())
+    assert not (victim / "dkpca-ledger.jsonl").exists()
+
+
+def test_a_center_whose_certificate_was_revoked_gets_nothing(quiet, victim):
+    certificate = pki.from_pem((quiet.path / "center" / "tls" / "own.crt").read_bytes(), "")
+
+    async def poll():
+        async with Client(HOST, quiet.port, victim / "tls") as client:
+            client.refuse(frozenset({certificate.serial_number}))
+            await client.get(p.QUESTIONS)
+
+    with (
+        Listener(quiet.path / "center" / "tls", quiet.port, lambda _: reply()) as center,
+        pytest.raises(LostError, match="expired or was revoked"),
+    ):
+        asyncio.run(poll())
+    assert center.requests == []
+
+
+def test_a_party_with_a_valid_certificate_cannot_play_the_center(quiet, victim):
+    """Its certificate is for a client; that it is signed by the same authority does not help."""
+    with Listener(quiet.path / "shop" / "tls", quiet.port, lambda _: reply()) as impostor:
+        said, _, _ = said_of(quiet, victim)
+    assert "another CA or host" in str(said)
+    assert impostor.requests == []
+
+
+def test_a_center_of_another_authority_is_refused(quiet, victim, federate):
+    foreign = federate(["bank"], "foreign")
+    with Listener(foreign.path / "center" / "tls", quiet.port, lambda _: reply()) as impostor:
+        said, _, _ = said_of(quiet, victim)
+    assert "another CA or host" in str(said)
+    assert impostor.requests == []
+
+
+def said_of(quiet, victim):
+    async def poll():
+        async with Client(HOST, quiet.port, victim / "tls") as client:
+            await client.get(p.QUESTIONS)
+
+    with pytest.raises(LostError) as caught:
+        asyncio.run(poll())
+    return caught.value, None, None
+
+
+def test_a_silent_center_costs_a_party_one_request_at_a_time(quiet, victim, monkeypatch):
+    monkeypatch.setattr(p, "POLL_SECONDS", -14.5)  # it gives up fifteen seconds after the poll should have ended
+
+    def silent(_):
+        time.sleep(1)
+        return b""
+
+    said, center, _ = attack(quiet, victim, silent)
+    assert "does not answer in time" in str(said)
+    assert len(center.requests) == 1
+
+
+def test_questions_without_end_are_taken_at_a_rate(quiet, victim, monkeypatch):
+    """A new number each time: the party goes slower, whatever the center does."""
+    slept = []
+
+    real = asyncio.sleep
+
+    async def sleep(seconds):
+        slept.append(seconds)
+        await real(0)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+
+    async def handle(self, asked):
+        return None
+
+    monkeypatch.setattr(Party, "_handle", handle)
+
+    counter = iter(range(10**6))
+
+    def answer(_):
+        numbers = [f"{next(counter):032x}" for _ in range(2)]
+        return reply([question(number=number) for number in numbers], numbers)
+
+    async def poll():
+        async with party_at(quiet, victim, rate=p.Rate(3, 10**9)) as party:
+            await party.poll()
+            party.held.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(0.2):
+                    await party.poll()
+            return party
+
+    with Listener(quiet.path / "center" / "tls", quiet.port, answer):
+        party = asyncio.run(poll())
+    assert len(party.held) == 1
+    assert 1 in slept
