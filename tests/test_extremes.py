@@ -9,10 +9,12 @@ import torch
 from sklearn.metrics.pairwise import rbf_kernel
 
 from dkpca import DKPCA
-from dkpca.errors import DKPCAError, InputError
+from dkpca.errors import InputError
 from dkpca.fusion import fuse
 from dkpca.kernels import RBF, Linear
 from dkpca.kernels.distances import exponents, relative_error
+from dkpca.kernels.grams import FusedGram, KernelGram
+from dkpca.kernels.laws import PRODUCT
 from dkpca.linalg import hadamard
 from dkpca.linalg.leading import leading
 from dkpca.party import statistics, summarize
@@ -73,8 +75,6 @@ class TestDistances:
         np.testing.assert_allclose(RBF(1 / 40)(X, X), rbf_kernel(X, gamma=1 / 40), rtol=1e-11)
 
     def test_the_diagonal_of_the_matrix_is_one(self, table):
-        from dkpca.kernels.grams import KernelGram
-
         gram = KernelGram(RBF(0.3), table)
         assert (np.diagonal(gram.dense()) == 1.0).all()
         assert (np.diagonal(gram.block(slice(5, 30), slice(5, 30))) == 1.0).all()
@@ -148,15 +148,11 @@ class TestRefusals:
         with pytest.raises(InputError, match="which float32 cannot compute with; scale the columns"):
             DKPCA(2, kernel="linear").fit({"a": torch.asarray(table * 1e25, dtype=torch.float32)})
 
-    def test_factors_whose_product_overflows_are_refused(self, table):
-        from dataclasses import replace
-
-        from dkpca.linalg.precision import Rounded
-
-        first, second = summaries_of(np.array_split(table, 2, axis=1), RBF(0.1), rank=5)
-        huge = replace(first, factor=Rounded(first.factor.data * 1e160))
-        with pytest.raises(DKPCAError, match="numbers of the kernel matrix reach inf"):
-            fuse([huge, second], n_components=2)
+    def test_factors_whose_product_overflows_are_refused_before_lapack_sees_them(self, table):
+        factors = [table * 1e100, table * 1e100]
+        for solver in ("dense", "streamed", "landmark"):
+            with pytest.raises(InputError, match="numbers of the kernel matrix reach inf"):
+                leading(FusedGram(PRODUCT, factors), 2, solver=solver)
 
 
 class TestSmall:

@@ -9,8 +9,9 @@ from dkpca.linalg.arrays import Array, device, itemsize, namespace, set_diagonal
 from dkpca.linalg.gram import Gram, Index, pick, thinner
 from dkpca.linalg.progress import Progress, silent
 from dkpca.linalg.rounding import growth, unit
-from dkpca.linalg.strips import SCRATCH_BYTES, cross, slices, times
+from dkpca.linalg.strips import cross, slices, times
 
+STRIP_BYTES = 2**23  # of the matrix made at a time, beside the matrix itself
 MOST_PRODUCTS = 64  # columns of a thin factor of the fused matrix: more are not worth writing down
 
 
@@ -54,7 +55,7 @@ class FusedGram(Gram):
     def dense(self) -> Array:
         xp = namespace(self.reference)
         K = xp.empty((self.n, self.n), dtype=self.reference.dtype, device=device(self.reference))
-        for rows in slices(self.n, max(1, SCRATCH_BYTES // (self.n * itemsize(K)))):
+        for rows in slices(self.n, max(1, STRIP_BYTES // (self.n * itemsize(K)))):
             K[rows, :] = self.block(rows, slice(None))
         return K
 

@@ -13,10 +13,11 @@ from dkpca.linalg.eigenpairs import Eigenpairs, from_all_rows, signs_of
 from dkpca.linalg.gram import Gram
 from dkpca.linalg.parallel import one_blas_thread
 from dkpca.linalg.rounding import solver_error
-from dkpca.linalg.strips import SCRATCH_BYTES, slices
+from dkpca.linalg.strips import slices
 
 LANCZOS_SHARE = 20  # Lanczos pays when fewer than one eigenpair in this many is asked for
 LANCZOS_FROM = 300  # rows; below that LAPACK is done before Lanczos has started
+STRIP_BYTES = 2**23  # of the matrix that is checked at a time, beside the matrix itself
 SHARED_FROM = 1500  # rows; below that BLAS threads wait for each other longer than they work
 
 
@@ -84,7 +85,7 @@ def _lanczos(K: np.ndarray[Any, Any], k: int) -> tuple[Array, Array] | None:
         values, vectors = scipy.sparse.linalg.eigsh(K, k=k, v0=start)
     except scipy.sparse.linalg.ArpackError:  # no convergence, or a zero matrix
         return None
-    for rows in slices(n, max(1, SCRATCH_BYTES // K[0].nbytes)):
+    for rows in slices(n, max(1, STRIP_BYTES // K[0].nbytes)):
         K[rows] = (vectors[rows] * values) @ vectors.T - K[rows]
     K.flat[:: n + 1] += values[0] + 0.5 * solver_error(n, values[-1], K)
     (potrf,) = scipy.linalg.get_lapack_funcs(("potrf",), (K,))
