@@ -66,6 +66,13 @@ build: $(VENV)/build
 fuzz: $(VENV)/fuzz
 	$(BIN)/python -m fuzz $(if $(RUNS),--runs $(RUNS)) $(if $(SECONDS),--seconds $(SECONDS))
 
+# Does a test notice when one thing is changed? Hours; mutmut 3 needs a pytest below 9, so it has an environment of its own.
+mutants:
+	test -x build/mutmut/bin/python || $(PYTHON) -m venv build/mutmut
+	build/mutmut/bin/python -m pip install --quiet --upgrade "pip>=25.1"
+	build/mutmut/bin/python -m pip install --quiet "mutmut>=3.8" "pytest<9" --editable ".[$(EXTRAS)]" --group tools
+	$(TEST_ENVIRONMENT) nice build/mutmut/bin/mutmut run --max-children 1
+
 demo: $(VENV)/demo
 	$(BIN)/dkpca demo --out dkpca-demo
 

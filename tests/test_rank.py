@@ -131,3 +131,63 @@ class TestAtMost:
 
     def test_it_passes_the_precision_on(self):
         assert AtMost(Budget(800, "float64"), 3).sent_in("float32") == AtMost(Budget(800, "float32"), 3)
+
+
+class TestLimits:
+    """Each number a rule takes: the last one allowed, and the first one refused, with its name."""
+
+    @pytest.mark.parametrize(
+        "rule", [Fixed(1), Adaptive(0.0), Adaptive(1e308), Auto(1), Auto(1, 0.0), Auto(1, 1.0), Budget(1)], ids=str
+    )
+    def test_the_last_one_is_allowed(self, rule):
+        assert rule == type(rule)(**vars(rule))
+
+    @pytest.mark.parametrize(
+        ("make", "words"),
+        [
+            (lambda: Fixed(0), "rank is 0; a party sends at least 1 eigenpair"),
+            (lambda: Fixed(True), "rank is True; give a whole number"),
+            (lambda: Fixed(2.0), "rank is 2.0; give a whole number"),  # type: ignore[arg-type]
+            (lambda: Adaptive(-1e-9), "epsilon is -1e-09; it must be a finite number, not negative"),
+            (lambda: Adaptive(float("inf")), "epsilon is inf; it must be a finite number, not negative"),
+            (lambda: Adaptive("1"), "epsilon is '1'; give a number"),  # type: ignore[arg-type]
+            (lambda: Adaptive(False), "epsilon is False; give a number"),
+            (lambda: Auto(True), "n_components is True; give a whole number"),
+            (lambda: Auto(2, "1"), "share is '1'; give a number"),  # type: ignore[arg-type]
+            (
+                lambda: Auto(0),
+                "0 components and a share of 0.01 make no rule; "
+                "give at least 1 component, and a share between 0 and 1",
+            ),
+            (
+                lambda: Auto(1, 1.001),
+                "1 components and a share of 1.001 make no rule; "
+                "give at least 1 component, and a share between 0 and 1",
+            ),
+            (lambda: Budget(1.5), "bytes is 1.5; give a whole number"),  # type: ignore[arg-type]
+        ],
+    )
+    def test_the_next_is_refused(self, make, words):
+        with pytest.raises(InputError) as refusal:
+            make()
+        assert str(refusal.value) == words
+
+    def test_a_budget_counts_the_scales_of_float16_and_nothing_else(self):
+        assert Budget(100 * 4 * 3).rank(100) == 3
+        assert Budget(100 * 4 * 3 - 1).rank(100) == 2
+        assert Budget(100 * 4).rank(100) == 1
+        assert Budget((100 * 2 + 8) * 3, "float16").rank(100) == 3
+        assert Budget((100 * 2 + 8) * 3 - 1, "float16").rank(100) == 2
+
+    def test_auto_measures_by_the_second_eigenvalue_or_the_only_one(self):
+        assert Auto(1, 0.5).choose(SPECTRUM, 5) == 2
+        assert Auto(1, 0.5).choose(SPECTRUM[:1], 1) == 1
+        assert Auto(1, 0.1).choose(SPECTRUM, 5) == 5
+        assert Auto(1, 0.1).choose(SPECTRUM, 9) is None
+
+    def test_the_first_guess_of_a_rule_fits_its_samples(self):
+        assert Adaptive(0.1).first_guess(1000) == 31
+        assert Adaptive(0.1).first_guess(7) == 7
+        assert Auto(3).first_guess(1000) == 63
+        assert Auto(40).first_guess(1000) == 80
+        assert Auto(40).first_guess(50) == 50
