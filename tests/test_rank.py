@@ -181,6 +181,7 @@ class TestLimits:
 
     def test_auto_measures_by_the_second_eigenvalue_or_the_only_one(self):
         assert Auto(1, 0.5).choose(SPECTRUM, 5) == 2
+        assert Auto(1, 0.5).choose(SPECTRUM[:2], 2) == 2
         assert Auto(1, 0.5).choose(SPECTRUM[:1], 1) == 1
         assert Auto(1, 0.1).choose(SPECTRUM, 5) == 5
         assert Auto(1, 0.1).choose(SPECTRUM, 9) is None
