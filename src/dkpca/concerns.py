@@ -3,10 +3,12 @@
 Both are read off what is at hand anyway: at the center the factors of the messages, at a party its own state.
 """
 
+import warnings
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from dkpca.errors import DataWarning
 from dkpca.fusion import FusedModel, training_block
 from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import Array, namespace, to_numpy
@@ -21,6 +23,12 @@ BEYOND = 10.0  # times the longest training sample, for kernels without a unit d
 
 Flags = np.ndarray[tuple[int], np.dtype[np.bool_]]
 Norms = np.ndarray[tuple[int], np.dtype[np.float64]]
+
+
+def warn(sentences: Iterable[str], *, level: int) -> None:
+    """Say each as a warning of the caller, so many calls up."""
+    for sentence in sentences:
+        warnings.warn(sentence, DataWarning, stacklevel=level)
 
 
 def remedy(standardized: bool) -> str:

@@ -1,6 +1,5 @@
 """`DKPCA`: the whole protocol behind a scikit-learn estimator."""
 
-import warnings
 from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -14,8 +13,8 @@ from sklearn.utils.validation import validate_data
 
 from dkpca import fusion
 from dkpca.checks import Constraints, as_input_error, check_fitted, check_parameters
-from dkpca.concerns import about_kernel, about_new_samples, remedy
-from dkpca.errors import DataWarning, InputError
+from dkpca.concerns import about_kernel, about_new_samples, remedy, warn
+from dkpca.errors import InputError
 from dkpca.exchange import in_process, rounds
 from dkpca.file_route import as_numbers
 from dkpca.fitted import FittedEstimator
@@ -225,8 +224,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FittedEstimator):
             random_state=self.random_state or 0,
             dtype=dtype_name(next(iter(parties.states.values())).origin),
         )
-        for sentence in about_kernel(model, remedy=remedy(self.standardize)):
-            warnings.warn(sentence, DataWarning, stacklevel=2)
+        warn(about_kernel(model, remedy=remedy(self.standardize)), level=3)
         sources = {name: table for name, table in tables.items() if is_source(table)}
         return self._fitted(model, list(tables), parties.states, sources)
 
@@ -267,8 +265,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FittedEstimator):
         tables = self._tables(X, reset=False, sample_ids=sample_ids)
         parties = in_process.Parties(tables, self.n_jobs, self.timeout, states=self._states, fitted=self._sources)
         answers, _ = rounds.new_samples(parties, exact=self.projection == "exact")
-        for sentence in about_new_samples(self.model_, answers.values()):
-            warnings.warn(sentence, DataWarning, stacklevel=2)
+        warn(about_new_samples(self.model_, answers.values()), level=3)
         return fusion.place(self.model_, answers.values())
 
     @property
@@ -304,8 +301,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FittedEstimator):
         else:
             return self._split(X, reset=reset)
         given, _, moved = labels.aligned(given, sample_ids)
-        for sentence in moved:
-            warnings.warn(sentence, DataWarning, stacklevel=3)
+        warn(moved, level=4)
         if not reset:
             self._check_states(list(given))
             given = {name: as_numbers(self._states[name], table) for name, table in given.items()}

@@ -10,6 +10,7 @@ from dkpca.errors import InputError
 from dkpca.kernels import Kernel
 from dkpca.kernels.grams import KernelGram
 from dkpca.linalg.arrays import Array, dtype_name, like, namespace, to_numpy
+from dkpca.linalg.deviations import column_scales, standardized
 from dkpca.linalg.eigenpairs import Eigenpairs
 from dkpca.linalg.leading import Solver, leading
 from dkpca.linalg.precision import Rounded, round_to, rounding_norms
@@ -87,22 +88,16 @@ class PartyState:
 
     def with_rows(self, X: Array) -> "PartyState":
         """Return the state with the rows of the table it was made from."""
-        X = self.standardized(X) - self.origin[None, :]
+        X = standardized(X, self.shift, self.scale) - self.origin[None, :]
         anchors = self.kernel.anchors(X, self.positions)
         return replace(self, anchors=anchors, training=X if self.keep_training else None)
-
-    def standardized(self, X: Array) -> Array:
-        """Return columns as the fit saw them: as they are, or in units of the training columns' deviations."""
-        return X if self.shift is None else (X - self.shift[None, :]) / self.scale[None, :]  # type: ignore[index]
 
 
 def statistics(X: Array, *, party: str, standardize: bool = False, policy: Policy = ANYTHING) -> Statistics:
     """Return the numbers from which the center derives gamma."""
     policy.check_samples(X.shape[0])
     n_samples, n_features = X.shape
-    if standardize:
-        shift, scale = column_scales(X)
-        X = (X - shift[None, :]) / scale[None, :]
+    X = standardized(X, *column_scales(X)) if standardize else X
     with quiet():
         variance = float(namespace(X).sum(namespace(X).var(X, axis=0, correction=1))) if n_samples > 1 else 0.0
     smallest = float(namespace(X).finfo(X.dtype).smallest_normal)
@@ -163,7 +158,7 @@ def summarize(
     messages.check_party_name(party)
     policy.check_samples(X.shape[0])
     shift, scale = column_scales(X) if standardize else (None, None)
-    X = X if shift is None or scale is None else (X - shift[None, :]) / scale[None, :]
+    X = standardized(X, shift, scale)
     kernel.check(X)
     kernel = kernel.balanced(X, balance) if balance else kernel
     policy.check_kernel(kernel)
@@ -271,14 +266,6 @@ def partials(
     return Partials(state.party, state.summary_id, _digest(sample_ids, X_new), partial)
 
 
-def column_scales(X: Array) -> tuple[Array, Array]:
-    """Mean and deviation of each column; a column that does not vary keeps its unit."""
-    xp = namespace(X)
-    mean, deviation = xp.mean(X, axis=0), xp.std(X, axis=0)
-    noise = 10 * xp.finfo(X.dtype).eps * xp.abs(mean)
-    return mean, xp.where(deviation > noise, deviation, xp.ones_like(deviation))
-
-
 def _pairs_by_rule(gram: KernelGram, rule: RankRule, solver: str | Solver, random_state: int) -> Eigenpairs:
     """Compute eigenpairs until the rule has seen enough of the spectrum."""
     wanted = rule.first_guess(gram.n)
@@ -301,7 +288,7 @@ def _measured(state: PartyState, X_new: Array) -> Array:
         raise InputError(
             f"party {state.party!r}: new samples have {X_new.shape[1]} columns, the fit had {state.origin.shape[0]}"
         )
-    return _moved(state.standardized(X_new), state.origin, state.party)
+    return _moved(standardized(X_new, state.shift, state.scale), state.origin, state.party)
 
 
 def _moved(X: Array, origin: Array, party: str) -> Array:

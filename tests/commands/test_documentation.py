@@ -31,7 +31,8 @@ def shell_script(page: Path) -> str:
 
 @pytest.mark.slow
 def test_every_command_in_the_documentation_runs_as_printed(tmp_path):
-    pages = [ROOT / "docs" / "getting-started.md", ROOT / "docs" / "deploying.md", ROOT / "README.md"]
+    docs = ROOT / "docs"
+    pages = [docs / "getting-started.md", docs / "tables.md", docs / "deploying.md", ROOT / "README.md"]
     script = "set -eu\n" + "".join(map(shell_script, pages))
     assert script.count("dkpca ") > 20
     path = f"{PROGRAM.parent}:{os.environ['PATH']}"

@@ -1,0 +1,16 @@
+"""Columns in units of their own deviations."""
+
+from dkpca.linalg.arrays import Array, namespace
+
+
+def column_scales(X: Array) -> tuple[Array, Array]:
+    """Mean and deviation of each column; a column that does not vary keeps its unit."""
+    xp = namespace(X)
+    mean, deviation = xp.mean(X, axis=0), xp.std(X, axis=0)
+    noise = 10 * xp.finfo(X.dtype).eps * xp.abs(mean)
+    return mean, xp.where(deviation > noise, deviation, xp.ones_like(deviation))
+
+
+def standardized(X: Array, shift: Array | None, scale: Array | None) -> Array:
+    """Columns measured from a point in units of their scales; None: as they are."""
+    return X if shift is None or scale is None else (X - shift[None, :]) / scale[None, :]
