@@ -23,7 +23,10 @@ NEWEST ?= $(shell for minor in 19 18 17 16 15 14 13 12 11; do \
 DATA ?=
 EXPERIMENTS := fig2 fig3 table1 table2 bytes rounds certificate scale
 
-.PHONY: fuzz mutants test quick coverage lowest newest build demo lint bench docs docs-serve reproduce clean
+SEED ?= 0
+CONFIGURATIONS ?= 10000
+
+.PHONY: adversary fuzz mutants test quick coverage lowest newest build demo lint bench docs docs-serve reproduce clean
 
 test: $(VENV)/test
 	$(if $(BROWSERLESS),@echo "No chromium here: the browser tests are left out. Install it to run them too.")
@@ -63,6 +66,10 @@ build: $(VENV)/build
 	build/empty/bin/dkpca 2>&1 | grep --quiet "install it with: pip install 'dkpca\[cli\]'"
 
 # Bytes at random into every decoder: make fuzz RUNS=10000000, or SECONDS=3600.
+# A search for inputs that break the certificate: make adversary CONFIGURATIONS=1000 SEED=7
+adversary: $(VENV)/test
+	$(TEST_ENVIRONMENT) $(BIN)/python -m experiments.adversary --configurations $(CONFIGURATIONS) --seed $(SEED) --workers $(WORKERS)
+
 fuzz: $(VENV)/fuzz
 	$(BIN)/python -m fuzz $(if $(RUNS),--runs $(RUNS)) $(if $(SECONDS),--seconds $(SECONDS))
 

@@ -4,9 +4,12 @@ import json
 import math
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.datasets import load_breast_cancer, load_digits, load_wine
+from sklearn.preprocessing import StandardScaler
 
 from dkpca import subspace_error
 from dkpca.fusion import fuse
@@ -136,3 +139,13 @@ def test_the_rounding_of_float32_tables_is_a_bound_at_full_rank(table):
         error = np.linalg.eigvalsh(K - fused @ fused.T)
         assert error.min() >= -summary.rounding_norm
         assert error.max() <= summary.left_out_norm + summary.rounding_norm
+
+
+@pytest.mark.parametrize("data", [load_digits, load_breast_cancer, load_wine])
+def test_rounding_is_a_thousandth_of_the_bound_on_ordinary_tables(data):
+    X = StandardScaler().fit_transform(data().data[:600])
+    for block in np.array_split(X, 4, axis=1):
+        kernel = RBF(1 / X.shape[1])
+        (summary,) = summaries_of([block], kernel, rank=20, precision="float32")
+        following = np.linalg.eigvalsh(party_matrix(block, kernel).astype(float))[::-1][20]
+        assert following <= summary.left_out_norm + summary.rounding_norm <= 1.001 * following

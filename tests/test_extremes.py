@@ -24,6 +24,7 @@ from experiments.adversary.configurations import draw
 from experiments.adversary.truth import party_matrix
 from testkit.protocol import fused_from, summaries_of
 
+pytestmark = pytest.mark.filterwarnings("ignore::dkpca.errors.DataWarning")  # most of these tables are odd
 SCALES = (1e-150, 1e-85, 1e-20, 1e20, 1e80, 1e150)
 
 
