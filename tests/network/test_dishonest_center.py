@@ -358,23 +358,25 @@ def test_a_silent_center_costs_a_party_one_request_at_a_time(quiet, victim, monk
     assert len(center.requests) == 1
 
 
+class Spent(p.Rate):
+    """Three questions, then none; whoever asks a second time after that has waited."""
+
+    asked = 0
+
+    def take(self) -> bool:
+        self.asked += 1
+        if self.asked == 5:
+            raise LostError("it waited")
+        return self.asked <= 3
+
+
 def test_questions_without_end_are_taken_at_a_rate(quiet, victim, monkeypatch):
-    """A new number each time: the party goes slower, whatever the center does."""
-    slept = []
-
-    real = asyncio.sleep
-
-    async def sleep(seconds):
-        slept.append(seconds)
-        await real(0)
-
-    monkeypatch.setattr(asyncio, "sleep", sleep)
+    """A new number each time: the party waits before it takes more, whatever the center does."""
 
     async def handle(self, asked):
         return None
 
     monkeypatch.setattr(Party, "_handle", handle)
-
     counter = iter(range(10**6))
 
     def answer(_):
@@ -382,15 +384,13 @@ def test_questions_without_end_are_taken_at_a_rate(quiet, victim, monkeypatch):
         return reply([question(number=number) for number in numbers], numbers)
 
     async def poll():
-        async with party_at(quiet, victim, rate=p.Rate(3, 10**9)) as party:
+        async with party_at(quiet, victim, rate=Spent(3, 60)) as party:
             await party.poll()
             party.held.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(0.2):
-                    await party.poll()
+            with pytest.raises(LostError, match="it waited"):
+                await party.poll()
             return party
 
     with Listener(quiet.path / "center" / "tls", quiet.port, answer):
         party = asyncio.run(poll())
     assert len(party.held) == 1
-    assert 1 in slept

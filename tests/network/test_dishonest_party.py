@@ -392,6 +392,16 @@ def test_every_route_withstands_whatever_is_sent(center, method, route, query, h
     assert sorted(path.name for path in center.runs.iterdir()) == before
 
 
+def test_methods_that_nobody_knows_do_not_make_the_metrics_grow(center):
+    for number in range(5):
+        with caller(center) as party:
+            party.ask(f"BREW{number}", "/")
+    with caller(center, "clinic") as honest:
+        _, text = honest.ask("GET", p.METRICS)
+    assert b'method="other"' in text
+    assert b"BREW" not in text
+
+
 def test_after_all_that_the_center_works_and_has_not_grown(center, asked):
     """Sixty megabytes of headers and bodies that nobody asked for leave nothing in memory."""
     numbers, _ = asked

@@ -13,10 +13,6 @@ from dkpca.wire import codec
 FILE = "job.json"
 
 
-def _plain_name(field: str, value: str) -> None:
-    check_name(value, "run name")
-
-
 def _positive(field: str, value: float) -> None:
     if not 0 <= value <= 10**9:
         raise InputError(f"{field} is {value:g} seconds; give a number from 0 to a billion")
@@ -27,7 +23,7 @@ def _names(field: str, value: tuple[str, ...]) -> None:
         check_name(name, field)
 
 
-RunName = Annotated[str, _plain_name]
+RunName = Annotated[str, lambda field, value: check_name(value, "run name")]
 Seconds = Annotated[float, _positive]
 Names = Annotated[tuple[str, ...], _names]
 

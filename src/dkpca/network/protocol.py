@@ -76,7 +76,7 @@ def from_json(data: bytes, largest: int) -> Any:
     if len(data) > largest:
         raise WireError(f"{len(data)} bytes came, more than the {largest} allowed here")
     try:
-        return strict_json.loads(data)
+        return strict_json.loads(data.decode())
     except ValueError as error:
         raise WireError("what came is not JSON as this protocol has it") from error
 
