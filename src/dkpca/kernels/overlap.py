@@ -35,6 +35,7 @@ class Overlap(Kernel):
     name: ClassVar[str] = "overlap"
     has_width: ClassVar[bool] = True
     unit_diagonal: ClassVar[bool] = True
+    categories: ClassVar[bool] = True
 
     @classmethod
     def from_settings(cls, *, gamma: float | None, centered: bool) -> "Overlap":
