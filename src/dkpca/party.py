@@ -165,7 +165,7 @@ def summarize(
     """
     messages.check_party_name(party)
     policy.check_samples(X.shape[0])
-    shift, scale = column_scales(X) if standardize else (None, None)
+    shift, scale = column_scales(X) if standardize and kernel.columns_are == "quantities" else (None, None)
     X = X if shift is None or scale is None else (X - shift[None, :]) / scale[None, :]
     kernel.check(X)
     kernel = kernel.balanced(X, balance) if balance else kernel

@@ -1,6 +1,7 @@
 """Laws, weights and kernels of the commands, and additive models by files."""
 
 import json
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -26,7 +27,7 @@ def assert_same(path, model):
     return run
 
 
-WAYS = {
+WAYS: dict[str, tuple[list[str], dict[str, Any]]] = {
     "a law": (["--law", "sum"], {"law": "sum"}),
     "balanced product": (["--weights", "balanced"], {"weights": "balanced"}),
     "balanced sum": (["--law", "sum", "--weights", "balanced"], {"law": "sum", "weights": "balanced"}),
@@ -132,7 +133,7 @@ def test_parties_score_their_own_columns_and_one_may_be_missing(summarized):
         summarized.ok("score", f"{owner}.new.csv", "--state", f"{owner}.state", "--out", f"{owner}.scores",
                       "--scorer", f"run/scorers/{owner}.scorer", "--id", "person")  # fmt: skip
     told = summarized.ok("inspect", "bank.scores", "--json").json
-    assert told["kind"] == "part_scores"
+    assert told["kind"] == "partscores"
     summarized.ok("project", "run", *(f"{o}.scores" for o in OWNERS), "--out", "new")
     model = estimator(law="sum", gamma=GAMMA)
     np.testing.assert_allclose(np.abs(placed_in(summarized.path / "new")), np.abs(model.transform(scaled)), atol=1e-5)
@@ -234,3 +235,49 @@ def test_the_report_says_of_which_kernel_the_components_are(office):
     assert "<td>the sum of the parties&#x27; kernels</td>" in page
     assert "bank: 1; clinic: 2; shop: 3" in page
     assert "exact for a sum of kernels" in page
+
+
+def test_a_kernel_matrix_follows_the_order_of_the_samples(office):
+    rng = np.random.default_rng(3)
+    F = rng.normal(size=(60, 5))
+    K, ids = F @ F.T, people()
+    shuffled = rng.permutation(60)
+    columns = {ids[j]: K[shuffled, j] for j in rng.permutation(60)}
+    pl.DataFrame({"person": [ids[i] for i in shuffled], **columns}).write_csv(office.path / "clinic.csv")
+    wanted = ("--kernel", "clinic=precomputed", "--law", "sum", "--precision", "float64")
+    office.ok("fit", *SOURCES, *FIT, *wanted)
+    tables = {owner: standardized(X) for owner, X in numbers().items()} | {"clinic": K}
+    kernel = {"bank": "rbf", "clinic": "precomputed", "shop": "rbf"}
+    model = DKPCA(3, kernel=kernel, law="sum", rank=20, precision="float64").fit(tables)
+    assert_same(office.path / "run", model)
+    planned = office.ok("plan", *SOURCES, *FIT[:-2], *wanted, "--json").json
+    assert planned["meaning"] == "the sum of the parties' kernels"
+    assert {p["name"]: p["rank"] for p in planned["parties"]}["clinic"] == 5
+
+    new = rng.normal(size=(4, 5)) @ F.T
+    pl.DataFrame({"person": list("wxyz"), **{ids[j]: new[:, j] for j in range(60)}}).write_csv(office.path / "n.csv")
+    office.ok("score", "n.csv", "--state", "run/private/clinic.state", "--scorer", "run/scorers/clinic.scorer",
+              "--out", "clinic.scores")  # fmt: skip
+    answer = office.ok("project", "run", "clinic.scores", "--missing", "bank", "--missing", "shop", "--out", "new",
+                       "--json").json  # fmt: skip
+    assert answer["missing"] == ["bank", "shop"]
+    with pytest.warns(UserWarning, match="placed without"):
+        expected = model.transform({"clinic": new})
+    np.testing.assert_allclose(np.abs(placed_in(office.path / "new")), np.abs(expected), atol=1e-7)
+
+
+def test_a_kernel_matrix_without_a_column_per_sample_is_refused(office):
+    words = office.refused("summarize", "bank.csv", "--id", "person", "--kernel", "precomputed", "--out", "s")
+    assert "a kernel matrix with sample ids has a column for each sample, under its id" in words
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "linear", "poly", "cosine", "laplacian", "overlap"])
+def test_plan_foresees_what_every_kernel_sends(office, kernel):
+    planned = office.ok("plan", *SOURCES, *FIT[:-2], "--kernel", kernel, "--json").json
+    office.ok("fit", *SOURCES, *FIT, "--kernel", kernel)
+    run = runs.load(office.path / "run")
+    for party in planned["parties"]:
+        known = run.settings["parties"][party["name"]]
+        assert party["rank"] == known["rank"]
+        assert abs(party["bytes_sent"] - known["bytes_sent"]) < 600
+    assert planned["meaning"] == run.model.meaning

@@ -32,7 +32,7 @@ from dkpca.store import message_files, private_state, storage
 from dkpca.store.message_files import naming
 from dkpca.tables.ids import matching_keys
 from dkpca.tables.novelty import about_new_rows
-from dkpca.tables.preparation import Preparation, prepare
+from dkpca.tables.preparation import Preparation, prepare, reading_for, with_samples_as_columns
 from dkpca.tables.reading import Reading, Table, from_frame, read, read_ids
 from dkpca.wire import codec
 
@@ -198,7 +198,7 @@ def statistics(holding: Holding, sender: Sender, *, categories: bool = False) ->
     """First round, only where gamma has to be derived; text is codes for a kernel of categories."""
     with sender.answering(holding, "statistics"):
         table, _ = holding.load()
-        X = prepare(table, _reading(holding, categories)).apply(table)
+        X = prepare(table, reading_for(holding.reading, "categories" if categories else "quantities")).apply(table)
         message = party.statistics(X, party=holding.party, policy=sender.policy)
         sender.send(message, party=message.party)
     return message
@@ -233,8 +233,10 @@ def summarize(
     """Return and write the one numerical message; keep the private state where one is wanted."""
     with sender.answering(holding, f"summary with {kernel}, {rank}, {precision}"):
         table, names = holding.load()
-        preparation = prepare(table, _reading(holding, kernel.categories))
-        if preparation.has_codes and not kernel.categories:
+        if kernel.columns_are == "samples":
+            table = with_samples_as_columns(table)
+        preparation = prepare(table, reading_for(holding.reading, kernel.columns_are))
+        if preparation.has_codes and kernel.columns_are != "categories":
             raise InputError(f"codes of text are no quantities for the {kernel.name} kernel; use --text one-hot")
         summary, kept = party.summarize(
             preparation.apply(table),
@@ -256,13 +258,6 @@ def summarize(
         )
         sender.send(summary, private_files, party=summary.party, rank=summary.rank, n_samples=summary.n_samples)
     return summary, preparation
-
-
-def _reading(holding: Holding, categories: bool) -> Reading:
-    """How the party's table is read: text is codes for a kernel of categories, unless the party says otherwise."""
-    if categories and holding.reading.text == "error":
-        return replace(holding.reading, text="codes")
-    return holding.reading
 
 
 def score(holding: Holding, state: Path, scorer: Scorer, sender: Sender) -> PartScores:

@@ -154,7 +154,7 @@ def _gamma(
         return None
     if fit.gamma == "auto" and any(families[name] is not kernels.RBF for name in derived):
         raise InputError("gamma='auto' is for the rbf kernel; give a number, or weights='balanced'")
-    of_categories = tuple(name for name, cls in families.items() if cls.categories)
+    of_categories = tuple(name for name, cls in families.items() if cls.columns_are == "categories")
     statistics = parties.ask(StatisticsWanted(common, of_categories))
     for told in statistics.values():
         _check_components(fit, told.n_samples)

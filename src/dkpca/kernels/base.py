@@ -34,7 +34,7 @@ class Kernel(ABC):
     has_width: ClassVar[bool] = False  # whether gamma is a parameter
     default_gamma: ClassVar[float | None] = None  # None: 1 / number of columns over all parties
     unit_diagonal: ClassVar[bool] = False  # whether each sample has kernel value 1 with itself
-    categories: ClassVar[bool] = False  # whether only equality of values counts, so that text can be codes
+    columns_are: ClassVar[str] = "quantities"  # or "categories", of which only equality counts, or "samples"
 
     @classmethod
     @abstractmethod
@@ -77,6 +77,10 @@ class Kernel(ABC):
         kernels made of one inner product; a kernel that amplifies its rounding says so.
         """
         return 2.0 * growth(X.shape[1]) * unit(X)
+
+    def rows(self, X: Array, positions: Array) -> Array:
+        """Some of the samples, as a table of their own."""
+        return pick(X, positions)
 
     def explicit_features(self, X: Array) -> Array | None:
         """F with self(X, X) = F F', where a finite one is at hand."""

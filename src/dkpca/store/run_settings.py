@@ -70,14 +70,14 @@ def settings_of(
     named_by: Literal["ids", "row numbers"],
     id_normalize: tuple[str, ...],
 ) -> RunSettings:
-    summary = next(iter(model.summaries.values()))
+    summary, weights = next(iter(model.summaries.values())), model.settings.weights
     return RunSettings(
         n_components=model.n_components,
         center=model.centered,
         solver=model.solver,
         kernel=model.kernel,
         law=model.settings.law,
-        weights=model.settings.weights,
+        weights=dict(weights) if isinstance(weights, Mapping) else weights,
         meaning=model.meaning,
         n_samples=summary.n_samples,
         sample_digest=summary.sample_digest,

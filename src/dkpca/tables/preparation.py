@@ -60,6 +60,26 @@ class Preparation:
         return X
 
 
+def reading_for(reading: Reading, columns_are: str) -> Reading:
+    """How a table is read whose columns are quantities, categories (of text too) or samples (a kernel matrix)."""
+    if columns_are == "categories" and reading.text == "error":
+        return replace(reading, text="codes")
+    return replace(reading, standardize=False) if columns_are == "samples" else reading
+
+
+def with_samples_as_columns(table: Table) -> Table:
+    """A kernel matrix with its columns in the order of its rows: by the sample ids, where it has them."""
+    if table.ids is None:
+        return table
+    absent = [sample for sample in table.ids if sample not in table.frame.columns]
+    if absent:
+        raise InputError(
+            f"{table.source}: a kernel matrix with sample ids has a column for each sample, under its id; it lacks "
+            f"{some(absent)}"
+        )
+    return replace(table, frame=table.frame.select(table.ids))
+
+
 def prepare(table: Table, reading: Reading) -> Preparation:
     """Learn from training rows which columns to keep, and their means and scales."""
     if len(table) < 2:
