@@ -18,6 +18,7 @@ from dkpca.errors import DKPCAError, InputError
 from dkpca.kernels import KERNELS, RBF, CosineKernel, Kernel, Laplacian, Linear, Overlap, Polynomial, Precomputed
 from dkpca.kernels.combination import combination
 
+pytestmark = pytest.mark.filterwarnings("ignore::dkpca.errors.DataWarning")  # small tables of odd kernels
 T, NEW = 40, 7
 
 

@@ -58,6 +58,8 @@ class Certificate:
         Variance that any D components can capture.
     probe : Probe, optional
         On which the upper bounds rest, where the center's solver has no proof of its own.
+    meaning : str
+        Which kernel K is: one of the joined table, or the product or sum of the parties' kernels.
 
     Examples
     --------
@@ -84,6 +86,7 @@ class Certificate:
     captured_at_least: float
     captured_best_at_most: float
     probe: Probe | None = None
+    meaning: str = ""
 
     @property
     def kernel_norm_bound(self) -> float:
@@ -131,6 +134,7 @@ class Certificate:
         """Return the certificate in plain words."""
         D, T = self.n_components, self.n_samples
         return [
+            *([f"The true kernel is {self.meaning}."] if self.meaning else []),
             f"The fused kernel matrix differs from the true one by at most {self.kernel_norm_bound:.3g} in spectral "
             f"norm; its trace falls short by {max(0.0, self.trace_gap):.3g} at most.",
             self._eigenvalue_words(),
@@ -210,6 +214,7 @@ def certify(
     pairs: Eigenpairs,
     fused_trace: float,
     weights: Sequence[float] | None = None,
+    meaning: str = "",
 ) -> Certificate:
     """Derive the certificate.
 
@@ -225,6 +230,8 @@ def certify(
         Trace of the fused matrix before centering.
     weights : sequence of float, optional
         What each party's matrix was multiplied by.
+    meaning : str
+        What the true matrix is a kernel of.
     """
     found = to_numpy(pairs.values).astype(float)
     T, D = summaries[0].n_samples, len(found)
@@ -269,6 +276,7 @@ def certify(
         captured_at_least=captured,
         captured_best_at_most=float(at_most.sum()) + min(D * above, positive_trace + D * below),
         probe=pairs.probe,
+        meaning=meaning,
     )
 
 

@@ -42,7 +42,7 @@ def about_kernel(model: FusedModel, *, remedy: str) -> list[str]:
     n_samples = next(iter(model.summaries.values())).n_samples
     rows = _some(n_samples)
     K = to_numpy(training_block(model, rows))
-    diagonal = _mean_diagonal(model)
+    diagonal = float(np.mean(np.diagonal(K))) + max(0.0, model.certificate.trace_gap) / n_samples
     others = K[~np.eye(len(rows), dtype=bool)]
     if not others.size or not diagonal > 0:
         return []
@@ -92,19 +92,6 @@ def outside_at_party(state: PartyState, message: Rows | Partials) -> Flags:
     sampled = xp.take(state.anchors, xp.asarray(rows), axis=0)
     training = state.kernel(sampled, state.anchors) @ state.weights
     return _outside(_norms(training), _norms(message.factor.decode()), state.kernel)
-
-
-def _mean_diagonal(model: FusedModel) -> float:
-    """Mean of the diagonal of the true matrix; what was sent shows a part of it."""
-    means = [
-        model.weights[name] * (1.0 if s.kernel.unit_diagonal else _trace(s) / s.n_samples)
-        for name, s in model.summaries.items()
-    ]
-    return float(model.law.recombine(np.array([[mean]]) for mean in means)[0, 0])
-
-
-def _trace(summary: Summary) -> float:
-    return float(np.sum(_norms(summary.factor.decode()))) + summary.trace_left_out
 
 
 def _pairs(model: FusedModel, received: Sequence[Rows | Partials]) -> Iterable[tuple[Summary, Rows]]:

@@ -121,6 +121,7 @@ def _summary(message: Summary) -> Description:
     facts = {
         "party": message.party,
         **_kernel_facts(message.kernel),
+        "combined with the others": _combined(message.kernel),
         "samples": message.n_samples,
         "columns": message.n_features,
         "rank": message.rank,
@@ -197,7 +198,8 @@ def _scores(message: Scores) -> Description:
     n_samples, n_components = message.scores.shape
     facts = {
         "parties": message.n_parties,
-        **_kernel_facts(message.kernel),
+        **({} if message.kernel is None else _kernel_facts(message.kernel)),
+        **({"stands for": message.meaning} if message.meaning else {}),
         "samples": n_samples,
         "components": n_components,
         "variance captured, at least": message.captured_share_at_least,
@@ -205,6 +207,16 @@ def _scores(message: Scores) -> Description:
     }
     reveals = ["to each party: where its samples lie among the components of all parties' columns together"]
     return facts, reveals, ["sample ids, and any party's own factor or columns"]
+
+
+def _combined(kernel: Kernel) -> str:
+    """Say what the center makes of this kernel at every party."""
+    if kernel.law is None:
+        return "by the law that the center is told, product or sum: that of the parties' kernels"
+    return (
+        f"by the {kernel.law.name}, if all parties use it: the {kernel.name} kernel of the joined table; "
+        "else the product or sum of the parties' kernels"
+    )
 
 
 def _kernel_facts(kernel: Kernel) -> dict[str, Any]:

@@ -98,3 +98,7 @@ class StorageError(DKPCAError):
 
 class DataWarning(UserWarning):
     """Data that can be used, but perhaps not as it is meant."""
+
+
+class MissingPartyWarning(DataWarning):
+    """New samples that were placed without a party of the fit."""

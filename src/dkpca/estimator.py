@@ -1,50 +1,32 @@
 """`DKPCA`: the whole protocol behind a scikit-learn estimator."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
-import array_api_compat
-import numpy as np
-import scipy.sparse
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import validate_data
 
-from dkpca import fusion
-from dkpca.checks import Constraints, as_input_error, check_fitted, check_parameters
+from dkpca import fusion, scoring
+from dkpca.checks import Constraints, check_fitted, check_parameters
 from dkpca.concerns import about_kernel, about_new_samples, remedy, warn
-from dkpca.errors import InputError
+from dkpca.errors import MissingPartyWarning
 from dkpca.exchange import in_process, rounds
-from dkpca.file_route import as_numbers
-from dkpca.fitted import FittedEstimator
 from dkpca.kernels import Kernel
-from dkpca.kernels.combination import combination
 from dkpca.kernels.laws import LAWS
 from dkpca.kernels.weights import BALANCED
 from dkpca.linalg.arrays import Array, dtype_name
 from dkpca.linalg.leading import NAMES, Solver
 from dkpca.linalg.precision import PRECISIONS
-from dkpca.messages import Summary, check_party_name
+from dkpca.party_tables import Tables, TakesTables
 from dkpca.rank import Auto, RankRule, as_rule
-from dkpca.tables import labels
-from dkpca.tables.inputs import (
-    Source,
-    as_table,
-    check_like_fit,
-    check_table,
-    check_together,
-    column_groups,
-    is_list_of_tables,
-    is_source,
-    take_columns,
-)
+from dkpca.tables.inputs import is_source
 
-Tables = Any  # one table, a list of tables, or a mapping from party to table
 Columns = Sequence[int | str]  # positions or names
 
 
-class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FittedEstimator):  # type: ignore[misc]
+class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # type: ignore[misc]
     """One-shot distributed kernel PCA on vertically partitioned data.
 
     Parameters
@@ -85,6 +67,11 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FittedEstimator):
     standardize : bool, default=False
         Whether each party gives its columns mean 0 and deviation 1, as the commands do. The default is that of
         `KernelPCA`: columns are used as they are.
+    missing : {"auto", "mean", "refuse"}, default="auto"
+        What `transform` does with samples that lack a party of the fit. "auto": under the sum law the party's addend
+        is left out, and a `dkpca.errors.MissingPartyWarning` says what share of each component it carried; under
+        other laws it is refused. "mean": the same, and under other laws the party's kernel row is replaced by its
+        mean over the samples of the fit. "refuse": every party is needed.
     n_jobs : int, default=None
         Parties computed at the same time, through joblib.
     timeout : float, default=None
@@ -146,6 +133,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FittedEstimator):
         "precision": [StrOptions(set(PRECISIONS))],
         "projection": [StrOptions({"extend", "exact"})],
         "standardize": ["boolean"],
+        "missing": [StrOptions({"auto", "mean", "refuse"})],
         "n_jobs": [Integral, None],
         "timeout": [Interval(Real, 0, None, closed="neither"), None],
         "random_state": [Interval(Integral, 0, None, closed="left"), None],
@@ -167,6 +155,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FittedEstimator):
         precision: str = "float32",
         projection: str = "extend",
         standardize: bool = False,
+        missing: str = "auto",
         n_jobs: int | None = None,
         timeout: float | None = None,
         random_state: int | None = None,
@@ -184,6 +173,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FittedEstimator):
         self.precision = precision
         self.projection = projection
         self.standardize = standardize
+        self.missing = missing
         self.n_jobs = n_jobs
         self.timeout = timeout
         self.random_state = random_state
@@ -211,13 +201,13 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FittedEstimator):
         parties = in_process.Parties(
             tables, self.n_jobs, self.timeout, self.random_state or 0, standardize=self.standardize
         )
-        summaries, _ = rounds.summaries(parties, self._settings())
+        settings = self._settings()
+        summaries, _ = rounds.summaries(parties, settings)
         model = fusion.fuse(
             summaries.values(),
             n_components=self.n_components,
             center=self.center,
-            law=self._law(summaries),
-            weights=self.weights,
+            **rounds.fusing(settings, summaries),
             roster=list(tables),
             solver=self.solver,
             n_landmarks=self.n_landmarks,
@@ -252,7 +242,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FittedEstimator):
         Parameters
         ----------
         X : mapping of party to table, list of tables, or one table
-            The parties of the fit, with the columns of the fit.
+            The parties of the fit, with the columns of the fit. A mapping may lack some of them: see `missing`.
         sample_ids : mapping of party to sequence, or sequence, optional
             As for `fit`.
 
@@ -261,12 +251,47 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FittedEstimator):
         array of shape (n_samples, n_components)
             In the order of the first table.
         """
+        answers = self._answers(X, sample_ids, exact=self.projection == "exact")
+        warn(about_new_samples(self.model_, answers.values()), level=3)
+        absent = sorted(set(self.party_names_) - set(answers))
+        placed = scoring.place(self.model_, answers.values(), absent, marginalize=self.missing == "mean")
+        if absent:
+            warnings.warn(scoring.share_words(placed), MissingPartyWarning, stacklevel=2)
+        return placed.scores
+
+    def party_scores(self, X: Tables, *, sample_ids: Any = None) -> dict[str, Array]:
+        """Return each party's own share of the scores of new samples, under the sum law.
+
+        Parameters
+        ----------
+        X : mapping of party to table, list of tables, or one table
+            As for `transform`.
+        sample_ids : mapping of party to sequence, or sequence, optional
+            As for `fit`.
+
+        Returns
+        -------
+        dict of str to array of shape (n_samples, n_components)
+            By party. They add up to what `transform` gives, but for a rounding.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dkpca import DKPCA
+        >>> X = np.random.default_rng(0).normal(size=(50, 8))
+        >>> model = DKPCA(2, kernel="linear", parties={"bank": [0, 1, 2, 3], "shop": [4, 5, 6, 7]}).fit(X)
+        >>> shares = model.party_scores(X[:5])
+        >>> bool(np.allclose(shares["bank"] + shares["shop"], model.transform(X[:5]), atol=1e-5))
+        True
+        """
+        return scoring.party_scores(self.model_, self._answers(X, sample_ids, exact=False))
+
+    def _answers(self, X: Tables, sample_ids: Any, *, exact: bool) -> Mapping[str, Any]:
+        """Return what the parties that are there say about new samples."""
         check_fitted(self)
         tables = self._tables(X, reset=False, sample_ids=sample_ids)
         parties = in_process.Parties(tables, self.n_jobs, self.timeout, states=self._states, fitted=self._sources)
-        answers, _ = rounds.new_samples(parties, exact=self.projection == "exact")
-        warn(about_new_samples(self.model_, answers.values()), level=3)
-        return fusion.place(self.model_, answers.values())
+        return rounds.new_samples(parties, exact=exact)[0]
 
     @property
     def _n_features_out(self) -> int:
@@ -285,64 +310,3 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FittedEstimator):
             solver=self.solver,
             keep_training=self.projection == "exact",
         )
-
-    def _law(self, summaries: Mapping[str, Summary]) -> str | None:
-        """Law as asked for; where each party was given a kernel of its own, the one that these imply."""
-        if self.law is not None or not isinstance(self.kernel, Mapping):
-            return self.law
-        return combination({name: summary.kernel for name, summary in summaries.items()}).law.name
-
-    def _tables(self, X: Tables, *, reset: bool, sample_ids: Any) -> dict[str, Array | Source]:
-        """Tables by party, their rows in one order, checked unless a worker is to open them."""
-        if isinstance(X, Mapping) and not scipy.sparse.issparse(X):  # a sparse DOK array is a dict too
-            given = {check_party_name(name): table for name, table in X.items()}
-        elif is_list_of_tables(X):
-            given = {f"party{j}": table for j, table in enumerate(X)}
-        else:
-            return self._split(X, reset=reset)
-        given, _, moved = labels.aligned(given, sample_ids)
-        warn(moved, level=4)
-        if not reset:
-            self._check_states(list(given))
-            given = {name: as_numbers(self._states[name], table) for name, table in given.items()}
-        tables = {name: as_table(name, table) for name, table in given.items()}
-        if not tables:
-            raise InputError("no party was given; pass at least one table")
-        here = {name: table for name, table in tables.items() if not is_source(table)}
-        check_together(here)
-        if reset:
-            self.__dict__.pop("feature_names_in_", None)
-        else:
-            check_like_fit(here, {name: state.origin for name, state in self._states.items()})
-        return tables
-
-    def _check_states(self, names: list[str]) -> None:
-        """Raise unless the samples are from the parties of the fit, and their states are here."""
-        if set(names) != set(self.party_names_):
-            raise InputError(f"the fit had the parties {self.party_names_}; these samples are from {names}")
-        missing = sorted(set(names) - set(self._states))
-        if missing:
-            raise InputError(
-                f"the private states of {missing} are not here; place new samples with 'dkpca extend' at each party "
-                "and 'dkpca project' at the center"
-            )
-
-    def _split(self, X: Any, *, reset: bool) -> dict[str, Array]:
-        """Cut one table into the parties that `parties` describes."""
-        if array_api_compat.is_torch_array(X):
-            table = check_table("X", X)
-            names = None
-            if not reset and table.shape[1] != self.n_features_in_:
-                raise InputError(
-                    f"X has {table.shape[1]} features, but DKPCA is expecting {self.n_features_in_} features as input"
-                )
-        else:
-            with as_input_error():
-                table = validate_data(self, X, reset=reset, dtype=np.float64, ensure_min_samples=2 if reset else 1)
-            names = getattr(self, "feature_names_in_", None)
-        groups = column_groups(self.parties, table.shape[1], names)
-        tables = {name: take_columns(table, columns) for name, columns in groups.items()}
-        if not reset:
-            self._check_states(list(tables))
-            check_like_fit(tables, {name: state.origin for name, state in self._states.items()})
-        return tables

@@ -225,6 +225,7 @@ def fuse(
         pairs=pairs,
         fused_trace=fused.trace(),
         weights=list(weighted.values()),
+        meaning=combined.meaning,
     )
     plausibility.check_certificate(certificate, accepted)
     return FusedModel(
@@ -317,9 +318,10 @@ def result(model: FusedModel, scores: Array, sample_digest: str) -> Scores:
     """Return what the parties are told: where the samples lie, and how much of the variance that shows."""
     return Scores(
         n_parties=len(model.summaries),
-        kernel=model.kernel,
+        kernel=model.kernel if len(set(model.kernels.values())) == 1 else None,
         sample_digest=sample_digest,
         scores=round_to(to_numpy(scores), "float64"),
         captured_share_at_least=max(0.0, model.certificate.captured_share_at_least),
         optimality_at_least=max(0.0, model.certificate.optimality_at_least),
+        meaning=model.meaning,
     )

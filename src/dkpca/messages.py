@@ -328,11 +328,12 @@ class Scores:
     """The center's result for the parties: where the samples lie, and how much of the variance that shows."""
 
     n_parties: Count
-    kernel: Kernel
+    kernel: Kernel | None  # that all parties used; None where each has its own, which is not for the others
     sample_digest: Fingerprint
     scores: Rounded  # (n_samples, n_components)
     captured_share_at_least: NotNegative  # of the variance of the true kernel, certified
     optimality_at_least: NotNegative  # of what the best components would capture, certified
+    meaning: str = ""  # what the fused matrix is a kernel of, in words
 
 
 Message = Statistics | Summary | Rows | Partials | SampleTokens | CommonTokens | Scorer | PartScores | Scores

@@ -122,6 +122,7 @@ def summarize(
     sample_ids: Sequence[str] | None = None,
     standardize: bool = False,
     balance: float = 0.0,
+    law: str | None = None,
     policy: Policy = ANYTHING,
 ) -> tuple[Summary, PartyState]:
     """Turn a party's columns into the one message it sends, and the state it keeps.
@@ -148,6 +149,8 @@ def summarize(
         Whether columns are measured from their means, in units of their deviations; the state keeps both.
     balance : float
         Mean exponent that the kernel gets by a width of the party's own; 0: the width of the kernel as it is.
+    law : str, optional
+        How the center says it combines the answers, for the policy; None: as the kernel implies.
     policy : Policy
         What this party is willing to answer; a request beyond it raises `PolicyError`.
 
@@ -157,11 +160,12 @@ def summarize(
     """
     messages.check_party_name(party)
     policy.check_samples(X.shape[0])
-    shift, scale = column_scales(X) if standardize else (None, None)
+    shift, scale = column_scales(X) if standardize and kernel.columns_are == "quantities" else (None, None)
     X = standardized(X, shift, scale)
     kernel.check(X)
     kernel = kernel.balanced(X, balance) if balance else kernel
     policy.check_kernel(kernel)
+    policy.check_law(kernel, law)
     policy.check_precision(precision)
     if X.shape[0] < 2:
         raise InputError(f"party {party!r} has {X.shape[0]} row; a fit needs at least 2 samples")

@@ -7,7 +7,8 @@ from dataclasses import dataclass, fields
 from typing import Any, NoReturn
 
 from dkpca.errors import InputError, PolicyError
-from dkpca.kernels import KERNELS, Kernel
+from dkpca.kernels import Kernel, kernel_names
+from dkpca.kernels.laws import LAWS
 from dkpca.linalg.precision import PRECISIONS
 from dkpca.rank import AtMost, RankRule
 
@@ -30,6 +31,8 @@ class Policy:
         Fewest rows about which anything is sent.
     kernels : tuple of str, optional
         Kernels answered; None: all.
+    laws : tuple of str, optional
+        Laws answered, of "product" and "sum": how the center says it combines the answers; None: both.
     gamma : pair of float
         Smallest and largest RBF width answered.
     max_precision : {"float64", "float32", "float16"}
@@ -57,6 +60,7 @@ class Policy:
     max_rank: float = math.inf
     min_samples: int = 1
     kernels: tuple[str, ...] | None = None
+    laws: tuple[str, ...] | None = None
     gamma: tuple[float, float] = (0.0, math.inf)
     max_precision: str = "float64"
     projection: bool | str = EXACT
@@ -75,6 +79,16 @@ class Policy:
         low, high = self.gamma
         if not low <= asked.get("gamma", low) <= high:
             _refuse(f"gamma {asked['gamma']:g} is outside gamma = [{low:g}, {high:g}]")
+
+    def check_law(self, kernel: Kernel, law: str | None) -> None:
+        """Refuse a law that is not on the list, asked for by name or implied by the kernel."""
+        if self.laws is None:
+            return
+        asked = law or (kernel.law.name if kernel.law is not None else None)
+        if asked is None:
+            _refuse(f"it is not said how the answers are combined, and it answers for laws = {list(self.laws)} only")
+        if asked not in self.laws:
+            _refuse(f"the {asked} of the parties' kernels is not among laws = {list(self.laws)}")
 
     def check_precision(self, precision: str) -> None:
         """Refuse to send finer numbers than allowed."""
@@ -131,7 +145,8 @@ def _is_range(value: Any) -> bool:
 VALID: Mapping[str, Any] = {
     "max_rank": lambda value: _whole(value, 1),
     "min_samples": lambda value: _whole(value, 2),
-    "kernels": lambda value: isinstance(value, tuple) and bool(value) and set(map(str, value)) <= set(KERNELS),
+    "kernels": lambda value: isinstance(value, tuple) and bool(value) and set(map(str, value)) <= set(kernel_names()),
+    "laws": lambda value: isinstance(value, tuple) and bool(value) and set(map(str, value)) <= set(LAWS),
     "gamma": _is_range,
     "max_precision": lambda value: isinstance(value, str) and value in PRECISIONS,
     "projection": lambda value: isinstance(value, bool) or value == EXACT,
@@ -141,6 +156,7 @@ EXAMPLES = {
     "max_rank": "write a whole number, at least 1",
     "min_samples": "write a whole number, at least 2",
     "kernels": 'write a list such as ["rbf", "linear"]',
+    "laws": 'write a list such as ["sum"]',
     "gamma": "write the smallest and the largest, such as [0.001, 0.1]",
     "max_precision": f"write one of {sorted(PRECISIONS)}",
     "projection": 'write true, false or "exact"',

@@ -1,8 +1,12 @@
-"""Additive models: under the sum law a score is a sum over parties, so each party can compute its own share.
+"""Additive models, and parties that are missing where new samples are placed.
 
-score(y) = sum over parties of a_j(y) W_j + offset, with a_j(y) the sample's row of the party's factor and
-W_j = w_j A_j' V / sqrt(lambda). The center sends each party its W_j once; from then on only n_new x components
-numbers leave a party, and a party may be missing: its share is then, and how much that carried is known.
+Under the sum law score(y) = sum over parties of a_j(y) W_j + offset, with a_j(y) the sample's row of the party's
+factor and W_j = w_j A_j' V / sqrt(lambda). The center sends each party its W_j once; from then on only n_new x
+components numbers leave a party.
+
+In place of a missing party stands its mean row over the samples of the fit, of its factor and so of its kernel. Under
+the sum this leaves out its addend, measured from the mean, and how much that carried is known. Under other laws the
+mean row takes part in every term, so that it has to be asked for.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -10,13 +14,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dkpca import wire
+from dkpca import fusion, wire
 from dkpca.errors import FusionError, InputError
 from dkpca.fusion import FusedModel
 from dkpca.kernels.laws import SUM
 from dkpca.linalg.arrays import Array, namespace, to_numpy
 from dkpca.linalg.precision import Rounded
-from dkpca.messages import PartScores, Scorer
+from dkpca.messages import Partials, PartScores, Rows, Scorer
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,51 @@ def scorers(model: FusedModel) -> dict[str, Scorer]:
     }
 
 
+def place(
+    model: FusedModel,
+    received: Iterable[Rows | Partials | PartScores],
+    missing: Collection[str] = (),
+    *,
+    marginalize: bool = False,
+) -> Placed:
+    """Place new samples in the way that the parties answered, without those that are missing.
+
+    Parameters
+    ----------
+    model : FusedModel
+        What the center holds.
+    received : iterable of Rows, of Partials or of PartScores
+        One per party that is there, about the same samples.
+    missing : collection of str
+        Parties that are knowingly left out; any other that is not there is an error.
+    marginalize : bool
+        Whether to put the mean rows of missing parties in their place where the law is not the sum.
+    """
+    known = list(received)
+    parts = [message for message in known if isinstance(message, PartScores)]
+    others = [message for message in known if not isinstance(message, PartScores)]
+    if parts and others:
+        raise FusionError("some parties sent scores and others factor rows; let all of them answer the same way")
+    if parts:
+        return add_scores(model, parts, missing)
+    if not missing:
+        return Placed(fusion.place(model, others), (), (0.0,) * model.n_components)
+    _check_missing(model, others, missing, marginalize)
+    rows = [message for message in others if isinstance(message, Rows)]
+    filled = [_mean_rows(model, name, rows[0]) for name in missing]
+    return _placed(model, fusion.place(model, [*others, *filled]), missing)
+
+
+def party_scores(model: FusedModel, rows: Mapping[str, Rows]) -> dict[str, Array]:
+    """Each party's own share of the scores of new samples; they add up to the scores."""
+    _check_additive(model)
+    middle = {name: _mean_row(model, name) if model.centered else 0.0 for name in rows}
+    return {
+        name: (message.factor.decode(model.dtype) - middle[name]) @ _weights(model, name)
+        for name, message in rows.items()
+    }
+
+
 def add_scores(model: FusedModel, received: Iterable[PartScores], missing: Collection[str] = ()) -> Placed:
     """Place new samples by the parties' shares of their scores.
 
@@ -56,7 +105,7 @@ def add_scores(model: FusedModel, received: Iterable[PartScores], missing: Colle
     """
     _check_additive(model)
     parts = {part.party: part for part in received}
-    _check_parties(model, parts, missing)
+    _check_parties(model, parts, missing, "scores")
     first = next(iter(parts.values()))
     for name, part in parts.items():
         if part.summary_id != wire.fingerprint(model.summaries[name]):
@@ -64,9 +113,17 @@ def add_scores(model: FusedModel, received: Iterable[PartScores], missing: Colle
         if part.sample_digest != first.sample_digest or part.scores.shape != first.scores.shape:
             raise FusionError(f"parties {first.party!r} and {name!r} scored different samples; align them first")
     total = sum(part.scores.decode(model.dtype) for part in parts.values())
-    shares = party_shares(model)
-    lost = tuple(float(sum(shares[name][d] for name in missing)) for d in range(model.n_components))
-    return Placed(total + model.extension.offset[None, :], tuple(sorted(missing)), lost)
+    means = sum(_mean_row(model, name) @ _weights(model, name) for name in missing)
+    return _placed(model, total + means + model.extension.offset[None, :], missing)
+
+
+def share_words(placed: Placed) -> str:
+    """Say who is missing, and what share of the components that was."""
+    shares = ", ".join(f"{share:.1%}" for share in placed.share_missing)
+    return (
+        f"placed without {list(placed.missing)}: the mean row stands in their place; of the variance of the "
+        f"components they carried {shares}"
+    )
 
 
 def party_shares(model: FusedModel) -> dict[str, np.ndarray]:
@@ -92,6 +149,49 @@ def _weights(model: FusedModel, party: str) -> Array:
     return model.weights[party] * (anchors.T @ model.extension.weights)
 
 
+def _placed(model: FusedModel, scores: Array, missing: Collection[str]) -> Placed:
+    shares = party_shares(model) if missing else {}
+    lost = tuple(float(sum(shares[name][d] for name in missing)) for d in range(model.n_components))
+    return Placed(scores, tuple(sorted(missing)), lost)
+
+
+def _mean_row(model: FusedModel, party: str) -> Array:
+    """Mean row of the party's factor over the samples of the fit, (1, rank)."""
+    A = model.summaries[party].factor.decode(model.dtype)
+    return namespace(A).mean(A, axis=0, keepdims=True)
+
+
+def _mean_rows(model: FusedModel, party: str, beside: Rows) -> Rows:
+    """Rows of a party that is missing: its mean row, as often as there are new samples."""
+    summary = model.summaries[party]
+    mean = _mean_row(model, party)
+    ones = namespace(mean).ones_like(mean[:, :1])
+    ones = namespace(mean).concat([ones] * beside.factor.shape[0], axis=0)
+    diagonal = None if summary.diagonal is None else summary.diagonal.decode(model.dtype)
+    return Rows(
+        party=party,
+        summary_id=wire.fingerprint(summary),
+        sample_digest=beside.sample_digest,
+        factor=Rounded(ones * mean),
+        diagonal=None if diagonal is None else Rounded(ones * namespace(diagonal).mean(diagonal)),
+    )
+
+
+def _check_missing(
+    model: FusedModel, received: Collection[Rows | Partials], missing: Collection[str], marginalize: bool
+) -> None:
+    _check_parties(model, {message.party for message in received}, missing, "rows")
+    if any(isinstance(message, Partials) for message in received):
+        raise FusionError(
+            f"the exact projection needs every party, and {sorted(missing)} are missing; use factor rows"
+        )
+    if model.law is not SUM and not marginalize:
+        raise InputError(
+            f"{sorted(missing)} are missing, and the fit is {model.meaning}: no part of a score is without them; "
+            "wait for them, or ask for their mean rows in their place (missing='mean', --marginalize)"
+        )
+
+
 def _check_additive(model: FusedModel) -> None:
     if model.law is not SUM:
         raise InputError(
@@ -100,15 +200,15 @@ def _check_additive(model: FusedModel) -> None:
         )
 
 
-def _check_parties(model: FusedModel, parts: Mapping[str, PartScores], missing: Collection[str]) -> None:
+def _check_parties(model: FusedModel, parts: Collection[str], missing: Collection[str], what: str) -> None:
     strangers = sorted((set(parts) | set(missing)) - set(model.summaries))
     if strangers:
         raise FusionError(f"{strangers} had no part in the fit; it has {sorted(model.summaries)}")
     both = sorted(set(parts) & set(missing))
     if both:
-        raise FusionError(f"{both} are said to be missing, but their scores are there; leave out one of the two")
+        raise FusionError(f"{both} are said to be missing, but their {what} are there; leave out one of the two")
     absent = sorted(set(model.summaries) - set(parts) - set(missing))
     if absent:
-        raise FusionError(f"no scores from {absent}; wait for them, or say that they are missing")
+        raise FusionError(f"no {what} from {absent}; wait for them, or say that they are missing")
     if not parts:
         raise FusionError("no party scored the new samples; at least one has to")

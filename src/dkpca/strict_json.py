@@ -10,6 +10,7 @@ DEEPEST = 32  # ours have five levels
 def loads(text: str | bytes) -> Any:
     """Return the value in the text; a `ValueError` says why there is none."""
     try:
+        text = text.decode() if isinstance(text, bytes) else text  # json would take UTF-16 and a byte order mark too
         value = json.loads(
             text, parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=_each_key_once
         )

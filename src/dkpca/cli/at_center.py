@@ -12,7 +12,9 @@ from dkpca.cli.table_options import HOW_IDS, PLAIN, Changed, takes
 from dkpca.concerns import about_kernel
 from dkpca.disclosure import raw_bytes
 from dkpca.exchange import alignment
+from dkpca.kernels.laws import SUM
 from dkpca.messages import CommonTokens
+from dkpca.scoring import share_words
 from dkpca.store import message_files, runs
 from dkpca.store.runs import Run
 from dkpca.tables import reading
@@ -52,6 +54,8 @@ def fuse(
         ),
     ] = None,
     solver: o.Solver = "auto",
+    law: o.Law = None,
+    weights: o.Weights = "",
     roster: Annotated[
         str, typer.Option("--roster", help="Parties that must be there, separated by commas; else whoever sent.")
     ] = "",
@@ -74,6 +78,8 @@ def fuse(
             n_components=components,
             center=center,
             solver=solver,
+            law=law,
+            weights=o.weights(weights),
             roster=[name.strip() for name in roster.split(",") if name.strip()],
             without=without or (),
             keep=keep,
@@ -81,36 +87,61 @@ def fuse(
             id_normalize=how(PLAIN).id_normalize,
         )
     used = [f"{name}: {known['file']}" for name, known in run.settings["parties"].items()]
-    show(as_json, run_facts(run), [*used, *run_words(run)])
+    words = [*used, *run_words(run)]
+    if run.model.law is SUM:
+        words.append(f"for new samples: send each party its file in {out / runs.SCORERS}; it then runs 'dkpca score'")
+    show(as_json, run_facts(run), words)
 
 
 @takes(*HOW_IDS)
 def project(
     how: Changed,
     path: Annotated[Path, typer.Argument(help="Directory of the run.", show_default=False)],
-    rows: Annotated[list[Path], typer.Argument(help="New samples: one file from each party.", show_default=False)],
+    rows: Annotated[
+        list[Path],
+        typer.Argument(help="New samples: one file from each party, of 'extend' or of 'score'.", show_default=False),
+    ],
     out: Annotated[Path, typer.Option("--out", help="Directory for the new samples' scores.")],
+    missing: Annotated[
+        list[str] | None, typer.Option("--missing", help="Place them without this party, and say what that costs.")
+    ] = None,
+    marginalize: Annotated[
+        bool,
+        typer.Option(
+            "--marginalize", help="With --missing, not under the sum law: take the party's mean row instead."
+        ),
+    ] = False,
     ids: Ids = None,
     id_column: o.Id = None,
     as_json: o.AsJson = False,
 ) -> None:
     """Place new samples among the components.
 
-    Example: `dkpca project run/ airline.rows weather.rows --out new/`
+    Examples: `dkpca project run/ airline.rows weather.rows --out new/`;
+    under the sum law `dkpca project run/ airline.scores --missing weather --out new/`
     """
     run = runs.load(path)
     names = read_names(ids, id_column, how)
-    scores = runs.project(run, rows, out, sample_names=names, id_normalize=how(PLAIN).id_normalize)
+    placed = runs.place(
+        run,
+        rows,
+        out,
+        sample_names=names,
+        id_normalize=how(PLAIN).id_normalize,
+        missing=missing or (),
+        marginalize=marginalize,
+    )
+    n_samples, n_components = placed.scores.shape
     outside = runs.outside(out)
-    result = {"n_samples": scores.shape[0], "n_components": scores.shape[1], "outside": outside, "out": str(out)}
-    words = [f"{scores.shape[0]:,} new samples placed, in {out / 'embedding.csv'}"]
+    result = {"n_samples": n_samples, "n_components": n_components, "outside": outside, "out": str(out)}
+    lost = {"missing": placed.missing, "share_missing": placed.share_missing} if placed.missing else {}
+    words = [f"note: {share_words(placed)}"] if placed.missing else []
     if outside:
-        words.insert(
-            0,
-            f"note: {len(outside):,} of {scores.shape[0]:,} new samples lie outside the range of the fit, and are "
-            f"marked so: {reading.some(outside)}",
+        words.append(
+            f"note: {len(outside):,} of {n_samples:,} new samples lie outside the range of the fit, and are "
+            f"marked so: {reading.some(outside)}"
         )
-    show(as_json, result, words)
+    show(as_json, result | lost, [*words, f"{n_samples:,} new samples placed, in {out / 'embedding.csv'}"])
 
 
 def read_names(ids: Path | None, id_column: str | None, how: Changed) -> list[str] | None:

@@ -13,7 +13,8 @@ from dkpca.cli.table_options import HOW_WRITTEN, Changed, TableAtHand, reads_tab
 from dkpca.disclosure import describe, raw_bytes, share_sent
 from dkpca.errors import InputError
 from dkpca.exchange import files
-from dkpca.messages import CommonTokens, Partials, Summary
+from dkpca.kernels.laws import LAWS
+from dkpca.messages import CommonTokens, Partials, Scorer, Summary
 from dkpca.store import message_files, private_state, storage
 from dkpca.wording import in_bytes
 
@@ -26,6 +27,7 @@ def add_to(app: typer.Typer) -> None:
     app.command("summarise", hidden=True)(summarize)
     app.command("inspect", rich_help_panel=PANEL)(inspect)
     app.command("extend", rich_help_panel=PANEL)(extend)
+    app.command("score", rich_help_panel=PANEL)(score)
     app.command("statistics", rich_help_panel=PANEL)(statistics)
 
 
@@ -34,9 +36,33 @@ def summarize(
     table: TableAtHand,
     out: Annotated[Path, typer.Option("--out", help="The message to write; send this file.")],
     gamma: Annotated[
-        float | None, typer.Option("--gamma", help="RBF width, the same at all parties.", rich_help_panel=o.MODEL)
+        float | None,
+        typer.Option("--gamma", help="Width of the kernel, the same at all parties.", rich_help_panel=o.MODEL),
     ] = None,
     kernel: o.KernelOption = "rbf",
+    degree: o.Degree = None,
+    coef0: o.Coef0 = None,
+    own: Annotated[
+        bool,
+        typer.Option(
+            "--own",
+            help="poly, cosine: of this party's columns alone, where the others use another kernel.",
+            rich_help_panel=o.MODEL,
+        ),
+    ] = False,
+    balance: Annotated[
+        float | None,
+        typer.Option(
+            "--balance",
+            help="Instead of --gamma: the width at which the exponent is this on average, as 1 / number of parties.",
+            min=1e-6,
+            rich_help_panel=o.MODEL,
+        ),
+    ] = None,
+    law: Annotated[
+        str | None,
+        o.one_of("--law", LAWS, "How the center says it combines; for a policy with laws.", o.MODEL, no_default=True),
+    ] = None,
     center: Annotated[
         bool,
         typer.Option(
@@ -73,7 +99,14 @@ def summarize(
     state_path = (state or out.with_suffix(".state")) if keep_state else None
     if state_path is not None and state_path.resolve() in (table.path.resolve(), out.resolve()):
         raise InputError(f"{state_path}: the private state needs a file of its own; choose another --state")
-    chosen = o.kernel(kernel, gamma, center=center)
+    if balance is not None and gamma is not None:
+        raise InputError("--gamma and --balance are two ways to give the kernel its width; use one of them")
+    width = 1.0 if balance is not None else gamma
+    chosen = o.kernel(kernel, width, center=center, degree=degree, coef0=coef0)
+    if balance is not None and not chosen.has_width:
+        raise InputError(f"--balance: the {kernel} kernel has no width; leave it out")
+    other_law = law is not None and chosen.law is not None and chosen.law.name != law
+    chosen = chosen.alone() if own or other_law else chosen
     rule = o.rank_rule(rank, epsilon, budget, components)
     holding = table.holding(common, key_file)
     with progress(f"{holding.party}: eigenpairs of its Gram matrix"):
@@ -86,6 +119,8 @@ def summarize(
             solver=solver,
             state=state_path,
             keep_training=keep_training,
+            balance=balance or 0.0,
+            law=law,
         )
     result = summary_facts(summary) | {
         "out": str(out),
@@ -144,15 +179,54 @@ def extend(
     Example: `dkpca extend new.csv --state airline.state --out airline.rows`
     """
     box = o.sender(out, policy, ledger, path)
-    holding = files.new_samples(path, state, id_column=id_column)
-    holding = replace(holding, reading=how(holding.reading))
-    if common is not None:
-        holding = replace(holding, key=o.key(key_file)).aligned(message_files.read(common, CommonTokens))
+    holding = _new_samples(path, state, id_column, how, common, key_file)
     message, notes = files.extend(holding, state, box, exact=exact)
     size = out.stat().st_size
     n_new = _rows_of(message)
     result = {"party": message.party, "n_samples": n_new, "bytes": size, "out": str(out), "notes": notes}
     show(as_json, result, [*map(_note, notes), f"{message.party}: {n_new:,} new samples, {in_bytes(size)} in {out}"])
+
+
+@takes(*HOW_WRITTEN)
+def score(
+    path: o.TableFile,
+    how: Changed,
+    state: Annotated[Path, typer.Option("--state", help="The party's private state, from 'summarize'.")],
+    scorer: Annotated[Path, typer.Option("--scorer", help="What the center sent for this party, from its run.")],
+    out: Annotated[Path, typer.Option("--out", help="The message to write; send this file.")],
+    id_column: o.Id = None,
+    common: o.Common = None,
+    key_file: o.KeyFile = None,
+    policy: o.PolicyFile = None,
+    ledger: o.Ledger = None,
+    as_json: o.AsJson = False,
+) -> None:
+    """Score new samples on the party's own columns, under the sum law: one number per component leaves.
+
+    The center adds the parties' scores with 'dkpca project', also without one of the parties.
+
+    Example: `dkpca score new.csv --state airline.state --scorer airline.scorer --out airline.scores`
+    """
+    box = o.sender(out, policy, ledger, path)
+    holding = _new_samples(path, state, id_column, how, common, key_file)
+    message = files.score(holding, state, message_files.read(scorer, Scorer), box)
+    n_new, n_components = message.scores.shape
+    result = {"party": message.party, "n_samples": n_new, "n_components": n_components, "out": str(out)}
+    words = (
+        f"{message.party}: its share of the scores of {n_new:,} new samples, {n_components} numbers each, in {out}"
+    )
+    show(as_json, result, [words])
+
+
+def _new_samples(
+    path: Path, state: Path, id_column: str | None, how: Changed, common: Path | None, key_file: Path | None
+) -> files.Holding:
+    """Return a table of new samples, aligned if the center's answer is given."""
+    holding = files.new_samples(path, state, id_column=id_column)
+    holding = replace(holding, reading=how(holding.reading))
+    if common is None:
+        return holding
+    return replace(holding, key=o.key(key_file)).aligned(message_files.read(common, CommonTokens))
 
 
 @reads_table

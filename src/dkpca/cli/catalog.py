@@ -36,6 +36,12 @@ CATALOG = (
         "Turn new samples into rows of the party's factor, for 'dkpca project' at the center.",
     ),
     Entry(
+        "score",
+        "at_party",
+        PARTY,
+        "Score new samples on the party's own columns, under the sum law: one number per component leaves.",
+    ),
+    Entry(
         "statistics",
         "at_party",
         PARTY,

@@ -40,7 +40,11 @@ def fit(
     out: Annotated[Path, typer.Option("--out", help="Directory of the run; made, or written anew.")],
     ids: Ids = None,
     gamma: o.GammaRule = "features",
-    kernel: o.KernelOption = "rbf",
+    kernel: o.Kernels = None,
+    law: o.Law = None,
+    weights: o.Weights = "",
+    degree: o.Degree = None,
+    coef0: o.Coef0 = None,
     components: o.Components = 10,
     center: o.Center = True,
     rank: o.Rank = "auto",
@@ -55,11 +59,16 @@ def fit(
 
     With --id, the samples that all tables have are used, in the order of the first.
 
-    Example: `dkpca fit airline=airline.csv weather=weather.parquet --id flight --out run/`
+    Examples: `dkpca fit airline=airline.csv weather=weather.parquet --id flight --out run/`;
+    with `--kernel rbf --kernel clinic=overlap --law sum --weights balanced` each party has its own kernel.
     """
     holdings = holdings_of(sources, how, ids)
     request = o.wanted(
-        kernel=kernel,
+        kernel=o.kernels(kernel, [holding.party for holding in holdings]),
+        law=law,
+        weights=o.weights(weights),
+        degree=degree,
+        coef0=coef0,
         gamma=gamma,
         components=components,
         center=center,

@@ -1,7 +1,7 @@
 """Options that several commands share, and what they mean."""
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +10,10 @@ import typer
 from dkpca.errors import InputError
 from dkpca.exchange.files import Sender
 from dkpca.exchange.rounds import Fit
-from dkpca.kernels import KERNELS, Kernel
+from dkpca.kernels import Kernel, family, kernel_names
+from dkpca.kernels.laws import LAWS
+from dkpca.kernels.parameters import adjusted
+from dkpca.kernels.weights import BALANCED
 from dkpca.linalg.leading import NAMES
 from dkpca.linalg.precision import PRECISIONS
 from dkpca.messages import check_party_name
@@ -22,7 +25,7 @@ from dkpca.store import policy_file, storage
 KEY_VARIABLE = "DKPCA_ALIGN_KEY"
 
 
-def one_of(flag: str, known: Collection[str], help: str, panel: str) -> Any:
+def one_of(flag: str, known: Collection[str], help: str, panel: str, *, no_default: bool = False) -> Any:
     """Option with a few possible values, shown as such."""
 
     def check(value: str) -> str:
@@ -36,6 +39,7 @@ def one_of(flag: str, known: Collection[str], help: str, panel: str) -> Any:
         metavar="|".join(known),
         help=help,
         rich_help_panel=panel,
+        show_default=not no_default,
         autocompletion=lambda incomplete: [name for name in known if name.startswith(incomplete)],
     )
 
@@ -56,7 +60,42 @@ KeyFile = Annotated[
     Path | None,
     typer.Option("--key-file", help=f"File with the parties' key; else the variable {KEY_VARIABLE} is the key."),
 ]
-KernelOption = Annotated[str, one_of("--kernel", KERNELS, "The same at all parties.", MODEL)]
+KernelOption = Annotated[
+    str, one_of("--kernel", kernel_names(), "Kernel of this party's columns; the same at all, or say --law.", MODEL)
+]
+Kernels = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--kernel",
+        help=f"One for all parties, or NAME=KERNEL for one of them: {', '.join(kernel_names())} [default: rbf].",
+        metavar="[NAME=]KERNEL",
+        show_default=False,
+        rich_help_panel=MODEL,
+    ),
+]
+Law = Annotated[
+    str | None,
+    one_of(
+        "--law", LAWS, "How the parties' kernel matrices combine; else as the kernel implies.", MODEL, no_default=True
+    ),
+]
+Weights = Annotated[
+    str,
+    typer.Option(
+        "--weights",
+        help="How much each party counts: 'balanced', or numbers as bank=1,shop=2; else all alike.",
+        show_default=False,
+        rich_help_panel=MODEL,
+    ),
+]
+Degree = Annotated[
+    int | None,
+    typer.Option("--degree", help="Of the poly kernel; else 3.", show_default=False, rich_help_panel=MODEL),
+]
+Coef0 = Annotated[
+    float | None,
+    typer.Option("--coef0", help="Of the poly kernel; else 1.", show_default=False, rich_help_panel=MODEL),
+]
 Rank = Annotated[str, typer.Option("--rank", help="Eigenpairs to send: a number, or 'auto'.", rich_help_panel=MODEL)]
 Epsilon = Annotated[
     float | None,
@@ -74,7 +113,7 @@ GammaRule = Annotated[
     str,
     typer.Option(
         "--gamma",
-        help="RBF width: a number, 'features' (1 / number of columns) or 'auto' (1 / mean squared distance).",
+        help="Kernel width: a number, 'features' (1 / number of columns) or 'auto' (1 / mean squared distance).",
         rich_help_panel=MODEL,
     ),
 ]
@@ -108,15 +147,54 @@ def party_name(name: str | None, path: Path) -> str:
     return check_party_name(name if name is not None else path.name.partition(".")[0])
 
 
-def kernel(name: str, gamma: float | None, *, center: bool = True) -> Kernel:
+def kernel(name: str, gamma: float | None, *, center: bool = True, **parameters: float | None) -> Kernel:
     """Kernel by its name; a width has to be agreed on."""
-    family = KERNELS[name]
-    if family.has_width and gamma is None:
+    cls = family(name)
+    if cls.has_width and cls.default_gamma is None and gamma is None:
         raise InputError(
             f"the {name} kernel needs --gamma, the same number at all parties; "
-            "without one, let each party run 'dkpca statistics' and the center 'dkpca plan'"
+            "without one, let each party run 'dkpca statistics' and the center 'dkpca plan', or give --balance"
         )
-    return family.from_settings(gamma=gamma, centered=center)
+    return adjusted({name: cls.from_settings(gamma=gamma, centered=center)}, **parameters)[name]
+
+
+def kernels(given: Sequence[str] | None, parties: Sequence[str]) -> str | dict[str, str | Kernel]:
+    """Kernel for all parties, or one for each of them."""
+    for_all, single = by_party(given or (), "--kernel", parties)
+    for name in (*for_all, *single.values()):
+        family(name)
+    first = for_all[0] if for_all else "rbf"
+    return {party: single.get(party, first) for party in parties} if single else first
+
+
+def by_party(given: Sequence[str], flag: str, parties: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """What a repeated option says for all parties (once at most), and as NAME=VALUE for single ones."""
+    for_all, single = [], {}
+    for item in given:
+        name, separator, value = item.partition("=")
+        if not separator:
+            for_all.append(item)
+        elif name not in parties:
+            raise InputError(f"{flag} {item!r}: {name!r} is none of the parties {list(parties)}")
+        else:
+            single[name] = value
+    if len(for_all) > 1:
+        raise InputError(f"{flag} says {for_all} for all parties; name one, and others as NAME=... ({list(parties)})")
+    return for_all, single
+
+
+def weights(given: str) -> str | dict[str, float] | None:
+    """Weights as the library takes them."""
+    if not given or given == BALANCED:
+        return given or None
+    numbers: dict[str, float] = {}
+    for item in column_names([given]):
+        name, _, number = item.partition("=")
+        try:
+            numbers[name] = float(number)
+        except ValueError as error:
+            raise InputError(f"--weights {item!r}: write {BALANCED}, or NAME=NUMBER,NAME=NUMBER") from error
+    return numbers
 
 
 def rank_rule(rank: str, epsilon: float | None, budget: int | None, components: int) -> RankRule:
@@ -136,7 +214,7 @@ def rank_rule(rank: str, epsilon: float | None, budget: int | None, components: 
 
 def wanted(
     *,
-    kernel: str,
+    kernel: str | Mapping[str, str | Kernel],
     gamma: str,
     components: int,
     center: bool,
@@ -145,10 +223,18 @@ def wanted(
     solver: str,
     keep_training: bool = False,
     align: bool = False,
+    law: str | None = None,
+    weights: str | dict[str, float] | None = None,
+    degree: int | None = None,
+    coef0: float | None = None,
 ) -> Fit:
     """Settings of a fit of all parties."""
     return Fit(
-        kernel=kernel,
+        kernel=kernel if isinstance(kernel, str) else dict(kernel),
+        law=law,
+        weights=weights,
+        degree=degree,
+        coef0=coef0,
         gamma=gamma_of(gamma),
         n_components=components,
         center=center,

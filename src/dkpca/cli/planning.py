@@ -1,5 +1,6 @@
 """The command that looks ahead."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,13 +15,16 @@ from dkpca.cli.sources import HOW_TABLES, Ids, holdings_of, is_source
 from dkpca.cli.table_options import Changed, takes
 from dkpca.errors import InputError
 from dkpca.exchange import forecast as planning
+from dkpca.exchange.files import Holding
 from dkpca.exchange.forecast import Cost
 from dkpca.exchange.processes import shared_samples
 from dkpca.exchange.rehearsal import Parties, rehearse
+from dkpca.kernels import Kernel, family
+from dkpca.kernels.combination import combination
 from dkpca.messages import Statistics
 from dkpca.party import statistics as party_statistics
 from dkpca.store import message_files
-from dkpca.tables.preparation import prepare
+from dkpca.tables.preparation import prepare, reading_for, with_samples_as_columns
 from dkpca.tables.reading import Matrix
 from dkpca.wire import codec
 from dkpca.wording import in_bytes, in_seconds
@@ -44,7 +48,11 @@ def plan(
     ],
     ids: Ids = None,
     gamma: o.GammaRule = "features",
-    kernel: o.KernelOption = "rbf",
+    kernel: o.Kernels = None,
+    law: o.Law = None,
+    weights: o.Weights = "",
+    degree: o.Degree = None,
+    coef0: o.Coef0 = None,
     components: o.Components = 10,
     center: o.Center = True,
     rank: o.Rank = "auto",
@@ -61,8 +69,14 @@ def plan(
     Examples: `dkpca plan airline.csv weather.csv --id flight` where the tables are at hand;
     `dkpca plan airline.statistics weather.statistics --rank 40` at a center.
     """
+    told, holdings, notes = _sources(sources, how, ids)
+    kernels = o.kernels(kernel, [*told, *(holding.party for holding in holdings)])
     wanted = o.wanted(
-        kernel=kernel,
+        kernel=kernels,
+        law=law,
+        weights=o.weights(weights),
+        degree=degree,
+        coef0=coef0,
         gamma=gamma,
         components=components,
         center=center,
@@ -70,37 +84,52 @@ def plan(
         precision=precision,
         solver=solver,
     )
-    parties, notes = _parties(sources, how, ids)
+    parties, prepared = _parties(told, holdings, kernels)
+    notes += prepared
     known = list(parties.statistics.values())
     n_samples = _one_number_of_samples(known)
     planned = rehearse(parties, wanted)
-    costs = planning.party_costs(known, {name: each.rank for name, each in planned.items()}, precision)
+    ranks, made = ({name: getattr(each, what) for name, each in planned.items()} for what in ("rank", "kernel"))
+    costs = planning.party_costs(known, ranks, precision, made)
     at_center = planning.center_cost(costs, n_samples, components)
     gammas = {rule: fusion.resolve_gamma(value, known) for rule, value in (("features", None), ("auto", "auto"))}
-    chosen = {name: codec.plain(each.kernel) for name, each in planned.items()}
+    chosen = {name: codec.plain(kernel) for name, kernel in made.items()}
+    meaning = combination(made, law).meaning
     result = {
         "n_samples": n_samples,
         "gamma": gammas,
         "kernels": chosen,
+        "meaning": meaning,
         "parties": [_cost_facts(c) | {"rank_is_certain": planned[c.name].exact} for c in costs],
         "center": _cost_facts(at_center),
         "notes": notes,
     }
     guessed = [name for name, each in planned.items() if not each.exact]
     show(as_json, result, [*(f"note: {note}" for note in notes), *_plan_words(n_samples, costs, at_center, gammas),
-                           *_kernel_words(chosen, guessed)])  # fmt: skip
+                           *_kernel_words(chosen, guessed), f"the components are of {meaning}"])  # fmt: skip
 
 
-def _parties(sources: list[str], how: Changed, ids: list[str] | None) -> tuple[Parties, list[str]]:
-    """Every source by its statistics, the tables with their columns; the samples are those of a fit."""
+def _sources(
+    sources: list[str], how: Changed, ids: list[str] | None
+) -> tuple[dict[str, Statistics], list[Holding], list[str]]:
+    """Statistics that were given, and tables; their samples are those of a fit."""
     at_hand = [source for source in sources if is_source(source)]
     told = [message_files.read(Path(source), Statistics) for source in sources if source not in at_hand]
-    known = {message.party: message for message in told}
-    columns: dict[str, Matrix] = {}
     holdings, notes = shared_samples(holdings_of(at_hand, how, ids)) if at_hand else ([], [])
+    return {message.party: message for message in told}, holdings, notes
+
+
+def _parties(
+    told: Mapping[str, Statistics], holdings: Sequence[Holding], kernels: str | Mapping[str, str | Kernel]
+) -> tuple[Parties, list[str]]:
+    """Every source by its statistics, the tables with their columns as the party's kernel takes them."""
+    known, columns, notes = dict(told), dict[str, Matrix](), list[str]()
     for holding in holdings:
         rows, _ = holding.load()
-        preparation = prepare(rows, holding.reading)
+        name = kernels if isinstance(kernels, str) else kernels[holding.party]
+        columns_are = family(name).columns_are
+        rows = with_samples_as_columns(rows) if columns_are == "samples" else rows
+        preparation = prepare(rows, reading_for(holding.reading, columns_are))
         columns[holding.party] = preparation.apply(rows)
         known[holding.party] = party_statistics(columns[holding.party], party=holding.party)
         notes += [f"{holding.party}: {note}" for note in preparation.notes]

@@ -14,7 +14,17 @@ from dkpca.exchange import alignment
 from dkpca.exchange.questions import Question, RowsWanted, StatisticsWanted, SummaryWanted, TokensWanted
 from dkpca.kernels import Kernel
 from dkpca.linalg.leading import Solver
-from dkpca.messages import CommonTokens, Message, Partials, Rows, SampleTokens, Statistics, Summary
+from dkpca.messages import (
+    CommonTokens,
+    Message,
+    Partials,
+    PartScores,
+    Rows,
+    SampleTokens,
+    Scorer,
+    Statistics,
+    Summary,
+)
 from dkpca.party import PartyState
 from dkpca.policy import Policy
 from dkpca.rank import RankRule
@@ -22,7 +32,7 @@ from dkpca.store import ledger, message_files, private_state, storage
 from dkpca.store.message_files import naming
 from dkpca.tables.ids import matching_keys
 from dkpca.tables.novelty import about_new_rows
-from dkpca.tables.preparation import Preparation, prepare
+from dkpca.tables.preparation import Preparation, prepare, reading_for, with_samples_as_columns
 from dkpca.tables.reading import Reading, Table, from_frame, read, read_ids
 from dkpca.wire import codec
 
@@ -157,7 +167,7 @@ def answer(question: Question, holding: Holding, sender: Sender, *, state: Path)
     if isinstance(question, TokensWanted):
         sample_tokens(holding, sender, new=bool(question.batch))
     elif isinstance(question, StatisticsWanted):
-        statistics(holding.aligned(question.common), sender)
+        statistics(holding.aligned(question.common), sender, categories=holding.party in question.categories)
     elif isinstance(question, SummaryWanted):
         _, preparation = summarize(
             holding.aligned(question.common),
@@ -169,6 +179,7 @@ def answer(question: Question, holding: Holding, sender: Sender, *, state: Path)
             state=state,
             keep_training=question.keep_training,
             balance=question.balance,
+            law=question.law,
         )
         return preparation.notes
     elif isinstance(question, RowsWanted):
@@ -178,11 +189,11 @@ def answer(question: Question, holding: Holding, sender: Sender, *, state: Path)
     return ()
 
 
-def statistics(holding: Holding, sender: Sender) -> Statistics:
-    """First round, only where gamma has to be derived."""
+def statistics(holding: Holding, sender: Sender, *, categories: bool = False) -> Statistics:
+    """First round, only where gamma has to be derived; text is codes for a kernel of categories."""
     with sender.answering(holding, "statistics"):
         table, _ = holding.load()
-        X = prepare(table, holding.reading).apply(table)
+        X = prepare(table, reading_for(holding.reading, "categories" if categories else "quantities")).apply(table)
         message = party.statistics(X, party=holding.party, policy=sender.policy)
         sender.send(message, party=message.party, n_samples=message.n_samples)
     return message
@@ -212,11 +223,16 @@ def summarize(
     state: Path | None = None,
     keep_training: bool = False,
     balance: float = 0.0,
+    law: str | None = None,
 ) -> tuple[Summary, Preparation]:
     """Return and write the one numerical message; keep the private state where one is wanted."""
     with sender.answering(holding, f"summary with {kernel}, {rank}, {precision}"):
         table, names = holding.load()
-        preparation = prepare(table, holding.reading)
+        if kernel.columns_are == "samples":
+            table = with_samples_as_columns(table)
+        preparation = prepare(table, reading_for(holding.reading, kernel.columns_are))
+        if preparation.has_codes and kernel.columns_are != "categories":
+            raise InputError(f"codes of text are no quantities for the {kernel.name} kernel; use --text one-hot")
         summary, kept = party.summarize(
             preparation.apply(table),
             party=holding.party,
@@ -226,6 +242,7 @@ def summarize(
             solver=solver,
             keep_training=keep_training,
             balance=balance,
+            law=law,
             sample_ids=names,
             policy=sender.policy,
         )
@@ -237,6 +254,16 @@ def summarize(
         about = {"n_samples": summary.n_samples, "sample_digest": summary.sample_digest}
         sender.send(summary, private_files, party=summary.party, rank=summary.rank, **about)
     return summary, preparation
+
+
+def score(holding: Holding, state: Path, scorer: Scorer, sender: Sender) -> PartScores:
+    """Return and write the party's own share of the scores of new samples, from its private state."""
+    kept, preparation = load_state(state)
+    with sender.answering(holding, f"scores of {holding.path.name}"):
+        table, names = holding.load()
+        message = party.score(kept, scorer, preparation.apply(table), sample_ids=names, policy=sender.policy)
+        sender.send(message, party=message.party, n_samples=message.scores.shape[0])
+    return message
 
 
 def new_samples(path: Path, state: Path, *, id_column: str | None = None, key: bytes | None = None) -> Holding:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dkpca import fusion, wire
-from dkpca.kernels import RBF
+from dkpca.kernels import RBF, Kernel
 from dkpca.kernels.grams import KernelGram
 from dkpca.linalg import leading
 from dkpca.linalg.landmark import default_landmarks
@@ -36,7 +36,9 @@ class Cost:
         return self.bytes_sent > self.bytes_raw
 
 
-def party_costs(parties: Sequence[Statistics], ranks: Mapping[str, int], precision: str) -> list[Cost]:
+def party_costs(
+    parties: Sequence[Statistics], ranks: Mapping[str, int], precision: str, kernels: Mapping[str, Kernel]
+) -> list[Cost]:
     """Costs of each party."""
     rate = operations_per_second()
     costs = []
@@ -48,7 +50,7 @@ def party_costs(parties: Sequence[Statistics], ranks: Mapping[str, int], precisi
                 name=known.party,
                 n_features=M,
                 rank=D,
-                bytes_sent=summary_size(known.party, T, M, D, precision),
+                bytes_sent=summary_size(known.party, T, M, D, precision, kernels[known.party]),
                 bytes_raw=T * M * PRECISIONS[precision],
                 solver=solver,
                 memory=memory,
@@ -79,14 +81,16 @@ def _effort(T: int, width: int, k: int, landmarks: int) -> tuple[str, int, float
     }[solver]
 
 
-def summary_size(party: str, n_samples: int, n_features: int, rank: int, precision: str) -> int:
+def summary_size(party: str, n_samples: int, n_features: int, rank: int, precision: str, kernel: Kernel) -> int:
     """Bytes of a summary, without making one."""
     zero = np.dtype(precision).type(0)
     scale = np.ones(rank) if precision == "float16" else None
     factor = Rounded(np.broadcast_to(zero, (n_samples, rank)), scale)
     number = 1 / 3  # as many digits as a real one
     digest = row_number_digest(n_samples)
-    return wire.size(Summary(party, RBF(number), digest, n_features, factor, number, number, number, number))
+    diagonal = Rounded(np.broadcast_to(np.float64(0), (n_samples, 1))) if kernel.sends_diagonal else None
+    told = (number, number, number, number)
+    return wire.size(Summary(party, kernel, digest, n_features, factor, *told, diagonal))
 
 
 def operations_per_second() -> float:

@@ -108,6 +108,7 @@ def _summarize(
         keep_training=question.keep_training,
         standardize=standardize,
         balance=question.balance,
+        law=question.law,
     )
     return summary, state.without_rows() if is_source(table) else state
 

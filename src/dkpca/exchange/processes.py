@@ -77,7 +77,7 @@ def fit(
         _pool(n_jobs or os.cpu_count() or 1, len(holdings)) as pool,
     ):
         parties = Parties(holdings, folder, pool, done)
-        rounds.summaries(parties, request)
+        answers, _ = rounds.summaries(parties, request)
         names = holdings[0].order or (holdings[0].ids() if holdings[0].reading.id_column else None)
         run = runs.fuse(
             out,
@@ -89,6 +89,7 @@ def fit(
             sample_names=names,
             id_normalize=holdings[0].reading.id_normalize,
             states={h.party: storage.read(folder / f"{h.party}.state") for h in holdings},
+            **rounds.fusing(request, answers),
         )
     return run, sorted(notes + parties.notes)
 

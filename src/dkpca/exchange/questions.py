@@ -51,6 +51,7 @@ class StatisticsWanted:
     """How wide is your table? Answered by `Statistics`."""
 
     common: CommonTokens | None = None  # the samples to use, in their order; None: all, as they stand
+    categories: tuple[str, ...] = ()  # parties that will be asked for a kernel of categories
 
     batch: ClassVar[str] = ""
     answer: ClassVar[str] = "statistics"

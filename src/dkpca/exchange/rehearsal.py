@@ -59,7 +59,7 @@ class Parties:
         rule = question.rank
         if n_samples > WHOLE:
             rows = np.sort(np.random.default_rng(0).permutation(n_samples)[:PROBE_ROWS])
-            X, rule = X[rows], _for_few(rule, len(rows))
+            X, rule = kernel.rows(X, rows), _for_few(rule, len(rows))
         summary, _ = party.summarize(
             X,
             party=name,

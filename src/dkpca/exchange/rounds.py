@@ -11,6 +11,7 @@ from dkpca.exchange.questions import Question, RowsWanted, StatisticsWanted, Sum
 from dkpca.kernels import Kernel
 from dkpca.kernels.combination import check_law, combination
 from dkpca.kernels.laws import PRODUCT
+from dkpca.kernels.parameters import adjusted
 from dkpca.kernels.weights import BALANCED, check_weights
 from dkpca.linalg.leading import Solver
 from dkpca.messages import CommonTokens, Summary
@@ -44,6 +45,8 @@ class Fit:
     align: bool = False  # the parties' samples differ; find those that all have
     law: str | None = None  # None: as the kernels imply
     weights: str | dict[str, float] | None = None
+    degree: int | None = None  # of polynomial kernels that are given by name; None: 3
+    coef0: float | None = None  # of the same; None: 1
 
     def to_dict(self) -> dict[str, Any]:
         """Describe it for a file or a message; kernels and solvers travel by name."""
@@ -75,6 +78,14 @@ def summaries(parties: Parties, fit: Fit) -> tuple[Mapping[str, Summary], Common
     return parties.ask(question), common
 
 
+def fusing(fit: Fit, answers: Mapping[str, Summary]) -> dict[str, Any]:
+    """Law and weights with which the center fuses the answers; under the product the parties have weighed already."""
+    law = fit.law
+    if law is None and (isinstance(fit.kernel, Mapping) or fit.weights is not None):
+        law = combination({name: summary.kernel for name, summary in answers.items()}).law.name
+    return {"law": law, "weights": None if law == PRODUCT.name else fit.weights}
+
+
 def new_samples(
     parties: Parties, *, batch: str = "", exact: bool = False, align: bool = False
 ) -> tuple[Mapping[str, Any], CommonTokens | None]:
@@ -91,10 +102,13 @@ def _kernels(parties: Parties, fit: Fit, common: CommonTokens | None) -> dict[st
     families = {name: type(k) if isinstance(k, Kernel) else kernels.family(k) for name, k in asked.items()}
     derived = [n for n, k in asked.items() if isinstance(k, str) and families[n].has_width]
     gamma = _gamma(parties, fit, common, derived, families) if derived else None
-    made = {
-        name: kernel if isinstance(kernel, Kernel) else families[name].from_settings(gamma=gamma, centered=fit.center)
+    by_name = {
+        name: families[name].from_settings(gamma=gamma, centered=fit.center)
         for name, kernel in asked.items()
+        if isinstance(kernel, str)
     }
+    by_name = adjusted(by_name, degree=fit.degree, coef0=fit.coef0)
+    made = {name: kernel if isinstance(kernel, Kernel) else by_name[name] for name, kernel in asked.items()}
     one = len(set(made.values())) == 1 and fit.weights is None
     if not one or (fit.law is not None and _law_name(made) != fit.law):
         made = {name: kernel.alone() for name, kernel in made.items()}
@@ -140,7 +154,8 @@ def _gamma(
         return None
     if fit.gamma == "auto" and any(families[name] is not kernels.RBF for name in derived):
         raise InputError("gamma='auto' is for the rbf kernel; give a number, or weights='balanced'")
-    statistics = parties.ask(StatisticsWanted(common))
+    of_categories = tuple(name for name, cls in families.items() if cls.columns_are == "categories")
+    statistics = parties.ask(StatisticsWanted(common, of_categories))
     for told in statistics.values():
         _check_components(fit, told.n_samples)
     return fusion.resolve_gamma(fit.gamma, [statistics[name] for name in derived])

@@ -1,10 +1,9 @@
 """What a party computes on its columns, and how the center puts the parties' matrices together."""
 
 from collections.abc import Mapping
-from importlib.metadata import entry_points
-from typing import Any
 
 from dkpca.errors import InputError
+from dkpca.kernels import installed
 from dkpca.kernels.base import Kernel
 from dkpca.kernels.chi2 import AdditiveChiSquared, ChiSquared
 from dkpca.kernels.cosine import CosineKernel
@@ -33,22 +32,24 @@ KERNELS: Mapping[str, type[Kernel]] = {cls.name: cls for cls in FAMILIES}
 NOT_POSITIVE = {
     "sigmoid": "the sigmoid kernel is not positive semidefinite, so that it has no kernel principal components",
 }
-ENTRY_POINTS = "dkpca.kernels"  # where an installed package names kernels of its own
 
 
-def family(name: object) -> type[Kernel]:
-    """Return the class of kernels of this name: ours, or one that an installed package offers."""
+def family(name: object, package: object = None) -> type[Kernel]:
+    """Return the class of kernels of this name: ours, or one that an installed package offers.
+
+    `package` is where whoever asks has it from, for the words if it is not here.
+    """
     if isinstance(name, str):
         if name in KERNELS:
             return KERNELS[name]
-        for point in entry_points(group=ENTRY_POINTS, name=name):
-            return _offered(point.load(), name)
+        if name in installed.points():
+            return installed.loaded(name, Kernel)
         if name in NOT_POSITIVE:
             raise InputError(f"{NOT_POSITIVE[name]}; use one of {sorted(KERNELS)}")
-    raise InputError(f"kernel {name!r} is unknown here; use one of {sorted(KERNELS)}, or install its package")
+    hint = installed.absent(name, package)
+    raise InputError(f"kernel {name!r} is unknown here; use one of {sorted(KERNELS)}, {hint}")
 
 
-def _offered(cls: Any, name: str) -> type[Kernel]:
-    if not (isinstance(cls, type) and issubclass(cls, Kernel) and cls.name == name):
-        raise InputError(f"the package that offers kernel {name!r} does not bring a Kernel of that name; repair it")
-    return cls
+def kernel_names() -> list[str]:
+    """Names of all kernels that are here: ours, and those of installed packages."""
+    return [*KERNELS, *sorted(set(installed.points()) - set(KERNELS))]

@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 from typing import Any, ClassVar, Self
 
 from dkpca.errors import InputError
+from dkpca.kernels.installed import package_of
 from dkpca.kernels.laws import Law
 from dkpca.linalg.arrays import Array, namespace
 from dkpca.linalg.gram import Index, pick
@@ -33,6 +34,7 @@ class Kernel(ABC):
     has_width: ClassVar[bool] = False  # whether gamma is a parameter
     default_gamma: ClassVar[float | None] = None  # None: 1 / number of columns over all parties
     unit_diagonal: ClassVar[bool] = False  # whether each sample has kernel value 1 with itself
+    columns_are: ClassVar[str] = "quantities"  # or "categories", of which only equality counts, or "samples"
 
     @classmethod
     @abstractmethod
@@ -76,6 +78,10 @@ class Kernel(ABC):
         """
         return 2.0 * growth(X.shape[1]) * unit(X)
 
+    def rows(self, X: Array, positions: Array) -> Array:
+        """Some of the samples, as a table of their own."""
+        return pick(X, positions)
+
     def explicit_features(self, X: Array) -> Array | None:
         """F with self(X, X) = F F', where a finite one is at hand."""
         return None
@@ -117,5 +123,8 @@ class Kernel(ABC):
         return "about the columns, whatever this kernel's values between samples determine"
 
     def to_dict(self) -> dict[str, Any]:
-        """Name and parameters: what parties must agree on."""
-        return {"name": self.name, **asdict(self)}  # type: ignore[call-overload]
+        """Name and parameters: what parties must agree on; of a kernel of another package, which one that is."""
+        ours = type(self).__module__.startswith("dkpca.")
+        package = None if ours else package_of(self.name)
+        named = {"name": self.name} if package is None else {"name": self.name, "package": package}
+        return {**named, **asdict(self)}  # type: ignore[call-overload]

@@ -118,4 +118,7 @@ class AdditiveChiSquared(Kernel):
 def _check_not_negative(name: str, X: Array) -> None:
     lowest = float(namespace(X).min(X))
     if lowest < 0:
-        raise InputError(f"the {name} kernel is for counts and histograms, and there is a value {lowest:g} below 0")
+        raise InputError(
+            f"the {name} kernel is for counts and histograms, and there is a value {lowest:g} below 0; "
+            "use columns as they are (--no-standardize)"
+        )

@@ -35,6 +35,7 @@ class Overlap(Kernel):
     name: ClassVar[str] = "overlap"
     has_width: ClassVar[bool] = True
     unit_diagonal: ClassVar[bool] = True
+    columns_are: ClassVar[str] = "categories"
 
     @classmethod
     def from_settings(cls, *, gamma: float | None, centered: bool) -> "Overlap":

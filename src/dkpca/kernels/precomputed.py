@@ -26,6 +26,7 @@ class Precomputed(Kernel):
     """
 
     name: ClassVar[str] = "precomputed"
+    columns_are: ClassVar[str] = "samples"
 
     @classmethod
     def from_settings(cls, *, gamma: float | None, centered: bool) -> "Precomputed":
@@ -56,6 +57,9 @@ class Precomputed(Kernel):
 
     def block(self, X: Array, rows: Index, columns: Index) -> Array:
         return pick(pick(X, rows).T, columns).T
+
+    def rows(self, X: Array, positions: Array) -> Array:
+        return self.block(X, positions, positions)
 
     def anchors(self, X: Array, positions: Array | None) -> Array:
         xp = namespace(X)

@@ -25,8 +25,13 @@ def check_weights(weights: Weights, parties: Iterable[str]) -> None:
 def party_weights(weights: Weights, factors: Mapping[str, Array], law: Law) -> dict[str, float]:
     """What each party's matrix is multiplied by; under the product its own width does that, at the party."""
     check_weights(weights, factors)
-    if weights is None or isinstance(law, Product):
+    if weights is None:
         return dict.fromkeys(factors, 1.0)
+    if isinstance(law, Product):
+        raise InputError(
+            "under the product law a party counts by the width of its kernel, which it chose before it sent its "
+            "summary; let the parties summarize with other widths (--balance, --gamma), or combine by law='sum'"
+        )
     if law is not SUM:
         raise InputError("weights need a sum or a product of the parties' kernels, not one that the center finishes")
     if isinstance(weights, Mapping):

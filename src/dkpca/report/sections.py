@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dkpca.disclosure import raw_bytes, share_sent, spectrum
+from dkpca.fusion import FusedModel
 from dkpca.messages import Scores, Summary
 from dkpca.report.comparison import Comparison
 from dkpca.report.content import Content, Drawn
@@ -194,7 +195,9 @@ def _settings(rows: Mapping[str, Any]) -> str:
 def _run_settings(run: Run) -> dict[str, Any]:
     settings = run.settings
     return {
-        "kernel": _kernel_words(settings["kernel"]),
+        "the components are of": run.model.meaning,
+        "law": run.model.law.name,
+        **_kernels_and_weights(run.model),
         "components": settings["n_components"],
         "centered": "yes" if settings["center"] else "no",
         "solver": settings["solver"],
@@ -205,9 +208,24 @@ def _run_settings(run: Run) -> dict[str, Any]:
     }
 
 
+def _kernels_and_weights(model: FusedModel) -> dict[str, str]:
+    """Kernels, one for all or one per party, and what their matrices were multiplied by, where they were."""
+    words = {name: _kernel_words(kernel.to_dict()) for name, kernel in model.kernels.items()}
+    same = len(set(words.values())) == 1
+    rows = {"kernel": words[next(iter(words))] if same else _by_party(words)}
+    if set(model.weights.values()) != {1.0}:
+        rows["weights"] = _by_party({name: f"{weight:.4g}" for name, weight in model.weights.items()})
+    return rows
+
+
+def _by_party(words: Mapping[str, str]) -> str:
+    return "; ".join(f"{name}: {each}" for name, each in words.items())
+
+
 def _result_settings(result: Scores) -> dict[str, Any]:
     return {
-        "kernel": _kernel_words(result.kernel.to_dict()),
+        "the components are of": result.meaning or "the kernel of the joined table",
+        "kernel": "one per party" if result.kernel is None else _kernel_words(result.kernel.to_dict()),
         "parties": result.n_parties,
         "precision of the scores": result.scores.precision,
         "fingerprint of the sample ids": result.sample_digest,

@@ -3,17 +3,20 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Literal
 
 from dkpca import messages
-from dkpca.errors import InputError, StorageError, WireError
+from dkpca.errors import FusionError, InputError, StorageError, WireError
+from dkpca.messages import Summary
 from dkpca.store import journal, locks, storage
 from dkpca.store.locks import LOCK
-from dkpca.store.run_settings import RunSettings
+from dkpca.store.run_settings import ROW_NUMBERS, RunSettings
 from dkpca.tables.ids import matching_keys
 from dkpca.tables.reading import read_ids
 from dkpca.wire import codec
 
 SETTINGS = "settings.json"
+LOST_NAMES = "the samples are numbered: their names so far could not be read; name them with --ids"
 
 
 def check(path: Path) -> None:
@@ -93,3 +96,35 @@ def stored_names(path: Path, digest: str, id_normalize: Sequence[str]) -> list[s
             if messages.digest(matching_keys(names, id_normalize)) == digest:
                 return names
     return None
+
+
+def names_of(
+    path: Path, summary: Summary, given: Sequence[str] | None, id_normalize: Sequence[str]
+) -> tuple[Sequence[str], Literal["ids", "row numbers"], tuple[str, ...]]:
+    """Sample names, where they are from, and what became of those so far."""
+    checked = checked_names(given, summary.sample_digest, summary.n_samples, id_normalize)
+    if checked is None:
+        checked = stored_names(path, summary.sample_digest, id_normalize)
+    if checked is not None:
+        return checked, "ids", ()
+    by_position = summary.sample_digest == messages.row_number_digest(summary.n_samples)
+    lost = () if by_position or not (path / SETTINGS).exists() else (LOST_NAMES,)
+    return numbered(summary.n_samples), ROW_NUMBERS, lost
+
+
+def checked_names(
+    given: Sequence[str] | None, digest: str, n_samples: int, id_normalize: Sequence[str]
+) -> Sequence[str] | None:
+    """Names, if their fingerprint is the one in the messages."""
+    if given is None:
+        return None
+    if messages.digest(matching_keys(given, id_normalize)) != digest:
+        raise FusionError(
+            f"the {len(given)} ids given are not those of the {n_samples} samples in the messages, in their order; "
+            "give the ids that the parties used (with their --id-normalize, if they agreed on one), or none"
+        )
+    return given
+
+
+def numbered(n_samples: int) -> list[str]:
+    return [str(row) for row in range(n_samples)]

@@ -4,48 +4,63 @@
     model.safetensors   the components, and what is needed to place new samples
     result.scores       the same for the parties: each draws it with its own ids and labels ('dkpca report')
     embedding.csv, .parquet, certificate.json, settings.json, ledger.jsonl, report.html
+    scorers/            under the sum law: for each party what it needs to score its own columns ('dkpca score')
 
 The messages alone are enough: a center that died, or that gets one more summary, fuses again from them.
 """
 
 import hashlib
-import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from dkpca import fusion, messages, wire
+from dkpca import fusion, scoring, wire
 from dkpca.concerns import outside_at_center
 from dkpca.errors import FusionError, InputError, StorageError
 from dkpca.fusion import FusedModel
+from dkpca.kernels.laws import SUM
+from dkpca.kernels.weights import Weights
 from dkpca.linalg.arrays import to_numpy
 from dkpca.linalg.leading import NAMES, Solver
-from dkpca.messages import Partials, Rows, Summary
+from dkpca.messages import Partials, PartScores, Rows, Summary
+from dkpca.scoring import Placed, scorers
 from dkpca.store import ledger, model_file, storage
 from dkpca.store.message_files import Received, by_party, naming_files, receive, stored_summaries
 from dkpca.store.run_directory import (
     SETTINGS,
     check,
+    checked_names,
     consistent,
     is_projection,
+    names_of,
+    numbered,
     parties_in,
     prepared,
     read_settings,
     stored_names,
 )
-from dkpca.store.run_settings import ROW_NUMBERS, PartySettings, RunSettings
-from dkpca.tables.ids import matching_keys
+from dkpca.store.run_settings import ROW_NUMBERS, RunSettings, settings_of, versions
 from dkpca.tables.reading import embedding_files
 from dkpca.wire import codec
 
-__all__ = ["Run", "check", "fuse", "is_projection", "load", "outside", "parties_in", "project", "read_settings"]
+__all__ = [
+    "Run",
+    "check",
+    "fuse",
+    "is_projection",
+    "load",
+    "outside",
+    "parties_in",
+    "place",
+    "project",
+    "read_settings",
+]
 LEDGER = "ledger.jsonl"
 RESULT = "result.scores"  # a message for the parties
-LOST_NAMES = "the samples are numbered: their names so far could not be read; name them with --ids"
+SCORERS = "scorers"  # folder of messages for single parties
 
 
 @dataclass(frozen=True)
@@ -72,6 +87,8 @@ def fuse(
     sample_names: Sequence[str] | None = None,
     id_normalize: Sequence[str] = (),
     states: Mapping[str, bytes] | None = None,
+    law: str | None = None,
+    weights: Weights = None,
 ) -> Run:
     """Fuse new summaries with those already in the run; nothing is written unless all of it succeeds.
 
@@ -97,6 +114,8 @@ def fuse(
         How the parties agreed to make ids alike; the names are shown as given.
     states : mapping, optional
         Private states by party, where one owner has all of them; kept in `private/`.
+    law, weights
+        See `dkpca.fusion.fuse`. None: as in the run so far, or as the kernels imply.
     """
     if not isinstance(solver, str):
         raise InputError(f"a run remembers its solver by name, not as {solver!r}; give one of {list(NAMES)}")
@@ -111,11 +130,18 @@ def fuse(
             center=(before.center if before else True) if center is None else center,
             solver=solver,
             roster=roster,
+            law=before.law if law is None and before else law,
+            weights=_weights_before(before, accepted) if weights is None else weights,
         )
         ways = tuple(id_normalize) or (before.id_normalize if before and sample_names is None else ())
-        names, named_by, lost = _names(path, model, sample_names, ways)
-        settings = _settings(path, model, accepted, named_by, ways)
+        names, named_by, lost = names_of(path, next(iter(model.summaries.values())), sample_names, ways)
+        settings = settings_of(path, model, accepted, named_by, ways)
         gone = [path / "messages" / f"{party}.summary" for party in without]
+        gone += [
+            file
+            for file in (path / SCORERS).glob("*.scorer")
+            if model.law is not SUM or file.stem not in model.summaries
+        ]
         _write(path, model, accepted, names, settings, states or {}, gone)
         _record_received(path, received)
         ledger.append(path / LEDGER, "fused", parties=sorted(model.summaries))
@@ -130,12 +156,12 @@ def load(path: Path) -> Run:
             raise InputError(f"{path}: is no run directory; make one with 'dkpca fuse' or 'dkpca fit'")
         model = model_file.load_beside(path)
         items = stored_summaries(path)
-        expected = _settings(path, model, items, settings.sample_names, settings.id_normalize)
+        expected = settings_of(path, model, items, settings.sample_names, settings.id_normalize)
         if _comparable(expected) != _comparable(settings):
             raise InputError(f"{path / SETTINGS}: does not fit the messages; repeat 'dkpca fuse --out {path}'")
         summary = next(iter(model.summaries.values()))
         if settings.sample_names == ROW_NUMBERS:
-            return Run(path, model, settings, _numbered(summary.n_samples))
+            return Run(path, model, settings, numbered(summary.n_samples))
         names = stored_names(path, summary.sample_digest, settings.id_normalize)
         if names is None:
             raise InputError(
@@ -157,50 +183,55 @@ def _comparable(settings: RunSettings) -> RunSettings:
     return replace(settings, parties=parties, versions={})
 
 
-def project(
+def project(run: Run, files: Iterable[Path], out: Path, **settings: Any) -> Any:
+    """Place new samples as `place` does; return their scores."""
+    return to_numpy(place(run, files, out, **settings).scores)
+
+
+def place(
     run: Run,
     files: Iterable[Path],
     out: Path,
     *,
     sample_names: Sequence[str] | None = None,
     id_normalize: Sequence[str] = (),
-) -> Any:
+    missing: Sequence[str] = (),
+    marginalize: bool = False,
+) -> Placed:
     """Place new samples; write their scores, and the messages they came in, to a directory.
 
-    Its settings name the samples that lie outside the range of the fit.
+    Its settings name the samples that lie outside the range of the fit, and the parties that were missing, as far as
+    `dkpca.scoring.place` allows that.
     """
     check(out)
-    received = [receive(file, Rows, Partials) for file in files]
+    received = [receive(file, Rows, Partials, PartScores) for file in files]
+    answers = [item.message for item in received]
     with naming_files({item.message.party: item.path for item in received}):
-        scores = to_numpy(fusion.place(run.model, [item.message for item in received]))
+        placed = scoring.place(run.model, answers, missing, marginalize=marginalize)
+    scores = to_numpy(placed.scores)
     digest = received[0].message.sample_digest
-    names = _checked_names(sample_names, digest, len(scores), id_normalize) or _numbered(len(scores))
-    outside = outside_at_center(run.model, [item.message for item in received]).tolist()
+    names = checked_names(sample_names, digest, len(scores), id_normalize) or numbered(len(scores))
+    outside = None if isinstance(answers[0], PartScores) else outside_at_center(run.model, answers).tolist()
     settings = {
         "run": run.path.name,
         "n_samples": len(scores),
         "sample_digest": digest,
-        "outside": [name for name, is_outside in zip(names, outside, strict=True) if is_outside],
+        "outside": [name for name, is_outside in zip(names, outside, strict=True) if is_outside] if outside else [],
+        "missing": list(placed.missing),
+        "share_missing": list(placed.share_missing),
         "versions": versions(),
     }
     with prepared(out):
         produced = embedding_files(names, scores, outside=outside) | {SETTINGS: storage.as_json(settings)}
         produced[RESULT] = wire.encode(fusion.result(run.model, scores, digest))
-        stored = {out / "messages" / f"{item.message.party}.rows": item for item in received}
+        stored = {out / "messages" / f"{item.message.party}.{_ending(item.message)}": item for item in received}
         new = {target: item for target, item in stored.items() if item.path != target}
         written = {target: item.data for target, item in new.items()} | {
             out / name: data for name, data in produced.items()
         }
         storage.write_all(written)
         _record_received(out, new.values())
-    return scores
-
-
-def versions() -> dict[str, str]:
-    """Versions that made a result."""
-    return {"python": platform.python_version()} | {
-        name: version(name) for name in ("dkpca", "numpy", "scipy", "safetensors", "polars")
-    }
+    return placed
 
 
 def _settings_before(path: Path, *, needed: bool) -> tuple[RunSettings | None, tuple[str, ...]]:
@@ -236,72 +267,19 @@ def _fused(accepted: Mapping[str, Received], *, roster: Sequence[str], **setting
         return fusion.fuse(summaries, roster=list(roster) or None, **settings)
 
 
-def _names(
-    path: Path, model: FusedModel, given: Sequence[str] | None, id_normalize: Sequence[str]
-) -> tuple[Sequence[str], Literal["ids", "row numbers"], tuple[str, ...]]:
-    """Sample names, where they are from, and what became of those so far."""
-    summary = next(iter(model.summaries.values()))
-    checked = _checked_names(given, summary.sample_digest, summary.n_samples, id_normalize)
-    if checked is None:
-        checked = stored_names(path, summary.sample_digest, id_normalize)
-    if checked is not None:
-        return checked, "ids", ()
-    by_position = summary.sample_digest == messages.row_number_digest(summary.n_samples)
-    lost = () if by_position or not (path / SETTINGS).exists() else (LOST_NAMES,)
-    return _numbered(summary.n_samples), ROW_NUMBERS, lost
-
-
-def _checked_names(
-    given: Sequence[str] | None, digest: str, n_samples: int, id_normalize: Sequence[str]
-) -> Sequence[str] | None:
-    """Names, if their fingerprint is the one in the messages."""
-    if given is None:
-        return None
-    if messages.digest(matching_keys(given, id_normalize)) != digest:
-        raise FusionError(
-            f"the {len(given)} ids given are not those of the {n_samples} samples in the messages, in their order; "
-            "give the ids that the parties used (with their --id-normalize, if they agreed on one), or none"
+def _weights_before(before: RunSettings | None, accepted: Mapping[str, Received]) -> Weights:
+    """Weights of the run so far; numbers only as long as the parties are the same."""
+    weights = before.weights if before else None
+    if isinstance(weights, Mapping) and set(weights) != set(accepted):
+        raise InputError(
+            f"the run so far has weights for {sorted(weights)}, and now the parties are {sorted(accepted)}; "
+            "give --weights"
         )
-    return given
+    return weights
 
 
-def _numbered(n_samples: int) -> list[str]:
-    return [str(row) for row in range(n_samples)]
-
-
-def _settings(
-    path: Path,
-    model: FusedModel,
-    accepted: Mapping[str, Received],
-    named_by: Literal["ids", "row numbers"],
-    id_normalize: tuple[str, ...],
-) -> RunSettings:
-    summary = next(iter(model.summaries.values()))
-    return RunSettings(
-        n_components=model.n_components,
-        center=model.centered,
-        solver=model.solver,
-        kernel=model.kernel,
-        n_samples=summary.n_samples,
-        sample_digest=summary.sample_digest,
-        sample_names=named_by,
-        parties={name: _party_settings(path, item) for name, item in accepted.items()},
-        versions=versions(),
-        id_normalize=id_normalize,
-    )
-
-
-def _party_settings(path: Path, item: Received) -> PartySettings:
-    summary: Summary = item.message
-    kept = item.path.parent == path / "messages"
-    return PartySettings(
-        file="kept from the run" if kept else item.path.name,
-        n_features=summary.n_features,
-        rank=summary.rank,
-        precision=summary.factor.precision,
-        bytes_sent=len(item.data),
-        summary_id=wire.fingerprint(summary),
-    )
+def _ending(message: Rows | Partials | PartScores) -> str:
+    return "scores" if isinstance(message, PartScores) else "rows"
 
 
 def _write(
@@ -323,6 +301,9 @@ def _write(
     stored = {path / "messages" / f"{name}.summary": item for name, item in accepted.items()}
     new = {target: item.data for target, item in stored.items() if item.path != target}
     kept = {storage.make_directory(path / "private") / f"{party}.state": data for party, data in states.items()}
+    if model.law is SUM:
+        folder = storage.make_directory(path / SCORERS)
+        new |= {folder / f"{name}.scorer": wire.encode(scorer) for name, scorer in scorers(model).items()}
     files = new | kept | {path / name: data for name, data in produced.items()}
     storage.write_all(files, private=kept, remove=gone)
 

@@ -26,6 +26,7 @@ class Column:
     scale: float
     low: float = math.inf  # of the training values; above `high` where they are not known
     high: float = -math.inf
+    codes: tuple[str, ...] = ()  # categories that become their positions here; any other value, and none, follow
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,11 @@ class Preparation:
         """Numbers of a table as they stand there, NaN where missing."""
         return _numbers(table, self.columns)
 
+    @property
+    def has_codes(self) -> bool:
+        """Whether a column of text was turned into codes, which are no quantities."""
+        return any(column.codes for column in self.columns)
+
     def apply(self, table: Table) -> Matrix:
         """Numbers of a table, (n_samples, n_columns)."""
         X = self.raw(table)
@@ -52,6 +58,26 @@ class Preparation:
         X -= np.array([column.shift for column in self.columns])
         X /= np.array([column.scale for column in self.columns])
         return X
+
+
+def reading_for(reading: Reading, columns_are: str) -> Reading:
+    """How a table is read whose columns are quantities, categories (of text too) or samples (a kernel matrix)."""
+    if columns_are == "categories" and reading.text == "error":
+        return replace(reading, text="codes")
+    return replace(reading, standardize=False) if columns_are == "samples" else reading
+
+
+def with_samples_as_columns(table: Table) -> Table:
+    """A kernel matrix with its columns in the order of its rows: by the sample ids, where it has them."""
+    if table.ids is None:
+        return table
+    absent = [sample for sample in table.ids if sample not in table.frame.columns]
+    if absent:
+        raise InputError(
+            f"{table.source}: a kernel matrix with sample ids has a column for each sample, under its id; it lacks "
+            f"{some(absent)}"
+        )
+    return replace(table, frame=table.frame.select(table.ids))
 
 
 def prepare(table: Table, reading: Reading) -> Preparation:
@@ -84,8 +110,8 @@ def prepare(table: Table, reading: Reading) -> Preparation:
         replace(
             column,
             fill=float(f),
-            shift=float(f) * reading.standardize,
-            scale=float(s) if reading.standardize else 1.0,
+            shift=float(f) if reading.standardize and not column.codes else 0.0,
+            scale=float(s) if reading.standardize and not column.codes else 1.0,
             low=float(low),
             high=float(high),
         )
@@ -122,8 +148,12 @@ def _expand(table: Table, reading: Reading, notes: list[str]) -> list[Column]:
             notes.append(f"column {name!r} holds dates, as numbers: {dates.RULE}")
         elif not _is_text(values):
             columns.append(Column(name, None, 0.0, 0.0, 1.0))
-        elif reading.text_handling(name) != "one-hot":
+        elif reading.text_handling(name) not in ("one-hot", "codes"):
             raise InputError(f"{table.source}: {_about_text(values)}")
+        elif reading.text_handling(name) == "codes":
+            codes = tuple(sorted(values.drop_nulls().cast(pl.String).unique().to_list()))
+            columns.append(Column(name, None, 0.0, 0.0, 1.0, codes=codes))
+            notes.append(f"text column {name!r} is used as {len(codes)} categories; an empty cell is one more")
         else:
             categories = sorted(values.drop_nulls().cast(pl.String).unique().to_list())
             if len(categories) > MOST_CATEGORIES:
@@ -152,11 +182,13 @@ def _numbers(table: Table, columns: Iterable[Column]) -> Matrix:
     if missing:
         raise InputError(f"{table.source}: lacks the columns {some(missing)} that the fit used; add them")
     X = np.empty((len(table), len(columns)), dtype=np.float64)
-    plain = [position for position, column in enumerate(columns) if column.category is None]
+    plain = [position for position, column in enumerate(columns) if column.category is None and not column.codes]
     if plain:
         X[:, plain] = _plain_numbers(table, [columns[position].source for position in plain])
     for position, column in enumerate(columns):
-        if column.category is not None:
+        if column.codes:
+            X[:, position] = _coded(table.frame[column.source], column.codes)
+        elif column.category is not None:
             hit = table.frame[column.source].cast(pl.String) == column.category
             X[:, position] = hit.cast(pl.Float64).fill_null(np.nan).to_numpy()
     if np.isinf(X).any():
@@ -164,6 +196,14 @@ def _numbers(table: Table, columns: Iterable[Column]) -> Matrix:
         source = columns[position].source
         raise InputError(f"{table.source}: column {source!r} is infinite in row {row + 1}; correct that value")
     return X
+
+
+def _coded(values: pl.Series, categories: Sequence[str]) -> Any:
+    """Position of each value among the categories; one more for other values, another for no value."""
+    known = {category: float(code) for code, category in enumerate(categories)}
+    unknown, empty = float(len(known)), float(len(known) + 1)
+    listed = values.cast(pl.String).to_list()
+    return np.array([empty if value is None else known.get(value, unknown) for value in listed])
 
 
 def _plain_numbers(table: Table, names: list[str]) -> Matrix:

@@ -20,7 +20,7 @@ from dkpca.tables.dialect import SEPARATORS, Dialect
 from dkpca.tables.formats import AS_WRITTEN, SUFFIXES, Opened, from_array, open_table
 from dkpca.tables.ids import check_unique, matching_keys
 
-TEXT_COLUMNS = ("error", "one-hot", "ignore")  # what can be done with them
+TEXT_COLUMNS = ("error", "one-hot", "codes", "ignore")  # what can be done with them
 DATE_COLUMNS = ("error", "number", "ignore")
 TEXT = (pl.String, pl.Categorical, pl.Enum)
 OURS = Dialect(separator=",", decimal=".", thousands="", missing=())  # how we write embeddings
@@ -38,8 +38,9 @@ class Reading:
         Column with the sample ids. None: rows match by position.
     columns, exclude : tuple of str
         Columns to use (none named: all but the id), and columns to leave out.
-    text : {"error", "one-hot", "ignore"}
-        What to do with columns of text.
+    text : {"error", "one-hot", "codes", "ignore"}
+        What to do with columns of text. Codes are one number per category, for kernels that only ask whether two
+        values are equal.
     max_missing : float
         Columns with a larger share of missing values are dropped; in the others the mean is filled in.
     standardize : bool

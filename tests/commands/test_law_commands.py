@@ -1,0 +1,283 @@
+"""Laws, weights and kernels of the commands, and additive models by files."""
+
+import json
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from dkpca import DKPCA, fuse, principal_angles
+from dkpca.store import runs
+from testkit.owners import GAMMA, OWNERS, frame, numbers, people, standardized
+
+SOURCES = [f"{owner}={owner}.csv" for owner in OWNERS]
+FIT = ("--id", "person", "--components", 3, "--rank", 20, "--out", "run")
+
+
+def estimator(**settings):
+    tables = {owner: standardized(X) for owner, X in numbers().items()}
+    return DKPCA(3, **({"rank": 20} | settings)).fit(tables)
+
+
+def assert_same(path, model):
+    run = runs.load(path)
+    assert np.max(principal_angles(model.eigenvectors_, run.model.eigenvectors)) < 1e-6
+    np.testing.assert_allclose(run.model.eigenvalues, model.eigenvalues_, rtol=1e-9)
+    return run
+
+
+WAYS: dict[str, tuple[list[str], dict[str, Any]]] = {
+    "a law": (["--law", "sum"], {"law": "sum"}),
+    "balanced product": (["--weights", "balanced"], {"weights": "balanced"}),
+    "balanced sum": (["--law", "sum", "--weights", "balanced"], {"law": "sum", "weights": "balanced"}),
+    "weights": (
+        ["--law", "sum", "--weights", "bank=1,clinic=2,shop=0.5"],
+        {"law": "sum", "weights": {"bank": 1.0, "clinic": 2.0, "shop": 0.5}},
+    ),
+    "weights of a product": (
+        ["--weights", "bank=1,clinic=2,shop=0.5"],
+        {"weights": {"bank": 1.0, "clinic": 2.0, "shop": 0.5}},
+    ),
+    "a kernel per party": (
+        ["--kernel", "clinic=laplacian", "--law", "product"],
+        {"kernel": {"bank": "rbf", "clinic": "laplacian", "shop": "rbf"}, "law": "product"},
+    ),
+    "poly": (["--kernel", "poly"], {"kernel": "poly"}),
+    "cosine": (["--kernel", "cosine"], {"kernel": "cosine"}),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_fit_is_the_estimator(office, way):
+    options, settings = WAYS[way]
+    office.ok("fit", *SOURCES, *FIT, *options, "--jobs", 1)
+    model = estimator(**settings)
+    run = assert_same(office.path / "run", model)
+    assert run.model.meaning == model.model_.meaning == run.settings["meaning"]
+    assert model.model_.meaning in json.loads((office.path / "run/certificate.json").read_text())["statements"][0]
+    for name, kernel in model.model_.kernels.items():
+        known = run.settings["parties"][name]["kernel"]
+        assert known["name"] == kernel.name
+        assert known.get("gamma") == pytest.approx(getattr(kernel, "gamma", None))
+
+
+def test_the_polynomial_kernel_has_its_parameters(office):
+    office.ok("fit", *SOURCES, *FIT, "--kernel", "poly", "--degree", 2, "--coef0", "0.5", "--gamma", "0.1")
+    from dkpca.kernels import Polynomial
+
+    run = assert_same(office.path / "run", estimator(kernel=Polynomial(0.1, 2, 0.5)))
+    assert run.model.meaning == "the poly kernel of the joined table"
+    words = office.refused("fit", *SOURCES, *FIT[:-1], "other", "--degree", 2)
+    assert "degree: no parameter of the rbf kernel" in words
+
+
+def test_a_run_remembers_law_and_weights(summarized):
+    summaries = [f"{owner}.summary" for owner in OWNERS]
+    summarized.ok("fuse", *summaries, "--components", 3, "--law", "sum", "--weights", "balanced", "--out", "run")
+    first = runs.load(summarized.path / "run")
+    assert (first.settings["law"], first.settings["weights"]) == ("sum", "balanced")
+    summarized.ok("fuse", "--out", "run")
+    np.testing.assert_array_equal(runs.load(summarized.path / "run").model.eigenvalues, first.model.eigenvalues)
+    sent = estimator(law="sum", gamma=GAMMA).model_.summaries.values()
+    expected = fuse(sent, n_components=3, law="sum", weights="balanced")
+    np.testing.assert_allclose(first.model.eigenvalues, expected.eigenvalues, rtol=1e-6)
+    summarized.ok("fuse", "--law", "product", "--weights", "", "--without", "shop", "--out", "other", *summaries)
+    assert not list((summarized.path / "other").glob("scorers/*"))
+
+
+def test_numbers_as_weights_are_asked_for_anew_when_the_parties_change(summarized):
+    summaries = [f"{owner}.summary" for owner in OWNERS]
+    weights = "bank=1,clinic=2,shop=3"
+    summarized.ok("fuse", *summaries, "--components", 3, "--law", "sum", "--weights", weights, "--out", "run")
+    words = summarized.refused("fuse", "--without", "shop", "--out", "run")
+    assert "the run so far has weights for ['bank', 'clinic', 'shop']" in words
+    summarized.ok("fuse", "--without", "shop", "--weights", "bank=1,clinic=2", "--out", "run")
+    assert [file.name for file in sorted((summarized.path / "run/scorers").iterdir())] == [
+        "bank.scorer",
+        "clinic.scorer",
+    ]
+
+
+def test_under_the_product_the_parties_balance_before_they_send(office):
+    for owner in OWNERS:
+        office.ok("summarize", f"{owner}.csv", "--id", "person", "--balance", 1 / 3, "--rank", 20,
+                  "--out", f"{owner}.summary")  # fmt: skip
+    summaries = [f"{owner}.summary" for owner in OWNERS]
+    words = office.refused("fuse", *summaries, "--components", 3, "--out", "run")
+    assert "differ in kernel" in words
+    words = office.refused("fuse", *summaries, "--law", "product", "--weights", "balanced", "--out", "run")
+    assert "under the product law a party counts by the width of its kernel" in words
+    office.ok("fuse", *summaries, "--components", 3, "--law", "product", "--out", "run")
+    run = assert_same(office.path / "run", estimator(weights="balanced"))
+    assert run.model.meaning == "the rbf kernel of the joined table, with a width per party"
+
+
+def new_tables(office):
+    new = {owner: X[:7] + 0.1 for owner, X in numbers().items()}
+    for owner, X in new.items():
+        frame(X, [f"n{i}" for i in range(7)]).write_csv(office.path / f"{owner}.new.csv")
+    return {o: (new[o] - X.mean(axis=0)) / X.std(axis=0) for o, X in numbers().items()}
+
+
+def placed_in(folder):
+    return pl.read_csv(folder / "embedding.csv").drop("sample").to_numpy()
+
+
+def test_parties_score_their_own_columns_and_one_may_be_missing(summarized):
+    summaries = [f"{owner}.summary" for owner in OWNERS]
+    said = summarized.ok("fuse", *summaries, "--components", 3, "--law", "sum", "--out", "run").out
+    assert "it then runs 'dkpca score'" in said
+    scaled = new_tables(summarized)
+    for owner in OWNERS:
+        summarized.ok("score", f"{owner}.new.csv", "--state", f"{owner}.state", "--out", f"{owner}.scores",
+                      "--scorer", f"run/scorers/{owner}.scorer", "--id", "person")  # fmt: skip
+    told = summarized.ok("inspect", "bank.scores", "--json").json
+    assert told["kind"] == "partscores"
+    summarized.ok("project", "run", *(f"{o}.scores" for o in OWNERS), "--out", "new")
+    model = estimator(law="sum", gamma=GAMMA)
+    np.testing.assert_allclose(np.abs(placed_in(summarized.path / "new")), np.abs(model.transform(scaled)), atol=1e-5)
+
+    answer = summarized.ok("project", "run", "bank.scores", "shop.scores", "--missing", "clinic", "--out", "few",
+                           "--json").json  # fmt: skip
+    assert answer["missing"] == ["clinic"]
+    assert all(0 < share < 1 for share in answer["share_missing"])
+    with pytest.warns(UserWarning, match="placed without"):
+        expected = model.transform({name: X for name, X in scaled.items() if name != "clinic"})
+    np.testing.assert_allclose(np.abs(placed_in(summarized.path / "few")), np.abs(expected), atol=1e-5)
+    assert "no scores from ['clinic']; wait for them" in summarized.refused(
+        "project", "run", "bank.scores", "shop.scores", "--out", "none"
+    )
+
+
+def test_under_the_product_the_mean_row_has_to_be_asked_for(fused):
+    new_tables(fused)
+    for owner in ("bank", "shop"):
+        fused.ok("extend", f"{owner}.new.csv", "--state", f"{owner}.state", "--out", f"{owner}.rows")
+    command = ("project", "run", "bank.rows", "shop.rows", "--missing", "clinic", "--out", "new")
+    assert "no part of a score is without them" in fused.refused(*command)
+    said = fused.ok(*command, "--marginalize").out
+    assert "note: placed without ['clinic']" in said
+    assert json.loads((fused.path / "new/settings.json").read_text())["missing"] == ["clinic"]
+
+
+def categories(seed=0):
+    rng = np.random.default_rng(seed)
+    color, size = rng.choice(["red", "green", "blue"], 60), rng.choice(["S", "M", "L", "XL"], 60)
+    return pl.DataFrame({"person": people(), "color": color, "size": size, "grade": rng.integers(1, 4, 60)})
+
+
+def test_text_becomes_categories_for_a_kernel_of_categories(office):
+    table = categories().with_columns(color=pl.when(pl.col("person") == "p03").then(None).otherwise(pl.col("color")))
+    table.write_csv(office.path / "clinic.csv")
+    answer = office.ok("fit", *SOURCES, *FIT, "--kernel", "clinic=overlap", "--law", "product", "--json").json
+    assert any("text column 'color' is used as 3 categories" in note for note in answer["notes"])
+    columns = table.drop("person").with_columns(pl.col("color").fill_null("none"))
+    codes = np.column_stack([np.unique(columns[name].to_numpy(), return_inverse=True)[1] for name in columns.columns])
+    tables = {o: standardized(X) for o, X in numbers().items()} | {"clinic": codes.astype(float)}
+    kernel = {"bank": "rbf", "clinic": "overlap", "shop": "rbf"}
+    assert_same(office.path / "run", DKPCA(3, kernel=kernel, law="product", rank=20).fit(tables))
+
+
+def test_an_unknown_category_differs_from_every_known_one(office):
+    categories().write_csv(office.path / "clinic.csv")
+    office.ok("summarize", "clinic.csv", "--id", "person", "--kernel", "overlap", "--gamma", 0.5, "--rank", 60,
+              "--precision", "float64", "--out", "clinic.summary")  # fmt: skip
+    office.ok("fuse", "clinic.summary", "--components", 3, "--no-center", "--out", "run")
+    new = categories()[:2].with_columns(color=pl.Series(["violet", "red"]))
+    new.write_csv(office.path / "new.csv")
+    office.ok("extend", "new.csv", "--state", "clinic.state", "--out", "clinic.rows")
+    from dkpca import load
+
+    rows, summary = (load(office.path / name).factor.decode() for name in ("clinic.rows", "clinic.summary"))
+    K = rows @ summary.T
+    known = categories()
+    same = (np.array(known["size"]) == known["size"][0]).astype(int) + (
+        np.array(known["grade"]) == known["grade"][0]
+    ).astype(int)
+    np.testing.assert_allclose(K[0], np.exp(-0.5 * (3 - same)), atol=1e-8)
+
+
+def test_codes_are_no_quantities_for_other_kernels(office):
+    categories().write_csv(office.path / "clinic.csv")
+    words = office.refused("summarize", "clinic.csv", "--id", "person", "--gamma", 1, "--text", "codes", "--out", "s")
+    assert "codes of text are no quantities for the rbf kernel; use --text one-hot" in words
+
+
+def test_a_policy_lists_the_laws_it_answers(office):
+    (office.path / "policy.toml").write_text('laws = ["sum"]\nkernels = ["rbf", "precomputed"]\n')
+    common = ("summarize", "bank.csv", "--id", "person", "--gamma", 1, "--policy", "policy.toml", "--out", "s")
+    words = office.refused(*common)
+    assert "the product of the parties' kernels is not among laws = ['sum']" in words
+    office.ok(*common, "--law", "sum")
+    (office.path / "policy.toml").write_text('laws = ["average"]\n')
+    assert 'write a list such as ["sum"]' in office.refused(*common)
+
+
+def test_what_cannot_be_meant_is_said(office):
+    fit = ("fit", *SOURCES, *FIT)
+    assert "'shoe' is none of the parties" in office.refused(*fit, "--kernel", "shoe=overlap")
+    assert "for all parties; name one" in office.refused(*fit, "--kernel", "rbf", "--kernel", "linear")
+    assert "the sigmoid kernel is not positive semidefinite" in office.refused(*fit, "--kernel", "sigmoid")
+    assert "write balanced, or NAME=NUMBER" in office.refused(*fit, "--weights", "bank")
+    assert "a number for each of ['bank', 'clinic', 'shop']" in office.refused(*fit, "--weights", "bank=2")
+    assert "'average' is not one of product, sum" in office.refused(*fit, "--law", "average")
+    assert "imply no common law" in office.refused(*fit, "--kernel", "bank=linear")
+    twice = ("summarize", "bank.csv", "--id", "person", "--gamma", 1, "--balance", 1, "--out", "s")
+    assert "two ways to give the kernel its width" in office.refused(*twice)
+
+
+def test_the_report_says_of_which_kernel_the_components_are(office):
+    office.ok("fit", *SOURCES, *FIT, "--law", "sum", "--weights", "bank=1,clinic=2,shop=3")
+    office.ok("report", "run", "--clusters", "none")
+    page = (office.path / "run/report.html").read_text()
+    assert "The true kernel is the sum of the parties&#x27; kernels." in page
+    assert "<td>the sum of the parties&#x27; kernels</td>" in page
+    assert "bank: 1; clinic: 2; shop: 3" in page
+    assert "exact for a sum of kernels" in page
+
+
+def test_a_kernel_matrix_follows_the_order_of_the_samples(office):
+    rng = np.random.default_rng(3)
+    F = rng.normal(size=(60, 5))
+    K, ids = F @ F.T, people()
+    shuffled = rng.permutation(60)
+    columns = {ids[j]: K[shuffled, j] for j in rng.permutation(60)}
+    pl.DataFrame({"person": [ids[i] for i in shuffled], **columns}).write_csv(office.path / "clinic.csv")
+    wanted = ("--kernel", "clinic=precomputed", "--law", "sum", "--precision", "float64")
+    office.ok("fit", *SOURCES, *FIT, *wanted)
+    tables = {owner: standardized(X) for owner, X in numbers().items()} | {"clinic": K}
+    kernel = {"bank": "rbf", "clinic": "precomputed", "shop": "rbf"}
+    model = DKPCA(3, kernel=kernel, law="sum", rank=20, precision="float64").fit(tables)
+    assert_same(office.path / "run", model)
+    planned = office.ok("plan", *SOURCES, *FIT[:-2], *wanted, "--json").json
+    assert planned["meaning"] == "the sum of the parties' kernels"
+    assert {p["name"]: p["rank"] for p in planned["parties"]}["clinic"] == 5
+
+    new = rng.normal(size=(4, 5)) @ F.T
+    pl.DataFrame({"person": list("wxyz"), **{ids[j]: new[:, j] for j in range(60)}}).write_csv(office.path / "n.csv")
+    office.ok("score", "n.csv", "--state", "run/private/clinic.state", "--scorer", "run/scorers/clinic.scorer",
+              "--out", "clinic.scores")  # fmt: skip
+    answer = office.ok("project", "run", "clinic.scores", "--missing", "bank", "--missing", "shop", "--out", "new",
+                       "--json").json  # fmt: skip
+    assert answer["missing"] == ["bank", "shop"]
+    with pytest.warns(UserWarning, match="placed without"):
+        expected = model.transform({"clinic": new})
+    np.testing.assert_allclose(np.abs(placed_in(office.path / "new")), np.abs(expected), atol=1e-7)
+
+
+def test_a_kernel_matrix_without_a_column_per_sample_is_refused(office):
+    words = office.refused("summarize", "bank.csv", "--id", "person", "--kernel", "precomputed", "--out", "s")
+    assert "a kernel matrix with sample ids has a column for each sample, under its id" in words
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "linear", "poly", "cosine", "laplacian", "overlap"])
+def test_plan_foresees_what_every_kernel_sends(office, kernel):
+    planned = office.ok("plan", *SOURCES, *FIT[:-2], "--kernel", kernel, "--json").json
+    office.ok("fit", *SOURCES, *FIT, "--kernel", kernel)
+    run = runs.load(office.path / "run")
+    for party in planned["parties"]:
+        known = run.settings["parties"][party["name"]]
+        assert party["rank"] == known["rank"]
+        assert abs(party["bytes_sent"] - known["bytes_sent"]) < 600
+    assert planned["meaning"] == run.model.meaning

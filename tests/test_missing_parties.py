@@ -1,0 +1,127 @@
+"""New samples that lack a party: its addend is left out under the sum, its mean row stands in when asked for."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from dkpca import DKPCA
+from dkpca.errors import FusionError, InputError, MissingPartyWarning
+from dkpca.scoring import party_shares, place
+
+SUMS = [{"kernel": "linear"}, {"law": "sum"}, {"law": "sum", "weights": "balanced"}, {"law": "sum", "center": False}]
+
+
+@pytest.fixture
+def tables(rng):
+    X = rng.standard_normal((50, 4)) @ rng.standard_normal((4, 12)) + 0.3 * rng.standard_normal((50, 12))
+    blocks = {name: X[:, columns] for name, columns in (("a", slice(5)), ("b", slice(5, 9)), ("c", slice(9, 12)))}
+    return {name: X[:40] for name, X in blocks.items()}, {name: X[40:] for name, X in blocks.items()}
+
+
+def without(tables, party):
+    return {name: X for name, X in tables.items() if name != party}
+
+
+@pytest.mark.parametrize("settings", SUMS, ids=str)
+@pytest.mark.parametrize("solver", ["dense", "landmark"])
+def test_the_shares_of_the_parties_add_up_to_the_scores(tables, settings, solver):
+    fit, new = tables
+    model = DKPCA(3, rank=20, precision="float64", solver=solver, **settings).fit(fit)
+    shares = model.party_scores(new)
+    assert list(shares) == ["a", "b", "c"]
+    np.testing.assert_allclose(sum(shares.values()), model.transform(new), atol=1e-9)
+    np.testing.assert_allclose(sum(model.party_scores(fit).values()), model.transform(fit), atol=1e-9)
+
+
+@pytest.mark.parametrize("settings", SUMS[:3], ids=str)
+def test_what_a_missing_party_leaves_out_is_its_share(tables, settings):
+    fit, new = tables
+    model = DKPCA(3, rank=20, precision="float64", **settings).fit(fit)
+    with pytest.warns(MissingPartyWarning, match=r"placed without \['b'\].* they carried \d+\.\d%, \d+\.\d%, \d+"):
+        placed = model.transform(without(new, "b"))
+    np.testing.assert_allclose(model.transform(new) - placed, model.party_scores(new)["b"], atol=1e-9)
+    np.testing.assert_allclose(model.party_scores(without(new, "b"))["a"], model.party_scores(new)["a"], atol=1e-12)
+
+
+def test_the_warning_says_the_shares_of_the_fit(tables):
+    fit, new = tables
+    model = DKPCA(2, kernel="linear").fit(fit)
+    expected = ", ".join(f"{share:.1%}" for share in party_shares(model.model_)["c"])
+    with pytest.warns(MissingPartyWarning, match=f"carried {expected}$"):
+        model.transform(without(new, "c"))
+
+
+@pytest.mark.parametrize("settings", [{}, {"kernel": "poly"}, {"kernel": "cosine"}], ids=str)
+def test_other_laws_refuse_with_the_reason(tables, settings):
+    fit, new = tables
+    model = DKPCA(2, **settings).fit(fit)
+    with pytest.raises(InputError, match=r"\['b'\] are missing, and the fit is the \w+ kernel of the joined table"):
+        model.transform(without(new, "b"))
+    with pytest.raises(InputError, match="its scores are no sums over parties"):
+        model.party_scores(new)
+
+
+def test_under_the_product_the_mean_row_is_that_of_the_kernel(tables):
+    fit, new = tables
+    model = DKPCA(3, gamma=0.05, rank=40, precision="float64", solver="dense", missing="mean").fit(fit)
+    with pytest.warns(MissingPartyWarning):
+        placed = model.transform(without(new, "b"))
+
+    def rbf(X, Y):
+        return np.exp(-0.05 * ((X[:, None, :] - Y[None, :, :]) ** 2).sum(-1))
+
+    rows = rbf(new["a"], fit["a"]) * rbf(fit["b"], fit["b"]).mean(0) * rbf(new["c"], fit["c"])
+    K = rbf(np.hstack(list(fit.values())), np.hstack(list(fit.values())))
+    centered = rows - rows.mean(1, keepdims=True) - K.mean(0) + K.mean()
+    expected = centered @ model.eigenvectors_ / np.sqrt(model.eigenvalues_)
+    np.testing.assert_allclose(placed, expected, atol=1e-8)
+
+
+@pytest.mark.parametrize("settings", [{"kernel": "poly"}, {"kernel": "cosine"}, {"weights": "balanced"}], ids=str)
+def test_the_mean_row_serves_every_law(tables, settings):
+    fit, new = tables
+    model = DKPCA(2, missing="mean", rank=20, **settings).fit(fit)
+    with pytest.warns(MissingPartyWarning, match="placed without"):
+        placed = model.transform({"a": new["a"]})
+    assert placed.shape == (10, 2)
+    assert np.isfinite(placed).all()
+
+
+def test_a_mean_row_serves_torch_too(tables):
+    torch = pytest.importorskip("torch")
+    fit, new = ({name: torch.asarray(X) for name, X in each.items()} for each in tables)
+    model = DKPCA(2, law="sum", rank=20).fit(fit)
+    trusted = DKPCA(2, law="sum", rank=20).fit(tables[0])
+    with pytest.warns(MissingPartyWarning):
+        placed = model.transform(without(new, "b"))
+    with pytest.warns(MissingPartyWarning):
+        expected = trusted.transform(without(tables[1], "b"))
+    np.testing.assert_allclose(np.abs(placed.numpy()), np.abs(expected), atol=1e-5)
+
+
+def test_every_party_is_needed_where_none_may_be_missing(tables):
+    fit, new = tables
+    model = clone(DKPCA(2, kernel="linear", missing="refuse")).fit(fit)
+    with pytest.raises(InputError, match=r"the fit had the parties .* these samples are from \['a'\]"):
+        model.transform({"a": new["a"]})
+    with pytest.raises(InputError, match="no party was given"):
+        DKPCA(2, kernel="linear").fit(fit).transform({})
+
+
+def test_the_exact_projection_needs_every_party(tables):
+    fit, new = tables
+    model = DKPCA(2, kernel="linear", projection="exact").fit(fit)
+    with pytest.raises(FusionError, match=r"the exact projection needs every party, and \['b'\] are missing"):
+        model.transform(without(new, "b"))
+
+
+def test_answers_of_two_kinds_are_not_mixed(tables):
+    from dkpca.party import extend, score
+    from dkpca.scoring import scorers
+
+    fit, new = tables
+    model = DKPCA(2, kernel="linear").fit(fit)
+    part = score(model._states["a"], scorers(model.model_)["a"], new["a"])
+    rows = extend(model._states["b"], new["b"])
+    with pytest.raises(FusionError, match="some parties sent scores and others factor rows"):
+        place(model.model_, [part, rows], ["c"])
