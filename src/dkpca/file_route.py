@@ -15,6 +15,7 @@ from dkpca import fusion
 from dkpca import party as core
 from dkpca.checks import Constraints, check_parameters
 from dkpca.errors import InputError
+from dkpca.fields import check_party_name
 from dkpca.fusion import LANDMARKS, FusedModel
 from dkpca.kernels import Kernel
 from dkpca.kernels.laws import LAWS
@@ -22,7 +23,7 @@ from dkpca.kernels.weights import BALANCED
 from dkpca.linalg.arrays import Array
 from dkpca.linalg.leading import NAMES, Solver
 from dkpca.linalg.precision import PRECISIONS
-from dkpca.messages import Message, Partials, Rows, Summary, check_party_name
+from dkpca.messages import Message, Partials, Rows, Summary
 from dkpca.party import ANYTHING, PartyState
 from dkpca.policy import Policy
 from dkpca.rank import RankRule, as_rule

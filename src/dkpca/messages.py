@@ -5,67 +5,19 @@ is in docs/disclosure.md. Over a network, the reason why there is no message lea
 """
 
 import hashlib
-import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 
 from dkpca.errors import InputError
+from dkpca.fields import Count, Fingerprint, Finite, NotNegative, PartyName
 from dkpca.kernels import Kernel
 from dkpca.linalg.precision import Rounded
 
 TOKEN_BYTES = 16  # of the 32 of HMAC-SHA256: a chance of 1e-27 that any two of a million ids collide
-PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
-
-
-def check_name(name: str, what: str) -> str:
-    """Names become file names and log lines, so they are kept plain."""
-    if not isinstance(name, str) or not PLAIN_NAME.fullmatch(name):
-        raise InputError(
-            f"{what} {name!r} cannot be used; take up to 64 letters, digits, '_', '-', '.', not '-' or '.' first"
-        )
-    return name
-
-
-def check_party_name(name: str) -> str:
-    """Name of a party, kept plain."""
-    return check_name(name, "party name")
-
-
-def _party_name(field: str, name: str) -> None:
-    check_party_name(name)
-
-
-def _fingerprint(field: str, value: str) -> None:
-    if not re.fullmatch(r"[0-9a-f]{64}", value):
-        raise InputError(f"{field} is not a sha256 digest")
-
-
-def _at_least_one(field: str, value: int) -> None:
-    if value < 1:
-        raise InputError(f"{field} is {value}, less than 1")
-
-
-def _finite(field: str, value: float) -> None:
-    if not math.isfinite(value):
-        raise InputError(f"{field} is {value}, not a finite number")
-
-
-def _not_negative(field: str, value: float) -> None:
-    if not (math.isfinite(value) and value >= 0):
-        raise InputError(f"{field} is {value}, not a finite number >= 0")
-
-
-# What is asked of a field beyond its type, by whoever decodes it.
-PartyName = Annotated[str, _party_name]
-Fingerprint = Annotated[str, _fingerprint]
-Count = Annotated[int, _at_least_one]
-Finite = Annotated[float, _finite]
-NotNegative = Annotated[float, _not_negative]
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import Any
 
 from dkpca import messages, wire
 from dkpca.errors import InputError
+from dkpca.fields import check_party_name
 from dkpca.kernels import Kernel
 from dkpca.kernels.grams import KernelGram
 from dkpca.linalg.arrays import Array, dtype_name, like, namespace, to_numpy
@@ -158,7 +159,7 @@ def summarize(
     -------
     (Summary, PartyState)
     """
-    messages.check_party_name(party)
+    check_party_name(party)
     policy.check_samples(X.shape[0])
     shift, scale = column_scales(X) if standardize and kernel.columns_are == "quantities" else (None, None)
     X = standardized(X, shift, scale)
@@ -330,19 +331,17 @@ def _check_not_lost(factor: Array, sent: Rounded, party: str) -> None:
 
 def _diagonal(kernel: Kernel, X: Array) -> Rounded | None:
     """Return what the center needs of each sample to finish the kernel."""
-    if not kernel.sends_diagonal:
-        return None
-    xp = namespace(X)
-    return Rounded(xp.astype(kernel.diagonal(X), xp.float64)[:, None])
+    in_full = namespace(X).float64
+    return Rounded(namespace(X).astype(kernel.diagonal(X), in_full)[:, None]) if kernel.sends_diagonal else None
 
 
 def _digest(sample_ids: Sequence[str] | None, X: Array) -> str:
     """Fingerprint of the ids, or of the row count where there are none."""
     if sample_ids is None:
         return messages.row_number_digest(X.shape[0])
-    if len(sample_ids) != X.shape[0]:
-        raise InputError(f"{len(sample_ids)} sample ids for {X.shape[0]} rows")
-    return messages.digest(sample_ids)
+    if len(sample_ids) == X.shape[0]:
+        return messages.digest(sample_ids)
+    raise InputError(f"{len(sample_ids)} sample ids for {X.shape[0]} rows")
 
 
 def _squared_norm(matrix: Rounded) -> float:

@@ -11,10 +11,10 @@ from sklearn.utils.validation import validate_data
 
 from dkpca.checks import as_input_error
 from dkpca.errors import DataWarning, InputError
+from dkpca.fields import check_party_name
 from dkpca.file_route import as_numbers
 from dkpca.fitted import FittedEstimator
 from dkpca.linalg.arrays import Array
-from dkpca.messages import check_party_name
 from dkpca.tables import labels
 from dkpca.tables.inputs import (
     Source,

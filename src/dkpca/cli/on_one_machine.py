@@ -9,8 +9,8 @@ from rich.table import Table
 
 from dkpca.cli import options as o
 from dkpca.cli.at_center import run_facts, run_words
+from dkpca.cli.given_tables import HOW_TABLES, Ids, holdings_of
 from dkpca.cli.output import aside, progress, show, table
-from dkpca.cli.sources import HOW_TABLES, Ids, holdings_of
 from dkpca.cli.table_options import Changed, takes
 from dkpca.disclosure import raw_bytes
 from dkpca.exchange import processes

@@ -10,13 +10,13 @@ import typer
 from dkpca.errors import InputError
 from dkpca.exchange.files import Sender
 from dkpca.exchange.rounds import Fit
+from dkpca.fields import check_party_name
 from dkpca.kernels import Kernel, family, kernel_names
 from dkpca.kernels.laws import LAWS
 from dkpca.kernels.parameters import adjusted
 from dkpca.kernels.weights import BALANCED
 from dkpca.linalg.leading import NAMES
 from dkpca.linalg.precision import PRECISIONS
-from dkpca.messages import check_party_name
 from dkpca.party import ANYTHING
 from dkpca.rank import Adaptive, Auto, Budget, Fixed, RankRule
 from dkpca.store import ledger as ledgers

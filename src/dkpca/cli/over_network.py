@@ -12,7 +12,7 @@ from dkpca.cli.at_center import run_facts, run_words
 from dkpca.cli.consortium import PANEL, ConsortiumFolder, check_extra
 from dkpca.cli.output import aside, show
 from dkpca.errors import InputError
-from dkpca.messages import check_name
+from dkpca.fields import check_name
 from dkpca.network.coordinator import check_settings, roster_of
 from dkpca.network.remote import exchange_of
 from dkpca.store import runs

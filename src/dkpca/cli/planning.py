@@ -9,9 +9,9 @@ from rich.table import Table
 
 from dkpca import fusion
 from dkpca.cli import options as o
+from dkpca.cli.given_tables import HOW_TABLES, Ids, holdings_of, is_source
 from dkpca.cli.on_one_machine import PANEL
 from dkpca.cli.output import show, table
-from dkpca.cli.sources import HOW_TABLES, Ids, holdings_of, is_source
 from dkpca.cli.table_options import Changed, takes
 from dkpca.errors import InputError
 from dkpca.exchange import forecast as planning

@@ -9,7 +9,8 @@ import hmac
 from collections.abc import Iterable, Sequence
 
 from dkpca.errors import FusionError, InputError
-from dkpca.messages import TOKEN_BYTES, CommonTokens, SampleTokens, Tokens, check_party_name
+from dkpca.fields import check_party_name
+from dkpca.messages import TOKEN_BYTES, CommonTokens, SampleTokens, Tokens
 
 SHORTEST_KEY = 16  # bytes
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
 
 from dkpca.errors import InputError
+from dkpca.fields import NotNegative, check_name
 from dkpca.kernels import Kernel
 from dkpca.linalg.leading import NAMES, Solver
 from dkpca.linalg.precision import PRECISIONS
-from dkpca.messages import CommonTokens, NotNegative, Scores, check_name
+from dkpca.messages import CommonTokens, Scores
 from dkpca.rank import RankRule
 
 

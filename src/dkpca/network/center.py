@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dkpca.errors import DKPCAError, InputError
-from dkpca.messages import check_name
+from dkpca.fields import check_name
 from dkpca.network import jobs, membership
 from dkpca.network import x509 as pki
 from dkpca.network.coordinator import Coordinator, check_settings, roster_of

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from dkpca.errors import InputError
 from dkpca.exchange.files import Holding
-from dkpca.messages import check_party_name
+from dkpca.fields import check_party_name
 from dkpca.policy import Policy
 from dkpca.store import party_file, policy_file, storage
 from dkpca.tables import reading

@@ -15,8 +15,8 @@ from dkpca.errors import DKPCAError, InputError
 from dkpca.exchange import alignment, rounds
 from dkpca.exchange.questions import Result
 from dkpca.exchange.rounds import Fit
+from dkpca.fields import check_name
 from dkpca.fusion import result
-from dkpca.messages import check_name
 from dkpca.network.remote import (
     COMPUTING,
     RUNNING,

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from dkpca.errors import InputError, WireError
 from dkpca.exchange.rounds import Fit
-from dkpca.messages import check_name
+from dkpca.fields import check_name
 from dkpca.network.coordinator import Coordinator
 from dkpca.network.protocol import MOST_COMPONENTS
 from dkpca.wire import codec

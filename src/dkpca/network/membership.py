@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.x509 import Certificate
 
 from dkpca.errors import InputError
-from dkpca.messages import check_party_name
+from dkpca.fields import check_party_name
 from dkpca.network import templates
 from dkpca.network import x509 as pki
 from dkpca.store import ledger, storage

@@ -29,6 +29,7 @@ from dkpca.errors import (
 from dkpca.exchange import alignment, files
 from dkpca.exchange.files import Holding, Sender
 from dkpca.exchange.questions import Question, Result, RowsWanted
+from dkpca.fields import check_name
 from dkpca.messages import CommonTokens, Partials, Rows, Summary
 from dkpca.network import approvals, sizes
 from dkpca.network.configuration import CONFIGURATION, Configuration, read_configuration
@@ -206,8 +207,8 @@ class Responder:
         return configuration
 
     def _place(self, run: str, batch: str) -> Path:
-        folder = self.folder / "runs" / messages.check_name(run, "run name")
-        return folder / "new" / messages.check_name(batch, "batch name") if batch else folder
+        folder = self.folder / "runs" / check_name(run, "run name")
+        return folder / "new" / check_name(batch, "batch name") if batch else folder
 
     def _make_place(self, run: str, batch: str) -> list[Path]:
         """Make the folders of an answer that are not there yet; return them."""

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dkpca import wire
+from dkpca.fields import Count, Fingerprint
 from dkpca.fusion import FusedModel
 from dkpca.kernels import Kernel
-from dkpca.messages import Count, Fingerprint, Summary
+from dkpca.messages import Summary
 from dkpca.store.message_files import Received
 from dkpca.wire import codec
 

@@ -14,8 +14,8 @@ import numpy as np
 from sklearn.utils.validation import check_array
 
 from dkpca.errors import InputError
+from dkpca.fields import check_party_name
 from dkpca.linalg.arrays import Array, device, dtype_name, namespace
-from dkpca.messages import check_party_name
 from dkpca.tables import numpy_files
 
 Source = Path | Callable[[], Any]
