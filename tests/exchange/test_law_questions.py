@@ -14,6 +14,7 @@ from dkpca.rank import Fixed
 from testkit.by_hand import FIT, scores
 from testkit.owners import GAMMA, OWNERS, numbers, standardized
 
+BY_NAME = sorted({*KERNELS} - {"rbf", "chi2", "additive_chi2", "precomputed"})
 WAYS: dict[str, dict[str, Any]] = {
     "sum": {"law": "sum"},
     "balanced sum": {"law": "sum", "weights": "balanced"},
@@ -21,7 +22,8 @@ WAYS: dict[str, dict[str, Any]] = {
     "weights": {"law": "sum", "weights": {"bank": 1.0, "clinic": 2.0, "shop": 0.5}},
     "a kernel each": {"kernel": {"bank": "rbf", "clinic": "poly", "shop": "cosine"}, "law": "sum"},
     "a kernel object": {"kernel": Polynomial(0.1, 2, 0.5)},
-} | {name: {"kernel": name} for name in sorted({*KERNELS} - {"rbf", "chi2", "additive_chi2", "precomputed"})}
+    **{name: {"kernel": name} for name in BY_NAME},
+}
 
 
 @pytest.mark.parametrize("way", WAYS)
