@@ -52,7 +52,11 @@ def fit(
     path: ConsortiumFolder,
     run: RunName,
     gamma: o.GammaRule = "features",
-    kernel: o.KernelOption = "rbf",
+    kernel: o.Kernels = None,
+    law: o.Law = None,
+    weights: o.Weights = "",
+    degree: o.Degree = None,
+    coef0: o.Coef0 = None,
     components: o.Components = 10,
     center: o.Center = True,
     rank: o.Rank = "auto",
@@ -79,8 +83,16 @@ def fit(
 
     Example: `dkpca submit fit flights/ first --gamma 0.03 --rank 40 --components 10`
     """
+    from dkpca.network import membership
+    from dkpca.network.jobs import FitWanted
+
+    folder = path / "runs" / check_name(run, "run name")
     wanted = o.wanted(
-        kernel=kernel,
+        kernel=o.kernels(kernel, roster_of(folder, membership.load(path).parties)),
+        law=law,
+        weights=o.weights(weights),
+        degree=degree,
+        coef0=coef0,
         gamma=gamma,
         components=components,
         center=center,
@@ -90,9 +102,7 @@ def fit(
         keep_training=keep_training,
         align=align,
     )
-    from dkpca.network.jobs import FitWanted
-
-    check_settings(path / "runs" / check_name(run, "run name"), wanted)
+    check_settings(folder, wanted)
     job = FitWanted(
         run=run, fit=wanted, again=tuple(again or ()), publish=publish, timeout=timeout, join_timeout=join_timeout
     )

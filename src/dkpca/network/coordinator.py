@@ -52,7 +52,7 @@ class Coordinator:
         with followed(folder, "fit", self.job) as status:
             roster = remember(folder, fit, self.roster)
             remote = self._parties(run, folder, roster, status, again)
-            _, common = rounds.summaries(remote, fit)
+            answers, common = rounds.summaries(remote, fit)
             status.write(COMPUTING)
             fused = runs.fuse(
                 folder,
@@ -62,6 +62,7 @@ class Coordinator:
                 solver=fit.solver,
                 roster=roster,
                 sample_names=None if common is None else alignment.names(common),
+                **rounds.fusing(fit, answers),
             )
             if publish:
                 remote.ask(Result(result(fused.model, fused.model.scores, fused.settings["sample_digest"])))

@@ -24,9 +24,9 @@ def largest_answer(question: Question, *, n_samples: float = math.inf, width: fl
         if isinstance(question.rank, Budget):
             return MESSAGE_HEADER + question.rank.bytes
         width = question.rank.rank if isinstance(question.rank, Fixed) else n_samples
-        return _matrix(n_samples, width, question.precision)
+        return _matrix(n_samples, width, question.precision) + 8 * n_samples  # a diagonal, where the kernel needs it
     if isinstance(question, RowsWanted):
-        return _matrix(n_samples, width, "float64")
+        return _matrix(n_samples, width + 1, "float64")
     return MESSAGE_HEADER + n_samples * TOKEN_BYTES
 
 
