@@ -155,6 +155,12 @@ class TestRefusals:
             with pytest.raises(InputError, match="numbers of the kernel matrix reach inf"):
                 leading(FusedGram(PRODUCT, factors), 2, solver=solver)
 
+    @pytest.mark.parametrize("solver", ["dense", "streamed", "landmark"])
+    def test_products_that_vanish_are_refused(self, table, solver):
+        blocks = dict(zip("abcd", np.array_split(table * 1e-100, 4, axis=1), strict=True))
+        with pytest.raises(InputError, match="no number of the kernel matrix exceeds .*; scale the columns up"):
+            DKPCA(2, kernel="linear", law="product", precision="float64", solver=solver).fit(blocks)
+
 
 class TestSmall:
     @pytest.mark.parametrize("kernel", ["rbf", "linear"])

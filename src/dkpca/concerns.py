@@ -12,6 +12,7 @@ from dkpca.errors import DataWarning
 from dkpca.fusion import FusedModel, training_block
 from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import Array, namespace, to_numpy
+from dkpca.linalg.rounding import quiet
 from dkpca.messages import Partials, Rows, Summary
 from dkpca.party import PartyState
 
@@ -46,12 +47,15 @@ def about_kernel(model: FusedModel, *, remedy: str) -> list[str]:
     others = K[~np.eye(len(rows), dtype=bool)]
     if not others.size or not diagonal > 0:
         return []
-    if float(np.sqrt(np.mean(others**2))) < ALIKE * diagonal:
+    with quiet():
+        others = others.astype(float) / diagonal  # of size one, or the squares may over- or underflow
+        alike, different = (float(np.sqrt(np.mean((others - of) ** 2))) for of in (0.0, 1.0))
+    if alike < ALIKE:
         return [
             "the kernel matrix is nearly diagonal: every sample is like itself only, and no few components can show "
             f"much; {remedy}"
         ]
-    if float(np.sqrt(np.mean((others - diagonal) ** 2))) < DIFFERENT * diagonal:
+    if different < DIFFERENT:
         return [
             "the kernel matrix is nearly constant: all samples are alike to it, and what is left is rounding; take a "
             "larger gamma, such as gamma='auto' (--gamma auto)"
