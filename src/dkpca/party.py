@@ -3,26 +3,27 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from dkpca import messages, wire
+from dkpca.drafts import Drafts, settle
 from dkpca.errors import InputError
 from dkpca.fields import check_party_name
 from dkpca.kernels import Kernel
 from dkpca.kernels.grams import KernelGram
 from dkpca.linalg.arrays import Array, dtype_name, like, namespace, to_numpy
 from dkpca.linalg.deviations import column_scales, standardized
-from dkpca.linalg.eigenpairs import Eigenpairs
-from dkpca.linalg.leading import Solver, leading
-from dkpca.linalg.precision import Rounded, round_to, rounding_norms
-from dkpca.linalg.rounding import growth, quiet, unit
+from dkpca.linalg.leading import Solver
+from dkpca.linalg.precision import COMPACT, DIGITS, Rounded, round_by, round_to
+from dkpca.linalg.rounding import quiet
 from dkpca.linalg.strips import by_strips
 from dkpca.messages import Partials, PartScores, Rows, Scorer, Statistics, Summary
 from dkpca.policy import Policy
 from dkpca.rank import RankRule
 
 ANYTHING = Policy()
-LEAST_FLOAT32 = 1e-30  # a factor smaller than this has lost digits in float32
+LEAST_FLOAT32, LEAST_COMPACT = 1e-30, 2.0**-900  # a factor smaller than this has lost digits
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,10 @@ class PartyState:
         How numbers are sent.
     solver : str
         Which one, what it did, and why it was chosen.
+    decided : str
+        The rule that decided how much was sent, and those that could not be met.
+    steps : array of shape (rank,), optional
+        By which the columns of the factor were rounded, if it was sent compact.
     training : array of shape (n_samples, n_features), optional
         All rows, for the paper's way to place new samples only.
     keep_training : bool
@@ -77,6 +82,8 @@ class PartyState:
     weights: Array
     precision: str
     solver: str
+    decided: str = ""
+    steps: Array | None = None
     training: Array | None = None
     keep_training: bool = False
     shift: Array | None = None
@@ -138,7 +145,7 @@ def summarize(
         The same at every party.
     rank : RankRule
         How many eigenpairs to send. Eigenvalues that are only rounding are never sent.
-    precision : {"float64", "float32", "float16"}
+    precision : {"float64", "float32", "float16", "compact"}
         How numbers go over the wire.
     solver, random_state
         See `dkpca.linalg.leading.leading`.
@@ -174,31 +181,32 @@ def summarize(
     origin = kernel.origin(X)
     X = _moved(X, origin, party)
     gram = KernelGram(kernel, X, origin)
-    try:
-        pairs = _pairs_by_rule(gram, rank, solver, random_state)
-    except InputError as error:
-        raise InputError(f"party {party!r}: {error}") from error
-    factor = pairs.factor()
-    sent = _rounded(factor, precision, party)
-    _check_not_lost(factor, sent, party)
-    spectral, nuclear = rounding_norms(factor, sent)
-    trace = gram.trace()
-    if trace == 0.0 and bool(namespace(X).any(X != 0)):
+    if gram.trace() == 0.0 and bool(namespace(X).any(X != 0)):
         raise InputError(f"party {party!r}: squares of its numbers vanish in {dtype_name(X)}; scale the columns up")
-    summary = Summary(
+    message = partial(
+        Summary,
         party=party,
         kernel=kernel,
         sample_digest=_digest(sample_ids, X),
         n_features=X.shape[1],
-        factor=sent,
-        left_out_norm=pairs.left_out_norm,
-        trace_left_out=trace - _squared_norm(sent),
-        rounding_norm=spectral + pairs.residual_norm,
-        rounding_nuclear=nuclear
-        + pairs.residual_nuclear
-        + growth(X.shape[0] * pairs.values.shape[0]) * unit(X) * trace,
         diagonal=_diagonal(kernel, X),
     )
+    try:
+        drafts = Drafts(
+            gram,
+            X,
+            message,
+            precision=precision,
+            digits=DIGITS[policy.max_precision],
+            most=rank.most(),
+            solver=solver,
+            random_state=random_state,
+        )
+        draft, decided = settle(drafts, rank)
+    except InputError as error:
+        raise InputError(f"party {party!r}: {error}") from error
+    summary, pairs = draft.summary, draft.pairs
+    _check_not_lost(pairs.factor(), summary.factor, party)
     state = PartyState(
         party=party,
         summary_id=wire.fingerprint(summary),
@@ -209,6 +217,8 @@ def summarize(
         weights=pairs.extension.weights,
         precision=precision,
         solver=pairs.solver,
+        decided=decided,
+        steps=summary.factor.scale if precision == COMPACT else None,
         training=X if keep_training else None,
         keep_training=keep_training,
         shift=shift,
@@ -228,7 +238,7 @@ def extend(
         factor = by_strips(
             lambda rows: state.kernel(X_new[rows, :], state.anchors) @ state.weights, X_new, state.weights
         )
-    sent = _rounded(factor, state.precision, state.party)
+    sent = _rounded(factor, state.precision, state.party) if state.steps is None else round_by(factor, state.steps)
     return Rows(state.party, state.summary_id, _digest(sample_ids, X_new), sent, _diagonal(state.kernel, X_new))
 
 
@@ -267,22 +277,8 @@ def partials(
         )
     X_new = _measured(state, X_new)
     with quiet():
-        partial = _rounded(state.kernel.partial(X_new, state.training), state.precision, state.party)
-    return Partials(state.party, state.summary_id, _digest(sample_ids, X_new), partial)
-
-
-def _pairs_by_rule(gram: KernelGram, rule: RankRule, solver: str | Solver, random_state: int) -> Eigenpairs:
-    """Compute eigenpairs until the rule has seen enough of the spectrum."""
-    wanted = rule.first_guess(gram.n)
-    while True:
-        pairs = leading(gram, wanted, solver=solver, random_state=random_state)
-        rank = rule.choose(to_numpy(pairs.values), gram.n)
-        found = pairs.numerical_rank()
-        if rank is not None or found < wanted:  # the rest is rounding: there is nothing more to see
-            return pairs.head(max(1, min(found if rank is None else rank, found)))
-        if wanted == gram.n:
-            raise InputError(f"rank rule {rule!r} has seen all {gram.n} eigenvalues and gives no rank; correct it")
-        wanted = min(2 * wanted, gram.n)
+        distances = _rounded(state.kernel.partial(X_new, state.training), state.precision, state.party)
+    return Partials(state.party, state.summary_id, _digest(sample_ids, X_new), distances)
 
 
 def _measured(state: PartyState, X_new: Array) -> Array:
@@ -323,9 +319,10 @@ def _check_not_lost(factor: Array, sent: Rounded, party: str) -> None:
     """Refuse a factor that the wire precision turns into nothing."""
     xp = namespace(factor)
     reach = float(xp.max(xp.abs(factor)))
-    if sent.precision == "float32" and 0.0 < reach < LEAST_FLOAT32:
+    if 0.0 < reach < {"float32": LEAST_FLOAT32, COMPACT: LEAST_COMPACT}.get(sent.precision, 0.0):
         raise InputError(
-            f"party {party!r}: numbers of size {reach:.1e} are lost in float32; scale the columns, or send float64"
+            f"party {party!r}: numbers of size {reach:.1e} are lost in {sent.precision}; "
+            "scale the columns, or send float64"
         )
 
 
@@ -342,9 +339,3 @@ def _digest(sample_ids: Sequence[str] | None, X: Array) -> str:
     if len(sample_ids) == X.shape[0]:
         return messages.digest(sample_ids)
     raise InputError(f"{len(sample_ids)} sample ids for {X.shape[0]} rows")
-
-
-def _squared_norm(matrix: Rounded) -> float:
-    """Trace of B B' for the matrix B as it was sent."""
-    values = matrix.decode()
-    return float(namespace(values).sum(values * values))
