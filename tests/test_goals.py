@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dkpca import DKPCA, subspace_error, wire
 from dkpca.errors import InputError, PolicyError
-from dkpca.kernels import RBF
+from dkpca.kernels import RBF, Linear
 from dkpca.linalg.precision import COMPACT, PRECISIONS
 from dkpca.party import extend, partials, summarize
 from dkpca.policy import Policy
@@ -141,6 +141,18 @@ def test_compact_numbers_have_no_more_digits_than_the_policy_allows(allowed, dig
     assert np.abs(summary.factor.data).max() <= 2**digits
 
 
+@pytest.mark.parametrize(("allowed", "digits"), [("float32", 24), ("float16", 11)])
+def test_new_samples_have_no_more_digits_than_the_policy_allows_either(allowed, digits):
+    policy = Policy(max_precision=allowed, projection="exact")
+    _, state = summarize(
+        X, party="a", kernel=Linear(), rank=Auto(5), precision=COMPACT, keep_training=True, policy=policy
+    )
+    far = 1e9 * X[:20]
+    rows, distances = extend(state, far, policy=policy), partials(state, far, policy=policy)
+    assert np.abs(rows.factor.data).max() <= 2**digits
+    assert np.abs(distances.partial.data).max() <= 2**digits
+
+
 def test_a_policy_of_compact_numbers_allows_no_others():
     with pytest.raises(PolicyError, match="float16 is finer than max_precision = 'compact'"):
         sent(Fixed(3), "float16", Policy(max_precision="compact"))
@@ -185,8 +197,6 @@ def test_new_samples_are_rounded_as_the_fit_was():
 
 
 def test_new_samples_far_away_do_not_overflow():
-    from dkpca.kernels import Linear
-
     _, state = summarize(X, party="a", kernel=Linear(), rank=Auto(5), precision=COMPACT)
     far = extend(state, 1e9 * X[:3]).factor.decode()
     exact = extend(summarize(X, party="a", kernel=Linear(), rank=Auto(5), precision="float64")[1], 1e9 * X[:3])

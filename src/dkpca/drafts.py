@@ -100,7 +100,10 @@ class Drafts:
         self.most = min(gram.n if most is None else most, gram.n)
         self._leading = partial(leading, gram, solver=solver, random_state=random_state)
         self._pairs: Eigenpairs | None = None
-        self._trace = gram.trace()
+
+    @cached_property
+    def _trace(self) -> float:
+        return self.gram.trace()  # asked after the solver, which refuses numbers too large for it
 
     @property
     def last(self) -> int:

@@ -1,6 +1,5 @@
 """What a data holder computes. Its columns and its private state never leave; messages do."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,18 +11,18 @@ from dkpca.errors import InputError
 from dkpca.fields import check_party_name
 from dkpca.kernels import Kernel
 from dkpca.kernels.grams import KernelGram
-from dkpca.linalg.arrays import Array, dtype_name, like, namespace, to_numpy
+from dkpca.linalg.arrays import Array, like, to_numpy
 from dkpca.linalg.deviations import column_scales, standardized
 from dkpca.linalg.leading import Solver
-from dkpca.linalg.precision import COMPACT, DIGITS, Rounded, round_by, round_to
+from dkpca.linalg.precision import COMPACT, DIGITS, Rounded
 from dkpca.linalg.rounding import quiet
 from dkpca.linalg.strips import by_strips
 from dkpca.messages import Partials, PartScores, Rows, Scorer, Statistics, Summary
 from dkpca.policy import Policy
 from dkpca.rank import RankRule
+from dkpca.reach import check_not_lost, mean_squared_distance, moved, rounded
 
 ANYTHING = Policy()
-LEAST_FLOAT32, LEAST_COMPACT = 1e-30, 2.0**-900  # a factor smaller than this has lost digits
 
 
 @dataclass(frozen=True)
@@ -106,15 +105,7 @@ def statistics(X: Array, *, party: str, standardize: bool = False, policy: Polic
     policy.check_samples(X.shape[0])
     n_samples, n_features = X.shape
     X = standardized(X, *column_scales(X)) if standardize else X
-    with quiet():
-        variance = float(namespace(X).sum(namespace(X).var(X, axis=0, correction=1))) if n_samples > 1 else 0.0
-    smallest = float(namespace(X).finfo(X.dtype).smallest_normal)
-    if not math.isfinite(2.0 * variance) or (variance < smallest and bool(namespace(X).any(X[:1, :] != X))):
-        raise InputError(
-            f"party {party!r}: squared distances between its samples are beyond the range of {dtype_name(X)} "
-            f"({2.0 * variance:.1e}); scale the columns, or give gamma"
-        )
-    return Statistics(party, n_samples, n_features, mean_squared_distance=2.0 * variance)
+    return Statistics(party, n_samples, n_features, mean_squared_distance=mean_squared_distance(X, party))
 
 
 def summarize(
@@ -179,17 +170,15 @@ def summarize(
         raise InputError(f"party {party!r} has {X.shape[0]} row; a fit needs at least 2 samples")
     rank = policy.limit(rank.sent_in(precision))
     origin = kernel.origin(X)
-    X = _moved(X, origin, party)
+    X = moved(X, origin, party)
     gram = KernelGram(kernel, X, origin)
-    if gram.trace() == 0.0 and bool(namespace(X).any(X != 0)):
-        raise InputError(f"party {party!r}: squares of its numbers vanish in {dtype_name(X)}; scale the columns up")
     message = partial(
         Summary,
         party=party,
         kernel=kernel,
         sample_digest=_digest(sample_ids, X),
         n_features=X.shape[1],
-        diagonal=_diagonal(kernel, X),
+        diagonal=_diagonal(kernel, X, party),
     )
     try:
         drafts = Drafts(
@@ -206,7 +195,7 @@ def summarize(
     except InputError as error:
         raise InputError(f"party {party!r}: {error}") from error
     summary, pairs = draft.summary, draft.pairs
-    _check_not_lost(pairs.factor(), summary.factor, party)
+    check_not_lost(pairs.factor(), summary.factor, party)
     state = PartyState(
         party=party,
         summary_id=wire.fingerprint(summary),
@@ -238,8 +227,11 @@ def extend(
         factor = by_strips(
             lambda rows: state.kernel(X_new[rows, :], state.anchors) @ state.weights, X_new, state.weights
         )
-    sent = _rounded(factor, state.precision, state.party) if state.steps is None else round_by(factor, state.steps)
-    return Rows(state.party, state.summary_id, _digest(sample_ids, X_new), sent, _diagonal(state.kernel, X_new))
+    digits = DIGITS[policy.max_precision]
+    sent = rounded(factor, state.precision, state.party, steps=state.steps, digits=digits)
+    return Rows(
+        state.party, state.summary_id, _digest(sample_ids, X_new), sent, _diagonal(state.kernel, X_new, state.party)
+    )
 
 
 def score(
@@ -261,7 +253,7 @@ def score(
     weights = state.weights @ like(to_numpy(scorer.weights.decode()), state.weights)
     with quiet():
         scores = by_strips(lambda rows: state.kernel(X_new[rows, :], state.anchors) @ weights, X_new, weights)
-    sent = _rounded(scores, "float64", state.party)
+    sent = rounded(scores, "float64", state.party)
     return PartScores(state.party, state.summary_id, _digest(sample_ids, X_new), sent)
 
 
@@ -277,8 +269,9 @@ def partials(
         )
     X_new = _measured(state, X_new)
     with quiet():
-        distances = _rounded(state.kernel.partial(X_new, state.training), state.precision, state.party)
-    return Partials(state.party, state.summary_id, _digest(sample_ids, X_new), distances)
+        distances = state.kernel.partial(X_new, state.training)
+    sent = rounded(distances, state.precision, state.party, digits=DIGITS[policy.max_precision])
+    return Partials(state.party, state.summary_id, _digest(sample_ids, X_new), sent)
 
 
 def _measured(state: PartyState, X_new: Array) -> Array:
@@ -289,47 +282,16 @@ def _measured(state: PartyState, X_new: Array) -> Array:
         raise InputError(
             f"party {state.party!r}: new samples have {X_new.shape[1]} columns, the fit had {state.origin.shape[0]}"
         )
-    return _moved(standardized(X_new, state.shift, state.scale), state.origin, state.party)
+    return moved(standardized(X_new, state.shift, state.scale), state.origin, state.party)
 
 
-def _moved(X: Array, origin: Array, party: str) -> Array:
-    """Rows measured from a point, if the numbers allow it."""
-    xp = namespace(X)
-    with quiet():
-        X = X - origin[None, :]
-    finite = xp.all(xp.isfinite(X), axis=0)
-    if not bool(xp.all(finite)):
-        column = int(xp.argmax(xp.astype(~finite, xp.int64)))
-        raise InputError(
-            f"party {party!r}: the numbers of its column {column + 1} are too large for their mean to be taken in "
-            f"{dtype_name(X)}; scale the column down"
-        )
-    return X
-
-
-def _rounded(A: Array, precision: str, party: str) -> Rounded:
-    """Matrix as the party sends it."""
-    try:
-        return round_to(A, precision)
-    except InputError as error:
-        raise InputError(f"party {party!r}: {error}") from error
-
-
-def _check_not_lost(factor: Array, sent: Rounded, party: str) -> None:
-    """Refuse a factor that the wire precision turns into nothing."""
-    xp = namespace(factor)
-    reach = float(xp.max(xp.abs(factor)))
-    if 0.0 < reach < {"float32": LEAST_FLOAT32, COMPACT: LEAST_COMPACT}.get(sent.precision, 0.0):
-        raise InputError(
-            f"party {party!r}: numbers of size {reach:.1e} are lost in {sent.precision}; "
-            "scale the columns, or send float64"
-        )
-
-
-def _diagonal(kernel: Kernel, X: Array) -> Rounded | None:
+def _diagonal(kernel: Kernel, X: Array, party: str) -> Rounded | None:
     """Return what the center needs of each sample to finish the kernel."""
-    in_full = namespace(X).float64
-    return Rounded(namespace(X).astype(kernel.diagonal(X), in_full)[:, None]) if kernel.sends_diagonal else None
+    if not kernel.sends_diagonal:
+        return None
+    with quiet():
+        diagonal = kernel.diagonal(X)
+    return rounded(diagonal[:, None], "float64", party)
 
 
 def _digest(sample_ids: Sequence[str] | None, X: Array) -> str:

@@ -32,6 +32,9 @@ class KernelGram(Gram):
     def evaluation_error(self) -> float:
         return self.kernel.relative_error(self.X, self.origin) * self.trace()
 
+    def vanished(self) -> bool:
+        return bool(namespace(self.X).any(self.X != 0)) and not bool(namespace(self.X).any(self.diagonal() != 0))
+
     @property
     def factor(self) -> Array | None:
         return thinner(self.kernel.explicit_features(self.X))
@@ -51,6 +54,14 @@ class FusedGram(Gram):
     def evaluation_error(self) -> float:
         roundings = self.law.powers * sum(growth(A.shape[1]) + 2 for A in self.factors)
         return roundings * unit(self.reference) * self.trace()
+
+    def vanished(self) -> bool:
+        xp = namespace(self.reference)
+        there = [xp.any(A != 0, axis=1) for A in self.factors]
+        common = there[0]
+        for other in there[1:]:
+            common = common & other
+        return bool(xp.any(common)) and not bool(xp.any(self.diagonal() != 0))
 
     def dense(self) -> Array:
         xp = namespace(self.reference)

@@ -46,6 +46,10 @@ class Gram(ABC):
         """Bound on the Frobenius norm of the matrix as it is evaluated minus the one that is meant."""
         return 0.0
 
+    def vanished(self) -> bool:
+        """Whether the diagonal is zero only because its numbers are too small for the precision."""
+        return False
+
     def noise(self) -> float:
         """Size that rounding in the evaluation of the matrix usually has: no bound, but when to stop refining."""
         return 0.0

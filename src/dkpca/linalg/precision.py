@@ -102,13 +102,16 @@ def _read_scale(name: str, columns: int, arrays: Mapping[str, np.ndarray[Any, An
     return scale
 
 
-def round_to(A: Array, precision: str) -> Rounded:
-    """Round a matrix to the wire precision. Rounding what was rounded before changes nothing."""
+def round_to(A: Array, precision: str, *, digits: int = DIGITS[COMPACT]) -> Rounded:
+    """Round a matrix to the wire precision. Rounding what was rounded before changes nothing.
+
+    `digits` is the most bits that a compact number may have.
+    """
     if precision not in PRECISIONS:
         raise InputError(f"wire precision {precision!r} is unknown; use one of {sorted(PRECISIONS)}")
     xp = namespace(A)
     if precision == COMPACT:  # with no spectrum to go by, as fine for every column
-        return round_by(A, np.zeros(A.shape[1]), digits=PLAIN_DIGITS)
+        return round_by(A, np.zeros(A.shape[1]), digits=min(digits, PLAIN_DIGITS))
     reach = float(xp.max(xp.abs(A)))
     if not reach <= (float(xp.finfo(getattr(xp, precision)).max) if precision != "float16" else math.inf):
         raise InputError(

@@ -1,5 +1,6 @@
 """Matrices of any size brought to size one, by a power of four, so that no square under- or overflows."""
 
+import math
 from dataclasses import replace
 
 from dkpca.errors import InputError
@@ -52,8 +53,9 @@ def ordinary(gram: Gram) -> tuple[Gram, float]:
         trace = base.trace()
     limits = xp.finfo(gram.reference.dtype)
     if not trace <= float(limits.max) * HEADROOM:
-        raise InputError(f"numbers of the kernel matrix reach {size:.1e}, {_beyond(gram)}; scale the columns down")
-    if 0.0 < size < float(limits.smallest_normal) / HEADROOM:
+        reach = math.inf if math.isnan(size) else size
+        raise InputError(f"numbers of the kernel matrix reach {reach:.1e}, {_beyond(gram)}; scale the columns down")
+    if 0.0 < size < float(limits.smallest_normal) / HEADROOM or (size == 0.0 and base.vanished()):
         raise InputError(f"no number of the kernel matrix exceeds {size:.1e}, {_beyond(gram)}; scale the columns up")
     if size <= 0.0 or ORDINARY[0] <= size <= ORDINARY[1]:
         return gram, 1.0
