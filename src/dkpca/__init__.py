@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dkpca import errors, kernels, rank, wire
+    from dkpca import errors, kernels, rank, recovery, wire
     from dkpca.certificate import Certificate
     from dkpca.disclosure import LedgerEntry
     from dkpca.estimator import DKPCA
@@ -41,6 +41,7 @@ __all__ = [
     "principal_angles",
     "project",
     "rank",
+    "recovery",
     "save",
     "sin_theta_distance",
     "subspace_error",
