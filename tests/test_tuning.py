@@ -1,5 +1,6 @@
 """Curves for a choice: judged as scikit-learn judges, the same each time, refused where they would mislead."""
 
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -17,7 +18,7 @@ from dkpca.tuning.stability import split_half
 
 WINE, KIND = load_wine(return_X_y=True)
 WINE = (WINE - WINE.mean(axis=0)) / WINE.std(axis=0)
-QUICK = {"gammas": [0.02, 0.2], "ranks": [20], "repeats": 1}
+QUICK: dict[str, Any] = {"gammas": [0.02, 0.2], "ranks": [20], "repeats": 1}
 
 
 def parties(X=WINE):
@@ -156,7 +157,7 @@ class TestAnswer:
         (DKPCA(4), WINE, None, {"gammas": [0.1], "ranks": [0]}, "give whole numbers from 1 on"),
         (DKPCA(4), WINE, None, {"repeats": 0}, "repeats is 0"),
         (DKPCA(4), WINE, None, {"folds": 1}, "folds is 1"),
-        (DKPCA(0.9), WINE, None, {}, "tune needs a whole number"),
+        (DKPCA().set_params(n_components=0.9), WINE, None, {}, "tune needs a whole number"),
         (DKPCA(4, kernel="linear"), WINE, None, {"gammas": [1.0]}, "leave the widths out"),
         (DKPCA(4, kernel=kernels.RBF(0.1)), WINE, None, {"gammas": [1.0]}, "leave the widths out"),
         (DKPCA(4, kernel="precomputed"), WINE @ WINE.T, None, {}, "tune needs columns"),
