@@ -5,6 +5,7 @@ import numpy as np
 from dkpca.kernels import RBF
 from dkpca.linalg.precision import Rounded, round_to
 from dkpca.messages import Summary, Tokens, digest
+from dkpca.packed import Packed
 from dkpca.wire import codec, container
 
 DIGEST = digest(["a", "b"])
@@ -18,7 +19,7 @@ def same(a, b):
     """Whether two messages agree in every field, arrays bit by bit."""
     for name in a.__dataclass_fields__:
         x, y = getattr(a, name), getattr(b, name)
-        if isinstance(x, Tokens):
+        if isinstance(x, Tokens | Packed):
             if x.data.tobytes() != y.data.tobytes():
                 return False
         elif isinstance(x, Rounded):

@@ -9,7 +9,10 @@ from dkpca.errors import DKPCAError, WireError
 from dkpca.kernels import RBF, Linear
 from dkpca.linalg.precision import PRECISIONS, round_to, rounding_norms
 from dkpca.messages import (
+    Agreed,
     CommonTokens,
+    MaskedSum,
+    Offer,
     Partials,
     PartScores,
     Rows,
@@ -21,9 +24,11 @@ from dkpca.messages import (
     digest,
     row_number_digest,
 )
+from dkpca.packed import Packed
 from dkpca.wire import container
 from testkit.wire_files import DIGEST, forged, same, summary_of
 
+AGREED = Agreed("first", "pairs", "rbf", 3, 3, DIGEST, 16)
 precisions = st.sampled_from(sorted(PRECISIONS))
 matrices = st.tuples(st.integers(6, 12), st.integers(1, 6)).flatmap(
     lambda shape: arrays(np.float64, shape, elements=st.floats(-1e4, 1e4, allow_subnormal=False))
@@ -43,6 +48,8 @@ def message_of_each_kind():
         Scorer("bank", DIGEST, 3, matrix),
         PartScores("bank", DIGEST, DIGEST, matrix),
         Scores(3, RBF(0.5), DIGEST, matrix, 0.25, 0.5),
+        Offer("bank", AGREED, 4, 2.0, "a" * 64, "b" * 64, "c" * 128),
+        MaskedSum("bank", AGREED, ("bank", "shop"), DIGEST, 9, 0.5, 1, 1, Packed(np.arange(6, dtype=np.uint8))),
     ]
 
 

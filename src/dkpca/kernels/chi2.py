@@ -7,7 +7,7 @@ from dkpca.errors import InputError
 from dkpca.kernels.base import Kernel
 from dkpca.kernels.columnwise import exponential_error, ratio, summed_over_columns
 from dkpca.kernels.laws import PRODUCT, SUM, Law
-from dkpca.kernels.widths import checked_width
+from dkpca.kernels.widths import checked_width, exponents_of
 from dkpca.linalg.arrays import Array, exp_in_place, namespace
 
 MOST_ROWS = 1000  # from which the mean distance is judged
@@ -54,6 +54,9 @@ class ChiSquared(Kernel):
         exponent = self.partial(X, Y)
         exponent *= -self.gamma
         return exp_in_place(exponent)
+
+    def squared_distances(self, K: Array, floor: float) -> Array:
+        return exponents_of(K, floor) / self.gamma
 
     def diagonal(self, X: Array) -> Array:
         return namespace(X).ones_like(X[:, 0])

@@ -6,7 +6,7 @@ from typing import ClassVar
 from dkpca.kernels.base import Kernel
 from dkpca.kernels.columnwise import exponential_error, summed_over_columns
 from dkpca.kernels.laws import PRODUCT, Law
-from dkpca.kernels.widths import checked_width, required_width
+from dkpca.kernels.widths import checked_width, exponents_of, required_width
 from dkpca.linalg.arrays import Array, exp_in_place, namespace
 
 
@@ -52,6 +52,9 @@ class Overlap(Kernel):
         exponent = self.partial(X, Y)
         exponent *= -self.gamma
         return exp_in_place(exponent)
+
+    def squared_distances(self, K: Array, floor: float) -> Array:
+        return exponents_of(K, floor) / self.gamma
 
     def diagonal(self, X: Array) -> Array:
         return namespace(X).ones_like(X[:, 0])

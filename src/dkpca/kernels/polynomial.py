@@ -68,6 +68,13 @@ class Polynomial(Kernel):
         # By Cauchy and Schwarz gamma |x| |y| + coef0 <= sqrt of the two diagonals, so the power multiplies the error.
         return super().relative_error(X, origin) * (2 * self.degree if self.own else 1)
 
+    def squared_distances(self, K: Array, floor: float) -> Array:
+        if not self.own:
+            return super().squared_distances(K, floor)
+        xp = namespace(K)
+        root = xp.sign(K) * xp.abs(K) ** (1.0 / self.degree)  # an even power hides a sign that coef0 makes rare
+        return super().squared_distances((root - self.coef0) / self.gamma, floor)
+
     def explicit_features(self, X: Array) -> Array | None:
         return None if self.own else X
 

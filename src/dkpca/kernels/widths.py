@@ -5,6 +5,7 @@ from numbers import Real
 from typing import Any
 
 from dkpca.errors import InputError
+from dkpca.linalg.arrays import Array, namespace
 
 
 def checked_width(kernel: Any) -> None:
@@ -20,3 +21,9 @@ def required_width(name: str, gamma: float | None) -> float:
     if gamma is None:
         raise InputError(f"the {name} kernel needs a width; give gamma")
     return gamma
+
+
+def exponents_of(K: Array, floor: float) -> Array:
+    """Return -log of kernel values, as somebody reads them off: none below the floor, and 0 on the diagonal."""
+    xp = namespace(K)
+    return -xp.log(xp.clip(K, floor, 1.0)) * (1.0 - xp.eye(K.shape[0], dtype=K.dtype))

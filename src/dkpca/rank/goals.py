@@ -1,11 +1,39 @@
-"""Rules that name what a message may cost, or must be worth."""
+"""Rules that name what a message may cost, or must be worth, and that only the message itself can answer.
+
+To add one, such as a limit on what could be recovered from the message:
+
+1. What it measures becomes one more method of `dkpca.rank.rules.Draft`, where goals see it, and of
+   `dkpca.drafts.Draft`, which has the message exactly as it would leave (`summary`) and the rows it was made of
+   (`table`): `def recovery(self, known_rows: int) -> float`.
+2. The rule is a frozen dataclass here, derived from `Goal` and marked `@travels`: a `name` under which questions
+   carry it, `limits = True` if it says how much may be sent at most, and `met_by`, that is `return
+   draft.recovery(self.known_rows) <= self.at_most`. A message coarser than one that meets a limit should meet it too:
+   the search is by bisection.
+3. `dkpca.rank` exports it, and `dkpca.cli.options.rank_rule` has its option. A party's own limit is added to what is
+   asked of it in `dkpca.policy.Policy.limit`: `All((rank, limit))`, before the largest rank is put around it.
+
+Nothing else has to know: `dkpca.drafts.settle` finds the message, and names the rule if it was the one that decided.
+"""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from dkpca.errors import InputError
 from dkpca.linalg.precision import COMPACT, PRECISIONS
-from dkpca.rank.rules import Draft, RankRule, Spectrum, check_number, check_whole, first_below, travels
+from dkpca.rank.rules import Draft, RankRule, Spectrum, check_number, check_whole, travels
+
+
+class Goal(RankRule):
+    """A rule that is never asked about eigenvalues, since the message has to show whether it is met."""
+
+    def first_guess(self, n_samples: int) -> int:
+        return min(63, n_samples)
+
+    def choose(self, eigenvalues: Spectrum, n_samples: int) -> int | None:
+        return None
+
+    def measured(self) -> bool:
+        return True
 
 
 @travels
@@ -68,7 +96,7 @@ class Budget(RankRule):
 
 @travels
 @dataclass(frozen=True)
-class Error(RankRule):
+class Error(Goal):
     """The least that keeps the party's error small: what it leaves out, and what rounding does, in spectral norm.
 
     Parameters
@@ -93,15 +121,6 @@ class Error(RankRule):
         check_number("at_most", self.at_most)
         if not 0.0 < self.at_most < float("inf"):
             raise InputError(f"at_most is {self.at_most}; an error must be a positive number")
-
-    def first_guess(self, n_samples: int) -> int:
-        return min(63, n_samples)
-
-    def choose(self, eigenvalues: Spectrum, n_samples: int) -> int | None:
-        return first_below(eigenvalues, self.at_most, at_least=1, n_samples=n_samples)
-
-    def measured(self) -> bool:
-        return True
 
     def met_by(self, draft: Draft) -> bool:
         return draft.error() <= self.at_most
