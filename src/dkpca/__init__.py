@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from dkpca.party import PartyState
     from dkpca.policy import Policy
     from dkpca.store.any_file import load, save
+    from dkpca.tuning.curves import Tuning
+    from dkpca.tuning.exploration import tune
 
 __all__ = [
     "DKPCA",
@@ -30,6 +32,7 @@ __all__ = [
     "Policy",
     "Rows",
     "Summary",
+    "Tuning",
     "errors",
     "extend",
     "fuse",
@@ -43,6 +46,7 @@ __all__ = [
     "sin_theta_distance",
     "subspace_error",
     "summarize",
+    "tune",
     "wire",
 ]
 __version__ = "0.1.0"
@@ -57,6 +61,7 @@ _HOME = {
     "Policy": "policy",
     "Rows": "messages",
     "Summary": "messages",
+    "Tuning": "tuning.curves",
     "extend": "file_route",
     "fuse": "file_route",
     "load": "store.any_file",
@@ -66,6 +71,7 @@ _HOME = {
     "sin_theta_distance": "metrics",
     "subspace_error": "metrics",
     "summarize": "file_route",
+    "tune": "tuning.exploration",
 }
 
 
