@@ -18,8 +18,21 @@ from dkpca.exchange.rounds import Fit
 from dkpca.fusion import fuse
 from dkpca.kernels import RBF, Linear
 from dkpca.linalg.precision import round_to
-from dkpca.messages import CommonTokens, Partials, Rows, SampleTokens, Scores, Statistics, Summary, Tokens
+from dkpca.messages import (
+    Agreed,
+    CommonTokens,
+    MaskedSum,
+    Offer,
+    Partials,
+    Rows,
+    SampleTokens,
+    Scores,
+    Statistics,
+    Summary,
+    Tokens,
+)
 from dkpca.network import configuration, envelopes, jobs, protocol
+from dkpca.packed import Packed
 from dkpca.plausibility import check_summary
 from dkpca.rank import Fixed
 from dkpca.store import model_file, policy_file, private_state, run_directory
@@ -191,6 +204,18 @@ def samples() -> list[messages.Message]:
         SampleTokens("bank", Tokens.of([b"b" * 16, b"a" * 16])),
         CommonTokens(2, Tokens.of([b"c" * 16])),
         Scores(3, RBF(0.5), digest, matrix, 0.25, 0.5),
+        Offer("bank", Agreed("first", "pairs", "rbf", 3, 3, digest, 16), 4, 2.0, "a" * 64, "b" * 64, "c" * 128),
+        MaskedSum(
+            party="bank",
+            agreed=Agreed("first", "pairs", "rbf", 3, 3, digest, 16),
+            parties=("bank", "shop"),
+            offers=digest,
+            n_features=9,
+            step=0.5,
+            part=1,
+            n_parts=1,
+            values=Packed(np.arange(6, dtype=np.uint8)),
+        ),
     ]
 
 

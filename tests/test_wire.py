@@ -9,7 +9,10 @@ from dkpca.errors import DKPCAError, WireError
 from dkpca.kernels import RBF, Linear
 from dkpca.linalg.precision import PRECISIONS, Rounded, round_to, rounding_norms
 from dkpca.messages import (
+    Agreed,
     CommonTokens,
+    MaskedSum,
+    Offer,
     Partials,
     PartScores,
     Rows,
@@ -22,9 +25,11 @@ from dkpca.messages import (
     digest,
     row_number_digest,
 )
+from dkpca.packed import Packed
 from dkpca.wire import codec, container
 
 DIGEST = digest(["a", "b"])
+AGREED = Agreed("first", "pairs", "rbf", 3, 3, DIGEST, 16)
 precisions = st.sampled_from(sorted(PRECISIONS))
 matrices = st.tuples(st.integers(6, 12), st.integers(1, 6)).flatmap(
     lambda shape: arrays(np.float64, shape, elements=st.floats(-1e4, 1e4, allow_subnormal=False))
@@ -48,6 +53,8 @@ def message_of_each_kind():
         Scorer("bank", DIGEST, 3, matrix),
         PartScores("bank", DIGEST, DIGEST, matrix),
         Scores(3, RBF(0.5), DIGEST, matrix, 0.25, 0.5),
+        Offer("bank", AGREED, 4, 2.0, "a" * 64, "b" * 64, "c" * 128),
+        MaskedSum("bank", AGREED, ("bank", "shop"), DIGEST, 9, 0.5, 1, 1, Packed(np.arange(6, dtype=np.uint8))),
     ]
 
 
@@ -59,7 +66,7 @@ def same(a, b):
     """Whether two messages agree in every field, arrays bit by bit."""
     for name in a.__dataclass_fields__:
         x, y = getattr(a, name), getattr(b, name)
-        if isinstance(x, Tokens):
+        if isinstance(x, Tokens | Packed):
             if x.data.tobytes() != y.data.tobytes():
                 return False
         elif isinstance(x, Rounded):

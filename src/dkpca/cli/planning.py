@@ -9,7 +9,7 @@ from rich.table import Table
 
 from dkpca import fusion
 from dkpca.cli import options as o
-from dkpca.cli.given_tables import HOW_TABLES, Ids, holdings_of, is_source
+from dkpca.cli.given_tables import HOW_TABLES, Ids, holdings_of, is_source, prepared
 from dkpca.cli.on_one_machine import PANEL
 from dkpca.cli.output import show, table
 from dkpca.cli.table_options import Changed, takes
@@ -19,13 +19,11 @@ from dkpca.exchange.files import Holding
 from dkpca.exchange.forecast import Cost
 from dkpca.exchange.processes import shared_samples
 from dkpca.exchange.rehearsal import Parties, rehearse
-from dkpca.kernels import Kernel, family
+from dkpca.kernels import Kernel
 from dkpca.kernels.combination import combination
 from dkpca.messages import Statistics
 from dkpca.party import statistics as party_statistics
 from dkpca.store import message_files
-from dkpca.tables.preparation import prepare, reading_for, with_samples_as_columns
-from dkpca.tables.reading import Matrix
 from dkpca.wire import codec
 from dkpca.wording import in_bytes, in_seconds
 
@@ -123,17 +121,9 @@ def _parties(
     told: Mapping[str, Statistics], holdings: Sequence[Holding], kernels: str | Mapping[str, str | Kernel]
 ) -> tuple[Parties, list[str]]:
     """Every source by its statistics, the tables with their columns as the party's kernel takes them."""
-    known, columns, notes = dict(told), dict[str, Matrix](), list[str]()
-    for holding in holdings:
-        rows, _ = holding.load()
-        name = kernels if isinstance(kernels, str) else kernels[holding.party]
-        columns_are = family(name).columns_are
-        rows = with_samples_as_columns(rows) if columns_are == "samples" else rows
-        preparation = prepare(rows, reading_for(holding.reading, columns_are))
-        columns[holding.party] = preparation.apply(rows)
-        known[holding.party] = party_statistics(columns[holding.party], party=holding.party)
-        notes += [f"{holding.party}: {note}" for note in preparation.notes]
-    return Parties(known, columns), notes
+    columns, notes = prepared(holdings, kernels)
+    counted = {name: party_statistics(X, party=name) for name, X in columns.items()}
+    return Parties({**told, **counted}, columns), notes
 
 
 def _kernel_words(kernels: dict[str, Any], guessed: list[str]) -> list[str]:
