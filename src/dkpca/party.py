@@ -20,7 +20,7 @@ from dkpca.linalg.strips import by_strips
 from dkpca.messages import Partials, PartScores, Rows, Scorer, Statistics, Summary
 from dkpca.policy import Policy
 from dkpca.rank import RankRule
-from dkpca.reach import check_not_lost, mean_squared_distance, moved, rounded
+from dkpca.reach import check_not_lost, check_not_vanished, mean_squared_distance, moved, rounded
 
 ANYTHING = Policy()
 
@@ -194,6 +194,7 @@ def summarize(
         draft, decided = settle(drafts, rank)
     except InputError as error:
         raise InputError(f"party {party!r}: {error}") from error
+    check_not_vanished(gram.trace(), X, party)
     summary, pairs = draft.summary, draft.pairs
     check_not_lost(pairs.factor(), summary.factor, party)
     state = PartyState(

@@ -38,6 +38,12 @@ def moved(X: Array, origin: Array, party: str) -> Array:
     return X
 
 
+def check_not_vanished(trace: float, X: Array, party: str) -> None:
+    """Refuse a kernel matrix that is zero only because its numbers are too small for the precision."""
+    if trace == 0.0 and bool(namespace(X).any(X != 0)):
+        raise InputError(f"party {party!r}: squares of its numbers vanish in {dtype_name(X)}; scale the columns up")
+
+
 def rounded(
     A: Array, precision: str, party: str, *, steps: Array | None = None, digits: int = DIGITS[COMPACT]
 ) -> Rounded:

@@ -8,7 +8,7 @@ from dkpca.kernels.laws import Law
 from dkpca.linalg.arrays import Array, device, itemsize, namespace, set_diagonal
 from dkpca.linalg.gram import Gram, Index, pick, thinner
 from dkpca.linalg.progress import Progress, silent
-from dkpca.linalg.rounding import growth, unit
+from dkpca.linalg.rounding import growth, quiet, unit
 from dkpca.linalg.strips import cross, slices, times
 
 STRIP_BYTES = 2**23  # of the matrix made at a time, beside the matrix itself
@@ -32,9 +32,6 @@ class KernelGram(Gram):
     def evaluation_error(self) -> float:
         return self.kernel.relative_error(self.X, self.origin) * self.trace()
 
-    def vanished(self) -> bool:
-        return bool(namespace(self.X).any(self.X != 0)) and not bool(namespace(self.X).any(self.diagonal() != 0))
-
     @property
     def factor(self) -> Array | None:
         return thinner(self.kernel.explicit_features(self.X))
@@ -51,17 +48,14 @@ class FusedGram(Gram):
         xp = namespace(self.reference)
         return self.law.recombine(xp.sum(A * A, axis=1) for A in self.factors)
 
+    def log_largest(self) -> float:
+        xp = namespace(self.reference)
+        with quiet():
+            return float(xp.max(self.law.log_diagonal([xp.sum(A * A, axis=1) for A in self.factors])))
+
     def evaluation_error(self) -> float:
         roundings = self.law.powers * sum(growth(A.shape[1]) + 2 for A in self.factors)
         return roundings * unit(self.reference) * self.trace()
-
-    def vanished(self) -> bool:
-        xp = namespace(self.reference)
-        there = [xp.any(A != 0, axis=1) for A in self.factors]
-        common = there[0]
-        for other in there[1:]:
-            common = common & other
-        return bool(xp.any(common)) and not bool(xp.any(self.diagonal() != 0))
 
     def dense(self) -> Array:
         xp = namespace(self.reference)

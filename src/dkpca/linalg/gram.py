@@ -38,6 +38,11 @@ class Gram(ABC):
         """Return the whole matrix, in a new array. Only for small n."""
         return self.block(slice(None), slice(None))
 
+    def log_largest(self) -> float:
+        """Logarithm of the largest entry, also where the entry underflows; minus infinity for a zero matrix."""
+        largest = float(namespace(self.reference).max(self.diagonal()))
+        return math.log(largest) if largest > 0 else -math.inf
+
     def trace(self) -> float:
         """Sum of the diagonal."""
         return float(namespace(self.reference).sum(self.diagonal()))
@@ -45,10 +50,6 @@ class Gram(ABC):
     def evaluation_error(self) -> float:
         """Bound on the Frobenius norm of the matrix as it is evaluated minus the one that is meant."""
         return 0.0
-
-    def vanished(self) -> bool:
-        """Whether the diagonal is zero only because its numbers are too small for the precision."""
-        return False
 
     def noise(self) -> float:
         """Size that rounding in the evaluation of the matrix usually has: no bound, but when to stop refining."""

@@ -171,15 +171,15 @@ def rounding_norms(A: Array, sent: Rounded) -> tuple[float, float]:
     lengths = xp.sqrt(xp.sum(joined * joined, axis=0))
     lengths = xp.where(lengths > 0, lengths, xp.ones_like(lengths))
     joined = joined / lengths[None, :]  # unit columns: R is millions of times smaller than A
-    eigenvalues, Q = xp.linalg.eigh(cross(joined, joined))
-    root = (Q * xp.sqrt(xp.clip(eigenvalues, 0.0, None))[None, :]) @ Q.T
-    one = xp.eye(A.shape[1], dtype=A.dtype, device=device(A))
-    zero = xp.zeros_like(one)
-    M = xp.concat([xp.concat([zero, one], axis=1), xp.concat([one, one], axis=1)], axis=0)
-    M = M * lengths[None, :] * lengths[:, None]
-    values = xp.abs(xp.linalg.eigvalsh(root @ M @ root))
+    # Small from here on, and in double: solvers in float32 fail where eigenvalues repeat.
+    lengths = to_numpy(lengths).astype(float)
+    eigenvalues, Q = np.linalg.eigh(to_numpy(cross(joined, joined)).astype(float))
+    root = (Q * np.sqrt(np.clip(eigenvalues, 0.0, None))[None, :]) @ Q.T
+    one = np.eye(A.shape[1])
+    M = np.block([[np.zeros_like(one), one], [one, one]]) * lengths[None, :] * lengths[:, None]
+    values = np.abs(np.linalg.eigvalsh(root @ M @ root))
     # The norms themselves were computed in floating point, and a root has half as many digits.
     slack = 4.0 * (joined.shape[1] * growth(A.shape[0]) * unit(A)) ** 0.5
-    largest = float(xp.max(values))
-    nuclear = float(xp.sum(values)) + joined.shape[1] * slack * largest
+    largest = float(values.max())
+    nuclear = float(values.sum()) + joined.shape[1] * slack * largest
     return largest * (1.0 + slack) * size * size, nuclear * size * size
