@@ -20,6 +20,7 @@ from dkpca.linalg.rounding import growth, unit
 from dkpca.messages import Summary
 from dkpca.rank import AtMost, RankRule
 from dkpca.rank.rules import ROUNDING_SHARE
+from dkpca.recovery import Measurement, measure
 
 COARSEST, FINEST = 2.0**-4, 2.0**-24  # the cut, as a share of lambda_1: sixteen levels for its column; float32
 RUNGS = 16  # cuts to each halving: two or three percent of the bytes apart
@@ -60,6 +61,16 @@ class Draft:
     def error(self) -> float:
         """What the message adds to the certificate's bound on the kernel error."""
         return self.summary.left_out_norm + self.summary.rounding_norm
+
+    def recovery(self, known_rows: int) -> Measurement:
+        """What somebody who knows so many rows recovers of the others from the message."""
+        if known_rows not in self._recovered:
+            self._recovered[known_rows] = measure(self.summary, self.table, known_rows=known_rows)
+        return self._recovered[known_rows]
+
+    @cached_property
+    def _recovered(self) -> dict[int, Measurement]:
+        return {}
 
 
 class Drafts:

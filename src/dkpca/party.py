@@ -18,9 +18,10 @@ from dkpca.linalg.precision import COMPACT, DIGITS, Rounded
 from dkpca.linalg.rounding import quiet
 from dkpca.linalg.strips import by_strips
 from dkpca.messages import Partials, PartScores, Rows, Scorer, Statistics, Summary
-from dkpca.policy import Policy
+from dkpca.policy import LOWER, Policy
 from dkpca.rank import RankRule
 from dkpca.reach import check_not_lost, check_not_vanished, mean_squared_distance, moved, rounded
+from dkpca.recovery import Measurement
 
 ANYTHING = Policy()
 
@@ -61,6 +62,8 @@ class PartyState:
         Means and deviations of the training columns, in which new columns are measured; None: as they are.
     preparation : mapping, optional
         How the commands turn the party's table into these columns; None: it came as numbers.
+    recovery : Measurement, optional
+        What somebody who knows some rows recovers of the others from the summary; None: not measured.
 
     Examples
     --------
@@ -88,6 +91,7 @@ class PartyState:
     shift: Array | None = None
     scale: Array | None = None
     preparation: Mapping[str, Any] | None = None
+    recovery: Measurement | None = None
 
     def without_rows(self) -> "PartyState":
         """Return the state without the rows of the table, for a holder who can open the table again."""
@@ -123,6 +127,7 @@ def summarize(
     balance: float = 0.0,
     law: str | None = None,
     policy: Policy = ANYTHING,
+    known_rows: int = 0,
 ) -> tuple[Summary, PartyState]:
     """Turn a party's columns into the one message it sends, and the state it keeps.
 
@@ -152,6 +157,8 @@ def summarize(
         How the center says it combines the answers, for the policy; None: as the kernel implies.
     policy : Policy
         What this party is willing to answer; a request beyond it raises `PolicyError`.
+    known_rows : int
+        With how many rows as known the message is attacked before it leaves, for the state; 0: it is not.
 
     Returns
     -------
@@ -191,12 +198,19 @@ def summarize(
             solver=solver,
             random_state=random_state,
         )
+        if policy.limits_recovery and policy.if_beyond == LOWER:  # where even the coarsest message says too much
+            coarsest = drafts.at(0)
+            policy.check_recovery(coarsest.summary.rank, coarsest.recovery(policy.known_rows).worst)
         draft, decided = settle(drafts, rank)
     except InputError as error:
         raise InputError(f"party {party!r}: {error}") from error
     check_not_vanished(gram.trace(), X, party)
     summary, pairs = draft.summary, draft.pairs
     check_not_lost(pairs.factor(), summary.factor, party)
+    known_rows = policy.known_rows if policy.limits_recovery else known_rows
+    found = draft.recovery(known_rows) if known_rows else None
+    if found is not None:
+        policy.check_recovery(summary.rank, found.worst)
     state = PartyState(
         party=party,
         summary_id=wire.fingerprint(summary),
@@ -213,6 +227,7 @@ def summarize(
         keep_training=keep_training,
         shift=shift,
         scale=scale,
+        recovery=found,
     )
     return summary, state
 

@@ -51,6 +51,8 @@ def fit(
     epsilon: o.Epsilon = None,
     error: o.ErrorGoal = None,
     budget: o.ByteBudget = None,
+    recovery: o.RecoveryGoal = None,
+    known_rows: o.KnownRows = 30,
     precision: o.WirePrecision = "float32",
     solver: o.Solver = "auto",
     jobs: Annotated[int | None, typer.Option("--jobs", min=1, help="Parties at a time; else one a core.")] = None,
@@ -73,7 +75,9 @@ def fit(
         gamma=gamma,
         components=components,
         center=center,
-        rank=o.rank_rule(rank, components, epsilon=epsilon, error=error, budget=budget),
+        rank=o.rank_rule(
+            rank, components, epsilon=epsilon, error=error, budget=budget, recovery=recovery, known_rows=known_rows
+        ),
         precision=precision,
         solver=solver,
     )

@@ -97,6 +97,7 @@ class Sender:
     policy: Policy = party.ANYTHING
     ledger: Path | None = None  # None: beside the message
     asked: Mapping[str, Any] = field(default_factory=dict)  # which question it answers, for the ledger
+    measures: bool = True  # what could be recovered from a summary; not where one owner has all tables
 
     def check(self) -> None:
         """Find out before any work whether the message can be written; a file that is no message stays."""
@@ -224,8 +225,8 @@ def summarize(
     keep_training: bool = False,
     balance: float = 0.0,
     law: str | None = None,
-) -> tuple[Summary, Preparation, str]:
-    """Return and write the one numerical message, with the rule that decided; keep the private state if wanted."""
+) -> tuple[Summary, Preparation, PartyState]:
+    """Return and write the one numerical message, attacked first; keep the private state if wanted."""
     with sender.answering(holding, f"summary with {kernel}, {rank}, {precision}"):
         table, names = holding.load()
         if kernel.columns_are == "samples":
@@ -245,6 +246,7 @@ def summarize(
             law=law,
             sample_ids=names,
             policy=sender.policy,
+            known_rows=sender.policy.known_rows if sender.measures else 0,
         )
         private_files = (
             {}
@@ -252,8 +254,10 @@ def summarize(
             else {state: private_state.encode(replace(kept, preparation=codec.described(preparation)))}
         )
         about = {"n_samples": summary.n_samples, "sample_digest": summary.sample_digest, "decided": kept.decided}
+        if kept.recovery is not None:
+            about |= {"recovery": kept.recovery.sentence(), "recovered_at_most": kept.recovery.worst}
         sender.send(summary, private_files, party=summary.party, rank=summary.rank, **about)
-    return summary, preparation, kept.decided
+    return summary, preparation, kept
 
 
 def score(holding: Holding, state: Path, scorer: Scorer, sender: Sender) -> PartScores:
