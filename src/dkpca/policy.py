@@ -17,6 +17,7 @@ log.addHandler(logging.NullHandler())  # where it goes is the caller's choice
 
 
 EXACT, LOWER, REFUSE = "exact", "lower", "refuse"
+PROTECTIONS = ("none", "sums", "blind")
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,9 @@ class Policy:
         Rows that it takes as known.
     if_beyond : {"lower", "refuse"}
         Whether a request beyond that is answered with the finest message within, or not at all.
+    protect : {"none", "sums", "blind"}, optional
+        The one way in which it takes part in a fit; None: any. "sums": the center gets masked numbers only; "blind":
+        the center sees no sample.
 
     Examples
     --------
@@ -75,6 +79,7 @@ class Policy:
     max_recovery: float = 1.0
     known_rows: int = 30
     if_beyond: str = "lower"
+    protect: str | None = None
 
     def check_samples(self, n_samples: int) -> None:
         """Refuse to say anything about too few rows."""
@@ -99,6 +104,11 @@ class Policy:
             _refuse(f"it is not said how the answers are combined, and it answers for laws = {list(self.laws)} only")
         if asked not in self.laws:
             _refuse(f"the {asked} of the parties' kernels is not among laws = {list(self.laws)}")
+
+    def check_protection(self, protect: str) -> None:
+        """Refuse to take part with less, or other, protection than it insists on."""
+        if self.protect not in (None, protect):
+            _refuse(f"it takes part with protect = {self.protect!r} only, and {protect!r} was asked for")
 
     def check_precision(self, precision: str) -> None:
         """Refuse to send finer numbers than allowed."""
@@ -179,6 +189,7 @@ VALID: Mapping[str, Any] = {
     "max_recovery": lambda value: isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 1,
     "known_rows": lambda value: _whole(value, 1),
     "if_beyond": lambda value: value in (LOWER, REFUSE),
+    "protect": lambda value: value in PROTECTIONS,
 }
 EXAMPLES = {
     "max_rank": "write a whole number, at least 1",
@@ -192,6 +203,7 @@ EXAMPLES = {
     "max_recovery": "write a share of variance above 0 and up to 1, such as 0.5",
     "known_rows": "write a whole number, at least 1",
     "if_beyond": 'write "lower" or "refuse"',
+    "protect": f"write one of {list(PROTECTIONS)}",
 }
 
 

@@ -25,7 +25,7 @@ from dkpca.messages import (
     Statistics,
     Summary,
 )
-from dkpca.party import PartyState
+from dkpca.party_state import PartyState
 from dkpca.policy import Policy
 from dkpca.rank import RankRule
 from dkpca.store import ledger, message_files, private_state, storage

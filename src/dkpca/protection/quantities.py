@@ -7,6 +7,7 @@ the sum, an approximation for many samples. A piece is some rows of it, so that 
 import hashlib
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 
@@ -20,7 +21,10 @@ from dkpca.protection.ring import Numbers
 PIECE = 2**22  # numbers in a piece: 16 MB in a message, some times as much while it is made
 MOST_PAIRED = 10_000  # samples whose whole matrix a center can hold
 ARITHMETIC = 4e-13  # of the reach: most that a party's own arithmetic loses of a distance
-PAIRS, COLUMNS, NEW = "pairs", "columns", "new"
+PAIRS: Literal["pairs"] = "pairs"
+COLUMNS: Literal["columns"] = "columns"
+NEW: Literal["new"] = "new"
+SCORES: Literal["scores"] = "scores"
 
 
 def landmarks(run: str, n_samples: int, n_landmarks: int) -> Numbers:
