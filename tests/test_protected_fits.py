@@ -75,8 +75,8 @@ def test_landmarks_serve_many_samples(monkeypatch):
     assert subspace_error(truth.eigenvectors_, model.eigenvectors_) < 0.01
     assert model.ledger_[0].bytes_sent == FIT * 150 * 8
     scores, expected = model.transform(split(NEW)), truth.transform(NEW)
-    assert np.abs(np.abs(scores) - np.abs(expected)).max() < 0.05
-    np.testing.assert_allclose(model.transform(split(X[:FIT])), model.fit_transform(split(X[:FIT])), atol=1e-6)
+    assert np.linalg.norm(np.abs(scores) - np.abs(expected)) < 0.1 * np.linalg.norm(expected)
+    np.testing.assert_allclose(model.transform(split(X[:FIT])), model.fit_transform(split(X[:FIT])), atol=1e-3)
 
 
 def test_landmarks_certify_what_they_leave_out(monkeypatch):

@@ -9,7 +9,7 @@ from typing import Any
 
 from dkpca import party, wire
 from dkpca.concerns import outside_at_party
-from dkpca.errors import InputError, PolicyError, StorageError
+from dkpca.errors import InputError, PolicyError, ProtectionError, StorageError
 from dkpca.exchange import alignment
 from dkpca.exchange.questions import Question, RowsWanted, StatisticsWanted, SummaryWanted, TokensWanted
 from dkpca.kernels import Kernel
@@ -17,6 +17,7 @@ from dkpca.linalg.leading import Solver
 from dkpca.messages import (
     CommonTokens,
     Message,
+    Offer,
     Partials,
     PartScores,
     Rows,
@@ -114,9 +115,15 @@ class Sender:
         told = {"file": self._named(), "kind": kind, "bytes": len(data), "sha256": fingerprint, **self.asked, **facts}
         kept = private_files or {}
         with ledger.opened(self._ledger()) as book:  # until it is written: limits on what was sent hold for all
-            before = book.sent(facts.get("party", ""), kind)
-            if isinstance(message, Statistics | Summary):
+            party_name = facts.get("party", "")
+            before = book.sent(party_name, kind)
+            if isinstance(message, Statistics | Summary | Offer):
                 self.policy.check_fits(len(before - {fingerprint}))
+            if fingerprint not in before and facts.get("context") in book.sent(party_name, ledger.CONTEXTS):
+                raise ProtectionError(
+                    f"party {party_name!r} has answered this before with other numbers, and says nothing twice "
+                    "under one mask; start another sum"
+                )
             book.append("repeated" if fingerprint in before else "written", **told)
             try:
                 storage.write_all({**kept, self.message: data}, private=kept)

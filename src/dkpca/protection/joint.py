@@ -23,7 +23,7 @@ JOINED = "joined"  # name of the party that nobody is
 DOUBLE = float(np.finfo(np.float64).eps)
 KEPT = 1e-10  # eigenvalues of the landmarks' matrix, as a share of the largest, that can be divided by
 SAFE = 100.0  # and how many times larger they have to be than the errors of that matrix
-WORTH = 0.01  # of what landmarks leave out anyway: so much more may be left out for a smaller rank
+WORTH = 1e-3  # of what landmarks leave out anyway: so much more may be left out for a smaller rank
 Pieces = Callable[[], Iterable[Sequence[MaskedSum]]]  # a sum piece by piece, from the beginning at each call
 
 

@@ -88,7 +88,7 @@ def join_fit(
         kernel=kernel.name,
         rows=n,
         columns=n if positions is None else len(positions),
-        sample_digest=_digest(sample_ids, n),
+        sample_digest=digest_of(sample_ids, n),
         bits=asked.bits,
     )
     return _offered(identity, party_name, agreed, state, X), state
@@ -115,7 +115,7 @@ def join_new(
         kernel=state.kernel.name,
         rows=X.shape[0],
         columns=state.anchors.shape[0],
-        sample_digest=_digest(sample_ids, X.shape[0]),
+        sample_digest=digest_of(sample_ids, X.shape[0]),
         bits=bits,
     )
     return _offered(identity, state.party, agreed, state, X)
@@ -194,7 +194,6 @@ def _check(X: Array, asked: Sum, name: str) -> None:
     kernel.partial(X[:1], X[:1])  # an error of the kernel, where nothing of it adds up
 
 
-def _digest(sample_ids: Sequence[str] | None, n_samples: int) -> str:
-    if sample_ids is None:
-        return messages.row_number_digest(n_samples)
-    return messages.digest(sample_ids)
+def digest_of(sample_ids: Sequence[str] | None, n_samples: int) -> str:
+    """Fingerprint of the ids, or of the number of rows where there are none."""
+    return messages.row_number_digest(n_samples) if sample_ids is None else messages.digest(sample_ids)
