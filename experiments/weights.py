@@ -83,9 +83,7 @@ def run(options: Options, settings: Settings) -> None:
     """Accuracy by weights."""
     trials = options.repeat("weights", accuracies, settings)
     rows = [
-        {"on": name, "way": way, **mean_std([trial[name][way] for trial in trials])}
-        for name in DATA
-        for way in WAYS
+        {"on": name, "way": way, **mean_std([trial[name][way] for trial in trials])} for name in DATA for way in WAYS
     ]
     options.write("weights", {"settings": described(settings), "repetitions": options.repetitions, "rows": rows})
 

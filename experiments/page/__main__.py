@@ -7,13 +7,25 @@ from pathlib import Path
 
 from experiments import figures
 from experiments.command import RESULTS
-from experiments.page import beyond, costs, parties, samples, table2
+from experiments.page import beyond, costs, kernels, parties, samples, table2
 from experiments.page.writing import Results
 from experiments.published import TABLE_2
 
 DOCS = Path(__file__).parents[2] / "docs"
 TEMPLATE = Path(__file__).with_name("template.md")
-NAMES = ("fig2", "fig3", "table1", "table2", "table2_beyond", "bytes", "rounds", "certificate", "scale")
+NAMES = (
+    "fig2",
+    "fig3",
+    "table1",
+    "table2",
+    "table2_beyond",
+    "bytes",
+    "rounds",
+    "certificate",
+    "scale",
+    "missing",
+    "weights",
+)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -25,6 +37,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     results = read(given.results)
     draw(results, given.docs / "figures")
     (given.docs / "reproduction.md").write_text(page(results))
+    (given.docs / "kernels.md").write_text(kernels.filled((DOCS / "kernels.md").read_text(), results))
 
 
 def read(folder: Path) -> Results:
