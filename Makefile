@@ -14,7 +14,7 @@ QUICK := --ignore tests/experiments -m "not slow and not network and not browser
 ELSEWHERE := --ignore tests/experiments --ignore tests/test_gpu.py \
   -m "not slow and not network and not browser and not cluster and not gpu and not torch"
 COVERED := --cov --cov-report term
-EXTRAS := demo,network
+EXTRAS := demo,excel,network
 # The newest Python on this machine: make newest NEWEST=path for another.
 NEWEST ?= $(shell for minor in 19 18 17 16 15 14 13 12 11; do \
   for python in python3.$$minor $$HOME/.pyenv/versions/3.$$minor.*/bin/python3; do \

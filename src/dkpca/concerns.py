@@ -46,12 +46,13 @@ def about_kernel(model: FusedModel, *, remedy: str) -> list[str]:
     others = K[~np.eye(len(rows), dtype=bool)]
     if not others.size or not diagonal > 0:
         return []
-    if float(np.sqrt(np.mean(others**2))) < ALIKE * diagonal:
+    others = others / diagonal  # before it is squared, so that no scale of the columns overflows
+    if float(np.sqrt(np.mean(others**2))) < ALIKE:
         return [
             "the kernel matrix is nearly diagonal: every sample is like itself only, and no few components can show "
             f"much; {remedy}"
         ]
-    if float(np.sqrt(np.mean((others - diagonal) ** 2))) < DIFFERENT * diagonal:
+    if float(np.sqrt(np.mean((others - 1.0) ** 2))) < DIFFERENT:
         return [
             "the kernel matrix is nearly constant: all samples are alike to it, and what is left is rounding; take a "
             "larger gamma, such as gamma='auto' (--gamma auto)"

@@ -16,8 +16,8 @@ import pytest
 
 from dkpca.errors import DKPCAError
 from dkpca.network import membership as members
+from dkpca.network import polling, tls
 from dkpca.network import protocol as p
-from dkpca.network import tls
 from dkpca.network import x509 as pki
 from dkpca.network.client import Client, LostError
 from dkpca.network.events import Events
@@ -394,3 +394,21 @@ def test_questions_without_end_are_taken_at_a_rate(quiet, victim, monkeypatch):
     with Listener(quiet.path / "center" / "tls", quiet.port, answer):
         party = asyncio.run(poll())
     assert len(party.held) == 1
+
+
+def test_a_worker_that_is_ended_for_want_of_work_takes_no_question_with_it(victim, monkeypatch):
+    monkeypatch.setattr(polling, "IDLE_SECONDS", -1.0)
+
+    async def both():
+        worker = Worker(victim, "bank")
+        asked = p.Asked(NUMBER, "first", {"kind": "RowsWanted", "batch": "../x"})
+        first = await worker.ask("answer", asked)
+        before = worker.process
+        ending, second = asyncio.create_task(worker.end_if_idle()), asyncio.create_task(worker.ask("answer", asked))
+        answers = [first, (await asyncio.gather(ending, second))[1]]
+        await worker.end()
+        return answers, before
+
+    answers, before = asyncio.run(both())
+    assert [answer["code"] for answer in answers] == ["not understood", "not understood"]
+    assert before.returncode is not None

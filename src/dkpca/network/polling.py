@@ -67,7 +67,8 @@ class Worker:
         """Give the memory back when there is nothing to do."""
         idle = asyncio.get_running_loop().time() - self._used
         if self.process is not None and idle > IDLE_SECONDS and not self._lock.locked():
-            await self.end()
+            async with self._lock:  # or a question that comes meanwhile goes to a process that is about to end
+                await self.end()
 
     async def end(self) -> None:
         """End the process."""

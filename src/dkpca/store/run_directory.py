@@ -21,11 +21,10 @@ LOST_NAMES = "the samples are numbered: their names so far could not be read; na
 
 def check(path: Path) -> None:
     """Find out before any work whether a run can be written there."""
-    storage.check_writable(path / SETTINGS if path.is_dir() else path)
-    if path.is_dir() and not (path / SETTINGS).exists() and not (path / "messages").exists():
-        others = {file.name for file in path.iterdir()} - {LOCK}
-        if others:
-            raise InputError(f"{path}: is a directory with other files in it, not a run; choose another --out")
+    storage.check_folder(path if path.exists() else path.parent)
+    found = {file.name for file in path.iterdir()} if path.is_dir() else set()  # at one moment: others may write
+    if found - {LOCK} and not found & {SETTINGS, "messages"}:
+        raise InputError(f"{path}: is a directory with other files in it, not a run; choose another --out")
 
 
 def read_settings(path: Path) -> RunSettings | None:

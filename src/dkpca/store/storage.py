@@ -134,9 +134,15 @@ def check_writable(path: Path) -> None:
     with explained(path):
         if path.is_dir():
             raise OSError(errno.EISDIR, "")
-        if not path.parent.is_dir():
-            raise OSError(errno.ENOTDIR if path.parent.exists() else errno.ENOENT, "")
-        if not os.access(path.parent, os.W_OK | os.X_OK):
+        check_folder(path.parent)
+
+
+def check_folder(folder: Path) -> None:
+    """Find out whether files could be written in a folder."""
+    with explained(folder):
+        if not folder.is_dir():
+            raise OSError(errno.ENOTDIR if folder.exists() else errno.ENOENT, "")
+        if not os.access(folder, os.W_OK | os.X_OK):
             raise OSError(errno.EACCES, "")
 
 
