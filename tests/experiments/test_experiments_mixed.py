@@ -15,4 +15,5 @@ def test_together_the_parties_tell_apart_what_none_of_them_does() -> None:
 
 def test_the_string_kernel_counts_common_words() -> None:
     sequences = np.array([list("ACGT"), list("ACGA"), list("TTTT")])
-    np.testing.assert_allclose(mixed.spectrum_kernel(sequences), [[1, 0.5, 0], [0.5, 1, 0], [0, 0, 1]])
+    expected = np.array([[1.0, 0.5, 0.0], [0.5, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    np.testing.assert_allclose(mixed.spectrum_kernel(sequences), expected)
