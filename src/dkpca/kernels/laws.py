@@ -38,6 +38,10 @@ class Law(ABC):
     def recombine(self, parts: Iterable[Array]) -> Array:
         """Entries of the global Gram matrix from the same entries of the merged factors' Gram matrices."""
 
+    def log_diagonal(self, received: Sequence[Array]) -> Array:
+        """Logarithm of the recombined diagonal, or of a product on the way to it that is smaller; zero: -inf."""
+        return namespace(*received).log(self.recombine(received))
+
     @abstractmethod
     def amplification(self, received: Sequence[Array], diagonals: Sequence[Array]) -> list[float]:
         """Largest factor by which each party's error enters the fused matrix, in the order given.
@@ -73,6 +77,10 @@ class Product(Law):
         for part in rest:
             total *= part
         return total
+
+    def log_diagonal(self, received: Sequence[Array]) -> Array:
+        xp = namespace(*received)
+        return _added(xp.clip(xp.log(part), None, 0.0) for part in received)
 
     def amplification(self, received: Sequence[Array], diagonals: Sequence[Array]) -> list[float]:
         # Telescoping the product puts the received matrices of the parties before, and the true ones of the parties
@@ -138,6 +146,9 @@ class Power(Law):
 
     def recombine(self, parts: Iterable[Array]) -> Array:
         return _added(parts) ** self.degree
+
+    def log_diagonal(self, received: Sequence[Array]) -> Array:
+        return namespace(*received).log(_added(received)) * self.degree
 
     def amplification(self, received: Sequence[Array], diagonals: Sequence[Array]) -> list[float]:
         fused, true = self._inner(received), self._inner(diagonals)
