@@ -155,6 +155,10 @@ def summarize(
         How the center says it combines the answers, for the policy; None: as the kernel implies.
     policy : Policy
         What this party is willing to answer; a request beyond it raises `PolicyError`.
+
+    Returns
+    -------
+    (Summary, PartyState)
     """
     check_party_name(party)
     policy.check_samples(X.shape[0])
