@@ -194,10 +194,9 @@ def summarize(
         left_out_norm=pairs.left_out_norm,
         trace_left_out=trace - _squared_norm(sent),
         rounding_norm=spectral + pairs.residual_norm,
-        rounding_nuclear=nuclear
-        + pairs.residual_nuclear
-        + growth(X.shape[0] * pairs.values.shape[0]) * unit(X) * trace,
+        rounding_nuclear=nuclear + pairs.residual_nuclear + growth(X.shape[0] * sent.shape[1]) * unit(X) * trace,
         diagonal=_diagonal(kernel, X),
+        left_out_overlap=pairs.missed_trace,
     )
     state = PartyState(
         party=party,
