@@ -90,7 +90,7 @@ def _about_components(model: DKPCA, K: np.ndarray[Any, Any], size: Any, exact: f
     V = vectors[:, :D]
     rest = V - V_hat @ (V_hat.T @ V)
     sine, turned = float(np.linalg.norm(rest)), math.sqrt(D) * exact * (1.0 + 1.0 / max(gap, exact))
-    turned += ROUNDINGS * D * unit(model.eigenvalues_)  # the components themselves are rounded
+    turned += 2.0 * ROUNDINGS * D * unit(model.eigenvalues_)  # the components themselves are rounded
     yield Check("subspace", sine, math.sqrt(proof.subspace_error_at_most), turned)
     yield Check("theorem 1", sine, proof.theorem_1, turned)
     outside = np.linalg.norm(V_hat - V @ (V.T @ V_hat), axis=0)

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dkpca import errors, kernels, rank, wire
+    from dkpca import errors, kernels, rank, recovery, wire
     from dkpca.certificate import Certificate
     from dkpca.disclosure import LedgerEntry
     from dkpca.estimator import DKPCA
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from dkpca.party import PartyState
     from dkpca.policy import Policy
     from dkpca.store.any_file import load, save
+    from dkpca.tuning.curves import Tuning
+    from dkpca.tuning.exploration import tune
 
 __all__ = [
     "DKPCA",
@@ -30,6 +32,7 @@ __all__ = [
     "Policy",
     "Rows",
     "Summary",
+    "Tuning",
     "errors",
     "extend",
     "fuse",
@@ -38,10 +41,12 @@ __all__ = [
     "principal_angles",
     "project",
     "rank",
+    "recovery",
     "save",
     "sin_theta_distance",
     "subspace_error",
     "summarize",
+    "tune",
     "wire",
 ]
 __version__ = "0.1.0"
@@ -56,6 +61,7 @@ _HOME = {
     "Policy": "policy",
     "Rows": "messages",
     "Summary": "messages",
+    "Tuning": "tuning.curves",
     "extend": "file_route",
     "fuse": "file_route",
     "load": "store.any_file",
@@ -65,6 +71,7 @@ _HOME = {
     "sin_theta_distance": "metrics",
     "subspace_error": "metrics",
     "summarize": "file_route",
+    "tune": "tuning.exploration",
 }
 
 

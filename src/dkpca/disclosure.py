@@ -10,8 +10,11 @@ from dkpca import wire
 from dkpca.kernels import Kernel
 from dkpca.linalg.precision import PRECISIONS
 from dkpca.messages import (
+    Agreed,
     CommonTokens,
+    MaskedSum,
     Message,
+    Offer,
     Partials,
     PartScores,
     Rows,
@@ -55,7 +58,9 @@ class LedgerEntry:
     bytes_sent : int
         Length of its message.
     bytes_raw : int
-        Length of its columns, in the precision of the message.
+        Length of its columns, in the precision of the message; beside a compact one, in float32.
+    decided : str
+        The rule that decided how much was sent, and those that could not be met; empty where only the party knows.
 
     Examples
     --------
@@ -72,11 +77,13 @@ class LedgerEntry:
     rank: int
     bytes_sent: int
     bytes_raw: int
+    decided: str = ""
 
 
-def ledger_entry(summary: Summary) -> LedgerEntry:
+def ledger_entry(summary: Summary, decided: str = "") -> LedgerEntry:
     """Say what one summary costs."""
-    return LedgerEntry(summary.party, summary.n_features, summary.rank, wire.size(summary), raw_bytes(summary))
+    size, raw = wire.size(summary), raw_bytes(summary)
+    return LedgerEntry(summary.party, summary.n_features, summary.rank, size, raw, decided)
 
 
 def spectrum(summary: Summary) -> list[float]:
@@ -209,6 +216,47 @@ def _scores(message: Scores) -> Description:
     return facts, reveals, ["sample ids, and any party's own factor or columns"]
 
 
+def _offer(message: Offer) -> Description:
+    facts = {
+        "party": message.party,
+        **_sum_facts(message.agreed),
+        "columns": message.n_features,
+        "reach": message.reach,
+    }
+    reveals = [
+        f"how many samples and columns the party has, and that none of its numbers exceeds {message.reach:g}",
+        "its public keys, to everybody who takes part in this sum",
+        "a fingerprint of the sample ids in their order; ids that can be guessed all at once can be confirmed by it",
+    ]
+    return facts, reveals, ["any value, name or id, and any secret key"]
+
+
+def _masked_sum(message: MaskedSum) -> Description:
+    facts = {
+        "party": message.party,
+        **_sum_facts(message.agreed),
+        "of": ", ".join(message.parties),
+        "piece": f"{message.part} of {message.n_parts}",
+        "step": message.step,
+    }
+    reveals = [
+        "alone, or without one of the others: nothing but that the party takes part",
+        f"together with those of all {len(message.parties)} parties: the sum over all of them, and no addend",
+        "to all other parties together, if they join against this one: what it added",
+    ]
+    return facts, reveals, ["anything that can be read without the messages of all other parties"]
+
+
+def _sum_facts(agreed: Agreed) -> dict[str, Any]:
+    return {
+        "sum": agreed.run,
+        "of what": f"{agreed.kind}, {agreed.kernel} kernel",
+        "rows": agreed.rows,
+        "columns of the sum": agreed.columns,
+        "bits": agreed.bits,
+    }
+
+
 def _combined(kernel: Kernel) -> str:
     """Say what the center makes of this kernel at every party."""
     if kernel.law is None:
@@ -234,4 +282,6 @@ DESCRIPTIONS: dict[type[Any], Callable[[Any], Description]] = {
     Scorer: _scorer,
     PartScores: _part_scores,
     Scores: _scores,
+    Offer: _offer,
+    MaskedSum: _masked_sum,
 }

@@ -24,6 +24,7 @@ __all__ = [
     "NotFittedError",
     "OutOfMemoryError",
     "PolicyError",
+    "ProtectionError",
     "StorageError",
     "TooLateError",
     "WireError",
@@ -88,6 +89,12 @@ class PolicyError(DKPCAError):
     """A request that the party's own policy does not allow."""
 
     code: ClassVar[str] = "policy"
+
+
+class ProtectionError(DKPCAError):
+    """A masked sum that would not be safe: a foreign or altered key, another roster, a context answered before."""
+
+    code: ClassVar[str] = "protection"
 
 
 class StorageError(DKPCAError):

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from dkpca.errors import InputError
 
+RING_BITS = (16, 20, 32, 64)  # on which masked sums are formed
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 
 
@@ -47,8 +48,37 @@ def _not_negative(field: str, value: float) -> None:
         raise InputError(f"{field} is {value}, not a finite number >= 0")
 
 
+def _positive(field: str, value: float) -> None:
+    if not (math.isfinite(value) and value > 0):
+        raise InputError(f"{field} is {value}, not a finite number > 0")
+
+
+def _run_name(field: str, name: str) -> None:
+    check_name(name, "name of a sum")
+
+
+def _public_key(field: str, value: str) -> None:
+    if not re.fullmatch(r"[0-9a-f]{64}", value):
+        raise InputError(f"{field} is not a key of 32 bytes")
+
+
+def _signature(field: str, value: str) -> None:
+    if not re.fullmatch(r"[0-9a-f]{128}", value):
+        raise InputError(f"{field} is not a signature of 64 bytes")
+
+
+def _bits(field: str, value: int) -> None:
+    if value not in RING_BITS:
+        raise InputError(f"{field} is {value}, not one of {list(RING_BITS)}")
+
+
 PartyName = Annotated[str, _party_name]
 Fingerprint = Annotated[str, _fingerprint]
 Count = Annotated[int, _at_least_one]
 Finite = Annotated[float, _finite]
 NotNegative = Annotated[float, _not_negative]
+Positive = Annotated[float, _positive]
+RunName = Annotated[str, _run_name]
+PublicKey = Annotated[str, _public_key]
+Signature = Annotated[str, _signature]
+Bits = Annotated[int, _bits]

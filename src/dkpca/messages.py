@@ -5,19 +5,28 @@ is in docs/disclosure.md. Over a network, the reason why there is no message lea
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any
-
-import numpy as np
+from typing import Literal
 
 from dkpca.errors import InputError
-from dkpca.fields import Count, Fingerprint, Finite, NotNegative, PartyName
+from dkpca.fields import (
+    Bits,
+    Count,
+    Fingerprint,
+    Finite,
+    NotNegative,
+    PartyName,
+    Positive,
+    PublicKey,
+    RunName,
+    Signature,
+)
 from dkpca.kernels import Kernel
 from dkpca.linalg.precision import Rounded
-
-TOKEN_BYTES = 16  # of the 32 of HMAC-SHA256: a chance of 1e-27 that any two of a million ids collide
+from dkpca.packed import TOKEN_BYTES as TOKEN_BYTES
+from dkpca.packed import Packed
+from dkpca.packed import Tokens as Tokens
 
 
 @dataclass(frozen=True)
@@ -176,49 +185,6 @@ class Partials:
 
 
 @dataclass(frozen=True)
-class Tokens:
-    """Sample ids as keyed hashes: ascending, so that the order of the rows is not told."""
-
-    data: np.ndarray[tuple[int, int], np.dtype[np.uint8]]  # (n_samples, TOKEN_BYTES)
-
-    @classmethod
-    def of(cls, tokens: Iterable[bytes]) -> "Tokens":
-        """Sort and pack."""
-        return cls(np.frombuffer(b"".join(sorted(tokens)), dtype=np.uint8).reshape(-1, TOKEN_BYTES))
-
-    def to_arrays(self) -> dict[str, np.ndarray[Any, Any]]:
-        """Return what travels, by the end of its name."""
-        return {"": self.data}
-
-    @classmethod
-    def from_arrays(cls, name: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> "Tokens":
-        """Rebuild what `to_arrays` gave: ascending, so that no order is revealed, and each of them once."""
-        data = arrays[""]
-        if set(arrays) != {""}:
-            raise InputError("does not have the arrays of its kind")
-        if data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] != TOKEN_BYTES or data.shape[0] == 0:
-            raise InputError(f"{name} is not a list of {TOKEN_BYTES}-byte tokens (shape {data.shape})")
-        tokens = cls(data)
-        if any(earlier >= later for earlier, later in pairwise(tokens.listed())):
-            raise InputError(f"{name} is not sorted, or has a token twice")
-        return tokens
-
-    def listed(self) -> list[bytes]:
-        """Return them one by one, ascending."""
-        return [row.tobytes() for row in self.data]
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Tokens, and bytes of one."""
-        return self.data.shape
-
-    @property
-    def precision(self) -> str:
-        """Type of one entry."""
-        return "uint8"
-
-
-@dataclass(frozen=True)
 class SampleTokens:
     """Which samples a party has, under a key that the center does not know. Sent only where samples differ."""
 
@@ -291,7 +257,63 @@ class Scores:
     meaning: str = ""  # what the fused matrix is a kernel of, in words
 
 
-Message = Statistics | Summary | Rows | Partials | SampleTokens | CommonTokens | Scorer | PartScores | Scores
+SumKind = Literal["pairs", "columns", "new", "scores", "audit"]
+
+
+@dataclass(frozen=True)
+class Agreed:
+    """What parties have to agree on before they add numbers up."""
+
+    run: RunName  # of this sum; landmarks are drawn by it
+    kind: SumKind  # all pairs of samples, samples with landmarks, new samples with these, shares of scores, an audit
+    kernel: str  # name of the kernel whose partial quantities these are
+    rows: Count
+    columns: Count
+    sample_digest: Fingerprint  # of the samples in the rows
+    bits: Bits  # of the ring on which numbers are added
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A party's key for one masked sum, signed by its long-lived identity: whoever passes it on cannot change it."""
+
+    party: PartyName
+    agreed: Agreed
+    n_features: Count
+    reach: Positive  # power of two that none of the party's numbers exceeds in size
+    identity: PublicKey  # Ed25519, of the party
+    key: PublicKey  # X25519, of this sum
+    signature: Signature  # of all this, by the identity
+
+
+@dataclass(frozen=True)
+class MaskedSum:
+    """Numbers of one party under masks that cancel when those of all parties are added: alone, they are noise."""
+
+    party: PartyName
+    agreed: Agreed
+    parties: tuple[PartyName, ...]  # all of whom the sum needs, sorted
+    offers: Fingerprint  # of the offers of all of them
+    n_features: Count  # over all parties
+    step: Positive  # what one unit of the ring stands for
+    part: Count  # which of the pieces of the sum this is
+    n_parts: Count
+    values: Packed
+
+
+Message = (
+    Statistics
+    | Summary
+    | Rows
+    | Partials
+    | SampleTokens
+    | CommonTokens
+    | Scorer
+    | PartScores
+    | Scores
+    | Offer
+    | MaskedSum
+)
 
 
 def _check_diagonal(wanted: bool, diagonal: Rounded | None, n_samples: int) -> None:

@@ -78,6 +78,12 @@ CATALOG = (
         ONE,
         "Predict bytes, memory and time before anything runs: gamma and ranks are those that 'dkpca fit' chooses.",
     ),
+    Entry(
+        "tune",
+        "choosing",
+        ONE,
+        "Draw what gamma, rank, components and weights give, to choose them: for one owner of all tables.",
+    ),
     Entry("ledger", "ledgers", PARTY, "Read and verify what left."),
     Entry("status", "over_network", NETWORK, "Say who is connected, and where the runs stand."),
     Entry("consortium", "consortium", NETWORK, "At the center: found a consortium and admit its parties."),

@@ -1,6 +1,6 @@
 """Several tables on one command line: NAME=FILE, FILE, or the party.toml that describes one."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -11,9 +11,11 @@ from dkpca.cli import options as o
 from dkpca.cli.table_options import HOW_WRITTEN, PLAIN, Changed
 from dkpca.errors import InputError
 from dkpca.exchange.files import Holding
+from dkpca.kernels import Kernel, family
 from dkpca.store import party_file
 from dkpca.tables import reading
-from dkpca.tables.reading import Reading
+from dkpca.tables.preparation import prepare, reading_for, with_samples_as_columns
+from dkpca.tables.reading import Matrix, Reading
 
 HOW_TABLES = ("exclude", "text", "dates", "max_missing", "standardize", "id_normalize", *HOW_WRITTEN)
 
@@ -51,6 +53,23 @@ def holdings_of(sources: Sequence[str], how: Changed, ids: Sequence[str] | None)
         if strange:
             raise InputError(f"columns {strange} of {option} are in none of the tables; check their names")
     return [replace(h, reading=_own(h.reading, present[h.party], id_column[h.party])) for h in holdings]
+
+
+def prepared(
+    holdings: Sequence[Holding], kernels: str | Mapping[str, str | Kernel]
+) -> tuple[dict[str, Matrix], list[str]]:
+    """Columns of each table as the party's kernel takes them, and what was done to them, in words."""
+    columns: dict[str, Matrix] = {}
+    notes: list[str] = []
+    for holding in holdings:
+        rows, _ = holding.load()
+        name = kernels if isinstance(kernels, str) else kernels[holding.party]
+        columns_are = family(name).columns_are
+        rows = with_samples_as_columns(rows) if columns_are == "samples" else rows
+        preparation = prepare(rows, reading_for(holding.reading, columns_are))
+        columns[holding.party] = preparation.apply(rows)
+        notes += [f"{holding.party}: {note}" for note in preparation.notes]
+    return columns, notes
 
 
 def _holding(name: str | None, path: Path, how: Changed) -> Holding:

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from dkpca import fusion
 from dkpca.cli import options as o
-from dkpca.cli.given_tables import HOW_TABLES, Ids, holdings_of, is_source
+from dkpca.cli.given_tables import HOW_TABLES, Ids, holdings_of, is_source, prepared
 from dkpca.cli.on_one_machine import PANEL
 from dkpca.cli.output import show, table
 from dkpca.cli.table_options import Changed, takes
@@ -19,13 +19,11 @@ from dkpca.exchange.files import Holding
 from dkpca.exchange.forecast import Cost
 from dkpca.exchange.processes import shared_samples
 from dkpca.exchange.rehearsal import Parties, rehearse
-from dkpca.kernels import Kernel, family
+from dkpca.kernels import Kernel
 from dkpca.kernels.combination import combination
 from dkpca.messages import Statistics
 from dkpca.party import statistics as party_statistics
 from dkpca.store import message_files
-from dkpca.tables.preparation import prepare, reading_for, with_samples_as_columns
-from dkpca.tables.reading import Matrix
 from dkpca.wire import codec
 from dkpca.wording import in_bytes, in_seconds
 
@@ -57,6 +55,7 @@ def plan(
     center: o.Center = True,
     rank: o.Rank = "auto",
     epsilon: o.Epsilon = None,
+    error: o.ErrorGoal = None,
     budget: o.ByteBudget = None,
     precision: o.WirePrecision = "float32",
     solver: o.Solver = "auto",
@@ -80,7 +79,7 @@ def plan(
         gamma=gamma,
         components=components,
         center=center,
-        rank=o.rank_rule(rank, epsilon, budget, components),
+        rank=o.rank_rule(rank, components, epsilon=epsilon, error=error, budget=budget),
         precision=precision,
         solver=solver,
     )
@@ -89,8 +88,8 @@ def plan(
     known = list(parties.statistics.values())
     n_samples = _one_number_of_samples(known)
     planned = rehearse(parties, wanted)
-    ranks, made = ({name: getattr(each, what) for name, each in planned.items()} for what in ("rank", "kernel"))
-    costs = planning.party_costs(known, ranks, precision, made)
+    made = {name: each.kernel for name, each in planned.items()}
+    costs = planning.party_costs(known, planned, precision)
     at_center = planning.center_cost(costs, n_samples, components)
     gammas = {rule: fusion.resolve_gamma(value, known) for rule, value in (("features", None), ("auto", "auto"))}
     chosen = {name: codec.plain(kernel) for name, kernel in made.items()}
@@ -123,17 +122,9 @@ def _parties(
     told: Mapping[str, Statistics], holdings: Sequence[Holding], kernels: str | Mapping[str, str | Kernel]
 ) -> tuple[Parties, list[str]]:
     """Every source by its statistics, the tables with their columns as the party's kernel takes them."""
-    known, columns, notes = dict(told), dict[str, Matrix](), list[str]()
-    for holding in holdings:
-        rows, _ = holding.load()
-        name = kernels if isinstance(kernels, str) else kernels[holding.party]
-        columns_are = family(name).columns_are
-        rows = with_samples_as_columns(rows) if columns_are == "samples" else rows
-        preparation = prepare(rows, reading_for(holding.reading, columns_are))
-        columns[holding.party] = preparation.apply(rows)
-        known[holding.party] = party_statistics(columns[holding.party], party=holding.party)
-        notes += [f"{holding.party}: {note}" for note in preparation.notes]
-    return Parties(known, columns), notes
+    columns, notes = prepared(holdings, kernels)
+    counted = {name: party_statistics(X, party=name) for name, X in columns.items()}
+    return Parties({**told, **counted}, columns), notes
 
 
 def _kernel_words(kernels: dict[str, Any], guessed: list[str]) -> list[str]:

@@ -94,6 +94,15 @@ class Kernel(ABC):
         """Kernel values of the joined table from the added-up partial quantities."""
         raise InputError(f"the {self.name} kernel is no function of a sum over parties; use projection='extend'")
 
+    def squared_distances(self, K: Array, floor: float) -> Array:
+        """Squared distances that somebody reads off kernel values between samples; those below `floor` are noise.
+
+        A kernel that is a function of distances over the columns gives those; another one the distances between the
+        samples as the kernel sees them.
+        """
+        own = namespace(K).linalg.diagonal(K)
+        return own[:, None] + own[None, :] - 2.0 * K
+
     @property
     def sends_diagonal(self) -> bool:
         """Whether the center needs the diagonal of the party's matrix as one more column of numbers."""

@@ -8,7 +8,7 @@ from dkpca.kernels.laws import Law
 from dkpca.linalg.arrays import Array, device, itemsize, namespace, set_diagonal
 from dkpca.linalg.gram import Gram, Index, pick, thinner
 from dkpca.linalg.progress import Progress, silent
-from dkpca.linalg.rounding import growth, unit
+from dkpca.linalg.rounding import growth, quiet, unit
 from dkpca.linalg.strips import cross, slices, times
 
 STRIP_BYTES = 2**23  # of the matrix made at a time, beside the matrix itself
@@ -47,6 +47,11 @@ class FusedGram(Gram):
     def diagonal(self) -> Array:
         xp = namespace(self.reference)
         return self.law.recombine(xp.sum(A * A, axis=1) for A in self.factors)
+
+    def log_largest(self) -> float:
+        xp = namespace(self.reference)
+        with quiet():
+            return float(xp.max(self.law.log_diagonal([xp.sum(A * A, axis=1) for A in self.factors])))
 
     def evaluation_error(self) -> float:
         roundings = self.law.powers * sum(growth(A.shape[1]) + 2 for A in self.factors)

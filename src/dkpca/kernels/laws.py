@@ -40,6 +40,10 @@ class Law(ABC):
     def recombine(self, parts: Iterable[Array]) -> Array:
         """Entries of the global Gram matrix from the same entries of the merged factors' Gram matrices."""
 
+    def log_diagonal(self, received: Sequence[Array]) -> Array:
+        """Logarithm of the recombined diagonal, or of a product on the way to it that is smaller; zero: -inf."""
+        return namespace(*received).log(self.recombine(received))
+
     @abstractmethod
     def error_weights(self, received: Sequence[Array], diagonals: Sequence[Array]) -> list[Array]:
         """Factor by which the diagonal of each party's error enters that of the fused matrix, in the order given.
@@ -97,6 +101,10 @@ class Product(Law):
         for part in rest:
             total *= part
         return total
+
+    def log_diagonal(self, received: Sequence[Array]) -> Array:
+        xp = namespace(*received)
+        return _added(xp.clip(xp.log(part), None, 0.0) for part in received)
 
     def error_weights(self, received: Sequence[Array], diagonals: Sequence[Array]) -> list[Array]:
         # Telescoping the product puts the received matrices of the parties before, and the true ones of the parties
@@ -182,6 +190,9 @@ class Power(Law):
 
     def recombine(self, parts: Iterable[Array]) -> Array:
         return _added(parts) ** self.degree
+
+    def log_diagonal(self, received: Sequence[Array]) -> Array:
+        return namespace(*received).log(_added(received)) * self.degree
 
     def merge_changes(self, changes: Sequence[Array], diagonals: Sequence[Array] | None = None) -> list[Array]:
         return [namespace(*changes).concat([A * self.gamma**0.5 for A in changes], axis=1)]

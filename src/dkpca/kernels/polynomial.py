@@ -1,5 +1,6 @@
 """The polynomial kernel: (gamma * <x, y> + coef0) ** degree."""
 
+import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -7,7 +8,7 @@ from dkpca.errors import InputError
 from dkpca.kernels.base import Kernel
 from dkpca.kernels.laws import Law, Power
 from dkpca.kernels.widths import checked_width, required_width
-from dkpca.linalg.arrays import Array, namespace
+from dkpca.linalg.arrays import Array, dtype_name, namespace
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,13 @@ class Polynomial(Kernel):
     def law(self) -> Law | None:
         return None if self.own else Power(self.degree, self.gamma, self.coef0)
 
+    def check(self, X: Array) -> None:
+        xp = namespace(X)
+        largest = self.gamma * float(xp.max(xp.sum(X * X, axis=1))) + self.coef0
+        least = math.log(float(xp.finfo(X.dtype).smallest_normal))
+        if self.own and largest > 0.0 and self.degree * math.log(largest) < least:
+            raise InputError(f"powers of its inner products vanish in {dtype_name(X)}; scale the columns up")
+
     def __call__(self, X: Array, Y: Array) -> Array:
         return self.finish(X @ Y.T) if self.own else X @ Y.T
 
@@ -67,6 +75,13 @@ class Polynomial(Kernel):
     def relative_error(self, X: Array, origin: Array | None) -> float:
         # By Cauchy and Schwarz gamma |x| |y| + coef0 <= sqrt of the two diagonals, so the power multiplies the error.
         return super().relative_error(X, origin) * (2 * self.degree if self.own else 1)
+
+    def squared_distances(self, K: Array, floor: float) -> Array:
+        if not self.own:
+            return super().squared_distances(K, floor)
+        xp = namespace(K)
+        root = xp.sign(K) * xp.abs(K) ** (1.0 / self.degree)  # an even power hides a sign that coef0 makes rare
+        return super().squared_distances((root - self.coef0) / self.gamma, floor)
 
     def explicit_features(self, X: Array) -> Array | None:
         return None if self.own else X

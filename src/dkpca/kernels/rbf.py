@@ -6,7 +6,7 @@ from typing import ClassVar
 from dkpca.kernels.base import Kernel
 from dkpca.kernels.distances import best_origin, exponents, relative_error
 from dkpca.kernels.laws import PRODUCT, Law
-from dkpca.kernels.widths import checked_width, required_width
+from dkpca.kernels.widths import checked_width, exponents_of, required_width
 from dkpca.linalg.arrays import Array, exp_in_place, namespace
 from dkpca.linalg.rounding import quiet
 
@@ -65,6 +65,9 @@ class RBF(Kernel):
     def finish(self, total: Array) -> Array:
         with quiet():
             return namespace(total).exp(total * -self.gamma)
+
+    def squared_distances(self, K: Array, floor: float) -> Array:
+        return exponents_of(K, floor) / self.gamma
 
     def diagonal(self, X: Array) -> Array:
         xp = namespace(X)

@@ -1,0 +1,178 @@
+"""The command that tries settings."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.table import Table
+
+from dkpca.cli import options as o
+from dkpca.cli.given_tables import HOW_TABLES, Ids, holdings_of, prepared
+from dkpca.cli.on_one_machine import PANEL, Tables
+from dkpca.cli.output import progress, show
+from dkpca.cli.output import table as as_table
+from dkpca.cli.table_options import Changed, takes
+from dkpca.errors import InputError
+from dkpca.exchange.files import Holding
+from dkpca.exchange.processes import shared_samples
+from dkpca.store import storage
+from dkpca.tables.reading import Reading
+from dkpca.tuning.curves import Judgment, Tuning
+
+LABELS, TRIED = "Labels", "What is tried"
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the command."""
+    app.command("tune", rich_help_panel=PANEL)(tune)
+
+
+@takes(*HOW_TABLES)
+def tune(
+    sources: Tables,
+    how: Changed,
+    ids: Ids = None,
+    labels: Annotated[
+        Path | None,
+        typer.Option("--labels", help="Table with a label of the samples to predict.", rich_help_panel=LABELS),
+    ] = None,
+    label: Annotated[
+        str | None,
+        typer.Option("--label", help="Its column; else the only one.", show_default=False, rich_help_panel=LABELS),
+    ] = None,
+    folds: Annotated[
+        int, typer.Option("--folds", min=2, help="Parts, each predicted from the others.", rich_help_panel=LABELS)
+    ] = 5,
+    kernel: o.Kernels = None,
+    law: o.Law = None,
+    weights: o.Weights = "",
+    components: o.Components = 10,
+    center: o.Center = True,
+    gammas: Annotated[
+        str | None,
+        typer.Option(
+            "--gammas",
+            help="Widths to try, separated by commas; else seven around 'auto'.",
+            show_default=False,
+            rich_help_panel=TRIED,
+        ),
+    ] = None,
+    ranks: Annotated[
+        str | None,
+        typer.Option(
+            "--ranks",
+            help="Ranks to try, separated by commas; else multiples of the components.",
+            show_default=False,
+            rich_help_panel=TRIED,
+        ),
+    ] = None,
+    samples: Annotated[
+        int, typer.Option("--samples", min=20, help="Most samples to try it on.", rich_help_panel=TRIED)
+    ] = 500,
+    repeats: Annotated[
+        int, typer.Option("--repeats", min=1, help="Cuts into halves, for stability.", rich_help_panel=TRIED)
+    ] = 3,
+    out: Annotated[Path | None, typer.Option("--out", help="Picture of the curves to write (.svg).")] = None,
+    as_json: o.AsJson = False,
+) -> None:
+    """Draw what gamma, rank, components and weights give, to choose them: for one owner of all tables.
+
+    Captured: share of the variance. Stability: how far two halves of the samples agree. With --labels, how well a
+    label is predicted where it was held out. Nothing is sent to anybody.
+
+    Example: `dkpca tune airline.csv weather.csv --id flight --labels labels.csv --label zone --out curves.svg`
+    """
+    from dkpca.estimator import DKPCA
+    from dkpca.tuning.exploration import FACTORS
+    from dkpca.tuning.exploration import tune as explore
+
+    _check_out(out, labels)
+    holdings, notes = shared_samples(holdings_of(sources, how, ids))
+    asked = o.kernels(kernel, [holding.party for holding in holdings])
+    y, about_labels = (None, []) if labels is None else _labels(labels, label, holdings, how)
+    columns, said = prepared(holdings, asked)
+    model = DKPCA(components, kernel=asked, law=law, weights=o.weights(weights), center=center)
+    widths, wanted = _numbers("--gammas", gammas, float), _numbers("--ranks", ranks, int)
+    with progress("settings", total=len(widths or FACTORS) + 2) as advance:
+        found = explore(model, columns, y, gammas=widths, ranks=wanted, max_samples=samples, repeats=repeats,
+                        folds=folds, done=advance)  # fmt: skip
+    if out is not None:
+        storage.write(out, found.to_svg().encode())
+    notes = [*notes, *said, *about_labels, *found.notes]
+    facts = found.to_dict() | {"notes": notes, "out": None if out is None else str(out)}
+    written = f"wrote {out}; open it in a browser" if out is not None else "--out curves.svg draws these curves"
+    show(as_json, facts, [*(f"note: {note}" for note in notes), *_words(found), written])
+
+
+def _check_out(out: Path | None, labels: Path | None) -> None:
+    if out is None:
+        return
+    if out.suffix != ".svg":
+        raise InputError(f"{out}: the picture is an SVG file; give it a name that ends in .svg")
+    storage.check_writable(out)
+
+
+def _labels(path: Path, label: str | None, holdings: Sequence[Holding], how: Changed) -> tuple[Any, list[str]]:
+    """Label of each sample that takes part, None where there is none."""
+    from dkpca.report.label_columns import NONE, read_labels
+
+    first = holdings[0]
+    if first.reading.id_column is None:
+        raise InputError("labels are found by sample ids; name the column with the ids with --id")
+    table = read_labels(path, how(Reading(first.reading.id_column)), [label] if label else [])
+    if len(table.frame.columns) != 1:
+        raise InputError(f"{path}: which of its columns {table.frame.columns} is the label? Name it with --label")
+    (column,) = table.columns(first.order or first.ids())
+    notes = [f"labels: {note}" for note in table.notes]
+    if column.numbers is not None:
+        return column.numbers, notes
+    values = [column.categories[code] for code in column.codes.tolist()]
+    return np.array([None if value == NONE else value for value in values], dtype=object), notes
+
+
+def _numbers(flag: str, given: str | None, kind: type) -> list[Any] | None:
+    if given is None:
+        return None
+    try:
+        return [kind(item) for item in o.column_names([given])]
+    except ValueError as error:
+        raise InputError(f"{flag} is {given!r}; give numbers separated by commas") from error
+
+
+def _words(found: Tuning) -> list[str | Table]:
+    extra = ["score"] if found.scored_by else []
+    head = ["captured", "stability", *extra, ""]
+    lines: list[str | Table] = []
+    if found.n_samples < found.n_samples_given:
+        lines.append(f"tried on {found.n_samples:,} of {found.n_samples_given:,} samples; --samples takes more")
+    if found.scored_by:
+        lines.append(f"score: {found.scored_by}")
+    if found.gammas:
+        rows = [[f"{p.gamma:.4g}", *_judged(p), _mark(p.gamma == found.gamma)] for p in found.gammas]
+        lines.append(as_table("gamma", ["", *head], rows))
+        lines += sorted({f"gamma {p.gamma:.4g}: {words}" for p in found.gammas for words in p.concerns})
+    chosen = found.n_components
+    rows = [[str(p.components), *_judged(p), _mark(p.components == chosen)] for p in found.components]
+    lines.append(as_table("components, at this gamma", ["", *head], rows))
+    rows = [
+        [str(p.rank), f"{p.optimality_at_least:.1%}", f"{p.agreement:.4f}", f"{p.bytes_per_sample:.0f}",
+         _mark(p.rank == found.rank)]
+        for p in found.ranks
+    ]  # fmt: skip
+    lines.append(as_table("rank", ["", "proved", "agrees with full rank", "bytes a sample", ""], rows))
+    rows = [[alternative.name, *_judged(alternative.judgment)] for alternative in found.alternatives]
+    lines.append(as_table("weights of the parties", ["", *head[:-1]], rows))
+    width = "" if found.gamma is None else f"--gamma {found.gamma:.4g} "
+    lines.append(f"suggested: {width}--components {chosen} --rank {found.rank}; a suggestion, not a proof")
+    return lines
+
+
+def _judged(point: Judgment) -> list[str]:
+    score = [] if point.score is None else [f"{point.score:.3f} ± {point.score_error:.3f}"]
+    return [f"{point.captured:.1%}", f"{point.stability:.2f}", *score]
+
+
+def _mark(chosen: bool) -> str:
+    return "<- suggested" if chosen else ""

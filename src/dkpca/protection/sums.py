@@ -1,0 +1,142 @@
+"""Masked sums: each party adds pairwise masks to its numbers that cancel in the sum of all.
+
+For each pair of parties both derive the same stream (X25519, HKDF-SHA256, ChaCha20); the one whose name comes first
+adds it, the other subtracts it. The stream's key is bound to the whole context: every offer, hence the run, the
+roster with its keys, the samples, the kind, the shape, the bits and the reaches; and which piece of the sum it is. So
+nothing said in one context can be compared with anything said in another, and each context is answered once.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from dkpca.errors import FusionError, ProtectionError
+from dkpca.messages import MaskedSum, Offer
+from dkpca.packed import Packed
+from dkpca.protection.keys import SumKey, check_offers, offers_digest
+from dkpca.protection.ring import Numbers, Ring
+from dkpca.wire.container import canonical
+
+MASKS = b"dkpca masked sum 1\0"
+SAME = ("agreed", "parties", "offers", "n_features", "step", "n_parts", "part")
+
+
+def ring_of(offers: Mapping[str, Offer]) -> Ring:
+    """Ring on which these offers are added."""
+    first = next(iter(offers.values()))
+    return Ring.for_sum(first.agreed.bits, [offers[name].reach for name in sorted(offers)])
+
+
+def masked(
+    values: Numbers,
+    own: SumKey,
+    offers: Mapping[str, Offer],
+    pinned: Mapping[str, str],
+    *,
+    part: int = 1,
+    n_parts: int = 1,
+) -> MaskedSum:
+    """Return a party's numbers under masks, as the message that it sends.
+
+    Parameters
+    ----------
+    values : array
+        What this party adds; rows after rows, of one piece where there are several.
+    own : SumKey
+        Its key for this sum.
+    offers : mapping of party to Offer
+        Of all parties.
+    pinned : mapping of party to fingerprint
+        Of the others' identities.
+    part, n_parts : int
+        Which piece of the sum this is.
+    """
+    check_offers(own, offers, pinned)
+    name, digest, ring = own.offer.party, offers_digest(offers), ring_of(offers)
+    context = canonical({"offers": digest, "part": part, "n_parts": n_parts, "count": int(np.size(values))})
+    if context in own.answered:
+        raise ProtectionError(
+            f"party {name!r} has answered this before (sum {own.offer.agreed.run!r}, part {part}), and says nothing "
+            "twice under one mask; start another sum"
+        )
+    numbers = ring.encode(np.ravel(values), own.offer.reach)
+    own.answered.add(context)
+    for other in sorted(set(offers) - {name}):
+        stream = _stream(own.shared_with(offers[other]), context, numbers.size, ring)
+        numbers = numbers + stream if name < other else numbers - stream
+    return MaskedSum(
+        party=name,
+        agreed=own.offer.agreed,
+        parties=tuple(sorted(offers)),
+        offers=digest,
+        n_features=sum(each.n_features for each in offers.values()),
+        step=ring.step,
+        part=part,
+        n_parts=n_parts,
+        values=Packed(ring.pack(ring.reduced(numbers))),
+    )
+
+
+def added(received: Sequence[MaskedSum], count: int) -> Numbers:
+    """Return the sum of all parties' numbers of one piece: all parties or nothing.
+
+    Parameters
+    ----------
+    received : sequence of MaskedSum
+        One from each party, of the same piece.
+    count : int
+        How many numbers there are.
+    """
+    first = check_complete(received)
+    ring = Ring(first.agreed.bits, first.step)
+    total = np.zeros(count, dtype=ring.dtype)
+    for message in received:
+        total += ring.unpack(message.values.data, count)
+    return ring.decode(ring.reduced(total))
+
+
+def check_complete(received: Sequence[MaskedSum]) -> MaskedSum:
+    """Raise unless these are one message from each party of one sum, of one piece; return the first."""
+    if not received:
+        raise FusionError("no masked sum was given; the sum needs one from every party")
+    first = received[0]
+    names = [message.party for message in received]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    missing, strangers = sorted(set(first.parties) - set(names)), sorted(set(names) - set(first.parties))
+    if twice or missing or strangers:
+        words = f"two masked sums from {twice}" if twice else f"no masked sum from {missing}"
+        words = f"masked sums from {strangers}, who made no offer" if strangers else words
+        raise FusionError(f"{words}; masks cancel in the sum of {list(first.parties)} only: all of them or nothing")
+    for message in received[1:]:
+        for what in SAME:
+            if getattr(message, what) != getattr(first, what):
+                raise FusionError(
+                    f"parties {first.party!r} and {message.party!r} answered different sums: {what} is "
+                    f"{getattr(first, what)} and {getattr(message, what)}; let all of them use the same offers"
+                )
+    return first
+
+
+def by_part(received: Iterable[MaskedSum]) -> list[list[MaskedSum]]:
+    """Messages piece by piece, all of them there."""
+    known = list(received)
+    pieces: dict[int, list[MaskedSum]] = {}
+    for message in known:
+        pieces.setdefault(message.part, []).append(message)
+    wanted = set(range(1, known[0].n_parts + 1)) if known else set()
+    if set(pieces) != wanted:
+        raise FusionError(f"pieces {sorted(wanted ^ set(pieces))} of the masked sum are not there, or are too many")
+    return [pieces[part] for part in sorted(pieces)]
+
+
+def _stream(shared: bytes, context: str, count: int, ring: Ring) -> Numbers:
+    """Uniform numbers of the ring that both parties of a pair derive, for one context."""
+    key = HKDF(SHA256(), length=32, salt=None, info=MASKS + context.encode()).derive(shared)
+    width = np.dtype(ring.dtype).itemsize
+    cipher = Cipher(ChaCha20(key, b"\0" * 16), mode=None).encryptor()  # a fresh key for every context: no nonce
+    data = cipher.update(b"\0" * (count * width))
+    return np.frombuffer(data, dtype=np.dtype(ring.dtype).newbyteorder("<")).astype(ring.dtype)

@@ -1,0 +1,186 @@
+"""Attacks on a factor: from what a center holds, and some known rows, to the other rows of the table.
+
+Each attack is a function of what was seen, the truth and the draws of known rows. It uses no other row of the truth,
+but for its score: R squared by column on the rows that were not known, one line per draw; None where the attack has
+no meaning for the kernel.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+
+from dkpca.kernels import Kernel
+from dkpca.recovery.independence import independent_components
+
+Matrix = np.ndarray[Any, Any]
+PENALTIES = np.logspace(-12.0, 2.0, 29)  # of ridge, as shares of the largest eigenvalue
+CAUTION = 0.1  # kernel values below this share of what the message left out of a diagonal are noise
+MOST_COMPONENTS = 40  # looked for by ICA
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What somebody holds who holds the message."""
+
+    factor: Matrix  # (n_samples, rank), the samples under attack
+    kernel: Kernel
+    left_out: float  # of a diagonal entry of the Gram matrix, on average
+    n_features: int  # columns the message says the party has
+
+    @cached_property
+    def coordinates(self) -> Matrix:
+        """Samples as points whose distances are those over the party's columns, read off the kernel values."""
+        K = self.factor @ self.factor.T
+        return points(self.kernel.squared_distances(K, max(CAUTION * self.left_out, 1e-12)))
+
+
+@dataclass(frozen=True)
+class Truth:
+    """The table, each column centered and of length 1; a category is as many columns as it has values."""
+
+    values: Matrix  # (n_samples, n_numbers)
+    lengths: Matrix  # (n_numbers,) that they had, up to one factor for all
+    column: Matrix  # (n_numbers,) of the table; all of a category's belong together
+    n_columns: int
+
+    @classmethod
+    def of(cls, table: Matrix, kernel: Kernel) -> "Truth":
+        """Bring columns to one scale, which no score depends on."""
+        categories = kernel.columns_are == "categories"
+        numbers, column = _indicators(table) if categories else (table, np.arange(table.shape[1]))
+        size = np.abs(numbers).max(axis=0)
+        size = np.where(size > 0, size, 1.0)
+        numbers = numbers / size  # first, since squares may overflow
+        numbers = numbers - numbers.mean(axis=0)
+        lengths = np.linalg.norm(numbers, axis=0)
+        constant = lengths < 1e-12
+        numbers, lengths = np.where(constant, 0.0, numbers), np.where(constant, 1.0, lengths)
+        if categories:
+            return cls(numbers, np.ones_like(lengths), column, table.shape[1])
+        return cls(numbers / lengths, lengths * (size / size.max()), column, table.shape[1])
+
+    @property
+    def categories(self) -> bool:
+        """Whether columns of the table are several numbers."""
+        return len(self.column) != self.n_columns
+
+    def score(self, guess: Matrix, known: Matrix) -> Matrix:
+        """R squared by column on the rows that were not known; a column that is constant there has none to give."""
+        others = np.ones(len(guess), dtype=bool)
+        others[known] = False
+        truth, missed = self.values[others], (self.values - guess)[others]
+        variance = self._by_column(((truth - truth.mean(axis=0)) ** 2).sum(axis=0))
+        return np.where(
+            variance > 1e-24, 1.0 - self._by_column((missed**2).sum(axis=0)) / np.maximum(variance, 1e-24), 0.0
+        )
+
+    def _by_column(self, sums: Matrix) -> Matrix:
+        return np.bincount(self.column, weights=sums, minlength=self.n_columns)
+
+
+Attack = Callable[[Seen, Truth, Sequence[Matrix]], Matrix | None]
+
+
+def by_factor_rows(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
+    """Ridge regression of the known values on their factor rows."""
+    return _by_ridge(seen.factor, truth, draws)
+
+
+def by_distances(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
+    """Distances from the kernel values, points from the distances, ridge regression on the points."""
+    return _by_ridge(seen.coordinates, truth, draws)
+
+
+def by_rotation(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix | None:
+    """Points are the columns up to a rotation and a shift: Procrustes finds both from fewer rows than ridge."""
+    if truth.categories:
+        return None  # their codes lie nowhere
+    points, table = seen.coordinates[:, : truth.n_columns], truth.values * truth.lengths
+    guesses = (rotated(points, known, table[known]) / truth.lengths for known in draws)
+    return np.array([truth.score(guess, known) for guess, known in zip(guesses, draws, strict=True)])
+
+
+def by_independence(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix | None:
+    """Without any known row: independent components of the points, each column beside the one most like it."""
+    if truth.categories:
+        return None
+    found = independent_components(seen.coordinates[:, : min(seen.n_features, MOST_COMPONENTS)])
+    alike = (found.T @ truth.values) ** 2
+    return np.asarray(np.max(alike, axis=0)[None, :])
+
+
+ATTACKS: dict[str, Attack] = {
+    "ridge on factor rows": by_factor_rows,
+    "ridge on distances": by_distances,
+    "rotation": by_rotation,
+    "independent components": by_independence,
+}
+
+
+def points(squared: Matrix) -> Matrix:
+    """Classical multidimensional scaling: points with these squared distances, the longest axis first."""
+    inner = -0.5 * squared
+    inner = inner - inner.mean(axis=0)
+    inner = inner - inner.mean(axis=1, keepdims=True)
+    values, vectors = scipy.linalg.eigh(0.5 * (inner + inner.T))
+    kept = values > 1e-12 * max(float(values[-1]), 1e-300)
+    return np.asarray((vectors[:, kept] * np.sqrt(values[kept]))[:, ::-1])
+
+
+def ridge(features: Matrix, known: Matrix, values: Matrix) -> Matrix:
+    """Estimates for all rows; each column takes the penalty that is best when known rows are left out one by one."""
+    middle, mean = features[known].mean(axis=0), values.mean(axis=0)
+    F = features[known] - middle
+    spectrum, U = np.linalg.eigh(F @ F.T)
+    spectrum = np.maximum(spectrum, 0.0)
+    if spectrum[-1] == 0.0:
+        return np.broadcast_to(mean, (len(features), len(mean)))
+    rotated, across = U.T @ (values - mean), (features - middle) @ F.T @ U
+    best, chosen = np.full(len(mean), np.inf), np.zeros((len(known), len(mean)))
+    for penalty in spectrum[-1] * PENALTIES:
+        inverse = 1.0 / (spectrum + penalty)
+        weights = inverse[:, None] * rotated
+        left_out = (((U @ weights) / (U**2 @ inverse)[:, None]) ** 2).sum(axis=0)
+        better = left_out < best
+        best[better], chosen[:, better] = left_out[better], weights[:, better]
+    return np.asarray(across @ chosen + mean)
+
+
+def rotated(features: Matrix, known: Matrix, values: Matrix) -> Matrix:
+    """Estimates for all rows by the rotation and scale that bring the known ones closest to their values."""
+    middle, mean = features[known].mean(axis=0), values.mean(axis=0)
+    F, V = features[known] - middle, values - mean
+    U, singular, Wt = np.linalg.svd(F.T @ V, full_matrices=False)
+    length = float((F**2).sum())
+    scale = float(singular.sum()) / length if length > 0 else 0.0
+    return np.asarray(scale * (features - middle) @ (U @ Wt) + mean)
+
+
+def by_chosen_queries(squared: Matrix, queries: Matrix) -> Matrix:
+    """Rows of the table from their squared distances to samples that the attacker chose, one more than columns.
+
+    Parameters
+    ----------
+    squared : array of shape (n_queries, n_samples)
+        From partial distances, or read off the factor rows of the queries.
+    queries : array of shape (n_queries, n_features)
+        In general position, such as the unit vectors and zero.
+    """
+    # |x - q|^2 = |x|^2 - 2 q'x + |q|^2 is linear in x and |x|^2 together.
+    system = np.hstack([np.ones((len(queries), 1)), -2.0 * queries])
+    solution = np.linalg.lstsq(system, squared - (queries**2).sum(axis=1, keepdims=True), rcond=None)[0]
+    return np.asarray(solution[1:].T)
+
+
+def _by_ridge(features: Matrix, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
+    return np.array([truth.score(ridge(features, known, truth.values[known]), known) for known in draws])
+
+
+def _indicators(table: Matrix) -> tuple[Matrix, Matrix]:
+    """Each category as columns of zeros and ones, and whose they are."""
+    made = [(table[:, j, None] == np.unique(table[:, j])[None, :]).astype(float) for j in range(table.shape[1])]
+    return np.hstack(made), np.repeat(np.arange(len(made)), [part.shape[1] for part in made])

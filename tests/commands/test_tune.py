@@ -1,0 +1,70 @@
+"""`dkpca tune`: a person chooses by tables and a picture, a script by JSON; nothing is guessed about labels."""
+
+from xml.etree import ElementTree
+
+import polars as pl
+import pytest
+
+from testkit.owners import OWNERS, people
+
+TABLES = tuple(f"{owner}.csv" for owner in OWNERS)
+SMALL = ("--components", 2, "--gammas", "0.05,0.5", "--ranks", "5,20", "--repeats", 1)
+
+
+@pytest.fixture
+def labeled(office):
+    bank = pl.read_csv(office.path / "bank.csv")
+    side = (bank["x0"] > bank["x0"].median()).to_list()
+    frame = pl.DataFrame({"person": people(), "side": [["low", "high"][s] for s in side], "x": bank["x0"]})
+    frame.reverse().write_csv(office.path / "labels.csv")
+    return office
+
+
+def test_without_labels_it_shows_variance_and_stability_and_suggests(office):
+    answer = office.ok("tune", *TABLES, "--id", "person", *SMALL, "--out", "curves.svg")
+    for word in ("captured", "stability", "product, balanced", "sum, balanced", "suggested: --gamma 0.05"):
+        assert word in answer.out
+    assert "score" not in answer.out
+    assert max(map(len, answer.out.splitlines())) <= 80
+    assert ElementTree.parse(office.path / "curves.svg").getroot().tag.endswith("svg")
+
+
+def test_json_has_every_point_and_the_suggestion(labeled):
+    facts = labeled.ok(
+        "tune", *TABLES, "--id", "person", *SMALL, "--labels", "labels.csv", "--label", "side", "--json"
+    ).json
+    assert [point["gamma"] for point in facts["gammas"]] == [0.05, 0.5]
+    assert [point["rank"] for point in facts["ranks"]] == [5, 20]
+    assert set(facts["suggested"]) == {"gamma", "components", "rank"}
+    assert facts["gammas"][0]["score"] > 0.8, "labels are found by their ids, whatever the order"
+    assert facts["out"] is None
+
+
+def test_what_it_suggests_can_be_fitted(office):
+    suggested = office.ok("tune", *TABLES, "--id", "person", *SMALL, "--json").json["suggested"]
+    settings = [item for name, value in suggested.items() for item in (f"--{name}", value)]
+    office.ok("fit", *TABLES, "--id", "person", *settings, "--jobs", 1, "--out", "run")
+
+
+def test_samples_that_all_tables_have_are_used_and_the_note_says_so(office):
+    pl.read_csv(office.path / "shop.csv").tail(50).write_csv(office.path / "shop.csv")
+    facts = office.ok("tune", *TABLES, "--id", "person", *SMALL, "--json").json
+    assert facts["n_samples"] == 50
+    assert any("using the 50 samples that all tables have" in note for note in facts["notes"])
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (("--id", "person", "--labels", "labels.csv"), "which of its columns ['side', 'x'] is the label?"),
+        (("--id", "person", "--labels", "labels.csv", "--label", "sid"), "sid"),
+        (("--labels", "labels.csv", "--label", "side"), "labels are found by sample ids"),
+        (("--id", "person", "--out", "curves.png"), "curves.png: the picture is an SVG file"),
+        (("--id", "person", "--out", "nowhere/curves.svg"), "nowhere"),
+        (("--id", "person", "--gammas", "0.1;0.2"), "--gammas is '0.1;0.2'; give numbers separated by commas"),
+        (("--id", "person", "--ranks", "many"), "--ranks is 'many'; give numbers separated by commas"),
+        (("--id", "person", "--components", 40), "60 samples are too few to try 40 components"),
+    ],
+)
+def test_what_cannot_be_tried_is_one_sentence_and_no_file(labeled, more, words):
+    assert words in labeled.refused("tune", *TABLES, *more)

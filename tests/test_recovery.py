@@ -1,0 +1,165 @@
+"""The attacks find what they can find, and what they say of a message is true."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer
+
+import dkpca
+from dkpca.kernels import RBF, ChiSquared, CosineKernel, Laplacian, Linear, Overlap, Polynomial, Precomputed
+from dkpca.recovery import measure
+from dkpca.recovery.attacks import Seen, by_chosen_queries, points, ridge, rotated
+from dkpca.recovery.independence import independent_components
+
+RANDOM = np.random.default_rng(7)
+TUMORS = load_breast_cancer().data[:, :10]
+TUMORS = (TUMORS - TUMORS.mean(axis=0)) / TUMORS.std(axis=0)
+
+
+def summary_of(X, kernel, rank, **settings):
+    return dkpca.summarize(X, party="clinic", kernel=kernel, rank=rank, **settings)[0]
+
+
+def r_squared(guess, truth):
+    return 1.0 - ((guess - truth) ** 2).sum(axis=0) / ((truth - truth.mean(axis=0)) ** 2).sum(axis=0)
+
+
+def test_ridge_finds_a_linear_map_from_enough_known_rows():
+    F = RANDOM.normal(size=(100, 5))
+    X = F @ RANDOM.normal(size=(5, 3)) + 4.0
+    np.testing.assert_allclose(ridge(F, np.arange(10), X[:10]), X, atol=1e-6)
+
+
+def test_ridge_on_noise_falls_back_to_the_mean():
+    guess = ridge(RANDOM.normal(size=(200, 3)), np.arange(100), RANDOM.normal(size=(100, 1)))
+    assert np.var(guess) < 0.1
+
+
+def test_points_have_the_distances_they_were_made_from():
+    X = RANDOM.normal(size=(40, 3))
+    squared = ((X[:, None] - X[None]) ** 2).sum(axis=2)
+    Z = points(squared)
+    np.testing.assert_allclose(((Z[:, None] - Z[None]) ** 2).sum(axis=2), squared, atol=1e-9)
+    assert Z.shape[1] >= 3
+    np.testing.assert_allclose(np.linalg.norm(Z[:, 3:]), 0.0, atol=1e-5)
+
+
+def test_a_rotation_is_found_and_where_there_is_noise_from_fewer_rows_than_ridge_needs():
+    X = RANDOM.normal(size=(50, 6)) + 3.0
+    turned = (X - X.mean(axis=0)) @ np.linalg.qr(RANDOM.normal(size=(6, 6)))[0]
+    known = np.arange(7)
+    np.testing.assert_allclose(rotated(turned, known, X[known]), X, atol=1e-9)
+    noisy = turned + 0.1 * RANDOM.normal(size=turned.shape)
+    assert r_squared(rotated(noisy, known, X[known]), X).min() > 0.9
+    assert r_squared(ridge(noisy, known, X[known]), X).min() < 0.9
+
+
+def test_independent_components_are_found_without_a_known_row():
+    sources = RANDOM.uniform(-1.0, 1.0, size=(3000, 4))
+    mixed = sources @ RANDOM.normal(size=(4, 4))
+    found = independent_components(mixed)
+    centered = sources - sources.mean(axis=0)
+    alike = (found.T @ (centered / np.linalg.norm(centered, axis=0))) ** 2
+    assert alike.max(axis=0).min() > 0.98
+
+
+def test_distances_to_chosen_samples_give_the_table_away():
+    X = RANDOM.normal(size=(30, 5))
+    queries = np.vstack([np.zeros(5), np.eye(5)])
+    squared = ((queries[:, None] - X[None]) ** 2).sum(axis=2)
+    np.testing.assert_allclose(by_chosen_queries(squared, queries), X, atol=1e-9)
+
+
+def test_partials_and_rows_of_chosen_samples_give_the_table_of_the_fit_away():
+    kernel, queries = RBF(0.05), np.vstack([np.zeros(10), np.eye(10)])
+    summary, state = dkpca.summarize(TUMORS, party="clinic", kernel=kernel, rank=60, keep_training=True)
+    partial = dkpca.extend(state, queries, exact=True).partial.decode()
+    assert np.abs(by_chosen_queries(partial, queries) - TUMORS).max() < 1e-3
+    values = dkpca.extend(state, queries).factor.decode() @ summary.factor.decode().T
+    guess = by_chosen_queries(-np.log(np.clip(values, 1e-3, 1.0)) / kernel.gamma, queries)
+    assert r_squared(guess, TUMORS).min() > 0.9
+
+
+def test_thirty_known_patients_recover_every_column_at_the_default_rank():
+    found = measure(summary_of(TUMORS, RBF(1 / 30), dkpca.rank.Auto(10)), TUMORS)
+    assert found.sentence().startswith("30 known rows recover 10 of 10 columns, R² 0.9")
+    assert min(found.columns) > 0.96
+
+
+def test_a_lower_rank_a_coarser_precision_and_fewer_known_rows_recover_less():
+    high, low = (measure(summary_of(TUMORS, RBF(1 / 30), rank), TUMORS) for rank in (23, 2))
+    assert low.worst < high.worst
+    assert np.mean(low.columns) < 0.7 * np.mean(high.columns)
+    few = measure(summary_of(TUMORS, RBF(1 / 30), 23), TUMORS, known_rows=3)
+    assert np.mean(few.columns) < 0.8 * np.mean(high.columns)
+
+
+def test_columns_that_the_message_says_nothing_about_are_not_recovered():
+    X = np.hstack([RANDOM.normal(size=(400, 1)) * 100.0, RANDOM.normal(size=(400, 1))])
+    large, small = measure(summary_of(X, Linear(), 1), X).columns
+    assert large > 0.99
+    assert small < 0.1
+
+
+@pytest.mark.parametrize("factor", [1e-12, 1.0, 1e150])
+def test_units_of_a_column_change_nothing(factor):
+    message = summary_of(TUMORS, RBF(1 / 30), 10)
+    plain, scaled = measure(message, TUMORS), measure(message, TUMORS * factor)
+    for name in plain.by_attack:
+        np.testing.assert_allclose(plain.by_attack[name], scaled.by_attack[name], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "kernel", [RBF(0.1), Laplacian(0.1), ChiSquared(0.1), Linear(), Polynomial(0.1), Polynomial(0.1, own=True),
+               CosineKernel(), CosineKernel(own=True)]
+)  # fmt: skip
+def test_every_kernel_of_quantities_is_attacked(kernel):
+    X = TUMORS - TUMORS.min(axis=0)
+    found = measure(summary_of(X, kernel, 20), X)
+    assert len(found.columns) == 10
+    assert found.worst > 0.6
+
+
+def test_categories_are_recovered_as_categories():
+    codes = RANDOM.integers(0, 3, size=(300, 4)).astype(float)
+    found = measure(summary_of(codes, Overlap(0.3), 40, precision="float64"), codes)
+    assert set(found.by_attack) == {"ridge on factor rows", "ridge on distances"}  # codes lie nowhere
+    assert min(found.columns) > 0.9
+
+
+def test_a_constant_column_and_a_matrix_of_similarities_have_nothing_to_recover():
+    X = np.hstack([TUMORS[:, :2], np.full((len(TUMORS), 1), 5.0)])
+    assert measure(summary_of(X, RBF(0.2), 10), X).columns[2] == 0.0
+    K = RBF(0.1)(TUMORS[:50], TUMORS[:50])
+    found = measure(summary_of(K, Precomputed(), 5), K)
+    assert found.sentence() == (
+        "recovery is not measured: the table is a matrix of similarities and has no columns to recover"
+    )
+
+
+def test_few_samples_are_half_known_and_half_attacked():
+    found = measure(summary_of(TUMORS[:20], RBF(0.1), 3), TUMORS[:20])
+    assert (found.known_rows, found.rows) == (10, 20)
+
+
+def test_the_same_message_gives_the_same_answer_and_a_thousand_rows_are_enough():
+    X = RANDOM.normal(size=(1500, 4))
+    message = summary_of(X, RBF(0.1), 12)
+    first = measure(message, X)
+    assert first == measure(message, X)
+    assert first.rows == 1000
+
+
+def test_another_table_is_refused():
+    with pytest.raises(dkpca.errors.InputError, match="about 569 samples, the table has 20 rows"):
+        measure(summary_of(TUMORS, RBF(0.1), 3), TUMORS[:20])
+
+
+def test_no_row_but_the_known_ones_is_used():
+    message = summary_of(TUMORS, RBF(1 / 30), 10)
+    seen = Seen(message.factor.decode(), message.kernel, 0.0, 10)
+    changed = TUMORS.copy()
+    changed[30:] = 0.0
+    known = np.arange(30)
+    np.testing.assert_array_equal(
+        ridge(seen.coordinates, known, TUMORS[known]), ridge(seen.coordinates, known, changed[known])
+    )

@@ -1,0 +1,169 @@
+"""Curves for a choice: judged as scikit-learn judges, the same each time, refused where they would mislead."""
+
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_wine
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import KFold, StratifiedKFold, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from dkpca import DKPCA, kernels, tune
+from dkpca.errors import InputError
+from dkpca.tuning.curves import AtComponents, AtGamma, suggested_components, suggested_gamma
+from dkpca.tuning.stability import split_half
+
+WINE, KIND = load_wine(return_X_y=True)
+WINE = (WINE - WINE.mean(axis=0)) / WINE.std(axis=0)
+QUICK: dict[str, Any] = {"gammas": [0.02, 0.2], "ranks": [20], "repeats": 1}
+
+
+def parties(X=WINE):
+    return {"acids": X[:, :6], "rest": X[:, 6:]}
+
+
+@pytest.fixture(scope="module")
+def found():
+    return tune(DKPCA(4), parties(), KIND, gammas=[0.02, 5.0, 500.0], ranks=[4, 20, 178], repeats=2)
+
+
+class TestStability:
+    def test_components_that_do_not_depend_on_the_samples_are_stable(self):
+        Z = np.random.default_rng(0).normal(size=(60, 3))
+        turned = Z @ np.linalg.qr(np.random.default_rng(1).normal(size=(3, 3)))[0]
+        places = iter([Z, turned] * 2)
+        assert split_half(lambda rows: next(places), 60, repeats=2, seed=0)[-1] == pytest.approx(1.0)
+
+    def test_components_of_noise_alone_are_not(self):
+        rng = np.random.default_rng(0)
+        places = split_half(lambda rows: rng.normal(size=(400, 3)), 400, repeats=4, seed=0)
+        assert max(places) < 0.05
+
+    def test_structure_is_more_stable_than_noise(self):
+        rng = np.random.default_rng(3)
+        real = np.repeat(rng.normal(size=(3, 8)), 40, axis=0) * 4 + rng.normal(size=(120, 8))
+        structured, noise = (
+            tune(DKPCA(2), {"a": X[:, :4], "b": X[:, 4:]}, **QUICK).gammas[0].stability
+            for X in (real, rng.normal(size=(120, 8)))
+        )
+        assert structured > 0.95
+        assert noise < 0.7
+
+
+class TestJudgment:
+    def test_captured_is_what_the_fit_says(self, found):
+        fitted = DKPCA(4, gamma=0.02).fit(parties())
+        assert found.gammas[0].captured == pytest.approx(fitted.explained_variance_ratio_.sum())
+
+    def test_classes_are_scored_as_scikit_learn_scores_a_pipeline(self, found):
+        both = DKPCA(4, gamma=0.02, parties=[list(range(6)), list(range(6, 13))])
+        pipeline = make_pipeline(both, StandardScaler(), LogisticRegression(max_iter=1000))
+        folds = StratifiedKFold(5, shuffle=True, random_state=0)
+        trusted = cross_val_score(pipeline, WINE, KIND, cv=folds, scoring="balanced_accuracy")
+        assert found.gammas[0].score == pytest.approx(trusted.mean())
+        assert found.gammas[0].score_error == pytest.approx(trusted.std(ddof=1) / 5**0.5)
+
+    def test_numbers_are_scored_as_scikit_learn_scores_a_pipeline(self):
+        tried = tune(DKPCA(3), {"rest": WINE[:, 1:]}, WINE[:, 0], **QUICK)
+        pipeline = make_pipeline(DKPCA(3, gamma=0.02), StandardScaler(), Ridge())
+        trusted = cross_val_score(pipeline, WINE[:, 1:], WINE[:, 0], cv=KFold(5, shuffle=True, random_state=0))
+        assert tried.gammas[0].score == pytest.approx(trusted.mean())
+        assert "R2 of ridge regression" in tried.scored_by
+
+    def test_labels_without_meaning_score_by_chance(self):
+        shuffled = np.random.default_rng(0).permutation(KIND)
+        tried = tune(DKPCA(3), parties(), shuffled, **QUICK)
+        assert [point.score for point in tried.gammas] == pytest.approx([1 / 3, 1 / 3], abs=0.12)
+
+    def test_full_rank_agrees_with_itself_and_more_rank_proves_more(self, found):
+        agreement, proved = ([getattr(p, what) for p in found.ranks] for what in ("agreement", "optimality_at_least"))
+        assert agreement[-1] == pytest.approx(1.0, abs=1e-6)
+        assert proved == sorted(proved)
+        assert found.rank in (20, 178)
+
+    def test_more_components_capture_more(self, found):
+        captured = [point.captured for point in found.components]
+        assert captured == sorted(captured)
+        assert [point.components for point in found.components] == [1, 2, 3, 4]
+
+
+class TestSuggestion:
+    def test_a_kernel_that_shows_nothing_is_never_suggested(self, found):
+        assert "nearly diagonal" in found.gammas[-1].concerns[0]
+        assert found.gamma == 0.02
+
+    def test_without_labels_the_largest_width_that_is_as_stable(self):
+        points = [AtGamma(0.9, s, gamma=g) for g, s in ((0.1, 0.90), (0.2, 0.91), (0.4, 0.895), (0.8, 0.7))]
+        assert suggested_gamma(points).gamma == 0.4
+
+    def test_with_labels_the_most_stable_of_those_that_predict_as_well(self):
+        known = ((0.1, 0.99, 0.70), (0.2, 0.90, 0.88), (0.4, 0.80, 0.90))
+        points = [AtGamma(0.9, s, score, 0.03, gamma=g) for g, s, score in known]
+        assert suggested_gamma(points).gamma == 0.2
+
+    def test_the_most_components_that_are_stable_or_the_fewest_that_predict(self):
+        stable = [AtComponents(0.5, s, components=d) for d, s in enumerate((0.9, 0.6, 0.85, 0.5), start=1)]
+        assert suggested_components(stable).components == 3
+        scores = (0.5, 0.88, 0.9, 0.89)
+        scored = [AtComponents(0.5, 0.1, s, 0.03, components=d) for d, s in enumerate(scores, start=1)]
+        assert suggested_components(scored).components == 2
+
+
+class TestAnswer:
+    def test_the_same_question_has_the_same_answer(self):
+        one, other = (tune(DKPCA(2), parties(), KIND, max_samples=100, **QUICK) for _ in range(2))
+        assert one.to_dict() == other.to_dict()
+        assert (one.n_samples, one.n_samples_given) == (100, 178)
+
+    def test_the_ways_to_weigh_parties_are_compared(self, found):
+        assert [a.name for a in found.alternatives] == ["as given", "product, balanced", "sum, balanced"]
+        balanced = DKPCA(4, law="sum", weights="balanced").fit(parties())
+        assert found.alternatives[2].judgment.captured == pytest.approx(balanced.explained_variance_ratio_.sum())
+
+    def test_a_kernel_without_a_width_has_no_curve_over_gamma(self):
+        tried = tune(DKPCA(2, kernel="linear"), parties(), repeats=1, ranks=[3])
+        assert tried.gammas == ()
+        assert tried.gamma is None
+        assert "no curve over gamma" in tried.notes[0]
+
+    def test_labels_that_are_missing_or_rare_are_left_out_and_said(self):
+        labels = np.array([f"kind {k}" for k in KIND], dtype=object)
+        labels[:10], labels[10:12] = None, "rare"
+        tried = tune(DKPCA(2), parties(), labels, **QUICK)
+        assert tried.notes == (
+            "10 samples have no label, and are not predicted",
+            "classes with fewer than 5 samples are not predicted: rare",
+        )
+
+    def test_the_picture_is_one_well_formed_svg_with_every_curve(self, found):
+        picture = ElementTree.fromstring(found.to_svg())
+        said = {text.text for text in picture.iter("{http://www.w3.org/2000/svg}text")}
+        assert {"gamma", "components", "rank", "weights", "stability", "score", "sum, balanced"} <= said
+        assert len(list(picture.iter("{http://www.w3.org/2000/svg}circle"))) == 3 * 3 + 3 * 4 + 2 * 3
+
+
+@pytest.mark.parametrize(
+    ("model", "X", "y", "settings", "words"),
+    [
+        (DKPCA(4), WINE[:15], None, {}, "15 samples are too few to try 4 components"),
+        (DKPCA(4), WINE, KIND[:5], {}, "labels for 178 samples; give one for each"),
+        (DKPCA(4), WINE, np.zeros(178), {}, "the labels have 1 classes with at least 5 samples"),
+        (DKPCA(4), WINE, np.where(np.arange(178) < 25, np.arange(178.0), np.nan), {"folds": 13}, "too few for 13"),
+        (DKPCA(4), WINE, None, {"gammas": [0.1, -1.0]}, "give positive numbers"),
+        (DKPCA(4), WINE, None, {"gammas": []}, "give positive numbers"),
+        (DKPCA(4), WINE, None, {"gammas": [0.1], "ranks": [0]}, "give whole numbers from 1 on"),
+        (DKPCA(4), WINE, None, {"repeats": 0}, "repeats is 0"),
+        (DKPCA(4), WINE, None, {"folds": 1}, "folds is 1"),
+        (DKPCA().set_params(n_components=0.9), WINE, None, {}, "tune needs a whole number"),
+        (DKPCA(4, kernel="linear"), WINE, None, {"gammas": [1.0]}, "leave the widths out"),
+        (DKPCA(4, kernel=kernels.RBF(0.1)), WINE, None, {"gammas": [1.0]}, "leave the widths out"),
+        (DKPCA(4, kernel="precomputed"), WINE @ WINE.T, None, {}, "tune needs columns"),
+        (DKPCA(4), {"a": "a.npy"}, None, {}, "tune needs the tables themselves"),
+    ],
+)
+def test_what_would_mislead_is_refused(model, X, y, settings, words):
+    with pytest.raises(InputError, match=words):
+        tune(model, X, y, **settings)
