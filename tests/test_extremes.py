@@ -11,11 +11,12 @@ from sklearn.metrics.pairwise import rbf_kernel
 from dkpca import DKPCA
 from dkpca.errors import InputError
 from dkpca.fusion import fuse
-from dkpca.kernels import RBF, Linear
+from dkpca.kernels import KERNELS, RBF, CosineKernel, Linear, Polynomial
 from dkpca.kernels.distances import exponents, relative_error
 from dkpca.kernels.grams import FusedGram, KernelGram
 from dkpca.kernels.laws import PRODUCT
 from dkpca.linalg import hadamard
+from dkpca.linalg.landmark import Landmark
 from dkpca.linalg.leading import leading
 from dkpca.party import statistics, summarize
 from dkpca.rank import Auto, Fixed
@@ -103,6 +104,12 @@ class TestScale:
         model = DKPCA(3, parties=3, gamma="auto").fit(table * size)
         np.testing.assert_allclose(model.eigenvalues_, plain.eigenvalues_, rtol=1e-6)
 
+    @pytest.mark.parametrize("scale", [1e-300, 1e-160, 1e160, 1e300])
+    def test_standardized_columns_do_not_see_their_scale(self, table, scale):
+        plain, model = (DKPCA(3, parties=3, standardize=True).fit(X) for X in (table, table * scale))
+        np.testing.assert_allclose(model.eigenvalues_, plain.eigenvalues_, rtol=1e-6)
+        np.testing.assert_allclose(model.transform(table * scale), plain.transform(table), atol=1e-4)
+
     @pytest.mark.parametrize("gamma", [5e-324, 1e-300, 1e-12, 1e6, 1e300, 1.7e308])
     def test_a_width_of_any_size_gives_bounds_that_hold(self, table, gamma):
         proof = DKPCA(3, parties=3, gamma=gamma).fit(table).certificate_
@@ -125,7 +132,7 @@ class TestRefusals:
         ("scale", "words"),
         [
             (1e160, "party 'a': numbers of the kernel matrix reach inf, which float64 cannot compute with"),
-            (1e-160, "party 'a': no number of the kernel matrix exceeds .*; scale the columns up"),
+            (1e-160, "party 'a': numbers of the kernel matrix are of size 10\\^-.*; scale the columns up"),
             (1e80, "party 'a': numbers of size .* cannot be sent in float32; scale the columns, or send float64"),
             (1e-85, "party 'a': numbers of size .* are lost in float32; scale the columns, or send float64"),
         ],
@@ -154,6 +161,48 @@ class TestRefusals:
         for solver in ("dense", "streamed", "landmark"):
             with pytest.raises(InputError, match="numbers of the kernel matrix reach inf"):
                 leading(FusedGram(PRODUCT, factors), 2, solver=solver)
+
+    @pytest.mark.parametrize(
+        ("kernel", "law"),
+        [(Linear(), "product"), (Polynomial(1.0, coef0=0.0), None), (Polynomial(1.0, coef0=0.0), "product")],
+    )
+    def test_kernels_whose_product_vanishes_are_refused_and_not_taken_for_zero(self, table, kernel, law):
+        blocks = {"a": table[:, :2] * 1e-70, "b": table[:, 2:4] * 1e-70, "c": table[:, 4:] * 1e-70}
+        with pytest.raises(InputError, match=r"(of size 10\^-|vanish).*scale the columns up"):
+            DKPCA(2, kernel=kernel, law=law, precision="float64").fit(blocks)
+
+    def test_samples_that_share_no_party_make_a_matrix_of_zeros_and_no_error(self, table):
+        first, second = table.copy(), table.copy()
+        first[::2], second[1::2] = 0.0, 0.0
+        model = DKPCA(2, kernel=Linear(centered=False), law="product").fit({"a": first, "b": second})
+        np.testing.assert_allclose(model.eigenvalues_, 0.0, atol=1e-20)
+
+
+@pytest.mark.parametrize("kernel", ["laplacian", "chi2", "overlap"])
+def test_a_width_beyond_float32_leaves_equal_samples_equal(table, kernel):
+    counts = torch.asarray(np.abs(table).round(), dtype=torch.float32)
+    counts[7] = counts[3]
+    model = DKPCA(2, kernel=kernel, gamma=1e60, rank=60, parties=2, center=False).fit(counts)
+    assert float(model.eigenvalues_[0]) == pytest.approx(2.0, rel=1e-3)
+
+
+@pytest.mark.parametrize("scale", [1e149, 1e-149])
+@pytest.mark.parametrize("kernel", ["chi2", "additive_chi2", CosineKernel(own=True)])
+def test_histograms_and_angles_keep_their_digits_at_any_scale(table, kernel, scale):
+    size = 2.0 ** round(math.log2(scale))
+    kernel = KERNELS[kernel].from_settings(gamma=1.0, centered=False) if isinstance(kernel, str) else kernel
+    plain, scaled = kernel.alone(), kernel.rescaled(1 / size) if kernel.has_width else kernel.alone()
+    X = np.abs(table)
+    expected = plain(X, X) * (size if kernel.name == "additive_chi2" else 1.0)
+    np.testing.assert_allclose(scaled(X * size, X * size), expected, rtol=1e-12)
+
+
+def test_a_landmark_proposed_twice_counts_once(table):
+    X = np.repeat(table[:3], 4, axis=0) + 1e-7 * table[:12]
+    pairs = Landmark(12)(KernelGram(RBF(1.0), X), 5)
+    anchors = pairs.extension.rows(np.arange(12)).tolist()
+    assert len(set(anchors)) == len(anchors)
+    assert np.isfinite(pairs.vectors).all()
 
 
 class TestSmall:
@@ -192,7 +241,7 @@ class TestProportion:
             asked.append(k)
             return leading(gram, k, **how)
 
-        monkeypatch.setattr("dkpca.party.leading", counted)
+        monkeypatch.setattr("dkpca.drafts.leading", counted)
         summary, _ = summarize(
             rng.standard_normal((800, 1)), party="a", kernel=Linear(), rank=Auto(5), solver="streamed"
         )

@@ -48,9 +48,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # 
     parties : None, int, or list or dict of column groups, default=None
         How to cut a single table into parties: so many equal blocks, or named groups of column positions or
         names. None: one party. Not used when the input is already a list or dict of tables.
-    rank : "auto", int or rule, default="auto"
-        How many eigenpairs a party sends: a number, or a rule of `dkpca.rank`. "auto" is
-        `dkpca.rank.Auto(n_components)`.
+    rank : "auto", int, rule or list of rules, default="auto"
+        How many eigenpairs a party sends, and in compact precision how finely: a number, or what to reach or to keep
+        to, by a rule of `dkpca.rank`. Of several, the tightest decides. "auto" is `dkpca.rank.Auto(n_components)`.
     center : bool, default=True
         Center the fused kernel in feature space.
     solver : {"auto", "dense", "streamed", "landmark"} or solver object, default="auto"
@@ -59,8 +59,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # 
         `solvers_` says what and why.
     n_landmarks : int, default=500
         Landmarks at the center for "landmark"; a party takes four for each eigenpair it sends.
-    precision : {"float32", "float64", "float16"}, default="float32"
-        Precision of the numbers a party sends.
+    precision : {"float32", "float64", "float16", "compact"}, default="float32"
+        Precision of the numbers a party sends. "compact" rounds each column as coarsely as its eigenvalue allows and
+        codes the result: a fraction of the bytes for the same error.
     projection : {"extend", "exact"}, default="extend"
         How new samples are placed: by their rows of the factors (rank numbers a sample and party), or the
         paper's way, by partial distances to all training samples.
@@ -126,7 +127,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # 
         "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"}), None],
         "weights": [StrOptions({BALANCED}), Mapping, None],
         "parties": [Interval(Integral, 1, None, closed="left"), Sequence, Mapping, None],
-        "rank": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"}), RankRule],
+        "rank": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"}), RankRule, list, tuple],
         "center": ["boolean"],
         "solver": [StrOptions(set(NAMES)), callable],
         "n_landmarks": [Interval(Integral, 1, None, closed="left")],
@@ -148,7 +149,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # 
         gamma: float | str | None = None,
         weights: str | Mapping[str, float] | None = None,
         parties: int | Sequence[Columns] | Mapping[str, Columns] | None = None,
-        rank: str | int | RankRule = "auto",
+        rank: str | int | RankRule | Sequence[RankRule] = "auto",
         center: bool = True,
         solver: str | Solver = "auto",
         n_landmarks: int = 500,

@@ -7,7 +7,7 @@ import pytest
 from experiments.command import RESULTS
 from experiments.complexity import cubic_party_range
 from experiments.page import __main__ as page
-from experiments.page import beyond, table2
+from experiments.page import beyond, compact, table2
 from experiments.published import CUBIC_EXAMPLE, N_FEATURES, TABLE_2
 
 ROWS = json.loads((RESULTS / "table2.json").read_text())
@@ -36,6 +36,14 @@ def test_table_2_is_complete(method: str) -> None:
 
 def test_at_the_bytes_of_the_paper_the_error_is_a_hundred_times_lower() -> None:
     assert beyond.equal_bytes_ratio(json.loads((RESULTS / "bytes.json").read_text()), "text") >= 100
+
+
+@pytest.mark.parametrize("convention", ["text", "code"])
+def test_compact_messages_err_a_thousand_times_less_at_the_bytes_of_the_paper_and_less_at_a_tenth(convention) -> None:
+    result = json.loads((RESULTS / "curve.json").read_text())
+    assert result["repetitions"] >= 10
+    assert compact.ratio(result, convention) >= 1000
+    assert compact.ratio(result, convention, "times 0.1") > 1
 
 
 def test_no_bound_of_the_certificate_was_broken() -> None:

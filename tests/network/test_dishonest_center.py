@@ -5,18 +5,21 @@ Each attack on the transport is also made on a careless twin, an HTTP client as 
 
 import asyncio
 import contextlib
+import gc
 import gzip
 import json
 import socket
+import threading
 import time
 import tracemalloc
+import warnings
 
 import aiohttp
 import pytest
 
 from dkpca.errors import DKPCAError
+from dkpca.network import approvals, polling, tls
 from dkpca.network import membership as members
-from dkpca.network import polling, tls
 from dkpca.network import protocol as p
 from dkpca.network import x509 as pki
 from dkpca.network.client import Client, LostError
@@ -356,6 +359,67 @@ def test_a_silent_center_costs_a_party_one_request_at_a_time(quiet, victim, monk
     said, center, _ = attack(quiet, victim, silent)
     assert "does not answer in time" in str(said)
     assert len(center.requests) == 1
+
+
+@pytest.mark.parametrize("words", [b"", b"GET / HTTP/1.1\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n"])
+def test_a_client_leaves_no_connection_behind_whatever_the_center_does_with_its_end(quiet, victim, words):
+    """A center that is silent after some words takes no part in the end of TLS; a closed client does not wait."""
+    released = threading.Event()
+
+    def silent(_):
+        yield words
+        released.wait(20)
+
+    async def give_up():
+        async with Client(HOST, quiet.port, victim / "tls") as client:
+            with pytest.raises(LostError):
+                await client.get(p.HEALTH, timeout=0.1)
+
+    with Listener(quiet.path / "center" / "tls", quiet.port, silent):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            asyncio.run(give_up())
+            gc.collect()
+        released.set()
+    assert [str(warning.message) for warning in caught] == []
+
+
+def test_a_client_that_is_closed_while_its_party_works_is_a_center_that_was_lost(quiet, victim):
+    """As when party.toml is changed: what was to be sent is tried again with the new client, not given up."""
+
+    async def late():
+        async with Client(HOST, quiet.port, victim / "tls") as client:
+            pass
+        with pytest.raises(LostError, match="was just changed"):
+            await client.post(f"{p.ANSWERS}/{NUMBER}/notice", {"code": "waiting", "reason": ""})
+
+    asyncio.run(late())
+
+
+def test_an_error_that_nobody_expected_is_noted_said_to_the_center_and_ends_one_question(quiet, victim, monkeypatch):
+    async def broken(self, do, asked, attached=b""):
+        raise ZeroDivisionError("unforeseen")
+
+    monkeypatch.setattr(Worker, "ask", broken)
+    said, center, _ = attack(
+        quiet, victim, lambda sent: page(b"{}") if b"/answers/" in sent else reply([question()], [NUMBER])
+    )
+    assert said.held == {}
+    assert [request.split()[1] for request in center.requests][1:] == [f"{p.ANSWERS}/{NUMBER}/notice".encode()]
+    assert "ZeroDivisionError('unforeseen')" in (victim / "events.jsonl").read_text()
+
+
+def test_a_question_that_the_center_does_not_wait_for_any_more_does_not_wait_for_a_person(quiet, victim):
+    """Or sixteen of them, left by a process that was killed, would have every later one refused."""
+    approvals_of = victim / "approvals"
+    approvals_of.mkdir()
+    for number in (NUMBER, "b" * 32):
+        (approvals_of / f"{number}.json").write_text('{"state": "waiting", "asked": "", "run": "first"}')
+    attack(quiet, victim, lambda _: reply([], [NUMBER]))
+    assert list(approvals.waiting(victim)) == [NUMBER]
+    attack(quiet, victim, lambda _: reply([], []))
+    assert approvals.waiting(victim) == {}
+    approvals_of.rmdir()
 
 
 class Spent(p.Rate):

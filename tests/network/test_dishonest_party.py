@@ -427,7 +427,7 @@ def test_a_revoked_party_is_turned_away_on_its_open_connection_and_can_be_admitt
         assert status == 403
         assert b"was revoked" in body
     with caller(center, "bank") as other:
-        status, body = other.ask("GET", f"{p.QUESTIONS}?known=&revocations=1")
+        _, body = other.ask("GET", f"{p.QUESTIONS}?known=&revocations=1")
         assert json.loads(body)["revocations"] == 2
         status, listed = other.ask("GET", p.REVOCATIONS)
         ca = pki.from_pem((center.path / "bank" / "tls" / "ca.crt").read_bytes(), "")
@@ -436,6 +436,25 @@ def test_a_revoked_party_is_turned_away_on_its_open_connection_and_can_be_admitt
     center.admit("shop")
     with caller(center) as party:
         assert party.ask("GET", p.HEALTH)[0] == 200
+
+
+def test_a_poll_that_waits_is_ended_when_its_certificate_is_revoked(center, monkeypatch):
+    """Else the question that comes next would still be told to whoever was thrown out."""
+    monkeypatch.setattr(p, "POLL_SECONDS", 600.0)
+    _, authority = members._ca(center.path / "center" / "ca")
+    known, _ = members.revocations(center.path / "center", authority)
+    with caller(center, timeout=60.0) as party, caller(center, "bank", timeout=60.0) as other:
+        for one in (party, other):
+            one.send(f"GET {p.QUESTIONS}?known=&revocations={known} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        for _ in range(2):  # what came before them waits by then
+            alive(center)
+        members.revoke(center.consortium, "shop")
+        status, body = party.reply()
+        assert (status, b"was revoked" in body) == (403, True)
+        status, body = other.reply()
+        assert (status, json.loads(body)["revocations"]) == (200, known + 1)
+    members.renew(members.membership(center.path / "shop"))
+    center.admit("shop")
 
 
 def test_the_ledger_of_every_run_holds_together(center, asked):

@@ -99,13 +99,13 @@ def test_every_fault_in_one_run_is_named_and_the_repeated_command_completes(runn
     os.kill(stopped.pid, signal.SIGSTOP)
     (worker,) = killed.workers()
     worker.suspend()
-    with fitting(running, "second", timeout=4.0) as ended:
+    with fitting(running, "second", timeout=8.0) as ended:
         wait_for(lambda: '"run": "second"' in (killed.path / "events.jsonl").read_text(), "question")
         worker.kill()
     os.kill(stopped.pid, signal.SIGCONT)
     (ran,) = ended
     reasons = {party: at.get("reason", "") for party, at in stands(running, "second")["parties"].items()}
-    assert reasons["bank"] == "no answer within 4 s"
+    assert reasons["bank"] == "no answer within 8 s"
     assert "rank 20 is more than max_rank = 19" in reasons["clinic"]
     assert "its worker was killed" in reasons["shop"]
     assert all(party in ran for party in OWNERS)
@@ -116,16 +116,27 @@ def test_every_fault_in_one_run_is_named_and_the_repeated_command_completes(runn
         running.party(owner).ledger()
 
 
-def test_a_person_approves_by_command(running):
-    configure(running.path / "bank", "people.csv", approval=True)
-    with fitting(running, "third") as ended:
-        (number,) = wait_for(lambda: approvals.waiting(running.path / "bank"), "question that waits")
+@contextlib.contextmanager
+def configured(federation, party, **more):
+    """Other settings of a party while the test does something."""
+    configure(federation.path / party, "people.csv", **more)
+    try:
+        yield
+    finally:
+        configure(federation.path / party, "people.csv")
+
+
+def test_a_person_approves_by_command_also_while_the_party_is_off(running):
+    bank = running.party("bank")
+    with configured(running, "bank", approval=True), fitting(running, "third") as ended:
+        (number,) = wait_for(lambda: approvals.waiting(bank.path), "question that waits")
         assert "SummaryWanted" in ok("party", "approve", "bank", cwd=running.path)
         wait_for(lambda: "has to approve" in json.dumps(stands(running, "third")), "center being told")
+        bank.stop()
         assert "approved" in ok("party", "approve", "bank", number, cwd=running.path)
-    configure(running.path / "bank", "people.csv")
+        bank.start()
     assert ended == [""]
-    assert not list((running.path / "bank" / "approvals").iterdir())
+    wait_for(lambda: not list((bank.path / "approvals").iterdir()), "the question being forgotten")
 
 
 class Proxy(socketserver.ThreadingMixIn, socketserver.TCPServer):

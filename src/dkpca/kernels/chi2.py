@@ -7,8 +7,8 @@ from dkpca.errors import InputError
 from dkpca.kernels.base import Kernel
 from dkpca.kernels.columnwise import exponential_error, ratio, summed_over_columns
 from dkpca.kernels.laws import PRODUCT, SUM, Law
-from dkpca.kernels.widths import checked_width, exponents_of
-from dkpca.linalg.arrays import Array, exp_in_place, namespace
+from dkpca.kernels.widths import checked_width, exponential_of, exponents_of
+from dkpca.linalg.arrays import Array, namespace
 
 MOST_ROWS = 1000  # from which the mean distance is judged
 
@@ -51,9 +51,7 @@ class ChiSquared(Kernel):
         _check_not_negative(self.name, X)
 
     def __call__(self, X: Array, Y: Array) -> Array:
-        exponent = self.partial(X, Y)
-        exponent *= -self.gamma
-        return exp_in_place(exponent)
+        return exponential_of(self.partial(X, Y), self.gamma)
 
     def squared_distances(self, K: Array, floor: float) -> Array:
         return exponents_of(K, floor) / self.gamma
@@ -65,10 +63,10 @@ class ChiSquared(Kernel):
         return exponential_error(X)
 
     def partial(self, X: Array, Y: Array) -> Array:
-        return summed_over_columns(lambda x, y: ratio((x - y) ** 2, x + y), X, Y)
+        return summed_over_columns(lambda x, y: ratio(x - y, x + y) * (x - y), X, Y)
 
     def finish(self, total: Array) -> Array:
-        return namespace(total).exp(total * -self.gamma)
+        return exponential_of(namespace(total).asarray(total, copy=True), self.gamma)
 
     def mean_distance(self, X: Array) -> float:
         n = min(X.shape[0], MOST_ROWS)
@@ -106,7 +104,7 @@ class AdditiveChiSquared(Kernel):
         _check_not_negative(self.name, X)
 
     def __call__(self, X: Array, Y: Array) -> Array:
-        return summed_over_columns(lambda x, y: ratio(4.0 * x * y, x + y), X, Y)
+        return summed_over_columns(lambda x, y: 4.0 * x * ratio(y, x + y), X, Y)
 
     def diagonal(self, X: Array) -> Array:
         return 2.0 * namespace(X).sum(X, axis=1)

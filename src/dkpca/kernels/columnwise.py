@@ -29,5 +29,6 @@ def exponential_error(X: Array) -> float:
 def ratio(above: Array, below: Array) -> Array:
     """Quotient, and zero where nothing is below."""
     xp = namespace(above, below)
+    above, below = xp.broadcast_arrays(above, below)
     there = below > 0
     return xp.where(there, above, xp.zeros_like(above)) / xp.where(there, below, xp.ones_like(below))

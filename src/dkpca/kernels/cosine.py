@@ -61,5 +61,7 @@ class CosineKernel(Kernel):
 
 def _unit(X: Array) -> Array:
     xp = namespace(X)
+    largest = xp.max(xp.abs(X), axis=1, keepdims=True)  # first to size one, so that no square over- or underflows
+    X = X / xp.where(largest > 0, largest, xp.ones_like(largest))
     lengths = xp.sqrt(xp.sum(X * X, axis=1, keepdims=True))
     return X / xp.where(lengths > 0, lengths, xp.ones_like(lengths))

@@ -6,8 +6,8 @@ from typing import ClassVar
 from dkpca.kernels.base import Kernel
 from dkpca.kernels.columnwise import exponential_error, summed_over_columns
 from dkpca.kernels.laws import PRODUCT, Law
-from dkpca.kernels.widths import checked_width, exponents_of, required_width
-from dkpca.linalg.arrays import Array, exp_in_place, namespace
+from dkpca.kernels.widths import checked_width, exponential_of, exponents_of, required_width
+from dkpca.linalg.arrays import Array, namespace
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,7 @@ class Laplacian(Kernel):
         return PRODUCT
 
     def __call__(self, X: Array, Y: Array) -> Array:
-        exponent = self.partial(X, Y)
-        exponent *= -self.gamma
-        return exp_in_place(exponent)
+        return exponential_of(self.partial(X, Y), self.gamma)
 
     def squared_distances(self, K: Array, floor: float) -> Array:
         return exponents_of(K, floor) / self.gamma
@@ -62,7 +60,7 @@ class Laplacian(Kernel):
         return summed_over_columns(lambda x, y: xp.abs(x - y), X, Y)
 
     def finish(self, total: Array) -> Array:
-        return namespace(total).exp(total * -self.gamma)
+        return exponential_of(namespace(total).asarray(total, copy=True), self.gamma)
 
     def mean_distance(self, X: Array) -> float:
         xp = namespace(X)

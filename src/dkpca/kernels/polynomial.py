@@ -1,5 +1,6 @@
 """The polynomial kernel: (gamma * <x, y> + coef0) ** degree."""
 
+import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -7,7 +8,7 @@ from dkpca.errors import InputError
 from dkpca.kernels.base import Kernel
 from dkpca.kernels.laws import Law, Power
 from dkpca.kernels.widths import checked_width, required_width
-from dkpca.linalg.arrays import Array, namespace
+from dkpca.linalg.arrays import Array, dtype_name, namespace
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,13 @@ class Polynomial(Kernel):
     @property
     def law(self) -> Law | None:
         return None if self.own else Power(self.degree, self.gamma, self.coef0)
+
+    def check(self, X: Array) -> None:
+        xp = namespace(X)
+        largest = self.gamma * float(xp.max(xp.sum(X * X, axis=1))) + self.coef0
+        least = math.log(float(xp.finfo(X.dtype).smallest_normal))
+        if self.own and largest > 0.0 and self.degree * math.log(largest) < least:
+            raise InputError(f"powers of its inner products vanish in {dtype_name(X)}; scale the columns up")
 
     def __call__(self, X: Array, Y: Array) -> Array:
         return self.finish(X @ Y.T) if self.own else X @ Y.T

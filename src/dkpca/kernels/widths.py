@@ -5,7 +5,8 @@ from numbers import Real
 from typing import Any
 
 from dkpca.errors import InputError
-from dkpca.linalg.arrays import Array, namespace
+from dkpca.linalg.arrays import Array, exp_in_place, namespace
+from dkpca.linalg.rounding import quiet
 
 
 def checked_width(kernel: Any) -> None:
@@ -21,6 +22,17 @@ def required_width(name: str, gamma: float | None) -> float:
     if gamma is None:
         raise InputError(f"the {name} kernel needs a width; give gamma")
     return gamma
+
+
+def exponential_of(distances: Array, gamma: float) -> Array:
+    """exp(-gamma * distances) in place, also where gamma is beyond the range of the precision."""
+    most = float(namespace(distances).finfo(distances.dtype).max) ** 0.5
+    with quiet():
+        while gamma > most:
+            distances *= most
+            gamma /= most
+        distances *= -gamma
+        return exp_in_place(distances)
 
 
 def exponents_of(K: Array, floor: float) -> Array:

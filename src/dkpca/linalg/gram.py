@@ -38,6 +38,11 @@ class Gram(ABC):
         """Return the whole matrix, in a new array. Only for small n."""
         return self.block(slice(None), slice(None))
 
+    def log_largest(self) -> float:
+        """Logarithm of the largest entry, also where the entry underflows; minus infinity for a zero matrix."""
+        largest = float(namespace(self.reference).max(self.diagonal()))
+        return math.log(largest) if largest > 0 else -math.inf
+
     def trace(self) -> float:
         """Sum of the diagonal."""
         return float(namespace(self.reference).sum(self.diagonal()))

@@ -98,7 +98,7 @@ class Landmark:
         pivots: list[int] = []
         block = min(most, max(MIN_BLOCK, most // 8))
         while len(pivots) < most and float(xp.sum(left)) > allowed * trace:
-            chosen, L = _propose(gram, F, len(pivots), left, block, rng)
+            chosen, L = _propose(gram, F, len(pivots), left, block, rng, floor=eps(left) * scale)
             done, chosen = len(pivots), chosen[: most - len(pivots)]
             if not len(chosen):  # the first proposal is always accepted, unless what is left is rounding
                 break
@@ -117,7 +117,7 @@ def default_landmarks(k: int) -> int:
 
 
 def _propose(
-    gram: Gram, F: Array, done: int, left: Array, block: int, rng: np.random.Generator
+    gram: Gram, F: Array, done: int, left: Array, block: int, rng: np.random.Generator, *, floor: float
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Draw samples in proportion to what is left of their diagonal; return the accepted and their Cholesky factor."""
     xp = namespace(left)
@@ -127,21 +127,29 @@ def _propose(
     proposed = xp.clip(xp.searchsorted(edges, draws, side="right"), 0, gram.n - 1)
     rows = xp.take(F, proposed, axis=0)[:, :done]  # in this order: taking from a slice would copy the slice
     residual = to_numpy(gram.block(proposed, proposed) - rows @ rows.T).astype(float)
-    accepted, L = _thin(residual, to_numpy(xp.take(left, proposed)).astype(float), rng)
-    return to_numpy(proposed)[accepted], L
+    names = to_numpy(proposed)
+    accepted, L = _thin(residual, to_numpy(xp.take(left, proposed)).astype(float), names, rng, floor)
+    return names[accepted], L
 
 
 def _thin(
-    residual: np.ndarray[Any, Any], promised: np.ndarray[Any, Any], rng: np.random.Generator
+    residual: np.ndarray[Any, Any],
+    promised: np.ndarray[Any, Any],
+    names: np.ndarray[Any, Any],
+    rng: np.random.Generator,
+    floor: float,
 ) -> tuple[list[int], np.ndarray[Any, Any]]:
-    """Accept each proposal with the share of its diagonal that the ones accepted before it have not explained."""
+    """Accept each proposal with the share of its diagonal that the ones accepted before it have not explained.
+
+    What is not above the floor, or proposed twice, is rounding and no landmark.
+    """
     n = residual.shape[0]
     L = np.zeros((n, n))
     accepted: list[int] = []
     for j, u in enumerate(rng.random(n)):
         done = len(accepted)
         remaining = residual[j, j] - L[j, :done] @ L[j, :done]
-        if u * promised[j] < remaining:
+        if max(u * promised[j], floor) < remaining and names[j] not in names[accepted]:
             L[j:, done] = (residual[j:, j] - L[j:, :done] @ L[j, :done]) / np.sqrt(remaining)
             accepted.append(j)
     return accepted, L[np.ix_(accepted, range(len(accepted)))]
@@ -186,6 +194,8 @@ def _factor_error(
     spread = scipy.linalg.solve_triangular(corner, half.T, lower=True, trans="T", check_finite=False)
     chosen = float(np.sum(corner * corner))
     entries = (2.0 * growth(len(corner)) * unit(gram.reference) * trace + gram.evaluation_error()) / trace
+    if not np.isfinite(spread).all():
+        return trace
     norm = float(2.0 + np.linalg.norm(spread, 2)) * 2.0 * entries * (trace * chosen) ** 0.5
     return norm if norm < trace else trace
 

@@ -1,5 +1,6 @@
 """Matrices of any size brought to size one, by a power of four, so that no square under- or overflows."""
 
+import math
 from dataclasses import replace
 
 from dkpca.errors import InputError
@@ -48,13 +49,16 @@ def ordinary(gram: Gram) -> tuple[Gram, float]:
     base = gram.base if isinstance(gram, Centered) else gram
     xp = namespace(gram.reference)
     with quiet():
-        size = float(xp.max(base.diagonal()))
-        trace = base.trace()
+        size, trace, log_size = float(xp.max(base.diagonal())), base.trace(), base.log_largest()
     limits = xp.finfo(gram.reference.dtype)
     if not trace <= float(limits.max) * HEADROOM:
-        raise InputError(f"numbers of the kernel matrix reach {size:.1e}, {_beyond(gram)}; scale the columns down")
-    if 0.0 < size < float(limits.smallest_normal) / HEADROOM:
-        raise InputError(f"no number of the kernel matrix exceeds {size:.1e}, {_beyond(gram)}; scale the columns up")
+        reach = math.inf if math.isnan(size) else size
+        raise InputError(f"numbers of the kernel matrix reach {reach:.1e}, {_beyond(gram)}; scale the columns down")
+    if -math.inf < log_size < math.log(float(limits.smallest_normal) / HEADROOM):
+        raise InputError(
+            f"numbers of the kernel matrix are of size 10^{log_size / math.log(10):.0f}, {_beyond(gram)}; "
+            "scale the columns up"
+        )
     if size <= 0.0 or ORDINARY[0] <= size <= ORDINARY[1]:
         return gram, 1.0
     size = power_of_four(size)

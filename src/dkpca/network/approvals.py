@@ -1,6 +1,7 @@
 """Questions that wait for a person at the party: one small file each, answered with 'dkpca party approve'."""
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ class ApprovalWantedError(PolicyError):
 def check(folder: Path, asked: Asked, fingerprint: str) -> None:
     """Raise unless a person approved this very question."""
     file = folder / FOLDER / f"{asked.number}.json"
-    found = json.loads(storage.read(file)) if file.exists() else {}
+    found = _read(file)
     if found.get("asked") != fingerprint:
         if len(waiting(folder)) >= MOST_OPEN:
             raise PolicyError(f"refused: {MOST_OPEN} questions wait for a person already; ask later")
@@ -34,14 +35,13 @@ def check(folder: Path, asked: Asked, fingerprint: str) -> None:
 
 def state(folder: Path, number: str) -> str:
     """How a question stands; empty if it does not wait for anybody."""
-    file = folder / FOLDER / f"{number}.json"
-    return str(json.loads(storage.read(file))["state"]) if file.exists() else ""
+    return str(_read(folder / FOLDER / f"{number}.json").get("state", ""))
 
 
 def waiting(folder: Path) -> dict[str, dict[str, Any]]:
     """Questions that wait, by number."""
-    found = {file.stem: json.loads(storage.read(file)) for file in sorted((folder / FOLDER).glob("*.json"))}
-    return {number: told for number, told in found.items() if told["state"] == WAITING}
+    found = {file.stem: _read(file) for file in sorted((folder / FOLDER).glob("*.json"))}
+    return {number: told for number, told in found.items() if told.get("state") == WAITING}
 
 
 def decide(folder: Path, number: str, *, approved: bool) -> dict[str, Any]:
@@ -56,5 +56,20 @@ def decide(folder: Path, number: str, *, approved: bool) -> dict[str, Any]:
 
 
 def forget(folder: Path, number: str) -> None:
-    """Drop a question that is answered or not open any more."""
+    """Drop a question that is answered."""
     (folder / FOLDER / f"{number}.json").unlink(missing_ok=True)
+
+
+def keep_only(folder: Path, numbers: Collection[str]) -> None:
+    """Drop the questions that the center does not wait for any more."""
+    for file in (folder / FOLDER).glob("*.json"):
+        if file.stem not in numbers:
+            file.unlink(missing_ok=True)
+
+
+def _read(file: Path) -> dict[str, Any]:
+    """What a file holds; nothing if it is not there, or was dropped while it was looked for."""
+    try:
+        return dict(json.loads(file.read_bytes()))
+    except FileNotFoundError:
+        return {}

@@ -35,7 +35,7 @@ class Center:
     connected: Callable[[str], bool]
     working: dict[str, str] = field(default_factory=dict)  # run: number of its job
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _revocations: tuple[float, tuple[int, frozenset[int], bytes]] = (0.0, (0, frozenset(), b""))
+    _revocations: tuple[tuple[int, int], tuple[int, frozenset[int], bytes]] = ((0, 0), (0, frozenset(), b""))
 
     @property
     def roster(self) -> frozenset[str]:
@@ -91,11 +91,11 @@ class Center:
     def revocations(self) -> tuple[int, frozenset[int], bytes]:
         """Number, entries and text of the revocation list; read again when the file changed."""
         file = self.consortium.path / membership.REVOKED
-        changed = file.stat().st_mtime if file.exists() else 0.0
-        if changed != self._revocations[0]:
+        version = storage.version(file)
+        if version != self._revocations[0]:
             data = storage.read(file)
             ca = pki.from_pem(storage.read(self.consortium.tls / "ca.crt"), "ca.crt")
-            self._revocations = changed, (*pki.read_revocations(data, ca, file), data)
+            self._revocations = version, (*pki.read_revocations(data, ca, file), data)
         return self._revocations[1]
 
     def _begin(self, job: Job, number: str, *, resumes: bool) -> None:

@@ -1,10 +1,13 @@
 """A client of the center: a few requests, each with a largest size and a deadline; nothing is followed or kept."""
 
 import asyncio
+import contextlib
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import aiohttp
 
@@ -13,7 +16,7 @@ from dkpca.network import protocol as p
 from dkpca.network import tls
 
 REQUEST_SECONDS = 30.0
-CLOSING_SECONDS = 0.05  # connections over TLS end after the session, as aiohttp has it
+CLOSING_SECONDS = 5.0
 BODY_SECONDS = 120.0  # without a sign of the other end, while something large travels
 EMPTY = range(300, 400)  # a redirect has no object, and is not followed
 Reply = tuple[int, dict[str, Any]]  # status and object
@@ -26,15 +29,32 @@ class LostError(DKPCAError):
 class _Connector(aiohttp.TCPConnector):
     """Looks at the center's certificate before every request, also on a connection that is open already."""
 
-    revoked: frozenset[int] = frozenset()
+    def __init__(self, context: ssl.SSLContext) -> None:
+        super().__init__(ssl=context, limit=4, keepalive_timeout=60)
+        self.revoked: frozenset[int] = frozenset()
+        self._used: WeakKeyDictionary[Any, tuple[Any, Any]] = WeakKeyDictionary()  # by protocol: transport, socket
 
     async def connect(self, *arguments: Any, **options: Any) -> Any:
         connection = await super().connect(*arguments, **options)
+        if connection.transport is not None:
+            plain = connection.transport.get_extra_info("socket")
+            self._used[connection.protocol] = connection.transport, plain
         name, serial = tls.peer(connection.transport)
         if name != "center" or serial in self.revoked:
             connection.close()
             raise LostError("the center's certificate expired or was revoked; ask the center to renew it")
         return connection
+
+    async def end(self) -> None:
+        """End also what aiohttp has closed: TLS waits half a minute for the other end to agree to it."""
+        ends = [closed for protocol in self._used if (closed := protocol.closed) is not None]
+        for transport, plain in self._used.values():
+            transport.abort()
+            with contextlib.suppress(OSError):
+                plain.shutdown(socket.SHUT_RDWR)  # asyncio does not abort what was closed twice
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSING_SECONDS):
+                await asyncio.gather(*ends, return_exceptions=True)
 
 
 class Client:
@@ -42,7 +62,7 @@ class Client:
 
     def __init__(self, host: str, port: int, folder: Path, *, proxy: str = "") -> None:
         self._base, self._proxy = f"https://{host}:{port}", proxy or None
-        self._connector = _Connector(ssl=tls.client_context(folder), limit=4, keepalive_timeout=60)
+        self._connector = _Connector(tls.client_context(folder))
         self._session = aiohttp.ClientSession(
             connector=self._connector,
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -56,8 +76,12 @@ class Client:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End its connections; what is under way on them is lost."""
         await self._session.close()
-        await asyncio.sleep(CLOSING_SECONDS)
+        await self._connector.end()
 
     def refuse(self, revoked: frozenset[int]) -> None:
         """Refuse a center with one of these serial numbers."""
@@ -90,6 +114,8 @@ class Client:
     async def _request(
         self, method: str, path: str, largest: int, timeout: float, **options: Any
     ) -> tuple[int, bytes]:
+        if self._session.closed:  # or aiohttp raises an error of another kind
+            raise LostError("its address or the certificate was just changed")
         limits = aiohttp.ClientTimeout(total=None, sock_connect=15, sock_read=timeout)
         options |= {"allow_redirects": False, "proxy": self._proxy, "timeout": limits}
         try:

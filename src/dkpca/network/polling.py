@@ -119,6 +119,7 @@ class Party:
         await self._heed(revocations)
         questions = [Asked.from_dict(each) for each in asked]
         self.open = frozenset(numbers)
+        approvals.keep_only(self.folder, self.open)
         new = [each for each in questions if each.number not in self.held][: p.MOST_OPEN - len(self.held)]
         for question in new:
             while not self.rate.take():
@@ -148,15 +149,18 @@ class Party:
                 await self._upload(asked, Path(answer["file"]), answer["bytes"], answer["sha256"])
             else:
                 await self._notice(asked, answer["code"], answer["reason"])
+            approvals.forget(self.folder, asked.number)
             self.events.note("answered", run=asked.run, number=asked.number, code=answer["code"])
         except LostError as error:  # the center asks again if it still wants to know
             self.events.note("lost", level=logging.WARNING, number=asked.number, reason=str(error))
         except DKPCAError as error:
             self.events.note("not answered", level=logging.ERROR, number=asked.number, reason=str(error))
-            with contextlib.suppress(LostError):
-                await self._notice(asked, "cannot answer", "one of its files cannot be read or written")
+            await self._notice(asked, "cannot answer", "one of its files cannot be read or written")
+        except Exception as error:  # one question; the others go on
+            logging.getLogger(__name__).exception("question %s", asked.number)
+            self.events.note("error", level=logging.ERROR, number=asked.number, reason=repr(error))
+            await self._notice(asked, "failed", "an error that was not expected; its log has it")
         finally:
-            approvals.forget(self.folder, asked.number)
             self.held.pop(asked.number, None)
             self.open -= {asked.number}
 
@@ -174,15 +178,15 @@ class Party:
             await self._notice(asked, answer["code"], answer["reason"])
             words = f"question {asked.number} of run {asked.run} waits: dkpca party approve {self.folder}"
             self.events.say(words, "approval wanted", run=asked.run, number=asked.number)
-            while approvals.state(self.folder, asked.number) == approvals.WAITING:
-                if asked.number not in self.open:
-                    raise LostError("the center waits no longer for this answer")
+            while asked.number in self.open and approvals.state(self.folder, asked.number) == approvals.WAITING:
                 await asyncio.sleep(APPROVAL_SECONDS)
+            if asked.number not in self.open:
+                raise LostError("the center waits no longer for this answer")
 
     async def _notice(self, asked: Asked, code: str, reason: str) -> None:
         path, value = f"{p.ANSWERS}/{asked.number}/notice", {"code": code, "reason": reason}
         for wait in _retries():
-            with contextlib.suppress(LostError):
+            with contextlib.suppress(LostError, WireError):
                 status, _ = await self.client.post(path, value)
                 if status < 500 and status != 429:
                     return
@@ -266,7 +270,7 @@ async def serve(folder: Path, stopped: asyncio.Event) -> None:
     for task in (asking, *party.held.values()):
         task.cancel()
     await party.worker.end()
-    await party.client.__aexit__()
+    await party.client.close()
     events.note("stopped")
     events.close()
     if asking.done() and not asking.cancelled():
@@ -274,13 +278,13 @@ async def serve(folder: Path, stopped: asyncio.Event) -> None:
 
 
 async def _ask_for_ever(party: Party, address: str) -> None:
-    said, changed, retries = "", _changed(party.folder), _retries()
+    said, versions, retries = "", _versions(party.folder), _retries()
     while True:
         try:
-            if _changed(party.folder) != changed:  # a renewed certificate, another address or proxy
-                changed = _changed(party.folder)
-                await party.client.__aexit__()
-                party.client = _connect(party)
+            if (now := _versions(party.folder)) != versions:  # a renewed certificate, another address or proxy
+                versions = now
+                before, party.client = party.client, _connect(party)
+                await before.close()  # what it had under way is tried again with the new one
             found = await party.poll()
             if said != "connected":
                 said, retries = "connected", _retries()
@@ -294,9 +298,10 @@ async def _ask_for_ever(party: Party, address: str) -> None:
             await asyncio.sleep(next(retries))
 
 
-def _changed(folder: Path) -> list[float]:
-    files = [folder / name for name in ("tls/own.crt", "tls/own.key", "invitation.toml", "party.toml")]
-    return [file.stat().st_mtime if file.exists() else 0.0 for file in files]
+def _versions(folder: Path) -> list[tuple[int, int]]:
+    """Which of the files that a connection is made of are there."""
+    names = ("tls/own.crt", "tls/own.key", "invitation.toml", "party.toml")
+    return [storage.version(folder / name) for name in names]
 
 
 if __name__ == "__main__":

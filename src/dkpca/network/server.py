@@ -21,6 +21,7 @@ from dkpca.network.pending import Pending, Waiting
 from dkpca.network.receiving import STALLED, CutOffError, Piece, receive
 from dkpca.network.remote import Delivered, Failure
 
+LOOK_SECONDS = 1.0  # after which a poll that waits looks whether its certificate is still good
 SEEN_SECONDS = 5.0  # a party that asked so lately is connected, even between two polls
 PARTY, ANYBODY = "party", "anybody"
 METHODS = ("GET", "POST", "PUT")
@@ -78,7 +79,8 @@ class Server:
             left = end - time.monotonic()
             if new or not known <= set(items) or left <= 0 or self.work.revocations()[0] != number:
                 break
-            await self.pending.change(party, left)
+            await self.pending.change(party, min(left, LOOK_SECONDS))
+            self._check_certificate(request)
         for item in new:
             item.taken = True
         asked = [p.from_json(item.outgoing.asked.to_bytes(), p.LARGEST_QUESTION) for item in new]
@@ -175,9 +177,9 @@ class Server:
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        name, serial = tls.peer(request.transport)
+        name, _ = tls.peer(request.transport)
         try:
-            self._check_caller(name, serial, request)
+            self._check_manners(self._check_certificate(request), request)
             self.seen[name] = time.monotonic()
             self.under_way[name] += 1
             request[CALLER] = name
@@ -208,11 +210,16 @@ class Server:
             self.events.note("refused", level=logging.WARNING, party=name, status=response.status)
         return response
 
-    def _check_caller(self, name: str, serial: int, request: web.Request) -> None:
+    def _check_certificate(self, request: web.Request) -> str:
+        """The caller's name; a certificate may expire or be revoked while a connection is open or a poll waits."""
+        name, serial = tls.peer(request.transport)
         if not name or (name != OPERATOR and name not in self.work.roster):
             raise CutOffError(403, "this certificate is not good here")
         if serial in self.work.revocations()[1]:
             raise CutOffError(403, "this certificate was revoked")
+        return name
+
+    def _check_manners(self, name: str, request: web.Request) -> None:
         rate = self.rates.setdefault(name, p.Rate(2 * p.REQUESTS_PER_SECOND, 2.0))
         if not rate.take() or self.under_way[name] >= p.MOST_OPEN:
             raise CutOffError(429, "too many requests; come back later")

@@ -129,6 +129,15 @@ def read(path: Path, *, at_most: int | None = None) -> bytes:
         ) from error
 
 
+def version(path: Path) -> tuple[int, int]:
+    """Another value whenever a file was replaced or written to; (0, 0) while there is none."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return 0, 0
+    return found.st_ino, found.st_mtime_ns
+
+
 def check_writable(path: Path) -> None:
     """Find out before long work whether a file could be written there."""
     with explained(path):
