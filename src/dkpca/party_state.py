@@ -46,6 +46,8 @@ class PartyState:
         Means and deviations of the training columns, in which new columns are measured; None: as they are.
     preparation : mapping, optional
         How the commands turn the party's table into these columns; None: it came as numbers.
+    columns : tuple of str, optional
+        Their names, in which order new samples have to have them; None: they had none.
     protect : {"none", "sums", "blind"}
         How its fit was protected, and so must be what it says of new samples.
     offset : array of shape (rank,), optional
@@ -79,6 +81,7 @@ class PartyState:
     shift: Array | None = None
     scale: Array | None = None
     preparation: Mapping[str, Any] | None = None
+    columns: tuple[str, ...] | None = None
     protect: str = "none"
     offset: Array | None = None
     recovery: Measurement | None = None

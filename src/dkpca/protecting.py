@@ -37,7 +37,7 @@ class Protects(TakesTables):
             solver=self.solver,
             random_state=self.random_state or 0,
         )
-        warn(about_kernel(model, remedy=remedy(self.standardize)) if self.protect == "sums" else [], level=4)
+        warn(about_kernel(model, remedy=remedy(self.standardize)) if self.protect == "sums" else [])
         sources = {name: table for name, table in tables.items() if is_source(table)}
         return self._fitted(model, list(tables), parties.states, sources, shield)
 
