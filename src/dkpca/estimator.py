@@ -1,6 +1,5 @@
 """`DKPCA`: the whole protocol behind a scikit-learn estimator."""
 
-import warnings
 from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -39,9 +38,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # 
     law : {"product", "sum"} or None, default=None
         How the parties' kernel matrices combine. None: as the kernel implies, so that the result is that kernel of
         the joined table.
-    gamma : float, None or "auto", default=None
-        RBF width. None: 1 / number of columns over all parties. "auto": 1 / mean squared distance between
-        samples, added up from one number a party.
+    gamma : float, None, "auto", or dict of party to float, default=None
+        Width of the kernels that have one. None: 1 / number of columns over all parties. "auto": 1 / mean squared
+        distance between samples, added up from one number a party.
     weights : None, "balanced", or dict of party to number, default=None
         How much each party counts. "balanced": each party gives its kernel a width of its own (product), or all
         matrices get the same leading eigenvalue (sum).
@@ -124,7 +123,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # 
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "kernel": [str, Kernel, Mapping],
         "law": [StrOptions(set(LAWS)), None],
-        "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"}), None],
+        "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"}), Mapping, None],
         "weights": [StrOptions({BALANCED}), Mapping, None],
         "parties": [Interval(Integral, 1, None, closed="left"), Sequence, Mapping, None],
         "rank": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"}), RankRule, list, tuple],
@@ -146,7 +145,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # 
         *,
         kernel: str | Kernel | Mapping[str, str | Kernel] = "rbf",
         law: str | None = None,
-        gamma: float | str | None = None,
+        gamma: float | str | Mapping[str, float] | None = None,
         weights: str | Mapping[str, float] | None = None,
         parties: int | Sequence[Columns] | Mapping[str, Columns] | None = None,
         rank: str | int | RankRule | Sequence[RankRule] = "auto",
@@ -215,9 +214,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # 
             random_state=self.random_state or 0,
             dtype=dtype_name(next(iter(parties.states.values())).origin),
         )
-        warn(about_kernel(model, remedy=remedy(self.standardize)), level=3)
+        warn(about_kernel(model, remedy=remedy(self.standardize)))
         sources = {name: table for name, table in tables.items() if is_source(table)}
-        return self._fitted(model, list(tables), parties.states, sources)
+        return self._fitted(model, list(tables), self._with_names(parties.states), sources)
 
     def fit_transform(self, X: Tables, y: object = None, *, sample_ids: Any = None) -> Array:
         """Fit, and return the scores of the training samples.
@@ -253,11 +252,11 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # 
             In the order of the first table.
         """
         answers = self._answers(X, sample_ids, exact=self.projection == "exact")
-        warn(about_new_samples(self.model_, answers.values()), level=3)
+        warn(about_new_samples(self.model_, answers.values()))
         absent = sorted(set(self.party_names_) - set(answers))
         placed = scoring.place(self.model_, answers.values(), absent, marginalize=self.missing == "mean")
         if absent:
-            warnings.warn(scoring.share_words(placed), MissingPartyWarning, stacklevel=2)
+            warn([scoring.share_words(placed)], MissingPartyWarning)
         return placed.scores
 
     def party_scores(self, X: Tables, *, sample_ids: Any = None) -> dict[str, Array]:
@@ -302,7 +301,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # 
         return rounds.Fit(
             kernel=dict(self.kernel) if isinstance(self.kernel, Mapping) else self.kernel,
             law=self.law,
-            gamma=self.gamma,
+            gamma=dict(self.gamma) if isinstance(self.gamma, Mapping) else self.gamma,
             weights=dict(self.weights) if isinstance(self.weights, Mapping) else self.weights,
             n_components=self.n_components,
             center=self.center,

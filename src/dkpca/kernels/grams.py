@@ -43,6 +43,11 @@ class FusedGram(Gram):
     def __init__(self, law: Law, factors: Sequence[Array], diagonals: Sequence[Array] | None = None) -> None:
         self.law, self.factors = law, law.merge(factors, diagonals)
         self.n, self.reference = factors[0].shape[0], factors[0]
+        self._trace: float | None = None
+
+    def trace(self) -> float:
+        self._trace = super().trace() if self._trace is None else self._trace
+        return self._trace
 
     def diagonal(self) -> Array:
         xp = namespace(self.reference)
