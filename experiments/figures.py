@@ -50,7 +50,7 @@ def fig2(result: Result) -> Figure:
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4))
     _band(left, result["simulated"], "n_parties", BLUE, "o", f"mean and std of {result['repetitions']} draws")
     s = result["settings"]
-    _log(left, "number of parties $J$", ERROR_LABEL)
+    log_axes(left, "number of parties $J$", ERROR_LABEL)
     left.set_title(f"(a) simulated, linear, rank {s['rank']}")
     words = f"exact: one party, or parties\nof at most {s['rank']} columns"
     left.annotate(words, (0.37, 0.1), xycoords="axes fraction", ha="center", fontsize=8)
@@ -59,7 +59,7 @@ def fig2(result: Result) -> Figure:
     parties = [row["n_parties"] for row in once]
     right.plot(parties, [row["code"]["error"] for row in once], "s--", color=ORANGE, label="gene order of the record")
     right.plot(parties, [row["text"]["error"] for row in once], "^:", color=GREEN, label="the same, width as printed")
-    _log(right, "number of parties $J$", ERROR_LABEL)
+    log_axes(right, "number of parties $J$", ERROR_LABEL)
     right.set_title(f"(b) GSE2187, RBF, rank {s['real_rank']}")
     for axes in (left, right):
         axes.legend(loc="best")
@@ -140,13 +140,13 @@ def table1(result: Result) -> Figure:
             axes.plot([case[swept] for case in cases], seconds, marker=marker, color=color, label=label)
     limits = np.array(left.get_xlim())
     left.plot(limits, limits, color=BLACK, linewidth=0.8, zorder=0)
-    _log(left, "numbers a party sends, by formula", "numbers a party sends, counted")
+    log_axes(left, "numbers a party sends, by formula", "numbers a party sends, counted")
     base = result["settings"]
     for axes, symbol, fixed in (
         (middle, "samples $T$", f"M = {base['n_features']}"),
         (right, "features $M$", f"T = {base['n_samples']}"),
     ):
-        _log(axes, f"number of {symbol}", "seconds, slowest party + center")
+        log_axes(axes, f"number of {symbol}", "seconds, slowest party + center")
         _ticks(axes, base["sweep_samples"] if axes is middle else base["sweep_features"])
         axes.set_title(f"{fixed}, J = {base['n_parties']}", fontsize=9)
     left.legend()
@@ -215,7 +215,7 @@ def bytes_sent(result: Result) -> Figure:
         panel.plot(paper["bytes_per_party"] / 1e3, paper["mean"], "o", markersize=13, markerfacecolor="none",
                    markeredgecolor=VERMILION, markeredgewidth=1.8, label="the paper's setting")  # fmt: skip
         panel.axvline(paper["bytes_per_party"] / 1e3, color=VERMILION, linewidth=0.8, linestyle=":")
-        _log(panel, "kilobytes a party sends", ERROR_LABEL if convention == "text" else "")
+        log_axes(panel, "kilobytes a party sends", ERROR_LABEL if convention == "text" else "")
         panel.set_title(title)
         panel.set_xticks([20, 50, 100, 200], ["20", "50", "100", "200"])
         panel.minorticks_off()
@@ -295,15 +295,15 @@ def scale(result: Result) -> Figure:
         ("central_s", "central KernelPCA", ORANGE, "v"),
     ):
         _where_known(left, rows, key, color, marker, label)
-    _log(left, "number of flights $T$", "seconds")
+    log_axes(left, "number of flights $T$", "seconds")
     _where_known(middle, rows, "peak_mb", BLACK, "D", "DKPCA")
     _where_known(middle, rows, "central_peak_mb", ORANGE, "v", "central KernelPCA")
     middle.plot(n, [8 * k * k / 2**20 for k in n], ":", color=VERMILION, label="one $T \\times T$ matrix")
-    _log(middle, "number of flights $T$", "peak memory, MB")
+    log_axes(middle, "number of flights $T$", "peak memory, MB")
     _where_known(right, rows, "subspace_error", BLACK, "D", "subspace error, true")
     right.plot(n, [1 - row["optimality_at_least"] for row in rows], "^--", color=VERMILION,
                label="variance lost to the best,\nproved at most")  # fmt: skip
-    _log(right, "number of flights $T$", "error")
+    log_axes(right, "number of flights $T$", "error")
     for axes in (left, middle, right):
         axes.legend(fontsize=7)
         _ticks(axes, n)
@@ -326,7 +326,7 @@ def _band(axes: Axes, points: list[Result], x: str, color: str, marker: str, lab
     axes.fill_between(at, np.maximum(low, FLOOR), np.maximum(mean + std, FLOOR), color=color, alpha=0.2, linewidth=0)
 
 
-def _log(axes: Axes, x: str, y: str) -> None:
+def log_axes(axes: Axes, x: str, y: str) -> None:
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlabel(x)

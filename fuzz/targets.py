@@ -37,7 +37,7 @@ from dkpca.plausibility import check_summary
 from dkpca.rank import Fixed
 from dkpca.store import model_file, policy_file, private_state, run_directory
 from dkpca.tables.reading import Reading, read
-from dkpca.wire import container
+from dkpca.wire import codec
 
 Target = Callable[[bytes], Any]
 SCRATCH = Path(tempfile.mkdtemp(prefix="dkpca-fuzz-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None))
@@ -56,8 +56,8 @@ def forged_message(data: bytes) -> None:
         return
     kinds = samples()
     chosen = kinds[data[0] % len(kinds)]
-    header, arrays = container.unpack(wire.encode(chosen), entry=container.MESSAGE, max_header=wire.MAX_HEADER)
-    header = container.verify(header, arrays)
+    fields, arrays = codec.encode(chosen)
+    header: dict[str, Any] = {"kind": wire.kind_of(chosen), "version": wire.version_of(arrays), "fields": fields}
     text, _, numbers = data[2:].partition(b"\0")
     with suppress(ValueError):
         changes = strict_json.loads(text)
@@ -69,7 +69,7 @@ def forged_message(data: bytes) -> None:
         if whole:
             arrays[name] = np.resize(np.frombuffer(whole, arrays[name].dtype), _shape(arrays[name].shape, data[1]))
     with suppress(ValueError, TypeError):  # what JSON cannot hold was never sent
-        message(container.pack(header, arrays, entry=container.MESSAGE))
+        message(wire.packed(header, arrays))
 
 
 def _shape(shape: tuple[int, ...], byte: int) -> tuple[int, ...]:
@@ -204,6 +204,7 @@ def samples() -> list[messages.Message]:
         SampleTokens("bank", Tokens.of([b"b" * 16, b"a" * 16])),
         CommonTokens(2, Tokens.of([b"c" * 16])),
         Scores(3, RBF(0.5), digest, matrix, 0.25, 0.5),
+        Summary("bank", RBF(0.5), digest, 7, round_to(np.eye(3)[:, :2], "compact"), 1.0, 1.0, 1e-7, 1e-7),
         Offer("bank", Agreed("first", "pairs", "rbf", 3, 3, digest, 16), 4, 2.0, "a" * 64, "b" * 64, "c" * 128),
         MaskedSum(
             party="bank",

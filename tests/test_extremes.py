@@ -104,6 +104,12 @@ class TestScale:
         model = DKPCA(3, parties=3, gamma="auto").fit(table * size)
         np.testing.assert_allclose(model.eigenvalues_, plain.eigenvalues_, rtol=1e-6)
 
+    @pytest.mark.parametrize("scale", [1e-300, 1e-160, 1e160, 1e300])
+    def test_standardized_columns_do_not_see_their_scale(self, table, scale):
+        plain, model = (DKPCA(3, parties=3, standardize=True).fit(X) for X in (table, table * scale))
+        np.testing.assert_allclose(model.eigenvalues_, plain.eigenvalues_, rtol=1e-6)
+        np.testing.assert_allclose(model.transform(table * scale), plain.transform(table), atol=1e-4)
+
     @pytest.mark.parametrize("gamma", [5e-324, 1e-300, 1e-12, 1e6, 1e300, 1.7e308])
     def test_a_width_of_any_size_gives_bounds_that_hold(self, table, gamma):
         proof = DKPCA(3, parties=3, gamma=gamma).fit(table).certificate_
@@ -235,7 +241,7 @@ class TestProportion:
             asked.append(k)
             return leading(gram, k, **how)
 
-        monkeypatch.setattr("dkpca.party.leading", counted)
+        monkeypatch.setattr("dkpca.drafts.leading", counted)
         summary, _ = summarize(
             rng.standard_normal((800, 1)), party="a", kernel=Linear(), rank=Auto(5), solver="streamed"
         )

@@ -71,3 +71,19 @@ def test_out_of_memory_says_what_to_do():
     gram = KernelGram(RBF(1.0), torch.randn(400_000, 2, dtype=torch.float64, device="cuda"))
     with pytest.raises(DKPCAError, match="GPU memory ran out in solver 'dense' .* try solver='landmark'"):
         leading(gram, 3, solver="dense")
+
+
+@pytest.mark.parametrize("solver", ["dense", "streamed", "landmark"])
+def test_two_fits_on_the_gpu_differ_by_less_than_a_billionth(solver):
+    """Sums over tiles are atomic there, so the last bits depend on timing."""
+    X = torch.asarray(np.random.default_rng(0).standard_normal((3000, 8)), device="cuda")
+    first, again = (DKPCA(4, parties=2, rank=30, solver=solver, random_state=7).fit(X) for _ in range(2))
+    np.testing.assert_allclose(again.eigenvalues_.cpu().numpy(), first.eigenvalues_.cpu().numpy(), rtol=1e-9)
+    assert subspace_error(first.eigenvectors_.cpu().numpy(), again.eigenvectors_.cpu().numpy()) < 1e-9
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_distances_keep_their_digits_on_the_gpu(dtype):
+    X = np.r_[np.arange(40.0), 2.0**23 + np.arange(40.0)][:, None] / 8
+    K = RBF(0.25)(torch.asarray(X, dtype=dtype, device="cuda"), torch.asarray(X, dtype=dtype, device="cuda"))
+    np.testing.assert_allclose(K.cpu().numpy(), np.exp(-0.25 * (X - X.T) ** 2), atol=2e-7)

@@ -7,7 +7,7 @@ from hypothesis.extra.numpy import arrays
 from dkpca import wire
 from dkpca.errors import DKPCAError, WireError
 from dkpca.kernels import RBF, Linear
-from dkpca.linalg.precision import PRECISIONS, Rounded, round_to, rounding_norms
+from dkpca.linalg.precision import PRECISIONS, round_to, rounding_norms
 from dkpca.messages import (
     Agreed,
     CommonTokens,
@@ -20,24 +20,19 @@ from dkpca.messages import (
     Scorer,
     Scores,
     Statistics,
-    Summary,
     Tokens,
     digest,
     row_number_digest,
 )
 from dkpca.packed import Packed
-from dkpca.wire import codec, container
+from dkpca.wire import container
+from testkit.wire_files import DIGEST, forged, same, summary_of
 
-DIGEST = digest(["a", "b"])
 AGREED = Agreed("first", "pairs", "rbf", 3, 3, DIGEST, 16)
 precisions = st.sampled_from(sorted(PRECISIONS))
 matrices = st.tuples(st.integers(6, 12), st.integers(1, 6)).flatmap(
     lambda shape: arrays(np.float64, shape, elements=st.floats(-1e4, 1e4, allow_subnormal=False))
 )
-
-
-def summary_of(matrix, precision="float32", party="hospital", kernel=None):
-    return Summary(party, kernel or RBF(0.5), DIGEST, 7, round_to(matrix, precision), 0.25, -1e-9, 1e-7, 2e-7)
 
 
 def message_of_each_kind():
@@ -60,23 +55,6 @@ def message_of_each_kind():
 
 def test_no_kind_is_forgotten_here():
     assert {type(message) for message in message_of_each_kind()} == set(wire.KINDS.values())
-
-
-def same(a, b):
-    """Whether two messages agree in every field, arrays bit by bit."""
-    for name in a.__dataclass_fields__:
-        x, y = getattr(a, name), getattr(b, name)
-        if isinstance(x, Tokens | Packed):
-            if x.data.tobytes() != y.data.tobytes():
-                return False
-        elif isinstance(x, Rounded):
-            if x.data.tobytes() != y.data.tobytes() or x.data.dtype != y.data.dtype or x.shape != y.shape:
-                return False
-            if (x.scale is None) != (y.scale is None) or (x.scale is not None and (x.scale != y.scale).any()):
-                return False
-        elif x != y:
-            return False
-    return type(a) is type(b)
 
 
 @given(matrices, precisions)
@@ -160,19 +138,10 @@ class TestBadBytes:
             wire.decode(self.whole + b"\0")
 
 
-def forged(scalars=None, arrays=None, **header):
-    """A message with a right checksum and wrong contents."""
-    fields, good = codec.encode(summary_of(np.arange(6.0).reshape(3, 2), "float16"))
-    full = {"kind": "summary", "version": 1, "fields": fields | (scalars or {})} | header
-    bulk = good | (arrays or {})
-    bulk = {name: array for name, array in bulk.items() if array is not None}
-    return container.pack(full, bulk, entry="dkpca")
-
-
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (forged(version=99), "format version 99; this dkpca reads version 1"),
+        (forged(version=99), "format version 99; this dkpca reads versions 1 and 2: update dkpca"),
         (forged(kind="virus"), "unknown kind 'virus'"),
         (forged(fields=[]), "does not have the fields of its kind"),
         (forged({"extra": 1}), "does not have the fields of its kind"),

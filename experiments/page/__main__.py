@@ -7,13 +7,27 @@ from pathlib import Path
 
 from experiments import figures
 from experiments.command import RESULTS
-from experiments.page import beyond, costs, parties, samples, table2
+from experiments.page import beyond, compact, costs, kernels, parties, samples, table2
 from experiments.page.writing import Results
 from experiments.published import TABLE_2
 
 DOCS = Path(__file__).parents[2] / "docs"
 TEMPLATE = Path(__file__).with_name("template.md")
-NAMES = ("fig2", "fig3", "table1", "table2", "table2_beyond", "bytes", "rounds", "certificate", "scale")
+NAMES = (
+    "fig2",
+    "fig3",
+    "table1",
+    "table2",
+    "table2_beyond",
+    "bytes",
+    "curve",
+    "rounding",
+    "rounds",
+    "certificate",
+    "scale",
+    "missing",
+    "weights",
+)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -25,6 +39,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     results = read(given.results)
     draw(results, given.docs / "figures")
     (given.docs / "reproduction.md").write_text(page(results))
+    (given.docs / "kernels.md").write_text(kernels.filled((DOCS / "kernels.md").read_text(), results))
 
 
 def read(folder: Path) -> Results:
@@ -41,6 +56,7 @@ def draw(results: Results, folder: Path) -> None:
         "table1": figures.table1(results["table1"]),
         "table2": figures.table2(results["table2"], TABLE_2),
         "bytes": figures.bytes_sent(results["bytes"]),
+        "curve": compact.figure(results["curve"]),
         "rounds": figures.rounds(results["rounds"]),
         "certificate": figures.certificate(results["certificate"]),
         "scale": figures.scale(results["scale"]),
@@ -57,6 +73,7 @@ def page(results: Results) -> str:
         "fig3": samples.values(results["fig3"]),
         "table1": costs.values(results["table1"]),
         "bytes": beyond.bytes_values(results["bytes"]),
+        "compact": compact.values(results["curve"], results["rounding"]),
         "rounds": beyond.rounds_values(results["rounds"]),
         "certificate": beyond.certificate_values(results["certificate"]),
         "scale": beyond.scale_values(results["scale"]),

@@ -58,7 +58,9 @@ class LedgerEntry:
     bytes_sent : int
         Length of its message.
     bytes_raw : int
-        Length of its columns, in the precision of the message.
+        Length of its columns, in the precision of the message; beside a compact one, in float32.
+    decided : str
+        The rule that decided how much was sent, and those that could not be met; empty where only the party knows.
 
     Examples
     --------
@@ -75,11 +77,13 @@ class LedgerEntry:
     rank: int
     bytes_sent: int
     bytes_raw: int
+    decided: str = ""
 
 
-def ledger_entry(summary: Summary) -> LedgerEntry:
+def ledger_entry(summary: Summary, decided: str = "") -> LedgerEntry:
     """Say what one summary costs."""
-    return LedgerEntry(summary.party, summary.n_features, summary.rank, wire.size(summary), raw_bytes(summary))
+    size, raw = wire.size(summary), raw_bytes(summary)
+    return LedgerEntry(summary.party, summary.n_features, summary.rank, size, raw, decided)
 
 
 def spectrum(summary: Summary) -> list[float]:

@@ -1,6 +1,5 @@
 """`DKPCA`: the whole protocol behind a scikit-learn estimator."""
 
-import warnings
 from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -39,18 +38,18 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # 
     law : {"product", "sum"} or None, default=None
         How the parties' kernel matrices combine. None: as the kernel implies, so that the result is that kernel of
         the joined table.
-    gamma : float, None or "auto", default=None
-        RBF width. None: 1 / number of columns over all parties. "auto": 1 / mean squared distance between
-        samples, added up from one number a party.
+    gamma : float, None, "auto", or dict of party to float, default=None
+        Width of the kernels that have one. None: 1 / number of columns over all parties. "auto": 1 / mean squared
+        distance between samples, added up from one number a party.
     weights : None, "balanced", or dict of party to number, default=None
         How much each party counts. "balanced": each party gives its kernel a width of its own (product), or all
         matrices get the same leading eigenvalue (sum).
     parties : None, int, or list or dict of column groups, default=None
         How to cut a single table into parties: so many equal blocks, or named groups of column positions or
         names. None: one party. Not used when the input is already a list or dict of tables.
-    rank : "auto", int or rule, default="auto"
-        How many eigenpairs a party sends: a number, or a rule of `dkpca.rank`. "auto" is
-        `dkpca.rank.Auto(n_components)`.
+    rank : "auto", int, rule or list of rules, default="auto"
+        How many eigenpairs a party sends, and in compact precision how finely: a number, or what to reach or to keep
+        to, by a rule of `dkpca.rank`. Of several, the tightest decides. "auto" is `dkpca.rank.Auto(n_components)`.
     center : bool, default=True
         Center the fused kernel in feature space.
     solver : {"auto", "dense", "streamed", "landmark"} or solver object, default="auto"
@@ -59,8 +58,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # 
         `solvers_` says what and why.
     n_landmarks : int, default=500
         Landmarks at the center for "landmark"; a party takes four for each eigenpair it sends.
-    precision : {"float32", "float64", "float16"}, default="float32"
-        Precision of the numbers a party sends.
+    precision : {"float32", "float64", "float16", "compact"}, default="float32"
+        Precision of the numbers a party sends. "compact" rounds each column as coarsely as its eigenvalue allows and
+        codes the result: a fraction of the bytes for the same error.
     projection : {"extend", "exact"}, default="extend"
         How new samples are placed: by their rows of the factors (rank numbers a sample and party), or the
         paper's way, by partial distances to all training samples.
@@ -123,10 +123,10 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # 
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "kernel": [str, Kernel, Mapping],
         "law": [StrOptions(set(LAWS)), None],
-        "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"}), None],
+        "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"}), Mapping, None],
         "weights": [StrOptions({BALANCED}), Mapping, None],
         "parties": [Interval(Integral, 1, None, closed="left"), Sequence, Mapping, None],
-        "rank": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"}), RankRule],
+        "rank": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"}), RankRule, list, tuple],
         "center": ["boolean"],
         "solver": [StrOptions(set(NAMES)), callable],
         "n_landmarks": [Interval(Integral, 1, None, closed="left")],
@@ -145,10 +145,10 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # 
         *,
         kernel: str | Kernel | Mapping[str, str | Kernel] = "rbf",
         law: str | None = None,
-        gamma: float | str | None = None,
+        gamma: float | str | Mapping[str, float] | None = None,
         weights: str | Mapping[str, float] | None = None,
         parties: int | Sequence[Columns] | Mapping[str, Columns] | None = None,
-        rank: str | int | RankRule = "auto",
+        rank: str | int | RankRule | Sequence[RankRule] = "auto",
         center: bool = True,
         solver: str | Solver = "auto",
         n_landmarks: int = 500,
@@ -214,9 +214,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # 
             random_state=self.random_state or 0,
             dtype=dtype_name(next(iter(parties.states.values())).origin),
         )
-        warn(about_kernel(model, remedy=remedy(self.standardize)), level=3)
+        warn(about_kernel(model, remedy=remedy(self.standardize)))
         sources = {name: table for name, table in tables.items() if is_source(table)}
-        return self._fitted(model, list(tables), parties.states, sources)
+        return self._fitted(model, list(tables), self._with_names(parties.states), sources)
 
     def fit_transform(self, X: Tables, y: object = None, *, sample_ids: Any = None) -> Array:
         """Fit, and return the scores of the training samples.
@@ -252,11 +252,11 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # 
             In the order of the first table.
         """
         answers = self._answers(X, sample_ids, exact=self.projection == "exact")
-        warn(about_new_samples(self.model_, answers.values()), level=3)
+        warn(about_new_samples(self.model_, answers.values()))
         absent = sorted(set(self.party_names_) - set(answers))
         placed = scoring.place(self.model_, answers.values(), absent, marginalize=self.missing == "mean")
         if absent:
-            warnings.warn(scoring.share_words(placed), MissingPartyWarning, stacklevel=2)
+            warn([scoring.share_words(placed)], MissingPartyWarning)
         return placed.scores
 
     def party_scores(self, X: Tables, *, sample_ids: Any = None) -> dict[str, Array]:
@@ -301,7 +301,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # 
         return rounds.Fit(
             kernel=dict(self.kernel) if isinstance(self.kernel, Mapping) else self.kernel,
             law=self.law,
-            gamma=self.gamma,
+            gamma=dict(self.gamma) if isinstance(self.gamma, Mapping) else self.gamma,
             weights=dict(self.weights) if isinstance(self.weights, Mapping) else self.weights,
             n_components=self.n_components,
             center=self.center,

@@ -120,5 +120,6 @@ class FittedEstimator(BaseEstimator):  # type: ignore[misc]
         self.eigenvalues_ = model.eigenvalues
         self.explained_variance_ratio_ = model.explained_variance_ratio
         self.certificate_ = model.certificate
-        self.ledger_ = [ledger_entry(model.summaries[name]) for name in names]
+        decided = {name: state.decided for name, state in states.items()}
+        self.ledger_ = [ledger_entry(model.summaries[name], decided.get(name, "")) for name in names]
         return self

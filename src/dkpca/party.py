@@ -1,28 +1,28 @@
 """What a data holder computes. Its columns and its private state never leave; messages do."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from dkpca import messages, wire
+from dkpca.drafts import Drafts, settle
 from dkpca.errors import InputError
 from dkpca.fields import check_party_name
 from dkpca.kernels import Kernel
 from dkpca.kernels.grams import KernelGram
-from dkpca.linalg.arrays import Array, dtype_name, like, namespace, to_numpy
+from dkpca.linalg.arrays import Array, like, to_numpy
 from dkpca.linalg.deviations import column_scales, standardized
-from dkpca.linalg.eigenpairs import Eigenpairs
-from dkpca.linalg.leading import Solver, leading
-from dkpca.linalg.precision import Rounded, round_to, rounding_norms
-from dkpca.linalg.rounding import growth, quiet, unit
+from dkpca.linalg.leading import Solver
+from dkpca.linalg.precision import COMPACT, DIGITS, Rounded
+from dkpca.linalg.rounding import quiet
 from dkpca.linalg.strips import by_strips
 from dkpca.messages import Partials, PartScores, Rows, Scorer, Statistics, Summary
 from dkpca.policy import Policy
 from dkpca.rank import RankRule
+from dkpca.reach import check_not_lost, check_not_vanished, mean_squared_distance, moved, rounded
 
 ANYTHING = Policy()
-LEAST_FLOAT32 = 1e-30  # a factor smaller than this has lost digits in float32
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,10 @@ class PartyState:
         How numbers are sent.
     solver : str
         Which one, what it did, and why it was chosen.
+    decided : str
+        The rule that decided how much was sent, and those that could not be met.
+    steps : array of shape (rank,), optional
+        By which the columns of the factor were rounded, if it was sent compact.
     training : array of shape (n_samples, n_features), optional
         All rows, for the paper's way to place new samples only.
     keep_training : bool
@@ -57,6 +61,8 @@ class PartyState:
         Means and deviations of the training columns, in which new columns are measured; None: as they are.
     preparation : mapping, optional
         How the commands turn the party's table into these columns; None: it came as numbers.
+    columns : tuple of str, optional
+        Their names, in which order new samples have to have them; None: they had none.
 
     Examples
     --------
@@ -77,11 +83,14 @@ class PartyState:
     weights: Array
     precision: str
     solver: str
+    decided: str = ""
+    steps: Array | None = None
     training: Array | None = None
     keep_training: bool = False
     shift: Array | None = None
     scale: Array | None = None
     preparation: Mapping[str, Any] | None = None
+    columns: tuple[str, ...] | None = None
 
     def without_rows(self) -> "PartyState":
         """Return the state without the rows of the table, for a holder who can open the table again."""
@@ -99,15 +108,7 @@ def statistics(X: Array, *, party: str, standardize: bool = False, policy: Polic
     policy.check_samples(X.shape[0])
     n_samples, n_features = X.shape
     X = standardized(X, *column_scales(X)) if standardize else X
-    with quiet():
-        variance = float(namespace(X).sum(namespace(X).var(X, axis=0, correction=1))) if n_samples > 1 else 0.0
-    smallest = float(namespace(X).finfo(X.dtype).smallest_normal)
-    if not math.isfinite(2.0 * variance) or (variance < smallest and bool(namespace(X).any(X[:1, :] != X))):
-        raise InputError(
-            f"party {party!r}: squared distances between its samples are beyond the range of {dtype_name(X)} "
-            f"({2.0 * variance:.1e}); scale the columns, or give gamma"
-        )
-    return Statistics(party, n_samples, n_features, mean_squared_distance=2.0 * variance)
+    return Statistics(party, n_samples, n_features, mean_squared_distance=mean_squared_distance(X, party))
 
 
 def summarize(
@@ -138,7 +139,7 @@ def summarize(
         The same at every party.
     rank : RankRule
         How many eigenpairs to send. Eigenvalues that are only rounding are never sent.
-    precision : {"float64", "float32", "float16"}
+    precision : {"float64", "float32", "float16", "compact"}
         How numbers go over the wire.
     solver, random_state
         See `dkpca.linalg.leading.leading`.
@@ -172,33 +173,33 @@ def summarize(
         raise InputError(f"party {party!r} has {X.shape[0]} row; a fit needs at least 2 samples")
     rank = policy.limit(rank.sent_in(precision))
     origin = kernel.origin(X)
-    X = _moved(X, origin, party)
+    X = moved(X, origin, party)
     gram = KernelGram(kernel, X, origin)
-    try:
-        pairs = _pairs_by_rule(gram, rank, solver, random_state)
-    except InputError as error:
-        raise InputError(f"party {party!r}: {error}") from error
-    factor = pairs.factor()
-    sent = _rounded(factor, precision, party)
-    _check_not_lost(factor, sent, party)
-    spectral, nuclear = rounding_norms(factor, sent)
-    trace = gram.trace()
-    if trace == 0.0 and bool(namespace(X).any(X != 0)):
-        raise InputError(f"party {party!r}: squares of its numbers vanish in {dtype_name(X)}; scale the columns up")
-    summary = Summary(
+    message = partial(
+        Summary,
         party=party,
         kernel=kernel,
         sample_digest=_digest(sample_ids, X),
         n_features=X.shape[1],
-        factor=sent,
-        left_out_norm=pairs.left_out_norm,
-        trace_left_out=trace - _squared_norm(sent),
-        rounding_norm=spectral + pairs.residual_norm,
-        rounding_nuclear=nuclear
-        + pairs.residual_nuclear
-        + growth(X.shape[0] * pairs.values.shape[0]) * unit(X) * trace,
-        diagonal=_diagonal(kernel, X),
+        diagonal=_diagonal(kernel, X, party),
     )
+    try:
+        drafts = Drafts(
+            gram,
+            X,
+            message,
+            precision=precision,
+            digits=DIGITS[policy.max_precision],
+            most=rank.most(),
+            solver=solver,
+            random_state=random_state,
+        )
+        draft, decided = settle(drafts, rank)
+    except InputError as error:
+        raise InputError(f"party {party!r}: {error}") from error
+    check_not_vanished(gram.trace(), X, party)
+    summary, pairs = draft.summary, draft.pairs
+    check_not_lost(pairs.factor(), summary.factor, party)
     state = PartyState(
         party=party,
         summary_id=wire.fingerprint(summary),
@@ -209,6 +210,8 @@ def summarize(
         weights=pairs.extension.weights,
         precision=precision,
         solver=pairs.solver,
+        decided=decided,
+        steps=summary.factor.scale if precision == COMPACT else None,
         training=X if keep_training else None,
         keep_training=keep_training,
         shift=shift,
@@ -228,8 +231,11 @@ def extend(
         factor = by_strips(
             lambda rows: state.kernel(X_new[rows, :], state.anchors) @ state.weights, X_new, state.weights
         )
-    sent = _rounded(factor, state.precision, state.party)
-    return Rows(state.party, state.summary_id, _digest(sample_ids, X_new), sent, _diagonal(state.kernel, X_new))
+    digits = DIGITS[policy.max_precision]
+    sent = rounded(factor, state.precision, state.party, steps=state.steps, digits=digits)
+    return Rows(
+        state.party, state.summary_id, _digest(sample_ids, X_new), sent, _diagonal(state.kernel, X_new, state.party)
+    )
 
 
 def score(
@@ -251,7 +257,7 @@ def score(
     weights = state.weights @ like(to_numpy(scorer.weights.decode()), state.weights)
     with quiet():
         scores = by_strips(lambda rows: state.kernel(X_new[rows, :], state.anchors) @ weights, X_new, weights)
-    sent = _rounded(scores, "float64", state.party)
+    sent = rounded(scores, "float64", state.party)
     return PartScores(state.party, state.summary_id, _digest(sample_ids, X_new), sent)
 
 
@@ -267,22 +273,9 @@ def partials(
         )
     X_new = _measured(state, X_new)
     with quiet():
-        partial = _rounded(state.kernel.partial(X_new, state.training), state.precision, state.party)
-    return Partials(state.party, state.summary_id, _digest(sample_ids, X_new), partial)
-
-
-def _pairs_by_rule(gram: KernelGram, rule: RankRule, solver: str | Solver, random_state: int) -> Eigenpairs:
-    """Compute eigenpairs until the rule has seen enough of the spectrum."""
-    wanted = rule.first_guess(gram.n)
-    while True:
-        pairs = leading(gram, wanted, solver=solver, random_state=random_state)
-        rank = rule.choose(to_numpy(pairs.values), gram.n)
-        found = pairs.numerical_rank()
-        if rank is not None or found < wanted:  # the rest is rounding: there is nothing more to see
-            return pairs.head(max(1, min(found if rank is None else rank, found)))
-        if wanted == gram.n:
-            raise InputError(f"rank rule {rule!r} has seen all {gram.n} eigenvalues and gives no rank; correct it")
-        wanted = min(2 * wanted, gram.n)
+        distances = state.kernel.partial(X_new, state.training)
+    sent = rounded(distances, state.precision, state.party, digits=DIGITS[policy.max_precision])
+    return Partials(state.party, state.summary_id, _digest(sample_ids, X_new), sent)
 
 
 def _measured(state: PartyState, X_new: Array) -> Array:
@@ -293,46 +286,16 @@ def _measured(state: PartyState, X_new: Array) -> Array:
         raise InputError(
             f"party {state.party!r}: new samples have {X_new.shape[1]} columns, the fit had {state.origin.shape[0]}"
         )
-    return _moved(standardized(X_new, state.shift, state.scale), state.origin, state.party)
+    return moved(standardized(X_new, state.shift, state.scale), state.origin, state.party)
 
 
-def _moved(X: Array, origin: Array, party: str) -> Array:
-    """Rows measured from a point, if the numbers allow it."""
-    xp = namespace(X)
-    with quiet():
-        X = X - origin[None, :]
-    finite = xp.all(xp.isfinite(X), axis=0)
-    if not bool(xp.all(finite)):
-        column = int(xp.argmax(xp.astype(~finite, xp.int64)))
-        raise InputError(
-            f"party {party!r}: the numbers of its column {column + 1} are too large for their mean to be taken in "
-            f"{dtype_name(X)}; scale the column down"
-        )
-    return X
-
-
-def _rounded(A: Array, precision: str, party: str) -> Rounded:
-    """Matrix as the party sends it."""
-    try:
-        return round_to(A, precision)
-    except InputError as error:
-        raise InputError(f"party {party!r}: {error}") from error
-
-
-def _check_not_lost(factor: Array, sent: Rounded, party: str) -> None:
-    """Refuse a factor that the wire precision turns into nothing."""
-    xp = namespace(factor)
-    reach = float(xp.max(xp.abs(factor)))
-    if sent.precision == "float32" and 0.0 < reach < LEAST_FLOAT32:
-        raise InputError(
-            f"party {party!r}: numbers of size {reach:.1e} are lost in float32; scale the columns, or send float64"
-        )
-
-
-def _diagonal(kernel: Kernel, X: Array) -> Rounded | None:
+def _diagonal(kernel: Kernel, X: Array, party: str) -> Rounded | None:
     """Return what the center needs of each sample to finish the kernel."""
-    in_full = namespace(X).float64
-    return Rounded(namespace(X).astype(kernel.diagonal(X), in_full)[:, None]) if kernel.sends_diagonal else None
+    if not kernel.sends_diagonal:
+        return None
+    with quiet():
+        diagonal = kernel.diagonal(X)
+    return rounded(diagonal[:, None], "float64", party)
 
 
 def _digest(sample_ids: Sequence[str] | None, X: Array) -> str:
@@ -342,9 +305,3 @@ def _digest(sample_ids: Sequence[str] | None, X: Array) -> str:
     if len(sample_ids) == X.shape[0]:
         return messages.digest(sample_ids)
     raise InputError(f"{len(sample_ids)} sample ids for {X.shape[0]} rows")
-
-
-def _squared_norm(matrix: Rounded) -> float:
-    """Trace of B B' for the matrix B as it was sent."""
-    values = matrix.decode()
-    return float(namespace(values).sum(values * values))

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from dkpca.errors import InputError, PolicyError
 from dkpca.kernels import Kernel, kernel_names
 from dkpca.kernels.laws import LAWS
-from dkpca.linalg.precision import PRECISIONS
+from dkpca.linalg.precision import COMPACT, PRECISIONS
 from dkpca.rank import AtMost, RankRule
 
 log = logging.getLogger(__name__)
@@ -34,9 +34,10 @@ class Policy:
     laws : tuple of str, optional
         Laws answered, of "product" and "sum": how the center says it combines the answers; None: both.
     gamma : pair of float
-        Smallest and largest RBF width answered.
-    max_precision : {"float64", "float32", "float16"}
-        Finest numbers sent.
+        Smallest and largest width (gamma) answered, of kernels that have one.
+    max_precision : {"float64", "float32", "float16", "compact"}
+        Finest numbers sent. Compact numbers are allowed by all of them, with no more digits than these have: 24 bits
+        under "float32", 11 under "float16". "compact" allows no others.
     projection : bool or "exact"
         Whether new samples are placed: not at all, by factor rows (True), or also by the paper's exact way, whose
         distances to every sample of the fit tell the whole table, up to a rotation, whatever the rank.
@@ -92,7 +93,9 @@ class Policy:
 
     def check_precision(self, precision: str) -> None:
         """Refuse to send finer numbers than allowed."""
-        if PRECISIONS[precision] > PRECISIONS[self.max_precision]:
+        if precision != COMPACT and (
+            self.max_precision == COMPACT or PRECISIONS[precision] > PRECISIONS[self.max_precision]
+        ):
             _refuse(f"{precision} is finer than max_precision = {self.max_precision!r}")
 
     def check_projection(self, *, exact: bool = False) -> None:

@@ -20,15 +20,17 @@ import numpy as np
 import psutil
 import pytest
 
+from dkpca import DKPCA
 from dkpca.errors import DKPCAError
+from dkpca.kernels import Kernel
 from dkpca.network import approvals, submit
 from dkpca.network import membership as members
 from dkpca.network import x509 as pki
 from dkpca.network.jobs import FitWanted
 from dkpca.store import ledger, runs
-from testkit.by_hand import FIT
+from testkit.by_hand import FIT, scores
 from testkit.federation import asked, configure, free_port, listens, ok, refused, status, wait_for
-from testkit.owners import OWNERS
+from testkit.owners import OWNERS, numbers, standardized
 
 pytestmark = [pytest.mark.network, pytest.mark.slow]
 
@@ -89,6 +91,23 @@ def test_a_fit_a_projection_and_their_traces_at_both_ends(running):
     shown = ok("ledger", "show", "bank", cwd=running.path)
     assert "written" in shown
     assert "unaltered; head" in ok("ledger", "verify", "bank", cwd=running.path)
+
+
+def test_every_party_may_have_a_kernel_of_its_own(running):
+    """A sum of different kernels, balanced, over HTTPS: the same as in one process."""
+    kernel: dict[str, str | Kernel] = {"bank": "laplacian", "clinic": "overlap", "shop": "poly"}
+    wanted = ("--kernel", "bank=laplacian", "--kernel", "clinic=overlap", "--kernel", "shop=poly", "--law", "sum")
+    ok("submit", "fit", "center", "mixed", *wanted, "--weights", "balanced", "--rank", 20, "--components", 3,
+       "--gamma", 0.05, cwd=running.path)  # fmt: skip
+    ok("submit", "project", "center", "mixed", "spring", cwd=running.path)
+    tables = {owner: standardized(X) for owner, X in numbers().items()}
+    model = DKPCA(3, kernel=kernel, law="sum", weights="balanced", gamma=0.05, rank=20).fit(tables)
+    run = runs.load(running.runs / "mixed")
+    assert run.model.meaning == "the sum of the parties' kernels"
+    np.testing.assert_allclose(run.model.eigenvalues, model.eigenvalues_, rtol=1e-9)
+    new = {owner: (X[:7] + 0.1 - X.mean(0)) / X.std(0) for owner, X in numbers().items()}
+    placed = scores(running.runs / "mixed" / "new" / "spring")
+    np.testing.assert_allclose(np.abs(placed), np.abs(model.transform(new)), atol=1e-5)
 
 
 def test_every_fault_in_one_run_is_named_and_the_repeated_command_completes(running):

@@ -71,6 +71,7 @@ def summarize(
     ] = True,
     rank: o.Rank = "auto",
     epsilon: o.Epsilon = None,
+    error: o.ErrorGoal = None,
     budget: o.ByteBudget = None,
     components: o.Components = 10,
     precision: o.WirePrecision = "float32",
@@ -107,10 +108,10 @@ def summarize(
         raise InputError(f"--balance: the {kernel} kernel has no width; leave it out")
     other_law = law is not None and chosen.law is not None and chosen.law.name != law
     chosen = chosen.alone() if own or other_law else chosen
-    rule = o.rank_rule(rank, epsilon, budget, components)
+    rule = o.rank_rule(rank, components, epsilon=epsilon, error=error, budget=budget)
     holding = table.holding(common, key_file)
     with progress(f"{holding.party}: eigenpairs of its Gram matrix"):
-        summary, preparation = files.summarize(
+        summary, preparation, decided = files.summarize(
             holding,
             box,
             kernel=chosen,
@@ -123,13 +124,14 @@ def summarize(
             law=law,
         )
     result = summary_facts(summary) | {
+        "decided": decided,
         "out": str(out),
         "state": None if state_path is None else str(state_path),
         "standardize": table.reading.standardize,
         "notes": list(preparation.notes),
     }
     units = "standardized" if table.reading.standardize else "in their own units"
-    show(as_json, result, [*map(_note, preparation.notes), *_summary_words(summary, units, out, state_path)])
+    show(as_json, result, [*map(_note, preparation.notes), *_summary_words(summary, units, decided, out, state_path)])
 
 
 def inspect(
@@ -263,12 +265,13 @@ def summary_facts(summary: Summary) -> dict[str, Any]:
     }
 
 
-def _summary_words(summary: Summary, units: str, out: Path, state: Path | None) -> list[str]:
+def _summary_words(summary: Summary, units: str, decided: str, out: Path, state: Path | None) -> list[str]:
     size, raw = wire.size(summary), raw_bytes(summary)
     words = [
         f"{summary.party}: {summary.n_samples:,} samples, {summary.n_features:,} columns {units} -> rank "
         f"{summary.rank}, {in_bytes(size)} (the raw columns: {in_bytes(raw)}); {share_sent(summary):.1%} of its "
         "Gram matrix",
+        f"  as {decided} has it",
         f"  send  {out}   (what it discloses: dkpca inspect {out})",
     ]
     if state is not None:

@@ -49,6 +49,7 @@ def fit(
     center: o.Center = True,
     rank: o.Rank = "auto",
     epsilon: o.Epsilon = None,
+    error: o.ErrorGoal = None,
     budget: o.ByteBudget = None,
     precision: o.WirePrecision = "float32",
     solver: o.Solver = "auto",
@@ -72,7 +73,7 @@ def fit(
         gamma=gamma,
         components=components,
         center=center,
-        rank=o.rank_rule(rank, epsilon, budget, components),
+        rank=o.rank_rule(rank, components, epsilon=epsilon, error=error, budget=budget),
         precision=precision,
         solver=solver,
     )

@@ -18,7 +18,7 @@ from dkpca.kernels.weights import BALANCED
 from dkpca.linalg.leading import NAMES
 from dkpca.linalg.precision import PRECISIONS
 from dkpca.party import ANYTHING
-from dkpca.rank import Adaptive, Auto, Budget, Fixed, RankRule
+from dkpca.rank import Adaptive, All, Auto, Budget, Error, Fixed, RankRule
 from dkpca.store import ledger as ledgers
 from dkpca.store import policy_file, storage
 
@@ -107,7 +107,15 @@ Epsilon = Annotated[
 ]
 ByteBudget = Annotated[
     int | None,
-    typer.Option("--budget", help="Instead of a rank: as many as fit into so many bytes.", rich_help_panel=MODEL),
+    typer.Option("--budget", help="A limit: no more than so many bytes, whatever is needed.", rich_help_panel=MODEL),
+]
+ErrorGoal = Annotated[
+    float | None,
+    typer.Option(
+        "--error",
+        help="Instead of a rank: what a party may leave out or round away, in spectral norm of its matrix.",
+        rich_help_panel=MODEL,
+    ),
 ]
 GammaRule = Annotated[
     str,
@@ -197,19 +205,21 @@ def weights(given: str) -> str | dict[str, float] | None:
     return numbers
 
 
-def rank_rule(rank: str, epsilon: float | None, budget: int | None, components: int) -> RankRule:
-    """Rule for the rank; at most one of the three ways."""
-    if (rank != "auto") + (epsilon is not None) + (budget is not None) > 1:
-        raise InputError("--rank, --epsilon and --budget are three ways to say one thing; use one of them")
-    if epsilon is not None:
-        return Adaptive(epsilon)
-    if budget is not None:
-        return Budget(budget)
-    if rank == "auto":
-        return Auto(components)
-    if not rank.isdecimal():
+def rank_rule(
+    rank: str, components: int, *, epsilon: float | None = None, error: float | None = None, budget: int | None = None
+) -> RankRule:
+    """Rule for the rank: what is needed in one of three ways, and a limit beside it."""
+    if (rank != "auto") + (epsilon is not None) + (error is not None) > 1:
+        raise InputError("--rank, --epsilon and --error are three ways to say what is needed; use one of them")
+    if rank != "auto" and not rank.isdecimal():
         raise InputError(f"--rank is {rank!r}; give a whole number, or 'auto'")
-    return Fixed(int(rank))
+    rules: list[RankRule] = [
+        *([Fixed(int(rank))] if rank != "auto" else []),
+        *([Adaptive(epsilon)] if epsilon is not None else []),
+        *([Error(error)] if error is not None else []),
+        *([Budget(budget)] if budget is not None else []),
+    ]
+    return All(tuple(rules)) if len(rules) > 1 else rules[0] if rules else Auto(components)
 
 
 def wanted(

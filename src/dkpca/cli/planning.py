@@ -55,6 +55,7 @@ def plan(
     center: o.Center = True,
     rank: o.Rank = "auto",
     epsilon: o.Epsilon = None,
+    error: o.ErrorGoal = None,
     budget: o.ByteBudget = None,
     precision: o.WirePrecision = "float32",
     solver: o.Solver = "auto",
@@ -78,7 +79,7 @@ def plan(
         gamma=gamma,
         components=components,
         center=center,
-        rank=o.rank_rule(rank, epsilon, budget, components),
+        rank=o.rank_rule(rank, components, epsilon=epsilon, error=error, budget=budget),
         precision=precision,
         solver=solver,
     )
@@ -87,8 +88,8 @@ def plan(
     known = list(parties.statistics.values())
     n_samples = _one_number_of_samples(known)
     planned = rehearse(parties, wanted)
-    ranks, made = ({name: getattr(each, what) for name, each in planned.items()} for what in ("rank", "kernel"))
-    costs = planning.party_costs(known, ranks, precision, made)
+    made = {name: each.kernel for name, each in planned.items()}
+    costs = planning.party_costs(known, planned, precision)
     at_center = planning.center_cost(costs, n_samples, components)
     gammas = {rule: fusion.resolve_gamma(value, known) for rule, value in (("features", None), ("auto", "auto"))}
     chosen = {name: codec.plain(kernel) for name, kernel in made.items()}

@@ -169,7 +169,7 @@ def answer(question: Question, holding: Holding, sender: Sender, *, state: Path)
     elif isinstance(question, StatisticsWanted):
         statistics(holding.aligned(question.common), sender, categories=holding.party in question.categories)
     elif isinstance(question, SummaryWanted):
-        _, preparation = summarize(
+        _, preparation, _ = summarize(
             holding.aligned(question.common),
             sender,
             kernel=question.kernel_of(holding.party),
@@ -224,8 +224,8 @@ def summarize(
     keep_training: bool = False,
     balance: float = 0.0,
     law: str | None = None,
-) -> tuple[Summary, Preparation]:
-    """Return and write the one numerical message; keep the private state where one is wanted."""
+) -> tuple[Summary, Preparation, str]:
+    """Return and write the one numerical message, with the rule that decided; keep the private state if wanted."""
     with sender.answering(holding, f"summary with {kernel}, {rank}, {precision}"):
         table, names = holding.load()
         if kernel.columns_are == "samples":
@@ -251,9 +251,9 @@ def summarize(
             if state is None
             else {state: private_state.encode(replace(kept, preparation=codec.described(preparation)))}
         )
-        about = {"n_samples": summary.n_samples, "sample_digest": summary.sample_digest}
+        about = {"n_samples": summary.n_samples, "sample_digest": summary.sample_digest, "decided": kept.decided}
         sender.send(summary, private_files, party=summary.party, rank=summary.rank, **about)
-    return summary, preparation
+    return summary, preparation, kept.decided
 
 
 def score(holding: Holding, state: Path, scorer: Scorer, sender: Sender) -> PartScores:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dkpca import fusion, wire
+from dkpca.exchange.rehearsal import Planned
 from dkpca.kernels import RBF, Kernel
 from dkpca.kernels.grams import KernelGram
 from dkpca.linalg import leading
@@ -36,21 +37,20 @@ class Cost:
         return self.bytes_sent > self.bytes_raw
 
 
-def party_costs(
-    parties: Sequence[Statistics], ranks: Mapping[str, int], precision: str, kernels: Mapping[str, Kernel]
-) -> list[Cost]:
+def party_costs(parties: Sequence[Statistics], planned: Mapping[str, Planned], precision: str) -> list[Cost]:
     """Costs of each party."""
     rate = operations_per_second()
     costs = []
     for known in parties:
-        T, M, D = known.n_samples, known.n_features, min(ranks[known.party], known.n_samples)
+        plan = planned[known.party]
+        T, M, D = known.n_samples, known.n_features, min(plan.rank, known.n_samples)
         solver, memory, operations = _effort(T, M, D, default_landmarks(D))
         costs.append(
             Cost(
                 name=known.party,
                 n_features=M,
                 rank=D,
-                bytes_sent=summary_size(known.party, T, M, D, precision, kernels[known.party]),
+                bytes_sent=plan.bytes or summary_size(known.party, T, M, D, precision, plan.kernel),
                 bytes_raw=T * M * PRECISIONS[precision],
                 solver=solver,
                 memory=memory,
@@ -82,7 +82,7 @@ def _effort(T: int, width: int, k: int, landmarks: int) -> tuple[str, int, float
 
 
 def summary_size(party: str, n_samples: int, n_features: int, rank: int, precision: str, kernel: Kernel) -> int:
-    """Bytes of a summary, without making one."""
+    """Bytes of a summary, without making one; those of compact numbers are not known before."""
     zero = np.dtype(precision).type(0)
     scale = np.ones(rank) if precision == "float16" else None
     factor = Rounded(np.broadcast_to(zero, (n_samples, rank)), scale)
@@ -90,7 +90,7 @@ def summary_size(party: str, n_samples: int, n_features: int, rank: int, precisi
     digest = row_number_digest(n_samples)
     diagonal = Rounded(np.broadcast_to(np.float64(0), (n_samples, 1))) if kernel.sends_diagonal else None
     told = (number, number, number, number)
-    return wire.size(Summary(party, kernel, digest, n_features, factor, *told, diagonal))
+    return wire.size(Summary(party, kernel, digest, n_features, factor, *told, diagonal, left_out_overlap=0.0))
 
 
 def operations_per_second() -> float:

@@ -6,18 +6,23 @@ from typing import Any
 
 import numpy as np
 
-from dkpca import party
+from dkpca import party, wire
 from dkpca.errors import InputError
 from dkpca.exchange import rounds
 from dkpca.exchange.questions import Question, StatisticsWanted, SummaryWanted
 from dkpca.exchange.rounds import Fit
 from dkpca.kernels import Kernel
-from dkpca.linalg.arrays import Array
-from dkpca.messages import Statistics
-from dkpca.rank import Auto, Fixed, RankRule
+from dkpca.linalg.arrays import Array, to_numpy
+from dkpca.linalg.precision import COMPACT
+from dkpca.messages import Statistics, Summary
+from dkpca.party import PartyState
+from dkpca.rank import All, Auto, Budget, Error, Fixed, RankRule
+from dkpca.wire.compact import code
 
 WHOLE = 3000  # samples up to which a table is looked at as a whole
 PROBE_ROWS = 400  # of a larger one: enough to see where a spectrum falls off, in well under a second
+COMPACT_PROBE_ROWS = 1600  # the bytes of compact numbers need more of the spectrum, and more exactly
+CODED_ROWS = 2**14  # and of what repeats among the rows
 
 
 @dataclass(frozen=True)
@@ -27,6 +32,7 @@ class Planned:
     kernel: Kernel
     rank: int
     exact: bool  # whether the fit has this rank for certain; else it is judged by a few hundred rows
+    bytes: int | None = None  # None: they follow from the rank
 
 
 @dataclass(frozen=True)
@@ -51,17 +57,20 @@ class Parties:
 
     def _planned(self, name: str, question: SummaryWanted) -> Planned:
         kernel, n_samples = question.kernel_of(name), self.statistics[name].n_samples
-        if isinstance(question.rank, Fixed) and name not in self.columns:
+        compact = question.precision == COMPACT
+        if isinstance(question.rank, Fixed) and not compact and name not in self.columns:
             return Planned(kernel, question.rank.first_guess(n_samples), exact=False)
         if name not in self.columns:
-            raise InputError(f"the rank of {name!r} cannot be judged from statistics; give --rank")
+            wanted = ("bytes", "give its table, or another --precision") if compact else ("rank", "give --rank")
+            raise InputError(f"the {wanted[0]} of {name!r} cannot be judged from statistics; {wanted[1]}")
         X = self.columns[name]
-        rule = question.rank
+        rows, rule = np.arange(n_samples), question.rank
         if n_samples > WHOLE:
-            rows = np.sort(np.random.default_rng(0).permutation(n_samples)[:PROBE_ROWS])
-            X, rule = kernel.rows(X, rows), _for_few(rule, len(rows))
-        summary, _ = party.summarize(
-            X,
+            order = np.random.default_rng(0).permutation(n_samples)
+            rows = np.sort(order[: COMPACT_PROBE_ROWS if compact else PROBE_ROWS])
+            rule = _for_few(rule, len(rows), n_samples)
+        summary, state = party.summarize(
+            X if len(rows) == n_samples else kernel.rows(X, rows),
             party=name,
             kernel=kernel,
             rank=rule,
@@ -69,7 +78,8 @@ class Parties:
             solver=question.solver,
             balance=question.balance,
         )
-        return Planned(summary.kernel, summary.rank, exact=n_samples <= WHOLE)
+        size = _compact_size(X, summary, state) if compact else None
+        return Planned(summary.kernel, summary.rank, n_samples <= WHOLE, size)
 
 
 def rehearse(parties: Parties, fit: Fit) -> dict[str, Planned]:
@@ -78,6 +88,29 @@ def rehearse(parties: Parties, fit: Fit) -> dict[str, Planned]:
     return dict(answers)  # type: ignore[arg-type]  # not summaries, but what is planned of them
 
 
-def _for_few(rule: RankRule, n_rows: int) -> RankRule:
-    """Return the rule for fewer rows than components, if it is about components."""
-    return replace(rule, n_components=min(rule.n_components, n_rows)) if isinstance(rule, Auto) else rule
+def _compact_size(X: Array, summary: Summary, state: PartyState) -> int:
+    """Bytes of a compact message about all rows, from one about some.
+
+    Eigenvalues grow with the rows, all of them alike, so steps and bits stay: more rows are more of the same.
+    """
+    if X.shape[0] == summary.n_samples:
+        return wire.size(summary)
+    seen = summary.factor
+    others = wire.size(summary) - code(to_numpy(seen.data)).size
+    if state.kernel.columns_are != "samples":  # which have no columns for the other rows
+        more = np.sort(np.random.default_rng(0).permutation(X.shape[0])[:CODED_ROWS])
+        seen = party.extend(state, X[more]).factor
+    return int(others + code(to_numpy(seen.data)).size * X.shape[0] / seen.shape[0])
+
+
+def _for_few(rule: RankRule, n_rows: int, n_samples: int) -> RankRule:
+    """Return the rule for fewer rows: of components, or of bytes and errors that grow with the rows."""
+    if isinstance(rule, Auto):
+        return replace(rule, n_components=min(rule.n_components, n_rows))
+    if isinstance(rule, Error):
+        return replace(rule, at_most=rule.at_most * n_rows / n_samples)
+    if isinstance(rule, Budget):
+        return replace(rule, bytes=max(1, rule.bytes * n_rows // n_samples))
+    if isinstance(rule, All):
+        return replace(rule, rules=tuple(_for_few(part, n_rows, n_samples) for part in rule.rules))
+    return rule

@@ -8,25 +8,32 @@ from typing import Any
 import numpy as np
 
 from dkpca.errors import InputError
-from dkpca.linalg.arrays import Array, dtype_name, namespace, to_numpy
+from dkpca.linalg.arrays import Array, device, dtype_name, namespace, to_numpy
 from dkpca.linalg.rounding import growth, power_of_four, unit
 from dkpca.linalg.strips import cross
 
-PRECISIONS = {"float64": 8, "float32": 4, "float16": 2}  # bytes a number
+COMPACT = "compact"
+PRECISIONS = {"float64": 8, "float32": 4, "float16": 2, COMPACT: 4}  # bytes a number; compact: before it is coded
 FLOAT16_EXPONENT = 15  # the largest power of two that float16 holds
+DIGITS = {"float64": 30, "float32": 24, "float16": 11, COMPACT: 30}  # bits a number; those of an int32, or fewer
+PLAIN_DIGITS = 18  # bits a number for a matrix that is no factor
+EXPONENT = np.dtype("<i2")  # of a step; sent as bytes, so that older releases get as far as the version
+EXPONENTS = 1000  # powers of two beyond it, or below its negative, are no steps of ours
+CUT_PER_STEP = 1 / 3  # a column vanishes when its numbers are smaller than this share of its step
 
 
 @dataclass(frozen=True)
 class Rounded:
     """A matrix as it travels."""
 
-    data: Array  # (rows, columns) in the wire precision
-    scale: Array | None = None  # (columns,) float64, with float16 only: a power of two a column
+    data: Array  # (rows, columns) in the wire precision; whole numbers, int32, if that is compact
+    scale: Array | None = None  # (columns,) float64, with float16 and compact only: a power of two per column
 
     @property
     def precision(self) -> str:
         """Name of the wire precision."""
-        return dtype_name(self.data)
+        name = dtype_name(self.data)
+        return COMPACT if name == "int32" else name
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -35,26 +42,32 @@ class Rounded:
 
     def to_arrays(self) -> dict[str, Array]:
         """Return what travels, by the end of its name."""
-        return {"": self.data} if self.scale is None else {"": self.data, ".scale": self.scale}
+        if self.scale is None:
+            return {"": self.data}
+        if self.precision == COMPACT:
+            exponent = np.frexp(to_numpy(self.scale))[1] - 1
+            return {"": self.data, ".exponent": exponent.astype(EXPONENT).view(np.uint8)}
+        return {"": self.data, ".scale": self.scale}
 
     @classmethod
     def from_arrays(cls, name: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> "Rounded":
         """Rebuild what `to_arrays` gave, if it is a matrix of finite numbers in one of the wire precisions."""
-        data, scale = arrays[""], arrays.get(".scale")
-        if data.ndim != 2 or 0 in data.shape or data.dtype.name not in PRECISIONS or not np.isfinite(data).all():
-            raise InputError(f"{name} is not a matrix of finite numbers (shape {data.shape})")
-        if (scale is not None) != (data.dtype == np.float16):
-            raise InputError(f"{name} must have a scale if it is float16, and only then")
-        if scale is not None and not (
-            scale.dtype == np.float64
-            and scale.shape == data.shape[1:]
-            and np.isfinite(scale).all()
-            and (scale > 0).all()
+        data = arrays[""]
+        kind = COMPACT if data.dtype == np.int32 else data.dtype.name
+        if (
+            data.ndim != 2
+            or 0 in data.shape
+            or kind not in PRECISIONS
+            or not (kind == COMPACT or np.isfinite(data).all())
         ):
-            raise InputError(f"the scale of {name} is not one positive float64 per column")
-        if set(arrays) - {"", ".scale"}:
+            raise InputError(f"{name} is not a matrix of finite numbers (shape {data.shape})")
+        if (".scale" in arrays) != (kind == "float16"):
+            raise InputError(f"{name} must have a scale if it is float16, and only then")
+        if (".exponent" in arrays) != (kind == COMPACT):
+            raise InputError(f"{name} must have an exponent per column if it is compact, and only then")
+        if set(arrays) - {"", ".scale", ".exponent"}:
             raise InputError("does not have the arrays of its kind")
-        return cls(data, scale)
+        return cls(data, _read_scale(name, data.shape[1], arrays))
 
     def rows(self, strip: slice) -> "Rounded":
         """Return some of the rows."""
@@ -62,6 +75,8 @@ class Rounded:
 
     def entry_error(self) -> tuple[float, Array]:
         """Bounds on what rounding did to a number: a share of it, and beside that so much, by column."""
+        if self.precision == COMPACT:
+            return 0.0, self.scale * 0.5  # type: ignore[operator]
         xp = namespace(self.data)
         share, least = unit(self.data), float(xp.finfo(self.data.dtype).smallest_normal)
         if self.scale is not None:
@@ -75,11 +90,33 @@ class Rounded:
         return values if self.scale is None else values * xp.astype(self.scale, values.dtype)[None, :]
 
 
-def round_to(A: Array, precision: str) -> Rounded:
-    """Round a matrix to the wire precision. Rounding what was rounded before changes nothing."""
+def _read_scale(name: str, columns: int, arrays: Mapping[str, np.ndarray[Any, Any]]) -> Array | None:
+    """Scale of each column, if there is one."""
+    scale, exponent = arrays.get(".scale"), arrays.get(".exponent")
+    if exponent is not None:
+        if exponent.dtype != np.uint8 or exponent.shape != (2 * columns,):
+            raise InputError(f"the exponent of {name} does not have two bytes per column")
+        powers = exponent.view(EXPONENT)
+        if powers.min() < -EXPONENTS or powers.max() > EXPONENTS:  # the size of the least int16 is negative
+            raise InputError(f"the exponent of {name} exceeds {EXPONENTS} in size")
+        return np.ldexp(1.0, powers)
+    if scale is not None and not (
+        scale.dtype == np.float64 and scale.shape == (columns,) and np.isfinite(scale).all() and (scale > 0).all()
+    ):
+        raise InputError(f"the scale of {name} is not one positive float64 per column")
+    return scale
+
+
+def round_to(A: Array, precision: str, *, digits: int = DIGITS[COMPACT]) -> Rounded:
+    """Round a matrix to the wire precision. Rounding what was rounded before changes nothing.
+
+    `digits` is the most bits that a compact number may have.
+    """
     if precision not in PRECISIONS:
         raise InputError(f"wire precision {precision!r} is unknown; use one of {sorted(PRECISIONS)}")
     xp = namespace(A)
+    if precision == COMPACT:  # with no spectrum to go by, as fine for every column
+        return round_by(A, np.zeros(A.shape[1]), digits=min(digits, PLAIN_DIGITS))
     reach = float(xp.max(xp.abs(A)))
     if not reach <= (float(xp.finfo(getattr(xp, precision)).max) if precision != "float16" else math.inf):
         raise InputError(
@@ -87,10 +124,40 @@ def round_to(A: Array, precision: str) -> Rounded:
         )
     if precision != "float16":
         return Rounded(xp.astype(A, getattr(xp, precision)))
-    largest = xp.astype(xp.max(xp.abs(A), axis=0), xp.float64)
-    safe = xp.where(largest > 0, largest, xp.ones_like(largest))
-    scale = 2.0 ** (xp.ceil(xp.log2(safe)) - FLOAT16_EXPONENT)
+    scale = 2.0 ** (xp.ceil(xp.log2(_largest(A))) - FLOAT16_EXPONENT)
     return Rounded(xp.astype(xp.astype(A, xp.float64) / scale[None, :], xp.float16), scale)
+
+
+def steps_for(values: Array, cut: float, n: int) -> Array:
+    """Steps by which the columns of a factor with these eigenvalues are rounded; those at the cut just survive.
+
+    A column of length sqrt(lambda), rounded by a step s, moves the Gram matrix by about sqrt(lambda) s sqrt(n / 12).
+    Steps in proportion to 1 / sqrt(lambda) move it equally by every column: for so many bits, that is the least.
+    """
+    xp = namespace(values)
+    values = xp.astype(values, xp.float64)
+    safe = xp.where(values > 0, values, xp.ones_like(values))
+    return cut / (CUT_PER_STEP * xp.sqrt(safe) * math.sqrt(n))
+
+
+def round_by(A: Array, steps: Array, *, digits: int = DIGITS[COMPACT]) -> Rounded:
+    """Round every column to whole multiples of a power of two near its step, coarser where it needs more digits."""
+    xp = namespace(A)
+    if not bool(xp.all(xp.isfinite(A))):
+        raise InputError("numbers that are not finite cannot be sent; scale the columns")
+    coarse_enough = np.ceil(np.log2(to_numpy(_largest(A)))) - digits
+    with np.errstate(divide="ignore"):  # a step of zero: as fine as the digits allow
+        exponent = np.maximum(np.round(np.log2(to_numpy(steps))), coarse_enough)
+    exponent = np.clip(exponent, -EXPONENTS, EXPONENTS)
+    scale = xp.asarray(np.ldexp(1.0, exponent.astype(int)), device=device(A))  # on the host, where it is exact
+    return Rounded(xp.astype(xp.round(xp.astype(A, xp.float64) / scale[None, :]), xp.int32), scale)
+
+
+def _largest(A: Array) -> Array:
+    """Largest magnitude of each column, 1 where all are zero."""
+    xp = namespace(A)
+    largest = xp.astype(xp.max(xp.abs(A), axis=0), xp.float64)
+    return xp.where(largest > 0, largest, xp.ones_like(largest))
 
 
 def rounding_norms(A: Array, sent: Rounded) -> tuple[float, float]:

@@ -52,7 +52,8 @@ def ordinary(gram: Gram) -> tuple[Gram, float]:
         size, trace, log_size = float(xp.max(base.diagonal())), base.trace(), base.log_largest()
     limits = xp.finfo(gram.reference.dtype)
     if not trace <= float(limits.max) * HEADROOM:
-        raise InputError(f"numbers of the kernel matrix reach {size:.1e}, {_beyond(gram)}; scale the columns down")
+        reach = math.inf if math.isnan(size) else size
+        raise InputError(f"numbers of the kernel matrix reach {reach:.1e}, {_beyond(gram)}; scale the columns down")
     if -math.inf < log_size < math.log(float(limits.smallest_normal) / HEADROOM):
         raise InputError(
             f"numbers of the kernel matrix are of size 10^{log_size / math.log(10):.0f}, {_beyond(gram)}; "
@@ -71,8 +72,10 @@ def as_large(pairs: Eigenpairs, size: float) -> Eigenpairs:
         return pairs
     root = size**0.5
     extension = replace(pairs.extension, weights=pairs.extension.weights / root, offset=pairs.extension.offset * root)
+    nearby = None if pairs.nearby is None else replace(pairs.nearby, values=pairs.nearby.values * size)
     return replace(
         pairs,
+        nearby=nearby,
         values=pairs.values * size,
         next_value=pairs.next_value * size,
         trace=pairs.trace * size,

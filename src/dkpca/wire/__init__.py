@@ -1,26 +1,27 @@
 """Messages to bytes and back: one safetensors file per message, versioned, checked, never executed.
 
-The header holds the kind of message, its scalar fields and a checksum over those fields and all array bytes;
-`dkpca.wire.container` has the layout, `dkpca.wire.codec` the fields.
+The header holds the kind of message, its scalar fields and a checksum over those fields and all arrays;
+`dkpca.wire.container` has the layout, `dkpca.wire.codec` the fields. Arrays of whole numbers travel coded
+(`dkpca.wire.compact`); the header then says their shapes, and the checksum is over the numbers, not their code.
 """
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any, get_args
 
 import numpy as np
 
 from dkpca.errors import WireError
-from dkpca.linalg.arrays import dtype_name
+from dkpca.linalg.arrays import dtype_name, to_numpy
 from dkpca.messages import Message
-from dkpca.wire import codec
-from dkpca.wire.container import MESSAGE, WIRE_DTYPES, Header, canonical, checksum, pack, unpack, verify
+from dkpca.wire import codec, compact
+from dkpca.wire.container import MESSAGE, WIRE_DTYPES, Arrays, Header, canonical, checksum, save, unpack, verify
 
 __all__ = ["decode", "encode"]
 
-VERSION = 1
+VERSION, CODED_VERSION = 1, 2  # the second has coded arrays; a dkpca from before them says that it cannot read it
 KINDS: dict[str, type[Any]] = {cls.__name__.lower(): cls for cls in get_args(Message)}
 MAX_HEADER = 2**16  # bytes; ours are under a kilobyte
 
@@ -45,7 +46,13 @@ def encode(message: Message) -> bytes:
     Statistics(party='bank', n_samples=100, n_features=5, mean_squared_distance=12.5)
     """
     scalars, arrays = codec.encode(message)
-    return pack(_header(message, scalars), arrays, entry=MESSAGE)
+    return packed(_header(message, scalars, arrays), arrays)
+
+
+def packed(header: Header, arrays: Arrays) -> bytes:
+    """Return the bytes of a file with this header, its checksum added and its whole numbers coded."""
+    header = header | {"checksum": checksum(header, arrays)}
+    return save(header | _shapes(arrays), _coded(arrays), entry=MESSAGE)
 
 
 def decode(data: bytes) -> Message:
@@ -71,10 +78,14 @@ def decode(data: bytes) -> Message:
     """
     header, arrays = unpack(bytes(data), entry=MESSAGE, max_header=MAX_HEADER, dtypes=WIRE_DTYPES)
     kind, version = header.get("kind"), header.get("version")
-    if version != VERSION:
-        raise WireError(f"message has format version {version!r}; this dkpca reads version {VERSION}")
+    if version not in (VERSION, CODED_VERSION) or isinstance(version, bool):
+        raise WireError(
+            f"message has format version {version!r}; this dkpca reads versions {VERSION} and {CODED_VERSION}: "
+            "update dkpca if the message is from a newer one"
+        )
     if not isinstance(kind, str) or kind not in KINDS:
         raise WireError(f"message is of unknown kind {kind!r}; expected one of {sorted(KINDS)}")
+    arrays = _decoded(header.pop("coded", {}), arrays, expected=version == CODED_VERSION)
     message: Message = codec.decode(KINDS[kind], verify(header, arrays).get("fields"), arrays, what=f"{kind} message")
     return message
 
@@ -82,7 +93,7 @@ def decode(data: bytes) -> Message:
 def fingerprint(message: Message) -> str:
     """Name of a message, from everything in it: the checksum that its file carries."""
     scalars, arrays = codec.encode(message)
-    return checksum(_header(message, scalars), arrays)
+    return checksum(_header(message, scalars, arrays), arrays)
 
 
 def kind_of(message: Message) -> str:
@@ -91,12 +102,13 @@ def kind_of(message: Message) -> str:
 
 
 def size(message: Message) -> int:
-    """Length of `encode(message)` without encoding it."""
-    header = _header(message, codec.described(message)) | {"checksum": "0" * 64}
+    """Length of `encode(message)`, without hashing or copying its arrays; what travels coded has to be coded."""
+    plain = dict(_arrays(message))
+    header = _header(message, codec.described(message), plain) | {"checksum": "0" * 64} | _shapes(plain)
     layout: dict[str, Any] = {"__metadata__": {MESSAGE: canonical(header)}}
     offset = 0
     # safetensors lays arrays out by falling size of their numbers, then by name.
-    for name, array in sorted(_arrays(message), key=lambda item: (-_width(item[1]), item[0])):
+    for name, array in sorted(_coded(plain).items(), key=lambda item: (-_width(item[1]), item[0])):
         end = offset + math.prod(array.shape) * _width(array)
         code = next(code for code, known in WIRE_DTYPES.items() if known == dtype_name(array))
         layout[name] = {"dtype": code, "shape": list(array.shape), "data_offsets": [offset, end]}
@@ -105,9 +117,14 @@ def size(message: Message) -> int:
     return 8 + -(-length // 8) * 8 + offset
 
 
-def _header(message: Message, scalars: Header) -> Header:
-    """Everything but the checksum and the arrays."""
-    return {"kind": kind_of(message), "version": VERSION, "fields": scalars}
+def _header(message: Message, scalars: Header, arrays: Mapping[str, Any]) -> Header:
+    """Everything but the checksum, the arrays and how they are coded."""
+    return {"kind": kind_of(message), "version": version_of(arrays), "fields": scalars}
+
+
+def version_of(arrays: Mapping[str, Any]) -> int:
+    """Format version of a message with these arrays."""
+    return CODED_VERSION if any(map(_is_coded, arrays.values())) else VERSION
 
 
 def _arrays(message: Message) -> Iterator[tuple[str, Any]]:
@@ -115,6 +132,40 @@ def _arrays(message: Message) -> Iterator[tuple[str, Any]]:
         value = getattr(message, field.name)
         if hasattr(value, "to_arrays"):
             yield from ((f"{field.name}{end}", array) for end, array in value.to_arrays().items())
+
+
+def _is_coded(array: Any) -> bool:
+    """Whether it is an array of whole numbers."""
+    return dtype_name(array) == "int32"
+
+
+def _shapes(arrays: Mapping[str, Any]) -> Header:
+    """Entry of the header for the arrays that travel coded, if there are any."""
+    shapes = {name: list(array.shape) for name, array in arrays.items() if _is_coded(array)}
+    return {"coded": shapes} if shapes else {}
+
+
+def _coded(arrays: Mapping[str, Any]) -> Arrays:
+    """Arrays as they travel."""
+    return {name: compact.code(to_numpy(array)) if _is_coded(array) else array for name, array in arrays.items()}
+
+
+def _decoded(shapes: object, arrays: Arrays, *, expected: bool) -> Arrays:
+    """Arrays as they were before `_coded`, if the header says how to read exactly those."""
+    if not isinstance(shapes, dict) or bool(shapes) != expected or not set(shapes) <= set(arrays):
+        raise WireError("the header does not describe the coded arrays")
+    decoded = dict(arrays)
+    for name, shape in shapes.items():
+        if (
+            not isinstance(shape, list)
+            or len(shape) != 2
+            or not all(type(n) is int and 1 <= n < 2**40 for n in shape)
+        ):
+            raise WireError(f"coded array {name!r} has no shape that a matrix can have")
+        if arrays[name].dtype != np.uint8 or arrays[name].ndim != 1:
+            raise WireError(f"coded array {name!r} is not one of bytes")
+        decoded[name] = compact.decode(arrays[name], (shape[0], shape[1]))
+    return decoded
 
 
 def _width(array: Any) -> int:

@@ -27,7 +27,11 @@ Arrays = dict[str, np.ndarray[Any, Any]]
 
 def pack(header: Header, arrays: Arrays, *, entry: str) -> bytes:
     """Return the bytes of one file; the same header and arrays give the same bytes."""
-    header = header | {"checksum": checksum(header, arrays)}
+    return save(header | {"checksum": checksum(header, arrays)}, arrays, entry=entry)
+
+
+def save(header: Header, arrays: Arrays, *, entry: str) -> bytes:
+    """Return the bytes of one file whose header is complete."""
     return safetensors.numpy.save(arrays, metadata={entry: canonical(header)})
 
 

@@ -1,21 +1,28 @@
-"""How many eigenpairs a party sends.
-
-A rule reads the leading eigenvalues known so far and answers with a rank, or with None when it has to see
-more of the spectrum. It never answers 0: a party that sends nothing would erase the product of all kernels.
-"""
+"""Rules that read the spectrum, and rules made of rules."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
 from dkpca.errors import InputError
-from dkpca.linalg.precision import PRECISIONS
-
-__all__ = ["Adaptive", "Auto", "Budget", "Fixed", "RankRule"]
+from dkpca.linalg.precision import COMPACT
 
 Spectrum = np.ndarray[Any, Any]  # leading eigenvalues, descending
+ROUNDING_SHARE = 1 / 16  # where a rank was asked for, it decides the error, and rounding does not
+AUTO_COMPACT = 0.05  # where numbers cost few bits, more of the spectrum is worth sending
+RULES: dict[str, type["RankRule"]] = {}  # those that can travel
+
+
+class Draft(Protocol):
+    """A message that may leave, as goals see it. What a new goal measures becomes one more method here."""
+
+    def size(self) -> int:
+        """Bytes of the whole message."""
+
+    def error(self) -> float:
+        """What the message adds to the certificate's bound on the kernel error."""
 
 
 class RankRule(ABC):
@@ -35,6 +42,7 @@ class RankRule(ABC):
     """
 
     name: ClassVar[str] = ""  # under which it travels
+    limits: ClassVar[bool] = False  # whether it says how much may be sent, not how much is needed
 
     @abstractmethod
     def first_guess(self, n_samples: int) -> int:
@@ -43,6 +51,26 @@ class RankRule(ABC):
     @abstractmethod
     def choose(self, eigenvalues: Spectrum, n_samples: int) -> int | None:
         """Rank, or None if these eigenvalues do not decide it."""
+
+    def cut(self, eigenvalues: Spectrum, rank: int) -> float:
+        """Size of eigenvalue that compact numbers may round away: small beside those that this rank leaves out."""
+        return ROUNDING_SHARE * float(eigenvalues[rank]) if rank < len(eigenvalues) else 0.0
+
+    def measured(self) -> bool:
+        """Whether only the message itself shows if the rule is met."""
+        return False
+
+    def met_by(self, draft: Draft) -> bool:
+        """Whether this message meets the rule; asked only if it is measured."""
+        raise NotImplementedError
+
+    def parts(self) -> tuple["RankRule", ...]:
+        """Return the rules it is made of."""
+        return (self,)
+
+    def most(self) -> int | None:
+        """Return the largest rank there may be, whatever else is asked for."""
+        return None
 
     def stated(self) -> int | None:
         """Return the rank that the rule names beforehand; None if the spectrum decides."""
@@ -53,12 +81,22 @@ class RankRule(ABC):
         return self
 
     def to_dict(self) -> dict[str, Any]:
-        """Describe the rule so that it can travel; only the rules of this module can."""
+        """Describe the rule so that it can travel; only the rules of this package can."""
         if RULES.get(self.name) is not type(self):
             raise InputError(f"the rank rule {self!r} cannot be sent to a party; use one of {sorted(RULES)}")
         return {"rule": self.name, **vars(self)}
 
 
+RuleT = TypeVar("RuleT", bound=RankRule)
+
+
+def travels(rule: type[RuleT]) -> type[RuleT]:
+    """Note that a rule can be sent to a party, by its name."""
+    RULES[rule.name] = rule
+    return rule
+
+
+@travels
 @dataclass(frozen=True)
 class Fixed(RankRule):
     """The same rank whatever the spectrum; at most the number of samples.
@@ -79,7 +117,7 @@ class Fixed(RankRule):
     name: ClassVar[str] = "fixed"
 
     def __post_init__(self) -> None:
-        _check_whole("rank", self.rank)
+        check_whole("rank", self.rank)
         if self.rank < 1:
             raise InputError(f"rank is {self.rank}; a party sends at least 1 eigenpair")
 
@@ -93,6 +131,7 @@ class Fixed(RankRule):
         return self.rank
 
 
+@travels
 @dataclass(frozen=True)
 class Adaptive(RankRule):
     """Eq. (8) of the paper: the smallest D with lambda_{D+1} <= epsilon, at most the number of samples.
@@ -118,7 +157,7 @@ class Adaptive(RankRule):
     name: ClassVar[str] = "adaptive"
 
     def __post_init__(self) -> None:
-        _check_number("epsilon", self.epsilon)
+        check_number("epsilon", self.epsilon)
         if not 0.0 <= self.epsilon < float("inf"):
             raise InputError(f"epsilon is {self.epsilon}; it must be a finite number, not negative")
 
@@ -126,16 +165,23 @@ class Adaptive(RankRule):
         return min(31, n_samples)
 
     def choose(self, eigenvalues: Spectrum, n_samples: int) -> int | None:
-        threshold = self.epsilon * eigenvalues[0] if self.relative else self.epsilon
-        return _first_below(eigenvalues, threshold, at_least=1, n_samples=n_samples)
+        return first_below(eigenvalues, self._threshold(eigenvalues), at_least=1, n_samples=n_samples)
+
+    def cut(self, eigenvalues: Spectrum, rank: int) -> float:
+        return ROUNDING_SHARE * self._threshold(eigenvalues)
+
+    def _threshold(self, eigenvalues: Spectrum) -> float:
+        return float(self.epsilon * eigenvalues[0] if self.relative else self.epsilon)
 
 
+@travels
 @dataclass(frozen=True)
 class Auto(RankRule):
     """The smallest D with lambda_{D+1} <= share * lambda_2, but no fewer than the components wanted.
 
     lambda_2, because the first eigenvector of an RBF Gram matrix is close to constant and centering removes
-    it: lambda_2 is where the information begins, however many parties share it.
+    it: lambda_2 is where the information begins, however many parties share it. In compact precision the share
+    is a twentieth of it.
 
     Parameters
     ----------
@@ -157,8 +203,8 @@ class Auto(RankRule):
     name: ClassVar[str] = "auto"
 
     def __post_init__(self) -> None:
-        _check_whole("n_components", self.n_components)
-        _check_number("share", self.share)
+        check_whole("n_components", self.n_components)
+        check_number("share", self.share)
         if self.n_components < 1 or not 0.0 <= self.share <= 1.0:
             raise InputError(
                 f"{self.n_components} components and a share of {self.share} make no rule; "
@@ -169,58 +215,67 @@ class Auto(RankRule):
         return min(max(63, 2 * self.n_components), n_samples)
 
     def choose(self, eigenvalues: Spectrum, n_samples: int) -> int | None:
-        threshold = self.share * eigenvalues[min(1, len(eigenvalues) - 1)]
-        return _first_below(eigenvalues, threshold, at_least=self.n_components, n_samples=n_samples)
+        return first_below(eigenvalues, self._threshold(eigenvalues), at_least=self.n_components, n_samples=n_samples)
+
+    def cut(self, eigenvalues: Spectrum, rank: int) -> float:
+        return min(self._threshold(eigenvalues), float(eigenvalues[rank - 1]))
+
+    def sent_in(self, precision: str) -> RankRule:
+        return replace(self, share=self.share * AUTO_COMPACT) if precision == COMPACT else self
+
+    def _threshold(self, eigenvalues: Spectrum) -> float:
+        return float(self.share * eigenvalues[min(1, len(eigenvalues) - 1)])
 
 
+@travels
 @dataclass(frozen=True)
-class Budget(RankRule):
-    """As many eigenpairs as fit into so many bytes of factor.
+class All(RankRule):
+    """Several rules at once: of the needs the finest, of the limits the coarsest, and no limit is passed for a need.
 
     Parameters
     ----------
-    bytes : int
-        What the party is willing to send, header not counted.
-    precision : {"float32", "float64", "float16"}
-        How the numbers go over the wire; a party puts in how it sends them. float16 adds a scale of 8 bytes a column.
+    rules : tuple of RankRule
+        At least one.
 
     Examples
     --------
-    >>> import dkpca
-    >>> dkpca.rank.Budget(bytes=4000).choose([5.0, 2.0, 1.0], n_samples=100)
-    10
+    >>> import numpy as np
+    >>> from dkpca import DKPCA, rank
+    >>> X = np.random.default_rng(0).normal(size=(50, 8))
+    >>> goals = [rank.Error(at_most=0.1), rank.Budget(bytes=2000)]
+    >>> DKPCA(2, parties=2, rank=goals, precision="compact").fit(X).ledger_[0].bytes_sent <= 2000
+    True
     """
 
-    bytes: int
-    precision: str = "float32"
-    name: ClassVar[str] = "budget"
+    rules: tuple[RankRule, ...]
+    name: ClassVar[str] = "all"
 
     def __post_init__(self) -> None:
-        _check_whole("bytes", self.bytes)
-        if self.bytes < 1 or self.precision not in PRECISIONS:
-            raise InputError(
-                f"a budget of {self.bytes} bytes in {self.precision} cannot be kept; "
-                f"give a positive number of bytes, and one of {sorted(PRECISIONS)}"
-            )
-
-    def rank(self, n_samples: int) -> int:
-        """Rank that fits; an error if not even one column does."""
-        column = n_samples * PRECISIONS[self.precision] + (8 if self.precision == "float16" else 0)
-        if self.bytes < column:
-            raise InputError(
-                f"a budget of {self.bytes} bytes is less than one eigenpair of {n_samples} samples "
-                f"({column} bytes); raise the budget or lower the wire precision"
-            )
-        return min(self.bytes // column, n_samples)
+        if not self.rules or not all(isinstance(rule, RankRule) for rule in self.rules):
+            raise InputError(f"{list(self.rules)} cannot be combined; give at least one rule of dkpca.rank")
 
     def first_guess(self, n_samples: int) -> int:
-        return self.rank(n_samples)
+        return max(rule.first_guess(n_samples) for rule in self.rules)
 
     def choose(self, eigenvalues: Spectrum, n_samples: int) -> int | None:
-        return self.rank(n_samples)
+        needs = [rule.choose(eigenvalues, n_samples) for rule in self.rules if not rule.limits]
+        limits = [rule.choose(eigenvalues, n_samples) for rule in self.rules if rule.limits]
+        known = [rank for rank in (*needs, *limits) if rank is not None]
+        if len(known) < len(self.rules):
+            return None
+        return min([max(known[: len(needs)], default=n_samples), *known[len(needs) :]])
+
+    def parts(self) -> tuple[RankRule, ...]:
+        return tuple(part for rule in self.rules for part in rule.parts())
+
+    def stated(self) -> int | None:
+        return max((rank for rule in self.rules if (rank := rule.stated()) is not None), default=None)
 
     def sent_in(self, precision: str) -> RankRule:
-        return replace(self, precision=precision)
+        return replace(self, rules=tuple(rule.sent_in(precision) for rule in self.rules))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"rule": self.name, "rules": [rule.to_dict() for rule in self.rules]}
 
 
 @dataclass(frozen=True)
@@ -247,36 +302,32 @@ class AtMost(RankRule):
             return self.limit if len(eigenvalues) >= self.limit else None
         return min(rank, self.limit)
 
+    def cut(self, eigenvalues: Spectrum, rank: int) -> float:
+        return self.rule.cut(eigenvalues, rank)
+
+    def parts(self) -> tuple[RankRule, ...]:
+        return self.rule.parts()
+
+    def most(self) -> int | None:
+        return self.limit
+
     def sent_in(self, precision: str) -> RankRule:
         return replace(self, rule=self.rule.sent_in(precision))
 
 
-RULES: dict[str, type[RankRule]] = {cls.name: cls for cls in (Fixed, Adaptive, Auto, Budget)}
-
-
-def family(name: object) -> type[RankRule]:
-    """Return the class of rules of this name."""
-    if not isinstance(name, str) or name not in RULES:
-        raise InputError(f"unknown rank rule {name!r}; use one of {sorted(RULES)}")
-    return RULES[name]
-
-
-def as_rule(rank: "int | RankRule") -> RankRule:
-    """Return the rule; a number is a fixed rank."""
-    return rank if isinstance(rank, RankRule) else Fixed(int(rank))
-
-
-def _check_whole(what: str, value: object) -> None:
+def check_whole(what: str, value: object) -> None:
+    """Refuse what is no whole number."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise InputError(f"{what} is {value!r}; give a whole number")
 
 
-def _check_number(what: str, value: object) -> None:
+def check_number(what: str, value: object) -> None:
+    """Refuse what is no number."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.number):
         raise InputError(f"{what} is {value!r}; give a number")
 
 
-def _first_below(eigenvalues: Spectrum, threshold: float, *, at_least: int, n_samples: int) -> int | None:
+def first_below(eigenvalues: Spectrum, threshold: float, *, at_least: int, n_samples: int) -> int | None:
     """Smallest D >= at_least with eigenvalue D + 1 at or under the threshold."""
     below = np.flatnonzero(eigenvalues <= threshold)
     below = below[below >= at_least]

@@ -1,0 +1,234 @@
+"""Messages that a party may send, from coarse to fine, and the one that meets what is asked of it.
+
+In compact precision a cut decides: eigenvalues under it are not sent, and the rest is rounded so that every column
+moves the Gram matrix by about as much. In the other precisions the rank decides.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+from dkpca import wire
+from dkpca.errors import InputError
+from dkpca.linalg.arrays import Array, namespace, to_numpy
+from dkpca.linalg.eigenpairs import Eigenpairs
+from dkpca.linalg.gram import Gram
+from dkpca.linalg.leading import Solver, leading
+from dkpca.linalg.precision import COMPACT, Rounded, round_by, round_to, rounding_norms, steps_for
+from dkpca.linalg.rounding import growth, unit
+from dkpca.messages import Summary
+from dkpca.rank import AtMost, RankRule
+from dkpca.rank.rules import ROUNDING_SHARE
+
+COARSEST, FINEST = 2.0**-4, 2.0**-24  # the cut, as a share of lambda_1: sixteen levels for its column; float32
+RUNGS = 16  # cuts to each halving: two or three percent of the bytes apart
+LONGEST = -1.2345678901234567e-100  # no number of a message takes more characters
+START = 63  # pairs to begin with, where nobody says how many
+
+
+@dataclass(frozen=True)
+class Draft:
+    """One message that the party may send, exactly as it would leave, and what it was made from."""
+
+    factor: Rounded
+    pairs: Eigenpairs
+    trace_left_out: float
+    trace_rounding: float  # what arithmetic may have done to it
+    message: Callable[..., Summary]
+    table: Array  # (n_samples, n_features), measured from the kernel's origin
+    fineness: float  # rung of its cut, or its rank
+
+    @cached_property
+    def summary(self) -> Summary:
+        """The message."""
+        pairs = self.pairs
+        spectral, nuclear = rounding_norms(pairs.factor(), self.factor)
+        return self.message(
+            factor=self.factor,
+            left_out_norm=pairs.left_out_norm,
+            trace_left_out=self.trace_left_out,
+            rounding_norm=spectral + pairs.residual_norm,
+            rounding_nuclear=nuclear + pairs.residual_nuclear + self.trace_rounding,
+            left_out_overlap=pairs.missed_trace,
+        )
+
+    def size(self) -> int:
+        """Bytes of the whole message, its five numbers taken as long as numbers get."""
+        names = ("left_out_norm", "trace_left_out", "rounding_norm", "rounding_nuclear", "left_out_overlap")
+        return wire.size(self.message(factor=self.factor, **dict.fromkeys(names, LONGEST)))
+
+    def error(self) -> float:
+        """What the message adds to the certificate's bound on the kernel error."""
+        return self.summary.left_out_norm + self.summary.rounding_norm
+
+
+class Drafts:
+    """All messages about one Gram matrix, made when they are asked for.
+
+    Parameters
+    ----------
+    gram : Gram
+        The party's.
+    table : array of shape (n_samples, n_features)
+        What it was made from.
+    message : function
+        A summary, given the factor and its five numbers.
+    precision : str
+        How numbers go over the wire.
+    digits : int
+        In compact precision, the most bits a number may have.
+    most : int, optional
+        Largest rank.
+    solver, random_state
+        See `dkpca.linalg.leading.leading`.
+    """
+
+    def __init__(
+        self,
+        gram: Gram,
+        table: Array,
+        message: Callable[..., Summary],
+        *,
+        precision: str,
+        digits: int,
+        most: int | None,
+        solver: str | Solver,
+        random_state: int,
+    ) -> None:
+        self.gram, self.table, self.message = gram, table, message
+        self.precision, self.digits = precision, digits
+        self.most = min(gram.n if most is None else most, gram.n)
+        self._leading = partial(leading, gram, solver=solver, random_state=random_state)
+        self._pairs: Eigenpairs | None = None
+
+    @cached_property
+    def _trace(self) -> float:
+        return self.gram.trace()  # asked after the solver, which refuses numbers too large for it
+
+    @property
+    def last(self) -> int:
+        """Number of the finest message."""
+        return round(RUNGS * math.log2(COARSEST / FINEST)) if self.precision == COMPACT else self.most - 1
+
+    def at(self, number: int) -> Draft:
+        """Return one message of the sequence; a larger number is finer, 0 the coarsest."""
+        if self.precision != COMPACT:
+            return self._draft(self._at_least(number + 1), number + 1, 0.0)
+        enough = min(self.most + 1, self.gram.n)
+        pairs = self._at_least(min(START, enough))
+        cut = float(pairs.values[0]) * COARSEST * 2.0 ** (-number / RUNGS)
+        while float(pairs.values[-1]) > cut and pairs.numerical_rank() == pairs.values.shape[0] < enough:
+            pairs = self._at_least(min(2 * pairs.values.shape[0], enough))
+        values = to_numpy(pairs.values)
+        rank = int((values > cut).sum())
+        if rank > self.most:
+            rank, cut = self.most, max(cut, ROUNDING_SHARE * float(values[self.most]))
+        return self._draft(pairs, rank, cut)
+
+    def by_rule(self, rule: RankRule) -> Draft:
+        """Return the message of a rule that reads the spectrum; pairs are computed until it has seen enough."""
+        if self.most < self.gram.n:
+            rule = AtMost(rule, self.most)
+        pairs = self._at_least(rule.first_guess(self.gram.n))
+        while True:
+            values = to_numpy(pairs.values)
+            rank = rule.choose(values, self.gram.n)
+            found = pairs.numerical_rank()
+            if rank is not None or found < len(values):  # the rest is rounding: there is nothing more to see
+                rank = max(1, found if rank is None else min(rank, found))
+                return self._draft(pairs, rank, rule.cut(values, rank))
+            if len(values) == self.gram.n:
+                raise InputError(
+                    f"rank rule {rule!r} has seen all {len(values)} eigenvalues and gives no rank; correct it"
+                )
+            pairs = self._at_least(min(2 * len(values), self.gram.n))
+
+    def finest(self, meets: Callable[[Draft], bool], below: float = math.inf) -> Draft | None:
+        """Return the finest message that meets a limit."""
+        return _last(meets, self.at, min(START, self.last), int(min(below, self.last)))
+
+    def coarsest(self, meets: Callable[[Draft], bool]) -> Draft | None:
+        """Return the coarsest message that meets a need."""
+        return _last(meets, lambda number: self.at(self.last - number), max(0, self.last - START), self.last)
+
+    def _at_least(self, k: int) -> Eigenpairs:
+        """So many pairs, or those already known."""
+        if self._pairs is None or self._pairs.values.shape[0] < k:
+            self._pairs = self._leading(k)
+        return self._pairs
+
+    def _draft(self, pairs: Eigenpairs, rank: int, cut: float) -> Draft:
+        pairs = pairs.head(max(1, min(rank, pairs.numerical_rank())))
+        factor = pairs.factor()
+        if self.precision == COMPACT:
+            largest = float(pairs.values[0])
+            cut = max(cut, FINEST * largest)
+            sent = round_by(factor, steps_for(pairs.values, cut, self.gram.n), digits=self.digits)
+            fineness = RUNGS * math.log2(COARSEST * largest / cut) if largest > 0 else 0.0
+        else:
+            sent, fineness = round_to(factor, self.precision), float(pairs.values.shape[0] - 1)
+        arithmetic = growth(math.prod(factor.shape)) * unit(self.table) * self._trace
+        left_out = self._trace - _squared_norm(sent)
+        return Draft(sent, pairs, left_out, arithmetic, self.message, self.table, fineness)
+
+
+def settle(drafts: Drafts, rule: RankRule) -> tuple[Draft, str]:
+    """Return the message that the rules ask for, and which of them decided: no limit is passed to meet a need."""
+    chosen, decided = None, ""
+    needs = [part for part in rule.parts() if not part.limits]
+    for need in needs:
+        draft = drafts.coarsest(need.met_by) if need.measured() else drafts.by_rule(need)
+        if draft is None:
+            raise InputError(_impossible(need, "finest", drafts.at(drafts.last)))
+        if chosen is None or draft.fineness > chosen.fineness:
+            chosen, decided = draft, repr(need)
+    for limit in (part for part in rule.parts() if part.limits):
+        if not limit.measured():
+            draft = drafts.by_rule(limit)
+        elif chosen is not None and limit.met_by(chosen):
+            continue
+        else:
+            draft = drafts.finest(limit.met_by, math.inf if chosen is None else chosen.fineness)
+        if draft is None:
+            raise InputError(_impossible(limit, "coarsest", drafts.at(0)))
+        if chosen is None or draft.fineness < chosen.fineness:
+            chosen, decided = draft, repr(limit)
+    assert chosen is not None
+    missed = [f"{need!r} is not met" for need in needs if need.measured() and not need.met_by(chosen)]
+    return chosen, "; ".join([decided, *missed])
+
+
+def _last(meets: Callable[[Draft], bool], at: Callable[[int], Draft], start: int, end: int) -> Draft | None:
+    """Return the last message, of numbers 0 to `end`, that meets a condition met by all before it: by bisection.
+
+    It goes from `start` in growing strides until it has passed the last one, since finer messages take longer.
+    """
+    low, high, number, stride, found = -1, end + 1, min(start, end), RUNGS, None
+    while high - low > 1:
+        draft = at(number)
+        if meets(draft):
+            low, found = number, draft
+        else:
+            high = number
+        if low >= 0 and high <= end:
+            number = (low + high) // 2
+        else:
+            number = min(end, low + stride) if low >= 0 else max(0, high - stride)
+            stride *= 2
+    return found
+
+
+def _impossible(rule: RankRule, which: str, draft: Draft) -> str:
+    summary = draft.summary
+    return (
+        f"{rule!r} cannot be met in {summary.factor.precision}; the {which} message there is has "
+        f"rank {summary.rank}, {draft.size()} bytes and an error of {draft.error():.3g}: ask for something "
+        "else, or for another precision"
+    )
+
+
+def _squared_norm(matrix: Rounded) -> float:
+    """Trace of B B' for the matrix B as it was sent."""
+    values = matrix.decode()
+    return float(namespace(values).sum(values * values))

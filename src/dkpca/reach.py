@@ -1,0 +1,65 @@
+"""Numbers that a precision cannot hold are refused where a party meets them, with its name and what to do."""
+
+import math
+
+from dkpca.errors import InputError
+from dkpca.linalg.arrays import Array, dtype_name, namespace
+from dkpca.linalg.precision import COMPACT, DIGITS, Rounded, round_by, round_to
+from dkpca.linalg.rounding import quiet
+
+LEAST = {"float32": 1e-30, COMPACT: 2.0**-900}  # a factor smaller than this has lost digits
+
+
+def mean_squared_distance(X: Array, party: str) -> float:
+    """Mean over all pairs of different samples."""
+    with quiet():
+        variance = float(namespace(X).sum(namespace(X).var(X, axis=0, correction=1))) if X.shape[0] > 1 else 0.0
+    smallest = float(namespace(X).finfo(X.dtype).smallest_normal)
+    if not math.isfinite(2.0 * variance) or (variance < smallest and bool(namespace(X).any(X[:1, :] != X))):
+        raise InputError(
+            f"party {party!r}: squared distances between its samples are beyond the range of {dtype_name(X)} "
+            f"({2.0 * variance:.1e}); scale the columns, or give gamma"
+        )
+    return 2.0 * variance
+
+
+def moved(X: Array, origin: Array, party: str) -> Array:
+    """Rows measured from a point, if the numbers allow it."""
+    xp = namespace(X)
+    with quiet():
+        X = X - origin[None, :]
+    finite = xp.all(xp.isfinite(X), axis=0)
+    if not bool(xp.all(finite)):
+        column = int(xp.argmax(xp.astype(~finite, xp.int64)))
+        raise InputError(
+            f"party {party!r}: the numbers of its column {column + 1} are too large for their mean to be taken in "
+            f"{dtype_name(X)}; scale the column down"
+        )
+    return X
+
+
+def check_not_vanished(trace: float, X: Array, party: str) -> None:
+    """Refuse a kernel matrix that is zero only because its numbers are too small for the precision."""
+    if trace == 0.0 and bool(namespace(X).any(X != 0)):
+        raise InputError(f"party {party!r}: squares of its numbers vanish in {dtype_name(X)}; scale the columns up")
+
+
+def rounded(
+    A: Array, precision: str, party: str, *, steps: Array | None = None, digits: int = DIGITS[COMPACT]
+) -> Rounded:
+    """Matrix as the party sends it: by these steps, or else as fine as the precision has it."""
+    try:
+        return round_to(A, precision, digits=digits) if steps is None else round_by(A, steps, digits=digits)
+    except InputError as error:
+        raise InputError(f"party {party!r}: {error}") from error
+
+
+def check_not_lost(factor: Array, sent: Rounded, party: str) -> None:
+    """Refuse a factor that the wire precision turns into nothing."""
+    xp = namespace(factor)
+    reach = float(xp.max(xp.abs(factor)))
+    if 0.0 < reach < LEAST.get(sent.precision, 0.0):
+        raise InputError(
+            f"party {party!r}: numbers of size {reach:.1e} are lost in {sent.precision}; "
+            "scale the columns, or send float64"
+        )
