@@ -54,6 +54,13 @@ def test_other_parties_are_not_waited_for_once_one_has_failed(tmp_path):
     assert not list(tmp_path.glob("*run*"))
 
 
+def test_a_fit_that_is_killed_leaves_no_process_with_a_private_table(tmp_path):
+    fit, worker = endless_fit(tmp_path)
+    fit.kill()
+    worker.wait(60)
+    fit.communicate()
+
+
 @pytest.mark.parametrize("when", [signal.SIGTERM, signal.SIGINT])
 def test_a_fit_can_be_interrupted_while_its_parties_are_at_work(tmp_path, when):
     fit, worker = endless_fit(tmp_path)
