@@ -19,8 +19,8 @@ from sklearn.kernel_approximation import Nystroem
 from sklearn.pipeline import make_pipeline
 
 from benchmarks.flights import N_FLIGHTS, flights
-from benchmarks.measure import gemm_rate, once, report
-from dkpca import DKPCA, subspace_error
+from benchmarks.measure import gemm_rate, median_ratio, once, report, seconds_in_turn
+from dkpca import DKPCA, FusedModel, fuse, subspace_error
 from dkpca.kernels import RBF
 from dkpca.kernels.grams import FusedGram
 from dkpca.linalg.gram import Centered
@@ -32,7 +32,7 @@ SIZES = (N_FLIGHTS // 8, N_FLIGHTS // 4, N_FLIGHTS // 2, N_FLIGHTS)
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=["flights", "million", "streamed", "error"])
+    parser.add_argument("--only", choices=["flights", "million", "streamed", "error", "laws"])
     parser.add_argument("--size", type=int)
     arguments = parser.parse_args()
     if arguments.only:
@@ -41,10 +41,11 @@ def main() -> None:
             "million": measure_million,
             "streamed": measure_streamed,
             "error": measure_error,
+            "laws": measure_laws,
         }
         print(json.dumps(measured[arguments.only](arguments.size)))
         return
-    report("scale", [*flight_lines(), *million_lines(), *streamed_lines(), *error_lines()])
+    report("scale", [*flight_lines(), *million_lines(), *streamed_lines(), *error_lines(), *law_lines()])
 
 
 def in_a_process(only: str, size: int) -> dict[str, float]:
@@ -96,6 +97,20 @@ def error_lines() -> list[dict[str, object]]:
     run = in_a_process("error", SIZES[0])
     what = f"flights, T = {SIZES[0]}: subspace error of {LANDMARKS} landmarks against streamed"
     return [{"what": what, "value": run["error"], "limit": "<= 1e-3"}]
+
+
+def law_lines() -> list[dict[str, object]]:
+    run = in_a_process("laws", N_FLIGHTS)
+    what = f"flights, T = {N_FLIGHTS}, 4 parties, rank {RANK}, fused by the sum law"
+    return [
+        {
+            "what": f"{what}: time / product law by {LANDMARKS} landmarks",
+            "value": run["ratio"],
+            "limit": "<= 1",
+        },
+        {"what": f"{what}: subspace error against the SVD of all factors", "value": run["error"], "limit": "<= 1e-9"},
+        {"what": f"{what}: solver is exact (1) or not (0)", "value": run["exact"], "limit": ">= 1"},
+    ]
 
 
 def subsample(size: int) -> dict[str, np.ndarray]:
@@ -169,6 +184,27 @@ def measure_error(size: int) -> dict[str, float]:
     factors = [summary.factor.decode() for summary in landmark.model_.summaries.values()]
     exact = leading(Centered(FusedGram(landmark.model_.law, factors)), COMPONENTS, solver="streamed")
     return {"error": subspace_error(exact.vectors, landmark.eigenvectors_)}
+
+
+def measure_laws(size: int) -> dict[str, float]:
+    """The center alone, on the same messages, in turns."""
+    sent = list(estimator().fit(subsample(size)).model_.summaries.values())
+
+    def fused(law: str, solver: str) -> FusedModel:
+        return fuse(sent, n_components=COMPONENTS, law=law, solver=solver, n_landmarks=LANDMARKS)
+
+    rounds = seconds_in_turn(
+        {"product": lambda: fused("product", "landmark"), "sum": lambda: fused("sum", "auto")}, 3
+    )
+    model = fused("sum", "auto")
+    joined = np.hstack([summary.factor.decode() for summary in sent])
+    joined -= joined.mean(axis=0)
+    true = np.linalg.svd(joined, full_matrices=False)[0][:, :COMPONENTS]
+    return {
+        "ratio": median_ratio(rounds, lambda times: times["sum"], "product"),
+        "error": subspace_error(true, model.eigenvectors),
+        "exact": float(model.certificate.probe is None),
+    }
 
 
 if __name__ == "__main__":

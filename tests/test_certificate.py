@@ -49,6 +49,11 @@ def test_every_bound_holds(problem, precision, center, D):
     assert true_gap >= proof.gap_at_least - slack
     assert subspace_error(V, model.eigenvectors) <= proof.subspace_error_at_most + 1e-9
     assert math.sqrt(subspace_error(V, model.eigenvectors)) <= proof.theorem_1 + 1e-9
+    outside = model.eigenvectors - V @ (V.T @ model.eigenvectors)
+    assert (np.sum(outside**2, axis=0) <= np.array(proof.component_errors_at_most) + 1e-9).all()
+    for d, bound in enumerate(proof.leading_errors_at_most, 1):
+        assert subspace_error(vectors[:, :d], model.eigenvectors[:, :d]) <= bound + 1e-9
+    assert all(values[d - 1] > values[d] for d in proof.certain_components)
     captured = np.trace(model.eigenvectors.T @ K @ model.eigenvectors)
     assert captured >= proof.captured_at_least - slack
     assert values[:D].sum() <= proof.captured_best_at_most + slack
@@ -108,6 +113,20 @@ def test_all_components_are_always_the_right_subspace(table):
 def test_the_certificate_is_plain_json(table):
     text = json.dumps(fused_from([table], RBF(0.5), 5, rank=2).certificate.to_dict(), allow_nan=False)
     assert json.loads(text)["theorem_1"] is None
+
+
+def test_most_components_are_certain_where_the_last_gap_is_not(table):
+    proof = fused_from(np.array_split(table, 3, axis=1), RBF(0.02), 8, rank=15).certificate
+    assert proof.gap_at_least < 0
+    assert max(proof.component_errors_at_most[:4]) < 0.1
+    assert proof.component_errors_at_most[-1] == 1.0
+    assert proof.subspace_error_at_most < 2
+    certain = proof.certain_components
+    assert certain
+    assert f"behind 8 components; it is behind {', '.join(map(str, certain))}." in str(proof)
+    fewer = fused_from(np.array_split(table, 3, axis=1), RBF(0.02), certain[-1], rank=15).certificate
+    assert fewer.gap_at_least > 0
+    assert fewer.subspace_error_at_most == pytest.approx(proof.leading_errors_at_most[certain[-1] - 1], rel=1e-6)
 
 
 def test_theorem_1_includes_what_the_landmarks_of_the_center_miss(rng):

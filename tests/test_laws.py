@@ -120,6 +120,8 @@ def test_every_bound_holds_for_every_kernel_and_law(kernel, law, rank, precision
     assert captured >= proof.captured_at_least - slack
     assert proof.captured_best_at_most >= true.eigenvalues_.sum() - slack
     assert subspace_error(true.eigenvectors_, few.eigenvectors_) <= proof.subspace_error_at_most + 1e-9
+    outside = few.eigenvectors_ - true.eigenvectors_ @ (true.eigenvectors_.T @ few.eigenvectors_)
+    assert (np.sum(outside**2, axis=0) <= np.array(proof.component_errors_at_most) + 1e-9).all()
 
 
 def fused_matrix(model):

@@ -15,6 +15,7 @@ from dkpca.linalg.arrays import to_numpy
 from dkpca.linalg.gram import Centered, Gram
 from dkpca.linalg.landmark import Landmark
 from dkpca.linalg.leading import choose, leading
+from dkpca.linalg.parallel import one_blas_thread
 from dkpca.linalg.progress import listening
 from dkpca.linalg.streamed import Streamed
 from testkit.matrices import Given
@@ -367,3 +368,26 @@ def test_the_search_says_what_it_would_have_found_and_the_certificate_repeats_it
 def test_where_nothing_is_left_there_is_nothing_to_search(rng):
     X = rng.standard_normal((300, 2))
     assert leading(Given(X @ X.T), 5, solver="streamed").probe is None
+
+
+@pytest.mark.parametrize("weakest", [1.0, 1e-3, 1e-9, 0.0])
+def test_a_few_pairs_of_a_thin_factor_are_those_of_its_svd(xp, rng, weakest):
+    """Also where eigenvalues differ by eighteen powers of ten: rounding of the large ones stays out of the small."""
+    U, V = (np.linalg.qr(rng.standard_normal((n, 40)))[0] for n in (3000, 40))
+    s = np.geomspace(1.0, max(weakest, 1e-12), 40) * (np.arange(40) < (40 if weakest else 5))
+    gram = FusedGram(Linear().law, [xp.asarray((U * s) @ V.T)])
+    pairs = leading(gram, 8)
+    values, vectors = to_numpy(pairs.values), to_numpy(pairs.vectors)
+    np.testing.assert_allclose(values, s[:8] ** 2, rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(vectors.T @ vectors, np.eye(8), atol=1e-14)
+    true = (U * s**2) @ (U.T @ vectors)
+    assert np.linalg.norm(true - vectors * values) < 1e-14 * values[0]
+    assert pairs.next_value == pytest.approx(s[8] ** 2, abs=1e-15)
+
+
+def test_the_triangle_of_a_factor_does_not_depend_on_the_threads(rng):
+    A = rng.standard_normal((20_000, 30))
+    R = strips.triangle(A)
+    np.testing.assert_allclose(R.T @ R, A.T @ A, rtol=1e-12, atol=1e-9)
+    with one_blas_thread():
+        np.testing.assert_array_equal(strips.triangle(A), R)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from dkpca import DKPCA
-from dkpca.certificate import PartyError
 from dkpca.kernels.combination import combination
 from dkpca.kernels.laws import Sum
+from dkpca.left_out import PartyError
 from dkpca.linalg.arrays import to_numpy
 from dkpca.linalg.rounding import growth, unit
 from experiments.adversary import truth
@@ -93,6 +93,14 @@ def _about_components(model: DKPCA, K: np.ndarray[Any, Any], size: Any, exact: f
     turned += 2.0 * ROUNDINGS * D * unit(model.eigenvalues_)  # the components themselves are rounded
     yield Check("subspace", sine, math.sqrt(proof.subspace_error_at_most), turned)
     yield Check("theorem 1", sine, proof.theorem_1, turned)
+    outside = np.linalg.norm(V_hat - V @ (V.T @ V_hat), axis=0)
+    for i, bound in enumerate(proof.component_errors_at_most):
+        yield Check("component", float(outside[i]), math.sqrt(bound), turned)
+    for d, bound in enumerate(proof.leading_errors_at_most[:-1], 1):
+        first, gap = vectors[:, :d] - V_hat[:, :d] @ (V_hat[:, :d].T @ vectors[:, :d]), values[d - 1] - values[d]
+        turned = math.sqrt(d) * exact * (1.0 + 1.0 / max(gap, exact)) + ROUNDINGS * d * unit(model.eigenvalues_)
+        yield Check("gap", _of(proof.gaps_at_least[d - 1], size), gap, exact)
+        yield Check("leading components", float(np.linalg.norm(first)), math.sqrt(bound), turned)
 
 
 def _of(number: float, size: Any) -> float:

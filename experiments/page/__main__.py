@@ -7,7 +7,7 @@ from pathlib import Path
 
 from experiments import figures
 from experiments.command import RESULTS
-from experiments.page import beyond, compact, costs, parties, samples, table2
+from experiments.page import beyond, compact, costs, kernels, parties, samples, table2
 from experiments.page.writing import Results
 from experiments.published import TABLE_2
 
@@ -25,6 +25,8 @@ NAMES = (
     "rounds",
     "certificate",
     "scale",
+    "missing",
+    "weights",
 )
 
 
@@ -37,6 +39,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     results = read(given.results)
     draw(results, given.docs / "figures")
     (given.docs / "reproduction.md").write_text(page(results))
+    (given.docs / "kernels.md").write_text(kernels.filled((DOCS / "kernels.md").read_text(), results))
 
 
 def read(folder: Path) -> Results:

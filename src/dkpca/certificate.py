@@ -1,27 +1,10 @@
-"""What the center can prove about its answer without seeing data.
-
-Write K for the true global Gram matrix and L for the fused one that the center holds. Each party says how far
-the factor it sent is from its own matrix: below by at most `left_out_norm`, to either side by its rounding.
-From this follow two numbers with
-
-    -below * I  <=  K - L  <=  above * I        (in the order of symmetric matrices)
-
-and, with the trace of K known, everything else here. Centering both matrices changes none of it.
-"""
+"""What is known of the distance between an answer and kernel PCA of the joined table, in numbers and words."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-
-from dkpca.kernels.laws import Law
-from dkpca.linalg.arrays import Array, dtype_name, namespace, to_numpy
-from dkpca.linalg.eigenpairs import Eigenpairs, Probe
-from dkpca.linalg.rounding import growth, unit
-from dkpca.messages import Summary
-from dkpca.metrics import theorem_1_bound
+from dkpca.linalg.eigenpairs import Probe
 
 
 @dataclass(frozen=True)
@@ -46,12 +29,16 @@ class Certificate:
         Trace of the (centered) true matrix.
     eigenvalues_at_least, eigenvalues_at_most : tuple of float
         Around each true eigenvalue.
-    gap_at_least : float
-        Of the true lambda_D - lambda_{D+1}; zero or less: nothing known.
+    gaps_at_least : tuple of float
+        Of the true lambda_d - lambda_{d+1} for d = 1 to D; zero or less: nothing known.
     theorem_1 : float
         Bound on |sin Theta|_F by Theorem 1 of the paper; inf where the gap does not allow it.
     subspace_error_at_most : float
-        Bound on D - |V' V_hat|_F^2.
+        Bound on D - |V' V_hat|_F^2; inf where it is no less than the largest there can be.
+    component_errors_at_most : tuple of float
+        Per component found: squared sine of the angle to the true leading D-dimensional subspace; at most 1.
+    leading_errors_at_most : tuple of float
+        For d = 1 to D: the subspace error of the first d components; inf where nothing is known.
     captured_at_least : float
         Variance of the true kernel that the components found capture.
     captured_best_at_most : float
@@ -80,9 +67,11 @@ class Certificate:
     total_variance_at_most: float
     eigenvalues_at_least: tuple[float, ...]
     eigenvalues_at_most: tuple[float, ...]
-    gap_at_least: float
+    gaps_at_least: tuple[float, ...]
     theorem_1: float
     subspace_error_at_most: float
+    component_errors_at_most: tuple[float, ...]
+    leading_errors_at_most: tuple[float, ...]
     captured_at_least: float
     captured_best_at_most: float
     probe: Probe | None = None
@@ -100,6 +89,7 @@ class Certificate:
         spectrum = {
             "eigenvalues_at_least": self.eigenvalues_at_least,
             "eigenvalues_at_most": self.eigenvalues_at_most,
+            "gaps_at_least": self.gaps_at_least,
         }
         return {name: value for name, value in plain.items() if name not in open_ended} | {
             name: sum(values) for name, values in spectrum.items()
@@ -109,6 +99,16 @@ class Certificate:
     def subspace_error_trivial(self) -> int:
         """Largest subspace error there can be at all."""
         return min(self.n_components, self.n_samples - self.n_components)
+
+    @property
+    def gap_at_least(self) -> float:
+        """Of the true lambda_D - lambda_{D+1}; zero or less: nothing known."""
+        return self.gaps_at_least[-1]
+
+    @property
+    def certain_components(self) -> tuple[int, ...]:
+        """Numbers of components, at most as many as there are, behind which the true spectrum certainly has a gap."""
+        return tuple(d for d, gap in enumerate(self.gaps_at_least, 1) if gap > 0)
 
     @property
     def captured_share_at_least(self) -> float:
@@ -122,11 +122,13 @@ class Certificate:
 
     def to_dict(self) -> dict[str, Any]:
         """Numbers and sentences, ready for JSON; a bound that says nothing is null."""
-        numbers = {name: value if value != math.inf else None for name, value in asdict(self).items()}
+        numbers = {name: _open_ended(value) for name, value in asdict(self).items()}
         derived = {
             "kernel_norm_bound": self.kernel_norm_bound,
             "captured_share_at_least": self.captured_share_at_least,
             "optimality_at_least": self.optimality_at_least,
+            "gap_at_least": self.gap_at_least,
+            "certain_components": self.certain_components,
         }
         return numbers | derived | {"statements": self.statements()}
 
@@ -141,6 +143,7 @@ class Certificate:
             f"The {D} components capture at least {self.captured_share_at_least:.1%} of the variance of the true "
             f"kernel, and at least {self.optimality_at_least:.1%} of what the best {D} components could.",
             self._subspace_words(),
+            *self._proposal(),
             _bounded("Theorem 1 of the paper", "|sin Theta|_F", self.theorem_1, math.sqrt(min(D, T - D))),
             *self._probe_words(),
         ]
@@ -170,6 +173,17 @@ class Certificate:
             + ("." if math.isinf(self.probe.factor) else f"{seen}.")
         ]
 
+    def _proposal(self) -> list[str]:
+        """Numbers of components that have a bound, where all of them together have none."""
+        certain = self.certain_components
+        if self.gap_at_least > 0 or not certain:
+            return []
+        listed = ", ".join(map(str, certain))
+        return [
+            "It is not certain that the true spectrum has a gap "
+            f"behind {self.n_components} components; it is behind {listed}."
+        ]
+
     def _subspace_words(self) -> str:
         return _bounded(
             "The subspace certificate",
@@ -177,126 +191,6 @@ class Certificate:
             self.subspace_error_at_most,
             self.subspace_error_trivial,
         )
-
-
-@dataclass(frozen=True)
-class PartyError:
-    """How far what one party sent is from its true Gram matrix, both multiplied by its weight."""
-
-    left_out: float  # largest eigenvalue that is missing
-    rounding: float  # spectral norm
-    nuclear: float  # the same in the nuclear norm
-    trace: float  # of the true matrix
-    received: Array  # (n_samples,) diagonal of what was sent
-    diagonal: Array  # (n_samples,) of the true matrix, or a bound above it
-
-    @classmethod
-    def of(cls, summary: Summary, factor: Array, weight: float) -> "PartyError":
-        """Read it off a message and its weighted factor."""
-        xp = namespace(factor)
-        received = xp.sum(factor**2, axis=1)
-        left_out, rounding = weight * summary.left_out_norm, weight * summary.rounding_norm
-        trace = weight * summary.trace_left_out + float(np.sum(to_numpy(received)))
-        if summary.diagonal is not None:
-            diagonal = weight * summary.diagonal.decode(dtype_name(factor))[:, 0]
-        elif summary.kernel.unit_diagonal:
-            diagonal = weight * xp.ones_like(received)
-        else:
-            diagonal = received + (left_out + rounding)
-        return cls(left_out, rounding, weight * summary.rounding_nuclear, trace, received, diagonal)
-
-
-def certify(
-    summaries: Sequence[Summary],
-    factors: Sequence[Array],
-    *,
-    law: Law,
-    pairs: Eigenpairs,
-    fused_trace: float,
-    weights: Sequence[float] | None = None,
-    meaning: str = "",
-) -> Certificate:
-    """Derive the certificate.
-
-    Parameters
-    ----------
-    summaries, factors
-        The messages, and the factors as decoded from them and weighted.
-    law : Law
-        How the matrices combine.
-    pairs : Eigenpairs
-        The components: leading eigenpairs of the (centered) fused matrix.
-    fused_trace : float
-        Trace of the fused matrix before centering.
-    weights : sequence of float, optional
-        What each party's matrix was multiplied by.
-    meaning : str
-        What the true matrix is a kernel of.
-    """
-    found = to_numpy(pairs.values).astype(float)
-    T, D = summaries[0].n_samples, len(found)
-    errors = sorted(map(PartyError.of, summaries, factors, weights or [1.0] * len(factors)), key=lambda e: e.left_out)
-    received, true = [e.received for e in errors], [e.diagonal for e in errors]
-    weighted = list(zip(law.amplification(received, true), errors, strict=True))
-
-    below = sum(weight * e.rounding for weight, e in weighted) + pairs.residual_norm
-    nuclear = sum(weight * e.nuclear for weight, e in weighted) + pairs.residual_nuclear
-    tails = [weight * (e.left_out + e.rounding) for weight, e in weighted]
-    total = law.total_trace([e.trace for e in errors], true)
-    trace_gap = total - fused_trace
-    summed = growth(T) * unit(factors[0]) * (abs(fused_trace) + abs(total))  # rounding of these traces
-    # K minus the matrix that the pairs are exact for is a positive semidefinite P, of which the solver at the center
-    # may have missed a part, plus rounding N. P is no larger than its trace.
-    positive_trace = max(0.0, trace_gap) + summed + nuclear + pairs.missed_trace
-    own_error = pairs.missed_trace + pairs.residual_norm
-    above = min(sum(tails) + own_error, positive_trace + below)
-    width = above + below
-    fused_gap = float(found[-1]) - pairs.next_value
-    captured = max(0.0, float(found.sum()) - D * below)
-    # Equal eigenvalues may have changed places with the next one.
-    at_most = np.maximum(found, pairs.next_value)
-    return Certificate(
-        n_samples=T,
-        n_components=D,
-        n_parties=len(summaries),
-        kernel_error_above=above,
-        kernel_error_below=below,
-        trace_gap=trace_gap,
-        total_variance_at_most=pairs.trace * (1.0 + growth(T) * unit(factors[0])) + positive_trace + nuclear,
-        eigenvalues_at_least=tuple(np.maximum(found - below, 0.0).tolist()),
-        eigenvalues_at_most=tuple((at_most + above).tolist()),
-        gap_at_least=fused_gap - width,
-        theorem_1=theorem_1_bound(
-            tails,
-            gap=fused_gap - width,
-            dimension=law.theorem_1_dimension(T, D),
-            own_error=own_error,
-        ),
-        subspace_error_at_most=_subspace_error_bound(fused_gap, width, positive_trace + nuclear, T, D),
-        captured_at_least=captured,
-        captured_best_at_most=float(at_most.sum()) + min(D * above, positive_trace + D * below),
-        probe=pairs.probe,
-        meaning=meaning,
-    )
-
-
-def _subspace_error_bound(gap: float, width: float, trace: float, n_samples: int, n_components: int) -> float:
-    """Bound D - |V' V_hat|_F^2 by Davis and Kahan's sin 2 theta and sin theta theorems.
-
-    Subtracting the middle of the interval that holds K - L moves no eigenvector and halves its norm, so
-    sin(2 theta) <= width / gap for the largest angle. The off-diagonal block of a positive matrix of norm b and
-    trace t has Frobenius norm at most sqrt(b t) / 2, which bounds all angles together.
-    """
-    angles = min(n_components, n_samples - n_components)
-    if angles == 0:
-        return 0.0
-    if not width < gap:
-        return math.inf
-    by_largest = angles * math.sin(0.5 * math.asin(width / gap)) ** 2
-    by_trace = (
-        0.25 * (width / (gap - width)) * (trace / (gap - width))
-    )  # in this order: squares may over- or underflow
-    return min(by_largest, by_trace)
 
 
 def _bounded(who: str, what: str, bound: float, trivial: float) -> str:
@@ -307,3 +201,10 @@ def _bounded(who: str, what: str, bound: float, trivial: float) -> str:
         f"{who} says nothing here: the gap behind the last component is too small for what was left out; "
         "a higher rank at the parties, or another number of components, can change that."
     )
+
+
+def _open_ended(value: Any) -> Any:
+    """Return a number as JSON has it; None for a bound that is infinite."""
+    if isinstance(value, tuple):
+        return tuple(map(_open_ended, value))
+    return None if value == math.inf else value

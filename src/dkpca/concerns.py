@@ -3,6 +3,7 @@
 Both are read off what is at hand anyway: at the center the factors of the messages, at a party its own state.
 """
 
+import sys
 import warnings
 from collections.abc import Iterable, Sequence
 
@@ -25,10 +26,18 @@ Flags = np.ndarray[tuple[int], np.dtype[np.bool_]]
 Norms = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
-def warn(sentences: Iterable[str], *, level: int) -> None:
-    """Say each as a warning of the caller, so many calls up."""
+def warn(sentences: Iterable[str], category: type[Warning] = DataWarning) -> None:
+    """Say each as a warning of whoever called the library, through scikit-learn or not."""
     for sentence in sentences:
-        warnings.warn(sentence, DataWarning, stacklevel=level)
+        warnings.warn(sentence, category, stacklevel=_levels_up())
+
+
+def _levels_up() -> int:
+    """Calls from `warn` to the first that is of neither library."""
+    frame, levels = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("dkpca", "sklearn"):
+        frame, levels = frame.f_back, levels + 1
+    return levels
 
 
 def remedy(standardized: bool) -> str:
@@ -86,8 +95,10 @@ def outside_at_center(model: FusedModel, received: Iterable[Rows | Partials]) ->
 
 def outside_at_party(state: PartyState, message: Rows | Partials) -> Flags:
     """Which new samples are unlike all training samples to this party."""
-    if isinstance(message, Partials) or state.anchors is None:
-        return np.zeros(message.partial.shape[0] if isinstance(message, Partials) else 0, dtype=bool)
+    if isinstance(message, Partials):
+        return np.zeros(message.partial.shape[0], dtype=bool)
+    if state.anchors is None or state.kernel.columns_are == "samples":  # the state has no rows to compare with
+        return np.zeros(message.factor.shape[0], dtype=bool)
     rows = _some(state.anchors.shape[0])
     xp = namespace(state.anchors)
     sampled = xp.take(state.anchors, xp.asarray(rows), axis=0)

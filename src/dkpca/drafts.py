@@ -50,11 +50,12 @@ class Draft:
             trace_left_out=self.trace_left_out,
             rounding_norm=spectral + pairs.residual_norm,
             rounding_nuclear=nuclear + pairs.residual_nuclear + self.trace_rounding,
+            left_out_overlap=pairs.missed_trace,
         )
 
     def size(self) -> int:
-        """Bytes of the whole message, its four numbers taken as long as numbers get."""
-        names = ("left_out_norm", "trace_left_out", "rounding_norm", "rounding_nuclear")
+        """Bytes of the whole message, its five numbers taken as long as numbers get."""
+        names = ("left_out_norm", "trace_left_out", "rounding_norm", "rounding_nuclear", "left_out_overlap")
         return wire.size(self.message(factor=self.factor, **dict.fromkeys(names, LONGEST)))
 
     def error(self) -> float:
@@ -72,7 +73,7 @@ class Drafts:
     table : array of shape (n_samples, n_features)
         What it was made from.
     message : function
-        A summary, given the factor and its four numbers.
+        A summary, given the factor and its five numbers.
     precision : str
         How numbers go over the wire.
     digits : int

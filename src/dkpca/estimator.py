@@ -1,6 +1,5 @@
 """`DKPCA`: the whole protocol behind a scikit-learn estimator."""
 
-import warnings
 from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -215,9 +214,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # 
             random_state=self.random_state or 0,
             dtype=dtype_name(next(iter(parties.states.values())).origin),
         )
-        warn(about_kernel(model, remedy=remedy(self.standardize)), level=3)
+        warn(about_kernel(model, remedy=remedy(self.standardize)))
         sources = {name: table for name, table in tables.items() if is_source(table)}
-        return self._fitted(model, list(tables), parties.states, sources)
+        return self._fitted(model, list(tables), self._with_names(parties.states), sources)
 
     def fit_transform(self, X: Tables, y: object = None, *, sample_ids: Any = None) -> Array:
         """Fit, and return the scores of the training samples.
@@ -253,11 +252,11 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # 
             In the order of the first table.
         """
         answers = self._answers(X, sample_ids, exact=self.projection == "exact")
-        warn(about_new_samples(self.model_, answers.values()), level=3)
+        warn(about_new_samples(self.model_, answers.values()))
         absent = sorted(set(self.party_names_) - set(answers))
         placed = scoring.place(self.model_, answers.values(), absent, marginalize=self.missing == "mean")
         if absent:
-            warnings.warn(scoring.share_words(placed), MissingPartyWarning, stacklevel=2)
+            warn([scoring.share_words(placed)], MissingPartyWarning)
         return placed.scores
 
     def party_scores(self, X: Tables, *, sample_ids: Any = None) -> dict[str, Array]:

@@ -5,6 +5,7 @@ only placing new samples of such a party does.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from numbers import Integral
 from typing import Any, TypeVar
@@ -27,6 +28,7 @@ from dkpca.messages import Message, Partials, Rows, Summary
 from dkpca.party import ANYTHING, PartyState
 from dkpca.policy import Policy
 from dkpca.rank import RankRule, as_rule
+from dkpca.tables import labels
 from dkpca.tables.inputs import check_like_fit, check_table
 
 MessageT = TypeVar("MessageT")
@@ -109,8 +111,10 @@ def summarize(
     """
     _check("summarize", kernel=kernel, rank=rank, precision=precision, solver=solver, policy=policy)
     _check("summarize", random_state=random_state, keep_training=keep_training, sample_ids=sample_ids)
-    return core.summarize(
-        check_table(check_party_name(party), X),
+    if kernel.columns_are == "samples":
+        X = labels.matrix_like_its_rows(party, X)
+    summary, state = core.summarize(
+        check_table(check_party_name(party), X, columns_are=kernel.columns_are),
         party=party,
         kernel=kernel,
         rank=as_rule(rank),
@@ -121,6 +125,7 @@ def summarize(
         sample_ids=sample_ids,
         policy=policy,
     )
+    return summary, replace(state, columns=labels.names_of_columns(X))
 
 
 def fuse(
@@ -234,7 +239,7 @@ def extend(
     _check("extend", state=state, exact=exact, sample_ids=sample_ids, policy=policy)
     if state.anchors is None:
         raise InputError(f"party {state.party!r}: the state has no rows; make it again with dkpca.summarize")
-    X_new = check_table(state.party, as_numbers(state, X_new))
+    X_new = check_table(state.party, as_numbers(state, X_new), columns_are=state.kernel.columns_are)
     check_like_fit({state.party: X_new}, {state.party: state.origin})
     return (core.partials if exact else core.extend)(state, X_new, sample_ids=sample_ids, policy=policy)
 
@@ -272,7 +277,7 @@ def project(model: FusedModel, messages: Iterable[Rows | Partials]) -> Array:
 def as_numbers(state: PartyState, table: Any) -> Any:
     """New rows in the form that the state expects: as they are, or prepared as the commands did at the fit."""
     if state.preparation is None:
-        return table
+        return labels.like_fit(state.party, table, state.columns)
     try:
         # By name: reading tables as the commands do is the one step that needs their extra.
         files = import_module("dkpca.exchange.files")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dkpca import plausibility
-from dkpca.certificate import Certificate, certify
+from dkpca.certificate import Certificate
 from dkpca.errors import FusionError, InputError
 from dkpca.kernels import Kernel
 from dkpca.kernels.combination import combination
@@ -18,6 +18,7 @@ from dkpca.linalg.leading import Solver, leading
 from dkpca.linalg.precision import round_to
 from dkpca.linalg.strips import by_strips
 from dkpca.messages import Partials, Rows, Scores, Statistics, Summary
+from dkpca.proof import certify
 from dkpca.roster import accept, check_same, complete
 
 LANDMARKS = 500  # of the center, unless it is told otherwise
@@ -226,6 +227,7 @@ def fuse(
         fused_trace=fused.trace(),
         weights=list(weighted.values()),
         meaning=combined.meaning,
+        centered=center,
     )
     plausibility.check_certificate(certificate, accepted)
     return FusedModel(

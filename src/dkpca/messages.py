@@ -68,6 +68,8 @@ class Summary:
         The same in the nuclear norm.
     diagonal : Rounded of shape (n_samples, 1), optional
         Of the true Gram matrix, for kernels that the center finishes.
+    left_out_overlap : float, optional
+        Norm of the part left out that is not orthogonal to the factor: what landmarks missed. None: not stated.
 
     Examples
     --------
@@ -89,6 +91,7 @@ class Summary:
     rounding_norm: NotNegative
     rounding_nuclear: NotNegative
     diagonal: Rounded | None = None
+    left_out_overlap: NotNegative | None = None
 
     def __post_init__(self) -> None:
         if self.rank > self.n_samples:

@@ -61,6 +61,8 @@ class PartyState:
         Means and deviations of the training columns, in which new columns are measured; None: as they are.
     preparation : mapping, optional
         How the commands turn the party's table into these columns; None: it came as numbers.
+    columns : tuple of str, optional
+        Their names, in which order new samples have to have them; None: they had none.
 
     Examples
     --------
@@ -88,6 +90,7 @@ class PartyState:
     shift: Array | None = None
     scale: Array | None = None
     preparation: Mapping[str, Any] | None = None
+    columns: tuple[str, ...] | None = None
 
     def without_rows(self) -> "PartyState":
         """Return the state without the rows of the table, for a holder who can open the table again."""

@@ -1,7 +1,7 @@
 """What the estimator takes as tables: one per party, a list of them, or one that is cut into parties."""
 
-import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import array_api_compat
@@ -10,12 +10,16 @@ import scipy.sparse
 from sklearn.utils.validation import validate_data
 
 from dkpca.checks import as_input_error
-from dkpca.errors import DataWarning, InputError
+from dkpca.concerns import warn
+from dkpca.errors import InputError
 from dkpca.fields import check_party_name
 from dkpca.file_route import as_numbers
 from dkpca.fitted import FittedEstimator
+from dkpca.kernels import Kernel, family
 from dkpca.linalg.arrays import Array
+from dkpca.party import PartyState
 from dkpca.tables import labels
+from dkpca.tables.categories import coded_columns
 from dkpca.tables.inputs import (
     Source,
     as_table,
@@ -42,13 +46,18 @@ class TakesTables(FittedEstimator):
             given = {f"party{j}": table for j, table in enumerate(X)}
         else:
             return self._split(X, reset=reset)
-        given, _, moved = labels.aligned(given, sample_ids)
-        for sentence in moved:
-            warnings.warn(sentence, DataWarning, stacklevel=3)
         if not reset:
             self._check_states(list(given))
+        kinds = {name: self._columns_are(name, reset) for name in given}
+        matrices = [name for name, kind in kinds.items() if kind == "samples" and reset]
+        given |= {name: labels.matrix_like_its_rows(name, given[name]) for name in matrices}
+        given, _, moved = labels.aligned(given, sample_ids, matrices=matrices)
+        warn(moved)
+        if reset:
+            self._names = {name: labels.names_of_columns(table) for name, table in given.items()}
+        else:
             given = {name: as_numbers(self._states[name], table) for name, table in given.items()}
-        tables = {name: as_table(name, table) for name, table in given.items()}
+        tables = {name: as_table(name, table, columns_are=kinds[name]) for name, table in given.items()}
         if not tables:
             raise InputError("no party was given; pass at least one table")
         here = {name: table for name, table in tables.items() if not is_source(table)}
@@ -59,12 +68,25 @@ class TakesTables(FittedEstimator):
             check_like_fit(here, {name: state.origin for name, state in self._states.items()})
         return tables
 
+    def _columns_are(self, party: str, reset: bool) -> str:
+        """Whether the party's columns are quantities, categories or samples, as its kernel says."""
+        if not reset:
+            return self._states[party].kernel.columns_are
+        kernel = self.kernel.get(party, "linear") if isinstance(self.kernel, Mapping) else self.kernel
+        return (kernel if isinstance(kernel, Kernel) else family(kernel)).columns_are
+
+    def _with_names(self, states: Mapping[str, PartyState]) -> dict[str, PartyState]:
+        """States that know the names of their columns, where the tables of the fit had some."""
+        return {name: replace(state, columns=self._names.get(name)) for name, state in states.items()}
+
     def _check_states(self, names: list[str]) -> None:
         """Raise unless the samples are from the parties of the fit, and their states are here."""
         strangers = sorted(set(names) - set(self.party_names_))
         lacking = names and self.missing == "refuse" and set(names) != set(self.party_names_)
         if strangers or lacking:
-            raise InputError(f"the fit had the parties {self.party_names_}; these samples are from {names}")
+            raise InputError(
+                f"the fit had the parties {self.party_names_}; these samples are from {names}; name those"
+            )
         missing = sorted(set(names) - set(self._states))
         if missing:
             raise InputError(
@@ -72,8 +94,22 @@ class TakesTables(FittedEstimator):
                 "and 'dkpca project' at the center"
             )
 
+    def _coded(self, X: Any, reset: bool) -> Any:
+        """One table whose columns of categories are numbers."""
+        if not hasattr(X, "shape") or len(X.shape) != 2 or not self._has_categories():
+            return X
+        groups = column_groups(self.parties, X.shape[1], getattr(X, "columns", None))
+        kinds = {name: self._columns_are(name, reset) for name in groups}
+        return coded_columns(X, [c for name, group in groups.items() if kinds[name] == "categories" for c in group])
+
+    def _has_categories(self) -> bool:
+        asked = self.kernel.values() if isinstance(self.kernel, Mapping) else [self.kernel]
+        return any((k if isinstance(k, Kernel) else family(k)).columns_are == "categories" for k in asked)
+
     def _split(self, X: Any, *, reset: bool) -> dict[str, Array]:
         """Cut one table into the parties that `parties` describes."""
+        if reset:
+            self._names = {}
         if array_api_compat.is_torch_array(X):
             table = check_table("X", X)
             names = None
@@ -82,6 +118,7 @@ class TakesTables(FittedEstimator):
                     f"X has {table.shape[1]} features, but DKPCA is expecting {self.n_features_in_} features as input"
                 )
         else:
+            X = self._coded(X, reset)
             with as_input_error():
                 table = validate_data(self, X, reset=reset, dtype=np.float64, ensure_min_samples=2 if reset else 1)
             names = getattr(self, "feature_names_in_", None)

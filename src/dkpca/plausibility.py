@@ -115,6 +115,11 @@ def _about_trace(summary: Summary, slack: float) -> str | None:
     nuclear = summary.rounding_nuclear + rank * slack
     if left < -nuclear:
         return f"it states that {left:.6g} of its trace is left out, and less than nothing cannot be"
+    if summary.left_out_overlap is not None and summary.left_out_overlap > summary.left_out_norm + slack:
+        return (
+            f"it states that {summary.left_out_overlap:.6g} of what it left out overlaps what it sent, but that no "
+            f"eigenvalue left out exceeds {summary.left_out_norm:.6g}"
+        )
     most = max(n - rank, 1) * summary.left_out_norm + n * slack + nuclear
     if left > most:
         return (

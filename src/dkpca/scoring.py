@@ -183,7 +183,8 @@ def _check_missing(
     _check_parties(model, {message.party for message in received}, missing, "rows")
     if any(isinstance(message, Partials) for message in received):
         raise FusionError(
-            f"the exact projection needs every party, and {sorted(missing)} are missing; use factor rows"
+            f"the exact projection needs every party, and {sorted(missing)} are missing; place the samples by factor "
+            "rows (projection='extend')"
         )
     if model.law is not SUM and not marginalize:
         raise InputError(

@@ -256,6 +256,7 @@ def test_a_kernel_matrix_follows_the_order_of_the_samples(office):
 
     new = rng.normal(size=(4, 5)) @ F.T
     pl.DataFrame({"person": list("wxyz"), **{ids[j]: new[:, j] for j in range(60)}}).write_csv(office.path / "n.csv")
+    office.ok("extend", "n.csv", "--state", "run/private/clinic.state", "--out", "clinic.rows")
     office.ok("score", "n.csv", "--state", "run/private/clinic.state", "--scorer", "run/scorers/clinic.scorer",
               "--out", "clinic.scores")  # fmt: skip
     answer = office.ok("project", "run", "clinic.scores", "--missing", "bank", "--missing", "shop", "--out", "new",

@@ -17,7 +17,7 @@ from dkpca.messages import Statistics, Summary
 from dkpca.policy import Policy
 from dkpca.rank import Adaptive, AtMost, Auto, Fixed
 from dkpca.store import policy_file
-from testkit.owners import GAMMA, OWNERS, numbers, standardized
+from testkit.owners import GAMMA, OWNERS, numbers, people, standardized
 from testkit.program import Office
 from testkit.protocol import summaries_of
 
@@ -213,3 +213,27 @@ def test_a_message_is_all_that_is_described():
         *("party", "kernel", "sample_digest", "n_features", "factor"),
         *("left_out_norm", "trace_left_out", "rounding_norm", "rounding_nuclear", "diagonal"),
     }, "a new field is a new disclosure: describe it in disclosure.py and docs/disclosure.md, then here"
+
+
+def test_a_party_toml_describes_the_table_for_alignment_and_for_the_report_too(office):
+    """Party by party: only the labels are named, and the center's answer."""
+    (office.path / "key").write_text("k" * 32)
+    for owner in ("bank", "shop"):
+        office.ok("check", f"{owner}.csv", "--id", "person", "--write", f"{owner}.toml")
+        with (office.path / f"{owner}.toml").open("a") as file:
+            file.write('key_file = "key"\n')
+        office.ok("align", "tokens", "--config", f"{owner}.toml", "--out", f"{owner}.tokens")
+    office.ok("align", "intersect", "bank.tokens", "shop.tokens", "--out", "common")
+    for owner in ("bank", "shop"):
+        asked = ("--config", f"{owner}.toml", "--align", "common", "--gamma", 0.05, "--out", f"{owner}.summary")
+        office.ok("summarize", *asked)
+    office.ok("fuse", "bank.summary", "shop.summary", "--components", 2, "--out", "run")
+    (office.path / "labels.csv").write_text("person;kind\n" + "".join(f"{p};{p[-1]}\n" for p in people()))
+    drawn = ("report", "run/result.scores", "--config", "bank.toml", "--labels", "labels.csv", "--out", "report.html")
+    told = office.ok(*drawn, "--align", "common", "--json").json
+    assert told["label_columns"] == ["kind"]
+    assert "named by the ids of bank.csv, aligned by tokens" in told["notes"]
+    (office.path / "bank.toml").write_text('party = "bank"\ntable = "bank.csv"\nid = "person"\n')
+    assert "if samples were aligned, give --align and --key-file" in office.refused(*drawn)
+    nameless = ("align", "tokens", "bank.csv", "--key-file", "key", "--out", "t.tokens")
+    assert "tokens are made of sample ids; name their column with --id" in office.refused(*nameless)

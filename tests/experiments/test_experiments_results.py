@@ -7,7 +7,7 @@ import pytest
 from experiments.command import RESULTS
 from experiments.complexity import cubic_party_range
 from experiments.page import __main__ as page
-from experiments.page import beyond, compact, table2
+from experiments.page import beyond, compact, kernels, table2
 from experiments.published import CUBIC_EXAMPLE, N_FEATURES, TABLE_2
 
 ROWS = json.loads((RESULTS / "table2.json").read_text())
@@ -17,6 +17,19 @@ def test_the_page_is_what_the_results_give() -> None:
     assert (page.DOCS / "reproduction.md").read_text() == page.page(page.read(RESULTS)), (
         "run python -m experiments.page"
     )
+
+
+def test_the_tables_of_the_page_on_kernels_are_what_the_results_give() -> None:
+    text = (page.DOCS / "kernels.md").read_text()
+    assert text.count("<!-- table: ") == 2
+    assert kernels.filled(text, page.read(RESULTS)) == text, "run python -m experiments.page"
+
+
+def test_a_missing_party_costs_something_and_not_everything() -> None:
+    rows = json.loads((RESULTS / "missing.json").read_text())["rows"]
+    accuracy = {(row["law"], row["missing"]): row["mean"] for row in rows}
+    for law, party in accuracy:
+        assert 0.2 < accuracy[law, party] <= accuracy[law, "all"]
 
 
 def test_at_least_36_of_42_entries_of_table_2_agree_within_a_published_standard_deviation() -> None:

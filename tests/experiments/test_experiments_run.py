@@ -15,7 +15,20 @@ from dkpca.rank import Fixed
 from experiments import command, figures, protocol, table2
 from experiments.page import __main__ as page
 
-EXPERIMENTS = ("fig2", "fig3", "table1", "table2", "bytes", "curve", "rounding", "rounds", "certificate", "scale")
+EXPERIMENTS = (
+    "fig2",
+    "fig3",
+    "table1",
+    "table2",
+    "bytes",
+    "curve",
+    "rounding",
+    "rounds",
+    "certificate",
+    "scale",
+    "missing",
+    "weights",
+)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import typer
 
 from dkpca.cli import options as o
 from dkpca.cli.output import show
-from dkpca.cli.table_options import HOW_IDS, Changed, takes
+from dkpca.cli.table_options import HOW_IDS, Changed, Config, TablePath, at_hand, takes
 from dkpca.errors import InputError
 from dkpca.exchange import alignment, files
 from dkpca.messages import SampleTokens
@@ -46,10 +46,11 @@ def key(out: Annotated[Path, typer.Option("--out", help="File to write, mode 060
 @group.command()
 @takes(*HOW_IDS)
 def tokens(
-    path: o.TableFile,
     how: Changed,
-    id_column: o.RequiredId,
     out: Annotated[Path, typer.Option("--out", help="The message to write; send this file.")],
+    path: TablePath = None,
+    config: Config = None,
+    id_column: o.Id = None,
     party: o.PartyName = None,
     key_file: o.KeyFile = None,
     policy: o.PolicyFile = None,
@@ -60,9 +61,12 @@ def tokens(
 
     Example: `dkpca align tokens airline.csv --id flight --key-file shared.key --out airline.tokens`
     """
-    box = o.sender(out, policy, ledger, path)
-    holding = files.Holding(o.party_name(party, path), path, how(Reading(id_column)), key=o.key(key_file))
-    message = files.sample_tokens(holding, box)
+    table = at_hand(path, config, party, id_column)
+    if table.reading.id_column is None:
+        raise InputError(f"{table.path}: tokens are made of sample ids; name their column with --id")
+    box = o.sender(out, table.policy(policy), ledger, table.path)
+    key = o.key(key_file or table.key_file)
+    message = files.sample_tokens(files.Holding(table.party, table.path, how(table.reading), key=key), box)
     count = message.tokens.shape[0]
     result = {"party": message.party, "n_samples": count, "out": str(out)}
     show(as_json, result, [f"{message.party}: tokens of {count:,} samples in {out}"])

@@ -11,7 +11,7 @@ from dkpca.cli.output import progress, show
 from dkpca.cli.table_options import HOW_WRITTEN, Changed, takes
 from dkpca.errors import InputError
 from dkpca.messages import CommonTokens
-from dkpca.store import message_files, storage
+from dkpca.store import message_files, party_file, storage
 from dkpca.tables.reading import Reading
 from dkpca.wording import in_bytes
 
@@ -54,6 +54,12 @@ def report(
         Path | None,
         typer.Option(
             "--table", help="A party's own table: what each component means in its columns.", rich_help_panel=NAMES
+        ),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config", help="The party's party.toml: its table, ids and key; options win.", rich_help_panel=NAMES
         ),
     ] = None,
     correlations: Annotated[
@@ -122,6 +128,10 @@ def report(
     from dkpca.report.page import render
     from dkpca.report.sources import page_beside
 
+    own = None if config is None else party_file.read(config)
+    known = Reading() if own is None else own.reading
+    id_column, table = id_column or known.id_column, table or (own.table if own else None)
+    key_file = key_file or (own.key_file if own else None)
     if correlations is not None and table is None:
         raise InputError(f"--correlations {correlations}: of which columns? Give your table with --table")
     target = out or page_beside(path)
@@ -132,7 +142,8 @@ def report(
         labels=labels,
         label_columns=o.column_names(label),
         table=table,
-        how=how(Reading(id_column)),
+        how=how(Reading(id_column, id_normalize=known.id_normalize, dialect=known.dialect)),
+        how_labels=how(Reading(id_column, id_normalize=known.id_normalize)),
         key=o.key(key_file) if key_file is not None or align is not None else None,
         common=None if align is None else message_files.read(align, CommonTokens),
         new=new or (),

@@ -77,22 +77,19 @@ OPTIONS: Mapping[str, Any] = {
     "encoding": Annotated[str | None, _option("--encoding", "Of the letters, as utf-8 or cp1252.", WRITTEN)],
     "sheet": Annotated[str | None, _option("--sheet", "Of a workbook with several.", WRITTEN)],
 }
-AT_HAND: Mapping[str, Any] = {
-    "path": Annotated[
-        Path | None,
-        typer.Argument(
-            help="The party's own table: CSV, Parquet, Arrow, Excel or NumPy. May be named by --config.",
-            metavar="TABLE",
-            show_default=False,
-        ),
-    ],
-    "config": Annotated[
-        Path | None,
-        _option("--config", "The party's party.toml, as 'dkpca check' writes it; options win over what it says."),
-    ],
-    "party": o.PartyName,
-    "id_column": o.Id,
-}
+TablePath = Annotated[
+    Path | None,
+    typer.Argument(
+        help="The party's own table: CSV, Parquet, Arrow, Excel or NumPy. May be named by --config.",
+        metavar="TABLE",
+        show_default=False,
+    ),
+]
+Config = Annotated[
+    Path | None,
+    _option("--config", "The party's party.toml, as 'dkpca check' writes it; options win over what it says."),
+]
+AT_HAND: Mapping[str, Any] = {"path": TablePath, "config": Config, "party": o.PartyName, "id_column": o.Id}
 
 
 @dataclass(frozen=True)

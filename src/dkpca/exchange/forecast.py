@@ -90,7 +90,7 @@ def summary_size(party: str, n_samples: int, n_features: int, rank: int, precisi
     digest = row_number_digest(n_samples)
     diagonal = Rounded(np.broadcast_to(np.float64(0), (n_samples, 1))) if kernel.sends_diagonal else None
     told = (number, number, number, number)
-    return wire.size(Summary(party, kernel, digest, n_features, factor, *told, diagonal))
+    return wire.size(Summary(party, kernel, digest, n_features, factor, *told, diagonal, left_out_overlap=0.0))
 
 
 def operations_per_second() -> float:

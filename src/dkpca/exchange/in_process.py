@@ -63,7 +63,9 @@ class Parties:
         """Answer for each party."""
         names = list(self.tables)
         if isinstance(question, StatisticsWanted):
-            return self._all(delayed(_statistics)(name, self.tables[name], self.standardize) for name in names)
+            return self._all(
+                delayed(_statistics)(name, self.tables[name], question, self.standardize) for name in names
+            )
         if isinstance(question, SummaryWanted):
             answers = self._all(
                 delayed(_summarize)(name, self.tables[name], question, self.random_state, self.standardize)
@@ -90,17 +92,19 @@ class Parties:
         return dict(zip(self.tables, answers, strict=True))
 
 
-def _statistics(name: str, table: Array | Source, standardize: bool) -> Statistics:
-    return party.statistics(opened(name, table), party=name, standardize=standardize)
+def _statistics(name: str, table: Array | Source, question: StatisticsWanted, standardize: bool) -> Statistics:
+    columns_are = "categories" if name in question.categories else "quantities"
+    return party.statistics(opened(name, table, columns_are=columns_are), party=name, standardize=standardize)
 
 
 def _summarize(
     name: str, table: Array | Source, question: SummaryWanted, random_state: int, standardize: bool
 ) -> tuple[Summary, PartyState]:
+    kernel = question.kernel_of(name)
     summary, state = party.summarize(
-        opened(name, table),
+        opened(name, table, columns_are=kernel.columns_are),
         party=name,
-        kernel=question.kernel_of(name),
+        kernel=kernel,
         rank=question.rank,
         precision=question.precision,
         solver=question.solver,
@@ -116,6 +120,7 @@ def _summarize(
 def _extend(
     name: str, table: Array | Source, question: RowsWanted, state: PartyState, fitted: Array | Source | None
 ) -> Rows | Partials:
+    columns_are = state.kernel.columns_are
     if state.anchors is None:
-        state = state.with_rows(opened(name, fitted))
-    return (party.partials if question.exact else party.extend)(state, opened(name, table))
+        state = state.with_rows(opened(name, fitted, columns_are=columns_are))
+    return (party.partials if question.exact else party.extend)(state, opened(name, table, columns_are=columns_are))

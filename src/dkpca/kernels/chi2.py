@@ -121,5 +121,5 @@ def _check_not_negative(name: str, X: Array) -> None:
     if lowest < 0:
         raise InputError(
             f"the {name} kernel is for counts and histograms, and there is a value {lowest:g} below 0; "
-            "use columns as they are (--no-standardize)"
+            "use columns as they are (standardize=False, --no-standardize)"
         )

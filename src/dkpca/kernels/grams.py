@@ -43,6 +43,11 @@ class FusedGram(Gram):
     def __init__(self, law: Law, factors: Sequence[Array], diagonals: Sequence[Array] | None = None) -> None:
         self.law, self.factors = law, law.merge(factors, diagonals)
         self.n, self.reference = factors[0].shape[0], factors[0]
+        self._trace: float | None = None
+
+    def trace(self) -> float:
+        self._trace = super().trace() if self._trace is None else self._trace
+        return self._trace
 
     def diagonal(self) -> Array:
         xp = namespace(self.reference)
@@ -69,14 +74,7 @@ class FusedGram(Gram):
 
     @property
     def factor(self) -> Array | None:
-        if not self.law.keeps_factors:
-            return None
-        if len(self.factors) > 1 and math.prod(A.shape[1] for A in self.factors) > MOST_PRODUCTS:
-            return None
-        joined = self.factors[0]
-        for A in self.factors[1:]:  # (A A') o (B B') = C C' with all products of a column of A and one of B in C
-            joined = namespace(A).reshape(joined[:, :, None] * A[:, None, :], (self.n, -1))
-        return thinner(joined)
+        return thinner(column_products(self.factors)) if self.law.keeps_factors else None
 
     def product(self, block: Array, progress: Progress = silent) -> Array:
         factor = self.factor
@@ -84,6 +82,16 @@ class FusedGram(Gram):
             return times(factor, cross(factor, block))
         fast = self.law.fused_product(self.factors, block)
         return super().product(block, progress) if fast is None else fast
+
+
+def column_products(factors: Sequence[Array]) -> Array | None:
+    """C with C C' = (A A') o (B B') o ...: all products of a column of each; None if they are too many."""
+    if len(factors) > 1 and math.prod(A.shape[1] for A in factors) > MOST_PRODUCTS:
+        return None
+    joined = factors[0]
+    for A in factors[1:]:
+        joined = namespace(A).reshape(joined[:, :, None] * A[:, None, :], (A.shape[0], -1))
+    return joined
 
 
 def _same(rows: Index, columns: Index) -> bool:

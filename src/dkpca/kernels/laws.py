@@ -4,6 +4,7 @@ The center needs nothing else of a kernel. `merge` brings the parties' factors i
 matrices recombine; new samples' factor rows go through the same function.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ class Law(ABC):
     shares: ClassVar[str]  # how true the shares of parties in a component are, in words
     needs_diagonals: ClassVar[bool] = False  # whether the factors do not recombine without them
     keeps_factors: ClassVar[bool] = True  # whether one merged factor is a factor of the fused matrix
+    linear: ClassVar[bool] = False  # whether a change of the fused matrix is one of its merged factor alone
 
     @property
     def powers(self) -> int:
@@ -43,11 +45,33 @@ class Law(ABC):
         return namespace(*received).log(self.recombine(received))
 
     @abstractmethod
-    def amplification(self, received: Sequence[Array], diagonals: Sequence[Array]) -> list[float]:
-        """Largest factor by which each party's error enters the fused matrix, in the order given.
+    def error_weights(self, received: Sequence[Array], diagonals: Sequence[Array]) -> list[Array]:
+        """Factor by which the diagonal of each party's error enters that of the fused matrix, in the order given.
 
         `received` are the diagonals of what the parties sent.
         """
+
+    def amplification(self, received: Sequence[Array], diagonals: Sequence[Array]) -> list[float]:
+        """Largest factor by which each party's error enters the fused matrix. Schur: |A o E| <= max diag(A) |E|."""
+        return [float(namespace(each).max(each)) for each in self.error_weights(received, diagonals)]
+
+    def merge_changes(self, changes: Sequence[Array], diagonals: Sequence[Array] | None = None) -> list[Array]:
+        """Bring factors of changes to the parties' matrices into the form of `merge`."""
+        return self.merge(changes, diagonals)
+
+    @abstractmethod
+    def derivative(self, parts: Iterable[Array], changes: Iterable[Array]) -> Array:
+        """Entries of the change of the fused matrix, to first order, from those of the merged parts and changes.
+
+        What multiplies a party's change, entry by entry, is a positive semidefinite matrix; it is below the one that
+        multiplies the party's error, but for `shortfall`.
+        """
+
+    def shortfall(
+        self, received: Sequence[Array], diagonals: Sequence[Array], roundings: Sequence[float]
+    ) -> list[float]:
+        """Most by which rounding can lift what multiplies each party's change over what multiplies its error."""
+        return [0.0] * len(received)
 
     @abstractmethod
     def total_trace(self, party_traces: Sequence[float], diagonals: Sequence[Array]) -> float:
@@ -82,14 +106,30 @@ class Product(Law):
         xp = namespace(*received)
         return _added(xp.clip(xp.log(part), None, 0.0) for part in received)
 
-    def amplification(self, received: Sequence[Array], diagonals: Sequence[Array]) -> list[float]:
+    def error_weights(self, received: Sequence[Array], diagonals: Sequence[Array]) -> list[Array]:
         # Telescoping the product puts the received matrices of the parties before, and the true ones of the parties
-        # behind, around each party's error; Schur: |A o E| <= max diag(A) |E|.
+        # behind, around each party's error.
         xp = namespace(*received)
         ones = xp.ones_like(received[0])
         before = list(accumulate(received[:-1], lambda a, b: a * b, initial=ones))
         behind = list(accumulate(reversed(diagonals[1:]), lambda a, b: a * b, initial=ones))[::-1]
-        return [float(xp.max(a * b)) for a, b in zip(before, behind, strict=True)]
+        return [a * b for a, b in zip(before, behind, strict=True)]
+
+    def derivative(self, parts: Iterable[Array], changes: Iterable[Array]) -> Array:
+        pairs = zip(parts, changes, strict=True)
+        total, slope = next(pairs)
+        for part, change in pairs:  # (u v)' = u' v + u v'
+            slope = slope * part + total * change
+            total = total * part
+        return slope
+
+    def shortfall(
+        self, received: Sequence[Array], diagonals: Sequence[Array], roundings: Sequence[float]
+    ) -> list[float]:
+        largest = [max(_largest(a), _largest(b)) for a, b in zip(received, diagonals, strict=True)]
+        shares = [rounding / size if size > 0 else 0.0 for rounding, size in zip(roundings, largest, strict=True)]
+        others = [math.prod(largest[:j] + largest[j + 1 :]) for j in range(len(largest))]
+        return [each * (sum(shares) - share) for each, share in zip(others, shares, strict=True)]
 
     def total_trace(self, party_traces: Sequence[float], diagonals: Sequence[Array]) -> float:
         return float(namespace(*diagonals).sum(self.recombine(diagonals)))
@@ -106,6 +146,7 @@ class Sum(Law):
     """Matrices add: eq. (2) of the paper."""
 
     name: ClassVar[str] = "sum"
+    linear: ClassVar[bool] = True
     shares: ClassVar[str] = "exact for a sum of kernels"
 
     def merge(self, factors: Sequence[Array], diagonals: Sequence[Array] | None = None) -> list[Array]:
@@ -114,8 +155,11 @@ class Sum(Law):
     def recombine(self, parts: Iterable[Array]) -> Array:
         return _added(parts)
 
-    def amplification(self, received: Sequence[Array], diagonals: Sequence[Array]) -> list[float]:
-        return [1.0] * len(received)
+    def error_weights(self, received: Sequence[Array], diagonals: Sequence[Array]) -> list[Array]:
+        return [namespace(each).ones_like(each) for each in received]
+
+    def derivative(self, parts: Iterable[Array], changes: Iterable[Array]) -> Array:
+        return _added(changes)
 
     def total_trace(self, party_traces: Sequence[float], diagonals: Sequence[Array]) -> float:
         return float(sum(party_traces))
@@ -150,11 +194,25 @@ class Power(Law):
     def log_diagonal(self, received: Sequence[Array]) -> Array:
         return namespace(*received).log(_added(received)) * self.degree
 
-    def amplification(self, received: Sequence[Array], diagonals: Sequence[Array]) -> list[float]:
+    def merge_changes(self, changes: Sequence[Array], diagonals: Sequence[Array] | None = None) -> list[Array]:
+        return [namespace(*changes).concat([A * self.gamma**0.5 for A in changes], axis=1)]
+
+    def error_weights(self, received: Sequence[Array], diagonals: Sequence[Array]) -> list[Array]:
         fused, true = self._inner(received), self._inner(diagonals)
-        xp = namespace(fused)
-        terms = (float(xp.max(fused**i * true ** (self.degree - 1 - i))) for i in range(self.degree))
-        return [self.gamma * sum(terms)] * len(received)
+        terms = _added(fused**i * true ** (self.degree - 1 - i) for i in range(self.degree))
+        return [self.gamma * terms] * len(received)
+
+    def derivative(self, parts: Iterable[Array], changes: Iterable[Array]) -> Array:
+        return self.degree * _added(parts) ** (self.degree - 1) * _added(changes)
+
+    def shortfall(
+        self, received: Sequence[Array], diagonals: Sequence[Array], roundings: Sequence[float]
+    ) -> list[float]:
+        if self.degree < 2:
+            return [0.0] * len(received)
+        largest = max(_largest(self._inner(received)), _largest(self._inner(diagonals)))
+        pairs = 0.5 * self.degree * (self.degree - 1) * largest ** (self.degree - 2)
+        return [self.gamma * (pairs * self.gamma * sum(roundings))] * len(received)
 
     def total_trace(self, party_traces: Sequence[float], diagonals: Sequence[Array]) -> float:
         true = self._inner(diagonals)
@@ -181,6 +239,7 @@ class Cosine(Law):
     name: ClassVar[str] = "sum"
     shares: ClassVar[str] = "exact for a sum of kernels"
     needs_diagonals: ClassVar[bool] = True
+    linear: ClassVar[bool] = True
 
     def merge(self, factors: Sequence[Array], diagonals: Sequence[Array] | None = None) -> list[Array]:
         assert diagonals is not None
@@ -189,9 +248,11 @@ class Cosine(Law):
     def recombine(self, parts: Iterable[Array]) -> Array:
         return _added(parts)
 
-    def amplification(self, received: Sequence[Array], diagonals: Sequence[Array]) -> list[float]:
-        inverse = _inverse_lengths(diagonals)
-        return [float(namespace(inverse).max(inverse)) ** 2] * len(received)
+    def error_weights(self, received: Sequence[Array], diagonals: Sequence[Array]) -> list[Array]:
+        return [_inverse_lengths(diagonals) ** 2] * len(received)
+
+    def derivative(self, parts: Iterable[Array], changes: Iterable[Array]) -> Array:
+        return _added(changes)
 
     def total_trace(self, party_traces: Sequence[float], diagonals: Sequence[Array]) -> float:
         total = _added(diagonals)
@@ -212,6 +273,10 @@ def _inverse_lengths(diagonals: Sequence[Array]) -> Array:
     xp = namespace(total)
     there = total > 0
     return xp.astype(there, total.dtype) / xp.sqrt(xp.where(there, total, xp.ones_like(total)))
+
+
+def _largest(diagonal: Array) -> float:
+    return float(namespace(diagonal).max(diagonal))
 
 
 def _added(parts: Iterable[Array]) -> Array:

@@ -1,6 +1,7 @@
 """How much each party counts: numbers, or the same leading eigenvalue for all."""
 
 from collections.abc import Iterable, Mapping
+from numbers import Real
 
 from dkpca.errors import InputError
 from dkpca.kernels.laws import SUM, Law, Product
@@ -18,7 +19,7 @@ def check_weights(weights: Weights, parties: Iterable[str]) -> None:
     if not isinstance(weights, Mapping) or set(weights) != set(parties):
         raise InputError(f"weights are {weights!r}; give 'balanced', or a number for each of {sorted(parties)}")
     for name, weight in weights.items():
-        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0.0 < weight < float("inf"):
+        if isinstance(weight, bool) or not isinstance(weight, Real) or not 0.0 < float(weight) < float("inf"):
             raise InputError(f"the weight of party {name!r} is {weight!r}; give a positive number")
 
 

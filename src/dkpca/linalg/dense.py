@@ -13,11 +13,12 @@ from dkpca.linalg.eigenpairs import Eigenpairs, from_all_rows, signs_of
 from dkpca.linalg.gram import Gram
 from dkpca.linalg.parallel import one_blas_thread
 from dkpca.linalg.rounding import solver_error
-from dkpca.linalg.strips import slices
+from dkpca.linalg.strips import slices, times, triangle
 
 LANCZOS_SHARE = 20  # Lanczos pays when fewer than one eigenpair in this many is asked for
 LANCZOS_FROM = 300  # rows; below that LAPACK is done before Lanczos has started
 STRIP_BYTES = 2**23  # of the matrix that is checked at a time, beside the matrix itself
+FEW = 4  # times as many columns as pairs, and rows as columns, before it pays not to know all left vectors
 SHARED_FROM = 1500  # rows; below that BLAS threads wait for each other longer than they work
 
 
@@ -43,6 +44,8 @@ class Dense:
 def _of_factor(factor: Array, k: int) -> tuple[Array, Array]:
     """Eigenpairs of F F' from the singular values of F, whose condition number is not squared."""
     xp = namespace(factor)
+    if FEW * k <= factor.shape[1] and FEW * factor.shape[1] <= factor.shape[0]:
+        return _few_of_factor(factor, k)
     U, s, _ = xp.linalg.svd(factor, full_matrices=False)
     missing = k - s.shape[0]
     if missing > 0:  # Householder QR continues an orthonormal basis whatever is appended to it
@@ -51,6 +54,20 @@ def _of_factor(factor: Array, k: int) -> tuple[Array, Array]:
         U = xp.concat([U, Q[:, s.shape[0] :]], axis=1)
         s = xp.concat([s, xp.zeros_like(extra[0, :])])
     return s[:k] ** 2, U[:, :k]
+
+
+def _few_of_factor(factor: Array, k: int) -> tuple[Array, Array]:
+    """A few eigenpairs of F F' without the left singular vectors of all of F.
+
+    F = Q R has the right singular vectors W of R. Columns of F W are the left ones, wrong by rounding of the size of
+    the largest: QR takes out of each, in their order, what lies along larger ones, and what is left lies where F F'
+    is small, so that the residual is that of an SVD.
+    """
+    xp = namespace(factor)
+    W = xp.linalg.svd(triangle(factor), full_matrices=False)[2][:k, :].T
+    Q, T = xp.linalg.qr(times(factor, W))
+    U, s, _ = xp.linalg.svd(T)
+    return s**2, Q @ U
 
 
 def _of_matrix(gram: Gram, k: int) -> tuple[Array, Array]:

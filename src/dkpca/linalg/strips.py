@@ -2,11 +2,15 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
+import array_api_compat
+import numpy as np
+
 from dkpca.linalg.arrays import Array, free_memory, itemsize, namespace, on_gpu
 from dkpca.linalg.parallel import split_work
 
 TILE_BYTES = 2**20  # what stays in the second-level cache of a core
 SCRATCH_BYTES = 2**26  # what a product may take beyond its result, where one large block is faster than many small
+TRIANGLE_SHARE = 8  # rows for each column, or stacked triangles are nearly as large as what they stand for
 GPU_SHARE = 16  # on a GPU, one part in this many of the free memory at a time
 
 
@@ -39,6 +43,29 @@ def cross(A: Array, B: Array) -> Array:
         return sum(A[rows, :].T @ B[rows, :] for rows in parts)
 
     return sum(split_work(share, strips(A.shape[0], max(A.shape[1], B.shape[1]), A), A))
+
+
+def triangle(A: Array) -> Array:
+    """R of A = Q R, from those of strips and in their order, so that it does not depend on the number of threads."""
+    height = max(TRIANGLE_SHARE * A.shape[1], tile_bytes(A) // (max(A.shape[1], 1) * itemsize(A)))
+    parts = list(slices(A.shape[0], height))
+    if len(parts) == 1:
+        return _triangle(A)
+    found: dict[int, Array] = {}
+
+    def share(numbers: Sequence[int]) -> None:
+        found.update({number: _triangle(A[parts[number], :]) for number in numbers})
+
+    split_work(share, range(len(parts)), A)
+    return triangle(namespace(A).concat([found[number] for number in range(len(parts))], axis=0))
+
+
+def _triangle(A: Array) -> Array:
+    if isinstance(A, np.ndarray):
+        return np.linalg.qr(A, mode="r")
+    return (
+        namespace(A).linalg.qr(A, mode="r")[1] if array_api_compat.is_torch_array(A) else namespace(A).linalg.qr(A)[1]
+    )
 
 
 def times(A: Array, B: Array) -> Array:

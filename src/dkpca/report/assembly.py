@@ -30,8 +30,9 @@ class Wanted:
         Table with labels; `label_columns` of it go into the page, all if none is named.
     table : Path, optional
         A party's own table: its columns are correlated with the components.
-    how : Reading
-        How every table given is read: its column with the sample ids, how ids are made alike, how files are written.
+    how, how_labels : Reading
+        How tables are read: the column with the sample ids, how ids are made alike, how files are written. That of
+        labels may be another.
     key, common
         The parties' key and the center's answer to 'align', where samples are named by tokens.
     new, new_tables : sequence of Path
@@ -49,6 +50,7 @@ class Wanted:
     label_columns: Sequence[str] = ()
     table: Path | None = None
     how: Reading = PLAIN
+    how_labels: Reading = PLAIN
     key: bytes | None = None
     common: CommonTokens | None = None
     new: Sequence[Path] = ()
@@ -99,7 +101,7 @@ def _new_samples(wanted: Wanted, n_components: int) -> list[Source]:
 def _labels(wanted: Wanted, notes: list[str]) -> LabelTable | None:
     if wanted.labels is None:
         return None
-    found = read_labels(wanted.labels, wanted.how, wanted.label_columns)
+    found = read_labels(wanted.labels, wanted.how_labels, wanted.label_columns)
     notes += [f"columns of {wanted.labels.name}: {words}" for words in found.notes]
     return found
 

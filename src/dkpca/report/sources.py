@@ -113,6 +113,8 @@ def with_own_ids(
     hint = "give a table with these names, or fuse again with --ids"
     if TOKEN.fullmatch(source.names[0]):
         hint = "these names are tokens: give the parties' key with --key-file"
+    elif source.result is not None:
+        hint = "if samples were aligned, give --align and --key-file as for 'summarize'; else the table of the fit"
     raise InputError(
         f"{table}: none of its {len(ids)} ids is a sample of {source.path}, as {source.names[0]!r}; {hint}"
     )

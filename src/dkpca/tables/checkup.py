@@ -1,7 +1,8 @@
 """Everything about a table at once, where reading it for use stops at the first thing that is wrong."""
 
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,16 @@ import numpy as np
 import polars as pl
 
 from dkpca.errors import InputError
-from dkpca.tables import dates, id_columns
+from dkpca.tables import dates, doubts, id_columns
 from dkpca.tables.columns import typed
 from dkpca.tables.dialect import Dialect
+from dkpca.tables.formats import Opened
 from dkpca.tables.ids import matching_keys, oddities
 from dkpca.tables.preparation import MOST_CATEGORIES
-from dkpca.tables.reading import TEXT, Reading, check_columns, column_names, opened, wanted_columns
+from dkpca.tables.reading import TEXT, Reading, check_columns, column_names, opened, some, wanted_columns
 
 FAR = 1000.0  # times the middle values' distance from their middle: not of the same unit
+IDENTIFIER = "perhaps an identifier"
 STAND_INS = (-9.0, -99.0, -999.0, -9999.0, 99.0, 999.0, 9999.0, 99999.0)  # numbers that often mean there is none
 
 
@@ -44,16 +47,19 @@ class Findings:
     id_column: str | None
     notes: tuple[str, ...]  # how the file is written, what was counted as missing
     id_problems: tuple[str, ...]
+    problems: tuple[str, ...]  # of rows and columns, which somebody has to decide
     columns: tuple[ColumnFinding, ...]
     suggested: Reading
 
     @property
     def usable(self) -> bool:
         """Whether the table can be used as suggested."""
-        return not self.id_problems and any(column.use != LEAVE_OUT for column in self.columns)
+        return not (self.id_problems or self.problems) and any(column.use != LEAVE_OUT for column in self.columns)
 
 
-AS_IT_IS, ONE_HOT, AS_DAYS, LEAVE_OUT = "as it is", "one-hot", "as days", "leave out"
+AS_IT_IS, ONE_HOT, AS_DAYS, LEAVE_OUT, DECIDE = "as it is", "one-hot", "as days", "leave out", "decide"
+ID_WORDS = {"id", "nr", "no", "number", "nummer", "key", "identifier"}
+WORD = re.compile(r"[A-ZÄÖÜ]?[a-zäöüß]+|[A-ZÄÖÜ]+(?![a-zäöüß])")  # also within PatNr, patientID
 
 
 def examine(path: Path, reading: Reading) -> Findings:
@@ -65,9 +71,12 @@ def examine(path: Path, reading: Reading) -> Findings:
         typed_table = typed(table, wanted_columns(table, how), by_position=how.id_column is None)
         chosen = [*([how.id_column] if how.id_column else []), *typed_table.names]
         frame = typed_table.frame.select(chosen).collect(engine="streaming")
-    columns = tuple(_column(frame[name], how) for name in typed_table.names)
+    padded = _padded(table, typed_table.names)
+    columns = tuple(_column(frame[name], how, table.dialect, name in padded) for name in typed_table.names)
     problems = [] if how.id_column is None else _id_problems(frame[how.id_column], how)
     notes = [*table.notes, *typed_table.notes]
+    if how.id_column is None:
+        notes += _perhaps_ids(columns)
     if guessed:
         notes.append(f"{guessed!r} is taken for the ids; name another with --id")
     if how.id_column and not problems:
@@ -78,6 +87,7 @@ def examine(path: Path, reading: Reading) -> Findings:
         id_column=how.id_column,
         notes=tuple(notes),
         id_problems=tuple(problems),
+        problems=tuple(_doubts(frame, how, table.dialect, problems)),
         columns=columns,
         suggested=_suggested(how, columns, table.dialect),
     )
@@ -85,8 +95,7 @@ def examine(path: Path, reading: Reading) -> Findings:
 
 def _likely_id(names: Sequence[str]) -> str | None:
     """A column that is called as ids are; None if there is none, or more than one."""
-    plain = {name: name.lower().replace("_", " ").replace("-", " ").split() for name in names}
-    called = [name for name, words in plain.items() if {"id", "nr", "no", "number", "nummer", "key"} & set(words)]
+    called = [name for name in names if ID_WORDS & {word.lower() for word in WORD.findall(name)}]
     return called[0] if len(called) == 1 else None
 
 
@@ -108,7 +117,35 @@ def _id_problems(column: pl.Series, reading: Reading) -> list[str]:
     return problems
 
 
-def _column(values: pl.Series, reading: Reading) -> ColumnFinding:
+def _padded(table: Opened, names: Sequence[str]) -> set[str]:
+    """Columns of digits with leading zeros, which numbers have not."""
+    written = table.written(names)
+    zeros = [pl.col(name).str.strip_chars().str.contains(r"^0[0-9]+$").sum() for name in written]
+    counts = table.frame.select(zeros).collect(engine="streaming").row(0) if written else ()
+    return {name for name, count in zip(written, counts, strict=True) if count > 1}
+
+
+def _perhaps_ids(columns: Sequence[ColumnFinding]) -> list[str]:
+    likely = [column.name for column in columns if any(IDENTIFIER in remark for remark in column.remarks)]
+    return [f"no column is called as ids are; if {some(likely)} holds them, say so with --id"] if likely else []
+
+
+def _doubts(frame: pl.DataFrame, how: Reading, dialect: Dialect | None, problems: Sequence[str]) -> Iterator[str]:
+    """What somebody has to decide about rows and columns before the table is used."""
+    features = frame.drop([how.id_column] if how.id_column else [])
+    known = dict(how.text_of)
+    for name in features.columns:
+        if isinstance(features[name].dtype, TEXT) and name not in known and how.text != "ignore":
+            doubt = doubts.text_among_numbers(features[name], dialect or Dialect())
+            if doubt:
+                yield doubt
+    ids = None if how.id_column is None or problems else id_columns.as_text(frame[how.id_column], how.id_column)
+    total = doubts.totals_row(features, ids)
+    if total:
+        yield total
+
+
+def _column(values: pl.Series, reading: Reading, dialect: Dialect | None, padded: bool) -> ColumnFinding:
     kind = _kind(values)
     n_missing, n_different = values.null_count(), values.drop_nulls().n_unique()
     if kind in ("number", "truth", "date"):
@@ -123,13 +160,16 @@ def _column(values: pl.Series, reading: Reading) -> ColumnFinding:
         remarks.append(f"{n_missing:,} missing, filled with the mean")
     if n_different == 1:
         remarks.append("the same in every row")
-    if _is_identifier(values, kind):
-        remarks.append("different in every row: perhaps an identifier")
+    mixed = kind == "text" and doubts.text_among_numbers(values, dialect or Dialect()) is not None
+    if padded and kind == "number":
+        remarks.append("some have leading zeros: perhaps a code, not a number")
+    if not mixed and (_is_identifier(values, kind) or (padded and values.n_unique() == len(values))):
+        remarks.append(f"different in every row: {IDENTIFIER}")
     if kind == "text" and n_different > MOST_CATEGORIES:
         remarks.append(f"{n_different:,} different texts")
-    elif kind == "text":
+    use = DECIDE if mixed else _use(kind, n_different, share > reading.max_missing, remarks)
+    if use == ONE_HOT:
         remarks.append(f"{n_different} columns of 0 and 1")
-    use = _use(kind, n_different, share > reading.max_missing, remarks)
     return ColumnFinding(values.name, kind, n_missing, n_different, low, high, tuple(remarks), use)
 
 

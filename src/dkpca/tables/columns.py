@@ -10,7 +10,7 @@ from dkpca.tables import dates, delimited, numerals
 from dkpca.tables.dialect import Dialect
 from dkpca.tables.formats import Opened
 
-NUMBER, TRUTH, DATE, TEXT = "number", "truth", "date", "text"
+NUMBER, UNITS, TRUTH, DATE, TEXT = "number", "number with a unit", "truth", "date", "text"
 NO_FORMATS: Mapping[str, str] = {}
 PLAIN_MISSING = ("NA", "N/A", "NaN", "nan", "null", "NULL", "None")  # nobody takes these for a value
 
@@ -43,6 +43,11 @@ def typed(
     for name in written:
         if name not in unused and name not in kinds:
             text = numerals.as_text(name, opened.dialect.missing or ())
+            unit = _unit(frame, text, present[name], opened.dialect)
+            if unit:
+                kinds[name] = UNITS
+                notes.append(f"column {name!r} has {unit!r} in every row, read as numbers without it")
+                continue
             form = _date_format(frame, text, present[name], name, opened, date_formats)
             kinds[name] = DATE if form else _truth_or_text(frame, text, present[name])
             formats |= {name: form} if form else {}
@@ -55,7 +60,8 @@ def typed(
 
 def _converted(name: str, kind: str, dialect: Dialect, formats: Mapping[str, str]) -> pl.Expr:
     text = numerals.as_text(name, dialect.missing or ())
-    if kind == NUMBER:
+    if kind in (NUMBER, UNITS):
+        text = numerals.without_unit(text) if kind == UNITS else text
         text = numerals.as_number(text, dialect.decimal or ".", dialect.thousands or "")
     elif kind == TRUTH:
         text = numerals.as_truth(text)
@@ -87,6 +93,17 @@ def _counts(
     return present, numbers, marked
 
 
+def _unit(frame: pl.LazyFrame, text: pl.Expr, present: int, dialect: Dialect) -> str | None:
+    """Return the one unit that stands with every number of a column, if there is one and all are numbers."""
+    units = numerals.unit(text)
+    number = numerals.as_number(numerals.without_unit(text), dialect.decimal or ".", dialect.thousands or "")
+    asked = (units.count().alias("with"), units.n_unique().alias("units"), units.drop_nulls().first().alias("unit"))
+    found = frame.select(*asked, number.count().alias("numbers"), text.null_count().alias("missing"))
+    row = found.collect(engine="streaming").row(0, named=True)
+    one = row["units"] == 1 + (row["missing"] > 0)  # nothing is one more
+    return row["unit"] if one and row["with"] == row["numbers"] == present else None
+
+
 def _truth_or_text(frame: pl.LazyFrame, text: pl.Expr, present: int) -> str:
     truths = frame.select(numerals.as_truth(text).count()).collect(engine="streaming").item()
     return TRUTH if truths == present else TEXT
@@ -108,12 +125,15 @@ def _without_empty_rows(opened: Opened, by_position: bool) -> tuple[pl.LazyFrame
     counts = opened.frame.select(empty.sum().alias("empty"), last.sum().alias("last"), pl.len().alias("rows"))
     found = counts.collect(engine="streaming").row(0, named=True)
     notes = []
+    frame = opened.frame
     if opened.text_file is not None and found["last"] > found["empty"]:
-        notes += delimited.short_rows(opened.text_file)
+        n_rows, said = delimited.short_rows(opened.text_file)
+        notes += said
+        frame = frame.head(n_rows)
     if not found["empty"]:
-        return opened.frame, notes
-    flags = opened.frame.select(empty.alias("empty")).collect(engine="streaming")["empty"]
-    inside = flags.head(found["rows"] - found["empty"])
+        return frame, notes
+    flags = frame.select(empty.alias("empty")).collect(engine="streaming")["empty"]
+    inside = flags.head(len(flags) - int(flags.sum()))
     if by_position and inside.any():
         row = inside.arg_max() or 0
         raise InputError(
@@ -121,8 +141,8 @@ def _without_empty_rows(opened: Opened, by_position: bool) -> tuple[pl.LazyFrame
             "with --id"
         )
     if inside.any():
-        notes.append(f"{found['empty']:,} empty rows left out")
-    return opened.frame.filter(~empty), notes
+        notes.append(f"{flags.sum():,} empty rows left out")
+    return frame.filter(~empty), notes
 
 
 def _refuse_unclear(frame: pl.LazyFrame, names: Sequence[str], opened: Opened) -> None:

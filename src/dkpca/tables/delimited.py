@@ -90,21 +90,32 @@ def check_width(opened: Delimited) -> None:
             )
 
 
-def short_rows(opened: Delimited) -> list[str]:
-    """Say how many rows end before the last column; a last line that breaks off is refused."""
-    width, short, first = len(opened.names), 0, 0
+def short_rows(opened: Delimited) -> tuple[int, list[str]]:
+    """Rows of the table, and words about those that end before the last column; one that breaks off is refused.
+
+    Lines of a single value below a wide table are words about it, as titles above it are.
+    """
+    width = len(opened.names)
+    n_rows, short, below = 0, list[int](), list[int]()  # rows of the table, those too short, lines of one value below
     last = 0, width
     for number, count in opened.field_counts():
         last = number, count
-        if 0 < count < width:
-            short, first = short + 1, first or number
+        if count == 1 and width > 2:
+            below.append(number)
+        elif count:
+            short += [*below, *([number] if count < width else [])]
+            n_rows, below = number, []
     if 0 < last[1] < width and not opened.ends_in_a_line():
         raise InputError(
             f"{opened.path}: breaks off in row {last[0]}, after {last[1]} of {width} values; get the whole file"
         )
-    if not short:
-        return []
-    return [f"{short:,} rows have fewer values than the header has names, first row {first}; the rest is missing"]
+    notes = [f"{len(below):,} lines below the table left out, as line {below[0]} under the header"] if below else []
+    if short:
+        notes.append(
+            f"{len(short):,} rows have fewer values than the header has names, first row {short[0]}; "
+            "the rest is missing"
+        )
+    return n_rows, notes
 
 
 def empty_columns(present: dict[str, int]) -> list[str]:

@@ -17,11 +17,12 @@ from dkpca.errors import InputError
 from dkpca.fields import check_party_name
 from dkpca.linalg.arrays import Array, device, dtype_name, namespace
 from dkpca.tables import numpy_files
+from dkpca.tables.categories import coded
 
 Source = Path | Callable[[], Any]
 
 
-def as_table(name: str, table: Any) -> Array | Source:
+def as_table(name: str, table: Any, *, columns_are: str = "quantities") -> Array | Source:
     """Return a checked array, or the source of one that a worker is to open."""
     if isinstance(table, str | Path):
         path = Path(table)
@@ -30,7 +31,9 @@ def as_table(name: str, table: Any) -> Array | Source:
                 f"party {name!r}: {path} is not a .npy file; pass a function that loads it, or use the dkpca command"
             )
         return path.absolute()
-    return table if callable(table) and not hasattr(table, "shape") else check_table(name, table)
+    if callable(table) and not hasattr(table, "shape"):
+        return table
+    return check_table(name, table, columns_are=columns_are)
 
 
 def is_source(table: Array | Source) -> bool:
@@ -38,7 +41,7 @@ def is_source(table: Array | Source) -> bool:
     return isinstance(table, Path) or (callable(table) and not hasattr(table, "shape"))
 
 
-def opened(name: str, table: Array | Source) -> Array:
+def opened(name: str, table: Array | Source, *, columns_are: str = "quantities") -> Array:
     """Return the party's columns, opening them where they are only named."""
     if isinstance(table, Path):
         if table.exists() and not table.is_file():
@@ -48,18 +51,29 @@ def opened(name: str, table: Array | Source) -> Array:
                 loaded = np.load(table, mmap_mode="r", allow_pickle=False)
         except (OSError, ValueError) as error:
             raise InputError(f"party {name!r}: {table} cannot be read as a table of numbers: {error}") from error
-        return check_table(name, loaded)
-    return check_table(name, table()) if is_source(table) else table
+        return check_table(name, loaded, columns_are=columns_are)
+    return check_table(name, table(), columns_are=columns_are) if is_source(table) else table
 
 
-def check_table(name: str, table: Any) -> Array:
-    """Return one party's columns as a 2-D float array, or raise an error that names the party."""
+def check_table(name: str, table: Any, *, columns_are: str = "quantities") -> Array:
+    """Return one party's columns as a 2-D float array, or raise an error that names the party.
+
+    Categories may be text, and may be missing.
+    """
     try:
         if array_api_compat.is_torch_array(table):
             return _check_tensor(table)
+        table = coded(table) if columns_are == "categories" else table
         return check_array(table, dtype=np.float64, ensure_min_samples=1)
     except (ValueError, TypeError) as error:
-        raise InputError(f"party {name!r}: {error}") from error
+        raise InputError(f"party {name!r}: {error}{_about_text(error)}") from error
+
+
+def _about_text(error: Exception) -> str:
+    """What helps where a table has text in it."""
+    if "could not convert string" not in str(error):
+        return ""
+    return "; turn text into numbers, or use a kernel of categories for this party (kernel='overlap')"
 
 
 def check_together(tables: Mapping[str, Array]) -> None:

@@ -4,7 +4,7 @@ Arrays have no labels; their rows match by position, and only where nobody's row
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,9 @@ from dkpca.errors import InputError
 Labels = list[Any]
 
 
-def aligned(tables: Mapping[str, Any], sample_ids: Any = None) -> tuple[dict[str, Any], Labels | None, list[str]]:
+def aligned(
+    tables: Mapping[str, Any], sample_ids: Any = None, *, matrices: Collection[str] = ()
+) -> tuple[dict[str, Any], Labels | None, list[str]]:
     """Put the rows of all tables into the order of the first that has labels.
 
     Parameters
@@ -23,6 +25,8 @@ def aligned(tables: Mapping[str, Any], sample_ids: Any = None) -> tuple[dict[str
         DataFrames with an index, arrays, or sources that a worker opens.
     sample_ids : mapping of party to sequence, or sequence, optional
         Labels of rows, in their order; one sequence is about every table. They win over an index.
+    matrices : collection of str
+        Parties whose columns are the samples too, in the order of the rows.
 
     Returns
     -------
@@ -46,7 +50,7 @@ def aligned(tables: Mapping[str, Any], sample_ids: Any = None) -> tuple[dict[str
     placed = dict(tables)
     for name in moved:
         row = {label: number for number, label in enumerate(labels[name])}
-        placed[name] = _taken(tables[name], name, [row[label] for label in labels[first]])
+        placed[name] = _taken(tables[name], name, [row[label] for label in labels[first]], name in matrices)
     notes = [
         f"party {name!r}: its rows were put into the order of party {first!r}, by their labels" for name in moved
     ]
@@ -104,12 +108,43 @@ def _check_same_samples(first: str, ours: Labels, name: str, theirs: Labels) -> 
     )
 
 
-def _taken(table: Any, name: str, rows: list[int]) -> Any:
+def names_of_columns(table: Any) -> tuple[str, ...] | None:
+    """Names of a DataFrame's columns; None where there are none."""
+    return tuple(map(str, table.columns)) if hasattr(table, "columns") and hasattr(table, "shape") else None
+
+
+def matrix_like_its_rows(name: str, table: Any) -> Any:
+    """Return a kernel matrix with its columns in the order of its rows, by the labels of both if it has them."""
+    if not (hasattr(table, "iloc") and hasattr(table, "index")) or list(table.columns) == list(table.index):
+        return table
+    if not table.index.is_unique or set(table.columns) != set(table.index):
+        raise InputError(
+            f"party {name!r}: the columns of a kernel matrix are its samples, and these are labeled otherwise than "
+            "its rows; give both the same labels, or pass an array (table.to_numpy()) with both in one order"
+        )
+    return table.loc[:, table.index]
+
+
+def like_fit(name: str, table: Any, columns: tuple[str, ...] | None) -> Any:
+    """Return new rows with the columns of the fit, by their names where both have names."""
+    given = names_of_columns(table)
+    if columns is None or given is None or given == columns:
+        return table
+    if len(set(given)) < len(given) or set(given) != set(columns):
+        strange, absent = sorted(set(given) - set(columns)), sorted(set(columns) - set(given))
+        raise InputError(
+            f"party {name!r}: these samples have other columns than the fit: {strange[:5]} are new, {absent[:5]} are "
+            "missing; name them as in the fit, or pass arrays with the columns of the fit in their order"
+        )
+    return table[[table.columns[given.index(column)] for column in columns]]
+
+
+def _taken(table: Any, name: str, rows: list[int], matrix: bool) -> Any:
     if hasattr(table, "iloc"):
-        return table.iloc[rows]
+        return table.iloc[rows, rows] if matrix else table.iloc[rows]
     if not hasattr(table, "shape"):
         raise InputError(
             f"party {name!r}: its table is opened elsewhere and cannot be put into another order; "
             "pass all tables in one order"
         )
-    return table[rows]
+    return table[rows][:, rows] if matrix else table[rows]

@@ -14,6 +14,7 @@ from dkpca.errors import InputError
 
 USUAL_MISSING = (
     "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "#N/A", "#NA", "#NV", "-", "--", ".", "?",
+    "n.a.", "N.A.", "k.A.", "k. A.", "<NA>", "NaT", "#DIV/0!", "#VALUE!", "#WERT!", "#REF!", "#BEZUG!",
 )  # fmt: skip
 TRUTHS = {"true": 1.0, "false": 0.0}
 GROUPING = " '\u00a0\u202f\u2009\u2019"  # marks between thousands that are nothing else
@@ -34,6 +35,8 @@ def _patterns(decimal: str) -> dict[str, re.Pattern[str]]:
 
 PATTERNS = {decimal: _patterns(decimal) for decimal in OTHER}
 SPACED = re.compile(rf"{HEAD}(?:([{GROUPING}])\d{{3}})+(?:[.,]\d+)?")
+UNIT = r"(?:\s*[%‰€$£¥]|\s+[^\d\s.,;:+-]\S*)$"  # behind a number; a word needs a space before it
+CURRENCY = r"^[€$£¥]\s*"
 WHOLE = re.compile(r"[+-]?\d+(?:[eE][+-]?\d+)?")
 
 
@@ -50,7 +53,7 @@ class Evidence:
 
     def add_column(self, name: str, cells: Iterable[str]) -> None:
         """Take in one column, if most of it is numbers."""
-        present = [cell for cell in map(str.strip, cells) if cell and cell not in USUAL_MISSING]
+        present = [bare(cell) for cell in map(str.strip, cells) if cell and cell not in USUAL_MISSING]
         if 2 * sum(is_number(cell) for cell in present) > len(present):
             for cell in present:
                 self._add(cell, f"{cell!r} in column {name!r}")
@@ -69,6 +72,11 @@ class Evidence:
                 self.unclear.setdefault(mark, example)
             elif patterns["decimal"].fullmatch(cell):
                 self.decimal.setdefault(mark, example)
+
+
+def bare(cell: str) -> str:
+    """Return what is left without a unit."""
+    return re.sub(CURRENCY, "", re.sub(UNIT, "", cell))
 
 
 def is_number(cell: str) -> bool:
@@ -117,6 +125,16 @@ def as_number(text: pl.Expr, decimal: str, thousands: str) -> pl.Expr:
     plain = text.str.replace_all(group, "") if thousands else text
     number = plain.str.replace(decimal, ".", literal=True).cast(pl.Float64, strict=False)
     return pl.when(text.str.contains(shape)).then(number).otherwise(None)
+
+
+def without_unit(text: pl.Expr) -> pl.Expr:
+    """Text without a unit at its end, or a currency in front."""
+    return text.str.replace(UNIT, "").str.replace(CURRENCY, "")
+
+
+def unit(text: pl.Expr) -> pl.Expr:
+    """Units in text: a sign or a word behind a number, a currency in front of it; null where there is none."""
+    return pl.coalesce(text.str.extract(f"({UNIT})"), text.str.extract(f"({CURRENCY})")).str.strip_chars()
 
 
 def unclear_count(text: pl.Expr, decimal: str) -> pl.Expr:

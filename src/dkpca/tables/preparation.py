@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from dkpca.errors import InputError
-from dkpca.tables import dates, numerals
+from dkpca.tables import dates, doubts, numerals
 from dkpca.tables.reading import TEXT, Matrix, Reading, Table, some
 
 MOST_CATEGORIES = 200
@@ -149,12 +149,15 @@ def _expand(table: Table, reading: Reading, notes: list[str]) -> list[Column]:
         elif not _is_text(values):
             columns.append(Column(name, None, 0.0, 0.0, 1.0))
         elif reading.text_handling(name) not in ("one-hot", "codes"):
-            raise InputError(f"{table.source}: {_about_text(values)}")
+            raise InputError(f"{table.source}: {_about_text(values, table)}")
         elif reading.text_handling(name) == "codes":
             codes = tuple(sorted(values.drop_nulls().cast(pl.String).unique().to_list()))
             columns.append(Column(name, None, 0.0, 0.0, 1.0, codes=codes))
             notes.append(f"text column {name!r} is used as {len(codes)} categories; an empty cell is one more")
         else:
+            doubt = None if name in dict(reading.text_of) else doubts.text_among_numbers(values, table.dialect)
+            if doubt:
+                raise InputError(f"{table.source}: {doubt}")
             categories = sorted(values.drop_nulls().cast(pl.String).unique().to_list())
             if len(categories) > MOST_CATEGORIES:
                 raise InputError(
@@ -210,7 +213,7 @@ def _plain_numbers(table: Table, names: list[str]) -> Matrix:
     """Columns that are numbers already; NaN where missing."""
     for name, kind in table.frame.select(names).schema.items():
         if _is_text(table.frame[name]):
-            raise InputError(f"{table.source}: {_about_text(table.frame[name])}")
+            raise InputError(f"{table.source}: {_about_text(table.frame[name], table)}")
         if not (kind.is_numeric() or dates.is_date(kind) or isinstance(kind, pl.Boolean | pl.Null | pl.String)):
             raise InputError(
                 f"{table.source}: column {name!r} holds {kind} values; "
@@ -225,19 +228,20 @@ def _is_text(values: pl.Series) -> bool:
     return isinstance(values.dtype, TEXT) and values.null_count() < len(values)
 
 
-def _about_text(values: pl.Series) -> str:
+def _about_text(values: pl.Series, table: Table) -> str:
     """Sentence about a text column, or about text in a column that is mostly numbers."""
+    doubt = doubts.text_among_numbers(values, table.dialect)
+    if doubt:
+        return doubt
     present = values.drop_nulls().cast(pl.String)
-    parsed = present.cast(pl.Float64, strict=False)
-    bad = present.filter(parsed.is_null())
-    example = bad[0] if len(bad) else present[0]
-    row = (values.cast(pl.String) == example).arg_max() or 0
-    where = f"column {values.name!r} has text {example!r} in row {row + 1}"
-    if numerals.is_number(example.strip()):
+    row = (values.is_not_null().arg_max() or 0) + 1
+    where = f"column {values.name!r} has text {present[0]!r} in row {row}"
+    if numerals.is_number(present[0].strip()):
         return f"{where}, which may be a number; say how numbers are written with --decimal and --thousands"
-    if 2 * len(bad) < len(present):
-        return f"{where}, among numbers; correct that value, or leave the column out with --exclude {values.name}"
-    return f"{where}; leave it out with --exclude {values.name}, or use --text one-hot or --text ignore"
+    ways = f"leave it out with --exclude {values.name}, or use --text one-hot or --text ignore"
+    if table.ids is None and present.n_unique() == len(values):
+        return f"{where}; if these are the ids of the samples, say --id {values.name}; else {ways}"
+    return f"{where}; {ways}"
 
 
 def _refuse_columns(table: Table, columns: Sequence[Column], bad: Any, what: str) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from dkpca.errors import InputError, StorageError
-from dkpca.tables import delimited, id_columns
+from dkpca.tables import delimited, doubts, id_columns
 from dkpca.tables.columns import Typed, typed
 from dkpca.tables.dates import is_date
 from dkpca.tables.dialect import SEPARATORS, Dialect
@@ -258,9 +258,11 @@ def _select(opened: Opened, reading: Reading) -> Table:
     if not kept:
         raise InputError(f"{opened.source}: no feature column is left; check --columns, --exclude and --text")
     loaded = found.frame.select(*named, *kept).collect(engine="streaming")
+    ids = _ids(loaded[reading.id_column], opened.source, reading.id_normalize) if reading.id_column else None
+    doubts.refuse_totals(loaded.select(kept), ids, opened.source)
     return Table(
         source=opened.source,
-        ids=_ids(loaded[reading.id_column], opened.source, reading.id_normalize) if reading.id_column else None,
+        ids=ids,
         frame=loaded.select(kept),
         notes=(*opened.notes, *found.notes, *ignored),
         dialect=opened.dialect or AS_WRITTEN,

@@ -1,0 +1,187 @@
+"""What the parties left out is orthogonal to what they sent: so it can touch a component only so much.
+
+Party j left out R_j with 0 <= R_j <= mu_j I (in the order of symmetric matrices), and R_j is zero on the span of the
+eigenvectors it sent. With an orthonormal basis Q_j of the columns received, R_j <= mu_j (I - Q_j Q_j'), but for the
+rounding of these columns. Schur: a positive semidefinite matrix times both sides, entry by entry, keeps the order. So
+what is missing in the fused matrix is at most
+
+    G = sum over j of mu_j (Diag(w_j) - M_j o Q_j Q_j')
+
+where w_j weighs the party's error (`Law.error_weights`) and M_j is what the law makes of the other parties' matrices
+as received (`Law.derivative`). G costs about three times as much as the fused matrix.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dkpca.kernels.grams import column_products
+from dkpca.kernels.laws import Law
+from dkpca.linalg.arrays import Array, device, dtype_name, namespace, set_diagonal, to_numpy
+from dkpca.linalg.eigenpairs import Eigenpairs
+from dkpca.linalg.gram import Gram, Index, pick
+from dkpca.linalg.progress import Progress, silent
+from dkpca.linalg.rounding import growth, quiet, solver_error, unit
+from dkpca.linalg.strips import cross, times
+from dkpca.messages import Summary
+
+Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
+MOST_SAMPLES = 1000  # of a matrix that is built to know its largest eigenvalue
+LEAST_SIZE = 1e-30  # of the unit, as a share of the largest eigenvalue: far below any rounding
+TURNED = 1e-3  # share by which the bound is widened, so that directions turned by rounding may be used
+
+
+@dataclass(frozen=True)
+class PartyError:
+    """How far what one party sent is from its true Gram matrix, both multiplied by its weight."""
+
+    left_out: float  # largest eigenvalue that is missing
+    overlap: float  # of it, what is not orthogonal to the factor
+    rounding: float  # spectral norm
+    nuclear: float  # the same in the nuclear norm
+    trace: float  # of the true matrix
+    factor: Array  # (n_samples, rank) as sent
+    sent_diagonal: Array | None  # (n_samples,) of the true matrix, if the party sent it
+    received: Array  # (n_samples,) diagonal of what was sent
+    diagonal: Array  # (n_samples,) of the true matrix, or a bound above it
+
+    @classmethod
+    def of(cls, summary: Summary, factor: Array, weight: float) -> "PartyError":
+        """Read it off a message and its weighted factor."""
+        xp = namespace(factor)
+        received = xp.sum(factor**2, axis=1)
+        left_out, rounding = weight * summary.left_out_norm, weight * summary.rounding_norm
+        overlap = left_out if summary.left_out_overlap is None else min(left_out, weight * summary.left_out_overlap)
+        trace = weight * summary.trace_left_out + float(np.sum(to_numpy(received)))
+        sent = None if summary.diagonal is None else weight * summary.diagonal.decode(dtype_name(factor))[:, 0]
+        if sent is not None:
+            diagonal = sent
+        elif summary.kernel.unit_diagonal:
+            diagonal = weight * xp.ones_like(received)
+        else:
+            diagonal = received + (left_out + rounding)
+        nuclear = weight * summary.rounding_nuclear
+        return cls(left_out, overlap, rounding, nuclear, trace, factor, sent, received, diagonal)
+
+    def directions(self, size: float) -> Array:
+        """C with R <= (1 + TURNED) hidden I - C C' for the part R that is orthogonal to the factor, over a size.
+
+        A direction q of the factor B with eigenvalue s is off the span of the true eigenvectors V by rounding / s at
+        most: (I - VV') B B' q = (I - VV') (B B' - A A') q for the factor A before rounding. It counts the less the
+        further off it may be: |x + y|^2 <= (1 + 1/t) |x|^2 + (1 + t) |y|^2 with t = TURNED.
+        """
+        xp = namespace(self.factor)
+        Q, s, _ = xp.linalg.svd(self.factor, full_matrices=False)
+        values = to_numpy(s).astype(float) ** 2
+        moved = self.rounding + solver_error(self.factor.shape[0], float(values[0]), self.factor)
+        off = np.divide(moved, values, out=np.full_like(values, np.inf), where=values > 0)
+        off = np.minimum(off, 1.0)  # further off than that is off altogether
+        shown = np.clip((1.0 + TURNED) - (1.0 + 1.0 / TURNED) * off**2, 0.0, None)
+        roots = np.sqrt(shown * (max(0.0, self.left_out - self.overlap) / size))
+        return Q * xp.asarray(roots, dtype=Q.dtype, device=device(Q))[None, :]
+
+
+class Covered(Gram):
+    """The sum over parties of M_j o C_j C_j': the change of the fused matrix towards what each party sent."""
+
+    def __init__(self, law: Law, factors: Sequence[Array], changes: Sequence[Array], diagonals: list[Array] | None):
+        self.law = law
+        self.factors, self.changes = law.merge(factors, diagonals), law.merge_changes(changes, diagonals)
+        self.n, self.reference = factors[0].shape[0], factors[0]
+        self.least_rank = min(A.shape[1] for A in changes)
+
+    def diagonal(self) -> Array:
+        xp = namespace(self.reference)
+        parts, changes = ((xp.sum(A * A, axis=1) for A in each) for each in (self.factors, self.changes))
+        return self.law.derivative(parts, changes)
+
+    def block(self, rows: Index, columns: Index) -> Array:
+        parts, changes = ((pick(A, rows) @ pick(A, columns).T for A in each) for each in (self.factors, self.changes))
+        return self.law.derivative(parts, changes)
+
+    @property
+    def factor(self) -> Array | None:
+        if self.law.linear:
+            return self.changes[0]
+        if not self.law.keeps_factors:
+            return None
+        factors, parts = self.factors, []
+        for j, change in enumerate(self.changes):
+            part = column_products([*factors[:j], change, *factors[j + 1 :]])
+            if part is None:
+                return None
+            parts.append(part)
+        return namespace(self.reference).concat(parts, axis=1)
+
+    def product(self, block: Array, progress: Progress = silent) -> Array:
+        factor = self.factor
+        return super().product(block, progress) if factor is None else times(factor, cross(factor, block))
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """A matrix G above what was left out of the fused matrix, in units of `size`, as the components V see it."""
+
+    size: float
+    norm: float  # bound on the largest eigenvalue of G / size
+    within: Matrix  # (D, D): V' G V / size
+    squares: Matrix  # (D, D): V' G G V / size^2
+    slack: float  # bound on the error of each column of G V / size
+
+    def head(self, d: int) -> "Ceiling":
+        """Return what the first d components see."""
+        return replace(self, within=self.within[:d, :d], squares=self.squares[:d, :d])
+
+
+def ceiling(errors: Sequence[PartyError], law: Law, pairs: Eigenpairs, *, centered: bool) -> Ceiling | None:
+    """Return what is known of G; None where it would take a pass over a matrix that the solver did not pass over."""
+    if not law.linear and pairs.extension.anchors is not None:
+        return None
+    received, true = [e.received for e in errors], [e.diagonal for e in errors]
+    weights = law.error_weights(received, true)
+    size = sum(e.left_out * _largest(w) for e, w in zip(errors, weights, strict=True))
+    size = max(size, LEAST_SIZE * float(pairs.values[0]))
+    if not (size > 0.0 and math.isfinite(size)):
+        return None
+    lifted = law.shortfall(received, true, [e.rounding for e in errors])
+    room = sum(
+        w * (((1.0 + TURNED) * (e.left_out - e.overlap) + e.overlap) / size)
+        + (1.0 + TURNED) * ((e.left_out - e.overlap) / size) * above
+        for e, w, above in zip(errors, weights, lifted, strict=True)
+    )
+    diagonals = [e.sent_diagonal for e in errors if e.sent_diagonal is not None] or None
+    covered = Covered(law, [e.factor for e in errors], [e.directions(size) for e in errors], diagonals)
+    xp = namespace(room)
+    V = _centered(pairs.vectors) if centered else pairs.vectors
+    with quiet():
+        images = room[:, None] * V - covered @ V
+        images = _centered(images) if centered else images
+    roundings = growth(covered.n) + law.powers * sum(growth(e.factor.shape[1]) + 2.0 for e in errors)
+    slack = roundings * unit(room) * max(e.factor.shape[1] for e in errors)
+    norm = _norm(room, covered, slack, centered=centered)
+    if not (math.isfinite(norm) and bool(xp.all(xp.isfinite(images)))):
+        return None
+    within, squares = to_numpy(cross(V, images)).astype(float), to_numpy(cross(images, images)).astype(float)
+    return Ceiling(size, norm, (within + within.T) / 2, (squares + squares.T) / 2, slack)
+
+
+def _norm(room: Array, covered: Covered, slack: float, *, centered: bool) -> float:
+    """Bound on the largest eigenvalue of G; computed where it can be less than that of its diagonal part."""
+    trivial = _largest(room)
+    if covered.n > MOST_SAMPLES or 2 * covered.least_rank < covered.n:
+        return trivial
+    G = -covered.dense()
+    G = set_diagonal(G, room + namespace(G).linalg.diagonal(G))
+    G = _centered(_centered(G).T) if centered else G
+    found = float(namespace(G).max(namespace(G).linalg.eigvalsh(G)))
+    return min(trivial, found + covered.n * slack)
+
+
+def _centered(block: Array) -> Array:
+    return block - namespace(block).mean(block, axis=0, keepdims=True)
+
+
+def _largest(x: Array) -> float:
+    return float(namespace(x).max(x))

@@ -1,0 +1,213 @@
+"""What the center can prove about its answer without seeing data.
+
+Write K for the true global Gram matrix and L for the fused one that the center holds. Each party says how far
+the factor it sent is from its own matrix: below by at most `left_out_norm`, to either side by its rounding.
+From this follow two numbers with
+
+    -below * I  <=  K - L  <=  above * I        (in the order of symmetric matrices)
+
+and, with the trace of K and the matrix of `dkpca.left_out` known, everything else here. Centering changes none of it.
+The proofs are in docs/certificate.md.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dkpca.certificate import Certificate
+from dkpca.kernels.laws import Law
+from dkpca.left_out import Ceiling, Matrix, PartyError, ceiling
+from dkpca.linalg.arrays import Array, to_numpy
+from dkpca.linalg.eigenpairs import Eigenpairs
+from dkpca.linalg.rounding import growth, solver_error, unit
+from dkpca.messages import Summary
+from dkpca.metrics import theorem_1_bound
+
+Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
+SPLITS = np.geomspace(0.02, 0.9, 6)  # shares of the distance between components and the rest that are tried
+
+
+@dataclass(frozen=True)
+class Widths:
+    """How far the true matrix can be from the one that the components are exact for."""
+
+    above: float  # largest eigenvalue of the difference
+    below: float  # minus the smallest
+    positive: float  # trace of its positive semidefinite part
+    nuclear: float  # nuclear norm of the rest of it
+    solver: float  # largest eigenvalue of what the center's own solver missed
+    tails: tuple[float, ...]  # by party
+    trace_gap: float
+
+
+def certify(
+    summaries: Sequence[Summary],
+    factors: Sequence[Array],
+    *,
+    law: Law,
+    pairs: Eigenpairs,
+    fused_trace: float,
+    weights: Sequence[float] | None = None,
+    meaning: str = "",
+    centered: bool = True,
+) -> Certificate:
+    """Derive the certificate.
+
+    Parameters
+    ----------
+    summaries, factors
+        The messages, and the factors as decoded from them and weighted.
+    law : Law
+        How the matrices combine.
+    pairs : Eigenpairs
+        The components: leading eigenpairs of the (centered) fused matrix.
+    fused_trace : float
+        Trace of the fused matrix before centering.
+    weights : sequence of float, optional
+        What each party's matrix was multiplied by.
+    meaning : str
+        What the true matrix is a kernel of.
+    centered : bool
+        Whether the fused matrix was centered.
+    """
+    found = to_numpy(pairs.values).astype(float)
+    T, D = summaries[0].n_samples, len(found)
+    errors = sorted(map(PartyError.of, summaries, factors, weights or [1.0] * len(factors)), key=lambda e: e.left_out)
+    G = ceiling(errors, law, pairs, centered=centered)
+    widths = _widths(errors, law, pairs, fused_trace, G)
+    above, below, positive = widths.above, widths.below, widths.positive
+    # Equal eigenvalues may have changed places with the next one.
+    at_most = np.maximum(found, pairs.next_value)
+    best = float(at_most.sum()) + min(D * above, positive + D * below)
+    at_most = at_most + above
+    if G is not None:
+        tighter = _eigenvalues_at_most(found, pairs, G)
+        extra = pairs.missed_trace + below
+        at_most = np.minimum(at_most, tighter.min(axis=0) + extra)
+        best = min(best, float(tighter.sum(axis=1).min()) + pairs.missed_trace + D * below)
+    components = _component_errors(found, pairs.next_value, widths, G)
+    following = np.append(found[1:], pairs.next_value)
+    leading = [_leading_error(d, found, float(following[d - 1]), widths, G, T) for d in range(1, D + 1)]
+    gaps = found - following - (above + below)
+    return Certificate(
+        n_samples=T,
+        n_components=D,
+        n_parties=len(summaries),
+        kernel_error_above=above,
+        kernel_error_below=below,
+        trace_gap=widths.trace_gap,
+        total_variance_at_most=pairs.trace * (1.0 + growth(T) * unit(factors[0])) + positive + widths.nuclear,
+        eigenvalues_at_least=tuple(np.maximum(found - below, 0.0).tolist()),
+        eigenvalues_at_most=tuple(at_most.tolist()),
+        gaps_at_least=tuple(gaps.tolist()),
+        theorem_1=theorem_1_bound(
+            widths.tails, gap=float(gaps[-1]), dimension=law.theorem_1_dimension(T, D), own_error=widths.solver
+        ),
+        subspace_error_at_most=leading[-1],
+        component_errors_at_most=tuple(components.tolist()),
+        leading_errors_at_most=tuple(leading),
+        captured_at_least=max(0.0, float(found.sum()) - D * below),
+        captured_best_at_most=best,
+        probe=pairs.probe,
+        meaning=meaning,
+    )
+
+
+def _widths(
+    errors: Sequence[PartyError], law: Law, pairs: Eigenpairs, fused_trace: float, G: Ceiling | None
+) -> Widths:
+    """Add up what the parties say of their errors, and what the solver at the center says of its own."""
+    received, true = [e.received for e in errors], [e.diagonal for e in errors]
+    weighted = list(zip(law.amplification(received, true), errors, strict=True))
+    rounding = sum(weight * e.rounding for weight, e in weighted)
+    below = rounding + pairs.residual_norm
+    nuclear = sum(weight * e.nuclear for weight, e in weighted) + pairs.residual_nuclear
+    tails = tuple(weight * (e.left_out + e.rounding) for weight, e in weighted)
+    total = law.total_trace([e.trace for e in errors], true)
+    trace_gap = total - fused_trace
+    summed = growth(true[0].shape[0]) * unit(errors[0].factor) * (abs(fused_trace) + abs(total))  # rounding of these
+    # K minus the matrix that the pairs are exact for is a positive semidefinite P, of which the solver at the center
+    # may have missed a part, plus rounding N. P is no larger than its trace.
+    positive = max(0.0, trace_gap) + summed + nuclear + pairs.missed_trace
+    solver = pairs.missed_trace + pairs.residual_norm
+    parties = sum(tails) if G is None else min(sum(tails), G.size * G.norm + rounding)
+    above = min(parties + solver, positive + below)
+    return Widths(above, below, positive, nuclear, solver, tails, trace_gap)
+
+
+def _eigenvalues_at_most(found: Vector, pairs: Eigenpairs, G: Ceiling) -> Matrix:
+    """Bounds on the leading eigenvalues of S + G, one row per split; S is what the pairs are exact for.
+
+    In the basis [V, rest] the matrix S + G has the blocks Lambda + V'GV, B = V'G(I - VV'), and one of at most
+    next + |G|. For every split s > 0 it is below the matrix with blocks Lambda + V'GV + B B' / s and next + |G| + s.
+    """
+    top = pairs.next_value + G.size * G.norm
+    D = len(found)
+    across = G.squares - G.within @ G.within
+    rows = []
+    for split in np.unique(SPLITS[:, None] * np.maximum(found - top, 0.0)[None, [0, D // 2, -1]]):
+        if split <= 0.0:
+            continue
+        ratio = G.size / split
+        slack = D * G.slack * (1.0 + 3.0 * ratio * (1.0 + G.norm))
+        block = np.diag(found / G.size) + G.within + ratio * across
+        values = np.linalg.eigvalsh(block)[::-1]
+        slack += solver_error(D, float(values[0]), values)
+        rows.append(np.maximum(G.size * (values + slack), top + split))
+    return np.array(rows) if rows else (np.maximum(found, pairs.next_value) + G.size * G.norm)[None, :]
+
+
+def _reach(D: int, widths: Widths, G: Ceiling | None, missed: float) -> Vector:
+    """Bound on the length of (K - S) v for each component v.
+
+    K - S is P + N, with 0 <= P <= G but for what the solver missed. P = G/2 + X with -G/2 <= X <= G/2, so
+    |P v| <= |G v| / 2 + sqrt(|G| v'Gv) / 2.
+    """
+    everything = max(widths.above, widths.below)
+    if G is None:
+        return np.full(D, everything)
+    within = np.clip(np.diagonal(G.within), 0.0, None) + G.slack
+    images = np.sqrt(np.clip(np.diagonal(G.squares), 0.0, None)) + G.slack
+    reach = G.size * 0.5 * (images + np.sqrt(G.norm * within)) + missed + widths.below
+    return np.minimum(reach, everything)
+
+
+def _component_errors(found: Vector, following: float, widths: Widths, G: Ceiling | None) -> Vector:
+    """Bound the squared sine between each component v and the true leading subspace.
+
+    With W the other true eigenvectors, (lambda - Lambda_W) W'v = -W'(K - S) v, and Lambda_W <= following + above.
+    """
+    distance = found - following - widths.above
+    reach = _reach(len(found), widths, G, widths.solver)
+    sines = np.divide(reach, distance, out=np.ones_like(reach), where=distance > reach)
+    return np.minimum(sines, 1.0) ** 2
+
+
+def _leading_error(d: int, found: Vector, following: float, widths: Widths, G: Ceiling | None, T: int) -> float:
+    """Bound the subspace error of the first d components: all angles at once, or one component after the other."""
+    gap = float(found[d - 1]) - following
+    at_once = _subspace_error_bound(gap, widths.above + widths.below, widths.positive + widths.nuclear, T, d)
+    one_by_one = float(_component_errors(found[:d], following, widths, None if G is None else G.head(d)).sum())
+    bound = min(at_once, one_by_one)
+    return bound if bound < min(d, T - d) or bound == 0.0 else math.inf
+
+
+def _subspace_error_bound(gap: float, width: float, trace: float, n_samples: int, n_components: int) -> float:
+    """Bound D - |V' V_hat|_F^2 by Davis and Kahan's sin 2 theta and sin theta theorems.
+
+    Subtracting the middle of the interval that holds K - L moves no eigenvector and halves its norm, so
+    sin(2 theta) <= width / gap for the largest angle. The off-diagonal block of a positive matrix of norm b and
+    trace t has Frobenius norm at most sqrt(b t) / 2, which bounds all angles together.
+    """
+    angles = min(n_components, n_samples - n_components)
+    if angles == 0:
+        return 0.0
+    if not width < gap:
+        return math.inf
+    by_largest = angles * math.sin(0.5 * math.asin(width / gap)) ** 2
+    by_trace = (
+        0.25 * (width / (gap - width)) * (trace / (gap - width))
+    )  # in this order: squares may over- or underflow
+    return min(by_largest, by_trace)

@@ -1,0 +1,174 @@
+"""Exports that nobody prepared: read as a careful person reads them, or refused with what to do about them."""
+
+import numpy as np
+import openpyxl
+import polars as pl
+import pytest
+
+from dkpca.errors import InputError
+from dkpca.tables.preparation import prepare
+from dkpca.tables.reading import Reading, read
+from testkit.program import Office
+
+N = 30
+RNG = np.random.default_rng(1)
+IDS = [f"{i:04d}" for i in range(1, N + 1)]
+A, B = RNG.normal(50, 10, N).round(1), RNG.normal(1500, 400, N).round(1)
+
+
+def lines(*columns, header="id,a,b"):
+    return [header, *(",".join(map(str, row)) for row in zip(*columns, strict=True))]
+
+
+def written(folder, rows, name="t.csv", encoding="utf-8"):
+    path = folder / name
+    path.write_bytes(("\n".join(rows) + "\n").encode(encoding))
+    return path
+
+
+def workbook(folder, rows):
+    book = openpyxl.Workbook()
+    for row in rows:
+        book.active.append(list(row))
+    book.save(folder / "t.xlsx")
+    return folder / "t.xlsx"
+
+
+def refused(path, **how):
+    """Sentence with which the table is refused as it is, and with one-hot for text; it is the same."""
+    said = []
+    for text in ("error", "one-hot"):
+        reading = Reading(**({"id_column": "id", "text": text} | how))
+        with pytest.raises(InputError) as error:
+            prepare(read(path, reading), reading)
+        said.append(str(error.value))
+    assert said[0] == said[1]
+    return said[0]
+
+
+@pytest.mark.parametrize(
+    ("form", "unit"), [("{}%", "%"), ("{} %", "%"), ("{} €", "€"), ("{} mmol/l", "mmol/l"), ("$ {}", "$")]
+)
+@pytest.mark.parametrize("mark", [".", ","])
+def test_numbers_with_one_unit_in_every_row_are_numbers(tmp_path, form, unit, mark):
+    cells = [form.format(str(a).replace(".", mark)) for a in A]
+    path = written(tmp_path, [f"{i};{c}" for i, c in zip(["id", *IDS], ["a", *cells], strict=True)])
+    table = read(path, Reading("id"))
+    assert table.frame["a"].to_list() == A.tolist()
+    assert f"column 'a' has {unit!r} in every row, read as numbers without it" in table.notes
+
+
+def test_a_gap_among_numbers_with_a_unit_is_a_gap(tmp_path):
+    cells = [f"{a}%" for a in A[:-1]] + [""]
+    assert read(written(tmp_path, lines(IDS, cells, B)), Reading("id")).frame["a"].to_list() == [*A[:-1], None]
+
+
+def test_numbers_with_different_units_stay_text(tmp_path):
+    cells = [f"{a} {'kg' if a > 50 else 'g'}" for a in A]
+    assert read(written(tmp_path, lines(IDS, cells, B)), Reading("id")).frame["a"].dtype == pl.String
+
+
+@pytest.mark.parametrize("odd", ["<0.5", "nicht erhoben", "12,5,7"])
+def test_text_among_numbers_is_never_made_columns_of_0_and_1(tmp_path, odd):
+    cells = [f'"{odd}"' if i % 9 == 1 else a for i, a in enumerate(A)]
+    said = refused(written(tmp_path, lines(IDS, cells, B)))
+    assert f"column 'a' holds numbers, but for {odd!r} in 4 rows, first row 2" in said
+    assert f"--null-values {odd!r}" in said
+    assert "--exclude 'a'" in said
+
+
+def test_a_column_of_text_that_is_named_becomes_columns_of_0_and_1_whatever_it_holds(tmp_path):
+    cells = ["<0.5" if i % 9 == 1 else 1.5 for i in range(N)]
+    reading = Reading("id", text_of=(("a", "one-hot"),))
+    assert len(prepare(read(written(tmp_path, lines(IDS, cells, B)), reading), reading).columns) == 3
+
+
+def test_a_second_row_of_the_header_is_named_so(tmp_path):
+    units = written(tmp_path, lines(["-", *IDS], ["kg", *A], ["EUR", *B]))
+    assert "'kg' in row 1, perhaps a second row of the header; remove that row" in refused(units)
+    book = workbook(tmp_path, [["id", "a", "b"], ["-", "kg", "EUR"], *zip(IDS, A.tolist(), B.tolist(), strict=True)])
+    assert "'kg' in row 1, perhaps a second row of the header; remove that row" in refused(book)
+
+
+def test_a_header_that_stands_again_among_the_rows_is_named_so(tmp_path):
+    rows = lines(IDS, A, B)
+    assert "column 'a' holds numbers, but for 'a' in row 16: the header stands there again" in refused(
+        written(tmp_path, [*rows[:16], "id,a,b", *rows[16:]])
+    )
+
+
+@pytest.mark.parametrize("word", ["Total", "SUMME", "Gesamt:", "Mittelwert"])
+@pytest.mark.parametrize("kind", ["csv", "xlsx", "parquet"])
+def test_a_row_of_totals_is_no_sample(tmp_path, word, kind):
+    last = (A.mean().round(1), B.mean().round(1)) if word == "Mittelwert" else (A.sum(), None)
+    if kind == "csv":
+        path = written(tmp_path, [*lines(IDS, A, B), f"{word},{last[0]},{'' if last[1] is None else last[1]}"])
+    elif kind == "xlsx":
+        path = workbook(tmp_path, [["id", "a", "b"], *zip(IDS, A.tolist(), B.tolist(), strict=True), [word, *last]])
+    else:
+        path = tmp_path / "t.parquet"
+        pl.DataFrame({"id": [*IDS, word], "a": [*A, last[0]], "b": [*B, last[1]]}).write_parquet(path)
+    with pytest.raises(InputError, match=f"the last row, '{word}', sums up the rows above it .column 'a'."):
+        read(path, Reading("id"))
+
+
+def test_without_a_word_the_sums_of_all_columns_give_a_row_of_totals_away(tmp_path):
+    rows = lines(A, B, header="a,b")
+    with pytest.raises(InputError, match="the last row sums up the rows above it"):
+        read(written(tmp_path, [*rows, f"{A.sum():.1f},{B.sum():.1f}"]), Reading())
+    assert len(read(written(tmp_path, [*rows, f"{A.sum():.1f},3"]), Reading())) == N + 1
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_samples_are_not_taken_for_totals(tmp_path, seed):
+    rng = np.random.default_rng(seed)
+    heavy = np.abs(rng.standard_cauchy(size=(12, 1)))
+    X = [rng.normal(size=(12, 2)), rng.poisson(0.3, size=(12, 2)), heavy][seed % 3]
+    header = ",".join(f"x{j}" for j in range(X.shape[1]))
+    rows = [",".join(map(str, row)) for row in X]
+    assert len(read(written(tmp_path, [header, *rows]), Reading())) == 12
+    named = [f"{i},{row}" for i, row in zip(["Total", *IDS[:11]], rows, strict=True)]
+    assert len(read(written(tmp_path, [f"id,{header}", *named]), Reading("id"))) == 12
+
+
+def test_lines_of_words_below_a_table_are_left_out_and_said(tmp_path):
+    path = written(tmp_path, [*lines(IDS, A, B), "", "Exported 2024-01-31 by the ward", "Page 1"])
+    table = read(path, Reading("id"))
+    assert table.ids == IDS
+    assert table.notes == ("2 lines below the table left out, as line 32 under the header",)
+
+
+class TestCheck:
+    def found(self, path, *options):
+        return Office(path.parent).run("check", path.name, "--json", *options).json
+
+    def test_ids_of_a_workbook_are_found_by_the_parts_of_a_name(self, tmp_path):
+        found = self.found(workbook(tmp_path, [["PatNr", "Glukose"], *zip(IDS, A.tolist(), strict=True)]))
+        assert (found["id_column"], found["usable"]) == ("PatNr", True)
+
+    def test_codes_with_leading_zeros_are_no_numbers(self, tmp_path):
+        found = self.found(written(tmp_path, lines(IDS, A, B, header="fall,a,b")))
+        assert found["columns"][0]["use"] == "leave out"
+        assert "some have leading zeros: perhaps a code, not a number" in found["columns"][0]["remarks"]
+        assert "no column is called as ids are; if 'fall' holds them, say so with --id" in found["notes"]
+
+    def test_what_somebody_has_to_decide_is_not_decided_for_them(self, tmp_path):
+        cells = ["<0.5" if i % 9 == 1 else a for i, a in enumerate(A)]
+        path = written(tmp_path, lines(IDS, cells, B))
+        found = self.found(path)
+        assert not found["usable"]
+        assert "holds numbers, but for '<0.5' in 4 rows" in found["problems"][0]
+        assert [column["use"] for column in found["columns"]] == ["decide", "as it is"]
+        assert self.found(path, "--exclude", "a")["usable"]
+        assert self.found(path, "--null-values", "<0.5", "--max-missing", 0.2)["usable"]
+
+    def test_a_row_of_totals_is_named(self, tmp_path):
+        found = self.found(written(tmp_path, [*lines(IDS, A, B), f"Total,{A.sum()},{B.sum()}"]))
+        assert not found["usable"]
+        assert "the last row, 'Total', sums up the rows above it" in found["problems"][0]
+
+
+def test_a_column_of_ids_that_was_not_named_is_recognized(tmp_path):
+    path = written(tmp_path, lines([f"p{i}" for i in IDS], A, B, header="person,a,b"))
+    said = Office(tmp_path).refused("summarize", path.name, "--gamma", 0.1, "--out", "t.summary")
+    assert "if these are the ids of the samples, say --id person" in said
