@@ -18,6 +18,9 @@ from dkpca.rank import Fixed
 from dkpca.tables.reading import Reading
 from testkit.endless import Endless
 
+pytestmark = pytest.mark.slow  # most of these start processes
+
+
 FIT = Fit("rbf", 0.1, 2, True, Fixed(5), "float32")
 ENDLESS_FIT = """
 from pathlib import Path
