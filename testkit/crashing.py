@@ -89,7 +89,9 @@ def crashes(every: int, template: Path, command: list[str]) -> list[dict[str, An
             found = shutil.copytree(folder, Path(scratch) / f"{at} recovered")
             for directory in (found, *(path for path in found.rglob("*") if path.is_dir())):
                 storage.recover(directory)
-            recovered = {name: digest for name, digest in state(found).items() if not Path(name).name.startswith(".")}
+            recovered = {
+                name: digest for name, digest in state(found).items() if not name.startswith(".") and "/." not in name
+            }
             again = in_child(folder, command)
             told.append(
                 {"code": code, "before": before, "after": recovered, "again": again, "finally": state(folder)}
