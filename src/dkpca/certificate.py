@@ -43,6 +43,8 @@ class Certificate:
         Variance of the true kernel that the components found capture.
     captured_best_at_most : float
         Variance that any D components can capture.
+    component_error_estimates : tuple of float
+        Per component, what `component_errors_at_most` probably is: estimated, not proved.
     probe : Probe, optional
         On which the upper bounds rest, where the center's solver has no proof of its own.
     meaning : str
@@ -74,6 +76,7 @@ class Certificate:
     leading_errors_at_most: tuple[float, ...]
     captured_at_least: float
     captured_best_at_most: float
+    component_error_estimates: tuple[float, ...] = ()
     probe: Probe | None = None
     meaning: str = ""
 
@@ -99,6 +102,11 @@ class Certificate:
     def subspace_error_trivial(self) -> int:
         """Largest subspace error there can be at all."""
         return min(self.n_components, self.n_samples - self.n_components)
+
+    @property
+    def subspace_error_estimate(self) -> float:
+        """Estimate of D - |V' V_hat|_F^2, on the safe side: seldom less than half of it. No proof."""
+        return min(sum(self.component_error_estimates), self.subspace_error_at_most, self.subspace_error_trivial)
 
     @property
     def gap_at_least(self) -> float:
@@ -127,6 +135,7 @@ class Certificate:
             "kernel_norm_bound": self.kernel_norm_bound,
             "captured_share_at_least": self.captured_share_at_least,
             "optimality_at_least": self.optimality_at_least,
+            "subspace_error_estimate": self.subspace_error_estimate,
             "gap_at_least": self.gap_at_least,
             "certain_components": self.certain_components,
         }
@@ -144,6 +153,7 @@ class Certificate:
             f"kernel, and at least {self.optimality_at_least:.1%} of what the best {D} components could.",
             self._subspace_words(),
             *self._proposal(),
+            f"The subspace error is estimated, not proved, as {self.subspace_error_estimate:.2g}, seldom twice that.",
             _bounded("Theorem 1 of the paper", "|sin Theta|_F", self.theorem_1, math.sqrt(min(D, T - D))),
             *self._probe_words(),
         ]

@@ -6,12 +6,14 @@ from dataclasses import dataclass, replace
 from dkpca import plausibility
 from dkpca.certificate import Certificate
 from dkpca.errors import FusionError, InputError
+from dkpca.estimate import component_errors
 from dkpca.kernels import Kernel
 from dkpca.kernels.combination import combination
 from dkpca.kernels.grams import FusedGram
 from dkpca.kernels.laws import Law
 from dkpca.kernels.weights import Weights, party_weights
-from dkpca.linalg.arrays import Array, dtype_name, namespace, to_numpy
+from dkpca.left_out import PartyError
+from dkpca.linalg.arrays import Array, device, dtype_name, namespace, to_numpy
 from dkpca.linalg.eigenpairs import Extension
 from dkpca.linalg.gram import Centered
 from dkpca.linalg.leading import Solver, leading
@@ -219,16 +221,17 @@ def fuse(
     fused = FusedGram(combined.law, scaled, _diagonals(accepted.values(), dtype))
     gram = Centered(fused) if center else fused
     pairs = leading(gram, n_components, solver=solver, n_landmarks=n_landmarks, random_state=random_state)
+    errors = list(map(PartyError.of, accepted.values(), scaled, weighted.values()))
     certificate = certify(
-        list(accepted.values()),
-        scaled,
+        errors,
         law=combined.law,
         pairs=pairs,
         fused_trace=fused.trace(),
-        weights=list(weighted.values()),
         meaning=combined.meaning,
         centered=center,
     )
+    estimated = component_errors(errors, combined.law, pairs, random_state=random_state)
+    certificate = replace(certificate, component_error_estimates=estimated)
     plausibility.check_certificate(certificate, accepted)
     return FusedModel(
         summaries=accepted,
@@ -289,7 +292,7 @@ def training_block(model: FusedModel, rows: Array) -> Array:
     scales = [model.weights[name] ** 0.5 for name in model.summaries]
 
     def pick(data: Array) -> Array:
-        return namespace(data).take(data, namespace(data).asarray(rows), axis=0)
+        return namespace(data).take(data, namespace(data).asarray(rows, device=device(data)), axis=0)
 
     picked = _merged_rows(model.law, model.summaries.values(), scales, model.dtype, pick)
     return model.law.recombine(A @ A.T for A in picked)

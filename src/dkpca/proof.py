@@ -19,10 +19,9 @@ import numpy as np
 from dkpca.certificate import Certificate
 from dkpca.kernels.laws import Law
 from dkpca.left_out import Ceiling, Matrix, PartyError, ceiling
-from dkpca.linalg.arrays import Array, to_numpy
+from dkpca.linalg.arrays import to_numpy
 from dkpca.linalg.eigenpairs import Eigenpairs
 from dkpca.linalg.rounding import growth, solver_error, unit
-from dkpca.messages import Summary
 from dkpca.metrics import theorem_1_bound
 
 Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
@@ -43,13 +42,11 @@ class Widths:
 
 
 def certify(
-    summaries: Sequence[Summary],
-    factors: Sequence[Array],
+    errors: Sequence[PartyError],
     *,
     law: Law,
     pairs: Eigenpairs,
     fused_trace: float,
-    weights: Sequence[float] | None = None,
     meaning: str = "",
     centered: bool = True,
 ) -> Certificate:
@@ -57,24 +54,22 @@ def certify(
 
     Parameters
     ----------
-    summaries, factors
-        The messages, and the factors as decoded from them and weighted.
+    errors : sequence of PartyError
+        What the parties state about what they sent.
     law : Law
         How the matrices combine.
     pairs : Eigenpairs
         The components: leading eigenpairs of the (centered) fused matrix.
     fused_trace : float
         Trace of the fused matrix before centering.
-    weights : sequence of float, optional
-        What each party's matrix was multiplied by.
     meaning : str
         What the true matrix is a kernel of.
     centered : bool
         Whether the fused matrix was centered.
     """
     found = to_numpy(pairs.values).astype(float)
-    T, D = summaries[0].n_samples, len(found)
-    errors = sorted(map(PartyError.of, summaries, factors, weights or [1.0] * len(factors)), key=lambda e: e.left_out)
+    T, D = errors[0].factor.shape[0], len(found)
+    errors = sorted(errors, key=lambda e: e.left_out)
     G = ceiling(errors, law, pairs, centered=centered)
     widths = _widths(errors, law, pairs, fused_trace, G)
     above, below, positive = widths.above, widths.below, widths.positive
@@ -94,11 +89,11 @@ def certify(
     return Certificate(
         n_samples=T,
         n_components=D,
-        n_parties=len(summaries),
+        n_parties=len(errors),
         kernel_error_above=above,
         kernel_error_below=below,
         trace_gap=widths.trace_gap,
-        total_variance_at_most=pairs.trace * (1.0 + growth(T) * unit(factors[0])) + positive + widths.nuclear,
+        total_variance_at_most=pairs.trace * (1.0 + growth(T) * unit(errors[0].factor)) + positive + widths.nuclear,
         eigenvalues_at_least=tuple(np.maximum(found - below, 0.0).tolist()),
         eigenvalues_at_most=tuple(at_most.tolist()),
         gaps_at_least=tuple(gaps.tolist()),

@@ -9,7 +9,7 @@ import scipy.linalg
 import scipy.sparse.linalg
 
 from dkpca.linalg.arrays import Array, device, namespace
-from dkpca.linalg.eigenpairs import Eigenpairs, from_all_rows, signs_of
+from dkpca.linalg.eigenpairs import NEARBY, Eigenpairs, from_all_rows, signs_of
 from dkpca.linalg.gram import Gram
 from dkpca.linalg.parallel import one_blas_thread
 from dkpca.linalg.rounding import solver_error
@@ -27,7 +27,7 @@ class Dense:
     """Exact, n x n numbers of memory, n^3 operations at worst."""
 
     def __call__(self, gram: Gram, k: int) -> Eigenpairs:
-        wanted = min(k + 1, gram.n)  # one more, for the norm of what is left out
+        wanted = min(k + NEARBY, gram.n)  # more, for the norm of what is left out, and estimates
         factor = gram.factor
         if factor is not None:
             values, vectors = _of_factor(factor, wanted)

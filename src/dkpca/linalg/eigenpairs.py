@@ -6,6 +6,7 @@ from dkpca.linalg.arrays import Array, eps, namespace
 from dkpca.linalg.gram import Gram
 
 RESIDUAL_SHARE = 1.2
+NEARBY = 5  # pairs behind the leading ones that a solver returns beside them
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,14 @@ class Probe:
 
 
 @dataclass(frozen=True)
+class Nearby:
+    """Eigenpairs behind the leading ones, as good as the solver has them: for estimates, never for a proof."""
+
+    values: Array  # (q,), descending, none negative
+    vectors: Array  # (n, q)
+
+
+@dataclass(frozen=True)
 class Eigenpairs:
     """The leading part of a Gram matrix, and how much was left out.
 
@@ -52,6 +61,7 @@ class Eigenpairs:
     residual_norm: float = 0.0
     residual_nuclear: float = 0.0
     probe: Probe | None = None  # on which `next_value` rests, where no proof says that none was missed
+    nearby: Nearby | None = None
 
     @property
     def left_out_norm(self) -> float:
@@ -68,6 +78,7 @@ class Eigenpairs:
             vectors=self.vectors[:, :k],
             next_value=float(self.values[k]),
             extension=self.extension.head(k),
+            nearby=Nearby(self.values[k : k + NEARBY], self.vectors[:, k : k + NEARBY]),
         )
 
     def numerical_rank(self) -> int:

@@ -14,7 +14,7 @@ import scipy.linalg
 
 from dkpca.errors import InputError
 from dkpca.linalg.arrays import Array, device, eps, like, namespace, solve_lower, to_numpy
-from dkpca.linalg.eigenpairs import Eigenpairs, Extension, inverse_roots, signs_of
+from dkpca.linalg.eigenpairs import NEARBY, Eigenpairs, Extension, Nearby, inverse_roots, signs_of
 from dkpca.linalg.gram import Centered, Gram
 from dkpca.linalg.parallel import split_work
 from dkpca.linalg.progress import Progress, silent
@@ -67,6 +67,8 @@ class Landmark:
         values, U = xp.linalg.eigh(FF)
         values, U = xp.clip(xp.flip(values), 0.0, None), xp.flip(U, axis=1)
         next_value = float(values[k]) if values.shape[0] > k else 0.0
+        behind = slice(k, k + NEARBY)
+        nearby = Nearby(values[behind], times(F, U[:, behind] * inverse_roots(F, values)[None, behind]))
         values, U = _first(k, values, U)
         vectors = times(F, U * inverse_roots(F, values)[None, :])
         if float(values[-1]) <= UNEVEN * float(values[0]):
@@ -83,6 +85,7 @@ class Landmark:
             missed_trace=missed + error + growth(pivots.shape[0]) * unit(F) * base.trace(),
             residual_norm=error,
             residual_nuclear=2.0 * pivots.shape[0] ** 0.5 * error,
+            nearby=nearby,
         )
         return pairs.with_residual(solver_error(gram.n, float(xp.linalg.trace(FF)), F))
 

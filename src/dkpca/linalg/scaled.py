@@ -72,8 +72,10 @@ def as_large(pairs: Eigenpairs, size: float) -> Eigenpairs:
         return pairs
     root = size**0.5
     extension = replace(pairs.extension, weights=pairs.extension.weights / root, offset=pairs.extension.offset * root)
+    nearby = None if pairs.nearby is None else replace(pairs.nearby, values=pairs.nearby.values * size)
     return replace(
         pairs,
+        nearby=nearby,
         values=pairs.values * size,
         next_value=pairs.next_value * size,
         trace=pairs.trace * size,

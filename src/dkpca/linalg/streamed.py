@@ -7,7 +7,7 @@ import numpy as np
 from dkpca.errors import ConvergenceError
 from dkpca.linalg.arrays import Array, like, namespace
 from dkpca.linalg.dense import Dense
-from dkpca.linalg.eigenpairs import Eigenpairs, from_all_rows, signs_of
+from dkpca.linalg.eigenpairs import NEARBY, Eigenpairs, Nearby, from_all_rows, signs_of
 from dkpca.linalg.gram import Gram
 from dkpca.linalg.landmark import Landmark
 from dkpca.linalg.probe import search
@@ -106,4 +106,5 @@ def _result(gram: Gram, pairs: Ritz, k: int, note: str, at_least: float = 0.0) -
         trace=gram.trace(),
         extension=from_all_rows(gram, values, vectors),
         solver=note,
+        nearby=Nearby(xp.clip(pairs.values[k : k + NEARBY], 0.0, None), pairs.vectors[:, k : k + NEARBY]),
     ).with_residual(float(xp.sqrt(xp.sum(pairs.sizes()[:k] ** 2))) + solver_error(gram.n, float(values[0]), values))

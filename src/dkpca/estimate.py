@@ -1,0 +1,104 @@
+"""How far the components probably are from the true ones, from what the center holds anyway. No proof.
+
+The center takes away a part of the factors that resembles what the parties left out, and sees how far the components
+turn, to first order. Two cuts, since each is too wide somewhere: the last quarter of every factor, and the last
+columns whose trace is that of what was left out. The smaller turn counts; calibrated by experiments/estimates.py.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from dkpca.kernels.grams import FusedGram
+from dkpca.kernels.laws import Law
+from dkpca.left_out import PartyError
+from dkpca.linalg.arrays import Array, device, namespace, to_numpy
+from dkpca.linalg.eigenpairs import Eigenpairs, Nearby
+from dkpca.linalg.nearfar import Matrix, Spectrum, Vector, turned
+
+KEPT = 0.75  # of a factor, in the first cut
+SAFETY = 2.0  # both cuts are sometimes half as large as they should be
+ROUNDING = 0.03  # of the squared bound on rounding, whose single errors mostly cancel
+ROWS = 400  # looked at, where the solver did not pass over the matrix either
+
+Positions = np.ndarray[tuple[int], np.dtype[np.int64]]
+
+
+def component_errors(
+    errors: Sequence[PartyError], law: Law, pairs: Eigenpairs, *, random_state: int = 0
+) -> tuple[float, ...]:
+    """Estimate the squared sine between each component and the true leading subspace."""
+    V, n = pairs.vectors, pairs.vectors.shape[0]
+    exact = pairs.extension.anchors is None  # the solver passed over the whole matrix
+    all_rows = exact or law.linear or n <= ROWS
+    drawn = np.random.default_rng([random_state, n]).choice(n, min(n, ROWS), replace=False)
+    positions = np.arange(n) if all_rows else np.sort(drawn)
+    spectrum = spectrum_at(pairs.values, V, pairs.nearby, positions)
+    weights = np.full(len(positions), n / len(positions))
+    diagonals = [e.sent_diagonal for e in errors if e.sent_diagonal is not None] or None
+
+    def image(factors: Sequence[Array]) -> Matrix:
+        gram = FusedGram(law, factors, diagonals)
+        rows = namespace(V).asarray(positions, device=device(V))
+        return to_numpy(gram @ V if all_rows else gram.block(rows, slice(None)) @ V).astype(float)
+
+    own = spectrum.components * spectrum.values[None, :]
+    whole = own if exact else image([e.factor for e in errors])
+    found = [turned(whole - image(cut), spectrum, weights, all_rows=all_rows) for cut in _cuts(errors)]
+    total = SAFETY * min(found, key=lambda each: float(each.sum())) + _rounding(errors, law, spectrum)
+    if not exact:
+        total = total + turned(own - whole, spectrum, weights, all_rows=all_rows)
+    return tuple(np.minimum(total, 1.0).tolist())
+
+
+def spectrum_at(values: Array, vectors: Array, nearby: Nearby | None, positions: Positions) -> Spectrum:
+    """Components and what lies next to them, at some of the samples."""
+    here = to_numpy(vectors).astype(float)[positions]
+    if nearby is None:
+        return Spectrum(to_numpy(values).astype(float), here, np.zeros(0), here[:, :0])
+    near = to_numpy(nearby.vectors).astype(float)[positions]
+    return Spectrum(to_numpy(values).astype(float), here, to_numpy(nearby.values).astype(float), near)
+
+
+def _cuts(errors: Sequence[PartyError]) -> list[list[Array]]:
+    """Return the factors without their last quarter, and without as much trace as was left out, if it is little."""
+    shares = [[_last_quarter(e) for e in errors], [_as_much_trace(e) for e in errors]]
+    if any(np.count_nonzero(kept < 1.0) > len(kept) / 2 for kept in shares[1]):
+        shares.pop()
+    return [[_scaled(e, kept) for e, kept in zip(errors, cut, strict=True)] for cut in shares]
+
+
+def _last_quarter(error: PartyError) -> Vector:
+    """Share of each column that stays."""
+    rank = error.factor.shape[1]
+    kept = rank if error.left_out <= error.rounding else min(rank - 1, math.ceil(KEPT * rank))
+    return np.where(np.arange(rank) < kept, 1.0, 0.0)
+
+
+def _as_much_trace(error: PartyError) -> Vector:
+    """Share of each column that stays: none of the last, part of the one where the trace is used up."""
+    lengths = to_numpy(namespace(error.factor).sum(error.factor**2, axis=0)).astype(float)
+    left = max(0.0, error.trace - float(lengths.sum()))
+    behind = np.cumsum(lengths[::-1])[::-1]  # of each column and those behind it
+    taken = np.clip(left - (behind - lengths), 0.0, lengths)
+    # As a whole: the few columns taken are changed alike, so that the large ones among them count as the small do.
+    changed = taken > 0
+    share = min(1.0, left / float(lengths[changed].sum())) if changed.any() else 0.0
+    return np.where(changed, 1.0 - share, 1.0)
+
+
+def _scaled(error: PartyError, kept: Vector) -> Array:
+    """Return the factor with each column's share, without those that vanish at the end."""
+    xp, factor = namespace(error.factor), error.factor
+    width = max(1, int(np.max(np.nonzero(kept)[0], initial=-1)) + 1)
+    roots = xp.asarray(np.sqrt(kept[:width]), dtype=factor.dtype, device=device(factor))
+    return factor[:, :width] * roots[None, :]
+
+
+def _rounding(errors: Sequence[PartyError], law: Law, spectrum: Spectrum) -> Vector:
+    """Squared sine by which rounding turns each component: anywhere, so mostly to far directions."""
+    weights = law.amplification([e.received for e in errors], [e.diagonal for e in errors])
+    moved = math.hypot(*(w * e.rounding for w, e in zip(weights, errors, strict=True)))
+    distance = spectrum.values - spectrum.far_value
+    return ROUNDING * np.divide(moved, distance, out=np.ones_like(distance), where=distance > moved) ** 2
