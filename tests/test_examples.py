@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from matplotlib import image
 
 ROOT = Path(__file__).parents[1]
 GALLERY = (ROOT / "docs" / "gallery.md").read_text()
+pytestmark = pytest.mark.slow
 EXAMPLES = ("multi_omics", "bank_and_shop", "sensors", "idea")
 
 
@@ -31,6 +31,8 @@ def ran(tmp_path_factory):
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_ends_in_a_picture_of_the_size_that_the_documentation_shows(ran, name):
+    from matplotlib import image  # here, for the environments without it that leave slow tests out
+
     drawn, kept = image.imread(ran(name)[1]), image.imread(ROOT / "docs" / "images" / "gallery" / f"{name}.png")
     assert drawn.shape == kept.shape
     assert len({tuple(pixel) for pixel in drawn[::7, ::7].reshape(-1, drawn.shape[2])}) > 5, "it is not blank"
