@@ -222,6 +222,19 @@ def test_a_single_party_and_a_missing_one_are_refused():
             model.transform({"clinic": NEW[:, :10], "lab": NEW[:, 10:20]})
 
 
+def test_what_a_protected_fit_cannot_say_is_refused():
+    model = DKPCA(2, protect="sums").fit(split(X[:60]))
+    with pytest.raises(InputError, match="score is for fits with protect='none'"):
+        model.score(split(NEW))
+    with pytest.raises(InputError, match="inverse_transform is for fits with protect='none'"):
+        model.inverse_transform(model.transform(split(NEW)))
+
+
+def test_a_share_of_the_variance_decides_the_components_of_a_protected_fit():
+    shares = [DKPCA(0.6, protect=p, kernel="linear").fit(split(X[:FIT])) for p in ("none", "sums", "blind")]
+    assert len({len(model.eigenvalues_) for model in shares}) == 1
+
+
 def test_rows_of_a_protected_fit_are_not_sent_in_the_open():
     _, state = summarize(
         X[:60, :10],

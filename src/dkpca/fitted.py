@@ -135,6 +135,11 @@ class FittedEstimator(BaseEstimator):  # type: ignore[misc]
         self.ledger_ = [self._ledger_entry(name) for name in names]
         return self
 
+    def _check_unprotected(self, method: str) -> None:
+        """Refuse what would take each party's own factor, or its columns beside everybody's scores."""
+        if self._shield.protect != "none":
+            raise InputError(f"{method} is for fits with protect='none', and this one had {self._shield.protect!r}")
+
     def _ledger_entry(self, name: str) -> LedgerEntry:
         state = self._states.get(name)
         if self._shield.protect == "sums" and state is not None:

@@ -2,23 +2,26 @@
 
 from typing import Any, Self
 
+from dkpca.after_fit import AfterFit
 from dkpca.concerns import about_kernel, remedy, warn
 from dkpca.errors import InputError
 from dkpca.exchange.questions import StatisticsWanted
 from dkpca.exchange.rounds import Fit
 from dkpca.fitted import protected_rounds
 from dkpca.linalg.arrays import Array
-from dkpca.party_tables import Tables, TakesTables
+from dkpca.party_tables import Tables
 from dkpca.tables.inputs import is_source
 
 
-class Protects(TakesTables):
+class Protects(AfterFit):
     """Fits by masked sums, and with a blind center."""
 
     def _fit_protected(self, tables: dict[str, Any], settings: Fit) -> Self:
         """Fit as parties that do not trust the center would."""
         if self.projection != "extend":
             raise InputError(f"protect={self.protect!r} places new samples in its own way; use projection='extend'")
+        if self.protect == "sums" and not (isinstance(self.rank, str) and self.rank == "auto"):
+            raise InputError("protect='sums' takes no rank: all of the sum is used; leave rank='auto'")
         rounds = protected_rounds()
         parties = rounds.Parties(
             tables,
@@ -39,7 +42,7 @@ class Protects(TakesTables):
         )
         warn(about_kernel(model, remedy=remedy(self.standardize)) if self.protect == "sums" else [])
         sources = {name: table for name, table in tables.items() if is_source(table)}
-        return self._fitted(model, list(tables), parties.states, sources, shield)
+        return self._fitted(model, list(tables), self._with_names(parties.states), sources, shield)
 
     def _place_protected(self, X: Tables, sample_ids: Any) -> Array:
         """Place new samples after a protected fit; every party is needed."""

@@ -5,16 +5,16 @@ party had all columns. `protect="blind"`: the one round of the paper on samples 
 of new samples' scores are added as masked sums.
 """
 
+import functools
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 from joblib import delayed
 
-from dkpca import fusion
+from dkpca import components, fusion
 from dkpca.errors import InputError
 from dkpca.exchange import in_process, rounds
 from dkpca.exchange.questions import OfferWanted, Question, SummaryWanted, SumsWanted
@@ -32,7 +32,6 @@ from dkpca.protection.keys import Identity, SumKey
 from dkpca.protection.member import BITS, Sum
 from dkpca.protection.ring import Numbers
 from dkpca.protection.rotation import Rotation
-from dkpca.rank import Auto
 from dkpca.scoring import scorers
 from dkpca.store.estimator_file import Shield
 from dkpca.tables.inputs import Source, is_source, opened
@@ -71,7 +70,9 @@ class Parties(in_process.Parties):
                 for n in self.names
             )
         if isinstance(question, SummaryWanted):
-            return self._summaries(question, partial(Rotation, bytes.fromhex(self.shield.key), self.shield.run))
+            return self._summaries(
+                question, functools.partial(Rotation, bytes.fromhex(self.shield.key), self.shield.run)
+            )
         return super().ask(question)
 
     def add_scores(self, model: FusedModel) -> Array:
@@ -95,16 +96,23 @@ class Parties(in_process.Parties):
 
 
 def fit(
-    parties: Parties, settings: Fit, n_samples: int, *, n_landmarks: int, **fusing: Any
+    parties: Parties,
+    settings: Fit,
+    n_samples: int,
+    *,
+    n_components: int | float | None,
+    n_landmarks: int,
+    **fusing: Any,
 ) -> tuple[FusedModel, Shield]:
     """Run a protected fit; return what the center holds, and what the parties know beyond that."""
     protect = parties.shield.protect
     if len(parties.names) < 2:
         raise InputError(f"protect={protect!r} hides a party among others, and there is only {parties.names}")
     if protect == "blind":
-        return _fit_blind(parties, settings, n_landmarks=n_landmarks, **fusing)
+        return _fit_blind(parties, settings, n_components, n_landmarks=n_landmarks, **fusing)
     summary, sent = joint_summary(parties, settings, n_landmarks=n_landmarks, n_samples=n_samples)
-    model = fusion.fuse([summary], center=settings.center, n_landmarks=n_landmarks, **fusing)
+    fuse = functools.partial(fusion.fuse, [summary], center=settings.center, n_landmarks=n_landmarks, **fusing)
+    model = components.fused(n_components, lambda count: fuse(n_components=count))
     return model, replace(parties.shield, sent=sent)
 
 
@@ -143,15 +151,24 @@ def shield_for(protect: str, precision: str, random_state: int) -> Shield:
     return Shield(protect, f"fit-{random_state}", key, BITS[precision])
 
 
-def _fit_blind(parties: Parties, settings: Fit, **fusing: Any) -> tuple[FusedModel, Shield]:
+def _fit_blind(
+    parties: Parties, settings: Fit, n_components: int | float | None, **fusing: Any
+) -> tuple[FusedModel, Shield]:
     if not settings.center:
         raise InputError("protect='blind': parties center their matrices, since the center cannot; use center=True")
     if settings.law not in (None, SUM.name):
         raise InputError("protect='blind' needs the sum law, which the center can form on turned samples; law='sum'")
     summaries, _ = rounds.summaries(parties, settings)
-    model = fusion.fuse(
-        summaries.values(), center=False, roster=parties.names, law=SUM.name, weights=settings.weights, **fusing
+    fuse = functools.partial(
+        fusion.fuse,
+        list(summaries.values()),
+        center=False,
+        roster=parties.names,
+        law=SUM.name,
+        weights=settings.weights,
+        **fusing,
     )
+    model = components.fused(n_components, lambda count: fuse(n_components=count))
     # Signs as in an open fit: the entry of largest size is positive, among samples and not among what they became.
     signs = signs_of(turned_back(parties.shield, model.eigenvectors))
     extension = replace(
@@ -165,8 +182,6 @@ def _one_kernel(parties: Parties, settings: Fit) -> Kernel:
     what = None
     if isinstance(settings.kernel, Mapping) or settings.weights is not None:
         what = "one kernel for all parties, without weights: the center applies it to the sum"
-    elif not isinstance(settings.rank, Auto):
-        what = "no rank: all of the sum is used; leave rank='auto'"
     if what is not None:
         raise InputError(f"protect='sums' takes {what}")
     kernel = rounds.kernels_of(parties, settings)[parties.names[0]]
