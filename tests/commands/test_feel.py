@@ -122,6 +122,7 @@ def test_a_projection_is_no_run(fused):
         ("dkpca fit --stand", {"--standardize"}),
     ],
 )
+@pytest.mark.slow
 def test_the_shell_completes_commands_options_and_choices(words, completed):
     ran = subprocess.run(
         [PROGRAM],
