@@ -29,7 +29,7 @@ from dkpca.network import x509 as pki
 from dkpca.network.jobs import FitWanted
 from dkpca.store import ledger, runs
 from testkit.by_hand import FIT, scores
-from testkit.federation import asked, configure, listens, ok, refused, status, wait_for
+from testkit.federation import asked, configure, free_port, listens, ok, refused, status, wait_for
 from testkit.owners import OWNERS, numbers, standardized
 
 pytestmark = [pytest.mark.network, pytest.mark.slow]
@@ -247,11 +247,40 @@ def test_all_processes_are_restarted_in_the_middle_of_a_run_and_it_goes_on(runni
     assert "going on with run resumed" in running.center.said()
 
 
-def test_a_stopped_center_comes_back_to_its_parties(running):
+def test_a_certificate_that_expires_while_all_run_ends_the_party_and_a_renewed_one_brings_it_back(running):
+    members.renew(members.membership(running.path / "shop"))
+    running.admit("shop", days=5 / 86400)
+    fit(running, "expiring")  # the poll that is open ends with this question; it may end well or not
+    running.party("shop").wait_said("it refuses")
+    ran = fit(running, "expired", timeout=20.0, join_timeout=0.0)
+    assert "no summary from ['shop'] (shop: it is not connected)" in ran
+    members.renew(members.membership(running.path / "shop"))
+    running.admit("shop")
+    assert fit(running, "expired") == ""
+
+
+def test_a_center_that_is_stopped_until_all_have_given_it_up_comes_back_to_its_parties(running):
+    """Longer than any poll lasts; nobody ends, nothing is started again."""
     os.kill(running.center.pid, signal.SIGSTOP)
     assert listens(running.port)  # the kernel still takes connections
+    for party in running.parties.values():
+        party.wait_said("does not answer in time")
     os.kill(running.center.pid, signal.SIGCONT)
     assert fit(running, "after-stop") == ""
+
+
+def test_a_center_at_another_address_is_found_by_parties_that_run(running):
+    running.center.stop()
+    record, running.port = running.path / "center" / "consortium.toml", free_port()
+    old = running.consortium.port
+    record.write_text(record.read_text().replace(f"port = {old}", f"port = {running.port}"))
+    running.center.start().wait_connected()
+    running.consortium = members.load(running.path / "center")
+    for owner in OWNERS:
+        invitation = running.path / "center" / "invitations" / f"{owner}.toml"
+        shutil.copy(invitation, running.path / owner / "invitation.toml")
+        running.party(owner).wait_said(f"connected to center 127.0.0.1:{running.port}")
+    assert fit(running, "elsewhere") == ""
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system takes root: sudo make test")
