@@ -86,7 +86,7 @@ def recovered(settings: Settings, seed: int) -> list[dict[str, object]]:
             for known in settings.known_rows:
                 draws = [np.random.default_rng((seed, known)).permutation(len(seen.factor))[:known]]
                 best = np.max(list(attacked(seen, truth, draws).values()), axis=0)
-                rows.append({"data": name, "mode": mode, "who": who, "known_rows": known, **_range(best)})
+                rows.append({"on": name, "mode": mode, "who": who, "known_rows": known, **_range(best)})
         rows += _another_party(name, parties["party1"], _scores(model), truth, settings, seed)
     return rows
 
@@ -102,7 +102,7 @@ def _another_party(
         for known in settings.known_rows:
             drawn = np.random.default_rng((seed, known)).permutation(len(own))[:known]
             found = truth.score(ridge(features, drawn, truth.values[drawn]), drawn)
-            rows.append({"data": name, "mode": what, "who": "another party", "known_rows": known, **_range(found)})
+            rows.append({"on": name, "mode": what, "who": "another party", "known_rows": known, **_range(found)})
     return rows
 
 

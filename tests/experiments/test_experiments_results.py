@@ -36,7 +36,7 @@ def test_a_blind_center_recovers_nothing_and_one_that_gets_factors_nearly_all_of
     blind = [row["high"] for row in rows if row["mode"] == "blind" and row["who"].startswith("center, or")]
     assert max(blind) < 0.1
     (open_,) = (
-        row for row in rows if (row["data"], row["mode"], row["known_rows"]) == ("breast cancer", "factors", 30)
+        row for row in rows if (row["on"], row["mode"], row["known_rows"]) == ("breast cancer", "factors", 30)
     )
     assert open_["low"] > 0.9
 
