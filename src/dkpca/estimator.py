@@ -12,6 +12,7 @@ from dkpca.checks import Constraints, check_fitted, check_parameters
 from dkpca.concerns import about_kernel, about_new_samples, remedy, warn
 from dkpca.errors import MissingPartyWarning
 from dkpca.exchange import in_process, rounds
+from dkpca.fields import MOST_AUDITED
 from dkpca.kernels import Kernel
 from dkpca.kernels.laws import LAWS
 from dkpca.kernels.weights import BALANCED
@@ -64,6 +65,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # 
     projection : {"extend", "exact"}, default="extend"
         How new samples are placed: by their rows of the factors (rank numbers a sample and party), or the
         paper's way, by partial distances to all training samples.
+    audit : int or None, default=None
+        Rows of the true kernel matrix to look at after the fusion: each party sends the kernel of so many samples,
+        drawn then, with all others, and `certificate_.audit` says what follows. None: no party is asked.
     standardize : bool, default=False
         Whether each party gives its columns mean 0 and deviation 1, as the commands do. The default is that of
         `KernelPCA`: columns are used as they are.
@@ -132,6 +136,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # 
         "n_landmarks": [Interval(Integral, 1, None, closed="left")],
         "precision": [StrOptions(set(PRECISIONS))],
         "projection": [StrOptions({"extend", "exact"})],
+        "audit": [Interval(Integral, 1, MOST_AUDITED, closed="both"), None],
         "standardize": ["boolean"],
         "missing": [StrOptions({"auto", "mean", "refuse"})],
         "n_jobs": [Integral, None],
@@ -154,6 +159,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # 
         n_landmarks: int = 500,
         precision: str = "float32",
         projection: str = "extend",
+        audit: int | None = None,
         standardize: bool = False,
         missing: str = "auto",
         n_jobs: int | None = None,
@@ -172,6 +178,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # 
         self.n_landmarks = n_landmarks
         self.precision = precision
         self.projection = projection
+        self.audit = audit
         self.standardize = standardize
         self.missing = missing
         self.n_jobs = n_jobs
@@ -214,6 +221,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # 
             random_state=self.random_state or 0,
             dtype=dtype_name(next(iter(parties.states.values())).origin),
         )
+        if self.audit is not None:
+            model = rounds.audited(parties, model, self.audit, self.random_state or 0)
         warn(about_kernel(model, remedy=remedy(self.standardize)))
         sources = {name: table for name, table in tables.items() if is_source(table)}
         return self._fitted(model, list(tables), self._with_names(parties.states), sources)

@@ -44,6 +44,10 @@ class Policy:
     max_fits : int
         Most different summaries, and most different statistics, ever sent; the ledger counts them. A message that was
         sent before, byte for byte, may be sent again.
+    max_audit_rows : int
+        Most rows of its Gram matrix sent for one audit; 0: none.
+    max_audits : int
+        Most different audits ever answered; the ledger counts them.
 
     Examples
     --------
@@ -66,6 +70,8 @@ class Policy:
     max_precision: str = "float64"
     projection: bool | str = EXACT
     max_fits: float = math.inf
+    max_audit_rows: float = math.inf
+    max_audits: float = math.inf
 
     def check_samples(self, n_samples: int) -> None:
         """Refuse to say anything about too few rows."""
@@ -109,6 +115,16 @@ class Policy:
         """Refuse one more message about the rows of the fit than allowed, given how many others were sent."""
         if others >= self.max_fits:
             _refuse(f"it has answered max_fits = {self.max_fits:g} fits; only these can be repeated, as they were")
+
+    def check_audit(self, n_rows: int) -> None:
+        """Refuse to send more true rows for an audit than allowed."""
+        if n_rows > self.max_audit_rows:
+            _refuse(f"{n_rows} rows for an audit are more than max_audit_rows = {self.max_audit_rows:g}")
+
+    def check_audits(self, others: int) -> None:
+        """Refuse one more audit than allowed, given how many others were answered."""
+        if others >= self.max_audits:
+            _refuse(f"it has answered max_audits = {self.max_audits:g} audits; only these can be repeated")
 
     def limit(self, rank: RankRule) -> RankRule:
         """Return the rule, held to the largest rank; refuse a number beyond it."""
@@ -154,6 +170,8 @@ VALID: Mapping[str, Any] = {
     "max_precision": lambda value: isinstance(value, str) and value in PRECISIONS,
     "projection": lambda value: isinstance(value, bool) or value == EXACT,
     "max_fits": lambda value: _whole(value, 1),
+    "max_audit_rows": lambda value: _whole(value, 0),
+    "max_audits": lambda value: _whole(value, 0),
 }
 EXAMPLES = {
     "max_rank": "write a whole number, at least 1",
@@ -164,6 +182,8 @@ EXAMPLES = {
     "max_precision": f"write one of {sorted(PRECISIONS)}",
     "projection": 'write true, false or "exact"',
     "max_fits": "write a whole number, at least 1",
+    "max_audit_rows": "write a whole number, 0 for none",
+    "max_audits": "write a whole number, 0 for none",
 }
 
 
