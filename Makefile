@@ -26,7 +26,7 @@ EXPERIMENTS := fig2 fig3 table1 table2 bytes curve rounding rounds certificate s
 SEED ?= 0
 CONFIGURATIONS ?= 10000
 
-.PHONY: adversary fuzz mutants test quick coverage lowest newest build demo lint bench docs docs-serve reproduce clean
+.PHONY: adversary fuzz mutants test quick coverage lowest newest build demo lint bench docs docs-serve reference reproduce clean
 
 test: $(VENV)/test
 	$(if $(BROWSERLESS),@echo "No chromium here: the browser tests are left out. Install it to run them too.")
@@ -98,6 +98,10 @@ lint: $(VENV)/lint
 # The site works from its files: open site/index.html.
 docs: $(VENV)/docs
 	$(BIN)/zensical build --strict --clean
+
+# The page of all commands, made from the commands.
+reference: $(VENV)/test
+	$(BIN)/python -m testkit.reference > docs/commands.md
 
 docs-serve: $(VENV)/docs
 	$(BIN)/zensical serve

@@ -1,9 +1,9 @@
-"""A command killed at each of its writes in turn, then repeated: `python -m testkit.crashing FOLDER COMMAND...`.
+"""Kill a command at each of its writes in turn, and repeat it: `python -m testkit.crashing EVERY FOLDER COMMAND...`.
 
 One process imports everything and forks a child for each run, so that hundreds of runs take seconds. A child counts
 what it does to files; at the number it was given it does half of a write, or the whole of anything else, and ends by
 SIGKILL. Prints a JSON list, one entry per crash: the files before, those the next command finds (hidden leftovers
-apart), and those after the repetition.
+apart), and those after the repetition. EVERY is 1, or more for a slow command: then only every so many writes.
 """
 
 import hashlib
@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -58,30 +59,39 @@ def dying(at: int) -> list[str]:
 
 def in_child(folder: Path, command: list[str], at: int = PATIENCE) -> int:
     """Run a command in a fork of this process; return its exit code, or minus the signal that ended it."""
+    if command[0] == "fit":  # has processes of its own, which a fork cannot start
+        program = [sys.executable, "-m", "testkit.crashing", "child", str(at), str(folder), *command]
+        return subprocess.run(program, stdout=subprocess.DEVNULL, check=False).returncode
     child = os.fork()
     if child == 0:
-        os.chdir(folder)
-        quiet = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(quiet, 1)
-        dying(at)
-        from dkpca.cli import run
-
-        os._exit(run(command))
+        _run(folder, command, at)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def crashes(template: Path, command: list[str]) -> list[dict[str, Any]]:
+def _run(folder: Path, command: list[str], at: int) -> None:
+    from dkpca.cli import run
+
+    os.chdir(folder)
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(quiet, 1)
+    dying(at)
+    os._exit(run(command))
+
+
+def crashes(every: int, template: Path, command: list[str]) -> list[dict[str, Any]]:
     """Crash a command at each of its writes, in a fresh copy of a folder each time, and repeat it."""
     told = []
     with tempfile.TemporaryDirectory() as scratch:
-        for at in range(1, PATIENCE):
+        for at in range(1, PATIENCE, every):
             folder = shutil.copytree(template, Path(scratch) / str(at))
             before = state(folder)
             code = in_child(folder, command, at)
             found = shutil.copytree(folder, Path(scratch) / f"{at} recovered")
             for directory in (found, *(path for path in found.rglob("*") if path.is_dir())):
                 storage.recover(directory)
-            recovered = {name: digest for name, digest in state(found).items() if not Path(name).name.startswith(".")}
+            recovered = {
+                name: digest for name, digest in state(found).items() if not name.startswith(".") and "/." not in name
+            }
             again = in_child(folder, command)
             told.append(
                 {"code": code, "before": before, "after": recovered, "again": again, "finally": state(folder)}
@@ -98,4 +108,6 @@ if __name__ == "__main__":
     import dkpca.report.page  # imported before the forks, which would import it each on its own
 
     assert dkpca.cli.app is not None
-    print(json.dumps(crashes(Path(sys.argv[1]), sys.argv[2:])))
+    if sys.argv[1] == "child":
+        _run(Path(sys.argv[3]), sys.argv[4:], int(sys.argv[2]))
+    print(json.dumps(crashes(int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])))

@@ -99,13 +99,13 @@ def test_a_compact_message_survives_and_says_its_size():
         assert wire.fingerprint(wire.decode(data)) == wire.fingerprint(message)
 
 
-def test_only_compact_messages_have_the_new_format_version():
+def test_a_release_from_before_compact_messages_gets_as_far_as_their_version_and_refuses_it():
     A, _ = factor()
+    read_by_0_1_0 = {"F64": "float64", "F32": "float32", "F16": "float16", "U8": "uint8"}
     versions = {}
     for precision in ("float32", "compact"):
-        header, _ = container.unpack(
-            wire.encode(summary_of(A, precision)), entry="dkpca", max_header=2**16, dtypes=container.WIRE_DTYPES
-        )
+        data = wire.encode(summary_of(A, precision))
+        header, _ = container.unpack(data, entry="dkpca", max_header=2**16, dtypes=read_by_0_1_0)
         versions[precision] = header["version"]
     assert versions == {"float32": 1, "compact": 2}
 
@@ -140,6 +140,24 @@ def test_the_checksum_is_over_the_decoded_numbers():
 def test_forged_descriptions_of_coded_arrays_are_refused(coded, words):
     with pytest.raises(WireError, match=words):
         wire.decode(forged(version=2, coded=coded))
+
+
+@pytest.mark.parametrize(
+    ("exponent", "words"),
+    [
+        (np.zeros(3, np.uint8), "does not have two bytes per column"),
+        (np.zeros(2, np.float64), "does not have two bytes per column"),
+        (np.array([0, 1001], "<i2").view(np.uint8), "exceeds 1000 in size"),
+        (np.array([0, -1001], "<i2").view(np.uint8), "exceeds 1000 in size"),
+        (np.array([-(2**15), 0], "<i2").view(np.uint8), "exceeds 1000 in size"),
+    ],
+)
+def test_forged_exponents_are_refused(exponent, words):
+    scalars, plain = wire.codec.encode(summary_of(np.arange(6.0).reshape(3, 2), "compact"))
+    with pytest.raises(WireError, match=words):
+        wire.decode(
+            wire.packed({"kind": "summary", "version": 2, "fields": scalars}, plain | {"factor.exponent": exponent})
+        )
 
 
 def test_coded_arrays_in_an_old_version_are_refused():

@@ -29,6 +29,7 @@ def test_jobs_and_backends_change_no_bit(solver, kernel):
         assert other.certificate_ == one.certificate_
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", ["rbf", "linear"])
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_blas_threads_change_the_answer_by_less_than_a_billionth(solver, kernel):

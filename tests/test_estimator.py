@@ -209,7 +209,7 @@ class TestErrors:
             ({"kernel": "fourier"}, "kernel 'fourier' is unknown here; use one of"),
             ({"gamma": -1.0}, r"'gamma' parameter of DKPCA must be a float in the range \(0.0, inf\).* Got -1.0"),
             ({"gamma": float("inf")}, "'gamma' parameter of DKPCA must be .* Got inf instead"),
-            ({"gamma": "scale"}, "'gamma' parameter .* a str among {'auto'} or None. Got 'scale' instead"),
+            ({"gamma": "scale"}, "'gamma' parameter .* a str among {'auto'}, .* or None. Got 'scale' instead"),
             ({"gamma": True}, "'gamma' parameter of DKPCA must not be a bool. Got True instead"),
             ({"rank": "some"}, "'rank' parameter of DKPCA must be .* Got 'some' instead"),
             ({"rank": 0}, "'rank' parameter of DKPCA must be .* Got 0 instead"),

@@ -10,6 +10,7 @@ def tables():
     return demo.flights()
 
 
+@pytest.mark.slow
 def test_every_table_of_the_demo_is_about_the_same_flights(tables):
     ids = tables["airline"]["flight"]
     assert set(tables) == set(demo.OWNERS)

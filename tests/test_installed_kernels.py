@@ -12,6 +12,9 @@ from dkpca import DKPCA, wire
 from dkpca.errors import WireError
 from dkpca.kernels import RBF
 
+pytestmark = pytest.mark.slow  # most of these start processes
+
+
 MODULE = '''
 from dataclasses import dataclass
 from typing import ClassVar

@@ -167,6 +167,15 @@ def test_balanced_weights_do_not_change_when_a_party_scales_its_columns(kernel, 
     assert subspace_error(fits[0].eigenvectors_, fits[1].eigenvectors_) < 1e-12
 
 
+def test_every_party_may_have_a_width_of_its_own(rng):
+    a, b = np.array_split(table(rng, "rbf", T), 2, axis=1)
+    model = DKPCA(3, gamma={"a": 0.2, "b": 0.05}, rank=T, precision="float64").fit({"a": a, "b": b})
+    joined = np.c_[a * 0.2**0.5, b * 0.05**0.5]
+    trusted = KernelPCA(3, kernel="rbf", gamma=1.0).fit(joined)
+    np.testing.assert_allclose(model.eigenvalues_, trusted.eigenvalues_, rtol=1e-9)
+    assert model.model_.meaning == "the rbf kernel of the joined table, with a width per party"
+
+
 def test_weights_are_factors_of_matrices_or_of_widths(rng):
     a, b = np.array_split(table(rng, "rbf", T), 2, axis=1)
     added = DKPCA(3, kernel="linear", weights={"a": 2.0, "b": 0.5}, rank=T, precision="float64").fit({"a": a, "b": b})
@@ -197,6 +206,11 @@ def test_the_order_of_parties_does_not_matter(kernel, rng):
         ({"weights": {"a": 1.0}}, "weights are .*; give 'balanced', or a number for each of"),
         ({"weights": {"a": 1.0, "b": -1.0}}, "the weight of party 'b' is -1.0; give a positive number"),
         ({"kernel": "linear", "law": "product", "weights": {"a": 1.0, "b": 2.0}}, "has no width to change"),
+        (
+            {"gamma": {"a": 1.0}},
+            r"gamma has numbers for \['a'\]; the parties whose kernel needs one are \['a', 'b'\]",
+        ),
+        ({"gamma": {"a": 1.0, "b": -1.0}}, "gamma is -1.0"),
         ({"kernel": "chi2"}, "is for counts and histograms, and there is a value"),
         ({"kernel": "laplacian", "gamma": "auto"}, "gamma='auto' is for the rbf kernel"),
         ({"kernel": Polynomial}, "'kernel' parameter of DKPCA must be"),

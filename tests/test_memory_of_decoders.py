@@ -12,7 +12,7 @@ from dkpca import wire
 from dkpca.errors import DKPCAError
 from dkpca.fusion import fuse
 from dkpca.kernels import RBF
-from dkpca.linalg.precision import round_to
+from dkpca.linalg.precision import round_by, round_to
 from dkpca.messages import CommonTokens, Summary, Tokens, digest
 from dkpca.network import envelopes, protocol
 from dkpca.party import summarize
@@ -35,6 +35,12 @@ def many_arrays(entry: str) -> bytes:
     return struct.pack("<Q", len(text)) + text
 
 
+def compact_summary(matrix) -> bytes:
+    """A message of numbers with a few bits each."""
+    sent = round_by(matrix, np.full(matrix.shape[1], 0.25))
+    return wire.encode(Summary("p", RBF(0.5), digest(["a"]), 7, sent, 1.0, 1.0, 1e-7, 1e-7))
+
+
 INPUTS: dict[str, Callable[[str], bytes]] = {
     "lists": lambda entry: container_of("[" + "[]," * 20_000 + "[]]", entry),
     "objects": lambda entry: container_of("[" + "{}," * 20_000 + "{}]", entry),
@@ -45,6 +51,9 @@ INPUTS: dict[str, Callable[[str], bytes]] = {
     "a summary": lambda _: wire.encode(
         Summary("p", RBF(0.5), digest(["a"]), 7, round_to(np.ones((4000, 50)), "float16"), 1.0, 1.0, 1e-7, 1e-7)
     ),
+    "a compact summary": lambda _: compact_summary(np.random.default_rng(0).normal(size=(4000, 50))),
+    "a column coded as well as can be": lambda _: compact_summary(np.ones((200_000, 1))),
+    "two columns coded as well as can be": lambda _: compact_summary(np.ones((200_000, 2))),
     "tokens": lambda _: wire.encode(CommonTokens(2, Tokens.of([n.to_bytes(16, "big") for n in range(60_000)]))),
 }
 

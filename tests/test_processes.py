@@ -18,6 +18,9 @@ from dkpca.rank import Fixed
 from dkpca.tables.reading import Reading
 from testkit.endless import Endless
 
+pytestmark = pytest.mark.slow  # most of these start processes
+
+
 FIT = Fit("rbf", 0.1, 2, True, Fixed(5), "float32")
 ENDLESS_FIT = """
 from pathlib import Path
@@ -52,6 +55,13 @@ def test_other_parties_are_not_waited_for_once_one_has_failed(tmp_path):
     with pytest.raises(InputError, match=r"clinic\.npy.*the same value in every row"):
         processes.fit(tmp_path / "run", holdings, FIT, n_jobs=2)
     assert not list(tmp_path.glob("*run*"))
+
+
+def test_a_fit_that_is_killed_leaves_no_process_with_a_private_table(tmp_path):
+    fit, worker = endless_fit(tmp_path)
+    fit.kill()
+    worker.wait(60)
+    fit.communicate()
 
 
 @pytest.mark.parametrize("when", [signal.SIGTERM, signal.SIGINT])

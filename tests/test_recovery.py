@@ -141,6 +141,7 @@ def test_few_samples_are_half_known_and_half_attacked():
     assert (found.known_rows, found.rows) == (10, 20)
 
 
+@pytest.mark.slow
 def test_the_same_message_gives_the_same_answer_and_a_thousand_rows_are_enough():
     X = RANDOM.normal(size=(1500, 4))
     message = summary_of(X, RBF(0.1), 12)

@@ -133,6 +133,7 @@ class TestLandmark:
             Landmark(3)(Given(-np.eye(4)), 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "solver"), [(100_000, "landmark"), (5_000, "streamed")])
 def test_many_samples_in_float32_have_the_rank_they_have_in_float64(rng, n, solver):
     """What counts as rounding must not grow with the number of samples until nothing else is left."""

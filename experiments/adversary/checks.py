@@ -15,6 +15,7 @@ from dkpca.linalg.arrays import to_numpy
 from dkpca.linalg.rounding import growth, unit
 from experiments.adversary import truth
 
+ORTHONORMAL = 1e-13  # to which the directions of all components together are
 ROUNDINGS = 8.0  # of the truth itself: an eigenvalue in double is exact to a few of them
 
 
@@ -90,7 +91,7 @@ def _about_components(model: DKPCA, K: np.ndarray[Any, Any], size: Any, exact: f
     V = vectors[:, :D]
     rest = V - V_hat @ (V_hat.T @ V)
     sine, turned = float(np.linalg.norm(rest)), math.sqrt(D) * exact * (1.0 + 1.0 / max(gap, exact))
-    turned += 2.0 * ROUNDINGS * D * unit(model.eigenvalues_)  # the components themselves are rounded
+    turned += ROUNDINGS * D * unit(model.eigenvalues_) + ORTHONORMAL  # the components themselves are rounded
     yield Check("subspace", sine, math.sqrt(proof.subspace_error_at_most), turned)
     yield Check("theorem 1", sine, proof.theorem_1, turned)
     outside = np.linalg.norm(V_hat - V @ (V.T @ V_hat), axis=0)
@@ -99,6 +100,7 @@ def _about_components(model: DKPCA, K: np.ndarray[Any, Any], size: Any, exact: f
     for d, bound in enumerate(proof.leading_errors_at_most[:-1], 1):
         first, gap = vectors[:, :d] - V_hat[:, :d] @ (V_hat[:, :d].T @ vectors[:, :d]), values[d - 1] - values[d]
         turned = math.sqrt(d) * exact * (1.0 + 1.0 / max(gap, exact)) + ROUNDINGS * d * unit(model.eigenvalues_)
+        turned += ORTHONORMAL
         yield Check("gap", _of(proof.gaps_at_least[d - 1], size), gap, exact)
         yield Check("leading components", float(np.linalg.norm(first)), math.sqrt(bound), turned)
 

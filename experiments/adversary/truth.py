@@ -104,5 +104,5 @@ def _power(total: Long, kernel: Polynomial | Power) -> Long:
 
 
 def _over_lengths(total: Long, squares: Long) -> Long:
-    lengths = np.sqrt(np.where(squares > 0, squares, np.longdouble(1)))
+    lengths = np.sqrt(np.where(squares > 0, squares, np.longdouble(np.inf)))  # a sample that is zero is like none
     return total / lengths[:, None] / lengths[None, :]

@@ -12,7 +12,7 @@ import numpy as np
 from dkpca.errors import DataWarning
 from dkpca.fusion import FusedModel, training_block
 from dkpca.kernels import Kernel
-from dkpca.linalg.arrays import Array, namespace, to_numpy
+from dkpca.linalg.arrays import Array, device, namespace, to_numpy
 from dkpca.messages import Partials, Rows, Summary
 from dkpca.party import PartyState
 
@@ -101,7 +101,7 @@ def outside_at_party(state: PartyState, message: Rows | Partials) -> Flags:
         return np.zeros(message.factor.shape[0], dtype=bool)
     rows = _some(state.anchors.shape[0])
     xp = namespace(state.anchors)
-    sampled = xp.take(state.anchors, xp.asarray(rows), axis=0)
+    sampled = xp.take(state.anchors, xp.asarray(rows, device=device(state.anchors)), axis=0)
     training = state.kernel(sampled, state.anchors) @ state.weights
     return _outside(_norms(training), _norms(message.factor.decode()), state.kernel)
 

@@ -39,9 +39,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # 
     law : {"product", "sum"} or None, default=None
         How the parties' kernel matrices combine. None: as the kernel implies, so that the result is that kernel of
         the joined table.
-    gamma : float, None or "auto", default=None
-        RBF width. None: 1 / number of columns over all parties. "auto": 1 / mean squared distance between
-        samples, added up from one number a party.
+    gamma : float, None, "auto", or dict of party to float, default=None
+        Width of the kernels that have one. None: 1 / number of columns over all parties. "auto": 1 / mean squared
+        distance between samples, added up from one number a party.
     weights : None, "balanced", or dict of party to number, default=None
         How much each party counts. "balanced": each party gives its kernel a width of its own (product), or all
         matrices get the same leading eigenvalue (sum).
@@ -127,7 +127,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # 
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "kernel": [str, Kernel, Mapping],
         "law": [StrOptions(set(LAWS)), None],
-        "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"}), None],
+        "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"}), Mapping, None],
         "weights": [StrOptions({BALANCED}), Mapping, None],
         "parties": [Interval(Integral, 1, None, closed="left"), Sequence, Mapping, None],
         "rank": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"}), RankRule, list, tuple],
@@ -150,7 +150,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # 
         *,
         kernel: str | Kernel | Mapping[str, str | Kernel] = "rbf",
         law: str | None = None,
-        gamma: float | str | None = None,
+        gamma: float | str | Mapping[str, float] | None = None,
         weights: str | Mapping[str, float] | None = None,
         parties: int | Sequence[Columns] | Mapping[str, Columns] | None = None,
         rank: str | int | RankRule | Sequence[RankRule] = "auto",
@@ -310,7 +310,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # 
         return rounds.Fit(
             kernel=dict(self.kernel) if isinstance(self.kernel, Mapping) else self.kernel,
             law=self.law,
-            gamma=self.gamma,
+            gamma=dict(self.gamma) if isinstance(self.gamma, Mapping) else self.gamma,
             weights=dict(self.weights) if isinstance(self.weights, Mapping) else self.weights,
             n_components=self.n_components,
             center=self.center,

@@ -13,7 +13,7 @@ from dkpca.kernels.grams import FusedGram
 from dkpca.kernels.laws import Law
 from dkpca.kernels.weights import Weights, party_weights
 from dkpca.left_out import PartyError
-from dkpca.linalg.arrays import Array, dtype_name, namespace, to_numpy
+from dkpca.linalg.arrays import Array, device, dtype_name, namespace, to_numpy
 from dkpca.linalg.eigenpairs import Extension, Nearby
 from dkpca.linalg.gram import Centered
 from dkpca.linalg.leading import Solver, leading
@@ -296,7 +296,7 @@ def training_block(model: FusedModel, rows: Array) -> Array:
     scales = [model.weights[name] ** 0.5 for name in model.summaries]
 
     def pick(data: Array) -> Array:
-        return namespace(data).take(data, namespace(data).asarray(rows), axis=0)
+        return namespace(data).take(data, namespace(data).asarray(rows, device=device(data)), axis=0)
 
     picked = _merged_rows(model.law, model.summaries.values(), scales, model.dtype, pick)
     return model.law.recombine(A @ A.T for A in picked)

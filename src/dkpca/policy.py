@@ -34,7 +34,7 @@ class Policy:
     laws : tuple of str, optional
         Laws answered, of "product" and "sum": how the center says it combines the answers; None: both.
     gamma : pair of float
-        Smallest and largest RBF width answered.
+        Smallest and largest width (gamma) answered, of kernels that have one.
     max_precision : {"float64", "float32", "float16", "compact"}
         Finest numbers sent. Compact numbers are allowed by all of them, with no more digits than these have: 24 bits
         under "float32", 11 under "float16". "compact" allows no others.

@@ -129,6 +129,7 @@ def three_tables(path):
     return Office(path)
 
 
+@pytest.mark.slow
 def test_fit_takes_an_id_column_per_table_or_their_party_toml(tmp_path):
     office = three_tables(tmp_path)
     tables = ("clinic.csv", "bank.parquet", "shop.csv")

@@ -49,6 +49,31 @@ def test_every_command_in_the_documentation_runs_as_printed(tmp_path):
     assert (tmp_path / "dkpca-demo" / "run" / "report.html").exists()
 
 
+@pytest.mark.slow
+def test_the_tutorial_and_the_guide_to_choosing_run_as_printed(tmp_path):
+    script = "set -eu\n" + "".join(shell_script(ROOT / "docs" / page) for page in ("tutorial.md", "choosing.md"))
+    assert script.count("dkpca ") > 15
+    path = f"{PROGRAM.parent}:{os.environ['PATH']}"
+    ran = subprocess.run(
+        ["bash", "-c", script],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    tutorial = " ".join((ROOT / "docs" / "tutorial.md").read_text().split())
+    assert "in common: 164 samples" in ran.stdout
+    assert "164 patients are in all three" in tutorial
+    assert "at least 99.8% of what the best 3 components could" in ran.stdout
+    assert "at least 99.8 % of what the best three components" in tutorial
+    assert "component 2 goes with Blutdruck (mmHg)" in ran.stdout
+    assert "columns that the page holds, for every sample: Diagnose" in ran.stdout
+    assert (tmp_path / "hospitals" / "clinic" / "report.html").exists()
+    assert (tmp_path / "hospitals" / "labeled.svg").exists()
+
+
 def processes_in(folder: Path) -> list[psutil.Process]:
     """Every process that works in a folder."""
     found = []

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import typer
@@ -13,6 +14,7 @@ from typer.main import get_group
 from dkpca import errors
 from dkpca.cli import catalog
 from dkpca.cli.output import table as as_table
+from testkit import reference
 from testkit.program import PROGRAM
 
 SUMMARIZE = ("summarize", "bank.csv", "--id", "person", "--gamma", 0.05, "--out", "bank.summary")
@@ -47,6 +49,11 @@ def test_every_command_of_every_module_is_in_the_catalog():
         __import__(f"dkpca.cli.{module}", fromlist=["add_to"]).add_to(app)
         listed = {entry.name for entry in catalog.CATALOG if entry.module == module}
         assert set(get_group(app).commands) == listed, module
+
+
+def test_the_page_of_commands_is_made_from_the_commands():
+    written = (Path(__file__).parents[2] / "docs" / "commands.md").read_text()
+    assert written == reference.page(), "run: python -m testkit.reference > docs/commands.md"
 
 
 @pytest.mark.parametrize(
@@ -115,6 +122,7 @@ def test_a_projection_is_no_run(fused):
         ("dkpca fit --stand", {"--standardize"}),
     ],
 )
+@pytest.mark.slow
 def test_the_shell_completes_commands_options_and_choices(words, completed):
     ran = subprocess.run(
         [PROGRAM],

@@ -86,6 +86,7 @@ def test_shuffled_and_partly_overlapping_samples_align_without_ids_at_the_center
     assert not any(f"p{i:02d}".encode() in sent for i in order)
 
 
+@pytest.mark.slow
 def test_fit_on_one_machine_is_the_estimator(office):
     for gamma, value in (("features", None), ("auto", "auto")):
         sources = [f"{owner}={owner}.csv" for owner in OWNERS]
@@ -95,6 +96,7 @@ def test_fit_on_one_machine_is_the_estimator(office):
         assert_same_components(runs.load(office.path / "run"), estimator(numbers(), gamma=value))
 
 
+@pytest.mark.slow
 def test_fit_uses_the_samples_that_all_tables_have(office):
     order = np.random.default_rng(2).permutation(60)[:50]
     X = numbers()["shop"][order]
@@ -240,6 +242,7 @@ def test_no_file_is_executed_when_read(fused, disguise):
         assert mark.exists(), "the trap must be able to spring, or this test says nothing"
 
 
+@pytest.mark.slow
 def test_the_installed_program_writes_what_it_writes_in_this_process(tmp_path, templates, summarized):
     """All other tests of commands run them in this process; this one runs the program as it is installed."""
     installed = Office(shutil.copytree(templates["tables"], tmp_path / "installed"), installed=True)

@@ -13,6 +13,8 @@ from dkpca import DKPCA
 from dkpca.errors import InputError, WireError
 from testkit.owners import GAMMA, OWNERS, frame, numbers, people, standardized
 
+pytestmark = pytest.mark.slow  # most of these start processes
+
 
 @pytest.fixture
 def fitted(office):

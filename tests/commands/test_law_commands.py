@@ -11,6 +11,9 @@ from dkpca import DKPCA, fuse, principal_angles
 from dkpca.store import runs
 from testkit.owners import GAMMA, OWNERS, frame, numbers, people, standardized
 
+pytestmark = pytest.mark.slow  # most of these start processes
+
+
 SOURCES = [f"{owner}={owner}.csv" for owner in OWNERS]
 FIT = ("--id", "person", "--components", 3, "--rank", 20, "--out", "run")
 

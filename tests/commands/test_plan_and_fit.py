@@ -5,6 +5,8 @@ import pytest
 
 from testkit.owners import OWNERS
 
+pytestmark = pytest.mark.slow  # most of these start processes
+
 
 def choices(office, *settings):
     """Kernels and ranks by party, as planned and as fitted."""

@@ -7,6 +7,9 @@ import pytest
 
 from testkit.owners import OWNERS, people
 
+pytestmark = pytest.mark.slow  # most of these start processes
+
+
 TABLES = tuple(f"{owner}.csv" for owner in OWNERS)
 SMALL = ("--components", 2, "--gammas", "0.05,0.5", "--ranks", "5,20", "--repeats", 1)
 

@@ -232,6 +232,7 @@ def test_a_full_disk_stops_a_fusion_before_anything_is_replaced(summarized):
     assert snapshot(summarized.path / "after") == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", [signal.SIGTERM, signal.SIGINT])
 def test_an_interrupted_command_leaves_no_half_file_and_can_be_repeated(summarized, when):
     before = snapshot(summarized.path)

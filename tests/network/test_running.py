@@ -20,15 +20,17 @@ import numpy as np
 import psutil
 import pytest
 
+from dkpca import DKPCA
 from dkpca.errors import DKPCAError
+from dkpca.kernels import Kernel
 from dkpca.network import approvals, submit
 from dkpca.network import membership as members
 from dkpca.network import x509 as pki
 from dkpca.network.jobs import FitWanted
 from dkpca.store import ledger, runs
-from testkit.by_hand import FIT
-from testkit.federation import asked, configure, listens, ok, refused, status, wait_for
-from testkit.owners import OWNERS
+from testkit.by_hand import FIT, scores
+from testkit.federation import asked, configure, free_port, listens, ok, refused, status, wait_for
+from testkit.owners import OWNERS, numbers, standardized
 
 pytestmark = [pytest.mark.network, pytest.mark.slow]
 
@@ -105,6 +107,23 @@ def test_an_audit_asks_every_party_and_is_kept_at_both_ends(running):
     (running.path / "bank" / "policy.toml").write_text("max_audits = 1\n")
     told = refused("submit", "audit", "center", "first", "--rows", 30, "--seed", 6, cwd=running.path)
     assert "bank: refused by the party's policy: it has answered max_audits = 1 audits" in told
+
+
+def test_every_party_may_have_a_kernel_of_its_own(running):
+    """A sum of different kernels, balanced, over HTTPS: the same as in one process."""
+    kernel: dict[str, str | Kernel] = {"bank": "laplacian", "clinic": "overlap", "shop": "poly"}
+    wanted = ("--kernel", "bank=laplacian", "--kernel", "clinic=overlap", "--kernel", "shop=poly", "--law", "sum")
+    ok("submit", "fit", "center", "mixed", *wanted, "--weights", "balanced", "--rank", 20, "--components", 3,
+       "--gamma", 0.05, cwd=running.path)  # fmt: skip
+    ok("submit", "project", "center", "mixed", "spring", cwd=running.path)
+    tables = {owner: standardized(X) for owner, X in numbers().items()}
+    model = DKPCA(3, kernel=kernel, law="sum", weights="balanced", gamma=0.05, rank=20).fit(tables)
+    run = runs.load(running.runs / "mixed")
+    assert run.model.meaning == "the sum of the parties' kernels"
+    np.testing.assert_allclose(run.model.eigenvalues, model.eigenvalues_, rtol=1e-9)
+    new = {owner: (X[:7] + 0.1 - X.mean(0)) / X.std(0) for owner, X in numbers().items()}
+    placed = scores(running.runs / "mixed" / "new" / "spring")
+    np.testing.assert_allclose(np.abs(placed), np.abs(model.transform(new)), atol=1e-5)
 
 
 def test_every_fault_in_one_run_is_named_and_the_repeated_command_completes(running):
@@ -244,11 +263,40 @@ def test_all_processes_are_restarted_in_the_middle_of_a_run_and_it_goes_on(runni
     assert "going on with run resumed" in running.center.said()
 
 
-def test_a_stopped_center_comes_back_to_its_parties(running):
+def test_a_certificate_that_expires_while_all_run_ends_the_party_and_a_renewed_one_brings_it_back(running):
+    members.renew(members.membership(running.path / "shop"))
+    running.admit("shop", days=5 / 86400)
+    fit(running, "expiring")  # the poll that is open ends with this question; it may end well or not
+    running.party("shop").wait_said("it refuses")
+    ran = fit(running, "expired", timeout=20.0, join_timeout=0.0)
+    assert "no summary from ['shop'] (shop: it is not connected)" in ran
+    members.renew(members.membership(running.path / "shop"))
+    running.admit("shop")
+    assert fit(running, "expired") == ""
+
+
+def test_a_center_that_is_stopped_until_all_have_given_it_up_comes_back_to_its_parties(running):
+    """Longer than any poll lasts; nobody ends, nothing is started again."""
     os.kill(running.center.pid, signal.SIGSTOP)
     assert listens(running.port)  # the kernel still takes connections
+    for party in running.parties.values():
+        party.wait_said("does not answer in time")
     os.kill(running.center.pid, signal.SIGCONT)
     assert fit(running, "after-stop") == ""
+
+
+def test_a_center_at_another_address_is_found_by_parties_that_run(running):
+    running.center.stop()
+    record, running.port = running.path / "center" / "consortium.toml", free_port()
+    old = running.consortium.port
+    record.write_text(record.read_text().replace(f"port = {old}", f"port = {running.port}"))
+    running.center.start().wait_connected()
+    running.consortium = members.load(running.path / "center")
+    for owner in OWNERS:
+        invitation = running.path / "center" / "invitations" / f"{owner}.toml"
+        shutil.copy(invitation, running.path / owner / "invitation.toml")
+        running.party(owner).wait_said(f"connected to center 127.0.0.1:{running.port}")
+    assert fit(running, "elsewhere") == ""
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system takes root: sudo make test")

@@ -9,6 +9,9 @@ from dkpca.exchange.files import Holding
 from dkpca.tables.reading import Reading
 from tests.tables.dirty import careful_match, make_pair
 
+pytestmark = pytest.mark.slow  # most of these start processes
+
+
 PAIRS, PARTS = 500, 10
 
 

@@ -15,7 +15,6 @@ from dkpca.messages import CommonTokens
 from dkpca.store import message_files, party_file
 from dkpca.tables.dialect import Dialect
 from dkpca.tables.ids import WAYS, check_ways
-from dkpca.tables.numerals import USUAL_MISSING
 from dkpca.tables.reading import DATE_COLUMNS, TEXT_COLUMNS, Reading
 
 PANEL, WRITTEN = "The table", "How the file is written (found out, unless given)"
@@ -72,7 +71,7 @@ OPTIONS: Mapping[str, Any] = {
     "thousands": Annotated[str | None, _option("--thousands", "Mark between thousands; '' for none.", WRITTEN)],
     "null_values": Annotated[
         list[str] | None,
-        _option("--null-values", f"Missing values, beside empty ones; else {' '.join(USUAL_MISSING)}.", WRITTEN),
+        _option("--null-values", "Missing values, beside empty ones; else NA, n/a, -, #NV and such.", WRITTEN),
     ],
     "encoding": Annotated[str | None, _option("--encoding", "Of the letters, as utf-8 or cp1252.", WRITTEN)],
     "sheet": Annotated[str | None, _option("--sheet", "Of a workbook with several.", WRITTEN)],

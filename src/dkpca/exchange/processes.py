@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -126,9 +127,18 @@ def _no_longer(out: Path, holdings: Sequence[Holding]) -> list[str]:
     return sorted(set(runs.parties_in(out)) - {holding.party for holding in holdings})
 
 
-def _share_cores(threads: int) -> None:
+def _prepare(threads: int) -> None:
     """In a new process: this module has loaded every BLAS in use, so that all of them are limited."""
     limit_blas_threads(threads)
+    threading.Thread(target=_end_with_the_command, daemon=True).start()
+
+
+def _end_with_the_command() -> None:
+    """A command that is killed cannot end its processes, which hold private tables in memory."""
+    command = multiprocessing.parent_process()
+    assert command is not None
+    command.join()
+    os._exit(1)
 
 
 @contextmanager
@@ -141,7 +151,7 @@ def _pool(n_jobs: int, parties: int) -> Iterator[Any]:
     threads = max(1, (os.cpu_count() or 1) // workers)
     others = multiprocessing.active_children()
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, context, initializer=_share_cores, initargs=(threads,)) as pool:
+    with ProcessPoolExecutor(workers, context, initializer=_prepare, initargs=(threads,)) as pool:
         try:
             yield pool
         except BaseException:

@@ -36,7 +36,7 @@ class Fit:
     """What a fit asks of the parties, and what the center makes of it."""
 
     kernel: str | Kernel | dict[str, str | Kernel]  # one for all, or one per party
-    gamma: float | str | None  # None: 1 / number of columns; "auto": 1 / mean squared distance
+    gamma: float | str | dict[str, float] | None  # None: 1 / number of columns; "auto": 1 / mean squared distance
     n_components: int
     center: bool
     rank: RankRule
@@ -82,7 +82,8 @@ def summaries(parties: Parties, fit: Fit) -> tuple[Mapping[str, Summary], Common
 def fusing(fit: Fit, answers: Mapping[str, Summary]) -> dict[str, Any]:
     """Law and weights with which the center fuses the answers; under the product the parties have weighed already."""
     law = fit.law
-    if law is None and (isinstance(fit.kernel, Mapping) or fit.weights is not None):
+    by_party = isinstance(fit.kernel, Mapping) or isinstance(fit.gamma, Mapping)
+    if law is None and (by_party or fit.weights is not None):
         law = combination({name: summary.kernel for name, summary in answers.items()}).law.name
     return {"law": law, "weights": None if law == PRODUCT.name else fit.weights}
 
@@ -110,9 +111,12 @@ def _kernels(parties: Parties, fit: Fit, common: CommonTokens | None) -> dict[st
     asked = _by_party(fit.kernel, parties.names)
     families = {name: type(k) if isinstance(k, Kernel) else kernels.family(k) for name, k in asked.items()}
     derived = [n for n, k in asked.items() if isinstance(k, str) and families[n].has_width]
-    gamma = _gamma(parties, fit, common, derived, families) if derived else None
+    if isinstance(fit.gamma, Mapping):
+        widths: dict[str, float | None] = dict(_widths(fit.gamma, derived))
+    else:
+        widths = dict.fromkeys(derived, _gamma(parties, fit, common, derived, families) if derived else None)
     by_name = {
-        name: families[name].from_settings(gamma=gamma, centered=fit.center)
+        name: families[name].from_settings(gamma=widths.get(name), centered=fit.center)
         for name, kernel in asked.items()
         if isinstance(kernel, str)
     }
@@ -149,6 +153,15 @@ def _balance(fit: Fit, chosen: Mapping[str, Kernel]) -> float:
     return 1.0 / len(chosen) if combination(chosen, fit.law).law is PRODUCT else 1.0
 
 
+def _widths(gamma: Mapping[str, float], derived: Sequence[str]) -> Mapping[str, float]:
+    """Widths by party, if they are for just those that need one."""
+    if set(gamma) != set(derived):
+        raise InputError(
+            f"gamma has numbers for {sorted(gamma)}; the parties whose kernel needs one are {sorted(derived)}"
+        )
+    return {name: fusion.resolve_gamma(width, []) for name, width in gamma.items()}
+
+
 def _gamma(
     parties: Parties,
     fit: Fit,
@@ -157,6 +170,7 @@ def _gamma(
     families: Mapping[str, type[Kernel]],
 ) -> float | None:
     """Width for the parties whose kernel is given by its name only."""
+    assert not isinstance(fit.gamma, Mapping)
     if fit.gamma is not None and not isinstance(fit.gamma, str):
         return fusion.resolve_gamma(fit.gamma, [])
     if fit.gamma is None and all(families[name].default_gamma is not None for name in derived):

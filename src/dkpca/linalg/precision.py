@@ -17,6 +17,7 @@ PRECISIONS = {"float64": 8, "float32": 4, "float16": 2, COMPACT: 4}  # bytes a n
 FLOAT16_EXPONENT = 15  # the largest power of two that float16 holds
 DIGITS = {"float64": 30, "float32": 24, "float16": 11, COMPACT: 30}  # bits a number; those of an int32, or fewer
 PLAIN_DIGITS = 18  # bits a number for a matrix that is no factor
+EXPONENT = np.dtype("<i2")  # of a step; sent as bytes, so that older releases get as far as the version
 EXPONENTS = 1000  # powers of two beyond it, or below its negative, are no steps of ours
 CUT_PER_STEP = 1 / 3  # a column vanishes when its numbers are smaller than this share of its step
 
@@ -44,7 +45,8 @@ class Rounded:
         if self.scale is None:
             return {"": self.data}
         if self.precision == COMPACT:
-            return {"": self.data, ".exponent": np.frexp(to_numpy(self.scale))[1].astype(np.int16) - np.int16(1)}
+            exponent = np.frexp(to_numpy(self.scale))[1] - 1
+            return {"": self.data, ".exponent": exponent.astype(EXPONENT).view(np.uint8)}
         return {"": self.data, ".scale": self.scale}
 
     @classmethod
@@ -92,9 +94,12 @@ def _read_scale(name: str, columns: int, arrays: Mapping[str, np.ndarray[Any, An
     """Scale of each column, if there is one."""
     scale, exponent = arrays.get(".scale"), arrays.get(".exponent")
     if exponent is not None:
-        if exponent.dtype != np.int16 or exponent.shape != (columns,) or (np.abs(exponent) > EXPONENTS).any():
-            raise InputError(f"the exponent of {name} is not one int16 per column, at most {EXPONENTS} in size")
-        return np.ldexp(1.0, exponent)
+        if exponent.dtype != np.uint8 or exponent.shape != (2 * columns,):
+            raise InputError(f"the exponent of {name} does not have two bytes per column")
+        powers = exponent.view(EXPONENT)
+        if powers.min() < -EXPONENTS or powers.max() > EXPONENTS:  # the size of the least int16 is negative
+            raise InputError(f"the exponent of {name} exceeds {EXPONENTS} in size")
+        return np.ldexp(1.0, powers)
     if scale is not None and not (
         scale.dtype == np.float64 and scale.shape == (columns,) and np.isfinite(scale).all() and (scale > 0).all()
     ):

@@ -61,7 +61,7 @@ class Client:
     """One address, one certificate."""
 
     def __init__(self, host: str, port: int, folder: Path, *, proxy: str = "") -> None:
-        self._base, self._proxy = f"https://{host}:{port}", proxy or None
+        self.address, self._proxy = f"{host}:{port}", proxy or None
         self._connector = _Connector(tls.client_context(folder))
         self._session = aiohttp.ClientSession(
             connector=self._connector,
@@ -121,7 +121,7 @@ class Client:
         try:
             async with (
                 asyncio.timeout(None if timeout == BODY_SECONDS else timeout + 15),
-                self._session.request(method, self._base + path, **options) as reply,
+                self._session.request(method, f"https://{self.address}{path}", **options) as reply,
             ):
                 return reply.status, await _bounded(reply, largest)
         except (aiohttp.ClientError, TimeoutError, OSError, EOFError, ValueError) as error:

@@ -101,9 +101,10 @@ class Party:
     revocations: int = 0  # number of the list seen last
     rate: p.Rate = field(default_factory=lambda: p.Rate(p.QUESTIONS_PER_MINUTE, 60.0))
 
-    async def poll(self) -> bool:
-        """Ask once, and begin with what is new; return whether anything is."""
+    async def poll(self, *, wait: bool = True) -> bool:
+        """Ask once, wait for a question, and begin with what is new; return whether anything is."""
         query = {"known": ",".join(sorted(self.open & set(self.held))), "revocations": str(self.revocations)}
+        query |= {} if wait else {"wait": "0"}
         status, reply = await self.client.get(
             p.QUESTIONS, largest=p.LARGEST_POLL, timeout=p.POLL_SECONDS + 15, **query
         )
@@ -265,7 +266,7 @@ async def serve(folder: Path, stopped: asyncio.Event) -> None:
     events = Events(folder, invited["party"])
     party = Party(folder, None, events, Worker(folder, invited["party"]))  # type: ignore[arg-type]
     party.client = _connect(party)
-    asking = asyncio.create_task(_ask_for_ever(party, f"{invited['center']}:{invited['port']}"))
+    asking = asyncio.create_task(_ask_for_ever(party))
     await asyncio.wait([asyncio.create_task(stopped.wait()), asking], return_when=asyncio.FIRST_COMPLETED)
     for task in (asking, *party.held.values()):
         task.cancel()
@@ -277,7 +278,7 @@ async def serve(folder: Path, stopped: asyncio.Event) -> None:
         asking.result()
 
 
-async def _ask_for_ever(party: Party, address: str) -> None:
+async def _ask_for_ever(party: Party) -> None:
     said, versions, retries = "", _versions(party.folder), _retries()
     while True:
         try:
@@ -285,16 +286,17 @@ async def _ask_for_ever(party: Party, address: str) -> None:
                 versions = now
                 before, party.client = party.client, _connect(party)
                 await before.close()  # what it had under way is tried again with the new one
-            found = await party.poll()
+            found = await party.poll(wait=said == "connected")
             if said != "connected":
                 said, retries = "connected", _retries()
-                party.events.say(f"connected to center {address}; waiting for questions", "connected")
+                party.events.say(f"connected to center {party.client.address}; waiting for questions", "connected")
             await party.worker.end_if_idle()
             await asyncio.sleep(0 if found else BETWEEN_POLLS)
         except (DKPCAError, OSError) as error:
             if said != str(error):
                 said = str(error)
-                party.events.say(f"no center at {address}: {error}; trying again", "lost", level=logging.WARNING)
+                words = f"no center at {party.client.address}: {error}; trying again"
+                party.events.say(words, "lost", level=logging.WARNING)
             await asyncio.sleep(next(retries))
 
 

@@ -23,6 +23,7 @@ from dkpca.network.remote import Delivered, Failure
 
 LOOK_SECONDS = 1.0  # after which a poll that waits looks whether its certificate is still good
 SEEN_SECONDS = 5.0  # a party that asked so lately is connected, even between two polls
+NOTED_PER_MINUTE = 60  # refusals of one name, so that it cannot push the rest out of the log
 PARTY, ANYBODY = "party", "anybody"
 METHODS = ("GET", "POST", "PUT")
 CALLER = web.RequestKey("caller", str)  # name on the certificate
@@ -39,7 +40,8 @@ class Server:
     seen: dict[str, float] = field(default_factory=dict)  # when a name asked last
     under_way: Counter[str] = field(default_factory=Counter)  # requests by name
     counted: Counter[tuple[str, ...]] = field(default_factory=Counter)  # for the metrics
-    rates: dict[str, p.Rate] = field(default_factory=dict)
+    rates: dict[str, p.Rate] = field(default_factory=dict)  # of requests, by name
+    noted: dict[str, p.Rate] = field(default_factory=dict)  # of refusals in the event log, by name
 
     def application(self, pages: list[web.RouteDef]) -> web.Application:
         """Routes of the address that certificates protect."""
@@ -71,7 +73,7 @@ class Server:
         known = set(filter(None, request.query.get("known", "").split(",")))
         if not all(p.NUMBER.fullmatch(number) for number in known) or len(known) > p.MOST_OPEN:
             raise WireError("the list of known questions cannot be used")
-        end = time.monotonic() + p.POLL_SECONDS
+        end = time.monotonic() + (0.0 if request.query.get("wait") == "0" else p.POLL_SECONDS)
         number = _whole(request, "revocations")
         while True:
             items = {item.outgoing.asked.number: item for item in self.pending.of(party)[: p.MOST_OPEN]}
@@ -206,7 +208,7 @@ class Server:
             response = _refusal(500, "an error that was not expected; the center's log has it")
         method = request.method if request.method in METHODS else "other"  # not a new number for each that is sent
         self.counted["dkpca_requests_total", "method", method, "status", str(response.status)] += 1
-        if response.status >= 400:
+        if response.status >= 400 and self.noted.setdefault(name, p.Rate(NOTED_PER_MINUTE, 60.0)).take():
             self.events.note("refused", level=logging.WARNING, party=name, status=response.status)
         return response
 

@@ -13,7 +13,7 @@ projection = true                 # place new samples? false: never; "exact": al
 max_fits = 20                     # most different summaries sent, ever; the ledger counts them
 # kernels = ["rbf"]               # kernels answered
 # laws = ["product"]              # how the center may say it combines the answers: product, sum
-# gamma = [0.001, 0.1]            # smallest and largest RBF width answered; one value twice to fix it
+# gamma = [0.001, 0.1]            # smallest and largest width answered; one value twice to fix it
 """
 
 

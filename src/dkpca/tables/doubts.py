@@ -3,7 +3,6 @@
 import re
 from collections.abc import Sequence
 
-import numpy as np
 import polars as pl
 
 from dkpca.errors import InputError
@@ -46,19 +45,17 @@ def totals_row(frame: pl.DataFrame, ids: Sequence[str] | None) -> str | None:
     """Sentence about a last row that sums up the others; None where it is a sample."""
     if frame.height < FEWEST:
         return None
-    numbers = frame.select(pl.col(name).cast(pl.Float64) for name in _numeric(frame))
-    last = {name: values[-1] for name, values in numbers.to_dict(as_series=True).items() if values[-1] is not None}
-    others = {name: numbers[name].head(-1).drop_nulls().drop_nans().to_numpy() for name in last}
+    numeric = [name for name, kind in frame.schema.items() if kind.is_numeric() and frame[name][-1] is not None]
     named = ids is not None and re.sub(r"\W+", " ", ids[-1]).strip().casefold() in TOTALS
     if named:
-        found = [name for name in last if _close(last[name], others[name], NEAR, mean_too=True)]
-    else:
-        found = [name for name in last if _is_sum(last[name], others[name])]
-        found = found if 2 <= len(found) == len(last) else []
-    if not found:
+        found = next((name for name in numeric if _sums_up(frame[name], NEAR, mean_too=True)), None)
+    else:  # one column at a time: nearly always the first says no
+        every = len(numeric) > 1 and all(_is_sum(frame[name]) for name in numeric)
+        found = numeric[0] if every else None
+    if found is None:
         return None
     called = f", {ids[-1]!r}," if ids is not None else ""
-    return f"the last row{called} sums up the rows above it (column {found[0]!r}), so that it is no sample; remove it"
+    return f"the last row{called} sums up the rows above it (column {found!r}), so that it is no sample; remove it"
 
 
 def refuse_totals(frame: pl.DataFrame, ids: Sequence[str] | None, source: str) -> None:
@@ -68,17 +65,22 @@ def refuse_totals(frame: pl.DataFrame, ids: Sequence[str] | None, source: str) -
         raise InputError(f"{source}: {said}")
 
 
-def _numeric(frame: pl.DataFrame) -> list[str]:
-    return [name for name, kind in frame.schema.items() if kind.is_numeric()]
+def _sums_up(values: pl.Series, tolerance: float, *, mean_too: bool = False) -> bool:
+    """Whether the last value is the sum of the others, or their mean."""
+    others, last = _others(values), float(values[-1])
+    targets = [others.sum(), *([others.mean()] if mean_too else [])]
+    close = [abs(last - float(t)) <= tolerance * abs(last) for t in targets if isinstance(t, float)]
+    return last != 0.0 and any(close)
 
 
-def _close(last: float, others: np.ndarray, tolerance: float, *, mean_too: bool = False) -> bool:
-    targets = [others.sum(), *([others.mean()] if mean_too and len(others) else [])]
-    return any(abs(last - target) <= tolerance * abs(last) for target in targets) and last != 0.0
-
-
-def _is_sum(last: float, others: np.ndarray) -> bool:
+def _is_sum(values: pl.Series) -> bool:
     """Whether the last value is the sum of the others beyond doubt: most of them are not 0, and it exceeds each."""
-    if 2 * np.count_nonzero(others) < len(others) or not len(others):
+    others = _others(values)
+    largest = others.abs().max()
+    if not isinstance(largest, float) or 2 * (others != 0.0).sum() < len(others):
         return False
-    return bool(abs(last) > np.abs(others).max()) and _close(last, others, EXACT)
+    return abs(float(values[-1])) > largest and _sums_up(values, EXACT)
+
+
+def _others(values: pl.Series) -> pl.Series:
+    return values.head(-1).cast(pl.Float64).drop_nulls().drop_nans()

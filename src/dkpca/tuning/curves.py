@@ -10,7 +10,7 @@ from dkpca.tuning.panels import Group, Line, Panel, drawn, spread
 STABLE = 0.8  # components that two halves of the samples agree on to this degree are worth a look
 AGREED, PROVED = 0.99, 0.9  # with the answer of full rank, and of the best possible: enough to look at and to rely on
 BLUE, ORANGE, GREEN, VIOLET = "#0072b2", "#d55e00", "#009e73", "#7b3294"  # Okabe and Ito, and a violet
-AS_GOOD = 0.02  # of stability: less than that is a matter of which halves were drawn
+AS_GOOD = 0.05  # of stability: less than that is a matter of which halves were drawn
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Tuning:
 
     @property
     def gamma(self) -> float | None:
-        """Suggested width: the best score or else stability; of those as good, the most stable or the largest."""
+        """Suggested width: the largest that is as stable as any, of those that predict as well as any."""
         return None if not self.gammas else suggested_gamma(self.gammas).gamma
 
     @property
@@ -152,11 +152,10 @@ class Tuning:
 
 
 def suggested_gamma(points: Sequence[AtGamma]) -> AtGamma:
-    """Choose by the labels where there are some, else by stability; a kernel that shows nothing comes last."""
+    """Choose by the labels where there are some, then by stability; a kernel that shows nothing comes last."""
     sound = [point for point in points if not point.concerns] or list(points)
-    best = max(sound, key=lambda point: (_score(point), point.stability))
-    if best.score is not None:
-        return max(_as_good(sound, best), key=lambda point: (point.stability, point.gamma))
+    if sound[0].score is not None:
+        sound = _as_good(sound, max(sound, key=_score))
     most = max(point.stability for point in sound)
     return max((p for p in sound if p.stability >= most - AS_GOOD), key=lambda point: point.gamma)
 

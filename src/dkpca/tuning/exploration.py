@@ -94,6 +94,9 @@ def tune(
     notes = list(trial.labels.notes) if trial.labels else []
     if not points:
         notes.append("no kernel that is given by its name has a width, so there is no curve over gamma")
+    if len(points) > 2 and trial.model.gamma in (widths[0], widths[-1]):
+        end = "smallest" if trial.model.gamma == widths[0] else "largest"
+        notes.append(f"the suggested gamma is the {end} that was tried; try others beyond it (gammas, --gammas)")
     return Tuning(
         trial.n_samples,
         n_given,

@@ -23,7 +23,7 @@ from dkpca.linalg.parallel import split_work
 Integers = np.ndarray[Any, np.dtype[np.int32]]
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
-NUMBERS_PER_BYTE = 16  # at most; a matrix worth sending has more than half a bit a number
+NUMBERS_PER_BYTE = 6  # at most; a matrix worth sending has more than 1.3 bits a number
 LEVEL = 8
 SMALL_CHUNK, LARGE_CHUNK = 6000, 2**18  # numbers: small matrices share a chunk's table among columns
 PLAIN = b"\0"  # how a chunk begins in the coder's plain mode, without differences or dictionaries: all we read
@@ -58,21 +58,33 @@ def _code_chunks(flat: Integers, chunks: Sequence[slice]) -> list[bytes]:
 
 
 def decode(coded: Bytes, shape: tuple[int, int]) -> Integers:
-    """Return the matrix of this shape, or raise `WireError`; takes 8 bytes of memory a number in all."""
+    """Return the matrix of this shape, or raise `WireError`; takes 4 bytes of memory a number and 4 a chunk's."""
     rows, columns = shape
     if rows * columns > NUMBERS_PER_BYTE * coded.size:
         raise WireError(f"{rows} x {columns} numbers cannot come from {coded.size} coded bytes")
     data = coded.tobytes()
-    flat: Integers = np.empty(rows * columns, np.int32)
+    matrix: Integers = np.empty(shape, np.int32)
     try:
         coder, at = FileDecompressor.new(data[:MOST_TABLE_BYTES])
         for numbers in _chunks(rows, columns):
-            at += _decode_chunk(coder, data, at, flat[numbers])
+            chunk = matrix[numbers, 0] if columns == 1 else np.empty(numbers.stop - numbers.start, np.int32)
+            at += _decode_chunk(coder, data, at, chunk)
+            _put(matrix, numbers, chunk)
     except RuntimeError as error:
         raise WireError(f"coded numbers cannot be read ({error}): the file was altered or damaged") from error
-    if any(data[at:]) or len(data) != max(at, -(-flat.size // NUMBERS_PER_BYTE)):
+    if any(data[at:]) or len(data) != max(at, -(-matrix.size // NUMBERS_PER_BYTE)):
         raise WireError("coded numbers are followed by something else: the file was altered or damaged")
-    return np.ascontiguousarray(flat.reshape(columns, rows).T)
+    return matrix
+
+
+def _put(matrix: Integers, numbers: slice, chunk: Integers) -> None:
+    """Put the numbers of a chunk where they belong."""
+    rows = matrix.shape[0]
+    first, row = divmod(numbers.start, rows)
+    if chunk.size < rows:
+        matrix[row : row + chunk.size, first] = chunk
+    else:
+        matrix[:, first : first + chunk.size // rows] = chunk.reshape(-1, rows).T
 
 
 def _decode_chunk(coder: Any, data: bytes, at: int, out: Integers) -> int:

@@ -16,7 +16,7 @@ import safetensors.numpy
 from dkpca import strict_json
 from dkpca.errors import WireError
 
-WIRE_DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "I16": "int16", "U8": "uint8"}
+WIRE_DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "U8": "uint8"}
 DTYPES = WIRE_DTYPES | {"I64": "int64"}  # row numbers, in files that do not travel
 MESSAGE, PRIVATE, MODEL = "dkpca", "dkpca_private", "dkpca_model"  # entries: what a file is for
 MEANING = {MESSAGE: "a message", PRIVATE: "a party's private file", MODEL: "a fused model"}

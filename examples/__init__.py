@@ -1,0 +1,1 @@
+"""Small programs that end in a picture; the gallery in the documentation shows them."""
