@@ -1,14 +1,16 @@
 """`DKPCA`: the whole protocol behind a scikit-learn estimator."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from dkpca import fusion, scoring
-from dkpca.checks import Constraints, check_fitted, check_parameters
+from dkpca import components, fusion, scoring
+from dkpca.after_fit import AfterFit
+from dkpca.checks import Constraints, check_parameters
 from dkpca.concerns import about_kernel, about_new_samples, remedy, warn
 from dkpca.errors import MissingPartyWarning
 from dkpca.exchange import in_process, rounds
@@ -19,20 +21,21 @@ from dkpca.kernels.weights import BALANCED
 from dkpca.linalg.arrays import Array, dtype_name
 from dkpca.linalg.leading import NAMES, Solver
 from dkpca.linalg.precision import PRECISIONS
-from dkpca.party_tables import Tables, TakesTables
-from dkpca.rank import Auto, RankRule, as_rule
+from dkpca.party_tables import Tables, as_precise_as
+from dkpca.rank import RankRule, as_rule
 from dkpca.tables.inputs import is_source
 
 Columns = Sequence[int | str]  # positions or names
 
 
-class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # type: ignore[misc]
+class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AfterFit):  # type: ignore[misc]
     """One-shot distributed kernel PCA on vertically partitioned data.
 
     Parameters
     ----------
-    n_components : int, default=10
-        Components to keep.
+    n_components : int, float or None, default=10
+        Components to keep: so many, as many as show this share of the variance (between 0 and 1), or all that are
+        not zero.
     kernel : str, Kernel, or dict of party to either, default="rbf"
         "rbf", "linear", "laplacian", "poly", "cosine", "chi2", "additive_chi2", "overlap" (categories),
         "precomputed" (the table is the party's kernel matrix), or a kernel object, which brings its own parameters.
@@ -124,7 +127,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # 
     """
 
     _parameter_constraints: ClassVar[Constraints] = {
-        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "n_components": [Interval(Integral, 1, None, closed="left"), Interval(Real, 0, 1, closed="neither"), None],
         "kernel": [str, Kernel, Mapping],
         "law": [StrOptions(set(LAWS)), None],
         "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"}), Mapping, None],
@@ -146,7 +149,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # 
 
     def __init__(
         self,
-        n_components: int = 10,
+        n_components: int | float | None = 10,
         *,
         kernel: str | Kernel | Mapping[str, str | Kernel] = "rbf",
         law: str | None = None,
@@ -166,7 +169,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # 
         timeout: float | None = None,
         random_state: int | None = None,
     ) -> None:
-        self.n_components = n_components
+        self.n_components: Any = n_components
         self.kernel = kernel
         self.law = law
         self.gamma = gamma
@@ -210,9 +213,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # 
         )
         settings = self._settings()
         summaries, _ = rounds.summaries(parties, settings)
-        model = fusion.fuse(
-            summaries.values(),
-            n_components=self.n_components,
+        fuse = partial(
+            fusion.fuse,
+            list(summaries.values()),
             center=self.center,
             **rounds.fusing(settings, summaries),
             roster=list(tables),
@@ -221,6 +224,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # 
             random_state=self.random_state or 0,
             dtype=dtype_name(next(iter(parties.states.values())).origin),
         )
+        model = components.fused(self.n_components, lambda count: fuse(n_components=count))
         if self.audit is not None:
             model = rounds.audited(parties, model, self.audit, self.random_state or 0)
         warn(about_kernel(model, remedy=remedy(self.standardize)))
@@ -243,7 +247,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # 
         array of shape (n_samples, n_components)
             In the order of the first table.
         """
-        return self.fit(X, y, sample_ids=sample_ids).model_.scores
+        return as_precise_as(X, self.fit(X, y, sample_ids=sample_ids).model_.scores)
 
     def transform(self, X: Tables, *, sample_ids: Any = None) -> Array:
         """Place new samples.
@@ -266,7 +270,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # 
         placed = scoring.place(self.model_, answers.values(), absent, marginalize=self.missing == "mean")
         if absent:
             warn([scoring.share_words(placed)], MissingPartyWarning)
-        return placed.scores
+        return as_precise_as(X, placed.scores)
 
     def party_scores(self, X: Tables, *, sample_ids: Any = None) -> dict[str, Array]:
         """Return each party's own share of the scores of new samples, under the sum law.
@@ -295,12 +299,10 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # 
         """
         return scoring.party_scores(self.model_, self._answers(X, sample_ids, exact=False))
 
-    def _answers(self, X: Tables, sample_ids: Any, *, exact: bool) -> Mapping[str, Any]:
-        """Return what the parties that are there say about new samples."""
-        check_fitted(self)
-        tables = self._tables(X, reset=False, sample_ids=sample_ids)
-        parties = in_process.Parties(tables, self.n_jobs, self.timeout, states=self._states, fitted=self._sources)
-        return rounds.new_samples(parties, exact=exact)[0]
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
 
     @property
     def _n_features_out(self) -> int:
@@ -312,9 +314,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # 
             law=self.law,
             gamma=dict(self.gamma) if isinstance(self.gamma, Mapping) else self.gamma,
             weights=dict(self.weights) if isinstance(self.weights, Mapping) else self.weights,
-            n_components=self.n_components,
+            n_components=int(self.n_components or 1) or 1,
             center=self.center,
-            rank=Auto(self.n_components) if isinstance(self.rank, str) else as_rule(self.rank),
+            rank=components.rank_for(self.n_components) if isinstance(self.rank, str) else as_rule(self.rank),
             precision=self.precision,
             solver=self.solver,
             keep_training=self.projection == "exact",

@@ -266,11 +266,11 @@ def project(model: FusedModel, rows: Iterable[Rows]) -> Array:
     by_party = complete(model.summaries, rows, lambda message, summary: message.factor.shape[1] == summary.rank)
     received = [by_party[name] for name in model.summaries]
     law, scales = model.law, [model.weights[name] ** 0.5 for name in model.summaries]
-    anchors = _merged_rows(law, model.summaries.values(), scales, model.dtype, model.extension.rows)
+    anchors = merged_rows(law, model.summaries.values(), scales, model.dtype, model.extension.rows)
     weights, offset = model.extension.weights, model.extension.offset
 
     def scores(strip: slice) -> Array:
-        new = _merged_rows(law, received, scales, model.dtype, lambda x: x[strip, :])
+        new = merged_rows(law, received, scales, model.dtype, lambda x: x[strip, :])
         blocks = (mine @ theirs.T for mine, theirs in zip(new, anchors, strict=True))
         return law.recombine(blocks) @ weights + offset[None, :]
 
@@ -298,11 +298,11 @@ def training_block(model: FusedModel, rows: Array) -> Array:
     def pick(data: Array) -> Array:
         return namespace(data).take(data, namespace(data).asarray(rows, device=device(data)), axis=0)
 
-    picked = _merged_rows(model.law, model.summaries.values(), scales, model.dtype, pick)
+    picked = merged_rows(model.law, model.summaries.values(), scales, model.dtype, pick)
     return model.law.recombine(A @ A.T for A in picked)
 
 
-def _merged_rows(
+def merged_rows(
     law: Law,
     messages: Iterable[Summary | Rows],
     scales: Sequence[float],

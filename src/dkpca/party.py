@@ -261,6 +261,16 @@ def score(
     return PartScores(state.party, state.summary_id, _digest(sample_ids, X_new), sent)
 
 
+def self_values(state: PartyState, X_new: Array) -> Array:
+    """Kernel value of each new sample with itself."""
+    if state.kernel.columns_are == "samples":
+        raise InputError(
+            f"party {state.party!r}: rows of a kernel matrix do not say how like itself a new sample is, so that its "
+            "variance is not known"
+        )
+    return state.kernel.diagonal(_measured(state, X_new))
+
+
 def partials(
     state: PartyState, X_new: Array, *, sample_ids: Sequence[str] | None = None, policy: Policy = ANYTHING
 ) -> Partials:

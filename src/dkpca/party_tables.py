@@ -35,6 +35,18 @@ from dkpca.tables.inputs import (
 Tables = Any  # one table, a list of tables, or a mapping from party to table
 
 
+def as_precise_as(X: Tables, scores: Array) -> Array:
+    """Scores in float32, if all tables were; what was computed in between was not."""
+    tables = list(X.values()) if isinstance(X, Mapping) else list(X) if is_list_of_tables(X) else [X]
+    single = isinstance(scores, np.ndarray) and all(_is_single(table) for table in tables)
+    return scores.astype(np.float32) if single else scores
+
+
+def _is_single(table: Any) -> bool:
+    kinds = list(table.dtypes) if hasattr(table, "columns") else [getattr(table, "dtype", None)]
+    return {str(kind).lower() for kind in kinds} == {"float32"}
+
+
 class TakesTables(FittedEstimator):
     """The estimator's tables by party, checked against the fit where there was one."""
 
