@@ -199,6 +199,17 @@ def test_a_party_answers_about_the_table_of_the_fit_within_its_policy(cancer):
     assert true_rows(state, X, asked, policy=Policy(max_audit_rows=20)).rows.shape == (len(asked.samples), 250)
 
 
+def test_a_fit_that_is_protected_is_not_audited_in_the_open(cancer):
+    model, tables, _ = cancer
+    asked = audit.request(model.model_, 20, 0)
+    with pytest.raises(InputError, match="audit=20 has every party send true rows"):
+        DKPCA(4, rank=30, audit=20, protect="sums").fit(tables)
+    with pytest.raises(InputError, match="party 'p0': its fit was protected"):
+        true_rows(replace(model._states["p0"], protect="blind"), tables["p0"], asked)
+    with pytest.raises(PolicyError, match="protect = 'sums' only"):
+        true_rows(model._states["p0"], tables["p0"], asked, policy=Policy(protect="sums"))
+
+
 @pytest.mark.parametrize("samples", [(), (3, 3), (4, 2), (-1, 2)])
 def test_a_request_for_samples_that_cannot_be_is_refused(samples):
     from dkpca.wire import codec

@@ -8,7 +8,8 @@ from dkpca.errors import InputError
 from dkpca.linalg.arrays import Array, device, namespace
 from dkpca.linalg.precision import Rounded
 from dkpca.messages import AuditRequest, AuditRows
-from dkpca.party import ANYTHING, PartyState
+from dkpca.party import ANYTHING
+from dkpca.party_state import PartyState
 from dkpca.policy import Policy
 
 
@@ -35,7 +36,13 @@ def true_rows(
     policy : Policy
         What this party is willing to answer.
     """
+    policy.check_protection("none")
     policy.check_audit(len(request.samples))
+    if state.protect != "none":
+        raise InputError(
+            f"party {state.party!r}: its fit was protected (protect={state.protect!r}), and an audit sends rows in the "
+            "open; fit without protection to have it audited"
+        )
     policy.check_samples(X.shape[0])
     digest = messages.row_number_digest(X.shape[0]) if sample_ids is None else messages.digest(sample_ids)
     if X.shape[0] != request.n_samples or digest != request.sample_digest:
