@@ -17,7 +17,7 @@ from dkpca.file_route import as_numbers
 from dkpca.fitted import FittedEstimator
 from dkpca.kernels import Kernel, family
 from dkpca.linalg.arrays import Array
-from dkpca.party import PartyState
+from dkpca.party_state import PartyState
 from dkpca.tables import labels
 from dkpca.tables.categories import coded_columns
 from dkpca.tables.inputs import (
