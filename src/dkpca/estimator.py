@@ -323,6 +323,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Protects):  # typ
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.input_tags.sparse = isinstance(self.kernel, str | Kernel) and self._families()[0].takes_sparse
         return tags
 
     @property
