@@ -40,8 +40,8 @@ def true_rows(
     policy.check_audit(len(request.samples))
     if state.protect != "none":
         raise InputError(
-            f"party {state.party!r}: its fit was protected (protect={state.protect!r}), and an audit sends rows in the "
-            "open; fit without protection to have it audited"
+            f"party {state.party!r}: its fit was protected (protect={state.protect!r}), and an audit sends rows in "
+            "the open; fit without protection to have it audited"
         )
     policy.check_samples(X.shape[0])
     digest = messages.row_number_digest(X.shape[0]) if sample_ids is None else messages.digest(sample_ids)
