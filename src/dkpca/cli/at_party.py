@@ -271,7 +271,7 @@ def _summary_words(summary: Summary, units: str, decided: str, out: Path, state:
         f"{summary.party}: {summary.n_samples:,} samples, {summary.n_features:,} columns {units} -> rank "
         f"{summary.rank}, {in_bytes(size)} (the raw columns: {in_bytes(raw)}); {share_sent(summary):.1%} of its "
         "Gram matrix",
-        f"  as {decided} has it",
+        f"  how much was decided by {decided}",
         f"  send  {out}   (what it discloses: dkpca inspect {out})",
     ]
     if state is not None:
