@@ -28,7 +28,7 @@ CATALOG = (
     Entry("check", "checking", PARTY, "Say everything about a table before it is used."),
     Entry("summarize", "at_party", PARTY, "Turn a table into the one message of the protocol."),
     Entry("summarise", "at_party", PARTY, "Turn a table into the one message of the protocol.", hidden=True),
-    Entry("inspect", "at_party", PARTY, "Say what a file discloses, in words and numbers, before it is sent."),
+    Entry("inspect", "inspecting", PARTY, "Say what a file discloses, in words and numbers, before it is sent."),
     Entry(
         "extend",
         "at_party",
@@ -83,6 +83,19 @@ CATALOG = (
         "choosing",
         ONE,
         "Draw what gamma, rank, components and weights give, to choose them: for one owner of all tables.",
+    ),
+    Entry("keys", "masking", PARTY, "Make and show the identity by which other parties know this one."),
+    Entry(
+        "mask",
+        "masking",
+        PARTY,
+        "Take part in a masked sum: first an **offer**, which goes to all, then the **numbers**.",
+    ),
+    Entry(
+        "add",
+        "masking",
+        CENTER,
+        "Add up masked numbers of all parties: the joint kernel matrix, as if one party had all columns.",
     ),
     Entry("ledger", "ledgers", PARTY, "Read and verify what left."),
     Entry("status", "over_network", NETWORK, "Say who is connected, and where the runs stand."),

@@ -63,6 +63,8 @@ def fit(
     epsilon: o.Epsilon = None,
     error: o.ErrorGoal = None,
     budget: o.ByteBudget = None,
+    recovery: o.RecoveryGoal = None,
+    known_rows: o.KnownRows = 30,
     precision: o.WirePrecision = "float32",
     solver: o.Solver = "auto",
     align: Align = False,
@@ -97,7 +99,9 @@ def fit(
         gamma=gamma,
         components=components,
         center=center,
-        rank=o.rank_rule(rank, components, epsilon=epsilon, error=error, budget=budget),
+        rank=o.rank_rule(
+            rank, components, epsilon=epsilon, error=error, budget=budget, recovery=recovery, known_rows=known_rows
+        ),
         precision=precision,
         solver=solver,
         keep_training=keep_training,

@@ -63,12 +63,12 @@ def summaries(parties: Parties, fit: Fit) -> tuple[Mapping[str, Summary], Common
     common = alignment.intersect(parties.ask(TokensWanted()).values()) if fit.align else None
     if common is not None:
         _check_components(fit, common.tokens.shape[0])
-    chosen = _kernels(parties, fit, common)
+    chosen = kernels_of(parties, fit, common)
     question = SummaryWanted(
         kernel=chosen[parties.names[0]],
         kernels=chosen if len(set(chosen.values())) > 1 else {},
         balance=_balance(fit, chosen),
-        law=fit.law,  # type: ignore[arg-type]  # checked by `_kernels`
+        law=fit.law,  # type: ignore[arg-type]  # checked by `kernels_of`
         rank=fit.rank,
         precision=fit.precision,
         solver=fit.solver,
@@ -95,7 +95,7 @@ def new_samples(
     return parties.ask(RowsWanted(batch, exact, common)), common
 
 
-def _kernels(parties: Parties, fit: Fit, common: CommonTokens | None) -> dict[str, Kernel]:
+def kernels_of(parties: Parties, fit: Fit, common: CommonTokens | None = None) -> dict[str, Kernel]:
     """Kernel of each party; a width takes a round of its own where it is not given."""
     check_law(fit.law)
     check_weights(fit.weights, parties.names)
