@@ -11,8 +11,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from dkpca import components, fusion, scoring
 from dkpca.checks import Constraints, check_fitted, check_parameters
 from dkpca.concerns import about_kernel, about_new_samples, remedy, warn
-from dkpca.errors import MissingPartyWarning
+from dkpca.errors import InputError, MissingPartyWarning
 from dkpca.exchange import in_process, rounds
+from dkpca.fields import MOST_AUDITED
 from dkpca.kernels import Kernel
 from dkpca.kernels.laws import LAWS
 from dkpca.kernels.weights import BALANCED
@@ -74,6 +75,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Protects):  # typ
     projection : {"extend", "exact"}, default="extend"
         How new samples are placed: by their rows of the factors (rank numbers a sample and party), or the
         paper's way, by partial distances to all training samples.
+    audit : int or None, default=None
+        Rows of the true kernel matrix to look at after the fusion: each party sends the kernel of so many samples,
+        drawn then, with all others, and `certificate_.audit` says what follows. None: no party is asked.
     standardize : bool, default=False
         Whether each party gives its columns mean 0 and deviation 1, as the commands do. The default is that of
         `KernelPCA`: columns are used as they are.
@@ -143,6 +147,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Protects):  # typ
         "precision": [StrOptions(set(PRECISIONS))],
         "protect": [StrOptions(set(PROTECTIONS))],
         "projection": [StrOptions({"extend", "exact"})],
+        "audit": [Interval(Integral, 1, MOST_AUDITED, closed="both"), None],
         "standardize": ["boolean"],
         "missing": [StrOptions({"auto", "mean", "refuse"})],
         "n_jobs": [Integral, None],
@@ -166,6 +171,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Protects):  # typ
         precision: str = "float32",
         protect: str = "none",
         projection: str = "extend",
+        audit: int | None = None,
         standardize: bool = False,
         missing: str = "auto",
         n_jobs: int | None = None,
@@ -185,6 +191,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Protects):  # typ
         self.precision = precision
         self.protect = protect
         self.projection = projection
+        self.audit = audit
         self.standardize = standardize
         self.missing = missing
         self.n_jobs = n_jobs
@@ -213,6 +220,11 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Protects):  # typ
         tables = self._tables(X, reset=True, sample_ids=sample_ids)
         settings = self._settings()
         if self.protect != "none":
+            if self.audit is not None:
+                raise InputError(
+                    f"audit={self.audit} has every party send true rows of its kernel matrix in the open, which "
+                    f"protect={self.protect!r} is there to avoid; leave one of them out"
+                )
             return self._fit_protected(tables, settings)
         parties = in_process.Parties(
             tables, self.n_jobs, self.timeout, self.random_state or 0, standardize=self.standardize
@@ -230,6 +242,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Protects):  # typ
             dtype=dtype_name(next(iter(parties.states.values())).origin),
         )
         model = components.fused(self.n_components, lambda count: fuse(n_components=count))
+        if self.audit is not None:
+            model = rounds.audited(parties, model, self.audit, self.random_state or 0)
         warn(about_kernel(model, remedy=remedy(self.standardize)))
         sources = {name: table for name, table in tables.items() if is_source(table)}
         return self._fitted(model, list(tables), self._with_names(parties.states), sources)

@@ -54,6 +54,10 @@ class Policy:
     protect : {"none", "sums", "blind"}, optional
         The one way in which it takes part in a fit; None: any. "sums": the center gets masked numbers only; "blind":
         the center sees no sample.
+    max_audit_rows : int
+        Most rows of its Gram matrix sent for one audit; 0: none.
+    max_audits : int
+        Most different audits ever answered; the ledger counts them.
 
     Examples
     --------
@@ -80,6 +84,8 @@ class Policy:
     known_rows: int = 30
     if_beyond: str = "lower"
     protect: str | None = None
+    max_audit_rows: float = math.inf
+    max_audits: float = math.inf
 
     def check_samples(self, n_samples: int) -> None:
         """Refuse to say anything about too few rows."""
@@ -128,6 +134,16 @@ class Policy:
         """Refuse one more message about the rows of the fit than allowed, given how many others were sent."""
         if others >= self.max_fits:
             _refuse(f"it has answered max_fits = {self.max_fits:g} fits; only these can be repeated, as they were")
+
+    def check_audit(self, n_rows: int) -> None:
+        """Refuse to send more true rows for an audit than allowed."""
+        if n_rows > self.max_audit_rows:
+            _refuse(f"{n_rows} rows for an audit are more than max_audit_rows = {self.max_audit_rows:g}")
+
+    def check_audits(self, others: int) -> None:
+        """Refuse one more audit than allowed, given how many others were answered."""
+        if others >= self.max_audits:
+            _refuse(f"it has answered max_audits = {self.max_audits:g} audits; only these can be repeated")
 
     def limit(self, rank: RankRule) -> RankRule:
         """Return the rule, held to the largest rank and recovery; refuse a number beyond it."""
@@ -190,6 +206,8 @@ VALID: Mapping[str, Any] = {
     "known_rows": lambda value: _whole(value, 1),
     "if_beyond": lambda value: value in (LOWER, REFUSE),
     "protect": lambda value: value in PROTECTIONS,
+    "max_audit_rows": lambda value: _whole(value, 0),
+    "max_audits": lambda value: _whole(value, 0),
 }
 EXAMPLES = {
     "max_rank": "write a whole number, at least 1",
@@ -204,6 +222,8 @@ EXAMPLES = {
     "known_rows": "write a whole number, at least 1",
     "if_beyond": 'write "lower" or "refuse"',
     "protect": f"write one of {list(PROTECTIONS)}",
+    "max_audit_rows": "write a whole number, 0 for none",
+    "max_audits": "write a whole number, 0 for none",
 }
 
 

@@ -48,12 +48,19 @@ CATALOG = (
         "Write three numbers from which the center derives gamma and predicts the cost, with 'dkpca plan'.",
     ),
     Entry(
+        "audit-rows",
+        "auditing",
+        PARTY,
+        "Answer an audit: true rows of the party's Gram matrix, for the samples that the center drew.",
+    ),
+    Entry(
         "fuse",
         "at_center",
         CENTER,
         "Turn the parties' summaries into kernel principal components, in a run directory.",
     ),
     Entry("project", "at_center", CENTER, "Place new samples among the components."),
+    Entry("audit", "auditing", CENTER, "Find out by some true rows of the kernel matrix how good a run is."),
     Entry(
         "report",
         "reporting",

@@ -11,10 +11,12 @@ from dkpca import party, wire
 from dkpca.concerns import outside_at_party
 from dkpca.errors import InputError, PolicyError, ProtectionError, StorageError
 from dkpca.exchange import alignment
-from dkpca.exchange.questions import Question, RowsWanted, StatisticsWanted, SummaryWanted, TokensWanted
+from dkpca.exchange.questions import AuditWanted, Question, RowsWanted, StatisticsWanted, SummaryWanted, TokensWanted
 from dkpca.kernels import Kernel
 from dkpca.linalg.leading import Solver
 from dkpca.messages import (
+    AuditRequest,
+    AuditRows,
     CommonTokens,
     Message,
     Offer,
@@ -35,6 +37,7 @@ from dkpca.tables.ids import matching_keys
 from dkpca.tables.novelty import about_new_rows
 from dkpca.tables.preparation import Preparation, prepare, reading_for, with_samples_as_columns
 from dkpca.tables.reading import Reading, Table, from_frame, read, read_ids
+from dkpca.true_rows import true_rows
 from dkpca.wire import codec
 
 SAFETENSORS_START = b"{"  # ninth byte of every file of ours
@@ -124,6 +127,8 @@ class Sender:
                     f"party {party_name!r} has answered this before with other numbers, and says nothing twice "
                     "under one mask; start another sum"
                 )
+            if isinstance(message, AuditRows):
+                self.policy.check_audits(len(before - {fingerprint}))
             book.append("repeated" if fingerprint in before else "written", **told)
             try:
                 storage.write_all({**kept, self.message: data}, private=kept)
@@ -190,6 +195,8 @@ def answer(question: Question, holding: Holding, sender: Sender, *, state: Path)
             law=question.law,
         )
         return preparation.notes
+    elif isinstance(question, AuditWanted):
+        audit(holding.aligned(question.common), state, question.request, sender)
     elif isinstance(question, RowsWanted):
         return extend(holding.aligned(question.common), state, sender, exact=question.exact)[1]
     else:
@@ -274,6 +281,19 @@ def score(holding: Holding, state: Path, scorer: Scorer, sender: Sender) -> Part
         table, names = holding.load()
         message = party.score(kept, scorer, preparation.apply(table), sample_ids=names, policy=sender.policy)
         sender.send(message, party=message.party, n_samples=message.scores.shape[0])
+    return message
+
+
+def audit(holding: Holding, state: Path, request: AuditRequest, sender: Sender) -> AuditRows:
+    """Return and write true rows of the party's Gram matrix, from the table of the fit and the private state."""
+    kept, preparation = load_state(state)
+    with sender.answering(holding, f"audit of {len(request.samples)} rows"):
+        table, names = holding.load()
+        if kept.kernel.columns_are == "samples":
+            table = with_samples_as_columns(table)
+        X = preparation.apply(table)
+        message = true_rows(kept, X, request, sample_ids=names, policy=sender.policy)
+        sender.send(message, party=message.party, n_samples=len(X), rows=len(message.samples), seed=request.seed)
     return message
 
 

@@ -14,11 +14,12 @@ from joblib import Parallel, delayed
 
 from dkpca import party
 from dkpca.errors import TooLateError
-from dkpca.exchange.questions import Question, RowsWanted, StatisticsWanted, SummaryWanted
+from dkpca.exchange.questions import AuditWanted, Question, RowsWanted, StatisticsWanted, SummaryWanted
 from dkpca.linalg.arrays import Array
-from dkpca.messages import Partials, Rows, Statistics, Summary
+from dkpca.messages import AuditRows, Partials, Rows, Statistics, Summary
 from dkpca.party_state import PartyState
 from dkpca.tables.inputs import Source, is_source, opened
+from dkpca.true_rows import true_rows
 
 Tables = Mapping[str, Array | Source]
 
@@ -73,6 +74,10 @@ class Parties:
                 delayed(_extend)(name, self.tables[name], question, self.states[name], self.fitted.get(name))
                 for name in names
             )
+        if isinstance(question, AuditWanted):
+            return self._all(
+                delayed(_true_rows)(name, self.tables[name], question, self.states[name]) for name in names
+            )
         raise TypeError(f"parties in one process match rows by position; they are not asked for {question}")
 
     def _summaries(self, question: SummaryWanted, blind: Any = None) -> dict[str, Summary]:
@@ -120,6 +125,10 @@ def _summarize(
         blind=blind,
     )
     return summary, state.without_rows() if is_source(table) else state
+
+
+def _true_rows(name: str, table: Array | Source, question: AuditWanted, state: PartyState) -> AuditRows:
+    return true_rows(state, opened(name, table, columns_are=state.kernel.columns_are), question.request)
 
 
 def _extend(

@@ -12,7 +12,7 @@ from dkpca.fields import Bits, NotNegative, RunName, check_name
 from dkpca.kernels import Kernel
 from dkpca.linalg.leading import NAMES, Solver
 from dkpca.linalg.precision import PRECISIONS
-from dkpca.messages import CommonTokens, Offer, Scores
+from dkpca.messages import AuditRequest, CommonTokens, Offer, Scores
 from dkpca.rank import RankRule
 
 
@@ -122,6 +122,17 @@ class RowsWanted:
 
 
 @dataclass(frozen=True)
+class AuditWanted:
+    """What are these rows of your Gram matrix, truly? Answered by `AuditRows`."""
+
+    request: AuditRequest
+    common: CommonTokens | None = None
+
+    batch: ClassVar[str] = ""
+    answer: ClassVar[str] = "audit"
+
+
+@dataclass(frozen=True)
 class Result:
     """What came out, for the party to keep. Answered by nothing."""
 
@@ -132,4 +143,6 @@ class Result:
     answer: ClassVar[str] = "result"
 
 
-Question = TokensWanted | StatisticsWanted | SummaryWanted | OfferWanted | SumsWanted | RowsWanted | Result
+Question = (
+    TokensWanted | StatisticsWanted | SummaryWanted | OfferWanted | SumsWanted | RowsWanted | AuditWanted | Result
+)

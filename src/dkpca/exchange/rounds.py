@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from dkpca import fusion, kernels
+from dkpca import audit, fusion, kernels
 from dkpca.errors import InputError
 from dkpca.exchange import alignment
-from dkpca.exchange.questions import Question, RowsWanted, StatisticsWanted, SummaryWanted, TokensWanted
+from dkpca.exchange.questions import AuditWanted, Question, RowsWanted, StatisticsWanted, SummaryWanted, TokensWanted
+from dkpca.fusion import FusedModel
 from dkpca.kernels import Kernel
 from dkpca.kernels.combination import check_law, combination
 from dkpca.kernels.laws import PRODUCT
@@ -93,6 +94,14 @@ def new_samples(
     """Run the rounds of a projection; return `Rows` or `Partials` by party, and the samples where aligned."""
     common = alignment.intersect(parties.ask(TokensWanted(batch)).values()) if align else None
     return parties.ask(RowsWanted(batch, exact, common)), common
+
+
+def audited(
+    parties: Parties, model: FusedModel, n_rows: int, seed: int, common: CommonTokens | None = None
+) -> FusedModel:
+    """Run the round of an audit: true rows for samples drawn only now; return the model that has its findings."""
+    request = audit.request(model, n_rows, seed)
+    return audit.audited(model, request, parties.ask(AuditWanted(request, common)).values())
 
 
 def kernels_of(parties: Parties, fit: Fit, common: CommonTokens | None = None) -> dict[str, Kernel]:
