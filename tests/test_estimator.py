@@ -192,7 +192,7 @@ class TestErrors:
     def test_sparse(self):
         from scipy.sparse import csr_array
 
-        with pytest.raises(InputError, match="party 'bank': Sparse data was passed"):
+        with pytest.raises(InputError, match="party 'bank': a sparse table is for kernel='linear' only"):
             DKPCA(2).fit({"airline": DIGITS[:30], "bank": csr_array(DIGITS[:30])})
 
     def test_fewer_samples_than_components(self):

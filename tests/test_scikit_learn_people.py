@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.decomposition import KernelPCA
 from sklearn.linear_model import LogisticRegression
@@ -13,8 +14,10 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from dkpca import DKPCA
+import dkpca
+from dkpca import DKPCA, wire
 from dkpca.errors import InputError
+from dkpca.kernels import Linear
 from dkpca.linalg.arrays import to_numpy
 
 DIGITS = load_digits().data / 16
@@ -226,3 +229,36 @@ def test_scores_of_torch_are_as_precise_as_they_came():
 
     X = torch.from_numpy(DIGITS[:40]).float()
     assert to_numpy(DKPCA(2).fit_transform({"a": X})).dtype == np.float32
+
+
+class TestSparse:
+    @pytest.mark.parametrize("make", [scipy.sparse.csr_matrix, scipy.sparse.coo_array, scipy.sparse.dok_array])
+    def test_a_sparse_table_is_that_table(self, make):
+        X = np.where(DIGITS[:60] > 0.6, DIGITS[:60], 0.0)
+        dense = DKPCA(3, kernel="linear", parties=2).fit(X)
+        sparse = DKPCA(3, kernel="linear", parties=2).fit(make(X))
+        np.testing.assert_array_equal(sparse.transform(make(X[:5])), dense.transform(X[:5]))
+        tables = {"a": make(X[:, :30]), "b": X[:, 30:]}
+        mixed = DKPCA(3, kernel={"a": "linear", "b": "rbf"}, law="sum").fit(tables)
+        whole = DKPCA(3, kernel={"a": "linear", "b": "rbf"}, law="sum").fit({"a": X[:, :30], "b": X[:, 30:]})
+        np.testing.assert_array_equal(mixed.eigenvalues_, whole.eigenvalues_)
+        np.testing.assert_array_equal(mixed.transform(tables), whole.transform({"a": X[:, :30], "b": X[:, 30:]}))
+
+    def test_other_kernels_refuse_it_with_the_remedy(self):
+        X = scipy.sparse.csr_matrix(DIGITS[:20])
+        with pytest.raises(InputError, match=r"party 'X': a sparse table is for kernel='linear' only.*toarray"):
+            DKPCA(2).fit(X)
+        with pytest.raises(InputError, match=r"party 'b': a sparse table is for kernel='linear' only"):
+            DKPCA(2, kernel={"a": "linear", "b": "rbf"}, law="sum").fit({"a": X, "b": X})
+
+    def test_one_that_does_not_fit_is_refused_before_memory_is_spent(self):
+        X = scipy.sparse.csr_array((10**6, 10**7))
+        with pytest.raises(InputError, match="1,000,000 x 10,000,000 would take 3 x 80000.0 GB .*TruncatedSVD"):
+            DKPCA(2, kernel="linear").fit({"a": X})
+
+    def test_by_files_too(self):
+        X = np.where(DIGITS[:60] > 0.6, DIGITS[:60], 0.0)
+        made = [dkpca.summarize(each, party="a", kernel=Linear(), rank=5) for each in (X, scipy.sparse.csr_array(X))]
+        assert wire.fingerprint(made[0][0]) == wire.fingerprint(made[1][0])
+        rows = [dkpca.extend(made[1][1], each).factor.decode() for each in (X[:3], scipy.sparse.csr_array(X[:3]))]
+        np.testing.assert_array_equal(*rows)

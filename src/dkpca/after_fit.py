@@ -14,7 +14,7 @@ from dkpca.concerns import warn
 from dkpca.errors import InputError
 from dkpca.exchange import in_process, rounds
 from dkpca.linalg.arrays import Array, to_numpy
-from dkpca.party import PartyState
+from dkpca.party_state import PartyState
 from dkpca.party_tables import Tables, TakesTables
 from dkpca.tables.inputs import column_groups, opened
 
@@ -51,6 +51,7 @@ class AfterFit(TakesTables):
         True
         """
         check_fitted(self)
+        self._check_unprotected("score")
         tables = self._tables(X, reset=False, sample_ids=sample_ids)
         absent = sorted(set(self.party_names_) - set(tables))
         if absent:
@@ -88,6 +89,7 @@ class AfterFit(TakesTables):
         True
         """
         check_fitted(self)
+        self._check_unprotected("inverse_transform")
         if isinstance(alpha, bool) or not isinstance(alpha, Real) or not 0.0 < float(alpha) < float("inf"):
             raise InputError(f"alpha is {alpha!r}; give a positive number")
         with as_input_error():

@@ -9,25 +9,27 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from dkpca import components, fusion, scoring
-from dkpca.after_fit import AfterFit
-from dkpca.checks import Constraints, check_parameters
+from dkpca.checks import Constraints, check_fitted, check_parameters
 from dkpca.concerns import about_kernel, about_new_samples, remedy, warn
-from dkpca.errors import MissingPartyWarning
+from dkpca.errors import InputError, MissingPartyWarning
 from dkpca.exchange import in_process, rounds
+from dkpca.fields import MOST_AUDITED
 from dkpca.kernels import Kernel
 from dkpca.kernels.laws import LAWS
 from dkpca.kernels.weights import BALANCED
-from dkpca.linalg.arrays import Array, dtype_name
+from dkpca.linalg.arrays import Array, dtype_name, namespace
 from dkpca.linalg.leading import NAMES, Solver
 from dkpca.linalg.precision import PRECISIONS
 from dkpca.party_tables import Tables, as_precise_as
+from dkpca.policy import PROTECTIONS
+from dkpca.protecting import Protects
 from dkpca.rank import RankRule, as_rule
 from dkpca.tables.inputs import is_source
 
 Columns = Sequence[int | str]  # positions or names
 
 
-class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AfterFit):  # type: ignore[misc]
+class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Protects):  # type: ignore[misc]
     """One-shot distributed kernel PCA on vertically partitioned data.
 
     Parameters
@@ -64,9 +66,18 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AfterFit):  # typ
     precision : {"float32", "float64", "float16", "compact"}, default="float32"
         Precision of the numbers a party sends. "compact" rounds each column as coarsely as its eigenvalue allows and
         codes the result: a fraction of the bytes for the same error.
+    protect : {"none", "sums", "blind"}, default="none"
+        What the center gets. "none": a factor from each party, as in the paper. "sums": numbers under masks that
+        cancel in the sum over parties, so that it learns the joint kernel matrix and nothing about any single party;
+        up to 4,000 samples this is exactly kernel PCA of the joined table, beyond with `n_landmarks` landmarks.
+        "blind" (sum law): factors of samples that the parties have turned by a secret rotation, so that it sees no
+        sample. Needs the extra `protect`.
     projection : {"extend", "exact"}, default="extend"
         How new samples are placed: by their rows of the factors (rank numbers a sample and party), or the
         paper's way, by partial distances to all training samples.
+    audit : int or None, default=None
+        Rows of the true kernel matrix to look at after the fusion: each party sends the kernel of so many samples,
+        drawn then, with all others, and `certificate_.audit` says what follows. None: no party is asked.
     standardize : bool, default=False
         Whether each party gives its columns mean 0 and deviation 1, as the commands do. The default is that of
         `KernelPCA`: columns are used as they are.
@@ -134,7 +145,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AfterFit):  # typ
         "solver": [StrOptions(set(NAMES)), callable],
         "n_landmarks": [Interval(Integral, 1, None, closed="left")],
         "precision": [StrOptions(set(PRECISIONS))],
+        "protect": [StrOptions(set(PROTECTIONS))],
         "projection": [StrOptions({"extend", "exact"})],
+        "audit": [Interval(Integral, 1, MOST_AUDITED, closed="both"), None],
         "standardize": ["boolean"],
         "missing": [StrOptions({"auto", "mean", "refuse"})],
         "n_jobs": [Integral, None],
@@ -156,7 +169,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AfterFit):  # typ
         solver: str | Solver = "auto",
         n_landmarks: int = 500,
         precision: str = "float32",
+        protect: str = "none",
         projection: str = "extend",
+        audit: int | None = None,
         standardize: bool = False,
         missing: str = "auto",
         n_jobs: int | None = None,
@@ -174,7 +189,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AfterFit):  # typ
         self.solver = solver
         self.n_landmarks = n_landmarks
         self.precision = precision
+        self.protect = protect
         self.projection = projection
+        self.audit = audit
         self.standardize = standardize
         self.missing = missing
         self.n_jobs = n_jobs
@@ -201,10 +218,17 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AfterFit):  # typ
         """
         check_parameters(self.get_params(deep=False), self._parameter_constraints, "DKPCA")
         tables = self._tables(X, reset=True, sample_ids=sample_ids)
+        settings = self._settings()
+        if self.protect != "none":
+            if self.audit is not None:
+                raise InputError(
+                    f"audit={self.audit} has every party send true rows of its kernel matrix in the open, which "
+                    f"protect={self.protect!r} is there to avoid; leave one of them out"
+                )
+            return self._fit_protected(tables, settings)
         parties = in_process.Parties(
             tables, self.n_jobs, self.timeout, self.random_state or 0, standardize=self.standardize
         )
-        settings = self._settings()
         summaries, _ = rounds.summaries(parties, settings)
         fuse = partial(
             fusion.fuse,
@@ -218,6 +242,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AfterFit):  # typ
             dtype=dtype_name(next(iter(parties.states.values())).origin),
         )
         model = components.fused(self.n_components, lambda count: fuse(n_components=count))
+        if self.audit is not None:
+            model = rounds.audited(parties, model, self.audit, self.random_state or 0)
         warn(about_kernel(model, remedy=remedy(self.standardize)))
         sources = {name: table for name, table in tables.items() if is_source(table)}
         return self._fitted(model, list(tables), self._with_names(parties.states), sources)
@@ -238,7 +264,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AfterFit):  # typ
         array of shape (n_samples, n_components)
             In the order of the first table.
         """
-        return as_precise_as(X, self.fit(X, y, sample_ids=sample_ids).model_.scores)
+        self.fit(X, y, sample_ids=sample_ids)
+        return as_precise_as(X, self.eigenvectors_ * namespace(self.eigenvalues_).sqrt(self.eigenvalues_)[None, :])
 
     def transform(self, X: Tables, *, sample_ids: Any = None) -> Array:
         """Place new samples.
@@ -255,6 +282,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AfterFit):  # typ
         array of shape (n_samples, n_components)
             In the order of the first table.
         """
+        check_fitted(self)
+        if self._shield.protect != "none":
+            return self._place_protected(X, sample_ids)
         answers = self._answers(X, sample_ids, exact=self.projection == "exact")
         warn(about_new_samples(self.model_, answers.values()))
         absent = sorted(set(self.party_names_) - set(answers))
@@ -293,6 +323,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, AfterFit):  # typ
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.input_tags.sparse = isinstance(self.kernel, str | Kernel) and self._families()[0].takes_sparse
         return tags
 
     @property

@@ -14,7 +14,7 @@ from dkpca.kernels.laws import Law
 from dkpca.kernels.weights import Weights, party_weights
 from dkpca.left_out import PartyError
 from dkpca.linalg.arrays import Array, device, dtype_name, namespace, to_numpy
-from dkpca.linalg.eigenpairs import Extension
+from dkpca.linalg.eigenpairs import Extension, Nearby
 from dkpca.linalg.gram import Centered
 from dkpca.linalg.leading import Solver, leading
 from dkpca.linalg.precision import round_to
@@ -80,6 +80,8 @@ class FusedModel:
         Scores of a new sample from its fused kernel row.
     settings : FusionSettings
         How it was fused, and how to do it again.
+    nearby : Nearby, optional
+        Eigenpairs behind the components, for estimates.
 
     Examples
     --------
@@ -103,6 +105,7 @@ class FusedModel:
     certificate: Certificate
     extension: Extension
     settings: FusionSettings
+    nearby: Nearby | None = None
 
     @property
     def kernels(self) -> dict[str, Kernel]:
@@ -244,6 +247,7 @@ def fuse(
         certificate=certificate,
         extension=pairs.extension,
         settings=settings,
+        nearby=pairs.nearby,
     )
 
 

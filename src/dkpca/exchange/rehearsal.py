@@ -16,7 +16,7 @@ from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import Array, to_numpy
 from dkpca.linalg.precision import COMPACT
 from dkpca.messages import Statistics, Summary
-from dkpca.party import PartyState
+from dkpca.party_state import PartyState
 from dkpca.rank import All, Auto, Budget, Error, Fixed, RankRule
 from dkpca.rank.rules import Draft as SeenByRules
 from dkpca.wire.compact import code
