@@ -256,7 +256,7 @@ def _summary_words(summary: Summary, units: str, kept: PartyState, out: Path, st
         f"{summary.party}: {summary.n_samples:,} samples, {summary.n_features:,} columns {units} -> rank "
         f"{summary.rank}, {in_bytes(size)} (the raw columns: {in_bytes(raw)}); {share_sent(summary):.1%} of its "
         "Gram matrix",
-        f"  as {kept.decided} has it",
+        f"  how much was decided by {kept.decided}",
         *([] if kept.recovery is None else [f"  {kept.recovery.sentence()}"]),
         f"  send  {out}   (what it discloses: dkpca inspect {out})",
     ]
