@@ -20,6 +20,8 @@ from dkpca.kernels import RBF, Linear
 from dkpca.linalg.precision import round_to
 from dkpca.messages import (
     Agreed,
+    AuditRequest,
+    AuditRows,
     CommonTokens,
     MaskedSum,
     Offer,
@@ -201,6 +203,8 @@ def samples() -> list[messages.Message]:
         Statistics("bank", 100, 5, 12.5),
         Rows("bank", digest, digest, matrix),
         Partials("bank", digest, digest, matrix),
+        AuditRequest(9, digest, 7, 3, (2, 5)),
+        AuditRows("bank", digest, digest, (0, 1, 4), matrix),
         SampleTokens("bank", Tokens.of([b"b" * 16, b"a" * 16])),
         CommonTokens(2, Tokens.of([b"c" * 16])),
         Scores(3, RBF(0.5), digest, matrix, 0.25, 0.5),

@@ -137,7 +137,7 @@ class Site:
         """Wait until a party is connected, or the center listens."""
         self.wait_said("listening on" if self.kind == "center" else "connected to center", timeout)
 
-    def wait_ended(self, timeout: float = 20.0) -> int:
+    def wait_ended(self, timeout: float = DEADLINE) -> int:
         assert self.process is not None
         return self.process.wait(timeout=timeout)
 
@@ -145,13 +145,13 @@ class Site:
         """The processes that this one started."""
         return psutil.Process(self.pid).children(recursive=True) if self.running else []
 
-    def stop(self, timeout: float = 15.0) -> int:
+    def stop(self, timeout: float = DEADLINE) -> int:
         """Ask it to end, as a person or a service manager does."""
         return self.signal(signal.SIGTERM, timeout)
 
     def kill(self) -> None:
         """Take its process away without a word; what it started has to notice."""
-        self.signal(signal.SIGKILL, 10)
+        self.signal(signal.SIGKILL, DEADLINE)
 
     def signal(self, number: int, timeout: float) -> int:
         if not self.running:
@@ -232,8 +232,8 @@ class Federation:
         try:
             for site in self.sites:
                 if site.process is not None:
-                    site.wait_ended(15)
-            wait_for(lambda: not self.left(), "end of all processes", 10)
+                    site.wait_ended()
+            wait_for(lambda: not self.left(), "end of all processes")
         finally:
             left = self.left()
             for process in left:

@@ -192,7 +192,7 @@ class TestErrors:
     def test_sparse(self):
         from scipy.sparse import csr_array
 
-        with pytest.raises(InputError, match="party 'bank': Sparse data was passed"):
+        with pytest.raises(InputError, match="party 'bank': a sparse table is for kernel='linear' only"):
             DKPCA(2).fit({"airline": DIGITS[:30], "bank": csr_array(DIGITS[:30])})
 
     def test_fewer_samples_than_components(self):
@@ -202,7 +202,7 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("settings", "words"),
         [
-            ({"n_components": 0}, r"'n_components' parameter of DKPCA must be an int in the range \[1, inf\). Got 0"),
+            ({"n_components": 0}, "'n_components' parameter .* must be an int in the range .1, inf., .* Got 0"),
             ({"n_components": 2.5}, "'n_components' parameter of DKPCA must be an int .* Got 2.5 instead"),
             ({"n_components": True}, "'n_components' parameter of DKPCA must not be a bool. Got True instead"),
             ({"kernel": 3}, "'kernel' parameter of DKPCA must be .* Got 3 instead"),

@@ -122,7 +122,7 @@ def test_every_kernel_of_quantities_is_attacked(kernel):
 def test_categories_are_recovered_as_categories():
     codes = RANDOM.integers(0, 3, size=(300, 4)).astype(float)
     found = measure(summary_of(codes, Overlap(0.3), 40, precision="float64"), codes)
-    assert set(found.by_attack) == {"ridge on factor rows", "ridge on distances"}  # codes lie nowhere
+    assert set(found.by_attack) == {"factor rows", "distances"}  # codes lie nowhere
     assert min(found.columns) > 0.9
 
 

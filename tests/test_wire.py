@@ -10,6 +10,8 @@ from dkpca.kernels import RBF, Linear
 from dkpca.linalg.precision import PRECISIONS, round_to, rounding_norms
 from dkpca.messages import (
     Agreed,
+    AuditRequest,
+    AuditRows,
     CommonTokens,
     MaskedSum,
     Offer,
@@ -43,6 +45,8 @@ def message_of_each_kind():
         summary_of(np.arange(6.0).reshape(3, 2) / 7, "float16", kernel=Linear()),
         Rows("bank", DIGEST, DIGEST, matrix),
         Partials("bank", DIGEST, DIGEST, matrix),
+        AuditRequest(9, DIGEST, 7, 3, (2, 5)),
+        AuditRows("bank", DIGEST, DIGEST, tuple(range(matrix.shape[0])), matrix),
         SampleTokens("bank", Tokens.of([b"b" * 16, b"a" * 16])),
         CommonTokens(2, Tokens.of([b"c" * 16])),
         Scorer("bank", DIGEST, 3, matrix),

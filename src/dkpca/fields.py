@@ -2,12 +2,14 @@
 
 import math
 import re
+from itertools import pairwise
 from typing import Annotated
 
 from dkpca.errors import InputError
 
 RING_BITS = (16, 20, 32, 64)  # on which masked sums are formed
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+MOST_AUDITED = 5000  # rows of one audit
 
 
 def check_name(name: str, what: str) -> str:
@@ -72,6 +74,16 @@ def _bits(field: str, value: int) -> None:
         raise InputError(f"{field} is {value}, not one of {list(RING_BITS)}")
 
 
+def _ascending(field: str, value: tuple[int, ...]) -> None:
+    if not 1 <= len(value) <= MOST_AUDITED or value[0] < 0 or any(a >= b for a, b in pairwise(value)):
+        raise InputError(f"{field} are not 1 to {MOST_AUDITED} positions, ascending and each once")
+
+
+def _seed(field: str, value: int) -> None:
+    if value < 0:
+        raise InputError(f"{field} is {value}, less than 0")
+
+
 PartyName = Annotated[str, _party_name]
 Fingerprint = Annotated[str, _fingerprint]
 Count = Annotated[int, _at_least_one]
@@ -82,3 +94,5 @@ RunName = Annotated[str, _run_name]
 PublicKey = Annotated[str, _public_key]
 Signature = Annotated[str, _signature]
 Bits = Annotated[int, _bits]
+Positions = Annotated[tuple[int, ...], _ascending]
+Seed = Annotated[int, _seed]

@@ -25,11 +25,12 @@ from dkpca.linalg.arrays import Array
 from dkpca.linalg.leading import NAMES, Solver
 from dkpca.linalg.precision import PRECISIONS
 from dkpca.messages import Message, Partials, Rows, Summary
-from dkpca.party import ANYTHING, PartyState
+from dkpca.party import ANYTHING
+from dkpca.party_state import PartyState
 from dkpca.policy import Policy
 from dkpca.rank import RankRule, as_rule
 from dkpca.tables import labels
-from dkpca.tables.inputs import check_like_fit, check_table
+from dkpca.tables.inputs import check_like_fit, check_table, without_zeros_left_out
 
 MessageT = TypeVar("MessageT")
 WHOLE = Interval(Integral, 1, None, closed="left")
@@ -111,6 +112,7 @@ def summarize(
     """
     _check("summarize", kernel=kernel, rank=rank, precision=precision, solver=solver, policy=policy)
     _check("summarize", random_state=random_state, keep_training=keep_training, sample_ids=sample_ids)
+    X = without_zeros_left_out(party, X, taken=kernel.takes_sparse)
     if kernel.columns_are == "samples":
         X = labels.matrix_like_its_rows(party, X)
     summary, state = core.summarize(
@@ -277,6 +279,7 @@ def project(model: FusedModel, messages: Iterable[Rows | Partials]) -> Array:
 def as_numbers(state: PartyState, table: Any) -> Any:
     """New rows in the form that the state expects: as they are, or prepared as the commands did at the fit."""
     if state.preparation is None:
+        table = without_zeros_left_out(state.party, table, taken=state.kernel.takes_sparse)
         return labels.like_fit(state.party, table, state.columns)
     try:
         # By name: reading tables as the commands do is the one step that needs their extra.

@@ -1,17 +1,20 @@
 """A fitted estimator to a file and back, and from a run directory of the commands. No pickle."""
 
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
-from typing import Self, get_type_hints
+from typing import Any, Self, get_type_hints
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from dkpca.checks import check_fitted
-from dkpca.disclosure import ledger_entry
+from dkpca.disclosure import LedgerEntry, ledger_entry
+from dkpca.errors import InputError
 from dkpca.fusion import FusedModel
-from dkpca.party import PartyState
+from dkpca.party_state import PartyState
 from dkpca.store import estimator_file, model_file, private_state
+from dkpca.store.estimator_file import Shield
 from dkpca.tables.inputs import Source
 
 
@@ -52,6 +55,7 @@ class FittedEstimator(BaseEstimator):  # type: ignore[misc]
                 sources=self._sources,
                 model=self.model_,
                 states=self._states,
+                shield=self._shield,
             ),
         )
 
@@ -72,7 +76,7 @@ class FittedEstimator(BaseEstimator):  # type: ignore[misc]
         estimator = cls(**saved.parameters)
         if saved.feature_names:
             estimator.feature_names_in_ = np.array(saved.feature_names, dtype=object)
-        return estimator._fitted(saved.model, list(saved.party_names), saved.states, saved.sources)
+        return estimator._fitted(saved.model, list(saved.party_names), saved.states, saved.sources, saved.shield)
 
     @classmethod
     def from_run(cls, path: str | Path) -> Self:
@@ -106,20 +110,47 @@ class FittedEstimator(BaseEstimator):  # type: ignore[misc]
         return estimator._fitted(model, list(model.summaries), private_state.load_all(Path(path) / "private"), {})
 
     def _fitted(
-        self, model: FusedModel, names: list[str], states: Mapping[str, PartyState], sources: Mapping[str, Source]
+        self,
+        model: FusedModel,
+        names: list[str],
+        states: Mapping[str, PartyState],
+        sources: Mapping[str, Source],
+        shield: Shield | None = None,
     ) -> Self:
         """Take over what a fit gave, or a file."""
         self._states, self._sources = dict(states), dict(sources)
+        self._shield = Shield() if shield is None else shield
         self.model_ = model
         self.party_names_ = names
         self.n_features_in_ = sum(summary.n_features for summary in model.summaries.values())
         self.solvers_ = {name: state.solver for name, state in states.items()} | {"center": model.solver}
-        self.kernel_ = model.kernel
-        self.gamma_ = getattr(model.kernel, "gamma", None)
+        self.kernel_ = next(iter(states.values())).kernel if self._shield.protect == "blind" else model.kernel
+        self.gamma_ = getattr(self.kernel_, "gamma", None)
         self.eigenvectors_ = model.eigenvectors
+        if self._shield.protect == "blind":
+            self.eigenvectors_ = protected_rounds().turned_back(self._shield, model.eigenvectors)
         self.eigenvalues_ = model.eigenvalues
         self.explained_variance_ratio_ = model.explained_variance_ratio
         self.certificate_ = model.certificate
-        decided = {name: state.decided for name, state in states.items()}
-        self.ledger_ = [ledger_entry(model.summaries[name], decided.get(name, "")) for name in names]
+        self.ledger_ = [self._ledger_entry(name) for name in names]
         return self
+
+    def _check_unprotected(self, method: str) -> None:
+        """Refuse what would take each party's own factor, or its columns beside everybody's scores."""
+        if self._shield.protect != "none":
+            raise InputError(f"{method} is for fits with protect='none', and this one had {self._shield.protect!r}")
+
+    def _ledger_entry(self, name: str) -> LedgerEntry:
+        state = self._states.get(name)
+        if self._shield.protect == "sums" and state is not None:
+            n_features, n_samples = len(state.origin), len(self.eigenvectors_)
+            return LedgerEntry(name, n_features, 0, self._shield.sent[name], 8 * n_samples * n_features, "masked sum")
+        return ledger_entry(self.model_.summaries[name], "" if state is None else state.decided)
+
+
+def protected_rounds() -> Any:
+    """Return the rounds of a protected fit; they need an extra, and nothing else does."""
+    try:
+        return import_module("dkpca.exchange.protected_rounds")
+    except ModuleNotFoundError as error:
+        raise InputError(f"protect= needs {error.name}; install it with pip install 'dkpca[protect]'") from error

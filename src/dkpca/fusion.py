@@ -14,7 +14,7 @@ from dkpca.kernels.laws import Law
 from dkpca.kernels.weights import Weights, party_weights
 from dkpca.left_out import PartyError
 from dkpca.linalg.arrays import Array, device, dtype_name, namespace, to_numpy
-from dkpca.linalg.eigenpairs import Extension
+from dkpca.linalg.eigenpairs import Extension, Nearby
 from dkpca.linalg.gram import Centered
 from dkpca.linalg.leading import Solver, leading
 from dkpca.linalg.precision import round_to
@@ -80,6 +80,8 @@ class FusedModel:
         Scores of a new sample from its fused kernel row.
     settings : FusionSettings
         How it was fused, and how to do it again.
+    nearby : Nearby, optional
+        Eigenpairs behind the components, for estimates.
 
     Examples
     --------
@@ -103,6 +105,7 @@ class FusedModel:
     certificate: Certificate
     extension: Extension
     settings: FusionSettings
+    nearby: Nearby | None = None
 
     @property
     def kernels(self) -> dict[str, Kernel]:
@@ -244,6 +247,7 @@ def fuse(
         certificate=certificate,
         extension=pairs.extension,
         settings=settings,
+        nearby=pairs.nearby,
     )
 
 
@@ -262,11 +266,11 @@ def project(model: FusedModel, rows: Iterable[Rows]) -> Array:
     by_party = complete(model.summaries, rows, lambda message, summary: message.factor.shape[1] == summary.rank)
     received = [by_party[name] for name in model.summaries]
     law, scales = model.law, [model.weights[name] ** 0.5 for name in model.summaries]
-    anchors = _merged_rows(law, model.summaries.values(), scales, model.dtype, model.extension.rows)
+    anchors = merged_rows(law, model.summaries.values(), scales, model.dtype, model.extension.rows)
     weights, offset = model.extension.weights, model.extension.offset
 
     def scores(strip: slice) -> Array:
-        new = _merged_rows(law, received, scales, model.dtype, lambda x: x[strip, :])
+        new = merged_rows(law, received, scales, model.dtype, lambda x: x[strip, :])
         blocks = (mine @ theirs.T for mine, theirs in zip(new, anchors, strict=True))
         return law.recombine(blocks) @ weights + offset[None, :]
 
@@ -294,11 +298,11 @@ def training_block(model: FusedModel, rows: Array) -> Array:
     def pick(data: Array) -> Array:
         return namespace(data).take(data, namespace(data).asarray(rows, device=device(data)), axis=0)
 
-    picked = _merged_rows(model.law, model.summaries.values(), scales, model.dtype, pick)
+    picked = merged_rows(model.law, model.summaries.values(), scales, model.dtype, pick)
     return model.law.recombine(A @ A.T for A in picked)
 
 
-def _merged_rows(
+def merged_rows(
     law: Law,
     messages: Iterable[Summary | Rows],
     scales: Sequence[float],

@@ -17,9 +17,11 @@ from dkpca.fields import (
     Finite,
     NotNegative,
     PartyName,
+    Positions,
     Positive,
     PublicKey,
     RunName,
+    Seed,
     Signature,
 )
 from dkpca.kernels import Kernel
@@ -202,46 +204,22 @@ class CommonTokens:
 
 @dataclass(frozen=True)
 class Scorer:
-    """What the center sends a party once, under the sum law, so that it can score its own columns alone.
+    """What the center sends a party once, under the sum law, so that it can score its own columns alone."""
 
-    Attributes
-    ----------
-    party : str
-        For whom it is.
-    summary_id : str
-        Fingerprint of the party's summary that was fused.
-    n_parties : int
-        Parties of the fit.
-    weights : Rounded of shape (rank, n_components)
-        The scores of a sample are its factor row times these.
-    """
-
-    party: PartyName
-    summary_id: Fingerprint
-    n_parties: Count
-    weights: Rounded
+    party: PartyName  # for whom it is
+    summary_id: Fingerprint  # of the party's summary that was fused
+    n_parties: Count  # of the fit
+    weights: Rounded  # (rank, n_components): the scores of a sample are its factor row times these
 
 
 @dataclass(frozen=True)
 class PartScores:
-    """A party's own share of the scores of new samples, under the sum law.
-
-    Attributes
-    ----------
-    party : str
-        Who sends it.
-    summary_id : str
-        Fingerprint of the summary of the fit.
-    sample_digest : str
-        Fingerprint of the new samples' ids.
-    scores : Rounded of shape (n_new, n_components)
-        To be added up over parties.
-    """
+    """A party's own share of the scores of new samples, under the sum law."""
 
     party: PartyName
-    summary_id: Fingerprint
-    sample_digest: Fingerprint
-    scores: Rounded
+    summary_id: Fingerprint  # of the summary of the fit
+    sample_digest: Fingerprint  # of the new samples' ids
+    scores: Rounded  # (n_new, n_components), to be added up over parties
 
 
 @dataclass(frozen=True)
@@ -255,6 +233,36 @@ class Scores:
     captured_share_at_least: NotNegative  # of the variance of the true kernel, certified
     optimality_at_least: NotNegative  # of what the best components would capture, certified
     meaning: str = ""  # what the fused matrix is a kernel of, in words
+
+
+@dataclass(frozen=True)
+class AuditRequest:
+    """The center's question for an audit: samples that it drew, by a seed that it publishes, after all had sent."""
+
+    n_samples: Count
+    sample_digest: Fingerprint  # of the samples of the fit
+    seed: Seed
+    draws: Count  # with replacement
+    samples: Positions  # of those drawn, among the samples of the fit
+
+    def __post_init__(self) -> None:
+        if self.samples[-1] >= self.n_samples or len(self.samples) > self.draws:
+            raise InputError(f"asks for {len(self.samples)} of {self.n_samples} samples that cannot be these")
+
+
+@dataclass(frozen=True)
+class AuditRows:
+    """True rows of a party's Gram matrix: the kernel of some samples with all of the fit, not approximated."""
+
+    party: PartyName
+    summary_id: Fingerprint  # of the summary that is audited
+    sample_digest: Fingerprint
+    samples: Positions  # which rows these are
+    rows: Rounded  # (len(samples), n_samples)
+
+    def __post_init__(self) -> None:
+        if self.rows.shape[0] != len(self.samples):
+            raise InputError(f"has {self.rows.shape[0]} rows for {len(self.samples)} samples")
 
 
 SumKind = Literal["pairs", "columns", "new", "scores", "audit"]
@@ -311,6 +319,8 @@ Message = (
     | Scorer
     | PartScores
     | Scores
+    | AuditRequest
+    | AuditRows
     | Offer
     | MaskedSum
 )

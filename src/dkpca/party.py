@@ -1,106 +1,29 @@
 """What a data holder computes. Its columns and its private state never leave; messages do."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 from dkpca import messages, wire
-from dkpca.drafts import Drafts, settle
+from dkpca.drafts import Drafts, Turned, settle
 from dkpca.errors import InputError
 from dkpca.fields import check_party_name
-from dkpca.kernels import Kernel
+from dkpca.kernels import Kernel, Precomputed
 from dkpca.kernels.grams import KernelGram
+from dkpca.kernels.laws import SUM
 from dkpca.linalg.arrays import Array, like, to_numpy
 from dkpca.linalg.deviations import column_scales, standardized
+from dkpca.linalg.gram import Centered, Gram
 from dkpca.linalg.leading import Solver
 from dkpca.linalg.precision import COMPACT, DIGITS, Rounded
 from dkpca.linalg.rounding import quiet
 from dkpca.linalg.strips import by_strips
 from dkpca.messages import Partials, PartScores, Rows, Scorer, Statistics, Summary
-from dkpca.policy import Policy
+from dkpca.party_state import PartyState
+from dkpca.policy import LOWER, Policy
 from dkpca.rank import RankRule
 from dkpca.reach import check_not_lost, check_not_vanished, mean_squared_distance, moved, rounded
 
 ANYTHING = Policy()
-
-
-@dataclass(frozen=True)
-class PartyState:
-    """What a party keeps to itself so that it can place new samples. It contains data: never send it.
-
-    Attributes
-    ----------
-    party : str
-        Name of the party.
-    summary_id : str
-        Fingerprint of the summary it belongs to.
-    kernel : Kernel
-        Kernel of the fit.
-    origin : array of shape (n_features,)
-        Point from which the columns are measured.
-    anchors : array of shape (n_anchors, n_features), optional
-        Rows that new samples are compared with; None where they can be had from the table again.
-    positions : array of shape (n_anchors,), optional
-        Of the anchors among the training samples; None: all of them.
-    weights : array of shape (n_anchors, rank)
-        Factor row of y = kernel(y, anchors) @ weights.
-    precision : str
-        How numbers are sent.
-    solver : str
-        Which one, what it did, and why it was chosen.
-    decided : str
-        The rule that decided how much was sent, and those that could not be met.
-    steps : array of shape (rank,), optional
-        By which the columns of the factor were rounded, if it was sent compact.
-    training : array of shape (n_samples, n_features), optional
-        All rows, for the paper's way to place new samples only.
-    keep_training : bool
-        Whether they were to be kept.
-    shift, scale : array of shape (n_features,), optional
-        Means and deviations of the training columns, in which new columns are measured; None: as they are.
-    preparation : mapping, optional
-        How the commands turn the party's table into these columns; None: it came as numbers.
-    columns : tuple of str, optional
-        Their names, in which order new samples have to have them; None: they had none.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import dkpca
-    >>> X = np.random.default_rng(0).normal(size=(50, 4))
-    >>> _, state = dkpca.summarize(X, party="bank", kernel=dkpca.kernels.Linear(), rank=2)
-    >>> state.party, state.origin.shape, state.weights.shape
-    ('bank', (4,), (50, 2))
-    """
-
-    party: str
-    summary_id: str
-    kernel: Kernel
-    origin: Array
-    anchors: Array | None
-    positions: Array | None
-    weights: Array
-    precision: str
-    solver: str
-    decided: str = ""
-    steps: Array | None = None
-    training: Array | None = None
-    keep_training: bool = False
-    shift: Array | None = None
-    scale: Array | None = None
-    preparation: Mapping[str, Any] | None = None
-    columns: tuple[str, ...] | None = None
-
-    def without_rows(self) -> "PartyState":
-        """Return the state without the rows of the table, for a holder who can open the table again."""
-        return replace(self, anchors=None, training=None)
-
-    def with_rows(self, X: Array) -> "PartyState":
-        """Return the state with the rows of the table it was made from."""
-        X = standardized(X, self.shift, self.scale) - self.origin[None, :]
-        anchors = self.kernel.anchors(X, self.positions)
-        return replace(self, anchors=anchors, training=X if self.keep_training else None)
 
 
 def statistics(X: Array, *, party: str, standardize: bool = False, policy: Policy = ANYTHING) -> Statistics:
@@ -126,6 +49,8 @@ def summarize(
     balance: float = 0.0,
     law: str | None = None,
     policy: Policy = ANYTHING,
+    known_rows: int = 0,
+    blind: Callable[[str, int], Turned] | None = None,
 ) -> tuple[Summary, PartyState]:
     """Turn a party's columns into the one message it sends, and the state it keeps.
 
@@ -155,6 +80,11 @@ def summarize(
         How the center says it combines the answers, for the policy; None: as the kernel implies.
     policy : Policy
         What this party is willing to answer; a request beyond it raises `PolicyError`.
+    known_rows : int
+        With how many rows as known the message is attacked before it leaves, for the state; 0: it is not.
+    blind : function, optional
+        For a center that is not to see any sample: the rotation of so many samples with this fingerprint. The Gram
+        matrix is centered first, since the center cannot do it.
 
     Returns
     -------
@@ -169,19 +99,25 @@ def summarize(
     policy.check_kernel(kernel)
     policy.check_law(kernel, law)
     policy.check_precision(precision)
+    policy.check_protection("none" if blind is None else "blind")
     if X.shape[0] < 2:
         raise InputError(f"party {party!r} has {X.shape[0]} row; a fit needs at least 2 samples")
     rank = policy.limit(rank.sent_in(precision))
     origin = kernel.origin(X)
     X = moved(X, origin, party)
-    gram = KernelGram(kernel, X, origin)
+    gram: Gram = KernelGram(kernel, X, origin)
+    digest, sent_as, turn = _digest(sample_ids, X), kernel, None
+    if blind is not None:
+        _check_sum(kernel, law, party)
+        rotation = blind(digest, X.shape[0])
+        gram, sent_as, digest, turn = Centered(gram), Precomputed(), rotation.hidden_digest, rotation.turn
     message = partial(
         Summary,
         party=party,
-        kernel=kernel,
-        sample_digest=_digest(sample_ids, X),
+        kernel=sent_as,
+        sample_digest=digest,
         n_features=X.shape[1],
-        diagonal=_diagonal(kernel, X, party),
+        diagonal=_diagonal(sent_as, X, party),
     )
     try:
         drafts = Drafts(
@@ -193,13 +129,21 @@ def summarize(
             most=rank.most(),
             solver=solver,
             random_state=random_state,
+            turn=turn,
         )
+        if policy.limits_recovery and policy.if_beyond == LOWER:  # where even the coarsest message says too much
+            coarsest = drafts.at(0)
+            policy.check_recovery(coarsest.summary.rank, coarsest.recovery(policy.known_rows).worst)
         draft, decided = settle(drafts, rank)
     except InputError as error:
         raise InputError(f"party {party!r}: {error}") from error
     check_not_vanished(gram.trace(), X, party)
     summary, pairs = draft.summary, draft.pairs
     check_not_lost(pairs.factor(), summary.factor, party)
+    known_rows = policy.known_rows if policy.limits_recovery else known_rows
+    found = draft.recovery(known_rows) if known_rows else None
+    if found is not None:
+        policy.check_recovery(summary.rank, found.worst)
     state = PartyState(
         party=party,
         summary_id=wire.fingerprint(summary),
@@ -216,6 +160,9 @@ def summarize(
         keep_training=keep_training,
         shift=shift,
         scale=scale,
+        protect="none" if blind is None else "blind",
+        offset=None if blind is None else pairs.extension.offset,
+        recovery=found,
     )
     return summary, state
 
@@ -225,8 +172,9 @@ def extend(
 ) -> Rows:
     """Return the factor rows of new samples: a(y) = k(y, X) V / sqrt(lambda)."""
     policy.check_projection()
+    _check_open(state)
     policy.check_precision(state.precision)
-    X_new = _measured(state, X_new)
+    X_new = measured(state, X_new)
     with quiet():
         factor = by_strips(
             lambda rows: state.kernel(X_new[rows, :], state.anchors) @ state.weights, X_new, state.weights
@@ -253,12 +201,26 @@ def score(
             f"party {state.party!r}: the scorer is for {scorer.party!r} and another fit than this state is of; "
             "use the one that the center sent for this fit"
         )
-    X_new = _measured(state, X_new)
-    weights = state.weights @ like(to_numpy(scorer.weights.decode()), state.weights)
+    if state.weights is None:
+        _check_open(state)
+    X_new = measured(state, X_new)
+    own = like(to_numpy(scorer.weights.decode()), state.weights)
+    weights = state.weights @ own
     with quiet():
         scores = by_strips(lambda rows: state.kernel(X_new[rows, :], state.anchors) @ weights, X_new, weights)
+    scores = scores if state.offset is None else scores + (state.offset @ own)[None, :]
     sent = rounded(scores, "float64", state.party)
     return PartScores(state.party, state.summary_id, _digest(sample_ids, X_new), sent)
+
+
+def self_values(state: PartyState, X_new: Array) -> Array:
+    """Kernel value of each new sample with itself."""
+    if state.kernel.columns_are == "samples":
+        raise InputError(
+            f"party {state.party!r}: rows of a kernel matrix do not say how like itself a new sample is, so that its "
+            "variance is not known"
+        )
+    return state.kernel.diagonal(measured(state, X_new))
 
 
 def partials(
@@ -266,19 +228,37 @@ def partials(
 ) -> Partials:
     """Return the paper's message for new samples: what adds up over parties, against every training sample."""
     policy.check_projection(exact=True)
+    _check_open(state)
     policy.check_precision(state.precision)
     if state.training is None:
         raise InputError(
             f"party {state.party!r} did not keep its training rows; fit with projection='exact' (keep_training) first"
         )
-    X_new = _measured(state, X_new)
+    X_new = measured(state, X_new)
     with quiet():
         distances = state.kernel.partial(X_new, state.training)
     sent = rounded(distances, state.precision, state.party, digits=DIGITS[policy.max_precision])
     return Partials(state.party, state.summary_id, _digest(sample_ids, X_new), sent)
 
 
-def _measured(state: PartyState, X_new: Array) -> Array:
+def _check_open(state: PartyState) -> None:
+    """Refuse to say in the open about new samples what the fit has hidden."""
+    if state.protect != "none":
+        raise InputError(
+            f"party {state.party!r}: its fit was protected (protect={state.protect!r}), and so are its new samples: "
+            "answer with masked numbers ('dkpca mask')"
+        )
+
+
+def _check_sum(kernel: Kernel, law: str | None, party: str) -> None:
+    """Refuse what a center cannot add up on samples that it does not see."""
+    if kernel.sends_diagonal or (law or (kernel.law.name if kernel.law else None)) != SUM.name:
+        raise InputError(
+            f"party {party!r}: a blind center can only add matrices up; use law='sum' and a kernel of its own"
+        )
+
+
+def measured(state: PartyState, X_new: Array) -> Array:
     """Rows measured from the origin of the fit."""
     if X_new.shape[0] == 0:
         raise InputError(f"party {state.party!r}: there are no new samples; give at least one row")

@@ -17,7 +17,7 @@ from dkpca.file_route import as_numbers
 from dkpca.fitted import FittedEstimator
 from dkpca.kernels import Kernel, family
 from dkpca.linalg.arrays import Array
-from dkpca.party import PartyState
+from dkpca.party_state import PartyState
 from dkpca.tables import labels
 from dkpca.tables.categories import coded_columns
 from dkpca.tables.inputs import (
@@ -30,9 +30,22 @@ from dkpca.tables.inputs import (
     is_list_of_tables,
     is_source,
     take_columns,
+    without_zeros_left_out,
 )
 
 Tables = Any  # one table, a list of tables, or a mapping from party to table
+
+
+def as_precise_as(X: Tables, scores: Array) -> Array:
+    """Scores in float32, if all tables were; what was computed in between was not."""
+    tables = list(X.values()) if isinstance(X, Mapping) else list(X) if is_list_of_tables(X) else [X]
+    single = isinstance(scores, np.ndarray) and all(_is_single(table) for table in tables)
+    return scores.astype(np.float32) if single else scores
+
+
+def _is_single(table: Any) -> bool:
+    kinds = list(table.dtypes) if hasattr(table, "columns") else [getattr(table, "dtype", None)]
+    return {str(kind).lower() for kind in kinds} == {"float32"}
 
 
 class TakesTables(FittedEstimator):
@@ -49,6 +62,10 @@ class TakesTables(FittedEstimator):
         if not reset:
             self._check_states(list(given))
         kinds = {name: self._columns_are(name, reset) for name in given}
+        given = {
+            name: without_zeros_left_out(name, table, taken=self._family(name, reset).takes_sparse)
+            for name, table in given.items()
+        }
         matrices = [name for name, kind in kinds.items() if kind == "samples" and reset]
         given |= {name: labels.matrix_like_its_rows(name, given[name]) for name in matrices}
         given, _, moved = labels.aligned(given, sample_ids, matrices=matrices)
@@ -70,10 +87,19 @@ class TakesTables(FittedEstimator):
 
     def _columns_are(self, party: str, reset: bool) -> str:
         """Whether the party's columns are quantities, categories or samples, as its kernel says."""
+        return self._family(party, reset).columns_are
+
+    def _family(self, party: str, reset: bool) -> Kernel | type[Kernel]:
+        """Kernel of a party, asked for or fitted."""
         if not reset:
-            return self._states[party].kernel.columns_are
+            return self._states[party].kernel
         kernel = self.kernel.get(party, "linear") if isinstance(self.kernel, Mapping) else self.kernel
-        return (kernel if isinstance(kernel, Kernel) else family(kernel)).columns_are
+        return kernel if isinstance(kernel, Kernel) else family(kernel)
+
+    def _families(self) -> list[Kernel | type[Kernel]]:
+        """All kernels asked for."""
+        asked = self.kernel.values() if isinstance(self.kernel, Mapping) else [self.kernel]
+        return [kernel if isinstance(kernel, Kernel) else family(kernel) for kernel in asked]
 
     def _with_names(self, states: Mapping[str, PartyState]) -> dict[str, PartyState]:
         """States that know the names of their columns, where the tables of the fit had some."""
@@ -96,15 +122,13 @@ class TakesTables(FittedEstimator):
 
     def _coded(self, X: Any, reset: bool) -> Any:
         """One table whose columns of categories are numbers."""
-        if not hasattr(X, "shape") or len(X.shape) != 2 or not self._has_categories():
+        if not hasattr(X, "shape") or len(X.shape) != 2:
+            return X
+        if all(kernel.columns_are != "categories" for kernel in self._families()):
             return X
         groups = column_groups(self.parties, X.shape[1], getattr(X, "columns", None))
         kinds = {name: self._columns_are(name, reset) for name in groups}
         return coded_columns(X, [c for name, group in groups.items() if kinds[name] == "categories" for c in group])
-
-    def _has_categories(self) -> bool:
-        asked = self.kernel.values() if isinstance(self.kernel, Mapping) else [self.kernel]
-        return any((k if isinstance(k, Kernel) else family(k)).columns_are == "categories" for k in asked)
 
     def _split(self, X: Any, *, reset: bool) -> dict[str, Array]:
         """Cut one table into the parties that `parties` describes."""
@@ -118,6 +142,7 @@ class TakesTables(FittedEstimator):
                     f"X has {table.shape[1]} features, but DKPCA is expecting {self.n_features_in_} features as input"
                 )
         else:
+            X = without_zeros_left_out("X", X, taken=all(kernel.takes_sparse for kernel in self._families()))
             X = self._coded(X, reset)
             with as_input_error():
                 table = validate_data(self, X, reset=reset, dtype=np.float64, ensure_min_samples=2 if reset else 1)

@@ -10,13 +10,14 @@ from dkpca.errors import InputError, PolicyError
 from dkpca.kernels import Kernel, kernel_names
 from dkpca.kernels.laws import LAWS
 from dkpca.linalg.precision import COMPACT, PRECISIONS
-from dkpca.rank import AtMost, RankRule
+from dkpca.rank import All, AtMost, RankRule, Recovery
 
 log = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())  # where it goes is the caller's choice
 
 
-EXACT = "exact"
+EXACT, LOWER, REFUSE = "exact", "lower", "refuse"
+PROTECTIONS = ("none", "sums", "blind")
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,19 @@ class Policy:
     max_fits : int
         Most different summaries, and most different statistics, ever sent; the ledger counts them. A message that was
         sent before, byte for byte, may be sent again.
+    max_recovery : float
+        Largest R squared with which a column may be recovered from a summary, on rows that are not known.
+    known_rows : int
+        Rows that it takes as known.
+    if_beyond : {"lower", "refuse"}
+        Whether a request beyond that is answered with the finest message within, or not at all.
+    protect : {"none", "sums", "blind"}, optional
+        The one way in which it takes part in a fit; None: any. "sums": the center gets masked numbers only; "blind":
+        the center sees no sample.
+    max_audit_rows : int
+        Most rows of its Gram matrix sent for one audit; 0: none.
+    max_audits : int
+        Most different audits ever answered; the ledger counts them.
 
     Examples
     --------
@@ -66,6 +80,12 @@ class Policy:
     max_precision: str = "float64"
     projection: bool | str = EXACT
     max_fits: float = math.inf
+    max_recovery: float = 1.0
+    known_rows: int = 30
+    if_beyond: str = "lower"
+    protect: str | None = None
+    max_audit_rows: float = math.inf
+    max_audits: float = math.inf
 
     def check_samples(self, n_samples: int) -> None:
         """Refuse to say anything about too few rows."""
@@ -91,6 +111,11 @@ class Policy:
         if asked not in self.laws:
             _refuse(f"the {asked} of the parties' kernels is not among laws = {list(self.laws)}")
 
+    def check_protection(self, protect: str) -> None:
+        """Refuse to take part with less, or other, protection than it insists on."""
+        if self.protect not in (None, protect):
+            _refuse(f"it takes part with protect = {self.protect!r} only, and {protect!r} was asked for")
+
     def check_precision(self, precision: str) -> None:
         """Refuse to send finer numbers than allowed."""
         if precision != COMPACT and (
@@ -110,14 +135,37 @@ class Policy:
         if others >= self.max_fits:
             _refuse(f"it has answered max_fits = {self.max_fits:g} fits; only these can be repeated, as they were")
 
+    def check_audit(self, n_rows: int) -> None:
+        """Refuse to send more true rows for an audit than allowed."""
+        if n_rows > self.max_audit_rows:
+            _refuse(f"{n_rows} rows for an audit are more than max_audit_rows = {self.max_audit_rows:g}")
+
+    def check_audits(self, others: int) -> None:
+        """Refuse one more audit than allowed, given how many others were answered."""
+        if others >= self.max_audits:
+            _refuse(f"it has answered max_audits = {self.max_audits:g} audits; only these can be repeated")
+
     def limit(self, rank: RankRule) -> RankRule:
-        """Return the rule, held to the largest rank; refuse a number beyond it."""
-        if self.max_rank == math.inf:
-            return rank
+        """Return the rule, held to the largest rank and recovery; refuse a number beyond it."""
         stated = rank.stated()
         if stated is not None and stated > self.max_rank:
             _refuse(f"rank {stated} is more than max_rank = {self.max_rank:g}")
-        return AtMost(rank, int(self.max_rank))
+        if self.limits_recovery and self.if_beyond == LOWER:
+            rank = All((rank, Recovery(self.max_recovery, self.known_rows)))
+        return rank if self.max_rank == math.inf else AtMost(rank, int(self.max_rank))
+
+    @property
+    def limits_recovery(self) -> bool:
+        """Whether it asks what could be recovered from a summary."""
+        return self.max_recovery < 1.0
+
+    def check_recovery(self, rank: int, found: float) -> None:
+        """Refuse a message from which more could be recovered than allowed."""
+        if found > self.max_recovery:
+            _refuse(
+                f"{self.known_rows} known rows recover a column from rank {rank} with R² {found:.2f}, "
+                f"more than max_recovery = {self.max_recovery:g}"
+            )
 
 
 def from_table(table: Mapping[str, Any], source: object = "policy") -> Policy:
@@ -154,6 +202,12 @@ VALID: Mapping[str, Any] = {
     "max_precision": lambda value: isinstance(value, str) and value in PRECISIONS,
     "projection": lambda value: isinstance(value, bool) or value == EXACT,
     "max_fits": lambda value: _whole(value, 1),
+    "max_recovery": lambda value: isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 1,
+    "known_rows": lambda value: _whole(value, 1),
+    "if_beyond": lambda value: value in (LOWER, REFUSE),
+    "protect": lambda value: value in PROTECTIONS,
+    "max_audit_rows": lambda value: _whole(value, 0),
+    "max_audits": lambda value: _whole(value, 0),
 }
 EXAMPLES = {
     "max_rank": "write a whole number, at least 1",
@@ -164,6 +218,12 @@ EXAMPLES = {
     "max_precision": f"write one of {sorted(PRECISIONS)}",
     "projection": 'write true, false or "exact"',
     "max_fits": "write a whole number, at least 1",
+    "max_recovery": "write a share of variance above 0 and up to 1, such as 0.5",
+    "known_rows": "write a whole number, at least 1",
+    "if_beyond": 'write "lower" or "refuse"',
+    "protect": f"write one of {list(PROTECTIONS)}",
+    "max_audit_rows": "write a whole number, 0 for none",
+    "max_audits": "write a whole number, 0 for none",
 }
 
 

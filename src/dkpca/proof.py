@@ -105,6 +105,8 @@ def certify(
         leading_errors_at_most=tuple(leading),
         captured_at_least=max(0.0, float(found.sum()) - D * below),
         captured_best_at_most=best,
+        component_losses_at_most=tuple(_losses(D, widths, G).tolist()),
+        solver_error_at_most=widths.solver,
         probe=pairs.probe,
         meaning=meaning,
     )
@@ -167,6 +169,16 @@ def _reach(D: int, widths: Widths, G: Ceiling | None, missed: float) -> Vector:
     images = np.sqrt(np.clip(np.diagonal(G.squares), 0.0, None)) + G.slack
     reach = G.size * 0.5 * (images + np.sqrt(G.norm * within)) + missed + widths.below
     return np.minimum(reach, everything)
+
+
+def _losses(D: int, widths: Widths, G: Ceiling | None) -> Vector:
+    """Bound on v'(K - L)v for each component v."""
+    most = np.full(D, widths.above)
+    if G is None:
+        return most
+    within = np.clip(np.diagonal(G.within), 0.0, None) + G.slack
+    losses: Vector = np.minimum(most, G.size * within + widths.below)
+    return losses
 
 
 def _component_errors(found: Vector, following: float, widths: Widths, G: Ceiling | None) -> Vector:

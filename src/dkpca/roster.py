@@ -5,10 +5,10 @@ from typing import TypeVar
 
 from dkpca import plausibility, wire
 from dkpca.errors import FusionError
-from dkpca.messages import Partials, Rows, Summary
+from dkpca.messages import AuditRows, Partials, Rows, Summary
 
 M = TypeVar("M")
-ReceivedT = TypeVar("ReceivedT", Summary, Rows, Partials)
+ReceivedT = TypeVar("ReceivedT", Summary, Rows, Partials, AuditRows)
 NewSamplesT = TypeVar("NewSamplesT", Rows, Partials)
 SAME_SAMPLES = "the rows are not the same samples in the same order; align them first, with one --id-normalize"
 
@@ -41,6 +41,21 @@ def complete(
         plausibility.check_new_samples(message, summary)
     check_same(by_name, "sample digest", lambda m: m.sample_digest, SAME_SAMPLES, shown=_first_digits)
     check_same(by_name, "number of new samples", lambda m: m.n_samples, "let all of them place the same samples")
+    return by_name
+
+
+def audited_rows(
+    summaries: Mapping[str, Summary], received: Iterable[AuditRows], samples: tuple[int, ...]
+) -> dict[str, AuditRows]:
+    """Answers to an audit by party: one from each party that was fused, about the samples asked for."""
+    by_name = _by_name(received, "audit")
+    _check_roster(by_name, list(summaries), "audit")
+    for name, message in by_name.items():
+        summary = summaries[name]
+        if message.summary_id != wire.fingerprint(summary) or message.rows.shape[1] != summary.n_samples:
+            raise FusionError(f"party {name!r}: its rows are for another summary than the one that was fused")
+        if message.samples != samples:
+            raise FusionError(f"party {name!r}: sent other rows than those that were drawn; let it answer this audit")
     return by_name
 
 

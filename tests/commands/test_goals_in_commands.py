@@ -10,7 +10,7 @@ from dkpca.exchange.rounds import Fit
 from dkpca.kernels import RBF
 from dkpca.messages import Summary
 from dkpca.party import statistics, summarize
-from dkpca.rank import Auto, Budget, Error, Fixed
+from dkpca.rank import All, Auto, Budget, Error, Fixed
 from dkpca.store.message_files import read
 from testkit.owners import OWNERS
 
@@ -61,3 +61,28 @@ def test_the_bytes_of_a_large_table_are_foreseen_within_a_tenth(rule, monkeypatc
     sent, _ = summarize(X, party="bank", kernel=RBF(0.02), rank=rule, precision="compact")
     assert planned.bytes == pytest.approx(wire.size(sent), rel=0.1)
     assert not planned.exact
+
+
+@pytest.mark.parametrize("rules", [[Budget(25_000)], [Budget(120_000)], [Error(1.0), Budget(25_000)]], ids=str)
+def test_a_limit_of_bytes_for_many_samples_is_foreseen_within_a_tenth(rules, monkeypatch):
+    monkeypatch.setattr(rehearsal, "WHOLE", 500)
+    monkeypatch.setattr(rehearsal, "COMPACT_PROBE_ROWS", 500)
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((8000, 6)) @ rng.standard_normal((6, 6))
+    X[:, 5] = rng.integers(0, 4, 8000)
+    fit = Fit("rbf", 0.02, 5, True, All(tuple(rules)), "compact", "landmark")
+    planned = rehearse(Parties({"bank": statistics(X, party="bank")}, {"bank": X}), fit)["bank"]
+    sent, _ = summarize(
+        X, party="bank", kernel=RBF(0.02), rank=All(tuple(rules)), precision="compact", solver="landmark"
+    )
+    assert planned.bytes == pytest.approx(wire.size(sent), rel=0.1)
+
+
+@pytest.mark.parametrize("precision", ["float64", "float16"])
+def test_a_limit_of_bytes_in_other_precisions_is_foreseen_exactly(precision, monkeypatch):
+    monkeypatch.setattr(rehearsal, "WHOLE", 500)
+    X = np.random.default_rng(0).standard_normal((1500, 6))
+    fit = Fit("rbf", 0.02, 5, True, Budget(100_000), precision)
+    planned = rehearse(Parties({"bank": statistics(X, party="bank")}, {"bank": X}), fit)["bank"]
+    sent, _ = summarize(X, party="bank", kernel=RBF(0.02), rank=Budget(100_000), precision=precision)
+    assert planned.rank == sent.rank

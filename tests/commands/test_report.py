@@ -361,3 +361,9 @@ def test_a_german_table_with_ids_in_other_letters_is_matched_as_agreed(party):
     )
     assert [labels[0].categories[code] for code in labels[0].codes[:2]] == ["gesund", "krank"]
     np.testing.assert_allclose(labels[1].numbers, 1 + np.arange(60) / 100)
+
+
+def test_a_partys_own_table_is_not_taken_for_a_result(fused):
+    said = fused.refused("report", "bank.csv")
+    assert "bank.csv: is a table, but no embedding" in said
+    assert "your own table with --table" in said

@@ -93,6 +93,22 @@ def test_a_fit_a_projection_and_their_traces_at_both_ends(running):
     assert "unaltered; head" in ok("ledger", "verify", "bank", cwd=running.path)
 
 
+def test_an_audit_asks_every_party_and_is_kept_at_both_ends(running):
+    ok("submit", "fit", "center", "first", "--gamma", 0.05, "--rank", 10, "--components", 3, cwd=running.path)
+    told = ok("submit", "audit", "center", "first", "--rows", 30, "--seed", 5, cwd=running.path)
+    assert "An audit of 30 true rows (seed 5) proves, each at 95%" in told
+    certificate = json.loads((running.runs / "first" / "certificate.json").read_text())
+    assert certificate["audit"]["n_rows"] == 30
+    for owner in OWNERS:
+        (written,) = [
+            r for r in running.party(owner).ledger() if r.get("kind") == "auditrows" and r["event"] == "written"
+        ]
+        assert (written["run"], written["seed"]) == ("first", 5)
+    (running.path / "bank" / "policy.toml").write_text("max_audits = 1\n")
+    told = refused("submit", "audit", "center", "first", "--rows", 30, "--seed", 6, cwd=running.path)
+    assert "bank: refused by the party's policy: it has answered max_audits = 1 audits" in told
+
+
 def test_every_party_may_have_a_kernel_of_its_own(running):
     """A sum of different kernels, balanced, over HTTPS: the same as in one process."""
     kernel: dict[str, str | Kernel] = {"bank": "laplacian", "clinic": "overlap", "shop": "poly"}

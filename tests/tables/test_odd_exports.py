@@ -168,6 +168,29 @@ class TestCheck:
         assert "the last row, 'Total', sums up the rows above it" in found["problems"][0]
 
 
+@pytest.mark.parametrize("name", ["Patienten-Nr", "PatNr", "patient_id", "ID"])
+def test_rows_never_match_by_position_while_a_column_of_ids_stands_by(tmp_path, name):
+    office = Office(tmp_path)
+    header = f"{name},a,b"
+    written(tmp_path, lines(IDS, A, B, header=header), name="one.csv")
+    written(tmp_path, lines(IDS[::-1], B, A, header=header), name="two.csv")
+    fit = ("fit", "one.csv", "two.csv", "--components", 2, "--jobs", 1, "--out", "run")
+    said = office.refused(*fit)
+    assert f"{name!r} looks like the ids of the samples, and rows would match by position" in said
+    assert f"--id {name!r}" in said
+    assert office.ok(*fit, "--exclude", name, "--json").json["n_samples"] == N
+    with_ids = office.ok(*fit, "--id", name, "--json").json
+    assert with_ids["n_samples"] == N
+    assert any("using the 30 samples" in note for note in with_ids["notes"])
+
+
+def test_a_number_that_is_called_so_but_stands_for_many_samples_is_no_id(tmp_path):
+    rooms = [1 + i % 4 for i in range(N)]
+    assert read(written(tmp_path, lines(rooms, A, B, header="room no,a,b")), Reading()).frame.width == 3
+    chosen = Reading(columns=("case no", "a"))
+    assert read(written(tmp_path, lines(IDS, A, B, header="case no,a,b")), chosen).frame.width == 2
+
+
 def test_a_column_of_ids_that_was_not_named_is_recognized(tmp_path):
     path = written(tmp_path, lines([f"p{i}" for i in IDS], A, B, header="person,a,b"))
     said = Office(tmp_path).refused("summarize", path.name, "--gamma", 0.1, "--out", "t.summary")

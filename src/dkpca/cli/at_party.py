@@ -8,14 +8,16 @@ import typer
 
 from dkpca import wire
 from dkpca.cli import options as o
+from dkpca.cli.inspecting import recovery_facts
 from dkpca.cli.output import progress, show
 from dkpca.cli.table_options import HOW_WRITTEN, Changed, TableAtHand, reads_table, takes
-from dkpca.disclosure import describe, raw_bytes, share_sent
+from dkpca.disclosure import raw_bytes, share_sent
 from dkpca.errors import InputError
 from dkpca.exchange import files
 from dkpca.kernels.laws import LAWS
 from dkpca.messages import CommonTokens, Partials, Scorer, Summary
-from dkpca.store import message_files, private_state, storage
+from dkpca.party_state import PartyState
+from dkpca.store import message_files
 from dkpca.wording import in_bytes
 
 PANEL = "At a party"
@@ -25,7 +27,6 @@ def add_to(app: typer.Typer) -> None:
     """Register the commands."""
     app.command("summarize", rich_help_panel=PANEL)(summarize)
     app.command("summarise", hidden=True)(summarize)
-    app.command("inspect", rich_help_panel=PANEL)(inspect)
     app.command("extend", rich_help_panel=PANEL)(extend)
     app.command("score", rich_help_panel=PANEL)(score)
     app.command("statistics", rich_help_panel=PANEL)(statistics)
@@ -73,6 +74,8 @@ def summarize(
     epsilon: o.Epsilon = None,
     error: o.ErrorGoal = None,
     budget: o.ByteBudget = None,
+    recovery: o.RecoveryGoal = None,
+    known_rows: o.KnownRows = 30,
     components: o.Components = 10,
     precision: o.WirePrecision = "float32",
     solver: o.Solver = "auto",
@@ -108,10 +111,12 @@ def summarize(
         raise InputError(f"--balance: the {kernel} kernel has no width; leave it out")
     other_law = law is not None and chosen.law is not None and chosen.law.name != law
     chosen = chosen.alone() if own or other_law else chosen
-    rule = o.rank_rule(rank, components, epsilon=epsilon, error=error, budget=budget)
+    rule = o.rank_rule(
+        rank, components, epsilon=epsilon, error=error, budget=budget, recovery=recovery, known_rows=known_rows
+    )
     holding = table.holding(common, key_file)
     with progress(f"{holding.party}: eigenpairs of its Gram matrix"):
-        summary, preparation, decided = files.summarize(
+        summary, preparation, kept = files.summarize(
             holding,
             box,
             kernel=chosen,
@@ -124,35 +129,15 @@ def summarize(
             law=law,
         )
     result = summary_facts(summary) | {
-        "decided": decided,
+        "decided": kept.decided,
+        "recovery": recovery_facts(kept.recovery),
         "out": str(out),
         "state": None if state_path is None else str(state_path),
         "standardize": table.reading.standardize,
         "notes": list(preparation.notes),
     }
     units = "standardized" if table.reading.standardize else "in their own units"
-    show(as_json, result, [*map(_note, preparation.notes), *_summary_words(summary, units, decided, out, state_path)])
-
-
-def inspect(
-    path: Annotated[Path, typer.Argument(help="Any message file, or a party's private state.", show_default=False)],
-    as_json: o.AsJson = False,
-) -> None:
-    """Say what a file discloses, in words and numbers, before it is sent."""
-    data = storage.read(path)
-    if private_state.is_private(data):
-        kept = private_state.load(path)
-        words = f"{path}: PRIVATE state of party {kept.party!r}. It contains the party's data: never send it."
-        show(as_json, {"kind": "private", "party": kept.party, "send": False}, [words])
-        return
-    message = message_files.decode(path, data, *wire.KINDS.values())
-    told = describe(message)
-    result = {"kind": told.kind, "send": True, "facts": told.facts, "reveals": told.reveals}
-    lines = [f"{path}: a message of kind {told.kind}", ""]
-    lines += [f"  {name:<30} {_shown(value)}" for name, value in told.facts.items()]
-    lines += ["", "Whoever holds it learns"] + [f"  - {sentence}" for sentence in told.reveals]
-    lines += ["", "It does not contain"] + [f"  - {sentence}" for sentence in told.does_not_contain]
-    show(as_json, result | {"does_not_contain": told.does_not_contain}, lines)
+    show(as_json, result, [*map(_note, preparation.notes), *_summary_words(summary, units, kept, out, state_path)])
 
 
 @takes(*HOW_WRITTEN)
@@ -265,13 +250,14 @@ def summary_facts(summary: Summary) -> dict[str, Any]:
     }
 
 
-def _summary_words(summary: Summary, units: str, decided: str, out: Path, state: Path | None) -> list[str]:
+def _summary_words(summary: Summary, units: str, kept: PartyState, out: Path, state: Path | None) -> list[str]:
     size, raw = wire.size(summary), raw_bytes(summary)
     words = [
         f"{summary.party}: {summary.n_samples:,} samples, {summary.n_features:,} columns {units} -> rank "
         f"{summary.rank}, {in_bytes(size)} (the raw columns: {in_bytes(raw)}); {share_sent(summary):.1%} of its "
         "Gram matrix",
-        f"  as {decided} has it",
+        f"  as {kept.decided} has it",
+        *([] if kept.recovery is None else [f"  {kept.recovery.sentence()}"]),
         f"  send  {out}   (what it discloses: dkpca inspect {out})",
     ]
     if state is not None:
@@ -287,9 +273,3 @@ def _rows_of(message: Any) -> int:
 
 def _note(sentence: str) -> str:
     return f"note: {sentence}"
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

@@ -28,7 +28,7 @@ CATALOG = (
     Entry("check", "checking", PARTY, "Say everything about a table before it is used."),
     Entry("summarize", "at_party", PARTY, "Turn a table into the one message of the protocol."),
     Entry("summarise", "at_party", PARTY, "Turn a table into the one message of the protocol.", hidden=True),
-    Entry("inspect", "at_party", PARTY, "Say what a file discloses, in words and numbers, before it is sent."),
+    Entry("inspect", "inspecting", PARTY, "Say what a file discloses, in words and numbers, before it is sent."),
     Entry(
         "extend",
         "at_party",
@@ -48,12 +48,19 @@ CATALOG = (
         "Write three numbers from which the center derives gamma and predicts the cost, with 'dkpca plan'.",
     ),
     Entry(
+        "audit-rows",
+        "auditing",
+        PARTY,
+        "Answer an audit: true rows of the party's Gram matrix, for the samples that the center drew.",
+    ),
+    Entry(
         "fuse",
         "at_center",
         CENTER,
         "Turn the parties' summaries into kernel principal components, in a run directory.",
     ),
     Entry("project", "at_center", CENTER, "Place new samples among the components."),
+    Entry("audit", "auditing", CENTER, "Find out by some true rows of the kernel matrix how good a run is."),
     Entry(
         "report",
         "reporting",
@@ -83,6 +90,19 @@ CATALOG = (
         "choosing",
         ONE,
         "Draw what gamma, rank, components and weights give, to choose them: for one owner of all tables.",
+    ),
+    Entry("keys", "masking", PARTY, "Make and show the identity by which other parties know this one."),
+    Entry(
+        "mask",
+        "masking",
+        PARTY,
+        "Take part in a masked sum: first an **offer**, which goes to all, then the **numbers**.",
+    ),
+    Entry(
+        "add",
+        "masking",
+        CENTER,
+        "Add up masked numbers of all parties: the joint kernel matrix, as if one party had all columns.",
     ),
     Entry("ledger", "ledgers", PARTY, "Read and verify what left."),
     Entry("status", "over_network", NETWORK, "Say who is connected, and where the runs stand."),

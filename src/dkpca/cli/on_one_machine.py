@@ -14,6 +14,7 @@ from dkpca.cli.output import aside, progress, show, table
 from dkpca.cli.table_options import Changed, takes
 from dkpca.disclosure import raw_bytes
 from dkpca.exchange import processes
+from dkpca.recovery import RECOVERED
 from dkpca.wording import in_bytes, in_seconds
 
 PANEL = "On one machine"
@@ -51,6 +52,8 @@ def fit(
     epsilon: o.Epsilon = None,
     error: o.ErrorGoal = None,
     budget: o.ByteBudget = None,
+    recovery: o.RecoveryGoal = None,
+    known_rows: o.KnownRows = 30,
     precision: o.WirePrecision = "float32",
     solver: o.Solver = "auto",
     jobs: Annotated[int | None, typer.Option("--jobs", min=1, help="Parties at a time; else one a core.")] = None,
@@ -73,7 +76,9 @@ def fit(
         gamma=gamma,
         components=components,
         center=center,
-        rank=o.rank_rule(rank, components, epsilon=epsilon, error=error, budget=budget),
+        rank=o.rank_rule(
+            rank, components, epsilon=epsilon, error=error, budget=budget, recovery=recovery, known_rows=known_rows
+        ),
         precision=precision,
         solver=solver,
     )
@@ -87,7 +92,7 @@ def demo(
     flights: Annotated[int, typer.Option("--flights", min=100, help="Flights to use, of 232,412.")] = 3000,
     new: Annotated[int, typer.Option("--new", min=1, help="Flights kept aside and placed afterwards.")] = 500,
     components: o.Components = 10,
-    rank: Annotated[int, typer.Option("--rank", min=1, help="Eigenpairs a party sends.")] = 40,
+    rank: Annotated[int, typer.Option("--rank", min=1, help="Eigenpairs a party sends.")] = 12,
     as_json: o.AsJson = False,
 ) -> None:
     """Play the whole protocol: airline, weather service, aircraft registry and airport know the same flights.
@@ -129,8 +134,17 @@ def demo(
         "bytes_raw": raw,
         "certificate": certificate.to_dict(),
         "seconds": dict(outcome.seconds),
+        "recovery": {m: {o: found.columns for o, found in by.items()} for m, by in outcome.recovery.items()},
     }
     lines: list[str | Table] = [table("", ["four owners, one answer", ""], [[k, v] for k, v in rows.items()])]
+    owners = list(next(iter(outcome.recovery.values())))
+    recovered = [
+        [mode, *(f"{sum(r2 >= RECOVERED for r2 in by[o].columns)} of {len(by[o].columns)}" for o in owners)]
+        for mode, by in outcome.recovery.items()
+    ]
+    lines.append(
+        table("Columns that 30 known flights recover (R² 0.5 or more)", ["the center holds", *owners], recovered)
+    )
     if outcome.compared < flights:
         lines.append(
             f"Errors: the same messages, cut down to {outcome.compared:,} flights, which pooled kernel PCA affords."

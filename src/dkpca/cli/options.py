@@ -18,7 +18,7 @@ from dkpca.kernels.weights import BALANCED
 from dkpca.linalg.leading import NAMES
 from dkpca.linalg.precision import PRECISIONS
 from dkpca.party import ANYTHING
-from dkpca.rank import Adaptive, All, Auto, Budget, Error, Fixed, RankRule
+from dkpca.rank import Adaptive, All, Auto, Budget, Error, Fixed, RankRule, Recovery
 from dkpca.store import ledger as ledgers
 from dkpca.store import policy_file, storage
 
@@ -117,6 +117,19 @@ ErrorGoal = Annotated[
         rich_help_panel=MODEL,
     ),
 ]
+RecoveryGoal = Annotated[
+    float | None,
+    typer.Option(
+        "--recovery",
+        help="A limit: no column recovered beyond this R² by somebody who knows --known-rows.",
+        min=0.0,
+        max=1.0,
+        rich_help_panel=MODEL,
+    ),
+]
+KnownRows = Annotated[
+    int, typer.Option("--known-rows", min=1, help="Rows that --recovery takes as known.", rich_help_panel=MODEL)
+]
 GammaRule = Annotated[
     str,
     typer.Option(
@@ -206,9 +219,16 @@ def weights(given: str) -> str | dict[str, float] | None:
 
 
 def rank_rule(
-    rank: str, components: int, *, epsilon: float | None = None, error: float | None = None, budget: int | None = None
+    rank: str,
+    components: int,
+    *,
+    epsilon: float | None = None,
+    error: float | None = None,
+    budget: int | None = None,
+    recovery: float | None = None,
+    known_rows: int = 30,
 ) -> RankRule:
-    """Rule for the rank: what is needed in one of three ways, and a limit beside it."""
+    """Rule for the rank: what is needed in one of three ways, and limits beside it."""
     if (rank != "auto") + (epsilon is not None) + (error is not None) > 1:
         raise InputError("--rank, --epsilon and --error are three ways to say what is needed; use one of them")
     if rank != "auto" and not rank.isdecimal():
@@ -218,7 +238,10 @@ def rank_rule(
         *([Adaptive(epsilon)] if epsilon is not None else []),
         *([Error(error)] if error is not None else []),
         *([Budget(budget)] if budget is not None else []),
+        *([Recovery(recovery, known_rows)] if recovery is not None else []),
     ]
+    if recovery is not None and len(rules) == 1:
+        rules.insert(0, Auto(components))  # a limit alone would ask for all there is within it
     return All(tuple(rules)) if len(rules) > 1 else rules[0] if rules else Auto(components)
 
 

@@ -1,5 +1,6 @@
 """Commands for a consortium's operator: a fit or a projection between parties on the network."""
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,10 +10,11 @@ import typer
 
 from dkpca.cli import options as o
 from dkpca.cli.at_center import run_facts, run_words
+from dkpca.cli.auditing import audit_facts, audit_words
 from dkpca.cli.consortium import PANEL, ConsortiumFolder, check_extra
 from dkpca.cli.output import aside, show
 from dkpca.errors import InputError
-from dkpca.fields import check_name
+from dkpca.fields import MOST_AUDITED, check_name
 from dkpca.network.coordinator import check_settings, roster_of
 from dkpca.network.remote import exchange_of
 from dkpca.store import runs
@@ -63,6 +65,8 @@ def fit(
     epsilon: o.Epsilon = None,
     error: o.ErrorGoal = None,
     budget: o.ByteBudget = None,
+    recovery: o.RecoveryGoal = None,
+    known_rows: o.KnownRows = 30,
     precision: o.WirePrecision = "float32",
     solver: o.Solver = "auto",
     align: Align = False,
@@ -97,7 +101,9 @@ def fit(
         gamma=gamma,
         components=components,
         center=center,
-        rank=o.rank_rule(rank, components, epsilon=epsilon, error=error, budget=budget),
+        rank=o.rank_rule(
+            rank, components, epsilon=epsilon, error=error, budget=budget, recovery=recovery, known_rows=known_rows
+        ),
         precision=precision,
         solver=solver,
         keep_training=keep_training,
@@ -164,6 +170,44 @@ def project(
         show(as_json, {"run": run, "out": places}, [f"wrote {place}" for place in places])
     else:
         show(as_json, {"run": run, "out": places}, [f"the center has it; follow it with: dkpca status {path} {run}"])
+
+
+@group.command("audit")
+def audit(
+    path: ConsortiumFolder,
+    run: RunName,
+    rows: Annotated[int, typer.Option("--rows", min=1, max=MOST_AUDITED, help="Rows of the kernel to draw.")] = 100,
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, help="Of the draws; else random, and published.")
+    ] = None,
+    again: Again = None,
+    timeout: Timeout = 600.0,
+    join_timeout: JoinTimeout = 60.0,
+    wait: Wait = True,
+    as_json: o.AsJson = False,
+) -> None:
+    """Audit a run: every party sends true rows of its Gram matrix, for samples that are drawn now.
+
+    Example: `dkpca submit audit flights/ first --rows 100`
+    """
+    from dkpca.network.jobs import AuditJob
+
+    if not (path / "runs" / check_name(run, "run name") / "settings.json").exists():
+        raise InputError(f"{path / 'runs' / run}: there is no finished fit of that name; make one with 'submit fit'")
+    job = AuditJob(
+        run=run,
+        rows=rows,
+        seed=secrets.randbits(32) if seed is None else seed,
+        again=tuple(again or ()),
+        timeout=timeout,
+        join_timeout=join_timeout,
+    )
+    folder = _submit(path, job, wait=wait)
+    if wait:
+        found = runs.load(folder)
+        show(as_json, audit_facts(found), audit_words(found))
+    else:
+        show(as_json, {"run": run}, [f"the center has it; follow it with: dkpca status {path} {run}"])
 
 
 def status(

@@ -57,6 +57,8 @@ def plan(
     epsilon: o.Epsilon = None,
     error: o.ErrorGoal = None,
     budget: o.ByteBudget = None,
+    recovery: o.RecoveryGoal = None,
+    known_rows: o.KnownRows = 30,
     precision: o.WirePrecision = "float32",
     solver: o.Solver = "auto",
     as_json: o.AsJson = False,
@@ -79,7 +81,9 @@ def plan(
         gamma=gamma,
         components=components,
         center=center,
-        rank=o.rank_rule(rank, components, epsilon=epsilon, error=error, budget=budget),
+        rank=o.rank_rule(
+            rank, components, epsilon=epsilon, error=error, budget=budget, recovery=recovery, known_rows=known_rows
+        ),
         precision=precision,
         solver=solver,
     )

@@ -9,14 +9,17 @@ from typing import Any
 
 from dkpca import party, wire
 from dkpca.concerns import outside_at_party
-from dkpca.errors import InputError, PolicyError, StorageError
+from dkpca.errors import InputError, PolicyError, ProtectionError, StorageError
 from dkpca.exchange import alignment
-from dkpca.exchange.questions import Question, RowsWanted, StatisticsWanted, SummaryWanted, TokensWanted
+from dkpca.exchange.questions import AuditWanted, Question, RowsWanted, StatisticsWanted, SummaryWanted, TokensWanted
 from dkpca.kernels import Kernel
 from dkpca.linalg.leading import Solver
 from dkpca.messages import (
+    AuditRequest,
+    AuditRows,
     CommonTokens,
     Message,
+    Offer,
     Partials,
     PartScores,
     Rows,
@@ -25,7 +28,7 @@ from dkpca.messages import (
     Statistics,
     Summary,
 )
-from dkpca.party import PartyState
+from dkpca.party_state import PartyState
 from dkpca.policy import Policy
 from dkpca.rank import RankRule
 from dkpca.store import ledger, message_files, private_state, storage
@@ -34,6 +37,7 @@ from dkpca.tables.ids import matching_keys
 from dkpca.tables.novelty import about_new_rows
 from dkpca.tables.preparation import Preparation, prepare, reading_for, with_samples_as_columns
 from dkpca.tables.reading import Reading, Table, from_frame, read, read_ids
+from dkpca.true_rows import true_rows
 from dkpca.wire import codec
 
 SAFETENSORS_START = b"{"  # ninth byte of every file of ours
@@ -97,6 +101,7 @@ class Sender:
     policy: Policy = party.ANYTHING
     ledger: Path | None = None  # None: beside the message
     asked: Mapping[str, Any] = field(default_factory=dict)  # which question it answers, for the ledger
+    measures: bool = True  # what could be recovered from a summary; not where one owner has all tables
 
     def check(self) -> None:
         """Find out before any work whether the message can be written; a file that is no message stays."""
@@ -113,9 +118,17 @@ class Sender:
         told = {"file": self._named(), "kind": kind, "bytes": len(data), "sha256": fingerprint, **self.asked, **facts}
         kept = private_files or {}
         with ledger.opened(self._ledger()) as book:  # until it is written: limits on what was sent hold for all
-            before = book.sent(facts.get("party", ""), kind)
-            if isinstance(message, Statistics | Summary):
+            party_name = facts.get("party", "")
+            before = book.sent(party_name, kind)
+            if isinstance(message, Statistics | Summary | Offer):
                 self.policy.check_fits(len(before - {fingerprint}))
+            if fingerprint not in before and facts.get("context") in book.sent(party_name, ledger.CONTEXTS):
+                raise ProtectionError(
+                    f"party {party_name!r} has answered this before with other numbers, and says nothing twice "
+                    "under one mask; start another sum"
+                )
+            if isinstance(message, AuditRows):
+                self.policy.check_audits(len(before - {fingerprint}))
             book.append("repeated" if fingerprint in before else "written", **told)
             try:
                 storage.write_all({**kept, self.message: data}, private=kept)
@@ -182,6 +195,8 @@ def answer(question: Question, holding: Holding, sender: Sender, *, state: Path)
             law=question.law,
         )
         return preparation.notes
+    elif isinstance(question, AuditWanted):
+        audit(holding.aligned(question.common), state, question.request, sender)
     elif isinstance(question, RowsWanted):
         return extend(holding.aligned(question.common), state, sender, exact=question.exact)[1]
     else:
@@ -224,8 +239,8 @@ def summarize(
     keep_training: bool = False,
     balance: float = 0.0,
     law: str | None = None,
-) -> tuple[Summary, Preparation, str]:
-    """Return and write the one numerical message, with the rule that decided; keep the private state if wanted."""
+) -> tuple[Summary, Preparation, PartyState]:
+    """Return and write the one numerical message, attacked first; keep the private state if wanted."""
     with sender.answering(holding, f"summary with {kernel}, {rank}, {precision}"):
         table, names = holding.load()
         if kernel.columns_are == "samples":
@@ -245,6 +260,7 @@ def summarize(
             law=law,
             sample_ids=names,
             policy=sender.policy,
+            known_rows=sender.policy.known_rows if sender.measures else 0,
         )
         private_files = (
             {}
@@ -252,8 +268,10 @@ def summarize(
             else {state: private_state.encode(replace(kept, preparation=codec.described(preparation)))}
         )
         about = {"n_samples": summary.n_samples, "sample_digest": summary.sample_digest, "decided": kept.decided}
+        if kept.recovery is not None:
+            about |= {"recovery": kept.recovery.sentence(), "recovered_at_most": kept.recovery.worst}
         sender.send(summary, private_files, party=summary.party, rank=summary.rank, **about)
-    return summary, preparation, kept.decided
+    return summary, preparation, kept
 
 
 def score(holding: Holding, state: Path, scorer: Scorer, sender: Sender) -> PartScores:
@@ -263,6 +281,19 @@ def score(holding: Holding, state: Path, scorer: Scorer, sender: Sender) -> Part
         table, names = holding.load()
         message = party.score(kept, scorer, preparation.apply(table), sample_ids=names, policy=sender.policy)
         sender.send(message, party=message.party, n_samples=message.scores.shape[0])
+    return message
+
+
+def audit(holding: Holding, state: Path, request: AuditRequest, sender: Sender) -> AuditRows:
+    """Return and write true rows of the party's Gram matrix, from the table of the fit and the private state."""
+    kept, preparation = load_state(state)
+    with sender.answering(holding, f"audit of {len(request.samples)} rows"):
+        table, names = holding.load()
+        if kept.kernel.columns_are == "samples":
+            table = with_samples_as_columns(table)
+        X = preparation.apply(table)
+        message = true_rows(kept, X, request, sample_ids=names, policy=sender.policy)
+        sender.send(message, party=message.party, n_samples=len(X), rows=len(message.samples), seed=request.seed)
     return message
 
 

@@ -14,11 +14,12 @@ from joblib import Parallel, delayed
 
 from dkpca import party
 from dkpca.errors import TooLateError
-from dkpca.exchange.questions import Question, RowsWanted, StatisticsWanted, SummaryWanted
+from dkpca.exchange.questions import AuditWanted, Question, RowsWanted, StatisticsWanted, SummaryWanted
 from dkpca.linalg.arrays import Array
-from dkpca.messages import Partials, Rows, Statistics, Summary
-from dkpca.party import PartyState
+from dkpca.messages import AuditRows, Partials, Rows, Statistics, Summary
+from dkpca.party_state import PartyState
 from dkpca.tables.inputs import Source, is_source, opened
+from dkpca.true_rows import true_rows
 
 Tables = Mapping[str, Array | Source]
 
@@ -67,18 +68,26 @@ class Parties:
                 delayed(_statistics)(name, self.tables[name], question, self.standardize) for name in names
             )
         if isinstance(question, SummaryWanted):
-            answers = self._all(
-                delayed(_summarize)(name, self.tables[name], question, self.random_state, self.standardize)
-                for name in names
-            )
-            self.states = {name: state for name, (_, state) in answers.items()}
-            return {name: summary for name, (summary, _) in answers.items()}
+            return self._summaries(question)
         if isinstance(question, RowsWanted):
             return self._all(
                 delayed(_extend)(name, self.tables[name], question, self.states[name], self.fitted.get(name))
                 for name in names
             )
+        if isinstance(question, AuditWanted):
+            return self._all(
+                delayed(_true_rows)(name, self.tables[name], question, self.states[name]) for name in names
+            )
         raise TypeError(f"parties in one process match rows by position; they are not asked for {question}")
+
+    def _summaries(self, question: SummaryWanted, blind: Any = None) -> dict[str, Summary]:
+        """Summaries of all; their states stay here."""
+        answers = self._all(
+            delayed(_summarize)(name, self.tables[name], question, self.random_state, self.standardize, blind)
+            for name in self.names
+        )
+        self.states = {name: state for name, (_, state) in answers.items()}
+        return {name: summary for name, (summary, _) in answers.items()}
 
     def _all(self, jobs: Iterable[Any]) -> dict[str, Any]:
         """Answers of all parties, in their order."""
@@ -98,7 +107,7 @@ def _statistics(name: str, table: Array | Source, question: StatisticsWanted, st
 
 
 def _summarize(
-    name: str, table: Array | Source, question: SummaryWanted, random_state: int, standardize: bool
+    name: str, table: Array | Source, question: SummaryWanted, random_state: int, standardize: bool, blind: Any
 ) -> tuple[Summary, PartyState]:
     kernel = question.kernel_of(name)
     summary, state = party.summarize(
@@ -113,8 +122,13 @@ def _summarize(
         standardize=standardize,
         balance=question.balance,
         law=question.law,
+        blind=blind,
     )
     return summary, state.without_rows() if is_source(table) else state
+
+
+def _true_rows(name: str, table: Array | Source, question: AuditWanted, state: PartyState) -> AuditRows:
+    return true_rows(state, opened(name, table, columns_are=state.kernel.columns_are), question.request)
 
 
 def _extend(

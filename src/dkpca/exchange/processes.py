@@ -56,7 +56,9 @@ class Parties:
 
     @staticmethod
     def _answer(question: Question, holding: Holding, path: Path) -> Sequence[str]:
-        return files.answer(question, holding, Sender(path), state=path.with_name(f"{holding.party}.state"))
+        return files.answer(
+            question, holding, Sender(path, measures=False), state=path.with_name(f"{holding.party}.state")
+        )
 
 
 def fit(

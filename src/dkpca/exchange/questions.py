@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
 
 from dkpca.errors import InputError
-from dkpca.fields import NotNegative, check_name
+from dkpca.fields import Bits, NotNegative, RunName, check_name
 from dkpca.kernels import Kernel
 from dkpca.linalg.leading import NAMES, Solver
 from dkpca.linalg.precision import PRECISIONS
-from dkpca.messages import CommonTokens, Scores
+from dkpca.messages import AuditRequest, CommonTokens, Offer, Scores
 from dkpca.rank import RankRule
 
 
@@ -86,6 +86,31 @@ class SummaryWanted:
 
 
 @dataclass(frozen=True)
+class OfferWanted:
+    """Your key for one masked sum, please. Answered by `Offer`."""
+
+    run: RunName
+    kernel: Kernel
+    bits: Bits = 32
+    n_landmarks: int = 0  # 0: all pairs of samples
+    batch: BatchName = ""  # of new samples; empty: those of the fit
+    common: CommonTokens | None = None
+
+    answer: ClassVar[str] = "offer"
+
+
+@dataclass(frozen=True)
+class SumsWanted:
+    """Here are the keys of all; your masked numbers, please. Answered by `MaskedSum`, one per piece."""
+
+    offers: tuple[Offer, ...]
+    batch: BatchName = ""
+    common: CommonTokens | None = None
+
+    answer: ClassVar[str] = "sums"
+
+
+@dataclass(frozen=True)
 class RowsWanted:
     """Where do new samples lie? Answered by `Rows`, or by `Partials` if exact."""
 
@@ -94,6 +119,17 @@ class RowsWanted:
     common: CommonTokens | None = None
 
     answer: ClassVar[str] = "rows"
+
+
+@dataclass(frozen=True)
+class AuditWanted:
+    """What are these rows of your Gram matrix, truly? Answered by `AuditRows`."""
+
+    request: AuditRequest
+    common: CommonTokens | None = None
+
+    batch: ClassVar[str] = ""
+    answer: ClassVar[str] = "audit"
 
 
 @dataclass(frozen=True)
@@ -107,4 +143,6 @@ class Result:
     answer: ClassVar[str] = "result"
 
 
-Question = TokensWanted | StatisticsWanted | SummaryWanted | RowsWanted | Result
+Question = (
+    TokensWanted | StatisticsWanted | SummaryWanted | OfferWanted | SumsWanted | RowsWanted | AuditWanted | Result
+)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from dkpca import party, wire
+from dkpca.drafts import Draft
 from dkpca.errors import InputError
 from dkpca.exchange import rounds
 from dkpca.exchange.questions import Question, StatisticsWanted, SummaryWanted
@@ -15,14 +16,16 @@ from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import Array, to_numpy
 from dkpca.linalg.precision import COMPACT
 from dkpca.messages import Statistics, Summary
-from dkpca.party import PartyState
+from dkpca.party_state import PartyState
 from dkpca.rank import All, Auto, Budget, Error, Fixed, RankRule
+from dkpca.rank.rules import Draft as SeenByRules
 from dkpca.wire.compact import code
 
 WHOLE = 3000  # samples up to which a table is looked at as a whole
 PROBE_ROWS = 400  # of a larger one: enough to see where a spectrum falls off, in well under a second
-COMPACT_PROBE_ROWS = 1600  # the bytes of compact numbers need more of the spectrum, and more exactly
+COMPACT_PROBE_ROWS = 3000  # the bytes of compact numbers need more of the spectrum, and more exactly
 CODED_ROWS = 2**14  # and of what repeats among the rows
+TRIES, CLOSE = 3, 0.03  # to come as close to a limit of bytes as a message does that has to keep it
 
 
 @dataclass(frozen=True)
@@ -63,14 +66,30 @@ class Parties:
         if name not in self.columns:
             wanted = ("bytes", "give its table, or another --precision") if compact else ("rank", "give --rank")
             raise InputError(f"the {wanted[0]} of {name!r} cannot be judged from statistics; {wanted[1]}")
-        X = self.columns[name]
-        rows, rule = np.arange(n_samples), question.rank
-        if n_samples > WHOLE:
-            order = np.random.default_rng(0).permutation(n_samples)
-            rows = np.sort(order[: COMPACT_PROBE_ROWS if compact else PROBE_ROWS])
-            rule = _for_few(rule, len(rows), n_samples)
-        summary, state = party.summarize(
-            X if len(rows) == n_samples else kernel.rows(X, rows),
+        if n_samples <= WHOLE:
+            summary, _ = self._sent(name, question, np.arange(n_samples), question.rank)
+            return Planned(summary.kernel, summary.rank, True, wire.size(summary) if compact else None)
+        order = np.random.default_rng(0).permutation(n_samples)
+        rows = np.sort(order[: COMPACT_PROBE_ROWS if compact else PROBE_ROWS])
+        summary, state = self._sent(name, question, rows, _for_few(question.rank, len(rows), n_samples))
+        if not compact:
+            return Planned(summary.kernel, summary.rank, False)
+        size = _compact_size(self.columns[name], summary, state)
+        limits = [part.bytes for part in question.rank.parts() if isinstance(part, Budget)]
+        over = 1.0
+        for _ in range(TRIES):
+            if not state.decided.startswith("Budget(") or size > (1.0 - CLOSE) * min(limits):
+                break
+            over *= size / min(limits)
+            summary, state = self._sent(name, question, rows, _for_few(question.rank, len(rows), n_samples, over))
+            size = _compact_size(self.columns[name], summary, state)
+        return Planned(summary.kernel, summary.rank, False, min([size, *limits]))
+
+    def _sent(self, name: str, question: SummaryWanted, rows: Array, rule: RankRule) -> tuple[Summary, PartyState]:
+        """Summary of some of the rows."""
+        X, kernel = self.columns[name], question.kernel_of(name)
+        return party.summarize(
+            X if len(rows) == X.shape[0] else kernel.rows(X, rows),
             party=name,
             kernel=kernel,
             rank=rule,
@@ -78,8 +97,6 @@ class Parties:
             solver=question.solver,
             balance=question.balance,
         )
-        size = _compact_size(X, summary, state) if compact else None
-        return Planned(summary.kernel, summary.rank, n_samples <= WHOLE, size)
 
 
 def rehearse(parties: Parties, fit: Fit) -> dict[str, Planned]:
@@ -93,8 +110,6 @@ def _compact_size(X: Array, summary: Summary, state: PartyState) -> int:
 
     Eigenvalues grow with the rows, all of them alike, so steps and bits stay: more rows are more of the same.
     """
-    if X.shape[0] == summary.n_samples:
-        return wire.size(summary)
     seen = summary.factor
     others = wire.size(summary) - code(to_numpy(seen.data)).size
     if state.kernel.columns_are != "samples":  # which have no columns for the other rows
@@ -103,14 +118,32 @@ def _compact_size(X: Array, summary: Summary, state: PartyState) -> int:
     return int(others + code(to_numpy(seen.data)).size * X.shape[0] / seen.shape[0])
 
 
-def _for_few(rule: RankRule, n_rows: int, n_samples: int) -> RankRule:
-    """Return the rule for fewer rows: of components, or of bytes and errors that grow with the rows."""
+@dataclass(frozen=True, repr=False)
+class _BudgetOfAll(Budget):
+    """A budget for all rows, kept by what a message about some of them says of one about all."""
+
+    times: float = 1.0  # as many rows in all, or bytes of coded numbers
+
+    def __repr__(self) -> str:
+        return repr(Budget(self.bytes, self.precision))
+
+    def rank(self, n_samples: int) -> int:
+        return super().rank(round(n_samples * self.times))
+
+    def met_by(self, draft: SeenByRules) -> bool:
+        assert isinstance(draft, Draft)
+        coded = code(to_numpy(draft.factor.data)).size
+        return draft.size() - coded + coded * self.times <= self.bytes
+
+
+def _for_few(rule: RankRule, n_rows: int, n_samples: int, over: float = 1.0) -> RankRule:
+    """Return the rule for fewer rows; `over`: how much the bytes of all are overestimated from them."""
     if isinstance(rule, Auto):
         return replace(rule, n_components=min(rule.n_components, n_rows))
     if isinstance(rule, Error):
         return replace(rule, at_most=rule.at_most * n_rows / n_samples)
     if isinstance(rule, Budget):
-        return replace(rule, bytes=max(1, rule.bytes * n_rows // n_samples))
+        return _BudgetOfAll(rule.bytes, rule.precision, over * n_samples / n_rows)
     if isinstance(rule, All):
-        return replace(rule, rules=tuple(_for_few(part, n_rows, n_samples) for part in rule.rules))
+        return replace(rule, rules=tuple(_for_few(part, n_rows, n_samples, over) for part in rule.rules))
     return rule

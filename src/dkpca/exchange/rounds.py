@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from dkpca import fusion, kernels
+from dkpca import audit, fusion, kernels
 from dkpca.errors import InputError
 from dkpca.exchange import alignment
-from dkpca.exchange.questions import Question, RowsWanted, StatisticsWanted, SummaryWanted, TokensWanted
+from dkpca.exchange.questions import AuditWanted, Question, RowsWanted, StatisticsWanted, SummaryWanted, TokensWanted
+from dkpca.fusion import FusedModel
 from dkpca.kernels import Kernel
 from dkpca.kernels.combination import check_law, combination
 from dkpca.kernels.laws import PRODUCT
@@ -63,12 +64,12 @@ def summaries(parties: Parties, fit: Fit) -> tuple[Mapping[str, Summary], Common
     common = alignment.intersect(parties.ask(TokensWanted()).values()) if fit.align else None
     if common is not None:
         _check_components(fit, common.tokens.shape[0])
-    chosen = _kernels(parties, fit, common)
+    chosen = kernels_of(parties, fit, common)
     question = SummaryWanted(
         kernel=chosen[parties.names[0]],
         kernels=chosen if len(set(chosen.values())) > 1 else {},
         balance=_balance(fit, chosen),
-        law=fit.law,  # type: ignore[arg-type]  # checked by `_kernels`
+        law=fit.law,  # type: ignore[arg-type]  # checked by `kernels_of`
         rank=fit.rank,
         precision=fit.precision,
         solver=fit.solver,
@@ -95,7 +96,15 @@ def new_samples(
     return parties.ask(RowsWanted(batch, exact, common)), common
 
 
-def _kernels(parties: Parties, fit: Fit, common: CommonTokens | None) -> dict[str, Kernel]:
+def audited(
+    parties: Parties, model: FusedModel, n_rows: int, seed: int, common: CommonTokens | None = None
+) -> FusedModel:
+    """Run the round of an audit: true rows for samples drawn only now; return the model that has its findings."""
+    request = audit.request(model, n_rows, seed)
+    return audit.audited(model, request, parties.ask(AuditWanted(request, common)).values())
+
+
+def kernels_of(parties: Parties, fit: Fit, common: CommonTokens | None = None) -> dict[str, Kernel]:
     """Kernel of each party; a width takes a round of its own where it is not given."""
     check_law(fit.law)
     check_weights(fit.weights, parties.names)

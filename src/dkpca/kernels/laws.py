@@ -44,6 +44,17 @@ class Law(ABC):
         """Logarithm of the recombined diagonal, or of a product on the way to it that is smaller; zero: -inf."""
         return namespace(*received).log(self.recombine(received))
 
+    def combine(self, parts: Sequence[Array], rows: Sequence[Array], columns: Sequence[Array]) -> Array:
+        """Entries of the global Gram matrix from the same entries of the parties' own.
+
+        `rows` and `columns` are the diagonals of the parties' matrices at the rows and columns of these entries.
+        """
+        return self.recombine(parts)
+
+    def diagonal(self, diagonals: Sequence[Array]) -> Array:
+        """Diagonal of the global Gram matrix."""
+        return self.recombine(diagonals)
+
     @abstractmethod
     def error_weights(self, received: Sequence[Array], diagonals: Sequence[Array]) -> list[Array]:
         """Factor by which the diagonal of each party's error enters that of the fused matrix, in the order given.
@@ -215,8 +226,14 @@ class Power(Law):
         return [self.gamma * (pairs * self.gamma * sum(roundings))] * len(received)
 
     def total_trace(self, party_traces: Sequence[float], diagonals: Sequence[Array]) -> float:
-        true = self._inner(diagonals)
-        return float(namespace(true).sum(true**self.degree))
+        true = self.diagonal(diagonals)
+        return float(namespace(true).sum(true))
+
+    def combine(self, parts: Sequence[Array], rows: Sequence[Array], columns: Sequence[Array]) -> Array:
+        return self._inner(parts) ** self.degree
+
+    def diagonal(self, diagonals: Sequence[Array]) -> Array:
+        return self._inner(diagonals) ** self.degree
 
     def theorem_1_dimension(self, n_samples: int, n_components: int) -> int:
         return n_samples
@@ -255,9 +272,15 @@ class Cosine(Law):
         return _added(changes)
 
     def total_trace(self, party_traces: Sequence[float], diagonals: Sequence[Array]) -> float:
+        there = self.diagonal(diagonals)
+        return float(namespace(there).sum(there))
+
+    def combine(self, parts: Sequence[Array], rows: Sequence[Array], columns: Sequence[Array]) -> Array:
+        return _added(parts) * _inverse_lengths(rows)[:, None] * _inverse_lengths(columns)[None, :]
+
+    def diagonal(self, diagonals: Sequence[Array]) -> Array:
         total = _added(diagonals)
-        xp = namespace(total)
-        return float(xp.sum(xp.astype(total > 0, total.dtype)))
+        return namespace(total).astype(total > 0, total.dtype)
 
     def theorem_1_dimension(self, n_samples: int, n_components: int) -> int:
         return n_samples

@@ -32,6 +32,7 @@ class Linear(Kernel):
 
     centered: bool = True
     name: ClassVar[str] = "linear"
+    takes_sparse: ClassVar[bool] = True
 
     @classmethod
     def from_settings(cls, *, gamma: float | None, centered: bool) -> "Linear":

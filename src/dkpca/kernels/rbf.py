@@ -80,5 +80,5 @@ class RBF(Kernel):
     def revealed(self, rank: int, n_features: int) -> str:
         return (
             "squared distances between samples over this party's columns, by -log(similarity) / gamma, to the "
-            "accuracy of the factor: the columns up to rotation and shift, in the limit of a high rank"
+            "accuracy of the factor: the columns up to rotation and shift, which whoever knows a few rows can undo"
         )

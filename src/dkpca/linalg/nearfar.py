@@ -11,6 +11,7 @@ import numpy as np
 
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
+FAR_SHARE = 0.7
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,8 @@ class Spectrum:
 
     @property
     def far_value(self) -> float:
-        """Largest eigenvalue of the far directions, about."""
-        return float(self.near_values[-1]) if len(self.near_values) else 0.0
+        """Eigenvalue that stands for all far directions: they begin at the last of the near ones, and fall."""
+        return FAR_SHARE * float(self.near_values[-1]) if len(self.near_values) else 0.0
 
 
 def turned(rows: Matrix, spectrum: Spectrum, weights: Vector, *, all_rows: bool = False) -> Vector:
@@ -47,19 +48,21 @@ def turned(rows: Matrix, spectrum: Spectrum, weights: Vector, *, all_rows: bool 
         return np.ones(len(spectrum.values))
     rows, values, near_values = rows / size, spectrum.values / size, spectrum.near_values / size  # squares may vanish
     ones = np.ones((len(rows), 1)) / np.sqrt(weights.sum())
-    basis = np.hstack([ones, spectrum.components, spectrum.near])
     roots = np.sqrt(weights)[:, None]
-    Q, R = np.linalg.qr(basis * roots)
-    kept = np.abs(np.diagonal(R)) > 1e-8
+    Q, R = np.linalg.qr(np.hstack([ones, spectrum.components, spectrum.near]) * roots)
     across = Q.T @ (rows * roots)
-    found = np.linalg.lstsq(R, across, rcond=None)[0]
+    inverse = np.linalg.pinv(R, rcond=1e-8)
+    found = inverse @ across
     D = len(values)
-    own, near = np.diagonal(found[1 : D + 1]), found[D + 1 :]
-    left = rows * roots - Q @ across
-    leverage = np.clip(np.sum(Q[:, kept] ** 2, axis=1), 0.0, 1.0 - 1.0 / (1 + len(rows)))
-    far = np.sum(left**2 if all_rows else (left / (1.0 - leverage)[:, None]) ** 2, axis=0)
+    own, near = np.diagonal(found[1 : D + 1]), found[D + 1 :] ** 2
+    far = (rows * roots - Q @ across) ** 2
+    if not all_rows:  # a regression leaves too little, and some of what it leaves was in its coefficients
+        far = far / (1.0 - np.clip(np.sum(Q**2, axis=1), 0.0, 1.0 - 1.0 / (1 + len(rows))))[:, None]
+        noise = np.outer(np.sum(inverse[D + 1 :] ** 2, axis=1), np.mean(far, axis=0))
+        near = np.clip(near - noise, 0.0, None)
+    far = np.sum(far, axis=0)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        sines = np.sum((near / (values[None, :] - near_values[:, None])) ** 2, axis=0)
+        sines = np.sum(near / (values[None, :] - near_values[:, None]) ** 2, axis=0)
         sines = sines + far / (values - spectrum.far_value / size) ** 2
     swapped = own >= values - (near_values[0] if len(near_values) else 0.0)  # it may change places with one behind
     return np.where(swapped | ~np.isfinite(sines), 1.0, np.minimum(sines, 1.0))

@@ -13,7 +13,7 @@ from typing import Any
 
 from dkpca.errors import DKPCAError, InputError
 from dkpca.exchange import alignment, rounds
-from dkpca.exchange.questions import Result
+from dkpca.exchange.questions import AuditWanted, Result, TokensWanted
 from dkpca.exchange.rounds import Fit
 from dkpca.fields import check_name
 from dkpca.fusion import result
@@ -27,7 +27,7 @@ from dkpca.network.remote import (
     forget_numbers,
     state_of,
 )
-from dkpca.store import runs, storage
+from dkpca.store import audits, runs, storage
 from dkpca.store.runs import Run
 from dkpca.store.storage import make_directory
 
@@ -96,6 +96,18 @@ class Coordinator:
                     remote.ask(Result(result(fused.model, scores, digest), batch))
                 places.append(place)
         return places
+
+    def audit(self, run: str, n_rows: int, seed: int, *, again: Collection[str] = ()) -> Run:
+        """Ask for true rows of samples that are drawn now, and keep what they say in the run."""
+        folder = self.folder / check_name(run, "run name")
+        roster, fused = roster_of(folder, self.roster), runs.load(folder)
+        with followed(folder, "audit", self.job) as status:
+            remote = replace(self._parties(run, folder, roster, status, again), extending=dict(fused.model.summaries))
+            aligned = bool(_remembered(folder).get("fit", {}).get("align"))
+            common = alignment.intersect(remote.ask(TokensWanted()).values()) if aligned else None
+            remote.ask(AuditWanted(audits.request(fused, n_rows, seed), common))
+            status.write(COMPUTING)
+            return audits.conclude(fused, [folder / "messages" / f"{party}.audit" for party in roster])
 
     def _folder(self, run: str) -> Path:
         return make_directory(self.folder / check_name(run, "run name"))

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from dkpca.errors import InputError, WireError
 from dkpca.exchange.rounds import Fit
-from dkpca.fields import check_name
+from dkpca.fields import MOST_AUDITED, Seed, check_name
 from dkpca.network.coordinator import Coordinator
 from dkpca.network.protocol import MOST_COMPONENTS
 from dkpca.wire import codec
@@ -16,6 +16,11 @@ FILE = "job.json"
 def _positive(field: str, value: float) -> None:
     if not 0 <= value <= 10**9:
         raise InputError(f"{field} is {value:g} seconds; give a number from 0 to a billion")
+
+
+def _rows(field: str, value: int) -> None:
+    if not 1 <= value <= MOST_AUDITED:
+        raise InputError(f"{field} is {value}; an audit has 1 to {MOST_AUDITED}")
 
 
 def _names(field: str, value: tuple[str, ...]) -> None:
@@ -65,8 +70,20 @@ class ProjectionWanted(_Wanted):
         coordinator.project(self.run, self.batches, **how)  # type: ignore[arg-type]
 
 
-Job = FitWanted | ProjectionWanted
-KINDS: dict[str, type[Any]] = {"fit": FitWanted, "projection": ProjectionWanted}
+@dataclass(frozen=True, kw_only=True)
+class AuditJob(_Wanted):
+    """Audit a run: true rows of the kernel matrix, for samples that are drawn by this seed."""
+
+    rows: Annotated[int, _rows]
+    seed: Seed
+
+    def work(self, coordinator: Coordinator) -> None:
+        """Do it."""
+        coordinator.audit(self.run, self.rows, self.seed, again=self.again)
+
+
+Job = FitWanted | ProjectionWanted | AuditJob
+KINDS: dict[str, type[Any]] = {"fit": FitWanted, "projection": ProjectionWanted, "audit": AuditJob}
 
 
 def to_dict(job: Job) -> dict[str, Any]:

@@ -24,8 +24,16 @@ from dkpca import messages, wire
 from dkpca.errors import DKPCAError, InputError, NoAnswerError, StorageError, WireError
 from dkpca.exchange import alignment
 from dkpca.exchange.files import Answers
-from dkpca.exchange.questions import Question, Result, RowsWanted, StatisticsWanted, SummaryWanted, TokensWanted
-from dkpca.messages import Message, Partials, Rows, SampleTokens, Statistics, Summary
+from dkpca.exchange.questions import (
+    AuditWanted,
+    Question,
+    Result,
+    RowsWanted,
+    StatisticsWanted,
+    SummaryWanted,
+    TokensWanted,
+)
+from dkpca.messages import AuditRows, Message, Partials, Rows, SampleTokens, Statistics, Summary
 from dkpca.network.envelopes import encode_question
 from dkpca.network.protocol import Asked, to_json
 from dkpca.network.sizes import largest_answer
@@ -43,6 +51,7 @@ KINDS: Mapping[type[Any], tuple[type[Any], ...]] = {
     StatisticsWanted: (Statistics,),
     SummaryWanted: (Summary,),
     RowsWanted: (Rows, Partials),
+    AuditWanted: (AuditRows,),
 }
 
 
@@ -313,3 +322,7 @@ def check(message: Message, party: str, question: Question) -> None:
             raise WireError("it is not about the common samples in their order")
     if isinstance(question, RowsWanted) and isinstance(message, Partials) != question.exact:
         raise WireError("it places new samples in another way than was asked for")
+    if isinstance(question, AuditWanted) and isinstance(message, AuditRows):
+        asked = question.request
+        if (message.samples, message.sample_digest) != (asked.samples, asked.sample_digest):
+            raise WireError("its rows are not those that were drawn")

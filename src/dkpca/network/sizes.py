@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from dkpca.exchange.questions import Question, Result, RowsWanted, StatisticsWanted, SummaryWanted
+from dkpca.exchange.questions import AuditWanted, Question, Result, RowsWanted, StatisticsWanted, SummaryWanted
 from dkpca.messages import TOKEN_BYTES
 from dkpca.network.protocol import MESSAGE_HEADER, MOST_COMPONENTS
 from dkpca.rank import Budget, Fixed
@@ -25,6 +25,8 @@ def largest_answer(question: Question, *, n_samples: float = math.inf, width: fl
             return MESSAGE_HEADER + question.rank.bytes
         width = question.rank.rank if isinstance(question.rank, Fixed) else n_samples
         return _matrix(n_samples, width, question.precision) + 8 * n_samples  # a diagonal, where the kernel needs it
+    if isinstance(question, AuditWanted):
+        return _matrix(len(question.request.samples), question.request.n_samples, "float64")
     if isinstance(question, RowsWanted):
         return _matrix(n_samples, width + 1, "float64")
     return MESSAGE_HEADER + n_samples * TOKEN_BYTES

@@ -6,11 +6,14 @@ POLICY = """\
 # What this party is willing to answer, whatever the center asks. These limits are a cautious start: change them to
 # what was agreed, and delete the # of the others to set them too. Every key: 'A party's policy' in the documentation.
 
-max_rank = 100                    # most eigenpairs sent
+max_recovery = 0.5                # R² up to which somebody who knows some rows may recover a column of the others
+known_rows = 30                   # how many they are taken to know
+if_beyond = "lower"               # "lower": send less until it holds; "refuse": send nothing
+max_rank = 40                     # most eigenpairs sent
 min_samples = 100                 # fewest rows about which anything but new samples is sent
 max_precision = "float32"         # finest numbers sent
 projection = true                 # place new samples? false: never; "exact": also by distances, which tell all
-max_fits = 20                     # most different summaries sent, ever; the ledger counts them
+max_fits = 5                      # most different summaries sent, ever; the ledger counts them
 # kernels = ["rbf"]               # kernels answered
 # laws = ["product"]              # how the center may say it combines the answers: product, sum
 # gamma = [0.001, 0.1]            # smallest and largest width answered; one value twice to fix it

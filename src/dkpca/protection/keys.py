@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
 from dkpca.errors import InputError, ProtectionError
+from dkpca.fields import RING_BITS
 from dkpca.messages import Agreed, Offer
 from dkpca.protection.ring import reach_of
 from dkpca.wire import codec
@@ -89,6 +90,8 @@ def make_offer(identity: Identity, party: str, agreed: Agreed, *, n_features: in
     largest : float
         Size of the largest number that it will add.
     """
+    if agreed.bits not in RING_BITS:
+        raise InputError(f"bits is {agreed.bits}, not one of {list(RING_BITS)}")
     key = X25519PrivateKey.generate()
     public = key.public_key().public_bytes_raw().hex()
     offer = Offer(party, agreed, n_features, reach_of(largest), identity.public, public, UNSIGNED)

@@ -10,11 +10,11 @@ is met. Either kind names a need (send at least this much) or a limit (send at m
 from collections.abc import Sequence
 
 from dkpca.errors import InputError
-from dkpca.rank.goals import Budget, Error
+from dkpca.rank.goals import Budget, Error, Recovery
 from dkpca.rank.rules import RULES, Adaptive, All, Auto, Fixed, RankRule
 from dkpca.rank.rules import AtMost as AtMost
 
-__all__ = ["Adaptive", "All", "Auto", "Budget", "Error", "Fixed", "RankRule"]
+__all__ = ["Adaptive", "All", "Auto", "Budget", "Error", "Fixed", "RankRule", "Recovery"]
 
 
 def family(name: object) -> type[RankRule]:

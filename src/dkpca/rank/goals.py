@@ -1,14 +1,13 @@
 """Rules that name what a message may cost, or must be worth, and that only the message itself can answer.
 
-To add one, such as a limit on what could be recovered from the message:
+To add one:
 
 1. What it measures becomes one more method of `dkpca.rank.rules.Draft`, where goals see it, and of
    `dkpca.drafts.Draft`, which has the message exactly as it would leave (`summary`) and the rows it was made of
-   (`table`): `def recovery(self, known_rows: int) -> float`.
+   (`table`).
 2. The rule is a frozen dataclass here, derived from `Goal` and marked `@travels`: a `name` under which questions
-   carry it, `limits = True` if it says how much may be sent at most, and `met_by`, that is `return
-   draft.recovery(self.known_rows) <= self.at_most`. A message coarser than one that meets a limit should meet it too:
-   the search is by bisection.
+   carry it, `limits = True` if it says how much may be sent at most, and `met_by`. A message coarser than one that
+   meets a limit should meet it too: the search is by bisection.
 3. `dkpca.rank` exports it, and `dkpca.cli.options.rank_rule` has its option. A party's own limit is added to what is
    asked of it in `dkpca.policy.Policy.limit`: `All((rank, limit))`, before the largest rank is put around it.
 
@@ -124,3 +123,43 @@ class Error(Goal):
 
     def met_by(self, draft: Draft) -> bool:
         return draft.error() <= self.at_most
+
+
+@travels
+@dataclass(frozen=True)
+class Recovery(Goal):
+    """The most from which somebody who knows some rows recovers no column of the others beyond a limit.
+
+    Parameters
+    ----------
+    at_most : float
+        R squared of the column that is recovered best, on rows that were not known: `dkpca.recovery.measure`.
+    known_rows : int
+        Rows of the table that the attacker knows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dkpca import DKPCA, rank
+    >>> X = np.random.default_rng(0).normal(size=(100, 8))
+    >>> model = DKPCA(2, parties=2, rank=[rank.Fixed(40), rank.Recovery(at_most=0.5)]).fit(X)
+    >>> model.ledger_[0].rank < 40
+    True
+    """
+
+    at_most: float
+    known_rows: int = 30
+    name: ClassVar[str] = "recovery"
+    limits: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_number("at_most", self.at_most)
+        check_whole("known_rows", self.known_rows)
+        if not 0.0 < self.at_most <= 1.0 or self.known_rows < 1:
+            raise InputError(
+                f"a recovery of at most {self.at_most} by {self.known_rows} known rows is no limit; "
+                "give a share between 0 and 1, and at least 1 row"
+            )
+
+    def met_by(self, draft: Draft) -> bool:
+        return bool(draft.recovery(self.known_rows).worst <= self.at_most)

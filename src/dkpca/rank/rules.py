@@ -24,6 +24,9 @@ class Draft(Protocol):
     def error(self) -> float:
         """What the message adds to the certificate's bound on the kernel error."""
 
+    def recovery(self, known_rows: int) -> Any:
+        """`dkpca.recovery.Measurement` of what somebody who knows so many rows recovers of the others."""
+
 
 class RankRule(ABC):
     """How a party finds its rank. A rule of your own derives from this class; it cannot travel between parties.

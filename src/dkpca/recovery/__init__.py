@@ -15,7 +15,7 @@ from dkpca.linalg.arrays import to_numpy
 from dkpca.messages import Summary
 from dkpca.recovery.attacks import ATTACKS, Matrix, Seen, Truth
 
-__all__ = ["Recovery", "measure"]
+__all__ = ["Measurement", "measure"]
 
 KNOWN_ROWS = 30
 MOST_ROWS = 1000  # attacked at most: what holds for these holds for the others, and no matrix is larger
@@ -25,7 +25,7 @@ NO_COLUMNS = "the table is a matrix of similarities and has no columns to recove
 
 
 @dataclass(frozen=True)
-class Recovery:
+class Measurement:
     """What the attacks made of one message.
 
     Attributes
@@ -78,7 +78,7 @@ class Recovery:
         )
 
 
-def measure(summary: Summary, X: Any, *, known_rows: int = KNOWN_ROWS, random_state: int = 0) -> Recovery:
+def measure(summary: Summary, X: Any, *, known_rows: int = KNOWN_ROWS, random_state: int = 0) -> Measurement:
     """Attack a summary with some rows of the table as known, and say how well the others come out.
 
     Parameters
@@ -94,7 +94,7 @@ def measure(summary: Summary, X: Any, *, known_rows: int = KNOWN_ROWS, random_st
 
     Returns
     -------
-    Recovery
+    Measurement
 
     Examples
     --------
@@ -110,12 +110,22 @@ def measure(summary: Summary, X: Any, *, known_rows: int = KNOWN_ROWS, random_st
     if len(table) != summary.n_samples:
         raise InputError(f"the summary is about {summary.n_samples} samples, the table has {len(table)} rows")
     if summary.kernel.columns_are == "samples":
-        return Recovery(known_rows, 0, not_measured=NO_COLUMNS)
+        return Measurement(known_rows, 0, not_measured=NO_COLUMNS)
+    rows = some_rows(len(table), random_state)
+    return against(_seen(summary, rows), table[rows], known_rows=known_rows, random_state=random_state)
+
+
+def against(seen: Seen, table: Matrix, *, known_rows: int = KNOWN_ROWS, random_state: int = 0) -> Measurement:
+    """Attack what somebody has seen of the rows of a table, with some of them as known."""
     random = np.random.default_rng(random_state)
-    rows = np.sort(random.permutation(len(table))[:MOST_ROWS])
-    known = max(1, min(known_rows, len(rows) // 2))
-    draws = [random.permutation(len(rows))[:known] for _ in range(DRAWS)]
-    return Recovery(known, len(rows), run(_seen(summary, rows), Truth.of(table[rows], summary.kernel), draws))
+    known = max(1, min(known_rows, len(table) // 2))
+    draws = [random.permutation(len(table))[:known] for _ in range(DRAWS)]
+    return Measurement(known, len(table), run(seen, Truth.of(table, seen.kernel), draws))
+
+
+def some_rows(n_samples: int, random_state: int = 0) -> Matrix:
+    """Rows that are attacked: all, or a sample of them."""
+    return np.sort(np.random.default_rng(random_state).permutation(n_samples)[:MOST_ROWS])
 
 
 def run(seen: Seen, truth: Truth, draws: Iterable[Matrix]) -> dict[str, tuple[float, ...]]:

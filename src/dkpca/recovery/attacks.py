@@ -114,10 +114,10 @@ def by_independence(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix
 
 
 ATTACKS: dict[str, Attack] = {
-    "ridge on factor rows": by_factor_rows,
-    "ridge on distances": by_distances,
+    "factor rows": by_factor_rows,
+    "distances": by_distances,
     "rotation": by_rotation,
-    "independent components": by_independence,
+    "independence": by_independence,
 }
 
 

@@ -124,9 +124,10 @@ def _without_tokens(source: Source, own: Mapping[str, str], key: bytes, table: P
     by_token = dict(zip((token.hex() for token in alignment.tokens(own, key)), own.values(), strict=True))
     unknown = sum(name not in by_token for name in source.names)
     if unknown == len(source.names):
-        raise InputError(
-            f"{source.path}: none of its samples is in {table} under this key; use the key and the table of the fit"
-        )
+        hint = "use the key and the table of the fit"
+        if not TOKEN.fullmatch(source.names[0]):
+            hint = "its samples are numbered by row, so give the center's answer to 'align' too, with --align"
+        raise InputError(f"{source.path}: none of its samples is in {table} under this key; {hint}")
     words = f"named by the ids of {table} in place of tokens"
     if unknown:
         words += f"; {unknown} samples are not in that table and keep their tokens"
@@ -162,6 +163,11 @@ def _message(path: Path) -> Source:
 
 
 def _embedding(path: Path) -> Source:
+    if "sample" not in reading.column_names(path, reading.OURS):
+        raise InputError(
+            f"{path}: is a table, but no embedding, which has a column 'sample'; give a run, or what you received of "
+            "one, and your own table with --table"
+        )
     table = reading.read(path, Reading("sample", dialect=reading.OURS))
     columns = [name for name in table.frame.columns if COMPONENT.fullmatch(name)]
     if not columns:

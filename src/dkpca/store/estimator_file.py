@@ -1,7 +1,7 @@
 """A fitted estimator as one private file: its parameters, the center's model and every party's state."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from dkpca.errors import InputError, WireError
 from dkpca.fusion import FusedModel
-from dkpca.party import PartyState
+from dkpca.party_state import PartyState
 from dkpca.store import model_file, private_state, storage
 from dkpca.store.message_files import naming
 from dkpca.wire import codec, container
@@ -20,6 +20,17 @@ WARNING = "PRIVATE: this file contains the data of every party; never send it"
 WHAT = "saved estimator"
 MODEL, STATE = "model", "state."  # arrays that are the bytes of a file
 FACTS = {"party_names": tuple[str, ...], "feature_names": tuple[str, ...], "sources": Mapping[str, str]}
+
+
+@dataclass(frozen=True)
+class Shield:
+    """What the parties of a protected fit know beyond the center, and what each of them sent."""
+
+    protect: str = "none"
+    run: str = ""
+    key: str = field(default="", repr=False)  # of a blind fit, in hexadecimal
+    bits: int = 32  # of masked sums
+    sent: dict[str, int] = field(default_factory=dict)  # bytes of masked numbers
 
 
 @dataclass(frozen=True)
@@ -40,6 +51,8 @@ class Fitted:
         What the center holds.
     states : mapping of str to PartyState
         What each party keeps, as far as it is known here.
+    shield : Shield
+        How the fit was protected.
     """
 
     parameters: Mapping[str, Any]
@@ -48,6 +61,7 @@ class Fitted:
     sources: Mapping[str, Any]
     model: FusedModel
     states: Mapping[str, PartyState]
+    shield: Shield = field(default_factory=Shield)
 
 
 def write(path: Path, fitted: Fitted) -> None:
@@ -61,6 +75,7 @@ def write(path: Path, fitted: Fitted) -> None:
         "party_names": list(fitted.party_names),
         "feature_names": list(fitted.feature_names),
         "sources": {name: str(source) for name, source in fitted.sources.items()},
+        **({} if fitted.shield == Shield() else {"shield": codec.described(fitted.shield)}),
     }
     parameters = {name: codec.plain(_listed(value)) for name, value in fitted.parameters.items()}
     header = {"warning": WARNING, "estimator": VERSION, "parameters": parameters, "facts": facts}
@@ -77,7 +92,8 @@ def read(path: Path, hints: Mapping[str, Any]) -> Fitted:
         header = container.verify(header, arrays)
         if header["estimator"] != VERSION:
             raise WireError(f"{WHAT} has format version {header['estimator']!r}; this dkpca reads {VERSION}")
-        facts = codec.values(FACTS, header.get("facts"), what=WHAT)
+        facts = codec.values(FACTS | {"shield": Shield}, header.get("facts"), what=WHAT)
+        shield = facts.pop("shield", Shield())
         expected = {STATE + name: name for name in facts.get("party_names", ())}
         if set(facts) != set(FACTS) or not {MODEL} <= set(arrays) <= {MODEL, *expected}:
             raise WireError(f"{WHAT}: does not have the parts of its kind; save it again")
@@ -89,6 +105,7 @@ def read(path: Path, hints: Mapping[str, Any]) -> Fitted:
             sources={name: Path(source) for name, source in facts["sources"].items()},
             model=model_file.decode(arrays[MODEL].tobytes()),
             states={name: private_state.decode(data) for name, data in kept.items()},
+            shield=shield,
         )
 
 

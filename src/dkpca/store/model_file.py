@@ -71,7 +71,7 @@ def _model(header: Header, arrays: Arrays, summaries: Mapping[str, Summary]) -> 
 
 def _fits(model: FusedModel, n_samples: int) -> bool:
     """Whether the arrays of a model have the shapes that belong together."""
-    k, anchors = len(model.eigenvalues), model.extension.anchors
+    k, anchors, nearby = len(model.eigenvalues), model.extension.anchors, model.nearby
     n_anchors = n_samples if anchors is None else len(anchors)
     in_range = anchors is None or (anchors.dtype == np.int64 and 0 <= anchors.min() <= anchors.max() < n_samples)
     return bool(
@@ -79,6 +79,7 @@ def _fits(model: FusedModel, n_samples: int) -> bool:
         and model.eigenvectors.shape == (n_samples, k)
         and model.extension.weights.shape == (n_anchors, k)
         and in_range
+        and (nearby is None or nearby.vectors.shape == (n_samples, len(nearby.values)))
     )
 
 

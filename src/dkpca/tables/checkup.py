@@ -1,6 +1,5 @@
 """Everything about a table at once, where reading it for use stops at the first thing that is wrong."""
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -58,8 +57,6 @@ class Findings:
 
 
 AS_IT_IS, ONE_HOT, AS_DAYS, LEAVE_OUT, DECIDE = "as it is", "one-hot", "as days", "leave out", "decide"
-ID_WORDS = {"id", "nr", "no", "number", "nummer", "key", "identifier"}
-WORD = re.compile(r"[A-ZÄÖÜ]?[a-zäöüß]+|[A-ZÄÖÜ]+(?![a-zäöüß])")  # also within PatNr, patientID
 
 
 def examine(path: Path, reading: Reading) -> Findings:
@@ -95,7 +92,7 @@ def examine(path: Path, reading: Reading) -> Findings:
 
 def _likely_id(names: Sequence[str]) -> str | None:
     """A column that is called as ids are; None if there is none, or more than one."""
-    called = [name for name in names if ID_WORDS & {word.lower() for word in WORD.findall(name)}]
+    called = doubts.called_as_ids(names)
     return called[0] if len(called) == 1 else None
 
 

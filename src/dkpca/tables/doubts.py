@@ -1,7 +1,7 @@
 """What a careful person would ask about a table: text among numbers, a second header, a row of totals."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import polars as pl
 
@@ -14,6 +14,8 @@ TOTALS = (
     "mittelwert", "mittel", "durchschnitt",
 )  # fmt: skip
 FEWEST = 5  # rows: of fewer, one may well be the sum of the others
+ID_WORDS = {"id", "nr", "no", "number", "nummer", "key", "identifier"}
+WORD = re.compile(r"[A-ZÄÖÜ]?[a-zäöüß]+|[A-ZÄÖÜ]+(?![a-zäöüß])")  # also within PatNr, patientID
 EXACT, NEAR = 1e-3, 0.02  # of the last value: what rounding in an export leaves; NEAR where its id says what it is
 
 
@@ -56,6 +58,24 @@ def totals_row(frame: pl.DataFrame, ids: Sequence[str] | None) -> str | None:
         return None
     called = f", {ids[-1]!r}," if ids is not None else ""
     return f"the last row{called} sums up the rows above it (column {found!r}), so that it is no sample; remove it"
+
+
+def called_as_ids(names: Iterable[str]) -> list[str]:
+    """Columns whose names say that they hold ids."""
+    return [name for name in names if ID_WORDS & {word.lower() for word in WORD.findall(name)}]
+
+
+def refuse_unnamed_ids(frame: pl.DataFrame, chosen: Sequence[str], source: str) -> None:
+    """Raise if rows match by position though a column is called as ids are, and is different in every row."""
+    for name in called_as_ids(frame.columns):
+        whole = frame[name].dtype.is_integer() or isinstance(frame[name].dtype, pl.String)
+        whole = whole or (frame[name].dtype.is_float() and bool((frame[name] == frame[name].round()).all()))
+        if name not in chosen and whole and frame.height >= FEWEST and frame[name].n_unique() == frame.height:
+            raise InputError(
+                f"{source}: {name!r} looks like the ids of the samples, and rows would match by position; match them "
+                f"by it with --id {name!r}, or leave it out with --exclude {name!r} if all parties' rows are in one "
+                "order"
+            )
 
 
 def refuse_totals(frame: pl.DataFrame, ids: Sequence[str] | None, source: str) -> None:

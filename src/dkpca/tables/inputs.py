@@ -5,21 +5,24 @@ returns a table is opened and checked by the worker that computes for the party,
 through the caller's machine.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import array_api_compat
 import numpy as np
+import scipy.sparse
 from sklearn.utils.validation import check_array
 
 from dkpca.errors import InputError
 from dkpca.fields import check_party_name
-from dkpca.linalg.arrays import Array, device, dtype_name, namespace
+from dkpca.linalg.arrays import Array, device, dtype_name, free_memory, namespace
 from dkpca.tables import numpy_files
 from dkpca.tables.categories import coded
 
 Source = Path | Callable[[], Any]
+COPIES = 3  # of a table that a fit has at one time
 
 
 def as_table(name: str, table: Any, *, columns_are: str = "quantities") -> Array | Source:
@@ -67,6 +70,25 @@ def check_table(name: str, table: Any, *, columns_are: str = "quantities") -> Ar
         return check_array(table, dtype=np.float64, ensure_min_samples=1)
     except (ValueError, TypeError) as error:
         raise InputError(f"party {name!r}: {error}{_about_text(error)}") from error
+
+
+def without_zeros_left_out(name: str, table: Any, *, taken: bool) -> Any:
+    """Return a sparse table with its zeros, if the kernel takes one and memory allows it; any other as it is."""
+    if not scipy.sparse.issparse(table):
+        return table
+    if not taken:
+        raise InputError(
+            f"party {name!r}: a sparse table is for kernel='linear' only: to other kernels zeros are values like "
+            "any other; use table.toarray()"
+        )
+    needed, free = 8 * math.prod(table.shape), free_memory(np.empty(0))
+    if COPIES * needed > free:
+        raise InputError(
+            f"party {name!r}: its sparse table of {table.shape[0]:,} x {table.shape[1]:,} would take {COPIES} x "
+            f"{needed / 1e9:.1f} GB with its zeros, and {free / 1e9:.1f} GB are free; reduce its columns first, for "
+            "example by sklearn.decomposition.TruncatedSVD"
+        )
+    return table.toarray()
 
 
 def _about_text(error: Exception) -> str:

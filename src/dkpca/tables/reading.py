@@ -259,6 +259,8 @@ def _select(opened: Opened, reading: Reading) -> Table:
         raise InputError(f"{opened.source}: no feature column is left; check --columns, --exclude and --text")
     loaded = found.frame.select(*named, *kept).collect(engine="streaming")
     ids = _ids(loaded[reading.id_column], opened.source, reading.id_normalize) if reading.id_column else None
+    if ids is None:
+        doubts.refuse_unnamed_ids(loaded, reading.columns, opened.source)
     doubts.refuse_totals(loaded.select(kept), ids, opened.source)
     return Table(
         source=opened.source,

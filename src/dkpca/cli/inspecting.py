@@ -1,0 +1,143 @@
+"""What a file discloses, said before it is sent; and at the party, what could be recovered from it."""
+
+import html
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from dkpca import wire
+from dkpca.cli import options as o
+from dkpca.cli.output import show, table
+from dkpca.disclosure import describe
+from dkpca.errors import InputError
+from dkpca.exchange.files import preparation_of
+from dkpca.messages import Summary
+from dkpca.party_state import PartyState
+from dkpca.recovery import Measurement
+from dkpca.store import message_files, private_state, storage
+
+PANEL = "At a party"
+MOST_SHOWN = 40  # columns in a table on the terminal; the picture has all of them
+BAR = 20  # characters for R squared 1
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the command."""
+    app.command("inspect", rich_help_panel=PANEL)(inspect)
+
+
+def inspect(
+    path: Annotated[Path, typer.Argument(help="Any message file, or a party's private state.", show_default=False)],
+    picture: Annotated[
+        Path | None,
+        typer.Option("--picture", help="Draw what could be recovered, by column, into this SVG file. Keep it."),
+    ] = None,
+    as_json: o.AsJson = False,
+) -> None:
+    """Say what a file discloses, in words and numbers, before it is sent.
+
+    At the party, with its private state beside the summary, also how well somebody who knows some of its rows could
+    recover the others, by column and attack. Nothing of that leaves.
+    """
+    data = storage.read(path)
+    if private_state.is_private(data):
+        own = private_state.load(path)
+        kept: PartyState | None = own
+        words = f"{path}: PRIVATE state of party {own.party!r}. It contains the party's data: never send it."
+        facts: dict[str, Any] = {"kind": "private", "party": own.party, "send": False}
+        lines: list[str | Table] = [words]
+    else:
+        message = message_files.decode(path, data, *wire.KINDS.values())
+        facts, lines = _described(path, message)
+        kept = _state_of(path, message)
+    found = None if kept is None else kept.recovery
+    if kept is not None and found is not None:
+        names = _column_names(kept, found)
+        facts["recovery"] = recovery_facts(found)
+        lines += ["", f"At this party: {found.sentence()}", *_by_column(names, found)]
+    if picture is not None:
+        if found is None or not found.by_attack:
+            raise InputError(
+                f"{path}: there is no measured recovery to draw; keep the private state beside the summary"
+            )
+        storage.write(picture, _drawn(names, found).encode(), private=True)
+        lines.append(f"wrote {picture}; it is about the party's columns: keep it")
+    show(as_json, facts, lines)
+
+
+def _described(path: Path, message: Any) -> tuple[dict[str, Any], list[str | Table]]:
+    told = describe(message)
+    facts = {"kind": told.kind, "send": True, "facts": told.facts, "reveals": told.reveals}
+    lines = [f"{path}: a message of kind {told.kind}", ""]
+    lines += [f"  {name:<30} {_shown(value)}" for name, value in told.facts.items()]
+    lines += ["", "Whoever holds it learns"] + [f"  - {sentence}" for sentence in told.reveals]
+    lines += ["", "It does not contain"] + [f"  - {sentence}" for sentence in told.does_not_contain]
+    return facts | {"does_not_contain": told.does_not_contain}, list(lines)
+
+
+def _state_of(path: Path, message: Any) -> PartyState | None:
+    """Private state beside a summary, if it is the one that belongs to it."""
+    beside = path.with_suffix(".state")
+    if not isinstance(message, Summary) or not beside.exists():
+        return None
+    kept = private_state.load(beside)
+    return kept if kept.summary_id == wire.fingerprint(message) else None
+
+
+def _column_names(kept: PartyState, found: Measurement) -> list[str]:
+    if kept.preparation is None:
+        return [f"column {position}" for position in range(1, len(found.columns) + 1)]
+    columns = preparation_of(kept).columns
+    return [column.source if column.category is None else f"{column.source}={column.category}" for column in columns]
+
+
+def _by_column(names: list[str], found: Measurement) -> list[str | Table]:
+    """Table of columns, those recovered best first, with bars for the strongest attack."""
+    order = sorted(range(len(names)), key=lambda position: -found.columns[position])
+    rows = [
+        [names[p], f"{'█' * round(BAR * found.columns[p]):<{BAR}}", f"{found.columns[p]:.2f}", _strongest(found, p)]
+        for p in order[:MOST_SHOWN]
+    ]
+    if not rows:
+        return []
+    more = [f"and {len(order) - MOST_SHOWN:,} columns that are recovered less"] if len(order) > MOST_SHOWN else []
+    return [table("", ["column", "", "R²", "by"], rows), *more]
+
+
+def _strongest(found: Measurement, position: int) -> str:
+    """Attack that recovers a column best."""
+    return max(found.by_attack, key=lambda name: found.by_attack[name][position])
+
+
+def _drawn(names: list[str], found: Measurement) -> str:
+    """Bars as an SVG picture: R squared of the strongest attack, by column, and which one that was."""
+    height, order = 18, sorted(range(len(names)), key=lambda position: -found.columns[position])
+    lines = []
+    for line, p in enumerate(order):
+        y, value = 40 + height * line, found.columns[p]
+        lines.append(
+            f'<text x="190" y="{y + 12}" text-anchor="end">{html.escape(names[p][:28])}</text>'
+            f'<rect x="200" y="{y + 2}" width="{300 * value:.1f}" height="12" fill="#4477aa"/>'
+            f'<text x="{206 + 300 * value:.1f}" y="{y + 12}">{value:.2f}, {_strongest(found, p)}</text>'
+        )
+    title = html.escape(found.sentence())
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="720" height="{50 + height * len(order)}" '
+        f'font-family="sans-serif" font-size="11"><rect width="100%" height="100%" fill="white"/>'
+        f'<text x="10" y="22" font-size="13">{title}</text>{"".join(lines)}</svg>\n'
+    )
+
+
+def recovery_facts(found: Measurement | None) -> dict[str, Any] | None:
+    """Return what a script wants to know of an attack."""
+    if found is None:
+        return None
+    return {"sentence": found.sentence(), "worst": found.worst, "columns": found.columns, **vars(found)}
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

@@ -1,0 +1,225 @@
+"""Commands for masked sums: the center learns the sum over parties, and nothing about any single one."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dkpca.cli import options as o
+from dkpca.cli.output import progress, show
+from dkpca.cli.table_options import TableAtHand, reads_table
+from dkpca.errors import InputError
+from dkpca.exchange import files, sum_files
+from dkpca.fields import RING_BITS, check_name
+from dkpca.messages import Offer, Summary
+from dkpca.protection.keys import fingerprint
+from dkpca.protection.member import Sum
+from dkpca.store import message_files
+from dkpca.wording import in_bytes
+
+keys_group = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown")
+mask_group = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown")
+
+IdentityFile = Annotated[Path, typer.Option("--identity", help="The party's identity, from 'dkpca keys new'.")]
+RunName = Annotated[
+    str, typer.Option("--run", help="Name of this sum, the same at all parties; a new one each time.")
+]
+RingBits = Annotated[
+    int, typer.Option("--bits", help=f"Of the ring on which numbers are added: one of {list(RING_BITS)}.")
+]
+SumKeyFile = Annotated[
+    Path | None, typer.Option("--key", help="Private key of this sum; else --out with .sumkey. Keep it.")
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the commands."""
+    app.add_typer(keys_group, name="keys", rich_help_panel="At a party")
+    app.add_typer(mask_group, name="mask", rich_help_panel="At a party")
+    app.command("add", rich_help_panel="At the center")(add)
+
+
+@keys_group.callback()
+def about_keys() -> None:
+    """Make and show the identity by which other parties know this one.
+
+    Parties compare fingerprints by another way than the center, such as the phone, and write those of the others into
+    a file of peers: one line such as `clinic = "fingerprint"` for each.
+    """
+
+
+@keys_group.command()
+def new(out: Annotated[Path, typer.Option("--out", help="File to write, mode 0600. Keep it.")]) -> None:
+    """Make an identity for this party."""
+    identity = sum_files.new_identity(out)
+    show(False, {}, [f"wrote {out}; tell the other parties its fingerprint, not by way of the center:"])
+    show(False, {}, [identity.fingerprint])
+
+
+@keys_group.command("show")
+def show_identity(
+    path: Annotated[Path, typer.Argument(help="An identity, or anybody's offer.", show_default=False)],
+    as_json: o.AsJson = False,
+) -> None:
+    """Print the fingerprint of an identity, or of the one that signed an offer."""
+    try:
+        found = sum_files.read_identity(path).fingerprint
+    except InputError:
+        found = fingerprint(message_files.read(path, Offer).identity)
+    show(as_json, {"fingerprint": found}, [found])
+
+
+@mask_group.callback()
+def about_mask() -> None:
+    """Take part in a masked sum: first an **offer**, which goes to all, then the **numbers**.
+
+    The numbers are squared distances or inner products between samples over the party's columns. The center adds them
+    up with `dkpca add`; alone, or without one of the others, they are noise.
+    """
+
+
+@mask_group.command()
+@reads_table
+def offer(
+    table: TableAtHand,
+    out: Annotated[Path, typer.Option("--out", help="The offer to write; send it to the center and all parties.")],
+    identity: IdentityFile,
+    run: RunName,
+    kernel: o.KernelOption = "rbf",
+    center: o.Center = True,
+    bits: RingBits = 32,
+    landmarks: Annotated[
+        int, typer.Option("--landmarks", min=0, help="For many samples: distances to so many; 0: all pairs.")
+    ] = 0,
+    key: SumKeyFile = None,
+    state: Annotated[
+        Path | None, typer.Option("--state", help="Private file for new samples; else --out with .state. Keep it.")
+    ] = None,
+    common: o.Common = None,
+    key_file: o.KeyFile = None,
+    policy: o.PolicyFile = None,
+    ledger: o.Ledger = None,
+    as_json: o.AsJson = False,
+) -> None:
+    """Offer to take part in a fit by masked sums.
+
+    Example: `dkpca mask offer bank.csv --id person --identity bank.identity --run spring --out bank.offer`
+    """
+    box = o.sender(out, table.policy(policy), ledger, table.path)
+    holding = table.holding(common, key_file)
+    asked = Sum(check_name(run, "name of a sum"), o.kernel(kernel, 1.0, center=center), bits, landmarks)
+    kept, secret = state or out.with_suffix(".state"), key or out.with_suffix(".sumkey")
+    made = sum_files.offer_fit(
+        holding, box, asked, identity=sum_files.read_identity(identity), key_file=secret, state=kept
+    )
+    show(as_json, _facts(made, out, secret) | {"state": str(kept)}, [*_words(made, out, secret), f"  keep  {kept}"])
+
+
+@mask_group.command("offer-new")
+def offer_new(
+    path: o.TableFile,
+    state: Annotated[Path, typer.Option("--state", help="The party's private state, from 'mask offer'.")],
+    out: Annotated[Path, typer.Option("--out", help="The offer to write; send it to the center and all parties.")],
+    identity: IdentityFile,
+    run: RunName,
+    bits: RingBits = 32,
+    id_column: o.Id = None,
+    key: SumKeyFile = None,
+    policy: o.PolicyFile = None,
+    ledger: o.Ledger = None,
+    as_json: o.AsJson = False,
+) -> None:
+    """Offer to place new samples of a fit by masked sums."""
+    box = o.sender(out, policy, ledger, path)
+    secret = key or out.with_suffix(".sumkey")
+    holding = files.new_samples(path, state, id_column=id_column)
+    made = sum_files.offer_new(
+        holding,
+        box,
+        state,
+        identity=sum_files.read_identity(identity),
+        run=check_name(run, "name of a sum"),
+        bits=bits,
+        key_file=secret,
+    )
+    show(as_json, _facts(made, out, secret), _words(made, out, secret))
+
+
+@mask_group.command()
+def numbers(
+    path: o.TableFile,
+    state: Annotated[Path, typer.Option("--state", help="The party's private state, from 'mask offer'.")],
+    key: Annotated[Path, typer.Option("--key", help="Private key of this sum, from 'mask offer'.")],
+    offers: Annotated[list[Path], typer.Option("--offer", help="Offer of a party, its own too; one for each.")],
+    peers: Annotated[Path, typer.Option("--peers", help="Fingerprints of the other parties (TOML).")],
+    out: Annotated[Path, typer.Option("--out", help="The message to write; send it to the center.")],
+    id_column: o.Id = None,
+    policy: o.PolicyFile = None,
+    ledger: o.Ledger = None,
+    as_json: o.AsJson = False,
+) -> None:
+    """Write this party's numbers under masks that cancel in the sum of all parties.
+
+    Example: `dkpca mask numbers bank.csv --state bank.state --key bank.sumkey --offer bank.offer --offer clinic.offer
+    --peers peers.toml --out bank.sums`
+    """
+    box = o.sender(out, policy, ledger, path)
+    holding = files.new_samples(path, state, id_column=id_column)
+    with progress(f"{holding.party}: masked numbers"):
+        written = sum_files.numbers(holding, box, state, key, offers, peers)
+    size = sum(file.stat().st_size for file in written)
+    result = {"party": holding.party, "bytes": size, "out": [str(file) for file in written]}
+    words = (
+        f"{holding.party}: masked numbers, {in_bytes(size)}, in {', '.join(map(str, written))}; send to the center"
+    )
+    show(as_json, result, [words])
+
+
+def add(
+    paths: Annotated[list[Path], typer.Argument(help="Masked numbers of all parties.", show_default=False)],
+    out: Annotated[
+        Path, typer.Option("--out", help="Summary of the joined table, for 'fuse'; or rows, for 'project'.")
+    ],
+    gamma: Annotated[
+        float | None, typer.Option("--gamma", help="Width of the kernel, chosen now.", rich_help_panel=o.MODEL)
+    ] = None,
+    kernel: o.KernelOption = "rbf",
+    center: o.Center = True,
+    degree: o.Degree = None,
+    coef0: o.Coef0 = None,
+    fit: Annotated[
+        Path | None, typer.Option("--fit", help="For new samples: the summary that 'add' made of the fit.")
+    ] = None,
+    fit_run: Annotated[str, typer.Option("--fit-run", help="Name of the sum of the fit, if it had landmarks.")] = "",
+    as_json: o.AsJson = False,
+) -> None:
+    """Add up masked numbers of all parties: the joint kernel matrix, as if one party had all columns.
+
+    Then `dkpca fuse joined.summary --out run`. New samples, with --fit: `dkpca project run joined.rows --out new`.
+
+    Example: `dkpca add bank.sums clinic.sums shop.sums --gamma 0.05 --out joined.summary`
+    """
+    box = files.Sender(out)
+    box.check()
+    with progress("adding up"):
+        message: Any = (
+            sum_files.add_fit(paths, o.kernel(kernel, gamma, center=center, degree=degree, coef0=coef0))
+            if fit is None
+            else sum_files.add_new(paths, message_files.read(fit, Summary), fit_run)
+        )
+    box.send(message, party=message.party)
+    result = {"n_samples": message.n_samples, "rank": message.factor.shape[1], "out": str(out)}
+    what = f"rank {message.factor.shape[1]}" if fit is None else "new samples"
+    show(as_json, result, [f"the sum of all parties: {message.n_samples:,} samples, {what}, in {out}"])
+
+
+def _facts(made: Offer, out: Path, secret: Path) -> dict[str, Any]:
+    return {"party": made.party, "n_samples": made.agreed.rows, "out": str(out), "key": str(secret)}
+
+
+def _words(made: Offer, out: Path, secret: Path) -> list[str]:
+    return [
+        f"{made.party}: offers to add up {made.agreed.kind} of {made.agreed.rows:,} samples, {made.agreed.bits} bits",
+        f"  send  {out}   (to the center and to all parties)",
+        f"  keep  {secret}   (private: the key of this sum)",
+    ]

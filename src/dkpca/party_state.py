@@ -1,0 +1,97 @@
+"""What a party keeps of a fit. It never leaves."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dkpca.kernels import Kernel
+from dkpca.linalg.arrays import Array
+from dkpca.linalg.deviations import standardized
+from dkpca.recovery import Measurement
+
+
+@dataclass(frozen=True)
+class PartyState:
+    """What a party keeps to itself so that it can place new samples. It contains data: never send it.
+
+    Attributes
+    ----------
+    party : str
+        Name of the party.
+    summary_id : str
+        Fingerprint of the summary it belongs to.
+    kernel : Kernel
+        Kernel of the fit.
+    origin : array of shape (n_features,)
+        Point from which the columns are measured.
+    anchors : array of shape (n_anchors, n_features), optional
+        Rows that new samples are compared with; None where they can be had from the table again.
+    positions : array of shape (n_anchors,), optional
+        Of the anchors among the training samples; None: all of them.
+    weights : array of shape (n_anchors, rank), optional
+        Factor row of y = kernel(y, anchors) @ weights + offset. None: the party sent masked numbers, and no factor.
+    precision : str
+        How numbers are sent.
+    solver : str
+        Which one, what it did, and why it was chosen.
+    decided : str
+        The rule that decided how much was sent, and those that could not be met.
+    steps : array of shape (rank,), optional
+        By which the columns of the factor were rounded, if it was sent compact.
+    training : array of shape (n_samples, n_features), optional
+        All rows, for the paper's way to place new samples only.
+    keep_training : bool
+        Whether they were to be kept.
+    shift, scale : array of shape (n_features,), optional
+        Means and deviations of the training columns, in which new columns are measured; None: as they are.
+    preparation : mapping, optional
+        How the commands turn the party's table into these columns; None: it came as numbers.
+    columns : tuple of str, optional
+        Their names, in which order new samples have to have them; None: they had none.
+    protect : {"none", "sums", "blind"}
+        How its fit was protected, and so must be what it says of new samples.
+    offset : array of shape (rank,), optional
+        Of a Gram matrix that was centered.
+    recovery : Measurement, optional
+        What somebody who knows some rows recovers of the others from the summary; None: not measured.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dkpca
+    >>> X = np.random.default_rng(0).normal(size=(50, 4))
+    >>> _, state = dkpca.summarize(X, party="bank", kernel=dkpca.kernels.Linear(), rank=2)
+    >>> state.party, state.origin.shape, state.weights.shape
+    ('bank', (4,), (50, 2))
+    """
+
+    party: str
+    summary_id: str
+    kernel: Kernel
+    origin: Array
+    anchors: Array | None
+    positions: Array | None
+    weights: Array | None
+    precision: str
+    solver: str
+    decided: str = ""
+    steps: Array | None = None
+    training: Array | None = None
+    keep_training: bool = False
+    shift: Array | None = None
+    scale: Array | None = None
+    preparation: Mapping[str, Any] | None = None
+    columns: tuple[str, ...] | None = None
+    protect: str = "none"
+    offset: Array | None = None
+    recovery: Measurement | None = None
+
+    def without_rows(self) -> "PartyState":
+        """Return the state without the rows of the table, for a holder who can open the table again."""
+        return replace(self, anchors=None, training=None)
+
+    def with_rows(self, X: Array) -> "PartyState":
+        """Return the state with the rows of the table it was made from."""
+        X = standardized(X, self.shift, self.scale) - self.origin[None, :]
+        anchors = self.kernel.anchors(X, self.positions)
+        return replace(self, anchors=anchors, training=X if self.keep_training else None)

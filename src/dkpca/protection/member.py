@@ -1,0 +1,199 @@
+"""At a party: its offer for a masked sum, and its answer once it has the offers of all."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dkpca import messages, party
+from dkpca.errors import InputError
+from dkpca.kernels import Kernel
+from dkpca.linalg.arrays import Array
+from dkpca.linalg.deviations import column_scales, standardized
+from dkpca.messages import Agreed, MaskedSum, Offer, Scorer
+from dkpca.party_state import PartyState
+from dkpca.policy import Policy
+from dkpca.protection import quantities
+from dkpca.protection.keys import Identity, SumKey, make_offer
+from dkpca.protection.ring import Numbers
+from dkpca.protection.sums import masked
+
+BITS = {"float64": 64, "float32": 32, "compact": 20, "float16": 16}  # of the ring, by how finely numbers are sent
+
+
+@dataclass(frozen=True)
+class Sum:
+    """One sum that the parties are asked to form: the same words for all of them."""
+
+    run: str
+    kernel: Kernel
+    bits: int = 32
+    n_landmarks: int = 0  # 0: all pairs of samples
+
+
+def join_fit(
+    X: Array,
+    asked: Sum,
+    *,
+    party_name: str,
+    identity: Identity,
+    standardize: bool = False,
+    sample_ids: Sequence[str] | None = None,
+    policy: Policy = party.ANYTHING,
+) -> tuple[SumKey, PartyState]:
+    """Return a party's key for a fit, with its offer, and the state that it keeps.
+
+    Parameters
+    ----------
+    X : array of shape (n_samples, n_features)
+        The party's columns, finite numbers.
+    asked : Sum
+        The same at all parties.
+    party_name : str
+        Name of the party.
+    identity : Identity
+        With which it signs.
+    standardize, sample_ids, policy
+        As in `dkpca.party.summarize`.
+    """
+    kernel, n = asked.kernel, X.shape[0]
+    policy.check_samples(n)
+    policy.check_kernel(kernel)
+    policy.check_law(kernel, None)
+    policy.check_protection("sums")
+    _check(X, asked, party_name)
+    shift, scale = column_scales(X) if standardize and kernel.columns_are == "quantities" else (None, None)
+    X = standardized(X, shift, scale)
+    kernel.check(X)
+    origin = kernel.origin(X)
+    positions = quantities.landmarks(asked.run, n, asked.n_landmarks) if asked.n_landmarks else None
+    X = X - origin
+    state = PartyState(
+        party=party_name,
+        summary_id=messages.digest([asked.run]),
+        kernel=kernel,
+        origin=origin,
+        anchors=X if positions is None else X[positions],
+        positions=positions,
+        weights=None,
+        precision=f"{asked.bits} bits",
+        solver="masked sum",
+        shift=shift,
+        scale=scale,
+        protect="sums",
+    )
+    agreed = Agreed(
+        run=asked.run,
+        kind=quantities.PAIRS if positions is None else quantities.COLUMNS,
+        kernel=kernel.name,
+        rows=n,
+        columns=n if positions is None else len(positions),
+        sample_digest=digest_of(sample_ids, n),
+        bits=asked.bits,
+    )
+    return _offered(identity, party_name, agreed, state, X), state
+
+
+def join_new(
+    state: PartyState,
+    X_new: Array,
+    run: str,
+    *,
+    identity: Identity,
+    bits: int = 32,
+    sample_ids: Sequence[str] | None = None,
+    policy: Policy = party.ANYTHING,
+) -> SumKey:
+    """Return a party's key, with its offer, for new samples of a fit by masked sums."""
+    policy.check_projection()
+    if state.protect != "sums" or state.anchors is None:
+        raise InputError(f"party {state.party!r}: this state is not of a fit by masked sums; use the one that is")
+    X = party.measured(state, X_new)
+    agreed = Agreed(
+        run=run,
+        kind=quantities.NEW,
+        kernel=state.kernel.name,
+        rows=X.shape[0],
+        columns=state.anchors.shape[0],
+        sample_digest=digest_of(sample_ids, X.shape[0]),
+        bits=bits,
+    )
+    return _offered(identity, state.party, agreed, state, X)
+
+
+def answers(
+    own: SumKey, state: PartyState, X: Array, offers: Mapping[str, Offer], pinned: Mapping[str, str]
+) -> Iterator[MaskedSum]:
+    """Yield a party's masked quantities, piece by piece.
+
+    Parameters
+    ----------
+    own : SumKey
+        From `join_fit` or `join_new`.
+    state : PartyState
+        From `join_fit`.
+    X : array of shape (n_samples, n_features)
+        The rows of the offer, as they were given there.
+    offers : mapping of party to Offer
+        Of all parties.
+    pinned : mapping of party to fingerprint
+        Of the others' identities.
+    """
+    agreed, kernel = own.offer.agreed, state.kernel
+    n_parts = len(quantities.pieces(agreed, kernel))
+    measured = party.measured(state, X)
+    for part, values in enumerate(quantities.addends(agreed, kernel, measured, state.anchors), start=1):
+        yield masked(values, own, offers, pinned, part=part, n_parts=n_parts)
+
+
+def scores(
+    state: PartyState,
+    scorer: Scorer,
+    X_new: Array,
+    run: str,
+    *,
+    identity: Identity,
+    sample_ids: Sequence[str] | None = None,
+    policy: Policy = party.ANYTHING,
+) -> tuple[SumKey, Numbers]:
+    """Return a party's key and its own share of the scores of new samples, which it then masks: 64 bits each."""
+    share = party.score(state, scorer, X_new, sample_ids=sample_ids, policy=policy)
+    values = np.asarray(share.scores.decode())
+    agreed = Agreed(
+        run=run,
+        kind=quantities.SCORES,
+        kernel=state.kernel.name,
+        rows=values.shape[0],
+        columns=values.shape[1],
+        sample_digest=share.sample_digest,
+        bits=64,
+    )
+    size = float(np.max(np.abs(values)))
+    return make_offer(identity, state.party, agreed, n_features=len(state.origin), largest=size), values
+
+
+def _offered(identity: Identity, name: str, agreed: Agreed, state: PartyState, X: Numbers) -> SumKey:
+    with np.errstate(over="ignore"):
+        size = quantities.largest(agreed, state.kernel, X, state.anchors)
+    return make_offer(identity, name, agreed, n_features=X.shape[1], largest=size)
+
+
+def _check(X: Array, asked: Sum, name: str) -> None:
+    kernel = asked.kernel
+    if not isinstance(X, np.ndarray):
+        raise InputError(f"party {name!r}: masked sums are formed on the host; give a NumPy array, or protect='none'")
+    if X.shape[0] < 2:
+        raise InputError(f"party {name!r} has {X.shape[0]} row; a fit needs at least 2 samples")
+    if asked.n_landmarks and quantities.has_diagonal(kernel):
+        raise InputError(
+            f"landmarks are for kernels of distances, and all pairs of {X.shape[0]:,} samples are many; use "
+            f"protect='blind' with the {kernel.name} kernel"
+        )
+    if asked.n_landmarks > X.shape[0]:
+        raise InputError(f"party {name!r}: {asked.n_landmarks} landmarks of {X.shape[0]} samples; ask for fewer")
+    kernel.partial(X[:1], X[:1])  # an error of the kernel, where nothing of it adds up
+
+
+def digest_of(sample_ids: Sequence[str] | None, n_samples: int) -> str:
+    """Fingerprint of the ids, or of the number of rows where there are none."""
+    return messages.row_number_digest(n_samples) if sample_ids is None else messages.digest(sample_ids)

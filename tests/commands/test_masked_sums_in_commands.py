@@ -1,0 +1,191 @@
+"""Masked sums with files: keys, offers, numbers, and what the center makes of them."""
+
+import json
+import shutil
+
+import numpy as np
+import polars as pl
+import pytest
+from sklearn.decomposition import KernelPCA
+
+from dkpca import subspace_error
+from dkpca.protection import quantities
+from dkpca.store import ledger
+from testkit.owners import OWNERS, frame, numbers, people, standardized
+
+GAMMA = 0.05
+
+
+@pytest.fixture
+def parties(office):
+    """Three parties that have made identities and pinned each other's fingerprints."""
+    for owner in OWNERS:
+        office.ok("keys", "new", "--out", f"{owner}.identity")
+    prints = {o: office.ok("keys", "show", f"{o}.identity", "--json").json["fingerprint"] for o in OWNERS}
+    (office.path / "peers.toml").write_text("".join(f'{o} = "{prints[o]}"\n' for o in OWNERS))
+    return office
+
+
+def offer(office, owner, run="spring", *more):
+    table = (f"{owner}.csv", "--id", "person", "--identity", f"{owner}.identity")
+    return office.ok("mask", "offer", *table, "--run", run, "--out", f"{owner}.offer", *more)
+
+
+def numbers_of(owner, *more):
+    offers = [part for o in OWNERS for part in ("--offer", f"{o}.offer")]
+    private = ("--state", f"{owner}.state", "--key", f"{owner}.sumkey")
+    return ("mask", "numbers", f"{owner}.csv", *private, *offers, "--peers", "peers.toml", "--out", f"{owner}.sums")
+
+
+def fitted(office, *more):
+    for owner in OWNERS:
+        offer(office, owner, "spring", *more)
+    for owner in OWNERS:
+        office.ok(*numbers_of(owner))
+    files = sorted(p.name for p in office.path.glob("*.sums"))
+    office.ok("add", *files, "--gamma", GAMMA, "--out", "joined.summary")
+    office.ok("fuse", "joined.summary", "--components", 3, "--out", "run")
+    return files
+
+
+def embedding(path):
+    return pl.read_csv(path / "embedding.csv").drop("sample").to_numpy()
+
+
+def joined():
+    return np.hstack([standardized(X) for X in numbers().values()])
+
+
+def test_files_give_kernel_pca_of_the_joined_table(parties):
+    fitted(parties)
+    truth = KernelPCA(3, kernel="rbf", gamma=GAMMA).fit(joined())
+    found = embedding(parties.path / "run")
+    assert subspace_error(truth.eigenvectors_, found / np.linalg.norm(found, axis=0)) < 1e-12
+    assert json.loads((parties.path / "run" / "certificate.json").read_text())["optimality_at_least"] > 0.999
+    parties.ok("report", "run")
+
+
+def test_the_center_chooses_the_width_afterwards(parties):
+    files = fitted(parties)
+    parties.ok("add", *files, "--gamma", 0.3, "--out", "other.summary")
+    parties.ok("fuse", "other.summary", "--components", 3, "--out", "other")
+    truth = KernelPCA(3, kernel="rbf", gamma=0.3).fit(joined())
+    found = embedding(parties.path / "other")
+    assert subspace_error(truth.eigenvectors_, found / np.linalg.norm(found, axis=0)) < 1e-12
+
+
+@pytest.mark.parametrize("landmarks", [0, 40])
+def test_new_samples_are_placed_by_masked_sums_too(parties, landmarks):
+    fitted(parties, "--landmarks", landmarks)
+    new = {owner: X[:7] for owner, X in numbers(n_samples=60).items()}
+    for owner, X in new.items():
+        frame(X, people(7)).write_csv(parties.path / f"{owner}-new.csv")
+        told = (f"{owner}-new.csv", "--state", f"{owner}.state", "--identity", f"{owner}.identity", "--run", "later")
+        parties.ok("mask", "offer-new", *told, "--id", "person", "--out", f"{owner}-new.offer")
+    offers = [part for o in OWNERS for part in ("--offer", f"{o}-new.offer")]
+    for owner in OWNERS:
+        private = ("--state", f"{owner}.state", "--key", f"{owner}-new.sumkey", "--id", "person")
+        parties.ok(
+            *("mask", "numbers", f"{owner}-new.csv", *private, *offers),
+            *("--peers", "peers.toml", "--out", f"{owner}-new.sums"),
+        )
+    named = ("--fit", "joined.summary", "--fit-run", "spring", "--out", "joined.rows")
+    parties.ok("add", *(f"{o}-new.sums" for o in OWNERS), *named)
+    parties.ok("project", "run", "joined.rows", "--out", "new")
+    placed, known = embedding(parties.path / "new")[:, :3], embedding(parties.path / "run")[:7]
+    np.testing.assert_allclose(placed, known, atol=1e-3 if landmarks else 1e-6)
+
+
+def test_pieces_are_files_of_their_own(parties, monkeypatch):
+    monkeypatch.setattr(quantities, "PIECE", 500)
+    assert len(fitted(parties)) > 3 * 3
+    truth = KernelPCA(3, kernel="rbf", gamma=GAMMA).fit(joined())
+    found = embedding(parties.path / "run")
+    assert subspace_error(truth.eigenvectors_, found / np.linalg.norm(found, axis=0)) < 1e-12
+
+
+def test_a_piece_or_a_party_that_is_missing_is_named(parties, monkeypatch):
+    files = fitted(parties)
+    words = parties.refused("add", *files[:2], "--gamma", GAMMA, "--out", "two.summary")
+    assert "no masked sum from ['shop']" in words
+    assert "all of them or nothing" in words
+    assert not (parties.path / "two.summary").exists()
+
+
+def test_a_context_is_answered_once_and_the_ledger_knows(parties):
+    fitted(parties)
+    first = (parties.path / "bank.sums").read_bytes()
+    parties.ok(*numbers_of("bank"))  # the same again is no second answer
+    assert (parties.path / "bank.sums").read_bytes() == first
+    table = pl.read_csv(parties.path / "bank.csv").with_columns(x0=pl.lit(0.0))
+    table.write_csv(parties.path / "bank.csv")
+    words = parties.refused(*numbers_of("bank"))
+    assert "has answered this before with other numbers" in words
+    assert (parties.path / "bank.sums").read_bytes() == first
+    assert sum("context" in record for record in ledger.records(parties.path / ledger.NAME)) == 4
+
+
+def test_a_foreign_offer_an_unknown_party_and_another_table_are_refused(parties):
+    for owner in OWNERS:
+        offer(parties, owner)
+    parties.ok("keys", "new", "--out", "thief.identity")
+    shutil.copy(parties.path / "shop.offer", parties.path / "kept.offer")
+    forged = ("shop.csv", "--id", "person", "--identity", "thief.identity", "--run", "spring", "--out", "shop.offer")
+    parties.ok("mask", "offer", *forged)
+    assert "party 'shop': its offer is signed by" in parties.refused(*numbers_of("bank"))
+    shutil.copy(parties.path / "kept.offer", parties.path / "shop.offer")
+    kept = (parties.path / "peers.toml").read_text()
+    (parties.path / "peers.toml").write_text(kept.replace("shop =", "mall ="))
+    assert "the pinned parties are" in parties.refused(*numbers_of("bank"))
+    (parties.path / "peers.toml").write_text(kept)
+    pl.read_csv(parties.path / "bank.csv")[:50].write_csv(parties.path / "bank.csv")
+    assert "has other rows than the offer is about" in parties.refused(*numbers_of("bank"))
+    assert not (parties.path / "bank.sums").exists()
+
+
+def test_an_offer_that_was_altered_on_the_way_is_refused(parties):
+    for owner in OWNERS:
+        offer(parties, owner)
+    offer(parties, "clinic", "autumn")
+    assert "offer different sums: run" in parties.refused(*numbers_of("bank"))
+
+
+def test_a_policy_may_insist_on_masked_sums(parties):
+    (parties.path / "policy.toml").write_text('protect = "sums"\nmax_fits = 1\n')
+    asked = ("summarize", "bank.csv", "--id", "person", "--gamma", 1, "--out", "b.summary", "--policy", "policy.toml")
+    assert "takes part with protect = 'sums' only" in parties.refused(*asked)
+    offer(parties, "bank", "spring", "--policy", "policy.toml")
+    table = ("bank.csv", "--id", "person", "--identity", "bank.identity", "--policy", "policy.toml")
+    again = parties.refused("mask", "offer", *table, "--run", "summer", "--out", "second.offer")
+    assert "max_fits = 1" in again
+
+
+def test_secrets_are_private_files_and_are_not_printed(parties):
+    told = offer(parties, "bank").out
+    for name in ("bank.identity", "bank.sumkey", "bank.state"):
+        assert (parties.path / name).stat().st_mode & 0o077 == 0
+    secret = json.loads((parties.path / "bank.sumkey").read_text())["secret"]
+    assert secret not in told
+    assert secret not in (parties.path / ledger.NAME).read_text()
+    assert secret.encode() not in (parties.path / "bank.offer").read_bytes()
+    assert "is there already" in parties.refused("keys", "new", "--out", "bank.identity")
+
+
+def test_inspect_says_what_offers_and_masked_numbers_reveal(parties):
+    fitted(parties)
+    assert "nothing but that the party takes part" in parties.ok("inspect", "bank.sums").out
+    assert "its public keys" in parties.ok("inspect", "bank.offer").out
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (("--bits", 12), "bits is 12, not one of"),
+        (("--kernel", "cosine"), "no function of a sum over parties"),
+        (("--kernel", "linear", "--landmarks", 20), "landmarks are for kernels of distances"),
+        (("--landmarks", 100), "100 landmarks of 60 samples"),
+    ],
+)
+def test_what_cannot_be_added_up_is_refused(parties, asked, words):
+    table = ("bank.csv", "--id", "person", "--identity", "bank.identity", "--run", "spring", "--out", "bank.offer")
+    assert words in parties.refused("mask", "offer", *table, *asked)

@@ -1,0 +1,79 @@
+"""What could be recovered from a message, said and limited at the party, and kept there."""
+
+import json
+
+import pytest
+
+from dkpca.store import ledger
+
+SUMMARIZE = ("summarize", "bank.csv", "--id", "person", "--gamma", 0.05, "--rank", 20, "--out", "bank.summary")
+
+
+def recorded(office):
+    return ledger.records(office.path / ledger.NAME)[-1]
+
+
+def test_summarize_says_what_could_be_recovered_and_the_ledger_keeps_it(office):
+    told = office.ok(*SUMMARIZE).out
+    assert "30 known rows recover 4 of 4 columns, R² " in told
+    assert recorded(office)["recovery"] in told
+    found = office.ok(*SUMMARIZE, "--json").json["recovery"]
+    assert found["worst"] == max(found["columns"]) == recorded(office)["recovered_at_most"]
+    assert b"recover" not in (office.path / "bank.summary").read_bytes()
+
+
+def test_inspect_at_the_party_shows_it_by_column_and_draws_it(office):
+    office.ok(*SUMMARIZE)
+    told = office.ok("inspect", "bank.summary", "--picture", "bank.svg").out
+    assert "At this party: 30 known rows recover" in told
+    for column in ("x0", "x1", "x2", "x3"):
+        assert column in told
+    drawn = (office.path / "bank.svg").read_text()
+    assert drawn.startswith("<svg")
+    assert drawn.count("<rect") == 5  # the paper, and a bar for each column
+    assert (office.path / "bank.svg").stat().st_mode & 0o077 == 0
+    assert office.ok("inspect", "bank.state", "--json").json["recovery"]["worst"] > 0
+
+
+def test_inspect_elsewhere_knows_nothing_of_it(office):
+    office.ok(*SUMMARIZE)
+    (office.path / "bank.state").unlink()
+    assert "At this party" not in office.ok("inspect", "bank.summary").out
+    words = office.refused("inspect", "bank.summary", "--picture", "bank.svg")
+    assert "keep the private state beside the summary" in words
+
+
+def test_the_state_of_another_summary_is_not_taken_for_this_one(office):
+    office.ok(*SUMMARIZE)
+    data = (office.path / "bank.summary").read_bytes()
+    office.ok(*SUMMARIZE[:-4], "--rank", 3, "--out", "bank.summary")
+    (office.path / "bank.summary").write_bytes(data)
+    assert "At this party" not in office.ok("inspect", "bank.summary").out
+
+
+def test_a_goal_from_the_command_line_lowers_the_rank(office):
+    told = office.ok(*SUMMARIZE, "--recovery", 0.6, "--known-rows", 20, "--json").json
+    assert told["decided"] == "Recovery(at_most=0.6, known_rows=20)"
+    assert told["rank"] < 20
+    assert told["recovery"]["worst"] <= 0.6
+
+
+@pytest.mark.parametrize("how", ["lower", "refuse"])
+def test_a_policy_lowers_or_refuses_before_anything_leaves(office, how):
+    (office.path / "policy.toml").write_text(f'max_recovery = 0.6\nknown_rows = 20\nif_beyond = "{how}"\n')
+    asked = (*SUMMARIZE, "--policy", "policy.toml")
+    if how == "lower":
+        assert office.ok(*asked, "--json").json["recovery"]["worst"] <= 0.6
+        return
+    words = office.refused(*asked)
+    assert "20 known rows recover a column from rank 20 with R²" in words
+    assert not (office.path / "bank.summary").exists()
+    assert not (office.path / "bank.state").exists()
+    assert recorded(office)["event"] == "refused"
+
+
+def test_one_owner_of_all_tables_is_free(office):
+    tables = ("bank.csv", "clinic.csv", "shop.csv")
+    office.ok("fit", *tables, "--id", "person", "--jobs", 1, "--components", 2, "--rank", 20, "--out", "run")
+    settings = json.loads((office.path / "run" / "settings.json").read_text())
+    assert {party["rank"] for party in settings["parties"].values()} == {20}

@@ -1,0 +1,259 @@
+"""DKPCA(protect=...): the real protocol in one process. The answer is right, and the center sees no sample."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer
+from sklearn.decomposition import KernelPCA
+
+import dkpca
+from dkpca import DKPCA, subspace_error
+from dkpca.errors import InputError, PolicyError
+from dkpca.exchange import protected_rounds
+from dkpca.kernels import RBF, Linear
+from dkpca.messages import row_number_digest
+from dkpca.party import summarize
+from dkpca.protection import member, quantities
+from dkpca.protection.keys import Identity
+from dkpca.protection.rotation import UNIFORM_UP_TO, Rotation
+from dkpca.rank import Fixed
+from dkpca.recovery import run as attacked
+from dkpca.recovery.attacks import Seen, Truth
+
+X = load_breast_cancer().data
+X = (X - X.mean(axis=0)) / X.std(axis=0)
+GROUPS = {"clinic": slice(0, 10), "lab": slice(10, 20), "registry": slice(20, 30)}
+FIT, NEW = 400, X[400:]
+KEY = b"a key that the center does not have"
+
+
+def split(table):
+    return {name: table[:, columns] for name, columns in GROUPS.items()}
+
+
+@pytest.mark.parametrize(
+    ("settings", "pooled"),
+    [
+        ({"gamma": 1 / 30}, {"kernel": "rbf", "gamma": 1 / 30}),
+        ({"gamma": "auto"}, {"kernel": "rbf", "gamma": 1 / (2 * X[:400].var(axis=0, ddof=1).sum())}),
+        ({"kernel": "linear"}, {"kernel": "linear"}),
+        (
+            {"kernel": dkpca.kernels.Polynomial(0.01, degree=2)},
+            {"kernel": "poly", "gamma": 0.01, "degree": 2, "coef0": 1},
+        ),
+    ],
+)
+def test_masked_sums_give_kernel_pca_of_the_joined_table(settings, pooled):
+    model = DKPCA(5, protect="sums", **settings).fit(split(X[:FIT]))
+    truth = KernelPCA(5, **pooled).fit(X[:FIT])
+    assert subspace_error(truth.eigenvectors_, model.eigenvectors_) < 1e-12
+    np.testing.assert_allclose(model.eigenvalues_, truth.eigenvalues_, rtol=1e-6)
+    np.testing.assert_allclose(np.abs(model.transform(split(NEW))), np.abs(truth.transform(NEW)), atol=1e-5)
+    assert model.certificate_.subspace_error_at_most < 1e-4
+
+
+def test_fewer_bits_are_fewer_bytes_and_a_larger_error_that_the_certificate_knows():
+    truth = KernelPCA(5, kernel="rbf", gamma=1 / 30).fit(X[:FIT])
+    errors, sent = [], []
+    for precision in ("float16", "compact", "float32", "float64"):
+        model = DKPCA(5, protect="sums", precision=precision).fit(split(X[:FIT]))
+        errors.append(subspace_error(truth.eigenvectors_, model.eigenvectors_))
+        sent.append(model.ledger_[0].bytes_sent)
+        assert errors[-1] <= model.certificate_.subspace_error_at_most
+    assert errors == sorted(errors, reverse=True)
+    pairs = FIT * (FIT - 1) // 2
+    assert sent == [2 * pairs, 5 * pairs // 2, 4 * pairs, 8 * pairs]
+
+
+def test_landmarks_serve_many_samples(monkeypatch):
+    monkeypatch.setattr(protected_rounds, "DENSE_UP_TO", 300)
+    monkeypatch.setattr(quantities, "PIECE", 5000)  # so that there are several pieces
+    model = DKPCA(5, protect="sums", n_landmarks=150, precision="float64").fit(split(X[:FIT]))
+    truth = KernelPCA(5, kernel="rbf", gamma=1 / 30).fit(X[:FIT])
+    assert subspace_error(truth.eigenvectors_, model.eigenvectors_) < 0.01
+    assert model.ledger_[0].bytes_sent == FIT * 150 * 8
+    scores, expected = model.transform(split(NEW)), truth.transform(NEW)
+    assert np.linalg.norm(np.abs(scores) - np.abs(expected)) < 0.1 * np.linalg.norm(expected)
+    np.testing.assert_allclose(model.transform(split(X[:FIT])), model.fit_transform(split(X[:FIT])), atol=1e-3)
+
+
+def test_landmarks_certify_what_they_leave_out(monkeypatch):
+    monkeypatch.setattr(protected_rounds, "DENSE_UP_TO", 10)
+    model = DKPCA(2, protect="sums", n_landmarks=200, precision="float64").fit(split(X[:FIT]))
+    K = RBF(1 / 30)(X[:FIT], X[:FIT])
+    factor = next(iter(model.model_.summaries.values())).factor.decode()
+    values = np.linalg.eigvalsh(K - factor @ factor.T)
+    assert values[-1] <= model.certificate_.kernel_error_above
+    assert values[0] >= -model.certificate_.kernel_error_below
+
+
+@pytest.mark.parametrize("settings", [{"protect": "sums"}, {"protect": "blind", "kernel": "linear"}])
+def test_a_protected_estimator_is_saved_and_goes_on(tmp_path, settings):
+    model = DKPCA(3, **settings).fit(split(X[:FIT]))
+    model.save(tmp_path / "model")
+    again = DKPCA.load(tmp_path / "model")
+    np.testing.assert_array_equal(again.eigenvectors_, model.eigenvectors_)
+    np.testing.assert_allclose(again.transform(split(NEW)), model.transform(split(NEW)), atol=1e-7)
+    assert again.ledger_ == model.ledger_
+
+
+@pytest.mark.parametrize("settings", [{"protect": "sums"}, {"protect": "blind", "kernel": "linear"}])
+def test_two_fits_agree_though_their_keys_do_not(settings):
+    first, again = (DKPCA(3, **settings).fit_transform(split(X[:FIT])) for _ in range(2))
+    np.testing.assert_allclose(first, again, atol=1e-5)
+
+
+def test_blind_equals_open_and_sends_as_much():
+    settings: dict[str, Any] = {"n_components": 5, "kernel": "linear", "rank": 8, "precision": "float64"}
+    seen, blind = (DKPCA(**settings, protect=protect).fit(split(X[:FIT])) for protect in ("none", "blind"))
+    assert subspace_error(seen.eigenvectors_, blind.eigenvectors_) < 1e-12
+    np.testing.assert_allclose(seen.eigenvalues_, blind.eigenvalues_, rtol=1e-10)
+    np.testing.assert_allclose(seen.transform(split(NEW)), blind.transform(split(NEW)), atol=1e-7)
+    for open_, hidden in zip(seen.ledger_, blind.ledger_, strict=True):
+        assert abs(open_.bytes_sent - hidden.bytes_sent) < 0.01 * open_.bytes_sent
+    assert blind.certificate_.subspace_error_at_most < 1.1 * seen.certificate_.subspace_error_at_most + 1e-9
+
+
+def test_blind_with_other_kernels_is_their_centered_sum():
+    model = DKPCA(4, law="sum", gamma=0.05, rank=300, precision="float64", protect="blind").fit(split(X[:FIT]))
+    total = sum(RBF(0.05)(part, part) for part in split(X[:FIT]).values())
+    truth = KernelPCA(4, kernel="precomputed").fit(total)
+    assert subspace_error(truth.eigenvectors_, model.eigenvectors_) < 1e-12
+
+
+@pytest.mark.parametrize("n", [2, 50, UNIFORM_UP_TO, UNIFORM_UP_TO + 1, 4321])
+def test_a_rotation_is_orthogonal_and_can_be_undone(n):
+    A = np.random.default_rng(n).normal(size=(n, 3))
+    rotation = Rotation(KEY, "run", row_number_digest(n), n)
+    turned = rotation.turn(A)
+    np.testing.assert_allclose(turned.T @ turned, A.T @ A, atol=1e-9)
+    np.testing.assert_allclose(rotation.turn_back(turned), A, atol=1e-11)
+
+
+def test_another_run_other_samples_or_another_key_turn_otherwise():
+    A = np.random.default_rng(0).normal(size=(60, 2))
+    first = Rotation(KEY, "run", row_number_digest(60), 60)
+    others = [
+        Rotation(KEY, "other", row_number_digest(60), 60),
+        Rotation(KEY, "run", row_number_digest(61), 60),
+        Rotation(KEY + b"!", "run", row_number_digest(60), 60),
+    ]
+    for other in others:
+        assert np.abs(first.turn(A) - other.turn(A)).max() > 0.1
+        assert first.hidden_digest != other.hidden_digest
+    assert KEY.decode() not in repr(first)
+    with pytest.raises(InputError, match="needs at least 16"):
+        Rotation(b"short", "run", row_number_digest(60), 60)
+
+
+@pytest.mark.parametrize("n", [569, 2000])  # a uniform rotation, and rounds of cosine transforms
+@pytest.mark.parametrize("kernel", [Linear(), RBF(1 / 30)])
+def test_a_blind_center_with_a_hundred_known_rows_recovers_nothing(n, kernel):
+    rows = np.random.default_rng(0).integers(0, len(X), size=n) if n != len(X) else np.arange(n)
+    table = X[rows]
+    rotation = Rotation(KEY, "run", row_number_digest(n), n)
+    received = [
+        summarize(part, party=name, kernel=kernel, rank=Fixed(10), law="sum", blind=lambda digest, count: rotation)[
+            0
+        ].factor.decode()
+        for name, part in split(table).items()
+    ]
+    draws = [np.random.default_rng(seed).permutation(n)[:100] for seed in range(3)]
+    for factor in [*received, np.hstack(received)]:
+        found = attacked(Seen(factor, Linear(), 0.0, factor.shape[1]), Truth.of(table, Linear()), draws)
+        assert max(max(values) for values in found.values()) < 0.1
+
+
+def test_the_same_attack_recovers_everything_without_the_rotation():
+    factor = summarize(X[:, :10], party="clinic", kernel=Linear(), rank=Fixed(10))[0].factor.decode()
+    draws = [np.random.default_rng(0).permutation(len(X))[:100]]
+    found = attacked(Seen(factor, Linear(), 0.0, 10), Truth.of(X[:, :10], Linear()), draws)
+    assert min(found["factor rows"]) > 0.99
+
+
+def test_a_blind_message_says_no_kernel_no_ids_and_no_mean():
+    ids = [f"p{i}" for i in range(60)]
+    turned = [
+        summarize(
+            X[:60, :10],
+            party="clinic",
+            kernel=Linear(),
+            rank=Fixed(5),
+            sample_ids=names,
+            blind=lambda digest, n: Rotation(KEY, "run", digest, n),
+        )[0]
+        for names in (ids, None)
+    ]
+    assert turned[0].kernel.name == "precomputed"
+    assert turned[0].sample_digest not in (dkpca.messages.digest(ids), row_number_digest(60))
+    assert turned[0].sample_digest != turned[1].sample_digest
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"protect": "sums", "rank": 5}, "protect='sums' takes no rank"),
+        ({"protect": "sums", "weights": "balanced"}, "one kernel for all parties, without weights"),
+        ({"protect": "sums", "kernel": {"clinic": "rbf", "lab": "rbf", "registry": "linear"}}, "one kernel for all"),
+        ({"protect": "sums", "law": "sum"}, "by its own law"),
+        ({"protect": "sums", "kernel": "cosine"}, "no function of a sum over parties"),
+        ({"protect": "sums", "projection": "exact"}, "places new samples in its own way"),
+        ({"protect": "blind"}, "a blind center can only add matrices up"),
+        ({"protect": "blind", "law": "product"}, "needs the sum law"),
+        ({"protect": "blind", "kernel": "linear", "center": False}, "use center=True"),
+        ({"protect": "blind", "kernel": "poly"}, "a blind center can only add matrices up"),
+        ({"protect": "secret"}, "protect"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_with_the_reason(settings, words):
+    with pytest.raises(InputError, match=words):
+        DKPCA(3, **settings).fit(split(X[:60]))
+
+
+def test_a_single_party_and_a_missing_one_are_refused():
+    with pytest.raises(InputError, match="hides a party among others"):
+        DKPCA(2, protect="sums").fit({"clinic": X[:60, :10]})
+    both: list[dict[str, Any]] = [{"protect": "sums"}, {"protect": "blind", "kernel": "linear"}]
+    for settings in both:
+        model = DKPCA(2, **settings).fit(split(X[:60]))
+        with pytest.raises(InputError, match=r"no new samples from \['registry'\]"):
+            model.transform({"clinic": NEW[:, :10], "lab": NEW[:, 10:20]})
+
+
+def test_what_a_protected_fit_cannot_say_is_refused():
+    model = DKPCA(2, protect="sums").fit(split(X[:60]))
+    with pytest.raises(InputError, match="score is for fits with protect='none'"):
+        model.score(split(NEW))
+    with pytest.raises(InputError, match="inverse_transform is for fits with protect='none'"):
+        model.inverse_transform(model.transform(split(NEW)))
+
+
+def test_a_share_of_the_variance_decides_the_components_of_a_protected_fit():
+    shares = [DKPCA(0.6, protect=p, kernel="linear").fit(split(X[:FIT])) for p in ("none", "sums", "blind")]
+    assert len({len(model.eigenvalues_) for model in shares}) == 1
+
+
+def test_rows_of_a_protected_fit_are_not_sent_in_the_open():
+    _, state = summarize(
+        X[:60, :10],
+        party="clinic",
+        kernel=Linear(),
+        rank=Fixed(5),
+        blind=lambda digest, n: Rotation(KEY, "run", digest, n),
+    )
+    for exact in (False, True):
+        with pytest.raises(InputError, match="its fit was protected"):
+            dkpca.extend(replace(state, keep_training=True), X[:3, :10], exact=exact)
+
+
+def test_a_party_may_insist_on_its_protection():
+    policy = dkpca.Policy(protect="sums")
+    with pytest.raises(PolicyError, match="takes part with protect = 'sums' only, and 'none' was asked for"):
+        dkpca.summarize(X[:, :10], party="clinic", kernel=RBF(0.1), rank=3, policy=policy)
+    asked = member.Sum("run", RBF(0.1))
+    settings: dict[str, Any] = {"party_name": "clinic", "identity": Identity.new()}
+    assert member.join_fit(X[:50, :10], asked, **settings, policy=policy)[0].offer.party == "clinic"
+    with pytest.raises(PolicyError, match="'blind' only, and 'sums' was asked for"):
+        member.join_fit(X[:50, :10], asked, **settings, policy=dkpca.Policy(protect="blind"))

@@ -1,0 +1,120 @@
+"""What a party lets be recovered from its message: as a goal, and as its policy."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer
+
+import dkpca
+from dkpca.errors import InputError, PolicyError
+from dkpca.kernels import RBF, Linear
+from dkpca.policy import from_table
+from dkpca.rank import Fixed, Recovery
+from dkpca.recovery import measure
+
+TUMORS = load_breast_cancer().data[:, :10]
+TUMORS = (TUMORS - TUMORS.mean(axis=0)) / TUMORS.std(axis=0)
+KERNEL = RBF(1 / 30)
+
+
+def summarized(**settings):
+    return dkpca.summarize(TUMORS, party="clinic", kernel=KERNEL, **settings)
+
+
+@pytest.mark.parametrize(("precision", "most"), [("float32", 0.7), ("float16", 0.7), ("compact", 0.95)])
+def test_a_message_within_the_limit_is_found_and_a_finer_one_is_beyond_it(precision, most):
+    goals = dkpca.rank.All((Fixed(23), Recovery(at_most=most)))
+    summary, state = summarized(rank=goals, precision=precision)
+    assert measure(summary, TUMORS).worst <= most
+    assert summary.rank < 23
+    assert "Recovery" in state.decided
+    finer, _ = summarized(rank=summary.rank + 3, precision=precision)
+    assert measure(finer, TUMORS).worst > most
+
+
+def test_the_estimator_takes_the_goal():
+    model = dkpca.DKPCA(2, parties=2, rank=[Fixed(20), Recovery(0.7)], gamma=1 / 30).fit(TUMORS)
+    assert all(entry.rank < 20 for entry in model.ledger_)
+
+
+def test_a_goal_that_changes_nothing_is_not_named():
+    summary, state = summarized(rank=dkpca.rank.All((Fixed(5), Recovery(at_most=0.99))))
+    assert summary.rank == 5
+    assert state.decided == "Fixed(rank=5)"
+
+
+def test_a_goal_that_no_message_meets_is_refused():
+    with pytest.raises(InputError, match=r"Recovery\(at_most=0.1, known_rows=30\) cannot be met in float32"):
+        summarized(rank=Recovery(at_most=0.1))
+
+
+@pytest.mark.parametrize("settings", [{"at_most": 0.0}, {"at_most": 1.5}, {"at_most": 0.5, "known_rows": 0}])
+def test_a_limit_that_is_none_is_refused(settings):
+    with pytest.raises(InputError, match="is no limit; give a share between 0 and 1"):
+        Recovery(**settings)
+
+
+def test_a_policy_lowers_the_rank_until_its_limit_holds():
+    policy = dkpca.Policy(max_recovery=0.7)
+    summary, state = summarized(rank=23, policy=policy)
+    assert summary.rank < 23
+    assert state.recovery.worst <= 0.7
+    assert measure(summary, TUMORS).worst == pytest.approx(state.recovery.worst, abs=1e-6)
+
+
+def test_a_policy_refuses_where_it_says_so():
+    policy = dkpca.Policy(max_recovery=0.7, if_beyond="refuse")
+    with pytest.raises(PolicyError, match=r"recover a column from rank 23 with R² 1.00, more than max_rec"):
+        summarized(rank=23, policy=policy)
+    assert summarized(rank=1, policy=policy)[0].rank == 1
+
+
+def test_a_policy_that_no_message_meets_refuses_instead_of_sending_less():
+    with pytest.raises(PolicyError, match="recover a column from rank 1 with"):
+        summarized(rank=23, policy=dkpca.Policy(max_recovery=0.1))
+
+
+def test_a_policy_counts_more_known_rows_as_more_danger():
+    few = dkpca.Policy(max_recovery=0.7, known_rows=3)
+    assert (
+        summarized(rank=23, policy=few)[0].rank > summarized(rank=23, policy=dkpca.Policy(max_recovery=0.7))[0].rank
+    )
+
+
+def test_limits_of_rank_and_recovery_hold_together():
+    policy = dkpca.Policy(max_recovery=0.9, max_rank=3)
+    assert summarized(rank=dkpca.rank.Auto(10), policy=policy)[0].rank <= 3
+
+
+def test_the_linear_kernel_of_few_columns_is_limited_too():
+    X = np.random.default_rng(0).normal(size=(300, 8))
+    summary, state = dkpca.summarize(
+        X, party="clinic", kernel=Linear(), rank=8, policy=dkpca.Policy(max_recovery=0.9)
+    )
+    assert 1 < summary.rank < 8
+    assert state.recovery.worst <= 0.9
+
+
+def test_nothing_is_measured_where_nobody_asked():
+    assert summarized(rank=5)[1].recovery is None
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "advice"),
+    [
+        ("max_recovery", 1.5, "write a share of variance"),
+        ("max_recovery", True, "write a share of variance"),
+        ("known_rows", 0, "write a whole number"),
+        ("if_beyond", "clip", 'write "lower" or "refuse"'),
+    ],
+)
+def test_a_policy_file_with_another_value_is_refused(key, value, advice):
+    with pytest.raises(InputError, match=advice):
+        from_table({key: value})
+
+
+def test_what_was_measured_is_kept_with_the_private_state_and_not_in_the_message(tmp_path):
+    summary, state = summarized(rank=23, policy=dkpca.Policy(max_recovery=0.9))
+    dkpca.save(tmp_path / "clinic.state", state)
+    assert dkpca.load(tmp_path / "clinic.state").recovery == state.recovery
+    assert b"recover" not in dkpca.wire.encode(summary)
+    assert np.isfinite(state.recovery.worst)

@@ -1,0 +1,264 @@
+"""What a user of scikit-learn expects of an estimator like KernelPCA, beside its own checks."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.decomposition import KernelPCA
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics.pairwise import rbf_kernel
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import dkpca
+from dkpca import DKPCA, wire
+from dkpca.errors import InputError
+from dkpca.kernels import Linear
+from dkpca.linalg.arrays import to_numpy
+
+DIGITS = load_digits().data / 16
+FULL: dict[str, Any] = {"rank": 10**6, "precision": "float64"}
+
+
+class TestNumberOfComponents:
+    @pytest.mark.parametrize("share", [0.3, 0.8, 0.95])
+    @pytest.mark.parametrize("kernel", ["rbf", "linear"])
+    def test_a_share_is_the_fewest_that_show_it(self, share, kernel):
+        model = DKPCA(share, kernel=kernel, parties=4, **FULL).fit(DIGITS[:150])
+        every = DKPCA(100, kernel=kernel, parties=4, **FULL).fit(DIGITS[:150]).explained_variance_ratio_
+        expected = int(np.argmax(np.cumsum(every) >= share)) + 1
+        assert model.eigenvectors_.shape == (150, expected)
+        assert model.transform(DIGITS[150:153]).shape == (3, expected)
+        assert len(model.get_feature_names_out()) == expected
+        assert len(model.certificate_.eigenvalues_at_least) == expected
+
+    def test_none_is_all_that_are_not_zero_as_in_kernel_pca(self):
+        for X, kernel in ((DIGITS[:60], "rbf"), (DIGITS[:150, 20:30], "linear")):
+            trusted = KernelPCA(None, kernel=kernel, gamma=0.02).fit(X)
+            model = DKPCA(None, kernel=kernel, gamma=0.02, parties=2, **FULL).fit(X)
+            assert model.eigenvalues_.shape == trusted.eigenvalues_.shape
+            np.testing.assert_allclose(model.eigenvalues_, trusted.eigenvalues_, atol=1e-9 * model.eigenvalues_[0])
+
+    def test_by_landmarks_there_are_no_more_than_landmarks(self):
+        model = DKPCA(None, kernel="rbf", parties=2, solver="landmark", n_landmarks=20).fit(DIGITS[:200])
+        assert model.eigenvalues_.shape[0] <= 20
+
+    def test_parties_send_more_for_a_larger_share(self):
+        sent = [[e.rank for e in DKPCA(s, parties=2).fit(DIGITS[:300]).ledger_] for s in (0.5, 0.99)]
+        assert sum(sent[0]) < sum(sent[1])
+
+    @pytest.mark.parametrize("wrong", [0.0, 1.5, -1, 0, 1.0, "all", True])
+    def test_what_is_neither_is_refused(self, wrong):
+        with pytest.raises(InputError, match="'n_components' parameter of DKPCA must"):
+            DKPCA(wrong).fit(DIGITS[:20])
+
+    @pytest.mark.parametrize("wanted", [0.7, None])
+    def test_it_is_kept_in_a_file(self, wanted, tmp_path):
+        model = DKPCA(wanted, parties=2).fit(DIGITS[:40])
+        model.save(tmp_path / "model")
+        again = DKPCA.load(tmp_path / "model")
+        assert again.get_params() == model.get_params()
+        np.testing.assert_allclose(again.transform(DIGITS[:5]), model.transform(DIGITS[:5]), atol=1e-12)
+
+
+def true_share(X, new, D, gamma):
+    """Share of the variance of new samples that kernel PCA of the joined table shows."""
+    pooled = KernelPCA(D, kernel="rbf", gamma=gamma).fit(X)
+    K, beside = rbf_kernel(X, gamma=gamma), rbf_kernel(new, X, gamma=gamma)
+    total = len(new) + len(new) * K.mean() - 2 * beside.mean(axis=1).sum()
+    return float((pooled.transform(new) ** 2).sum() / total)
+
+
+class TestScore:
+    @pytest.mark.parametrize("kernel", ["rbf", "linear", "laplacian", "poly", "cosine"])
+    @pytest.mark.parametrize("center", [True, False])
+    def test_of_the_fit_it_is_the_variance_explained(self, kernel, center, torch_or_numpy):
+        X = torch_or_numpy(DIGITS[:80])
+        model = DKPCA(5, kernel=kernel, parties=3, center=center, **FULL).fit(X)
+        assert model.score(X) == pytest.approx(float(model.explained_variance_ratio_.sum()), rel=1e-9)
+
+    def test_of_new_samples_it_is_that_of_the_joined_table(self):
+        X, new = DIGITS[:200], DIGITS[200:260]
+        model = DKPCA(8, gamma=0.02, parties=4, **FULL).fit(X)
+        assert model.score(new) == pytest.approx(true_share(X, new, 8, 0.02), rel=1e-9)
+        few = DKPCA(8, gamma=0.02, parties=4).fit(X)
+        assert few.score(new) == pytest.approx(true_share(X, new, 8, 0.02), rel=0.02)
+
+    @pytest.mark.parametrize("weights", ["balanced", {"a": 3.0, "b": 0.2}])
+    def test_weights_count(self, weights):
+        tables = {"a": DIGITS[:80, :20], "b": DIGITS[:80, 20:]}
+        model = DKPCA(5, law="sum", weights=weights, **FULL).fit(tables)
+        assert model.score(tables) == pytest.approx(float(model.explained_variance_ratio_.sum()), rel=1e-9)
+
+    def test_with_many_samples_means_are_over_some(self, monkeypatch):
+        model = DKPCA(5, parties=2, **FULL).fit(DIGITS[:300])
+        exact = model.score(DIGITS[300:350])
+        monkeypatch.setattr("dkpca.captured.MEANS_OVER", 150)
+        assert model.score(DIGITS[300:350]) == pytest.approx(exact, rel=0.1)
+
+    def test_every_party_and_its_own_values_are_needed(self):
+        tables = {"a": DIGITS[:50, :20], "b": DIGITS[:50] @ DIGITS[:50].T}
+        model = DKPCA(2, kernel={"a": "rbf", "b": "precomputed"}, law="sum").fit(tables)
+        with pytest.raises(InputError, match=r"\['b'\] are missing, and the variance of samples needs every party"):
+            model.score({"a": DIGITS[:5, :20]})
+        with pytest.raises(InputError, match="party 'b': rows of a kernel matrix do not say how like itself"):
+            model.score(tables)
+
+
+class TestInverse:
+    @pytest.mark.parametrize(("kernel", "alpha"), [("rbf", 0.1), ("linear", 1.0), ("rbf", 1e-6)])
+    def test_it_is_that_of_kernel_pca(self, kernel, alpha):
+        X, new = DIGITS[:150], DIGITS[150:170]
+        mean = X.mean(axis=0)
+        pooled = KernelPCA(8, kernel=kernel, gamma=0.05, fit_inverse_transform=True, alpha=alpha).fit(X - mean)
+        model = DKPCA(8, kernel=kernel, gamma=0.05, parties=[list(range(30, 64)), list(range(30))], **FULL).fit(X)
+        expected = pooled.inverse_transform(pooled.transform(new - mean)) + mean
+        np.testing.assert_allclose(model.inverse_transform(model.transform(new), alpha=alpha), expected, atol=1e-6)
+
+    @pytest.mark.parametrize("standardize", [False, True])
+    def test_each_party_gets_its_own_columns(self, standardize, tmp_path):
+        X = DIGITS[:300]
+        tables = {"left": X[:, :30], "right": pd.DataFrame(X[:, 30:])}
+        model = DKPCA(40, gamma="auto", standardize=standardize).fit(tables)
+        model.save(tmp_path / "model")
+        for each in (model, DKPCA.load(tmp_path / "model")):
+            back = each.inverse_transform(each.transform(tables), alpha=1e-3)
+            assert list(back) == ["left", "right"]
+            for name, columns in tables.items():
+                true = np.asarray(columns)
+                assert ((back[name] - true) ** 2).sum() < 0.2 * ((true - true.mean(axis=0)) ** 2).sum()
+
+    def test_landmarks_and_files_serve_too(self, tmp_path):
+        np.save(tmp_path / "left.npy", DIGITS[:600, :30])
+        tables = {"left": tmp_path / "left.npy", "right": DIGITS[:600, 30:]}
+        model = DKPCA(20, gamma="auto", solver="landmark", n_landmarks=200).fit(tables)
+        back = model.inverse_transform(model.transform(tables))
+        assert back["left"].shape == (600, 30)
+        assert ((back["right"] - tables["right"]) ** 2).mean() < tables["right"].var(axis=0).mean()
+
+    def test_parties_without_quantities_are_left_out_and_said(self):
+        rng = np.random.default_rng(0)
+        tables = {"bank": DIGITS[:50], "clinic": rng.choice(["a", "b"], (50, 3))}
+        model = DKPCA(3, kernel={"bank": "rbf", "clinic": "overlap"}, law="sum").fit(tables)
+        with pytest.warns(UserWarning, match=r"parties \['clinic'\] have categories or a kernel matrix"):
+            assert list(model.inverse_transform(model.model_.scores)) == ["bank"]
+
+    def test_what_cannot_be_gone_back_from_is_refused(self):
+        model = DKPCA(3, parties=2).fit(DIGITS[:50])
+        with pytest.raises(InputError, match="these scores have 4 columns; the fit has 3 components"):
+            model.inverse_transform(np.ones((2, 4)))
+        with pytest.raises(InputError, match="alpha is 0; give a positive number"):
+            model.inverse_transform(np.ones((2, 3)), alpha=0)
+        with pytest.raises(InputError, match="NaN"):
+            model.inverse_transform(np.full((2, 3), np.nan))
+
+    def test_torch_comes_back_as_torch(self):
+        import torch
+
+        X = torch.from_numpy(DIGITS[:60])
+        model = DKPCA(3).fit({"a": X[:, :30], "b": X[:, 30:]})
+        back = model.inverse_transform(model.transform({"a": X[:4, :30], "b": X[:4, 30:]}))
+        assert isinstance(back["a"], torch.Tensor)
+
+
+class TestPrecision:
+    @pytest.mark.parametrize("make", [dict, list, pd.DataFrame])
+    def test_float32_in_float32_out(self, make):
+        X = DIGITS[:60].astype(np.float32)
+        given = {dict: {"a": X[:, :30], "b": X[:, 30:]}, list: [X[:, :30], X[:, 30:]], pd.DataFrame: pd.DataFrame(X)}[
+            make
+        ]
+        if make is pd.DataFrame:
+            given.columns = [f"c{j}" for j in range(64)]
+        model = DKPCA(3)
+        assert model.fit_transform(given).dtype == np.float32
+        assert model.transform(given).dtype == np.float32
+        assert model.eigenvalues_.dtype == np.float64
+
+    def test_one_float64_table_makes_float64(self):
+        X = DIGITS[:60]
+        assert DKPCA(3).fit_transform({"a": X[:, :30].astype(np.float32), "b": X[:, 30:]}).dtype == np.float64
+
+
+DATA = load_breast_cancer(as_frame=True)
+GROUPS = {
+    name: list(DATA.data.columns[10 * j : 10 * j + 10]) for j, name in enumerate(["means", "errors", "extremes"])
+}
+
+
+class TestModelSelection:
+    @pytest.mark.filterwarnings("ignore::dkpca.errors.DataWarning")  # a few tumors are unlike all others
+    def test_grid_search_over_one_table_with_column_groups(self):
+        X, y = DATA.data[:200], DATA.target[:200]
+        pipeline = make_pipeline(
+            DKPCA(5, parties=GROUPS, kernel="linear", standardize=True), StandardScaler(), LogisticRegression()
+        )
+        grid = {
+            "dkpca__kernel": ["linear", "laplacian"],
+            "dkpca__weights": [None, "balanced"],
+            "dkpca__n_components": [2, 0.8],
+        }
+        search = GridSearchCV(pipeline, grid, cv=2, error_score="raise").fit(X, y)
+        assert search.best_score_ > 0.85
+        assert search.best_estimator_[0].party_names_ == list(GROUPS)
+
+    def test_without_labels_its_own_score_chooses(self):
+        X = DIGITS[:120]
+        search = GridSearchCV(
+            DKPCA(gamma=0.02, parties=2), {"n_components": [1, 3, 8]}, cv=2, error_score="raise"
+        ).fit(X)
+        assert search.best_params_ == {"n_components": 8}
+        assert len(cross_val_score(DKPCA(3, gamma=0.02, parties=2), X, cv=3, error_score="raise")) == 3
+
+
+@pytest.fixture(params=["numpy", "torch"])
+def torch_or_numpy(request):
+    if request.param == "numpy":
+        return np.asarray
+    import torch
+
+    return torch.from_numpy
+
+
+def test_scores_of_torch_are_as_precise_as_they_came():
+    import torch
+
+    X = torch.from_numpy(DIGITS[:40]).float()
+    assert to_numpy(DKPCA(2).fit_transform({"a": X})).dtype == np.float32
+
+
+class TestSparse:
+    @pytest.mark.parametrize("make", [scipy.sparse.csr_matrix, scipy.sparse.coo_array, scipy.sparse.dok_array])
+    def test_a_sparse_table_is_that_table(self, make):
+        X = np.where(DIGITS[:60] > 0.6, DIGITS[:60], 0.0)
+        dense = DKPCA(3, kernel="linear", parties=2).fit(X)
+        sparse = DKPCA(3, kernel="linear", parties=2).fit(make(X))
+        np.testing.assert_array_equal(sparse.transform(make(X[:5])), dense.transform(X[:5]))
+        tables = {"a": make(X[:, :30]), "b": X[:, 30:]}
+        mixed = DKPCA(3, kernel={"a": "linear", "b": "rbf"}, law="sum").fit(tables)
+        whole = DKPCA(3, kernel={"a": "linear", "b": "rbf"}, law="sum").fit({"a": X[:, :30], "b": X[:, 30:]})
+        np.testing.assert_array_equal(mixed.eigenvalues_, whole.eigenvalues_)
+        np.testing.assert_array_equal(mixed.transform(tables), whole.transform({"a": X[:, :30], "b": X[:, 30:]}))
+
+    def test_other_kernels_refuse_it_with_the_remedy(self):
+        X = scipy.sparse.csr_matrix(DIGITS[:20])
+        with pytest.raises(InputError, match=r"party 'X': a sparse table is for kernel='linear' only.*toarray"):
+            DKPCA(2).fit(X)
+        with pytest.raises(InputError, match=r"party 'b': a sparse table is for kernel='linear' only"):
+            DKPCA(2, kernel={"a": "linear", "b": "rbf"}, law="sum").fit({"a": X, "b": X})
+
+    def test_one_that_does_not_fit_is_refused_before_memory_is_spent(self):
+        X = scipy.sparse.csr_array((10**6, 10**7))
+        with pytest.raises(InputError, match="1,000,000 x 10,000,000 would take 3 x 80000.0 GB .*TruncatedSVD"):
+            DKPCA(2, kernel="linear").fit({"a": X})
+
+    def test_by_files_too(self):
+        X = np.where(DIGITS[:60] > 0.6, DIGITS[:60], 0.0)
+        made = [dkpca.summarize(each, party="a", kernel=Linear(), rank=5) for each in (X, scipy.sparse.csr_array(X))]
+        assert wire.fingerprint(made[0][0]) == wire.fingerprint(made[1][0])
+        rows = [dkpca.extend(made[1][1], each).factor.decode() for each in (X[:3], scipy.sparse.csr_array(X[:3]))]
+        np.testing.assert_array_equal(*rows)
