@@ -25,7 +25,7 @@ def main() -> dict[str, float]:
     order = np.concatenate([np.flatnonzero(diagnosis == name)[: SHOWN // 4] for name in np.unique(diagnosis)])
     likeness = {title: rbf_kernel(X[order], gamma=0.25) for title, X in tables.items()}
     squares = {**likeness, "together": np.prod(list(likeness.values()), axis=0)}
-    figure, axes = plt.subplots(1, 4, figsize=(13, 3.6), layout="constrained", width_ratios=[1, 1, 1, 1.3])
+    figure, axes = plt.subplots(1, 4, figsize=(10.5, 3.1), layout="constrained", width_ratios=[1, 1, 1, 1.3])
     for axis, (title, K), sign in zip(axes, squares.items(), ("\u00d7", "=", "\u2192"), strict=False):
         axis.imshow(K, cmap="Blues", vmin=0, vmax=1)
         axis.set(title=title, xticks=[], yticks=[], xlabel=f"{SHOWN} patients")
@@ -33,7 +33,7 @@ def main() -> dict[str, float]:
     for color, name in zip(COLORS, np.unique(diagnosis), strict=False):
         axes[3].scatter(*model.model_.scores[diagnosis == name].T, s=9, color=color, label=name)
     axes[3].set(title="the map", xticks=[], yticks=[], xlabel="component 1", ylabel="component 2")
-    axes[3].legend(fontsize=8, loc="center")
+    axes[3].legend(fontsize=7, loc="center")
     save(figure, out)
     return {"optimality": model.certificate_.optimality_at_least}
 

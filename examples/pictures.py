@@ -23,7 +23,7 @@ def picture_file(description: str) -> Path:
 
 def scatters(panels: Mapping[str, np.ndarray], kinds: np.ndarray, out: Path) -> None:
     """Draw the first two components of several results side by side, colored by what each sample is."""
-    figure, axes = plt.subplots(1, len(panels), figsize=(3.6 * len(panels), 3.8), layout="constrained")
+    figure, axes = plt.subplots(1, len(panels), figsize=(2.7 * len(panels), 3.1), layout="constrained")
     for axis, (title, Z) in zip(axes, panels.items(), strict=True):
         for color, kind in zip(COLORS, np.unique(kinds), strict=False):
             axis.scatter(*Z[kinds == kind, :2].T, s=12, color=color, label=kind)
@@ -34,6 +34,6 @@ def scatters(panels: Mapping[str, np.ndarray], kinds: np.ndarray, out: Path) -> 
 
 def save(figure: plt.Figure, out: Path) -> None:
     """Write a picture."""
-    figure.savefig(out, dpi=110)
+    figure.savefig(out, dpi=140)
     plt.close(figure)
     print(f"wrote {out}")

@@ -5,6 +5,7 @@ import contextlib
 import io
 import json
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -80,9 +81,12 @@ def wait_for(condition: Callable[[], object], what: str, timeout: float = DEADLI
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
+    """A port below those that the system gives to clients, or one of them may have it before the server."""
+    while True:
+        port = 15_000 + secrets.randbelow(15_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind((HOST, port))
+            return port
 
 
 class Site:

@@ -34,7 +34,7 @@ def _described(name: str, command: Any) -> Iterator[str]:
         yield f"\n```text\n{' '.join([name, *arguments])} [OPTIONS]\n```\n"
     shown = [p for p in command.params if not p.hidden and "--help" not in p.opts]
     if shown:
-        yield "\n| | |\n|---|---|\n"
+        yield "\n| argument or option | meaning |\n|---|---|\n"
         yield from (f"| {_named(parameter)} | {_meaning(parameter)} |\n" for parameter in shown)
     for part, within in inside.items():
         yield from _described(f"{name} {part}", within)
@@ -55,20 +55,22 @@ def _named(option: Any) -> str:
     if option.param_type_name == "argument":
         return f"`{_argument(option)}`"
     names = "/".join([*option.opts, *option.secondary_opts])
-    return f"`{names}`" if option.is_flag else f"`{names} {_value(option)}`"
+    words = names if option.is_flag else f"{names} {_value(option)}"
+    # A vertical bar ends a cell, also in backquotes; with a backslash some readers show the backslash.
+    return f"<code>{words.replace('|', '&#124;')}</code>" if "|" in words else f"`{words}`"
 
 
 def _value(option: Any) -> str:
     """What stands behind an option."""
     if option.metavar:
-        return str(option.metavar).replace("|", "\\|")
+        return str(option.metavar)
     kind = option.type_descriptor.annotation
     kind = (get_args(kind) or [kind])[0]
     return {int: "N", float: "X", Path: "FILE"}.get(kind, "TEXT")
 
 
 def _meaning(option: Any) -> str:
-    words = _words(option.help).replace("|", "\\|").replace("<", "&lt;")
+    words = _words(option.help).replace("|", "&#124;").replace("<", "&lt;")
     if option.param_type_name == "argument":
         return words
     if option.required:

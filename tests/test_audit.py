@@ -112,7 +112,7 @@ def test_the_estimator_asks_for_it(cancer):
     told = json.loads(json.dumps(model.certificate_.to_dict(), allow_nan=False))
     assert told["audit"]["kernel_error_at_most"] == found.kernel_error_at_most
     assert "An audit of 60 true rows (seed 3) proves, each at 95%" in str(model.certificate_)
-    assert "estimated, not proved" in str(model.certificate_)
+    assert "(estimated by an audit)" in str(model.certificate_)
 
 
 def test_it_survives_saving(cancer, tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,9 +13,11 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from sklearn.preprocessing import StandardScaler
 
 from dkpca import subspace_error
+from dkpca.certificate import Audit
 from dkpca.fusion import fuse
 from dkpca.kernels import RBF, Linear
 from dkpca.linalg.streamed import Streamed
+from dkpca.wording import ranges
 from experiments.adversary.truth import party_matrix
 from testkit.matrices import centered
 from testkit.protocol import fused_from, measured, problems, summaries_of
@@ -96,14 +99,17 @@ def test_rounding_on_the_wire_is_part_of_the_error(table):
 def test_a_bound_that_says_nothing_says_so(table):
     proof = fused_from(np.array_split(table, 3, axis=1), RBF(0.5), 5, rank=2).certificate
     assert proof.subspace_error_at_most == math.inf
-    assert "The subspace certificate says nothing here" in str(proof)
-    assert "Theorem 1 of the paper says nothing here" in str(proof)
+    details = "\n".join(proof.statements())
+    assert "The subspace certificate says nothing here" in details
+    assert "Theorem 1 of the paper says nothing here" in details
+    assert "says nothing" not in str(proof)
 
 
 def test_a_bound_that_says_something_gives_its_trivial_value_too(table):
     proof = fused_from(np.array_split(table, 3, axis=1), RBF(0.005), 2, rank=40).certificate
-    assert "bounds the subspace error by" in str(proof)
-    assert "(the largest possible is 2)" in str(proof)
+    details = "\n".join(proof.statements())
+    assert "bounds the subspace error by" in details
+    assert "(the largest possible is 2)" in details
 
 
 def test_all_components_are_always_the_right_subspace(table):
@@ -123,10 +129,35 @@ def test_most_components_are_certain_where_the_last_gap_is_not(table):
     assert proof.subspace_error_at_most < 2
     certain = proof.certain_components
     assert certain
-    assert f"behind 8 components; it is behind {', '.join(map(str, certain))}." in str(proof)
+    assert f"behind 8 components; it is behind {ranges(certain)}." in str(proof)
+    assert "Proved of single components: 1 to " in str(proof)
     fewer = fused_from(np.array_split(table, 3, axis=1), RBF(0.02), certain[-1], rank=15).certificate
     assert fewer.gap_at_least > 0
     assert fewer.subspace_error_at_most == pytest.approx(proof.leading_errors_at_most[certain[-1] - 1], rel=1e-6)
+
+
+def test_the_verdict_counts_digits(table):
+    proof = fused_from(np.array_split(table, 3, axis=1), RBF(0.005), 2, rank=40).certificate
+
+    def verdict(estimated, proved, audit=None):
+        estimates = (estimated / 2,) * 2
+        changed = replace(proof, component_error_estimates=estimates, component_errors_at_most=(1.0, 1.0))
+        return replace(changed, subspace_error_at_most=proved, audit=audit).verdict()
+
+    assert verdict(5e-7, 2e-3) == "The components are good to about 3 digits (estimated); proved to 1."
+    assert verdict(2e-3, math.inf) == (
+        "The components are good to about 1 digit (estimated); not proved for all of them together."
+    )
+    assert verdict(0.5, math.inf).startswith("The components are not good to a single digit (estimated); not proved")
+    audit = Audit(100, 0, 0.95, 1.0, 9e-5, (1e-8, 1e-8), 2)
+    assert verdict(5e-7, 2e-3, audit) == (
+        "The components are good to about 3 digits (estimated by an audit); proved to 2 at 95%."
+    )
+    assert proof.statements()[0] == proof.short()[0] == proof.verdict() == proof.to_dict()["verdict"]
+
+
+def test_numbers_beside_each_other_are_drawn_together():
+    assert ranges([1, 2, 3, 7, 9, 10]) == "1 to 3, 7, 9 to 10"
 
 
 def test_theorem_1_includes_what_the_landmarks_of_the_center_miss(rng):

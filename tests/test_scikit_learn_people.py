@@ -179,6 +179,13 @@ class TestPrecision:
         assert model.transform(given).dtype == np.float32
         assert model.eigenvalues_.dtype == np.float64
 
+    @pytest.mark.parametrize("protect", ["sums", "blind"])
+    def test_protection_does_not_change_that(self, protect):
+        X = DIGITS[:60].astype(np.float32)
+        model = DKPCA(3, kernel="linear", protect=protect)
+        tables = {"a": X[:, :30], "b": X[:, 30:]}
+        assert model.fit_transform(tables).dtype == model.transform(tables).dtype == np.float32
+
     def test_one_float64_table_makes_float64(self):
         X = DIGITS[:60]
         assert DKPCA(3).fit_transform({"a": X[:, :30].astype(np.float32), "b": X[:, 30:]}).dtype == np.float64

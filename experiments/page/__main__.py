@@ -7,7 +7,7 @@ from pathlib import Path
 
 from experiments import figures
 from experiments.command import RESULTS
-from experiments.page import beyond, compact, costs, kernels, parties, samples, table2
+from experiments.page import beyond, compact, costs, kernels, parties, recovery, samples, table2
 from experiments.page.writing import Results
 from experiments.published import TABLE_2
 
@@ -27,6 +27,7 @@ NAMES = (
     "scale",
     "missing",
     "weights",
+    "disclosure",
 )
 
 
@@ -40,6 +41,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     draw(results, given.docs / "figures")
     (given.docs / "reproduction.md").write_text(page(results))
     (given.docs / "kernels.md").write_text(kernels.filled((DOCS / "kernels.md").read_text(), results))
+    (given.docs / "disclosure.md").write_text(recovery.filled((DOCS / "disclosure.md").read_text(), results))
 
 
 def read(folder: Path) -> Results:

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dkpca.linalg.eigenpairs import Probe
+from dkpca.wording import counted_digits, good_digits, ranges
 
 
 @dataclass(frozen=True)
@@ -201,16 +202,56 @@ class Certificate:
             "kernel_norm_bound": self.kernel_norm_bound,
             "captured_share_at_least": self.captured_share_at_least,
             "optimality_at_least": self.optimality_at_least,
+            "verdict": self.verdict(),
             "subspace_error_estimate": self.subspace_error_estimate,
             "gap_at_least": self.gap_at_least,
             "certain_components": self.certain_components,
         }
         return numbers | derived | {"statements": self.statements()}
 
+    @property
+    def component_estimates(self) -> tuple[tuple[float, ...], bool]:
+        """Estimated squared sine per component, never above what is proved, and whether an audit gave them."""
+        found = self.component_error_estimates if self.audit is None else self.audit.component_error_estimates
+        estimates = found or (1.0,) * self.n_components
+        return tuple(map(min, estimates, self.component_errors_at_most)), self.audit is not None
+
+    def verdict(self) -> str:
+        """Return one sentence for everybody: how many digits of the components are good."""
+        estimates, by_audit = self.component_estimates
+        estimated = good_digits(min(sum(estimates), self.subspace_error_trivial))
+        proved = good_digits(self.subspace_error_at_most)
+        confident = "" if self.audit is None else f" at {self.audit.confidence:.0%}"
+        at_confidence = 0 if self.audit is None else good_digits(self.audit.subspace_error_at_most)
+        words = f"good to about {counted_digits(estimated)}" if estimated else "not good to a single digit"
+        if self.audit is not None and at_confidence > proved:
+            proof = f"proved to {at_confidence}{confident}"
+        else:
+            proof = f"proved to {proved}" if proved else "not proved for all of them together"
+        return f"The components are {words} (estimated{' by an audit' if by_audit else ''}); {proof}."
+
+    def short(self) -> list[str]:
+        """Return what most people want to know, without the lines that say nothing."""
+        D = self.n_components
+        known = [i for i, error in enumerate(self.component_errors_at_most, 1) if error <= 0.01]
+        single = f"Proved of single components: {ranges(known)} of {D} to a digit or more."
+        captured = (
+            f"They capture at least {self.captured_share_at_least:.1%} of the variance of the true kernel, and at "
+            f"least {self.optimality_at_least:.1%} of what the best {D} could (proved)."
+        )
+        return [
+            self.verdict(),
+            *([captured] if self.captured_share_at_least > 0 else []),
+            *([single] if known and good_digits(self.subspace_error_at_most) == 0 else []),
+            *self._proposal(),
+            *([] if self.audit is None else self.audit.statements()[:1]),
+        ]
+
     def statements(self) -> list[str]:
-        """Return the certificate in plain words."""
+        """Return the certificate in plain words, with all its details."""
         D, T = self.n_components, self.n_samples
         return [
+            self.verdict(),
             *([f"The true kernel is {self.meaning}."] if self.meaning else []),
             f"The fused kernel matrix differs from the true one by at most {self.kernel_norm_bound:.3g} in spectral "
             f"norm; its trace falls short by {max(0.0, self.trace_gap):.3g} at most.",
@@ -226,7 +267,7 @@ class Certificate:
         ]
 
     def __str__(self) -> str:
-        return "\n".join(self.statements())
+        return "\n".join(self.short())
 
     def _eigenvalue_words(self) -> str:
         low, high = self.eigenvalues_at_least, self.eigenvalues_at_most
@@ -255,7 +296,7 @@ class Certificate:
         certain = self.certain_components
         if self.gap_at_least > 0 or not certain:
             return []
-        listed = ", ".join(map(str, certain))
+        listed = ranges(certain)
         return [
             "It is not certain that the true spectrum has a gap "
             f"behind {self.n_components} components; it is behind {listed}."

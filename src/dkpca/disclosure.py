@@ -139,6 +139,17 @@ def _summary(message: Summary) -> Description:
         "share of the Gram matrix sent": sent,
         "largest eigenvalues": [round(value, 6) for value in spectrum(message)[:5]],
     }
+    if message.turned:
+        reveals = [
+            "the party's leading eigenvalues, and how its factor goes together with those of the other parties",
+            f"that the party has {message.n_features} columns and {message.n_samples} samples",
+            "to whoever has the parties' key: all that a summary in the open reveals",
+        ]
+        return (
+            facts,
+            reveals,
+            ["any sample, similarity or mean: rows are mixtures of all samples by a secret rotation"],
+        )
     reveals = [
         f"how similar any two samples look to this party: factor @ factor.T is its Gram matrix, {sent:.1%} of it",
         message.kernel.revealed(message.rank, message.n_features),

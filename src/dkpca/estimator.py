@@ -284,7 +284,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Protects):  # typ
         """
         check_fitted(self)
         if self._shield.protect != "none":
-            return self._place_protected(X, sample_ids)
+            return as_precise_as(X, self._place_protected(X, sample_ids))
         answers = self._answers(X, sample_ids, exact=self.projection == "exact")
         warn(about_new_samples(self.model_, answers.values()))
         absent = sorted(set(self.party_names_) - set(answers))

@@ -21,7 +21,7 @@ from dkpca.linalg.precision import round_to
 from dkpca.linalg.strips import by_strips
 from dkpca.messages import Partials, Rows, Scores, Statistics, Summary
 from dkpca.proof import certify
-from dkpca.roster import accept, check_same, complete
+from dkpca.roster import accept, check_same, check_turned, complete
 
 LANDMARKS = 500  # of the center, unless it is told otherwise
 
@@ -212,6 +212,7 @@ def fuse(
     if law is None and weights is None:
         advice = "use one kernel and one gamma everywhere, or say with law= how different ones combine"
         check_same(accepted, "kernel", lambda summary: summary.kernel, advice)
+    check_turned(accepted, center, law)
     n_samples = next(iter(accepted.values())).n_samples
     if not 1 <= n_components <= n_samples:
         raise InputError(

@@ -72,6 +72,8 @@ class Summary:
         Of the true Gram matrix, for kernels that the center finishes.
     left_out_overlap : float, optional
         Norm of the part left out that is not orthogonal to the factor: what landmarks missed. None: not stated.
+    turned : bool
+        Whether the rows are no samples, but what a rotation that the center does not know made of them.
 
     Examples
     --------
@@ -94,6 +96,7 @@ class Summary:
     rounding_nuclear: NotNegative
     diagonal: Rounded | None = None
     left_out_overlap: NotNegative | None = None
+    turned: bool = False
 
     def __post_init__(self) -> None:
         if self.rank > self.n_samples:

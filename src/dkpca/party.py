@@ -118,6 +118,7 @@ def summarize(
         sample_digest=digest,
         n_features=X.shape[1],
         diagonal=_diagonal(sent_as, X, party),
+        turned=blind is not None,
     )
     try:
         drafts = Drafts(

@@ -5,6 +5,7 @@ from typing import TypeVar
 
 from dkpca import plausibility, wire
 from dkpca.errors import FusionError
+from dkpca.kernels.laws import SUM
 from dkpca.messages import AuditRows, Partials, Rows, Summary
 
 M = TypeVar("M")
@@ -57,6 +58,16 @@ def audited_rows(
         if message.samples != samples:
             raise FusionError(f"party {name!r}: sent other rows than those that were drawn; let it answer this audit")
     return by_name
+
+
+def check_turned(summaries: Mapping[str, Summary], center: bool, law: str | None) -> None:
+    """Raise unless turned samples are only added up: all of them turned, by the sum law, and not centered again."""
+    check_same(summaries, "whether samples are turned", lambda s: s.turned, "let all parties use one protection")
+    if next(iter(summaries.values())).turned and (center or law != SUM.name):
+        raise FusionError(
+            "these summaries are of turned samples, which the center can only add up, centered as they are; "
+            "use law='sum' and center=False (--law sum --no-center)"
+        )
 
 
 def _by_name(received: Iterable[ReceivedT], what: str) -> dict[str, ReceivedT]:

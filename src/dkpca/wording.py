@@ -1,5 +1,8 @@
 """Numbers and words for readers."""
 
+import math
+from collections.abc import Sequence
+
 
 def printable(text: str) -> str:
     """One line of what somebody else wrote, without what a terminal or a log would take for a command."""
@@ -22,3 +25,26 @@ def in_seconds(seconds: float) -> str:
     if seconds < 0.1:
         return "under 0.1 s"
     return f"{seconds:.1f} s" if seconds < 60 else f"{seconds / 60:.1f} min"
+
+
+def good_digits(squared: float) -> int:
+    """Digits to which the components are good if the sum of the squared sines is this."""
+    if squared >= 0.01:
+        return 0
+    return min(15, math.floor(-0.5 * math.log10(max(squared, 1e-30)) + 1e-9))
+
+
+def counted_digits(digits: int) -> str:
+    """So many digits."""
+    return "1 digit" if digits == 1 else f"{digits} digits"
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Whole numbers, ascending, with neighbors drawn together: 1 to 4, 7."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1].append(number)
+        else:
+            parts.append([number])
+    return ", ".join(str(p[0]) if len(p) == 1 else f"{p[0]} to {p[-1]}" for p in parts)

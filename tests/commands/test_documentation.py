@@ -68,6 +68,8 @@ def test_the_tutorial_and_the_guide_to_choosing_run_as_printed(tmp_path):
     assert "164 patients are in all three" in tutorial
     assert "at least 99.8% of what the best 3 components could" in ran.stdout
     assert "at least 99.8 % of what the best three components" in tutorial
+    assert "30 known rows recover 6 of 6 columns, R² 1.00 to 1.00" in ran.stdout
+    assert "30 known rows recover 6 of 6 columns, R² 1.00 to 1.00" in tutorial
     assert "component 2 goes with Blutdruck (mmHg)" in ran.stdout
     assert "columns that the page holds, for every sample: Diagnose" in ran.stdout
     assert (tmp_path / "hospitals" / "clinic" / "report.html").exists()

@@ -151,6 +151,8 @@ def test_the_page_loads_without_error_or_request_and_shows_everything(page_file,
     assert page.locator("#scree-chart .whisker").count() == 3
     assert page.locator("#influence-chart .bar").count() == 3 * len(OWNERS)
     assert page.locator("#parties tbody tr").count() == len(OWNERS)
+    assert page.locator("#certificate .whisker").count() == 3
+    page.locator("#certificate summary").click()
     text = page.locator("main").inner_text()
     for words in (
         "components capture at least",

@@ -77,3 +77,12 @@ def test_one_owner_of_all_tables_is_free(office):
     office.ok("fit", *tables, "--id", "person", "--jobs", 1, "--components", 2, "--rank", 20, "--out", "run")
     settings = json.loads((office.path / "run" / "settings.json").read_text())
     assert {party["rank"] for party in settings["parties"].values()} == {20}
+
+
+def test_a_kernel_matrix_has_no_columns_to_recover_and_inspect_says_so(office):
+    rows = "\n".join(f"p{i},{','.join('1' if i == j else '0.5' for j in range(3))}" for i in range(3))
+    (office.path / "similar.csv").write_text(f"person,p0,p1,p2\n{rows}\n")
+    asked = ("similar.csv", "--id", "person", "--kernel", "precomputed", "--rank", 2, "--out", "similar.summary")
+    told = office.ok("summarize", *asked).out
+    assert "recovery is not measured: the table is a matrix of similarities" in told
+    assert "recovery is not measured" in office.ok("inspect", "similar.summary").out

@@ -14,6 +14,7 @@ from scipy.linalg import subspace_angles
 
 from dkpca import wire
 from dkpca.fusion import result
+from dkpca.report import error_bars
 from dkpca.report import page as pages
 from dkpca.report.clusters import cluster_columns, silhouette
 from dkpca.report.comparison import compare
@@ -367,3 +368,25 @@ def test_a_partys_own_table_is_not_taken_for_a_result(fused):
     said = fused.refused("report", "bank.csv")
     assert "bank.csv: is a table, but no embedding" in said
     assert "your own table with --table" in said
+
+
+def test_every_component_is_drawn_with_its_error_bar(fused):
+    certificate = runs.load(fused.path / "run").model.certificate
+    picture = error_bars.picture(certificate)
+    assert picture.count("<circle") == picture.count('class="whisker"') == 3
+    assert "the dot is estimated from the messages alone" in picture
+    for i, (estimate, bound) in enumerate(
+        zip(certificate.component_estimates[0], certificate.component_errors_at_most, strict=True), 1
+    ):
+        words = f"component {i}: sine {estimate**0.5:.1g} estimated, at most {bound**0.5:.1g} proved"
+        assert words in picture
+    heights = [float(y) for y in re.findall(r'<circle[^>]* cy="([\d.]+)"', picture)]
+    tops = [float(y) for y in re.findall(r"V([\d.]+)M", picture)]
+    assert all(top <= height for top, height in zip(tops, heights, strict=True))
+
+
+def test_the_page_begins_the_certificate_with_the_verdict(fused):
+    fused.ok("report", "run")
+    page = (fused.path / "run" / "report.html").read_text()
+    verdict = runs.load(fused.path / "run").model.certificate.verdict()
+    assert page.index(verdict) < page.index("All that is proved") < page.index("Theorem 1 of the paper")

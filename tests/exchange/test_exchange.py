@@ -464,7 +464,7 @@ def test_a_person_approves_each_question_where_the_party_wants_it(consortium):
     approvals.decide(folder, asked.number, approved=True)
     swapped = replace(asked, question=encode_question(SummaryWanted(RBF(1.0), Fixed(5), "float32"))[0])
     assert responder.answer(swapped).code == "waiting"  # a center cannot have one approved and another answered
-    approvals.forget(folder, asked.number)
+    approvals.keep_only(folder, ())
     assert responder.answer(asked).code == "waiting"
     approvals.decide(folder, asked.number, approved=True)
     assert responder.answer(asked).code == "ok"

@@ -7,7 +7,7 @@ import pytest
 from experiments.command import RESULTS
 from experiments.complexity import cubic_party_range
 from experiments.page import __main__ as page
-from experiments.page import beyond, compact, kernels, table2
+from experiments.page import beyond, compact, kernels, recovery, table2
 from experiments.published import CUBIC_EXAMPLE, N_FEATURES, TABLE_2
 
 ROWS = json.loads((RESULTS / "table2.json").read_text())
@@ -23,6 +23,22 @@ def test_the_tables_of_the_page_on_kernels_are_what_the_results_give() -> None:
     text = (page.DOCS / "kernels.md").read_text()
     assert text.count("<!-- table: ") == 2
     assert kernels.filled(text, page.read(RESULTS)) == text, "run python -m experiments.page"
+
+
+def test_the_tables_of_the_page_on_disclosure_are_what_the_results_give() -> None:
+    text = (page.DOCS / "disclosure.md").read_text()
+    assert text.count("<!-- table: recovery") == 2
+    assert recovery.filled(text, page.read(RESULTS)) == text, "run python -m experiments.page"
+
+
+def test_a_blind_center_recovers_nothing_and_one_that_gets_factors_nearly_all_of_a_narrow_table() -> None:
+    rows = json.loads((RESULTS / "disclosure.json").read_text())["rows"]
+    blind = [row["high"] for row in rows if row["mode"] == "blind" and row["who"].startswith("center, or")]
+    assert max(blind) < 0.1
+    (open_,) = (
+        row for row in rows if (row["on"], row["mode"], row["known_rows"]) == ("breast cancer", "factors", 30)
+    )
+    assert open_["low"] > 0.9
 
 
 def test_a_missing_party_costs_something_and_not_everything() -> None:

@@ -28,6 +28,7 @@ EXPERIMENTS = (
     "scale",
     "missing",
     "weights",
+    "disclosure",
 )
 
 

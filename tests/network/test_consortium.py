@@ -1,11 +1,15 @@
 """A consortium is made of public files; private keys stay where they were made; what is wrong is refused."""
 
+import asyncio
 import base64
+import gc
 import re
 import shutil
+import socket
 import stat
 import subprocess
 import sys
+import warnings
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -13,8 +17,9 @@ import pytest
 
 from dkpca.errors import InputError
 from dkpca.network import membership as members
+from dkpca.network import serving
 from dkpca.network import x509 as pki
-from testkit.federation import ok, refused
+from testkit.federation import HOST, listens, ok, refused
 
 pytestmark = pytest.mark.network
 
@@ -203,6 +208,17 @@ def test_a_mistake_in_party_toml_is_said_at_the_start(federate, line, words):
 
 def python(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_a_center_whose_second_port_is_taken_says_so_and_leaves_the_first_one_free(federate):
+    federation = federate(["bank"])
+    with socket.create_server((HOST, federation.local_port)), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with pytest.raises(InputError, match=f"port {federation.local_port} cannot be used"):
+            asyncio.run(serving.serve(federation.path / "center", asyncio.Event()))
+        gc.collect()
+    assert [str(warning.message) for warning in caught] == []
+    assert not listens(federation.port)
 
 
 def test_help_does_not_load_the_network():

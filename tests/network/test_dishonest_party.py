@@ -337,6 +337,25 @@ def test_requests_and_connections_without_end_are_limited_and_the_others_go_on(c
         one.socket.close()
 
 
+def test_requests_without_end_behind_one_that_waits_take_no_memory(center, monkeypatch):
+    """Sent on one connection, before the first of them is answered; the center stops reading."""
+    monkeypatch.setattr(p, "POLL_SECONDS", 600.0)
+    with caller(center, timeout=1.0) as party:
+        _, body = party.ask("GET", f"{p.QUESTIONS}?known=&revocations=0")
+        known = json.loads(body)["revocations"]
+        party.send(f"GET {p.QUESTIONS}?known=&revocations={known} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        tracemalloc.start()
+        requests = f"GET {p.HEALTH} HTTP/1.1\r\nHost: x\r\n\r\n".encode() * 20_000
+        with contextlib.suppress(TimeoutError):
+            for _ in range(100):
+                party.send(requests)
+            pytest.fail("the center reads on")
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peak < 20_000_000
+    alive(center)
+
+
 def test_two_submits_at_once_are_one_run_and_other_settings_are_refused(center, asked):
     _, folder = asked
     told = json.loads((folder / "job.json").read_text())

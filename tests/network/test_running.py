@@ -223,7 +223,7 @@ def test_another_process_for_the_same_folder_or_port_is_refused_in_words(running
     other = federate(["bank"], "other")
     record = other.path / "center" / "consortium.toml"
     record.write_text(record.read_text().replace(f"port = {other.port}", f"port = {running.port}"))
-    assert f"port {running.port} or" in refused("center", "start", "center", cwd=other.path, timeout=60)
+    assert f"port {running.port} cannot be used" in refused("center", "start", "center", cwd=other.path, timeout=60)
 
 
 def test_a_renewed_certificate_is_used_without_a_restart_and_a_revoked_one_is_not(running):

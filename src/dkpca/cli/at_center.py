@@ -182,7 +182,7 @@ def run_words(run: Run, *, advice: str = "; name them with --ids") -> list[str |
     ratio = float(sum(run.model.explained_variance_ratio))
     title = f"{run.settings['n_samples']:,} samples, {run.model.n_components} components, {ratio:.1%} of the variance"
     lines: list[str | Table] = [table(title, ["party", "columns", "rank", "sent", "raw columns"], rows)]
-    lines += run.model.certificate.statements()
+    lines += run.model.certificate.short()
     lines += [f"warning: {sentence}" for sentence in about_kernel(run.model, remedy=REMEDY)]
     if run.settings["sample_names"] == "row numbers":
         lines.append(f"note: samples are numbered by row{advice}")

@@ -17,6 +17,7 @@ from dkpca.exchange import files
 from dkpca.kernels.laws import LAWS
 from dkpca.messages import CommonTokens, Partials, Scorer, Summary
 from dkpca.party_state import PartyState
+from dkpca.policy import PROTECTIONS
 from dkpca.store import message_files
 from dkpca.wording import in_bytes
 
@@ -86,6 +87,13 @@ def summarize(
     keep_training: Annotated[
         bool, typer.Option("--keep-training", help="Keep all rows in the state, for 'extend --exact'.")
     ] = False,
+    protect: Annotated[
+        str,
+        o.one_of("--protect", PROTECTIONS, "What the center is not to see; sums: 'dkpca mask'.", o.MODEL),
+    ] = "none",
+    run: Annotated[
+        str, typer.Option("--run", help="With --protect blind: name of the run, the same at all parties.")
+    ] = "",
     common: o.Common = None,
     key_file: o.KeyFile = None,
     policy: o.PolicyFile = None,
@@ -115,6 +123,7 @@ def summarize(
         rank, components, epsilon=epsilon, error=error, budget=budget, recovery=recovery, known_rows=known_rows
     )
     holding = table.holding(common, key_file)
+    blind = o.rotation(protect, run, key_file)
     with progress(f"{holding.party}: eigenpairs of its Gram matrix"):
         summary, preparation, kept = files.summarize(
             holding,
@@ -127,6 +136,7 @@ def summarize(
             keep_training=keep_training,
             balance=balance or 0.0,
             law=law,
+            blind=blind,
         )
     result = summary_facts(summary) | {
         "decided": kept.decided,
@@ -256,7 +266,7 @@ def _summary_words(summary: Summary, units: str, kept: PartyState, out: Path, st
         f"{summary.party}: {summary.n_samples:,} samples, {summary.n_features:,} columns {units} -> rank "
         f"{summary.rank}, {in_bytes(size)} (the raw columns: {in_bytes(raw)}); {share_sent(summary):.1%} of its "
         "Gram matrix",
-        f"  as {kept.decided} has it",
+        f"  how much was decided by {kept.decided}",
         *([] if kept.recovery is None else [f"  {kept.recovery.sentence()}"]),
         f"  send  {out}   (what it discloses: dkpca inspect {out})",
     ]

@@ -9,6 +9,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
+from dkpca.errors import InputError
+
 PARTY, CENTER, ONE, NETWORK = "At a party", "At the center", "On one machine", "Over a network"
 RESULT = "Look at a result"
 
@@ -150,9 +152,19 @@ class LazyGroup(TyperGroup):
         return name, loaded, rest
 
 
+def needing_extra(module: str) -> Any:
+    """Import a module that may need cryptography, or say how to install it."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "cryptography" or "consortium" in module:
+            raise
+        raise InputError("this command needs cryptography; install it with: pip install 'dkpca[protect]'") from error
+
+
 def load(name: str) -> Any:
     """Import the module of a command, and return the command."""
     entry = next(entry for entry in CATALOG if entry.name == name)
     app = typer.Typer(rich_markup_mode="markdown", pretty_exceptions_enable=False, add_completion=False)
-    import_module(f"dkpca.cli.{entry.module}").add_to(app)
+    needing_extra(f"dkpca.cli.{entry.module}").add_to(app)
     return get_group(app).commands[name]

@@ -87,6 +87,8 @@ def _state_of(path: Path, message: Any) -> PartyState | None:
 
 
 def _column_names(kept: PartyState, found: Measurement) -> list[str]:
+    if not found.by_attack:
+        return []
     if kept.preparation is None:
         return [f"column {position}" for position in range(1, len(found.columns) + 1)]
     columns = preparation_of(kept).columns

@@ -7,14 +7,15 @@ import typer
 
 from dkpca.cli import options as o
 from dkpca.cli.output import progress, show
-from dkpca.cli.table_options import TableAtHand, reads_table
+from dkpca.cli.table_options import HOW_IDS, Changed, TableAtHand, reads_table, takes
 from dkpca.errors import InputError
 from dkpca.exchange import files, sum_files
 from dkpca.fields import RING_BITS, check_name
-from dkpca.messages import Offer, Summary
+from dkpca.messages import Offer, Scores, Summary
 from dkpca.protection.keys import fingerprint
 from dkpca.protection.member import Sum
 from dkpca.store import message_files
+from dkpca.tables.reading import Reading
 from dkpca.wording import in_bytes
 
 keys_group = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown")
@@ -173,6 +174,27 @@ def numbers(
         f"{holding.party}: masked numbers, {in_bytes(size)}, in {', '.join(map(str, written))}; send to the center"
     )
     show(as_json, result, [words])
+
+
+@mask_group.command("turn-back")
+@takes(*HOW_IDS)
+def turn_back(
+    path: Annotated[Path, typer.Argument(help="Result of a blind fit: result.scores.", show_default=False)],
+    how: Changed,
+    table: Annotated[Path, typer.Option("--table", help="The party's own table.")],
+    id_column: o.RequiredId,
+    run: Annotated[str, typer.Option("--run", help="Name of the run, as with 'summarize --protect blind'.")],
+    out: Annotated[Path, typer.Option("--out", help="Directory for embedding.csv and .parquet.")],
+    key_file: o.KeyFile = None,
+) -> None:
+    """At a party: turn the scores of a blind fit back, so that rows are its samples again.
+
+    Example: `dkpca mask turn-back run/result.scores --table bank.csv --id person --run spring --key-file shared.key
+    --out mine`
+    """
+    holding = files.Holding("names", table, how(Reading(id_column)))
+    written = sum_files.turn_back(message_files.read(path, Scores), holding, o.rotation("blind", run, key_file), out)
+    show(False, {}, [f"wrote {', '.join(map(str, written))}"])
 
 
 def add(

@@ -2,15 +2,17 @@
 
 import os
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from dkpca.cli.catalog import needing_extra
 from dkpca.errors import InputError
 from dkpca.exchange.files import Sender
 from dkpca.exchange.rounds import Fit
-from dkpca.fields import check_party_name
+from dkpca.fields import check_name, check_party_name
 from dkpca.kernels import Kernel, family, kernel_names
 from dkpca.kernels.laws import LAWS
 from dkpca.kernels.parameters import adjusted
@@ -301,3 +303,16 @@ def key(key_file: Path | None) -> bytes:
 def column_names(given: Sequence[str] | None) -> tuple[str, ...]:
     """Names from a repeated option with commas in it."""
     return tuple(name.strip() for part in given or () for name in part.split(",") if name.strip())
+
+
+def rotation(protect: str, run: str, key_file: Path | None) -> Any:
+    """Return what makes the parties' rotation of a blind fit from their key; None where there is none."""
+    if protect == "none":
+        return None
+    if protect == "sums":
+        raise InputError("masked sums take two rounds: 'dkpca mask offer' and 'dkpca mask numbers'")
+    if not run:
+        raise InputError("--protect blind needs --run, a name that the parties agreed on and use once")
+    return partial(
+        needing_extra("dkpca.protection.rotation").Rotation, key(key_file), check_name(run, "name of a run")
+    )

@@ -2,7 +2,7 @@
 
 import contextlib
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -239,6 +239,7 @@ def summarize(
     keep_training: bool = False,
     balance: float = 0.0,
     law: str | None = None,
+    blind: Callable[[str, int], Any] | None = None,
 ) -> tuple[Summary, Preparation, PartyState]:
     """Return and write the one numerical message, attacked first; keep the private state if wanted."""
     with sender.answering(holding, f"summary with {kernel}, {rank}, {precision}"):
@@ -261,6 +262,7 @@ def summarize(
             sample_ids=names,
             policy=sender.policy,
             known_rows=sender.policy.known_rows if sender.measures else 0,
+            blind=blind,
         )
         private_files = (
             {}

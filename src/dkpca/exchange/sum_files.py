@@ -5,22 +5,26 @@ writes its masked numbers, one file per piece. Its ledger knows every context th
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from dkpca import strict_json
 from dkpca.errors import FusionError, InputError, ProtectionError
 from dkpca.exchange.files import Holding, Sender, load_state
 from dkpca.fields import check_party_name
 from dkpca.kernels import Kernel
-from dkpca.messages import MaskedSum, Offer, Rows, Summary
+from dkpca.messages import MaskedSum, Offer, Rows, Scores, Summary, digest
 from dkpca.protection import joint, member, quantities
 from dkpca.protection.keys import Identity, SumKey, check_identity
 from dkpca.protection.member import Sum
+from dkpca.protection.rotation import Rotation
 from dkpca.store import message_files, private_state, storage
 from dkpca.tables.preparation import prepare, reading_for
+from dkpca.tables.reading import embedding_files
 from dkpca.wire import codec
 
 WARNING = "PRIVATE: the key of one masked sum; never send it"
@@ -131,6 +135,20 @@ def add_new(paths: Sequence[Path], summary: Summary, fit_run: str) -> Rows:
     return joint.rows_of(summary, _pieces(paths), positions)
 
 
+def turn_back(scores: Scores, holding: Holding, turned: Callable[[str, int], Rotation], out: Path) -> list[Path]:
+    """At a party: write the scores of a blind fit with rows that are its samples again."""
+    ids = holding.ids()
+    rotation = turned(digest(holding.keys(ids)), len(ids))
+    if rotation.hidden_digest != scores.sample_digest:
+        raise InputError(
+            f"{holding.path}: these scores are of other samples, or were turned by another key or for another run"
+        )
+    files = embedding_files(ids, rotation.turn_back(np.asarray(scores.scores.decode())))
+    storage.make_directory(out)
+    storage.write_all({out / name: data for name, data in files.items()})
+    return [out / name for name in files]
+
+
 def piece_path(path: Path, part: int) -> Path:
     """File of a piece: the first has the name that was asked for."""
     return path if part == 1 else path.with_name(f"{path.stem}.{part}{path.suffix}")
@@ -183,9 +201,3 @@ def _pieces(paths: Sequence[Path]) -> joint.Pieces:
             yield [message_files.read(path, MaskedSum) for path in by_part[part]]
 
     return read
-
-
-def check_not_party(names: Mapping[str, object]) -> None:
-    """Refuse a party under the name that the joined table has."""
-    if joint.JOINED in names:
-        raise InputError(f"a party cannot be called {joint.JOINED!r}: so is the table that nobody has")

@@ -55,13 +55,8 @@ def decide(folder: Path, number: str, *, approved: bool) -> dict[str, Any]:
     return known[number]
 
 
-def forget(folder: Path, number: str) -> None:
-    """Drop a question that is answered."""
-    (folder / FOLDER / f"{number}.json").unlink(missing_ok=True)
-
-
 def keep_only(folder: Path, numbers: Collection[str]) -> None:
-    """Drop the questions that the center does not wait for any more."""
+    """Drop the questions that are answered, or that the center has given up."""
     for file in (folder / FOLDER).glob("*.json"):
         if file.stem not in numbers:
             file.unlink(missing_ok=True)

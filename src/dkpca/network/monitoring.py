@@ -13,7 +13,7 @@ from dkpca.network import status_page
 from dkpca.network import x509 as pki
 from dkpca.network.membership import OPERATOR, Consortium
 from dkpca.network.receiving import CutOffError
-from dkpca.network.server import ANYBODY, CALLER, Server
+from dkpca.network.server import ANYBODY, CALLER, Server, bare_headers
 from dkpca.store import storage
 
 LOCAL_HOSTS = ("127.0.0.1", "localhost")
@@ -44,6 +44,7 @@ class Monitor:
         """Routes for this machine: no reports, for any user of the machine can read them."""
         app = web.Application(middlewares=[_only_local])
         app.add_routes([web.get("/", self.page), web.get(p.HEALTH, self.health), web.get(p.METRICS, self.metrics)])
+        app.on_response_prepare.append(bare_headers)
         return app
 
     async def page(self, request: web.Request) -> web.Response:
@@ -104,6 +105,4 @@ async def _only_local(request: web.Request, handler: Any) -> web.StreamResponse:
     if request.host.partition(":")[0] not in LOCAL_HOSTS:
         return web.Response(status=403, text="only for this machine\n")
     response: web.StreamResponse = await handler(request)
-    response.headers["X-Content-Type-Options"] = "nosniff"
-    response.headers["Cache-Control"] = "no-store"
     return response

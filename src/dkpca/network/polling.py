@@ -150,7 +150,6 @@ class Party:
                 await self._upload(asked, Path(answer["file"]), answer["bytes"], answer["sha256"])
             else:
                 await self._notice(asked, answer["code"], answer["reason"])
-            approvals.forget(self.folder, asked.number)
             self.events.note("answered", run=asked.run, number=asked.number, code=answer["code"])
         except LostError as error:  # the center asks again if it still wants to know
             self.events.note("lost", level=logging.WARNING, number=asked.number, reason=str(error))

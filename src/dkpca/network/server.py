@@ -60,7 +60,7 @@ class Server:
                 *pages,
             ]
         )
-        app.on_response_prepare.append(_bare_headers)
+        app.on_response_prepare.append(bare_headers)
         return app
 
     def connected(self, party: str) -> bool:
@@ -242,7 +242,7 @@ async def _no_expectation(request: web.Request) -> None:
     raise web.HTTPExpectationFailed
 
 
-async def _bare_headers(request: web.Request, response: web.StreamResponse) -> None:
+async def bare_headers(request: web.Request, response: web.StreamResponse) -> None:
     """Say nothing about the software, and have nothing guessed or kept by a browser."""
     response.headers.pop("Server", None)
     response.headers["X-Content-Type-Options"] = "nosniff"

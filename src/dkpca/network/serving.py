@@ -15,7 +15,7 @@ from dkpca.network import membership, process, tls
 from dkpca.network import x509 as pki
 from dkpca.network.center import Center
 from dkpca.network.events import Events
-from dkpca.network.monitoring import Monitor
+from dkpca.network.monitoring import LOCAL_HOSTS, Monitor
 from dkpca.network.pending import Pending
 from dkpca.network.protocol import MOST_OPEN
 from dkpca.network.server import Server
@@ -57,36 +57,26 @@ async def serve(folder: Path, stopped: asyncio.Event) -> None:
     certificate = pki.from_pem(storage.read(consortium.tls / "own.crt"), consortium.tls / "own.crt")
     days = pki.check_valid(certificate, "the center's")
     membership.announce(consortium)
-    events, loop = Events(consortium.path, "center"), asyncio.get_running_loop()
-    pending = Pending(loop, lambda party: server.connected(party))
-    center = Center(consortium, pending, events, lambda party: server.connected(party))
-    server = Server(pending, center, events)
-    monitor = Monitor(consortium, server, center)
-    runner, connection = await _set_up(server.application(monitor.protected()))
-    local, local_connection = await _set_up(monitor.local())
-    host: Any = consortium.host if consortium.host in ("127.0.0.1", "localhost") else None
-    secure: dict[str, Any] = {"ssl": tls.server_context(consortium.tls), "ssl_handshake_timeout": HANDSHAKE_SECONDS}
-    try:
-        listening = [await loop.create_server(connection, host, consortium.port, **secure)]
+    async with contextlib.AsyncExitStack() as held:
+        events = Events(consortium.path, "center")
+        held.callback(events.close)
+        pending = Pending(asyncio.get_running_loop(), lambda party: server.connected(party))
+        center = Center(consortium, pending, events, lambda party: server.connected(party))
+        server = Server(pending, center, events)
+        monitor = Monitor(consortium, server, center)
+        host = consortium.host if consortium.host in LOCAL_HOSTS else None
+        secure = {"ssl": tls.server_context(consortium.tls), "ssl_handshake_timeout": HANDSHAKE_SECONDS}
+        await _listen(held, server.application(monitor.protected()), host, consortium.port, **secure)
         if consortium.local_port:
-            listening += [await loop.create_server(local_connection, "127.0.0.1", consortium.local_port)]
-    except OSError as error:
-        raise InputError(
-            f"port {consortium.port} or {consortium.local_port} cannot be used ({error.strerror}); stop what listens "
-            "there, or change it in consortium.toml and send the new invitations"
-        ) from error
-    events.say(f"listening on {consortium.host}:{consortium.port}; waiting for parties", "started")
-    if days < pki.DAYS_TO_WARN:
-        events.say(f"its certificate expires in {days} days; renew it: dkpca consortium renew", "expires", days=days)
-    center.resume()
-    await _tell_who_comes_and_goes(server, events, stopped)
-    pending.stop()
-    events.note("stopped")
-    for each in listening:
-        each.close()
-    await runner.cleanup()
-    await local.cleanup()
-    events.close()
+            await _listen(held, monitor.local(), "127.0.0.1", consortium.local_port)
+        events.say(f"listening on {consortium.host}:{consortium.port}; waiting for parties", "started")
+        if days < pki.DAYS_TO_WARN:
+            words = f"its certificate expires in {days} days; renew it: dkpca consortium renew"
+            events.say(words, "expires", days=days)
+        center.resume()
+        await _tell_who_comes_and_goes(server, events, stopped)
+        pending.stop()
+        events.note("stopped")
 
 
 async def _tell_who_comes_and_goes(server: Server, events: Events, stopped: asyncio.Event) -> None:
@@ -102,16 +92,27 @@ async def _tell_who_comes_and_goes(server: Server, events: Events, stopped: asyn
                 await stopped.wait()
 
 
-async def _set_up(app: web.Application) -> tuple[web.AppRunner, Any]:
-    """A runner, and what makes its connections."""
+async def _listen(
+    held: contextlib.AsyncExitStack, app: web.Application, host: str | None, port: int, **options: Any
+) -> None:
+    """Take connections at a port until the stack ends."""
     runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=1.0)
     await runner.setup()
+    held.push_async_callback(runner.cleanup)
     quiet = logging.getLogger("dkpca.http")  # what is no HTTP fills no log
     quiet.addHandler(logging.NullHandler())
     quiet.propagate = False
-    options: dict[str, Any] = {"logger": quiet, "access_log": None, "auto_decompress": False}
-    make = partial(_Connection, Counter[str](), runner.server, loop=asyncio.get_running_loop(), **options)
-    return runner, make
+    loop = asyncio.get_running_loop()
+    manners: dict[str, Any] = {"logger": quiet, "access_log": None, "auto_decompress": False}
+    make = partial(_Connection, Counter[str](), runner.server, loop=loop, **manners)
+    try:
+        listening = await loop.create_server(make, host, port, **options)
+    except OSError as error:
+        raise InputError(
+            f"port {port} cannot be used ({error.strerror}); stop what listens there, or change it in "
+            "consortium.toml and send the new invitations"
+        ) from error
+    held.callback(listening.close)
 
 
 if __name__ == "__main__":

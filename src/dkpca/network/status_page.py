@@ -15,7 +15,7 @@ table { border-collapse: collapse; width: 100%; } caption { text-align: left; }
 th, td { text-align: left; padding: .4rem .8rem .4rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
 td { overflow-wrap: anywhere; } @media (prefers-color-scheme: dark) { :root { --good: #4ac26b; --bad: #ff7b72; } }
 """
-COLORS = {"finished": "good", "failed": "bad", "answered": "good", "here": "good"}
+GOOD, BAD = ("finished", "answered", "here", "connected"), ("failed", "not connected")
 
 
 def render(consortium: Consortium, told: Mapping[str, Any], reports: Collection[str]) -> str:
@@ -23,9 +23,8 @@ def render(consortium: Consortium, told: Mapping[str, Any], reports: Collection[
     name = escape(consortium.name)
     here = told["connected"]
     parties = "".join(
-        f'<tr><th scope="row">{escape(party)}</th><td>{_colored("connected", "good")}</td></tr>'
-        if party in here
-        else f'<tr><th scope="row">{escape(party)}</th><td>{_colored("not connected", "bad")}</td></tr>'
+        f'<tr><th scope="row">{escape(party)}</th>'
+        f"<td>{_colored('connected' if party in here else 'not connected')}</td></tr>"
         for party in told["parties"]
     )
     runs = "".join(_run(run, stands, run in reports) for run, stands in told["runs"].items())
@@ -34,7 +33,7 @@ def render(consortium: Consortium, told: Mapping[str, Any], reports: Collection[
         f'<meta name="viewport" content="width=device-width"><meta http-equiv="refresh" content="5">'
         f"<style>{STYLE}</style></head><body><main><h1>{name}</h1>"
         f"<p>Center at {escape(consortium.host)}:{consortium.port}. {len(here)} of {len(told['parties'])} parties "
-        f"connected, {len(told['runs'])} runs.</p>"
+        f"connected; {len(told['runs'])} {'run' if len(told['runs']) == 1 else 'runs'}.</p>"
         f"<h2>Parties</h2><table><tbody>{parties}</tbody></table>"
         f"<h2>Runs</h2>{runs or '<p>None yet: begin one with <code>dkpca submit fit</code>.</p>'}"
         "</main></body></html>"
@@ -54,5 +53,6 @@ def _run(run: str, stands: Mapping[str, Any], has_report: bool) -> str:
     return f"<section>{title}{reason}<table><tbody>{rows}</tbody></table></section>"
 
 
-def _colored(words: str, color: str = "") -> str:
-    return f'<span class="{color or COLORS.get(words, "quiet")}">{escape(words)}</span>'
+def _colored(words: str) -> str:
+    color = "good" if words in GOOD else "bad" if words in BAD else "quiet"
+    return f'<span class="{color}">{escape(words)}</span>'

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from dkpca.errors import InputError
+from dkpca.kernels import Linear
 from dkpca.linalg.arrays import to_numpy
 from dkpca.messages import Summary
 from dkpca.recovery.attacks import ATTACKS, Matrix, Seen, Truth
@@ -109,7 +110,7 @@ def measure(summary: Summary, X: Any, *, known_rows: int = KNOWN_ROWS, random_st
     table = np.asarray(to_numpy(X), dtype=np.float64)
     if len(table) != summary.n_samples:
         raise InputError(f"the summary is about {summary.n_samples} samples, the table has {len(table)} rows")
-    if summary.kernel.columns_are == "samples":
+    if summary.kernel.columns_are == "samples" and not summary.turned:
         return Measurement(known_rows, 0, not_measured=NO_COLUMNS)
     rows = some_rows(len(table), random_state)
     return against(_seen(summary, rows), table[rows], known_rows=known_rows, random_state=random_state)
@@ -141,4 +142,5 @@ def run(seen: Seen, truth: Truth, draws: Iterable[Matrix]) -> dict[str, tuple[fl
 def _seen(summary: Summary, rows: Matrix) -> Seen:
     factor = np.asarray(to_numpy(summary.factor.decode()), dtype=np.float64)[rows]
     left_out = max(0.0, summary.trace_left_out) / summary.n_samples
-    return Seen(factor, summary.kernel, left_out, min(summary.n_features, factor.shape[0]))
+    kernel = Linear() if summary.turned else summary.kernel  # of turned samples nobody knows more than inner products
+    return Seen(factor, kernel, left_out, min(summary.n_features, factor.shape[0]))

@@ -10,6 +10,7 @@ import numpy as np
 from dkpca.disclosure import raw_bytes, share_sent, spectrum
 from dkpca.fusion import FusedModel
 from dkpca.messages import Scores, Summary
+from dkpca.report import error_bars
 from dkpca.report.comparison import Comparison
 from dkpca.report.content import Content, Drawn
 from dkpca.report.influence import influence
@@ -175,11 +176,19 @@ def _influence(run: Run) -> str:
 
 def _certificate(run: Run) -> str:
     note = (
-        "What is proved about the distance between this answer and kernel PCA of the joined table, which nobody has. "
-        "It holds if every party computed and reported as this program does."
+        "How far this answer can be, and probably is, from kernel PCA of the joined table, which nobody has. What is "
+        "proved holds if every party computed and reported as this program does."
     )
-    items = "".join(f"<li>{escape(sentence)}</li>" for sentence in run.model.certificate.statements())
-    return _section("certificate", "The certificate", note, f"<ul>{items}</ul>")
+    certificate = run.model.certificate
+    short, details = (
+        "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences)
+        for sentences in (certificate.short(), certificate.statements()[1:])
+    )
+    body = (
+        f"<ul>{short}</ul>{error_bars.picture(certificate)}<details><summary>All that is proved</summary>"
+        f"<ul>{details}</ul></details>"
+    )
+    return _section("certificate", "The certificate", note, body)
 
 
 def _settings(rows: Mapping[str, Any]) -> str:
