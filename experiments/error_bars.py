@@ -119,7 +119,7 @@ def _trials(name: str, settings: Settings, seed: int, rank: int, n_parties: int,
 def run(options: Options, settings: Settings) -> None:
     """Error bars against truth."""
     trials = options.repeat("error_bars", small, settings)
-    measured = options.repeat("error_bars", real, settings, real_data=True, count=min(3, options.repetitions))
+    measured = options.repeat("error_bars", real, settings, real_data=True, count=min(2, options.repetitions))
     rows = [row for trial in [*trials, *measured] for row in trial]
     groups = dict.fromkeys((row["data"], row["rank"]) for row in rows)
     table_rows = [_summary([r for r in rows if (r["data"], r["rank"]) == group]) for group in groups]

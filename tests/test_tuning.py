@@ -119,6 +119,10 @@ class TestAnswer:
         assert one.to_dict() == other.to_dict()
         assert (one.n_samples, one.n_samples_given) == (100, 178)
 
+    def test_what_protects_messages_changes_no_curve(self):
+        plain, protected = (tune(DKPCA(2, protect=mode), parties(), **QUICK) for mode in ("none", "sums"))
+        assert plain.to_dict() == protected.to_dict()
+
     def test_the_ways_to_weigh_parties_are_compared(self, found):
         assert [a.name for a in found.alternatives] == ["as given", "product, balanced", "sum, balanced"]
         balanced = DKPCA(4, law="sum", weights="balanced").fit(parties())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from experiments import figures
 from experiments.command import RESULTS
-from experiments.page import beyond, compact, costs, kernels, parties, recovery, samples, table2
+from experiments.page import beyond, compact, costs, kernels, parties, proofs, recovery, samples, table2
 from experiments.page.writing import Results
 from experiments.published import TABLE_2
 
@@ -28,6 +28,7 @@ NAMES = (
     "missing",
     "weights",
     "disclosure",
+    "error_bars",
 )
 
 
@@ -42,6 +43,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     (given.docs / "reproduction.md").write_text(page(results))
     (given.docs / "kernels.md").write_text(kernels.filled((DOCS / "kernels.md").read_text(), results))
     (given.docs / "disclosure.md").write_text(recovery.filled((DOCS / "disclosure.md").read_text(), results))
+    (given.docs / "certificate.md").write_text(proofs.filled((DOCS / "certificate.md").read_text(), results))
 
 
 def read(folder: Path) -> Results:

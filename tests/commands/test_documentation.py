@@ -107,8 +107,8 @@ def test_three_organizations_over_a_network_as_printed(tmp_path):
             start_new_session=True,
         )
     try:
-        assert shell.wait(timeout=420) == 0, words.read_text()[-3000:]
-        wait_for(lambda: not processes_in(tmp_path), "end of all processes", 10)
+        assert shell.wait(timeout=1800) == 0, words.read_text()[-3000:]
+        wait_for(lambda: not processes_in(tmp_path), "end of all processes")
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(shell.pid, signal.SIGKILL)

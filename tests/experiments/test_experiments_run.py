@@ -29,6 +29,7 @@ EXPERIMENTS = (
     "missing",
     "weights",
     "disclosure",
+    "error_bars",
 )
 
 

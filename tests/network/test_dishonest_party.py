@@ -340,10 +340,11 @@ def test_requests_and_connections_without_end_are_limited_and_the_others_go_on(c
 def test_requests_without_end_behind_one_that_waits_take_no_memory(center, monkeypatch):
     """Sent on one connection, before the first of them is answered; the center stops reading."""
     monkeypatch.setattr(p, "POLL_SECONDS", 600.0)
-    with caller(center, timeout=1.0) as party:
+    with caller(center) as party:
         _, body = party.ask("GET", f"{p.QUESTIONS}?known=&revocations=0")
         known = json.loads(body)["revocations"]
         party.send(f"GET {p.QUESTIONS}?known=&revocations={known} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        party.socket.settimeout(1.0)  # so long nothing more is taken
         tracemalloc.start()
         requests = f"GET {p.HEALTH} HTTP/1.1\r\nHost: x\r\n\r\n".encode() * 20_000
         with contextlib.suppress(TimeoutError):

@@ -64,6 +64,16 @@ def fitting(federation, run, **options):
         thread.join()
 
 
+@contextlib.contextmanager
+def configured(federation, party, **more):
+    """Other settings of a party while the test does something."""
+    configure(federation.path / party, "people.csv", **more)
+    try:
+        yield
+    finally:
+        configure(federation.path / party, "people.csv")
+
+
 def test_a_waiting_party_is_a_small_process_with_no_open_port(running):
     for party in running.parties.values():
         process = psutil.Process(party.pid)
@@ -94,18 +104,18 @@ def test_a_fit_a_projection_and_their_traces_at_both_ends(running):
 
 
 def test_an_audit_asks_every_party_and_is_kept_at_both_ends(running):
-    ok("submit", "fit", "center", "first", "--gamma", 0.05, "--rank", 10, "--components", 3, cwd=running.path)
-    told = ok("submit", "audit", "center", "first", "--rows", 30, "--seed", 5, cwd=running.path)
+    ok("submit", "fit", "center", "audited", "--gamma", 0.05, "--rank", 10, "--components", 3, cwd=running.path)
+    told = ok("submit", "audit", "center", "audited", "--rows", 30, "--seed", 5, cwd=running.path)
     assert "An audit of 30 true rows (seed 5) proves, each at 95%" in told
-    certificate = json.loads((running.runs / "first" / "certificate.json").read_text())
+    certificate = json.loads((running.runs / "audited" / "certificate.json").read_text())
     assert certificate["audit"]["n_rows"] == 30
     for owner in OWNERS:
         (written,) = [
             r for r in running.party(owner).ledger() if r.get("kind") == "auditrows" and r["event"] == "written"
         ]
-        assert (written["run"], written["seed"]) == ("first", 5)
-    (running.path / "bank" / "policy.toml").write_text("max_audits = 1\n")
-    told = refused("submit", "audit", "center", "first", "--rows", 30, "--seed", 6, cwd=running.path)
+        assert (written["run"], written["seed"]) == ("audited", 5)
+    with configured(running, "bank", policy="max_audits = 1\n"):
+        told = refused("submit", "audit", "center", "audited", "--rows", 30, "--seed", 6, cwd=running.path)
     assert "bank: refused by the party's policy: it has answered max_audits = 1 audits" in told
 
 
@@ -149,16 +159,6 @@ def test_every_fault_in_one_run_is_named_and_the_repeated_command_completes(runn
     assert sorted(runs.load(running.runs / "second").model.summaries) == sorted(OWNERS)
     for owner in OWNERS:
         running.party(owner).ledger()
-
-
-@contextlib.contextmanager
-def configured(federation, party, **more):
-    """Other settings of a party while the test does something."""
-    configure(federation.path / party, "people.csv", **more)
-    try:
-        yield
-    finally:
-        configure(federation.path / party, "people.csv")
 
 
 def test_a_person_approves_by_command_also_while_the_party_is_off(running):
