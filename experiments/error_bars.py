@@ -92,7 +92,7 @@ def _trials(name: str, settings: Settings, seed: int, rank: int, n_parties: int,
     kernel_error = float(np.linalg.norm(K - model.model_.law.recombine(A @ A.T for A in factors)))
     proof = model.certificate_
     fixed = {
-        "data": name,
+        "on": name,
         "rank": rank,
         "subspace_error": subspace_error(best.vectors, model.eigenvectors_),
         "kernel_error": kernel_error,
@@ -121,8 +121,8 @@ def run(options: Options, settings: Settings) -> None:
     trials = options.repeat("error_bars", small, settings)
     measured = options.repeat("error_bars", real, settings, real_data=True, count=min(2, options.repetitions))
     rows = [row for trial in [*trials, *measured] for row in trial]
-    groups = dict.fromkeys((row["data"], row["rank"]) for row in rows)
-    table_rows = [_summary([r for r in rows if (r["data"], r["rank"]) == group]) for group in groups]
+    groups = dict.fromkeys((row["on"], row["rank"]) for row in rows)
+    table_rows = [_summary([r for r in rows if (r["on"], r["rank"]) == group]) for group in groups]
     options.write(
         "error_bars", {"settings": described(settings), "repetitions": options.repetitions, "rows": table_rows}
     )
@@ -137,7 +137,7 @@ def _summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     free, audited = over("estimated", "subspace_error"), over("audit_estimated", "subspace_error")
     kernel, proved = over("audit_kernel", "kernel_error"), over("audit_proved", "subspace_error")
     return {
-        "data": rows[0]["data"],
+        "on": rows[0]["on"],
         "rank": rows[0]["rank"],
         "audits": len(rows),
         "true": float(np.median([row["subspace_error"] for row in rows])),

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import scipy.linalg
 
 from dkpca import subspace_error
 from dkpca.errors import InputError
@@ -93,3 +94,16 @@ def test_an_impossible_number_of_pairs_is_refused(table, k):
 def test_an_unknown_solver_is_refused(table):
     with pytest.raises(InputError, match="solver 'magic' is unknown; use one of"):
         leading(KernelGram(Linear(), table), 2, solver="magic")
+
+
+def test_a_spectrum_that_the_partial_solver_gives_up_on_is_solved_in_full(monkeypatch, table):
+    partial = scipy.linalg.eigh
+
+    def giving_up(*arguments, subset_by_index=None, **more):
+        if subset_by_index is not None:
+            raise np.linalg.LinAlgError("Internal Error.")
+        return partial(*arguments, **more)
+
+    expected = leading(KernelGram(RBF(0.1), table), 5, solver="dense").values
+    monkeypatch.setattr(scipy.linalg, "eigh", giving_up)
+    np.testing.assert_allclose(leading(KernelGram(RBF(0.1), table), 5, solver="dense").values, expected)

@@ -26,7 +26,7 @@ def filled(text: str, results: Results) -> str:
 
 def _row(row: Row) -> list[str]:
     return [
-        *(row["data"], str(row["rank"]), str(row["audits"]), short(row["true"]), short(row["proved"])),
+        *(row["on"], str(row["rank"]), str(row["audits"]), short(row["true"]), short(row["proved"])),
         *(short(row["free_ratio"]), f"{row['free_at_least_half']:.0%}", f"{row['free_within_100']:.0%}"),
         *(short(row["audit_ratio"]), f"{row['audit_within_5']:.1%}"),
         *(f"{row['audit_kernel_ratio']:.2f}", f"{row['audit_kernel_holds']:.1%}"),

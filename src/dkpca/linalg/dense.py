@@ -83,8 +83,11 @@ def _of_matrix(gram: Gram, k: int) -> tuple[Array, Array]:
             return pairs
         K = gram.dense()  # the check has written over it
     # Transposed: LAPACK's own layout, so that nothing is copied.
-    values, vectors = scipy.linalg.eigh(K.T, subset_by_index=[n - k, n - 1], overwrite_a=True, check_finite=False)
-    if len(values) < k:  # MRRR can come back empty-handed from a spectrum of equal eigenvalues
+    try:
+        values, vectors = scipy.linalg.eigh(K.T, subset_by_index=[n - k, n - 1], overwrite_a=True, check_finite=False)
+    except np.linalg.LinAlgError:
+        values, vectors = np.empty(0), np.empty((n, 0))
+    if len(values) < k:  # MRRR fails, or comes back empty-handed, where many eigenvalues are equal
         values, vectors = scipy.linalg.eigh(gram.dense().T, driver="evd", overwrite_a=True, check_finite=False)
     return values[::-1][:k], vectors[:, ::-1][:, :k]
 
