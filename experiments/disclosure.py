@@ -30,7 +30,7 @@ class Settings:
     data: str | None = None
 
 
-QUICK = Settings(known_rows=(10, 20), n_components=(3,), n_samples=60, expression_parties=2)
+QUICK = Settings(n_components=(3,), n_samples=130, expression_parties=2)
 
 
 def tables(settings: Settings) -> dict[str, dict[str, Matrix]]:
