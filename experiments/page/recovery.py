@@ -11,8 +11,15 @@ Cells = dict[tuple[str, str, int], str]
 
 
 def filled(text: str, results: Results) -> str:
-    """The page with its tables as the results give them."""
-    return MARKED.sub(lambda found: f"{found[1]}\n{_table(results['disclosure'], int(found[2]))}\n\n{found[3]}", text)
+    """The page with its tables as the results give them; a quick run knows fewer rows and changes none."""
+    result = results["disclosure"]
+    known = {row["known_rows"] for row in result["rows"]}
+
+    def written(found: re.Match[str]) -> str:
+        count = int(found[2])
+        return f"{found[1]}\n{_table(result, count)}\n\n{found[3]}" if count in known else found[0]
+
+    return MARKED.sub(written, text)
 
 
 def _table(result: Row, known: int) -> str:
