@@ -66,7 +66,9 @@ def test_the_tutorial_and_the_guide_to_choosing_run_as_printed(tmp_path):
     tutorial = " ".join((ROOT / "docs" / "tutorial.md").read_text().split())
     assert "in common: 164 samples" in ran.stdout
     assert "164 patients are in all three" in tutorial
-    assert "at least 99.8% of what the best 3 components could" in ran.stdout
+    assert "at least 99.8% of what the best 3 could (proved)" in ran.stdout
+    assert "good to about 2 digits (estimated); proved to 1" in ran.stdout
+    assert "good to about 2 digits, and proved to 1" in tutorial
     assert "at least 99.8 % of what the best three components" in tutorial
     assert "30 known rows recover 6 of 6 columns, R² 1.00 to 1.00" in ran.stdout
     assert "30 known rows recover 6 of 6 columns, R² 1.00 to 1.00" in tutorial
