@@ -76,6 +76,14 @@ def test_what_it_writes_is_what_summarize_and_the_network_party_read(clinic):
     assert 'policy = "policy.toml"' in (clinic.path / "party.toml").read_text()
 
 
+def test_a_party_named_anew_replaces_the_name_in_the_file_and_an_unnamed_one_keeps_it(clinic):
+    clinic.ok("check", "clinic.csv", "--write", "party.toml")
+    clinic.ok("check", "clinic.csv", "--party", "ward", "--write", "party.toml")
+    assert 'party = "ward"' in (clinic.path / "party.toml").read_text()
+    clinic.ok("check", "clinic.csv", "--write", "party.toml")
+    assert 'party = "ward"' in (clinic.path / "party.toml").read_text()
+
+
 def test_a_policy_that_party_toml_names_is_obeyed(clinic):
     clinic.ok("check", "clinic.csv", "--write", "party.toml")
     (clinic.path / "policy.toml").write_text("max_rank = 3\n")

@@ -15,6 +15,8 @@ TOTALS = (
 )  # fmt: skip
 FEWEST = 5  # rows: of fewer, one may well be the sum of the others
 ID_WORDS = {"id", "nr", "no", "number", "nummer", "key", "identifier"}
+ID_ENDS = ("nr", "nummer", "kennung")  # of a German word: Patientennr
+WHOLE_NAMES = {"patient", "subject", "proband"}
 WORD = re.compile(r"[A-ZÄÖÜ]?[a-zäöüß]+|[A-ZÄÖÜ]+(?![a-zäöüß])")  # also within PatNr, patientID
 EXACT, NEAR = 1e-3, 0.02  # of the last value: what rounding in an export leaves; NEAR where its id says what it is
 
@@ -62,7 +64,13 @@ def totals_row(frame: pl.DataFrame, ids: Sequence[str] | None) -> str | None:
 
 def called_as_ids(names: Iterable[str]) -> list[str]:
     """Columns whose names say that they hold ids."""
-    return [name for name in names if ID_WORDS & {word.lower() for word in WORD.findall(name)}]
+    return [name for name in names if _called_as_ids(name)]
+
+
+def _called_as_ids(name: str) -> bool:
+    words = {word.lower() for word in WORD.findall(name)}
+    ends = any(word.endswith(ID_ENDS) for word in words)
+    return ends or bool(ID_WORDS & words) or name.strip().lower() in WHOLE_NAMES
 
 
 def refuse_unnamed_ids(frame: pl.DataFrame, chosen: Sequence[str], source: str) -> None:
