@@ -10,12 +10,12 @@ from dkpca import wire
 from dkpca.cli import options as o
 from dkpca.cli.inspecting import recovery_facts
 from dkpca.cli.output import progress, show
-from dkpca.cli.table_options import HOW_WRITTEN, Changed, TableAtHand, reads_table, takes
+from dkpca.cli.table_options import HOW_WRITTEN, Changed, TableAtHand, aligned, reads_table, takes
 from dkpca.disclosure import raw_bytes, share_sent
 from dkpca.errors import InputError
 from dkpca.exchange import files
 from dkpca.kernels.laws import LAWS
-from dkpca.messages import CommonTokens, Partials, Scorer, Summary
+from dkpca.messages import Partials, Scorer, Summary
 from dkpca.party_state import PartyState
 from dkpca.policy import PROTECTIONS
 from dkpca.store import message_files
@@ -220,10 +220,7 @@ def _new_samples(
 ) -> files.Holding:
     """Return a table of new samples, aligned if the center's answer is given."""
     holding = files.new_samples(path, state, id_column=id_column)
-    holding = replace(holding, reading=how(holding.reading))
-    if common is None:
-        return holding
-    return replace(holding, key=o.key(key_file)).aligned(message_files.read(common, CommonTokens))
+    return aligned(replace(holding, reading=how(holding.reading)), common, key_file)
 
 
 @reads_table

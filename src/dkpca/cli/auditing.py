@@ -1,7 +1,6 @@
 """Commands for an audit: the center draws samples, each party sends true rows for them, the center concludes."""
 
 import secrets
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -9,11 +8,11 @@ import typer
 
 from dkpca.cli import options as o
 from dkpca.cli.output import progress, show
-from dkpca.cli.table_options import HOW_WRITTEN, Changed, takes
+from dkpca.cli.table_options import HOW_WRITTEN, Changed, aligned, takes
 from dkpca.errors import InputError
 from dkpca.exchange import files
 from dkpca.fields import MOST_AUDITED
-from dkpca.messages import AuditRequest, CommonTokens
+from dkpca.messages import AuditRequest
 from dkpca.store import audits, message_files, runs
 from dkpca.store.runs import Run
 from dkpca.wording import in_bytes
@@ -80,9 +79,7 @@ def audit_rows(
     Example: `dkpca audit-rows airline.csv --state airline.state --request audit.request --out airline.audit`
     """
     kept, preparation = files.load_state(state)
-    holding = files.Holding(kept.party, path, how(preparation.reading))
-    if common is not None:
-        holding = replace(holding, key=o.key(key_file)).aligned(message_files.read(common, CommonTokens))
+    holding = aligned(files.Holding(kept.party, path, how(preparation.reading)), common, key_file)
     box = o.sender(out, policy, ledger, path)
     message = files.audit(holding, state, message_files.read(request, AuditRequest), box)
     size = out.stat().st_size

@@ -107,10 +107,14 @@ class TableAtHand:
 
     def holding(self, common: Path | None = None, key_file: Path | None = None) -> Holding:
         """Return the party's table, aligned if the center's answer is given."""
-        if common is None:
-            return Holding(self.party, self.path, self.reading)
-        key = o.key(key_file or self.key_file)
-        return Holding(self.party, self.path, self.reading, key=key).aligned(message_files.read(common, CommonTokens))
+        return aligned(Holding(self.party, self.path, self.reading), common, key_file or self.key_file)
+
+
+def aligned(holding: Holding, common: Path | None, key_file: Path | None) -> Holding:
+    """Return a table with the samples that all parties have, if the center's answer is given."""
+    if common is None:
+        return holding
+    return replace(holding, key=o.key(key_file)).aligned(message_files.read(common, CommonTokens))
 
 
 def reads_table(command: Callable[..., None]) -> Callable[..., None]:
