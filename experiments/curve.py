@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from dkpca.drafts import Draft, Drafts, settle
 from dkpca.kernels.grams import FusedGram, KernelGram
 from dkpca.linalg.eigenpairs import Eigenpairs
 from dkpca.linalg.gram import Centered
 from dkpca.linalg.leading import leading
 from dkpca.linalg.precision import COMPACT, DIGITS, Rounded
 from dkpca.messages import Summary, row_number_digest
+from dkpca.party.drafts import Draft, Drafts, settle
 from dkpca.rank import Auto, Budget, Fixed, RankRule
 from experiments import protocol, whole
 from experiments.command import Options, described, expression, main, mean_std

@@ -19,7 +19,7 @@ from dkpca.kernels.grams import KernelGram
 from dkpca.linalg.eigenpairs import Eigenpairs
 from dkpca.linalg.gram import Centered
 from dkpca.linalg.leading import leading
-from dkpca.true_rows import true_rows
+from dkpca.party.true_rows import true_rows
 from experiments import protocol, whole
 from experiments.command import Options, described, expression, main
 

@@ -16,6 +16,7 @@ from dkpca.errors import DKPCAError
 from dkpca.exchange.questions import SummaryWanted
 from dkpca.exchange.rounds import Fit
 from dkpca.fusion import fuse
+from dkpca.fusion.plausibility import check_summary
 from dkpca.kernels import RBF, Linear
 from dkpca.linalg.precision import round_to
 from dkpca.messages import (
@@ -35,7 +36,6 @@ from dkpca.messages import (
 )
 from dkpca.network import configuration, envelopes, jobs, protocol
 from dkpca.packed import Packed
-from dkpca.plausibility import check_summary
 from dkpca.rank import Fixed
 from dkpca.store import model_file, policy_file, private_state, run_directory
 from dkpca.tables.reading import Reading, read

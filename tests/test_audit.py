@@ -14,8 +14,8 @@ from dkpca.errors import FusionError, InputError, PolicyError, WireError
 from dkpca.linalg.betting import mean_at_most
 from dkpca.linalg.precision import Rounded
 from dkpca.messages import AuditRequest
+from dkpca.party.true_rows import true_rows
 from dkpca.policy import Policy
-from dkpca.true_rows import true_rows
 from tests.test_laws import JOINED, fused_matrix
 from tests.test_laws import table as table_for
 

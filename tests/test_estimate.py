@@ -8,7 +8,7 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from sklearn.preprocessing import StandardScaler
 
 from dkpca import DKPCA, subspace_error
-from dkpca.estimate import ROWS
+from dkpca.certificate.estimate import ROWS
 from dkpca.kernels import RBF
 from dkpca.linalg.nearfar import Spectrum, turned
 from testkit.protocol import fused_from

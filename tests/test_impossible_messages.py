@@ -11,9 +11,9 @@ import torch
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from dkpca import party, plausibility
+from dkpca import party
 from dkpca.errors import DKPCAError, FusionError
-from dkpca.fusion import fuse, project, project_exact
+from dkpca.fusion import fuse, plausibility, project, project_exact
 from dkpca.kernels import RBF, Linear
 from dkpca.kernels.chi2 import ChiSquared
 from dkpca.kernels.cosine import CosineKernel

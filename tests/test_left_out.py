@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dkpca.certificate.left_out import PartyError, ceiling
 from dkpca.errors import FusionError
 from dkpca.fusion import fuse
 from dkpca.kernels import RBF, CosineKernel, Kernel, Linear, Polynomial
 from dkpca.kernels.combination import joint_law
 from dkpca.kernels.grams import FusedGram
 from dkpca.kernels.laws import COSINE, PRODUCT, SUM, Power
-from dkpca.left_out import PartyError, ceiling
 from dkpca.linalg.gram import Centered
 from dkpca.linalg.leading import leading
 from testkit.matrices import centered

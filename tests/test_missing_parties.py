@@ -6,7 +6,7 @@ from sklearn.base import clone
 
 from dkpca import DKPCA
 from dkpca.errors import FusionError, InputError, MissingPartyWarning
-from dkpca.scoring import party_shares, place
+from dkpca.fusion.scoring import party_shares, place
 
 SUMS = [{"kernel": "linear"}, {"law": "sum"}, {"law": "sum", "weights": "balanced"}, {"law": "sum", "center": False}]
 
@@ -116,8 +116,8 @@ def test_the_exact_projection_needs_every_party(tables):
 
 
 def test_answers_of_two_kinds_are_not_mixed(tables):
+    from dkpca.fusion.scoring import scorers
     from dkpca.party import extend, score
-    from dkpca.scoring import scorers
 
     fit, new = tables
     model = DKPCA(2, kernel="linear").fit(fit)

@@ -5,9 +5,9 @@ import pytest
 
 from dkpca import DKPCA, wire
 from dkpca.errors import FusionError, InputError
+from dkpca.fusion.scoring import add_scores, party_shares, scorers
 from dkpca.messages import digest
 from dkpca.party import score
-from dkpca.scoring import add_scores, party_shares, scorers
 
 
 @pytest.fixture

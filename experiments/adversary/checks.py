@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from dkpca import DKPCA
+from dkpca.certificate.left_out import PartyError
 from dkpca.kernels.combination import combination
 from dkpca.kernels.laws import Sum
-from dkpca.left_out import PartyError
 from dkpca.linalg.arrays import to_numpy
 from dkpca.linalg.rounding import growth, unit
 from experiments.adversary import truth

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dkpca.fusion import FusedModel
     from dkpca.messages import Partials, Rows, Summary
     from dkpca.metrics import principal_angles, sin_theta_distance, subspace_error
-    from dkpca.party_state import PartyState
+    from dkpca.party.state import PartyState
     from dkpca.policy import Policy
     from dkpca.store.any_file import load, save
     from dkpca.tuning.curves import Tuning
@@ -57,7 +57,7 @@ _HOME = {
     "FusedModel": "fusion",
     "LedgerEntry": "disclosure",
     "Partials": "messages",
-    "PartyState": "party_state",
+    "PartyState": "party.state",
     "Policy": "policy",
     "Rows": "messages",
     "Summary": "messages",

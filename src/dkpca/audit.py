@@ -12,19 +12,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dkpca.certificate import Audit
+from dkpca.certificate.estimate import spectrum_at
+from dkpca.certificate.left_out import PartyError
 from dkpca.errors import FusionError, InputError
-from dkpca.estimate import spectrum_at
 from dkpca.fields import MOST_AUDITED
 from dkpca.fusion import FusedModel
+from dkpca.fusion.roster import audited_rows
 from dkpca.kernels.grams import FusedGram
-from dkpca.left_out import PartyError
 from dkpca.linalg.arrays import Array, device, namespace, to_numpy
 from dkpca.linalg.betting import Vector, mean_at_most
 from dkpca.linalg.gram import pick
 from dkpca.linalg.nearfar import Matrix, turned
 from dkpca.linalg.rounding import growth, unit
 from dkpca.messages import AuditRequest, AuditRows
-from dkpca.roster import audited_rows
 
 CONFIDENCE = 0.95
 WORTH = 3.0  # logarithm of 1 / 0.05: how many draws' worth of its range a bound is off at least

@@ -14,7 +14,7 @@ from dkpca.fusion import FusedModel, training_block
 from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import Array, device, namespace, to_numpy
 from dkpca.messages import Partials, Rows, Summary
-from dkpca.party_state import PartyState
+from dkpca.party.state import PartyState
 
 SAMPLED = 300  # rows that stand for all
 ALIKE = 0.02  # of the diagonal: samples that have less in common, on the root of the mean square, are strangers

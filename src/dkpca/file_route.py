@@ -26,7 +26,7 @@ from dkpca.linalg.leading import NAMES, Solver
 from dkpca.linalg.precision import PRECISIONS
 from dkpca.messages import Message, Partials, Rows, Summary
 from dkpca.party import ANYTHING
-from dkpca.party_state import PartyState
+from dkpca.party.state import PartyState
 from dkpca.policy import Policy
 from dkpca.rank import RankRule, as_rule
 from dkpca.tables import labels

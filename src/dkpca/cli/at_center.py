@@ -12,9 +12,9 @@ from dkpca.cli.table_options import HOW_IDS, PLAIN, Changed, takes
 from dkpca.concerns import about_kernel
 from dkpca.disclosure import raw_bytes
 from dkpca.exchange import alignment
+from dkpca.fusion.scoring import share_words
 from dkpca.kernels.laws import SUM
 from dkpca.messages import CommonTokens
-from dkpca.scoring import share_words
 from dkpca.store import message_files, runs
 from dkpca.store.runs import Run
 from dkpca.tables import reading

@@ -16,7 +16,7 @@ from dkpca.errors import InputError
 from dkpca.exchange import files
 from dkpca.kernels.laws import LAWS
 from dkpca.messages import Partials, Scorer, Summary
-from dkpca.party_state import PartyState
+from dkpca.party.state import PartyState
 from dkpca.policy import PROTECTIONS
 from dkpca.store import message_files
 from dkpca.wording import in_bytes

@@ -14,7 +14,7 @@ from dkpca.disclosure import describe
 from dkpca.errors import InputError
 from dkpca.exchange.files import preparation_of
 from dkpca.messages import Summary
-from dkpca.party_state import PartyState
+from dkpca.party.state import PartyState
 from dkpca.recovery import Measurement
 from dkpca.store import message_files, private_state, storage
 

@@ -28,7 +28,8 @@ from dkpca.messages import (
     Statistics,
     Summary,
 )
-from dkpca.party_state import PartyState
+from dkpca.party.state import PartyState
+from dkpca.party.true_rows import true_rows
 from dkpca.policy import Policy
 from dkpca.rank import RankRule
 from dkpca.store import ledger, message_files, private_state, storage
@@ -37,7 +38,6 @@ from dkpca.tables.ids import matching_keys
 from dkpca.tables.novelty import about_new_rows
 from dkpca.tables.preparation import Preparation, prepare, reading_for, with_samples_as_columns
 from dkpca.tables.reading import Reading, Table, from_frame, read, read_ids
-from dkpca.true_rows import true_rows
 from dkpca.wire import codec
 
 SAFETENSORS_START = b"{"  # ninth byte of every file of ours

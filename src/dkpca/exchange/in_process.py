@@ -17,9 +17,9 @@ from dkpca.errors import TooLateError
 from dkpca.exchange.questions import AuditWanted, Question, RowsWanted, StatisticsWanted, SummaryWanted
 from dkpca.linalg.arrays import Array
 from dkpca.messages import AuditRows, Partials, Rows, Statistics, Summary
-from dkpca.party_state import PartyState
+from dkpca.party.state import PartyState
+from dkpca.party.true_rows import true_rows
 from dkpca.tables.inputs import Source, is_source, opened
-from dkpca.true_rows import true_rows
 
 Tables = Mapping[str, Array | Source]
 

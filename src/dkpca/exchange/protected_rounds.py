@@ -14,25 +14,25 @@ from typing import Any
 import numpy as np
 from joblib import delayed
 
-from dkpca import components, fusion
+from dkpca import fusion
 from dkpca.errors import InputError
 from dkpca.exchange import in_process, rounds
 from dkpca.exchange.questions import OfferWanted, Question, SummaryWanted, SumsWanted
 from dkpca.exchange.rounds import Fit
-from dkpca.fusion import FusedModel
+from dkpca.fusion import FusedModel, components
+from dkpca.fusion.scoring import scorers
 from dkpca.kernels import Kernel
 from dkpca.kernels.laws import SUM
 from dkpca.linalg.arrays import Array
 from dkpca.linalg.eigenpairs import signs_of
 from dkpca.linalg.leading import DENSE_UP_TO
 from dkpca.messages import MaskedSum, Offer, Scorer, row_number_digest
-from dkpca.party_state import PartyState
+from dkpca.party.state import PartyState
 from dkpca.protection import joint, member, sums
 from dkpca.protection.keys import Identity, SumKey
 from dkpca.protection.member import BITS, Sum
 from dkpca.protection.ring import Numbers
 from dkpca.protection.rotation import Rotation
-from dkpca.scoring import scorers
 from dkpca.store.estimator_file import Shield
 from dkpca.tables.inputs import Source, is_source, opened
 

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from dkpca import party, wire
-from dkpca.drafts import Draft
 from dkpca.errors import InputError
 from dkpca.exchange import rounds
 from dkpca.exchange.questions import Question, StatisticsWanted, SummaryWanted
@@ -16,7 +15,8 @@ from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import Array, to_numpy
 from dkpca.linalg.precision import COMPACT
 from dkpca.messages import Statistics, Summary
-from dkpca.party_state import PartyState
+from dkpca.party.drafts import Draft
+from dkpca.party.state import PartyState
 from dkpca.rank import All, Auto, Budget, Error, Fixed, RankRule
 from dkpca.rank.rules import Draft as SeenByRules
 from dkpca.wire.compact import code

@@ -11,7 +11,7 @@ from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import Array
 from dkpca.linalg.deviations import column_scales, standardized
 from dkpca.messages import Agreed, MaskedSum, Offer, Scorer
-from dkpca.party_state import PartyState
+from dkpca.party.state import PartyState
 from dkpca.policy import Policy
 from dkpca.protection import quantities
 from dkpca.protection.keys import Identity, SumKey, make_offer

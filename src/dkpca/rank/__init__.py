@@ -3,8 +3,8 @@
 A rule reads the leading eigenvalues known so far and answers with a rank, or with None when it has to see
 more of the spectrum. It never answers 0: a party that sends nothing would erase the product of all kernels.
 
-A goal is a rule that is measured on the message itself: `dkpca.drafts` makes the message coarser or finer until it
-is met. Either kind names a need (send at least this much) or a limit (send at most this much).
+A goal is a rule that is measured on the message itself: `dkpca.party.drafts` makes the message coarser or finer until
+it is met. Either kind names a need (send at least this much) or a limit (send at most this much).
 """
 
 from collections.abc import Sequence

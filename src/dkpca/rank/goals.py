@@ -3,7 +3,7 @@
 To add one:
 
 1. What it measures becomes one more method of `dkpca.rank.rules.Draft`, where goals see it, and of
-   `dkpca.drafts.Draft`, which has the message exactly as it would leave (`summary`) and the rows it was made of
+   `dkpca.party.drafts.Draft`, which has the message exactly as it would leave (`summary`) and the rows it was made of
    (`table`).
 2. The rule is a frozen dataclass here, derived from `Goal` and marked `@travels`: a `name` under which questions
    carry it, `limits = True` if it says how much may be sent at most, and `met_by`. A message coarser than one that
@@ -11,7 +11,7 @@ To add one:
 3. `dkpca.rank` exports it, and `dkpca.cli.options.rank_rule` has its option. A party's own limit is added to what is
    asked of it in `dkpca.policy.Policy.limit`: `All((rank, limit))`, before the largest rank is put around it.
 
-Nothing else has to know: `dkpca.drafts.settle` finds the message, and names the rule if it was the one that decided.
+Nothing else has to know: `dkpca.party.drafts.settle` finds the message, and names the rule that decided.
 """
 
 from dataclasses import dataclass, replace

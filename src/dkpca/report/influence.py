@@ -3,7 +3,7 @@
 import numpy as np
 
 from dkpca.fusion import FusedModel
-from dkpca.scoring import party_shares
+from dkpca.fusion.scoring import party_shares
 from dkpca.tables.reading import Matrix
 
 

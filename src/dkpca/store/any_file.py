@@ -8,7 +8,7 @@ from dkpca import wire
 from dkpca.errors import InputError, WireError
 from dkpca.fusion import FusedModel
 from dkpca.messages import Message
-from dkpca.party_state import PartyState
+from dkpca.party.state import PartyState
 from dkpca.store import model_file, private_state, storage
 from dkpca.store.message_files import naming
 from dkpca.wire import container

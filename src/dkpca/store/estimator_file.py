@@ -9,7 +9,7 @@ import numpy as np
 
 from dkpca.errors import InputError, WireError
 from dkpca.fusion import FusedModel
-from dkpca.party_state import PartyState
+from dkpca.party.state import PartyState
 from dkpca.store import model_file, private_state, storage
 from dkpca.store.message_files import naming
 from dkpca.wire import codec, container

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from dkpca.errors import WireError
-from dkpca.party_state import PartyState
+from dkpca.party.state import PartyState
 from dkpca.store import storage
 from dkpca.store.message_files import naming
 from dkpca.wire import codec, container

@@ -17,16 +17,16 @@ from typing import Any
 
 import numpy as np
 
-from dkpca import fusion, scoring, wire
+from dkpca import fusion, wire
 from dkpca.concerns import outside_at_center
 from dkpca.errors import FusionError, InputError, StorageError
-from dkpca.fusion import FusedModel
+from dkpca.fusion import FusedModel, scoring
+from dkpca.fusion.scoring import Placed, scorers
 from dkpca.kernels.laws import SUM
 from dkpca.kernels.weights import Weights
 from dkpca.linalg.arrays import to_numpy
 from dkpca.linalg.leading import NAMES, Solver
 from dkpca.messages import Partials, PartScores, Rows, Summary
-from dkpca.scoring import Placed, scorers
 from dkpca.store import ledger, model_file, storage
 from dkpca.store.message_files import Received, by_party, naming_files, receive, stored_summaries
 from dkpca.store.run_directory import (
@@ -201,7 +201,7 @@ def place(
     """Place new samples; write their scores, and the messages they came in, to a directory.
 
     Its settings name the samples that lie outside the range of the fit, and the parties that were missing, as far as
-    `dkpca.scoring.place` allows that.
+    `dkpca.fusion.scoring.place` allows that.
     """
     check(out)
     received = [receive(file, Rows, Partials, PartScores) for file in files]

@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dkpca import fusion, wire
+from dkpca import wire
 from dkpca.errors import FusionError, InputError
-from dkpca.fusion import FusedModel
+from dkpca.fusion import fused_model
+from dkpca.fusion.fused_model import FusedModel
 from dkpca.kernels.laws import SUM
 from dkpca.linalg.arrays import Array, namespace, to_numpy
 from dkpca.linalg.precision import Rounded
@@ -74,11 +75,11 @@ def place(
     if parts:
         return add_scores(model, parts, missing)
     if not missing:
-        return Placed(fusion.place(model, others), (), (0.0,) * model.n_components)
+        return Placed(fused_model.place(model, others), (), (0.0,) * model.n_components)
     _check_missing(model, others, missing, marginalize)
     rows = [message for message in others if isinstance(message, Rows)]
     filled = [_mean_rows(model, name, rows[0]) for name in missing]
-    return _placed(model, fusion.place(model, [*others, *filled]), missing)
+    return _placed(model, fused_model.place(model, [*others, *filled]), missing)
 
 
 def party_scores(model: FusedModel, rows: Mapping[str, Rows]) -> dict[str, Array]:

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from dkpca import plausibility, wire
+from dkpca import wire
 from dkpca.errors import FusionError
+from dkpca.fusion import plausibility
 from dkpca.kernels.laws import SUM
 from dkpca.messages import AuditRows, Partials, Rows, Summary
 

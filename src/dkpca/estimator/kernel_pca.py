@@ -8,21 +8,22 @@ from typing import Any, ClassVar, Self
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from dkpca import components, fusion, scoring
+from dkpca import fusion
 from dkpca.checks import Constraints, check_fitted, check_parameters
 from dkpca.concerns import about_kernel, about_new_samples, remedy, warn
 from dkpca.errors import InputError, MissingPartyWarning
+from dkpca.estimator.party_tables import Tables, as_precise_as
+from dkpca.estimator.protecting import Protects
 from dkpca.exchange import in_process, rounds
 from dkpca.fields import MOST_AUDITED
+from dkpca.fusion import components, scoring
 from dkpca.kernels import Kernel
 from dkpca.kernels.laws import LAWS
 from dkpca.kernels.weights import BALANCED
 from dkpca.linalg.arrays import Array, dtype_name, namespace
 from dkpca.linalg.leading import NAMES, Solver
 from dkpca.linalg.precision import PRECISIONS
-from dkpca.party_tables import Tables, as_precise_as
 from dkpca.policy import PROTECTIONS
-from dkpca.protecting import Protects
 from dkpca.rank import RankRule, as_rule
 from dkpca.tables.inputs import is_source
 

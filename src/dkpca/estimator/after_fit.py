@@ -7,15 +7,16 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_array
 
-from dkpca import captured, inverse
 from dkpca import party as core
 from dkpca.checks import as_input_error, check_fitted
 from dkpca.concerns import warn
 from dkpca.errors import InputError
+from dkpca.estimator.party_tables import Tables, TakesTables
 from dkpca.exchange import in_process, rounds
+from dkpca.fusion import captured
 from dkpca.linalg.arrays import Array, to_numpy
-from dkpca.party_state import PartyState
-from dkpca.party_tables import Tables, TakesTables
+from dkpca.party import inverse
+from dkpca.party.state import PartyState
 from dkpca.tables.inputs import column_groups, opened
 
 

@@ -6,8 +6,8 @@ From this follow two numbers with
 
     -below * I  <=  K - L  <=  above * I        (in the order of symmetric matrices)
 
-and, with the trace of K and the matrix of `dkpca.left_out` known, everything else here. Centering changes none of it.
-The proofs are in docs/certificate.md.
+and, with the trace of K and the matrix of `dkpca.certificate.left_out` known, everything else here. Centering changes
+none of it. The proofs are in docs/certificate.md.
 """
 
 import math
@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dkpca.certificate import Certificate
+from dkpca.certificate.left_out import Ceiling, Matrix, PartyError, ceiling
+from dkpca.certificate.statements import Certificate
 from dkpca.kernels.laws import Law
-from dkpca.left_out import Ceiling, Matrix, PartyError, ceiling
 from dkpca.linalg.arrays import to_numpy
 from dkpca.linalg.eigenpairs import Eigenpairs
 from dkpca.linalg.rounding import growth, solver_error, unit

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from dkpca import fusion
-from dkpca.fusion import FusedModel
+from dkpca.fusion.fused_model import FusedModel, merged_rows, project
 from dkpca.linalg.arrays import Array, namespace, to_numpy
 from dkpca.linalg.strips import by_strips
 from dkpca.messages import Rows
@@ -25,7 +24,7 @@ def share(model: FusedModel, rows: Mapping[str, Rows], diagonals: Mapping[str, A
     diagonals : mapping of party to array of shape (n_new,)
         Kernel value of each new sample with itself.
     """
-    seen = float(np.sum(to_numpy(fusion.project(model, rows.values())) ** 2))
+    seen = float(np.sum(to_numpy(project(model, rows.values())) ** 2))
     own = {name: np.asarray(to_numpy(diagonals[name]), dtype=float) for name in model.summaries}
     traces = [model.weights[name] * float(own[name].sum()) for name in model.summaries]
     total = model.law.total_trace(traces, list(own.values()))
@@ -43,10 +42,10 @@ def _means(model: FusedModel, received: Sequence[Rows], some: Array) -> tuple[fl
     def pick(data: Array) -> Array:
         return namespace(data).take(data, namespace(data).asarray(some), axis=0)
 
-    fitted = fusion.merged_rows(law, model.summaries.values(), scales, model.dtype, pick)
+    fitted = merged_rows(law, model.summaries.values(), scales, model.dtype, pick)
 
     def beside(strip: slice) -> Array:
-        new = fusion.merged_rows(law, received, scales, model.dtype, lambda x: x[strip, :])
+        new = merged_rows(law, received, scales, model.dtype, lambda x: x[strip, :])
         block = law.recombine(mine @ theirs.T for mine, theirs in zip(new, fitted, strict=True))
         return namespace(block).mean(block, axis=1, keepdims=True)
 

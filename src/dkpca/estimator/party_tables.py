@@ -12,12 +12,12 @@ from sklearn.utils.validation import validate_data
 from dkpca.checks import as_input_error
 from dkpca.concerns import warn
 from dkpca.errors import InputError
+from dkpca.estimator.fitted import FittedEstimator
 from dkpca.fields import check_party_name
 from dkpca.file_route import as_numbers
-from dkpca.fitted import FittedEstimator
 from dkpca.kernels import Kernel, family
 from dkpca.linalg.arrays import Array
-from dkpca.party_state import PartyState
+from dkpca.party.state import PartyState
 from dkpca.tables import labels
 from dkpca.tables.categories import coded_columns
 from dkpca.tables.inputs import (

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from dkpca.certificate.left_out import PartyError
 from dkpca.kernels.grams import FusedGram
 from dkpca.kernels.laws import Law
-from dkpca.left_out import PartyError
 from dkpca.linalg.arrays import Array, device, namespace, to_numpy
 from dkpca.linalg.eigenpairs import Eigenpairs, Nearby
 from dkpca.linalg.nearfar import Matrix, Spectrum, Vector, turned

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from dkpca import messages, wire
-from dkpca.drafts import Drafts, Turned, settle
 from dkpca.errors import InputError
 from dkpca.fields import check_party_name
 from dkpca.kernels import Kernel, Precomputed
@@ -18,10 +17,11 @@ from dkpca.linalg.precision import COMPACT, DIGITS, Rounded
 from dkpca.linalg.rounding import quiet
 from dkpca.linalg.strips import by_strips
 from dkpca.messages import Partials, PartScores, Rows, Scorer, Statistics, Summary
-from dkpca.party_state import PartyState
+from dkpca.party.drafts import Drafts, Turned, settle
+from dkpca.party.reach import check_not_lost, check_not_vanished, mean_squared_distance, moved, rounded
+from dkpca.party.state import PartyState
 from dkpca.policy import LOWER, Policy
 from dkpca.rank import RankRule
-from dkpca.reach import check_not_lost, check_not_vanished, mean_squared_distance, moved, rounded
 
 ANYTHING = Policy()
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dkpca.fusion import FusedModel
+from dkpca.fusion.fused_model import FusedModel
 from dkpca.linalg.arrays import to_numpy
 from dkpca.rank import Auto, RankRule
 

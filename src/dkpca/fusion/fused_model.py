@@ -3,16 +3,18 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dkpca import plausibility
 from dkpca.certificate import Certificate
+from dkpca.certificate.estimate import component_errors
+from dkpca.certificate.left_out import PartyError
+from dkpca.certificate.proof import certify
 from dkpca.errors import FusionError, InputError
-from dkpca.estimate import component_errors
+from dkpca.fusion import plausibility
+from dkpca.fusion.roster import accept, check_same, check_turned, complete
 from dkpca.kernels import Kernel
 from dkpca.kernels.combination import combination
 from dkpca.kernels.grams import FusedGram
 from dkpca.kernels.laws import Law
 from dkpca.kernels.weights import Weights, party_weights
-from dkpca.left_out import PartyError
 from dkpca.linalg.arrays import Array, device, dtype_name, namespace, to_numpy
 from dkpca.linalg.eigenpairs import Extension, Nearby
 from dkpca.linalg.gram import Centered
@@ -20,8 +22,6 @@ from dkpca.linalg.leading import Solver, leading
 from dkpca.linalg.precision import round_to
 from dkpca.linalg.strips import by_strips
 from dkpca.messages import Partials, Rows, Scores, Statistics, Summary
-from dkpca.proof import certify
-from dkpca.roster import accept, check_same, check_turned, complete
 
 LANDMARKS = 500  # of the center, unless it is told otherwise
 

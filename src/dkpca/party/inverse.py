@@ -10,7 +10,7 @@ import numpy as np
 from dkpca.errors import InputError
 from dkpca.kernels import RBF, Kernel, Linear
 from dkpca.linalg.arrays import Array, like, to_numpy
-from dkpca.party_state import PartyState
+from dkpca.party.state import PartyState
 
 CENTERS = 500
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]

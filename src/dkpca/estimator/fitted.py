@@ -12,7 +12,7 @@ from dkpca.checks import check_fitted
 from dkpca.disclosure import LedgerEntry, ledger_entry
 from dkpca.errors import InputError
 from dkpca.fusion import FusedModel
-from dkpca.party_state import PartyState
+from dkpca.party.state import PartyState
 from dkpca.store import estimator_file, model_file, private_state
 from dkpca.store.estimator_file import Shield
 from dkpca.tables.inputs import Source

@@ -8,8 +8,8 @@ from dkpca.errors import InputError
 from dkpca.linalg.arrays import Array, device, namespace
 from dkpca.linalg.precision import Rounded
 from dkpca.messages import AuditRequest, AuditRows
-from dkpca.party import ANYTHING
-from dkpca.party_state import PartyState
+from dkpca.party.state import PartyState
+from dkpca.party.summaries import ANYTHING
 from dkpca.policy import Policy
 
 

@@ -2,14 +2,14 @@
 
 from typing import Any, Self
 
-from dkpca.after_fit import AfterFit
 from dkpca.concerns import about_kernel, remedy, warn
 from dkpca.errors import InputError
+from dkpca.estimator.after_fit import AfterFit
+from dkpca.estimator.fitted import protected_rounds
+from dkpca.estimator.party_tables import Tables
 from dkpca.exchange.questions import StatisticsWanted
 from dkpca.exchange.rounds import Fit
-from dkpca.fitted import protected_rounds
 from dkpca.linalg.arrays import Array
-from dkpca.party_tables import Tables
 from dkpca.tables.inputs import is_source
 
 

@@ -1,0 +1,27 @@
+"""What the center does: check what arrived, combine the kernels, take the leading components, place new samples."""
+
+from dkpca.fusion.fused_model import (
+    LANDMARKS,
+    FusedModel,
+    fuse,
+    merged_rows,
+    place,
+    project,
+    project_exact,
+    resolve_gamma,
+    result,
+    training_block,
+)
+
+__all__ = [
+    "LANDMARKS",
+    "FusedModel",
+    "fuse",
+    "merged_rows",
+    "place",
+    "project",
+    "project_exact",
+    "resolve_gamma",
+    "result",
+    "training_block",
+]

@@ -1,0 +1,16 @@
+"""What a party does: from its own table to the messages that may leave, and what it keeps for itself."""
+
+from dkpca.party.state import PartyState
+from dkpca.party.summaries import ANYTHING, extend, measured, partials, score, self_values, statistics, summarize
+
+__all__ = [
+    "ANYTHING",
+    "PartyState",
+    "extend",
+    "measured",
+    "partials",
+    "score",
+    "self_values",
+    "statistics",
+    "summarize",
+]
