@@ -11,7 +11,7 @@ from sklearn.decomposition import KernelPCA
 import dkpca
 from dkpca import DKPCA, subspace_error
 from dkpca.errors import InputError, PolicyError
-from dkpca.exchange import protected_rounds
+from dkpca.exchange import sum_rounds
 from dkpca.kernels import RBF, Linear
 from dkpca.messages import row_number_digest
 from dkpca.party import summarize
@@ -68,7 +68,7 @@ def test_fewer_bits_are_fewer_bytes_and_a_larger_error_that_the_certificate_know
 
 
 def test_landmarks_serve_many_samples(monkeypatch):
-    monkeypatch.setattr(protected_rounds, "DENSE_UP_TO", 300)
+    monkeypatch.setattr(sum_rounds, "DENSE_UP_TO", 300)
     monkeypatch.setattr(quantities, "PIECE", 5000)  # so that there are several pieces
     model = DKPCA(5, protect="sums", n_landmarks=150, precision="float64").fit(split(X[:FIT]))
     truth = KernelPCA(5, kernel="rbf", gamma=1 / 30).fit(X[:FIT])
@@ -80,7 +80,7 @@ def test_landmarks_serve_many_samples(monkeypatch):
 
 
 def test_landmarks_certify_what_they_leave_out(monkeypatch):
-    monkeypatch.setattr(protected_rounds, "DENSE_UP_TO", 10)
+    monkeypatch.setattr(sum_rounds, "DENSE_UP_TO", 10)
     model = DKPCA(2, protect="sums", n_landmarks=200, precision="float64").fit(split(X[:FIT]))
     K = RBF(1 / 30)(X[:FIT], X[:FIT])
     factor = next(iter(model.model_.summaries.values())).factor.decode()

@@ -10,8 +10,8 @@ import typer
 
 from dkpca.cli.catalog import needing_extra
 from dkpca.errors import InputError
-from dkpca.exchange.files import Sender
 from dkpca.exchange.rounds import Fit
+from dkpca.exchange.sending import Sender
 from dkpca.fields import check_name, check_party_name
 from dkpca.kernels import Kernel, family, kernel_names
 from dkpca.kernels.laws import LAWS

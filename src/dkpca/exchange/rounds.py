@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from dkpca import audit, fusion, kernels
 from dkpca.errors import InputError
@@ -48,6 +48,8 @@ class Fit:
     weights: str | dict[str, float] | None = None
     degree: int | None = None  # of polynomial kernels that are given by name; None: 3
     coef0: float | None = None  # of the same; None: 1
+    protect: Literal["none", "sums", "blind"] = "none"
+    n_landmarks: int = 500  # of masked sums about many samples
 
     def to_dict(self) -> dict[str, Any]:
         """Describe it for a file or a message; kernels and solvers travel by name."""
@@ -75,6 +77,7 @@ def summaries(parties: Parties, fit: Fit) -> tuple[Mapping[str, Summary], Common
         solver=fit.solver,
         keep_training=fit.keep_training,
         common=common,
+        protect="blind" if fit.protect == "blind" else "none",
     )
     return parties.ask(question), common
 

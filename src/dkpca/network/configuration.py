@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dkpca.errors import InputError
-from dkpca.exchange.files import Holding
+from dkpca.exchange.sending import Holding
 from dkpca.fields import check_party_name
 from dkpca.policy import Policy
 from dkpca.store import party_file, policy_file, storage

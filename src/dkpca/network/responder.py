@@ -27,8 +27,8 @@ from dkpca.errors import (
     WireError,
 )
 from dkpca.exchange import alignment, files
-from dkpca.exchange.files import Holding, Sender
 from dkpca.exchange.questions import Question, Result, RowsWanted
+from dkpca.exchange.sending import Holding, Sender
 from dkpca.fields import check_name
 from dkpca.messages import CommonTokens, Partials, Rows, Summary
 from dkpca.network import approvals, sizes

@@ -78,6 +78,14 @@ def rows_of(summary: Summary, pieces: Pieces, positions: Numbers | None = None) 
     return Rows(JOINED, wire.fingerprint(summary), first.agreed.sample_digest, Rounded(np.vstack(rows)))
 
 
+def scores_of(pieces: Pieces) -> Numbers:
+    """Return the sum of all parties' shares of the scores of new samples."""
+    first = sums.check_complete(next(iter(pieces())))
+    if first.agreed.kind != quantities.SCORES:
+        raise FusionError(f"a sum of kind {first.agreed.kind!r} has no scores; give the masked shares of new samples")
+    return np.vstack([values for _, values in _blocks(first.agreed, None, pieces)])
+
+
 def _of_pairs(kernel: Kernel, first: MaskedSum, pieces: Pieces) -> Summary:
     n, diagonal = first.agreed.rows, quantities.has_diagonal(kernel)
     total = np.zeros((n, n))
@@ -191,7 +199,7 @@ def _gram(kernel: Kernel, total: Numbers) -> Numbers:
 
 def _uncertainty(first: MaskedSum) -> float:
     """Most by which a sum can be wrong: half a step per party, and what their own arithmetic may have lost."""
-    reach = first.step * 2.0 ** (min(first.agreed.bits, EXACT_BITS) - 1)
+    reach = first.step * 2.0 ** (min(first.agreed.bits, EXACT_BITS) - first.agreed.signed)
     return 0.5 * len(first.parties) * first.step + quantities.ARITHMETIC * reach
 
 
@@ -206,13 +214,20 @@ def _entry_error(kernel: Kernel, total: Numbers, uncertainty: float) -> float:
     return largest
 
 
-def _added(agreed: Agreed, kernel: Kernel, pieces: Pieces) -> Iterator[tuple[slice, Numbers]]:
+def _added(agreed: Agreed, kernel: Kernel | None, pieces: Pieces) -> Iterator[tuple[slice, Numbers]]:
     """Rows and sums of each piece."""
-    for rows, received in zip(quantities.pieces(agreed, kernel), pieces(), strict=True):
+    wanted, given = quantities.pieces(agreed, kernel), 0
+    for received in pieces():
+        given += 1
+        if given > len(wanted) or any(message.part != given for message in received):
+            raise FusionError(f"the masked sum has {len(wanted)} pieces, and others than these came")
+        rows = wanted[given - 1]
         yield rows, sums.added(received, quantities.count(agreed, kernel, rows))
+    if given < len(wanted):
+        raise FusionError(f"the masked sum has {len(wanted)} pieces, and only {given} came; wait for the others")
 
 
-def _blocks(agreed: Agreed, kernel: Kernel, pieces: Pieces) -> Iterator[tuple[slice, Numbers]]:
+def _blocks(agreed: Agreed, kernel: Kernel | None, pieces: Pieces) -> Iterator[tuple[slice, Numbers]]:
     """Rows and sums of each piece, as a matrix."""
     for rows, values in _added(agreed, kernel, pieces):
         yield rows, values.reshape(-1, agreed.columns)
