@@ -92,11 +92,10 @@ def fusing(fit: Fit, answers: Mapping[str, Summary]) -> dict[str, Any]:
 
 
 def new_samples(
-    parties: Parties, *, batch: str = "", exact: bool = False, align: bool = False
-) -> tuple[Mapping[str, Any], CommonTokens | None]:
-    """Run the rounds of a projection; return `Rows` or `Partials` by party, and the samples where aligned."""
-    common = alignment.intersect(parties.ask(TokensWanted(batch)).values()) if align else None
-    return parties.ask(RowsWanted(batch, exact, common)), common
+    parties: Parties, common: CommonTokens | None = None, *, batch: str = "", exact: bool = False
+) -> Mapping[str, Any]:
+    """Run the round of a projection; return `Rows` or `Partials` by party."""
+    return parties.ask(RowsWanted(batch, exact, common))
 
 
 def audited(
