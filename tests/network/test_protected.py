@@ -9,10 +9,11 @@ from sklearn.decomposition import PCA, KernelPCA
 
 from dkpca import subspace_error, wire
 from dkpca.errors import ProtectionError
-from dkpca.messages import Agreed, MaskedSum, Offer, digest
+from dkpca.messages import Agreed, MaskedSum, Offer, Scores, digest
 from dkpca.network import membership as members
 from dkpca.network import vouching
 from dkpca.protection.keys import Identity, check_offers, make_offer
+from dkpca.store import message_files
 from testkit.by_hand import scores
 from testkit.federation import ok, refused
 from testkit.owners import OWNERS, numbers, people, standardized
@@ -75,6 +76,8 @@ def test_a_blind_center_over_https_and_the_parties_own_report(peers):
     assert subspace_error(unit(truth), unit(at_party)) < 1e-12
     ok("submit", "project", "center", "blind", "spring", cwd=peers.path)
     assert scores(peers.path / "shop" / "runs" / "blind" / "new" / "spring").shape == (7, 3)
+    kept = message_files.read(peers.path / "bank" / "runs" / "blind" / "result.scores", Scores)
+    np.testing.assert_array_equal(kept.scores.decode(), at_party)  # what the report draws
     ok("report", "bank/runs/blind", "--table", "bank/people.csv", "--id", "person", cwd=peers.path)
     assert (peers.path / "bank" / "runs" / "blind" / "report.html").exists()
 

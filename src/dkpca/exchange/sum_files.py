@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dkpca import strict_json
+from dkpca import strict_json, wire
 from dkpca.errors import FusionError, InputError, ProtectionError
 from dkpca.exchange.files import load_state
 from dkpca.exchange.sending import Holding, Sender
@@ -26,6 +26,7 @@ from dkpca.protection.member import Sum
 from dkpca.protection.ring import Numbers
 from dkpca.protection.rotation import Rotation
 from dkpca.store import message_files, private_state, storage
+from dkpca.store.runs import RESULT
 from dkpca.tables.preparation import prepare, reading_for
 from dkpca.tables.reading import embedding_files
 from dkpca.wire import codec
@@ -201,12 +202,9 @@ def add_new(paths: Sequence[Path], summary: Summary, fit_run: str) -> Rows:
 def turn_back(scores: Scores, holding: Holding, turned: Callable[[str, int], Rotation], out: Path) -> list[Path]:
     """At a party: write the scores of a blind fit with rows that are its samples again."""
     ids = holding.ids()
-    rotation = turned(digest(holding.keys(ids)), len(ids))
-    if rotation.hidden_digest != scores.sample_digest:
-        raise InputError(
-            f"{holding.path}: these scores are of other samples, or were turned by another key or for another run"
-        )
-    files = embedding_files(ids, rotation.turn_back(np.asarray(scores.scores.decode())))
+    with message_files.naming(holding.path):
+        result = turned(digest(holding.keys(ids)), len(ids)).result(scores)
+    files = embedding_files(ids, np.asarray(result.scores.decode())) | {RESULT: wire.encode(result)}
     storage.make_directory(out)
     storage.write_all({out / name: data for name, data in files.items()})
     return [out / name for name in files]

@@ -90,9 +90,7 @@ class Coordinator:
         places, roster = [], roster_of(folder, self.roster)
         fused, protect = runs.load(folder), self._fit_of(folder).protect
         if protect != "none" and exact:
-            raise InputError(
-                f"{run}: its fit has protect={protect!r}, and distances in the open are none"
-            )
+            raise InputError(f"{run}: its fit has protect={protect!r}, and distances in the open are none")
         with followed(folder, "projection", self.job) as status:
             for batch in batches:
                 place = make_directory(make_directory(folder / "new") / check_name(batch, "batch name"))

@@ -38,16 +38,16 @@ class Sent:
 
 def keep(configuration: Configuration, result: Result, place: Path, run: str) -> None:
     """Write the scores; after a blind fit, with rows that are samples again."""
-    digest, scores = result.scores.sample_digest, np.asarray(result.scores.scores.decode())
+    digest, n_samples = result.scores.sample_digest, result.scores.scores.shape[0]
     answered = [each for each in sent(configuration.party, place) if each.sample_digest == digest]
-    if not answered or answered[0].n_samples != len(scores):
+    if not answered or answered[0].n_samples != n_samples:
         raise WireError("the result is about other samples than the message this party sent")
     holding = configuration.holding(result.batch)
-    for ids, own in _rows(holding, len(scores), place):
-        rotation = Rotation(holding.shared_key(), run, own, len(scores)) if answered[0].turned else None
+    for ids, own in _rows(holding, n_samples, place):
+        rotation = Rotation(holding.shared_key(), run, own, n_samples) if answered[0].turned else None
         if digest == (own if rotation is None else rotation.hidden_digest):
-            produced = reading.embedding_files(ids, scores if rotation is None else rotation.turn_back(scores))
-            produced[RESULT] = wire.encode(result.scores)
+            told = result.scores if rotation is None else rotation.result(result.scores)
+            produced = reading.embedding_files(ids, np.asarray(told.scores.decode())) | {RESULT: wire.encode(told)}
             storage.write_all({place / name: data for name, data in produced.items()})
             return
     raise InputError(f"{holding.path}: has other samples than when its message was made; ask anew")
