@@ -216,8 +216,11 @@ def test_the_largest_values_of_all_parties_at_once_do_not_overflow():
     np.testing.assert_allclose(sums.added(masked(values, own_keys(values, 16)), 2), [24.0, -24.0], atol=0.01)
 
 
-def test_a_reach_tells_a_power_of_two_only():
-    assert [reach_of(value) for value in (0.3, 1.0, 5.0, 1025.0)] == [0.5, 1.0, 8.0, 2048.0]
+def test_a_reach_tells_the_largest_value_to_a_tenth_only():
+    assert [reach_of(value) for value in (0.5, 1.0, 8.0, 2048.0)] == [0.5, 1.0, 8.0, 2048.0]
+    for value in np.exp(np.random.default_rng(0).uniform(-300, 300, size=1000)):
+        assert value <= reach_of(value) <= 1.0906 * value
+        assert reach_of(reach_of(value)) == reach_of(value)
     with pytest.raises(InputError, match="not finite"):
         reach_of(np.inf)
 

@@ -302,7 +302,7 @@ class Offer:
     party: PartyName
     agreed: Agreed
     n_features: Count
-    reach: Positive  # power of two that none of the party's numbers exceeds in size
+    reach: Positive  # that none of the party's numbers exceeds in size; one of eight per power of two
     identity: PublicKey  # Ed25519, of the party
     key: PublicKey  # X25519, of this sum
     signature: Signature  # of all this, by the identity

@@ -87,7 +87,11 @@ class Ring:
 
 
 def reach_of(largest: float) -> float:
-    """Power of two that is at least this: a party tells no more of its largest value."""
+    """Next of eight numbers per power of two: a party tells its largest value to a tenth, and no more."""
     if not math.isfinite(largest):
         raise InputError("the quantities to be added are not finite; scale the columns")
-    return 2.0 ** math.ceil(math.log2(largest)) if largest > 0 else 2.0**-1000
+    if largest <= 0:
+        return 2.0**-1000
+    eighths = math.ceil(8.0 * math.log2(largest))
+    reach = 2.0 ** (eighths / 8.0)
+    return float(reach if reach >= largest else 2.0 ** ((eighths + 1) / 8.0))  # a logarithm that was rounded down
