@@ -277,6 +277,30 @@ def test_pieces_that_do_not_exist_and_sums_nobody_offered_are_refused(peers):
     assert answer.code == "cannot answer"
 
 
+@pytest.mark.parametrize("gamma", [None, "auto"])
+def test_a_width_is_derived_of_the_sum_and_no_party_tells_its_own_spread(peers, gamma):
+    run = peers.center().fit("first", replace(SUMS, gamma=gamma))
+    distances = ((JOINED[:, None] - JOINED[None]) ** 2).sum(axis=2)[np.triu_indices(60, 1)]
+    width = 1 / JOINED.shape[1] if gamma is None else 1 / distances.mean()
+    truth = KernelPCA(3, kernel="rbf", gamma=width).fit(JOINED)
+    assert subspace_error(truth.eigenvectors_, run.model.eigenvectors) < 1e-12
+    sent = {type(wire.decode(data)) for data in peers.transport.sent if data}
+    assert sent == {Offer, MaskedSum}
+    peers.policy("bank", "gamma = [0.001, 0.1]\n")
+    with pytest.raises(NoAnswerError, match="the width is chosen when all has been added up, and gamma"):
+        peers.center().fit("second", replace(SUMS, gamma=gamma))
+    peers.center().fit("third", SUMS)
+
+
+def test_scores_of_the_fits_own_samples_are_not_shares_of_new_ones(peers):
+    """Else a blind center would have the scores of all samples in their own order."""
+    peers.center().fit("first", BLIND)
+    peers.center().project("first", ["spring"])
+    answer = ask(peers, "bank", ShareOfferWanted("later", ""))
+    assert answer.code == "refused"
+    assert "never the table of the fit" in answer.reason
+
+
 def test_shares_of_scores_are_only_for_blind_fits(peers):
     peers.center().fit("first", SUMS)
     answer = ask(peers, "bank", ShareOfferWanted("later", "spring"))

@@ -109,7 +109,8 @@ def offer(
     """
     box = o.sender(out, table.policy(policy), ledger, table.path)
     holding = table.holding(common, key_file)
-    asked = Sum(check_name(run, "name of a sum"), o.kernel(kernel, 1.0, center=center), bits, landmarks)
+    known = o.kernel(kernel, 1.0, center=center)
+    asked = Sum(check_name(run, "name of a sum"), known, bits, landmarks, open_width=True)
     kept, secret = state or out.with_suffix(".state"), key or out.with_suffix(".sumkey")
     made = sum_files.offer_fit(
         holding, box, asked, identity=sum_files.read_identity(identity), key_file=secret, state=kept

@@ -28,7 +28,7 @@ from dkpca.messages import MaskedSum, Offer, Scorer, row_number_digest
 from dkpca.party.state import PartyState
 from dkpca.protection import joint, member
 from dkpca.protection.keys import Identity, SumKey
-from dkpca.protection.member import BITS, Sum
+from dkpca.protection.member import BITS
 from dkpca.protection.ring import Numbers
 from dkpca.protection.rotation import Rotation
 from dkpca.store.estimator_file import Shield
@@ -113,12 +113,10 @@ def fit(
     sum_rounds.check_parties(parties.names, parties.shield.protect)
     if parties.shield.protect == "blind":
         return _fit_blind(parties, settings, n_components, n_landmarks=n_landmarks, **fusing)
-    kernel = sum_rounds.one_kernel(parties, settings)
-    received = sum_rounds.for_fit(
-        parties, kernel, run=parties.shield.run, bits=parties.shield.bits, n_landmarks=n_landmarks
+    summary, received = sum_rounds.for_fit(
+        parties, replace(settings, n_landmarks=n_landmarks), run=parties.shield.run, bits=parties.shield.bits
     )
     sent = {name: sum(len(piece[name].values.data) for piece in received.answers) for name in parties.names}
-    summary = joint.summary_of(kernel, received)
     fuse = functools.partial(fusion.fuse, [summary], center=settings.center, n_landmarks=n_landmarks, **fusing)
     model = components.fused(n_components, lambda count: fuse(n_components=count))
     return model, replace(parties.shield, sent=sent)
@@ -185,7 +183,7 @@ def _join(
     if question.batch:
         assert state is not None
         return member.join_new(state, X, question.run, identity=identity, bits=question.bits), state
-    asked = Sum(question.run, question.kernel, question.bits, question.n_landmarks, question.pairs_up_to)
+    asked = sum_rounds.asked_for(question)
     key, state = member.join_fit(X, asked, party_name=name, identity=identity, standardize=standardize)
     return key, state.without_rows() if is_source(table) else state
 

@@ -101,6 +101,7 @@ class OfferWanted:
     bits: Bits = 32
     n_landmarks: Whole = 0  # 0: all pairs of samples
     pairs_up_to: Whole = 0  # samples, of which all pairs are added up whatever the number of landmarks
+    open_width: bool = False  # whether the width of the kernel is chosen when all has been added up
     batch: BatchName = ""  # of new samples; empty: those of the fit
     common: CommonTokens | None = None
 

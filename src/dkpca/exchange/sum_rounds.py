@@ -5,16 +5,19 @@ Whoever can carry a question to all parties can run them. The center gets the su
 
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
+from dkpca import kernels
 from dkpca.errors import InputError, ProtectionError
 from dkpca.exchange import rounds
-from dkpca.exchange.questions import OfferWanted, ShareOfferWanted, SumsWanted
+from dkpca.exchange.questions import OfferWanted, Question, ShareOfferWanted, SumsWanted
 from dkpca.exchange.rounds import Fit, Parties
 from dkpca.kernels import Kernel
 from dkpca.linalg.leading import DENSE_UP_TO
 from dkpca.messages import CommonTokens, MaskedSum, Offer, Offers, Rows, Summary
 from dkpca.protection import joint, member, quantities
+from dkpca.protection.member import Sum
 from dkpca.protection.ring import Numbers
 
 MOST_PARTIES = 100  # of one sum: the offers of all of them are one message
@@ -41,11 +44,21 @@ class Received:
 
 
 def for_fit(
-    parties: Parties, kernel: Kernel, *, run: str, bits: int, n_landmarks: int, common: CommonTokens | None = None
-) -> Received:
-    """Have the parties add up what the kernel of all samples, or of all with landmarks, is formed of."""
+    parties: Parties, settings: Fit, *, run: str, bits: int, common: CommonTokens | None = None
+) -> tuple[Summary, Received]:
+    """Run the rounds of a fit; return the summary of the joined table, and what it was made of.
+
+    A width that has to be derived is derived of the sum: no party tells anything about its own columns for it.
+    """
+    kernel, derived = _one_kernel(settings, parties.names)
     up_to = quantities.MOST_PAIRED if quantities.has_diagonal(kernel) else DENSE_UP_TO
-    return _added(parties, OfferWanted(run, kernel, bits, n_landmarks, up_to, common=common), kernel)
+    wanted = OfferWanted(run, kernel, bits, settings.n_landmarks, up_to, open_width=derived, common=common)
+    received = _added(parties, wanted, kernel)
+    if derived:
+        n_features = sum(offer.n_features for offer in received.offers)
+        width = 1.0 / n_features if settings.gamma is None else joint.width_of(kernel, received)
+        kernel = replace(kernel, gamma=width)  # type: ignore[type-var]  # a kernel with a width
+    return joint.summary_of(kernel, received), received
 
 
 def new_rows(
@@ -68,19 +81,47 @@ def shares(parties: Parties, *, run: str, batch: str, common: CommonTokens | Non
     return _added(parties, ShareOfferWanted(run, batch, common), None)
 
 
-def one_kernel(parties: Parties, settings: Fit, common: CommonTokens | None = None) -> Kernel:
-    """Kernel of the joined table; `InputError` for what masked sums do not go with."""
-    if isinstance(settings.kernel, Mapping) or settings.weights is not None:
+def asked_for(question: OfferWanted) -> Sum:
+    """What a question about a fit asks a party to add up."""
+    return Sum(
+        question.run,
+        question.kernel,
+        question.bits,
+        question.n_landmarks,
+        question.pairs_up_to,
+        question.open_width,
+    )
+
+
+def _one_kernel(settings: Fit, names: Sequence[str]) -> tuple[Kernel, bool]:
+    """Kernel of the joined table, and whether its width is still to be derived."""
+    if isinstance(settings.kernel, Mapping) or isinstance(settings.gamma, Mapping) or settings.weights is not None:
         raise InputError(
             "protect='sums' takes one kernel for all parties, without weights: the center applies it to the sum"
         )
-    kernel = rounds.kernels_of(parties, settings, common)[parties.names[0]]
+    given = settings.kernel
+    family = type(given) if isinstance(given, Kernel) else kernels.family(given)
+    derived = not isinstance(given, Kernel) and family.has_width and isinstance(settings.gamma, str | None)
+    derived = derived and (settings.gamma is not None or family.default_gamma is None)
+    if derived and settings.gamma is not None and family is not kernels.RBF:
+        raise InputError("gamma='auto' is for the rbf kernel; give a number")
+    kernel = rounds.kernels_of(_Nobody(names), replace(settings, gamma=1.0) if derived else settings)[names[0]]
     if kernel.law is None or (settings.law is not None and settings.law != kernel.law.name):
         raise InputError(
             f"protect='sums' forms the {kernel.name} kernel of the joined table by its own law, not by another; "
             "leave law=None"
         )
-    return kernel
+    return kernel, derived
+
+
+@dataclass(frozen=True)
+class _Nobody:
+    """Parties that are not asked anything."""
+
+    names: Sequence[str]
+
+    def ask(self, question: Question) -> Mapping[str, Any]:
+        raise TypeError(f"masked sums need no answer to {question}")
 
 
 def check_parties(names: Sequence[str], protect: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from dkpca import messages, wire
 from dkpca.errors import ProtectionError, WireError
-from dkpca.exchange import alignment, files, sum_files
+from dkpca.exchange import alignment, files, sum_files, sum_rounds
 from dkpca.exchange.questions import OfferWanted, Question, ScorerGiven, ShareOfferWanted, SummaryWanted, SumsWanted
 from dkpca.exchange.sending import Holding, Sender
 from dkpca.messages import CommonTokens, Scorer
@@ -19,7 +19,6 @@ from dkpca.network import vouching
 from dkpca.network.configuration import Configuration
 from dkpca.network.results import COMMON
 from dkpca.protection.keys import Identity
-from dkpca.protection.member import Sum
 from dkpca.protection.rotation import Rotation
 from dkpca.store import message_files, storage
 
@@ -66,7 +65,7 @@ def _offer(
             holding, sender, state, identity=identity, run=question.run, bits=question.bits, key_file=key_file
         )
     else:
-        asked = Sum(question.run, question.kernel, question.bits, question.n_landmarks, question.pairs_up_to)
+        asked = sum_rounds.asked_for(question)
         sum_files.offer_fit(holding, sender, asked, identity=identity, key_file=key_file, state=state)
 
 

@@ -29,11 +29,8 @@ def gather_sums(remote: RemoteParties, fit: Fit, folder: Path) -> tuple[Sequence
     """Have the summary of the joined table in the run's directory; return the samples' names, and how to fuse it."""
     sum_rounds.check_parties(remote.names, fit.protect)
     common = alignment.intersect(remote.ask(TokensWanted()).values()) if fit.align else None
-    kernel = sum_rounds.one_kernel(remote, fit, common)
-    received = sum_rounds.for_fit(
-        remote, kernel, run=remote.run, bits=BITS[fit.precision], n_landmarks=fit.n_landmarks, common=common
-    )
-    _write(folder, "summary", joint.summary_of(kernel, received))
+    summary, _ = sum_rounds.for_fit(remote, fit, run=remote.run, bits=BITS[fit.precision], common=common)
+    _write(folder, "summary", summary)
     names = None if common is None else alignment.names(common)
     return names, {"center": fit.center, "roster": [joint.JOINED]}
 

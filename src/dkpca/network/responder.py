@@ -28,7 +28,7 @@ from dkpca.errors import (
     WireError,
 )
 from dkpca.exchange import alignment, files
-from dkpca.exchange.questions import TOLD, Question, Result, RowsWanted, ScorerGiven, SumsWanted
+from dkpca.exchange.questions import TOLD, Question, Result, RowsWanted, ScorerGiven, ShareOfferWanted, SumsWanted
 from dkpca.exchange.sending import Sender
 from dkpca.fields import check_name
 from dkpca.messages import Summary
@@ -138,7 +138,7 @@ class Responder:
             about["sample_digest"] = messages.digest(alignment.names(question.common))
         self._record("asked", run=asked.run, number=asked.number, question=dict(asked.question), **about)
         configuration = self._configuration()
-        if isinstance(question, RowsWanted) and not question.batch:
+        if isinstance(question, RowsWanted | ShareOfferWanted) and not question.batch:
             raise PolicyError("refused: new samples are those of a batch, never the table of the fit; name a batch")
         if configuration.approval and not isinstance(question, TOLD):
             approvals.check(self.folder, asked, fingerprint)

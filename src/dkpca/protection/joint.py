@@ -56,6 +56,18 @@ def summary_of(kernel: Kernel, pieces: Pieces) -> Summary:
     raise FusionError(f"a sum of kind {first.agreed.kind!r} makes no summary; give those of the fit")
 
 
+def width_of(kernel: Kernel, pieces: Pieces) -> float:
+    """Return one over the mean squared distance between different samples, or between samples and landmarks."""
+    first = sums.check_complete(next(iter(pieces())))
+    check_kernel(kernel, first.agreed)
+    total, count = 0.0, -first.agreed.columns if first.agreed.kind == quantities.COLUMNS else 0  # each with itself
+    for _, values in _added(first.agreed, kernel, pieces):
+        total, count = total + float(values.sum()), count + values.size
+    if not total > 0:
+        raise FusionError("all samples are equal, so that gamma='auto' has no width; give a number")
+    return count / total
+
+
 def rows_of(summary: Summary, pieces: Pieces, positions: Numbers | None = None) -> Rows:
     """Return new samples as rows of the joint factor.
 

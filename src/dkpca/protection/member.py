@@ -31,6 +31,7 @@ class Sum:
     bits: int = 32
     n_landmarks: int = 0  # 0: all pairs of samples
     pairs_up_to: int = 0  # samples, of which all pairs are added up whatever the number of landmarks
+    open_width: bool = False  # whether the width of the kernel is chosen when all has been added up
 
 
 def join_fit(
@@ -64,7 +65,7 @@ def join_fit(
     elif asked.pairs_up_to:
         asked = replace(asked, n_landmarks=min(asked.n_landmarks, n))
     policy.check_samples(n)
-    policy.check_kernel(kernel)
+    policy.check_kernel(kernel, open_width=asked.open_width)
     policy.check_law(kernel, None)
     policy.check_protection("sums")
     _check(X, asked, party_name)
