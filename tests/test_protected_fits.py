@@ -54,6 +54,14 @@ def test_masked_sums_give_kernel_pca_of_the_joined_table(settings, pooled):
     assert model.certificate_.subspace_error_at_most < 1e-4
 
 
+@pytest.mark.parametrize("n_parties", [2, 15, 30])
+def test_however_many_parties_the_sum_is_the_pooled_kernel(n_parties):
+    parts = {f"p{j}": part for j, part in enumerate(np.array_split(X[:FIT], n_parties, axis=1))}
+    model = DKPCA(5, gamma=1 / 30, protect="sums").fit(parts)
+    truth = KernelPCA(5, kernel="rbf", gamma=1 / 30).fit(X[:FIT])
+    assert subspace_error(truth.eigenvectors_, model.eigenvectors_) < 1e-12
+
+
 def test_fewer_bits_are_fewer_bytes_and_a_larger_error_that_the_certificate_knows():
     truth = KernelPCA(5, kernel="rbf", gamma=1 / 30).fit(X[:FIT])
     errors, sent = [], []

@@ -159,6 +159,15 @@ def test_what_does_not_go_together_is_refused(office, asked, words):
     assert words in office.refused("summarize", "bank.csv", "--id", "person", *asked, "--out", "bank.summary")
 
 
+@pytest.mark.parametrize("protect", ["sums", "blind"])
+def test_a_fit_on_one_machine_hides_nothing_and_says_so(office, protect):
+    tables = [f"{o}={o}.csv" for o in OWNERS]
+    words = office.refused("fit", *tables, "--id", "person", "--protect", protect, "--out", "run")
+    assert "here one machine has all tables" in words
+    assert f"submit fit --protect {protect}" in words
+    assert not (office.path / "run").exists()
+
+
 def test_without_cryptography_the_extra_is_named(office, monkeypatch):
     for name in [name for name in sys.modules if name.startswith(("dkpca.protection", "dkpca.cli.masking"))]:
         monkeypatch.delitem(sys.modules, name)
