@@ -80,6 +80,8 @@ def as_large(pairs: Eigenpairs, size: float) -> Eigenpairs:
         next_value=pairs.next_value * size,
         trace=pairs.trace * size,
         missed_trace=pairs.missed_trace * size,
+        missed_norm=pairs.missed_norm * size,
+        missed_leading=pairs.missed_leading * size,
         residual_norm=pairs.residual_norm * size,
         residual_nuclear=pairs.residual_nuclear * size,
         extension=extension,
