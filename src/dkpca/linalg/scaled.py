@@ -19,7 +19,7 @@ class Scaled(Gram):
 
     def __init__(self, base: Gram, size: float) -> None:
         self.base, self.size, self.root = base, size, size**0.5
-        self.n, self.reference = base.n, base.reference
+        self.n, self.reference, self.entry_operations = base.n, base.reference, base.entry_operations
 
     def diagonal(self) -> Array:
         return self.base.diagonal() / self.size
