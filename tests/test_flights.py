@@ -4,7 +4,6 @@ import pytest
 from benchmarks import flights
 from dkpca import demo
 
-
 pytestmark = pytest.mark.slow  # a table of all flights is made first
 
 
