@@ -76,7 +76,7 @@ def test_fewer_bits_are_fewer_bytes_and_a_larger_error_that_the_certificate_know
 
 
 def test_landmarks_serve_many_samples(monkeypatch):
-    monkeypatch.setattr(sum_rounds, "DENSE_UP_TO", 300)
+    monkeypatch.setattr(sum_rounds, "PAIRS_UP_TO", 300)
     monkeypatch.setattr(quantities, "PIECE", 5000)  # so that there are several pieces
     model = DKPCA(5, protect="sums", n_landmarks=150, precision="float64").fit(split(X[:FIT]))
     truth = KernelPCA(5, kernel="rbf", gamma=1 / 30).fit(X[:FIT])
@@ -88,7 +88,7 @@ def test_landmarks_serve_many_samples(monkeypatch):
 
 
 def test_landmarks_certify_what_they_leave_out(monkeypatch):
-    monkeypatch.setattr(sum_rounds, "DENSE_UP_TO", 10)
+    monkeypatch.setattr(sum_rounds, "PAIRS_UP_TO", 10)
     model = DKPCA(2, protect="sums", n_landmarks=200, precision="float64").fit(split(X[:FIT]))
     K = RBF(1 / 30)(X[:FIT], X[:FIT])
     factor = next(iter(model.model_.summaries.values())).factor.decode()
@@ -156,7 +156,8 @@ def test_another_run_other_samples_or_another_key_turn_otherwise():
         Rotation(b"short", "run", row_number_digest(60), 60)
 
 
-@pytest.mark.parametrize("n", [569, 2000])  # a uniform rotation, and rounds of cosine transforms
+# A uniform rotation, and rounds of cosine transforms.
+@pytest.mark.parametrize("n", [569, pytest.param(2000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kernel", [Linear(), RBF(1 / 30)])
 def test_a_blind_center_with_a_hundred_known_rows_recovers_nothing(n, kernel):
     rows = np.random.default_rng(0).integers(0, len(X), size=n) if n != len(X) else np.arange(n)

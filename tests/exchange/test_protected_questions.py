@@ -86,7 +86,7 @@ def test_masked_sums_over_a_transport_are_kernel_pca_of_the_joined_table(peers):
 @pytest.mark.parametrize("landmarks", [0, 50])
 def test_new_samples_follow_a_fit_by_masked_sums(peers, monkeypatch, landmarks):
     if landmarks:
-        monkeypatch.setattr("dkpca.exchange.sum_rounds.DENSE_UP_TO", 10)
+        monkeypatch.setattr("dkpca.exchange.sum_rounds.PAIRS_UP_TO", 10)
         monkeypatch.setattr(quantities, "PIECE", 1000)  # several pieces
     peers.center().fit("first", replace(SUMS, n_landmarks=landmarks or 500, precision="float64"))
     (place,) = peers.center().project("first", ["spring"])

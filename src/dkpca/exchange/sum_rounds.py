@@ -14,12 +14,12 @@ from dkpca.exchange import rounds
 from dkpca.exchange.questions import OfferWanted, Question, ShareOfferWanted, SumsWanted
 from dkpca.exchange.rounds import Fit, Parties
 from dkpca.kernels import Kernel
-from dkpca.linalg.leading import DENSE_UP_TO
 from dkpca.messages import CommonTokens, MaskedSum, Offer, Offers, Rows, Summary
 from dkpca.protection import joint, member, quantities
 from dkpca.protection.member import Sum
 from dkpca.protection.ring import Numbers
 
+PAIRS_UP_TO = 4_000  # samples: beyond, their pairs would take more bytes than a message should
 MOST_PARTIES = 100  # of one sum: the offers of all of them are one message
 
 
@@ -51,7 +51,7 @@ def for_fit(
     A width that has to be derived is derived of the sum: no party tells anything about its own columns for it.
     """
     kernel, derived = _one_kernel(settings, parties.names)
-    up_to = quantities.MOST_PAIRED if quantities.has_diagonal(kernel) else DENSE_UP_TO
+    up_to = quantities.MOST_PAIRED if quantities.has_diagonal(kernel) else PAIRS_UP_TO
     wanted = OfferWanted(run, kernel, bits, settings.n_landmarks, up_to, open_width=derived, common=common)
     received = _added(parties, wanted, kernel)
     if derived:
