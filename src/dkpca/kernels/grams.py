@@ -12,6 +12,7 @@ from dkpca.linalg.rounding import growth, quiet, unit
 from dkpca.linalg.strips import cross, slices, times
 
 STRIP_BYTES = 2**23  # of the matrix made at a time, beside the matrix itself
+FUNCTION = 40.0  # operations of an exponential, or what else a kernel makes of an inner product
 MOST_PRODUCTS = 64  # columns of a thin factor of the fused matrix: more are not worth writing down
 
 
@@ -20,7 +21,7 @@ class KernelGram(Gram):
 
     def __init__(self, kernel: Kernel, X: Array, origin: Array | None = None) -> None:
         self.kernel, self.X, self.origin = kernel, X, origin  # X is measured from the origin already
-        self.n, self.reference = X.shape[0], X
+        self.n, self.reference, self.entry_operations = X.shape[0], X, 2.0 * X.shape[1] + FUNCTION
 
     def diagonal(self) -> Array:
         return self.kernel.diagonal(self.X)
@@ -43,6 +44,7 @@ class FusedGram(Gram):
     def __init__(self, law: Law, factors: Sequence[Array], diagonals: Sequence[Array] | None = None) -> None:
         self.law, self.factors = law, law.merge(factors, diagonals)
         self.n, self.reference = factors[0].shape[0], factors[0]
+        self.entry_operations = sum(2.0 * A.shape[1] for A in self.factors)
         self._trace: float | None = None
 
     def trace(self) -> float:
