@@ -16,7 +16,7 @@ from dkpca.exchange.questions import OfferWanted, Question, ScorerGiven, ShareOf
 from dkpca.exchange.sending import Holding, Sender
 from dkpca.messages import CommonTokens, Scorer
 from dkpca.network import vouching
-from dkpca.network.configuration import Configuration
+from dkpca.network.configuration import CONFIGURATION, Configuration, read_configuration
 from dkpca.network.results import COMMON
 from dkpca.protection.keys import Identity
 from dkpca.protection.rotation import Rotation
@@ -84,6 +84,19 @@ def read_peers(configuration: Configuration) -> dict[str, str]:
             "refused: it has not written down with whom it adds masked numbers; it needs peers in its party.toml"
         )
     return sum_files.read_peers(configuration.peers, vouched=True)
+
+
+def in_words(folder: Path, party: str) -> str:
+    """Say with whom a party adds masked numbers, how it knows them, and by which fingerprint they may know it."""
+    configuration = read_configuration(folder / CONFIGURATION)
+    if configuration.peers is None:
+        return "with nobody: no peers in party.toml"
+    peers = read_peers(configuration)
+    known = [
+        f"{name} ({'by certificate' if pin == sum_files.CERTIFICATE else 'pinned'})" for name, pin in peers.items()
+    ]
+    own = vouching.own_identity(folder, party).fingerprint
+    return f"with {', '.join(known)}; this party's own fingerprint is {own}"
 
 
 def rotation(question: Question, holding: Holding, run: str) -> Callable[[str, int], Any] | None:
