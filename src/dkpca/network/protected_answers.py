@@ -70,11 +70,19 @@ def _offer(
 
 
 def keep_scorer(question: ScorerGiven, state: Path) -> None:
-    """Keep what the party needs to score new samples, if it is of the fit that the party's state is of."""
+    """Keep what the party needs to score new samples, if it is of the fit that the party's state is of.
+
+    One scorer per fit: with many of them, chosen for it, sums of shares would tell a party's whole factor rows.
+    """
     kept, _ = files.load_state(state)
     if (question.scorer.party, question.scorer.summary_id) != (kept.party, kept.summary_id):
         raise WireError("the scorer is for another party, or of another fit than this party's")
-    storage.write(state.with_name(f"{kept.party}.scorer"), wire.encode(question.scorer))
+    file, data = state.with_name(f"{kept.party}.scorer"), wire.encode(question.scorer)
+    if file.exists() and storage.read(file) != data:
+        before = message_files.read(file, Scorer)
+        if kept.protect == "blind" and before.summary_id == kept.summary_id:
+            raise ProtectionError("refused: it has a scorer for this fit, and takes no other; fit under another name")
+    storage.write(file, data)
 
 
 def read_peers(configuration: Configuration) -> dict[str, str]:
