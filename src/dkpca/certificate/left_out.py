@@ -31,6 +31,8 @@ from dkpca.messages import Summary
 
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 MOST_SAMPLES = 1000  # of a matrix that is built to know its largest eigenvalue
+MOST_PASSED = 20_000  # samples for which G itself is multiplied; beyond, landmarks stand in for the part taken away
+LANDMARKS = 1000
 LEAST_SIZE = 1e-30  # of the unit, as a share of the largest eigenvalue: far below any rounding
 TURNED = 1e-3  # share by which the bound is widened, so that directions turned by rounding may be used
 
@@ -75,14 +77,15 @@ class PartyError:
         further off it may be: |x + y|^2 <= (1 + 1/t) |x|^2 + (1 + t) |y|^2 with t = TURNED.
         """
         xp = namespace(self.factor)
-        Q, s, _ = xp.linalg.svd(self.factor, full_matrices=False)
+        Q, R = xp.linalg.qr(self.factor)  # first: an SVD of the tall matrix takes seconds on a GPU
+        U, s, _ = xp.linalg.svd(R, full_matrices=False)
         values = to_numpy(s).astype(float) ** 2
         moved = self.rounding + solver_error(self.factor.shape[0], float(values[0]), self.factor)
         off = np.divide(moved, values, out=np.full_like(values, np.inf), where=values > 0)
         off = np.minimum(off, 1.0)  # further off than that is off altogether
         shown = np.clip((1.0 + TURNED) - (1.0 + 1.0 / TURNED) * off**2, 0.0, None)
         roots = np.sqrt(shown * (max(0.0, self.left_out - self.overlap) / size))
-        return Q * xp.asarray(roots, dtype=Q.dtype, device=device(Q))[None, :]
+        return times(Q, U * xp.asarray(roots, dtype=Q.dtype, device=device(Q))[None, :])
 
 
 class Covered(Gram):
@@ -162,7 +165,7 @@ def ceiling(errors: Sequence[PartyError], law: Law, pairs: Eigenpairs, *, center
     covered = Covered(law, [e.factor for e in errors], [e.directions(size) for e in errors], diagonals)
     xp = namespace(room)
     V = _centered(pairs.vectors) if centered else pairs.vectors
-    landmarks = None if law.linear or pairs.extension.anchors is None else pairs.extension.anchors.shape[0]
+    landmarks = None if law.linear else _landmarks(covered.n, pairs.extension.anchors)
     with quiet():
         covering, off, slack = _applied(covered, V, landmarks, max(e.factor.shape[1] for e in errors))
         room = room + off
@@ -173,6 +176,13 @@ def ceiling(errors: Sequence[PartyError], law: Law, pairs: Eigenpairs, *, center
         return None
     within, squares = to_numpy(cross(V, images)).astype(float), to_numpy(cross(images, images)).astype(float)
     return Ceiling(size, norm, (within + within.T) / 2, (squares + squares.T) / 2, slack)
+
+
+def _landmarks(n: int, anchors: Array | None) -> int | None:
+    """How many of them stand in for the part taken away; None if that part itself is multiplied."""
+    if anchors is not None:
+        return int(anchors.shape[0])
+    return LANDMARKS if n > MOST_PASSED else None
 
 
 def _applied(covered: Covered, V: Array, landmarks: int | None, rank: int) -> tuple[Array, float, float]:

@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Sequence
+from copy import copy
 
 from dkpca.kernels.base import Kernel
 from dkpca.kernels.laws import Law
-from dkpca.linalg.arrays import Array, device, itemsize, namespace, set_diagonal
+from dkpca.linalg.arrays import Array, device, dtype_name, itemsize, namespace, set_diagonal
 from dkpca.linalg.gram import Gram, Index, pick, thinner
 from dkpca.linalg.progress import Progress, silent
 from dkpca.linalg.rounding import growth, quiet, unit
@@ -46,6 +47,16 @@ class FusedGram(Gram):
         self.n, self.reference = factors[0].shape[0], factors[0]
         self.entry_operations = sum(2.0 * A.shape[1] for A in self.factors)
         self._trace: float | None = None
+        self._is_rough = False
+
+    def rough(self) -> Gram | None:
+        xp = namespace(self.reference)
+        if dtype_name(self.reference) != "float64" or not self.law.has_rough_product(self.factors):
+            return None
+        same = copy(self)
+        same.factors, same._is_rough = [xp.astype(A, xp.float32) for A in self.factors], True
+        same.reference = same.factors[0]
+        return same
 
     def trace(self) -> float:
         self._trace = super().trace() if self._trace is None else self._trace
@@ -82,7 +93,7 @@ class FusedGram(Gram):
         factor = self.factor
         if factor is not None:
             return times(factor, cross(factor, block))
-        fast = self.law.fused_product(self.factors, block)
+        fast = self.law.fused_product(self.factors, block, rough=self._is_rough)
         return super().product(block, progress) if fast is None else fast
 
 

@@ -16,7 +16,7 @@ from dkpca.linalg.parallel import split_work
 from dkpca.linalg.rounding import solver_error
 
 LANDMARKS_PER_ROW = 4  # of a block: it then costs a part of what the landmarks cost
-LEAST_ROWS = 32
+LEAST_ROWS, LEAST_ROWS_GPU = 32, 2048
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,8 @@ class Missed:
 
 def missed(gram: Gram, F: Array, k: int) -> Missed:
     """Bound the matrix minus F F', but for the rounding of its entries."""
-    blocks = -(-gram.n // max(LEAST_ROWS, F.shape[1] // LANDMARKS_PER_ROW))
+    least = LEAST_ROWS_GPU if on_gpu(F) else LEAST_ROWS
+    blocks = -(-gram.n // max(least, F.shape[1] // LANDMARKS_PER_ROW))
     found = np.zeros((blocks, 2))
 
     def share(numbers: Sequence[int]) -> None:
