@@ -25,6 +25,7 @@ from dkpca.linalg.gram import Gram, Index, pick
 from dkpca.linalg.progress import Progress, silent
 from dkpca.linalg.rounding import growth, quiet, solver_error, unit
 from dkpca.linalg.strips import cross, times
+from dkpca.linalg.tall import Factor, row_squares, whole
 from dkpca.messages import Summary
 
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
@@ -42,20 +43,21 @@ class PartyError:
     rounding: float  # spectral norm
     nuclear: float  # the same in the nuclear norm
     trace: float  # of the true matrix
-    factor: Array  # (n_samples, rank) as sent
+    factor: Factor  # (n_samples, rank) as sent
+    reference: Array  # of the namespace and precision in which the center computes
     sent_diagonal: Array | None  # (n_samples,) of the true matrix, if the party sent it
     received: Array  # (n_samples,) diagonal of what was sent
     diagonal: Array  # (n_samples,) of the true matrix, or a bound above it
 
     @classmethod
-    def of(cls, summary: Summary, factor: Array, weight: float) -> "PartyError":
+    def of(cls, summary: Summary, factor: Factor, weight: float) -> "PartyError":
         """Read it off a message and its weighted factor."""
-        xp = namespace(factor)
-        received = xp.sum(factor**2, axis=1)
+        received = row_squares(factor)
+        xp = namespace(received)
         left_out, rounding = weight * summary.left_out_norm, weight * summary.rounding_norm
         overlap = left_out if summary.left_out_overlap is None else min(left_out, weight * summary.left_out_overlap)
         trace = weight * summary.trace_left_out + float(np.sum(to_numpy(received)))
-        sent = None if summary.diagonal is None else weight * summary.diagonal.decode(dtype_name(factor))[:, 0]
+        sent = None if summary.diagonal is None else weight * summary.diagonal.decode(dtype_name(received))[:, 0]
         if sent is not None:
             diagonal = sent
         elif summary.kernel.unit_diagonal:
@@ -63,7 +65,7 @@ class PartyError:
         else:
             diagonal = received + (left_out + rounding)
         nuclear = weight * summary.rounding_nuclear
-        return cls(left_out, overlap, rounding, nuclear, trace, factor, sent, received, diagonal)
+        return cls(left_out, overlap, rounding, nuclear, trace, factor, received, sent, received, diagonal)
 
     def directions(self, size: float) -> Array:
         """C with R <= (1 + TURNED) hidden I - C C' for the part R that is orthogonal to the factor, over a size.
@@ -72,10 +74,10 @@ class PartyError:
         most: (I - VV') B B' q = (I - VV') (B B' - A A') q for the factor A before rounding. It counts the less the
         further off it may be: |x + y|^2 <= (1 + 1/t) |x|^2 + (1 + t) |y|^2 with t = TURNED.
         """
-        xp = namespace(self.factor)
-        Q, s, _ = xp.linalg.svd(self.factor, full_matrices=False)
+        xp = namespace(self.reference)
+        Q, s, _ = xp.linalg.svd(whole(self.factor), full_matrices=False)
         values = to_numpy(s).astype(float) ** 2
-        moved = self.rounding + solver_error(self.factor.shape[0], float(values[0]), self.factor)
+        moved = self.rounding + solver_error(self.factor.shape[0], float(values[0]), self.reference)
         off = np.divide(moved, values, out=np.full_like(values, np.inf), where=values > 0)
         off = np.minimum(off, 1.0)  # further off than that is off altogether
         shown = np.clip((1.0 + TURNED) - (1.0 + 1.0 / TURNED) * off**2, 0.0, None)
@@ -152,7 +154,7 @@ def ceiling(errors: Sequence[PartyError], law: Law, pairs: Eigenpairs, *, center
         for e, w, above in zip(errors, weights, lifted, strict=True)
     )
     diagonals = [e.sent_diagonal for e in errors if e.sent_diagonal is not None] or None
-    covered = Covered(law, [e.factor for e in errors], [e.directions(size) for e in errors], diagonals)
+    covered = Covered(law, [whole(e.factor) for e in errors], [e.directions(size) for e in errors], diagonals)
     xp = namespace(room)
     V = _centered(pairs.vectors) if centered else pairs.vectors
     with quiet():
