@@ -77,7 +77,7 @@ def _effort(T: int, width: int, k: int, landmarks: int) -> tuple[str, int, float
     return {
         "dense": (solver, 24 * T**2 + table, 2.0 * T**2 * (width + LANCZOS_PASSES * k)),
         "streamed": (solver, table + 8 * T * (landmarks + 8 * k), 2.0 * STREAMED_PASSES * T**2 * (width + 2 * k)),
-        "landmark": (solver, table + 24 * T * landmarks, 2.0 * T * landmarks * (width + landmarks)),
+        "landmark": (solver, table + 16 * T * k, 1.0 * T * landmarks * (4 * width + landmarks)),
     }[solver]
 
 

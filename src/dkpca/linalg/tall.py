@@ -1,10 +1,11 @@
 """Factors as they were received: decoded where they are looked at, a few rows at a time."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from dkpca.linalg.arrays import Array, namespace
 from dkpca.linalg.gram import Index, pick
-from dkpca.linalg.moments import groups
+from dkpca.linalg.moments import groups, moments
 from dkpca.linalg.parallel import in_order
 from dkpca.linalg.precision import Rounded
 
@@ -71,6 +72,17 @@ def reweighed(A: Factor, root: float) -> Factor:
     """All columns multiplied by one number."""
     reference = reference_of(A)
     return scaled(A, namespace(reference).full_like(reference[0, :], root))
+
+
+def square(A: Factor) -> Array:
+    """A'A."""
+
+    def opened(group: slice) -> Callable[[slice], Array]:
+        part = rows_of(A, group)
+        return lambda rows: part[rows, :]
+
+    start = reference_of(A)[0, :]
+    return moments(opened, A.shape[0], start, centered=False).square
 
 
 def row_squares(A: Factor) -> Array:
