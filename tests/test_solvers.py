@@ -160,7 +160,7 @@ def test_placing_samples_takes_strips_and_no_square_matrix(rng, monkeypatch):
     assert most < 8 * 1500**2 / 4
 
 
-@pytest.mark.parametrize(("solver", "last"), [("landmark", ("rows", 1.0)), ("streamed", ("product", 1.0))])
+@pytest.mark.parametrize(("solver", "last"), [("landmark", ("landmarks", 1.0)), ("streamed", ("product", 1.0))])
 def test_whoever_listens_is_told_how_far_the_work_is(table, solver, last):
     told = []
     with listening(lambda what, share: told.append((what, share))):

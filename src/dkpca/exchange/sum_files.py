@@ -23,8 +23,8 @@ from dkpca.protection.keys import Identity, SumKey, check_identity
 from dkpca.protection.member import Sum
 from dkpca.protection.rotation import Rotation
 from dkpca.store import message_files, private_state, storage
+from dkpca.tables.embeddings import embedding_files
 from dkpca.tables.preparation import prepare, reading_for
-from dkpca.tables.reading import embedding_files
 from dkpca.wire import codec
 
 WARNING = "PRIVATE: the key of one masked sum; never send it"

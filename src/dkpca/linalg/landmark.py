@@ -16,7 +16,7 @@ from dkpca.linalg.arrays import Array, device, eps, like, namespace, solve_lower
 from dkpca.linalg.corner import Corner, Spectrum
 from dkpca.linalg.eigenpairs import NEARBY, Eigenpairs, Extension, Nearby, inverse_roots, signs_of
 from dkpca.linalg.gram import Centered, Gram, Opened, pick
-from dkpca.linalg.moments import moments, write_products
+from dkpca.linalg.moments import Done, moments, write_products
 from dkpca.linalg.pivoting import draw_rows, factorize
 from dkpca.linalg.progress import Progress, silent
 from dkpca.linalg.rounding import growth, unit
@@ -26,6 +26,7 @@ LANDMARKS_PER_PAIR = 4
 LEAST_LANDMARKS = 100
 SAMPLE, SAMPLE_SHARE = 10_000, 20  # rows to choose landmarks among: at least so many, and so many for each landmark
 ENOUGH = 1e-12  # error of the eigenvalues, as a share of the trace, that is not worth a substitution for each row ...
+CHOOSING, LIFTING = 0.1, 0.6  # shares of the work that are done after the choice, and before the second pass
 EVEN = 64.0  # epsilons by which the lengths of eigenvectors may differ from one
 BESIDE_MISSED = 1e-4  # ... and as a share of the trace that the landmarks miss
 
@@ -75,7 +76,12 @@ class Landmark:
 
     def factorize(self, gram: Gram, most: int) -> tuple[Array, Array, float]:
         """Return F, pivots and the trace of gram - F F', which is positive semidefinite; F[pivots] is triangular."""
-        return factorize(gram, most, tolerance=self.tolerance, random_state=self.random_state, progress=self.progress)
+        return factorize(
+            gram, most, tolerance=self.tolerance, random_state=self.random_state, progress=self._choosing
+        )
+
+    def _choosing(self, what: str, share: float) -> None:
+        self.progress(what, CHOOSING * share)
 
     def _choose(self, gram: Gram, most: int) -> Chosen:
         sample = max(SAMPLE, SAMPLE_SHARE * most)
@@ -111,7 +117,7 @@ def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, progress: Prog
     """Leading pairs of F F', or of the same after centering, and how far they may be from those of the matrix."""
     corner, n, xp = chosen.corner, gram.n, namespace(gram.reference)
     start = chosen.start
-    sums = moments(chosen.features, n, start, centered=centered, progress=progress)
+    sums = moments(chosen.features, n, start, centered=centered, progress=_part(progress, CHOOSING, LIFTING))
     found = corner.spectrum(sums, to_numpy(start) if centered else None, n, substituted=chosen.substituted)
     values, U = like(found.values, start), like(found.U, start)
     next_value = float(values[k]) if values.shape[0] > k else 0.0
@@ -140,6 +146,11 @@ def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, progress: Prog
         nearby=Nearby(near_values, nearby),
     )
     return pairs.with_residual(found.moved + made + turned)
+
+
+def _part(progress: Progress, start: float, end: float) -> Done:
+    """A pass over the rows, as a part of the work."""
+    return lambda share: progress("landmarks", start + (end - start) * share)
 
 
 def _words(chosen: Chosen, n: int) -> str:
@@ -189,7 +200,9 @@ def _lifted(
     def keep(group: slice, rows: Array) -> None:
         parts[0][group, :], parts[1][group, :] = rows[:, :k], rows[:, k:]
 
-    square = write_products(chosen.features, n, weights, like(found.mean, weights) @ weights, keep, progress)
+    square = write_products(
+        chosen.features, n, weights, like(found.mean, weights) @ weights, keep, _part(progress, LIFTING, 1.0)
+    )
     return parts[0], parts[1], square[:k, :k]
 
 

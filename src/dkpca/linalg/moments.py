@@ -10,12 +10,18 @@ from dataclasses import dataclass
 from dkpca.linalg.arrays import Array, add_square, device, full_from_lower, namespace
 from dkpca.linalg.gram import Opened
 from dkpca.linalg.parallel import in_order
-from dkpca.linalg.progress import Progress, silent
 from dkpca.linalg.rounding import growth
 from dkpca.linalg.strips import slices, strips
 
 GROUPS, LEAST_ROWS, MOST_ROWS = 16, 2**10, 2**15
 SHORT = 500  # columns of a strip, where nobody says how many
+
+
+Done = Callable[[float], None]  # told which share of the rows is done
+
+
+def nobody(share: float) -> None:
+    """Tell nobody."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +44,7 @@ def additions(n: int, width: int, reference: Array) -> float:
     return min(growth(n), growth(within[0].stop) + len(within) + len(parts))
 
 
-def moments(opened: Opened, n: int, start: Array, *, centered: bool, progress: Progress = silent) -> Moments:
+def moments(opened: Opened, n: int, start: Array, *, centered: bool, progress: Done = nobody) -> Moments:
     """Return the sums of z - start and of their squares over the n rows z of a matrix; of z, if not centered."""
     xp, width = namespace(start), start.shape[0]
 
@@ -59,7 +65,7 @@ def moments(opened: Opened, n: int, start: Array, *, centered: bool, progress: P
     for group, part in zip(groups(n), in_order(of, groups(n), start), strict=True):
         total += part.total
         square += part.square
-        progress("rows", 0.5 * group.stop / n)
+        progress(group.stop / n)
     return Moments(total, full_from_lower(square))
 
 
@@ -69,7 +75,7 @@ def write_products(
     weights: Array,
     shift: Array,
     out: Callable[[slice, Array], None],
-    progress: Progress = silent,
+    progress: Done = nobody,
 ) -> Array:
     """Hand z W - shift for all rows z to `out`, group by group in order; return the sum of their squares."""
     xp, width = namespace(weights), weights.shape[1]
@@ -88,7 +94,7 @@ def write_products(
     for group, made, square in in_order(of, groups(n), weights):
         out(group, made)
         total += square
-        progress("rows", 0.5 + 0.5 * group.stop / n)
+        progress(group.stop / n)
     return full_from_lower(total)
 
 

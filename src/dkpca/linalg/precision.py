@@ -10,7 +10,7 @@ import numpy as np
 from dkpca.errors import InputError
 from dkpca.linalg.arrays import Array, device, dtype_name, namespace, to_numpy
 from dkpca.linalg.rounding import growth, power_of_four, unit
-from dkpca.linalg.strips import squared
+from dkpca.linalg.strips import slices, squared
 
 COMPACT = "compact"
 PRECISIONS = {"float64": 8, "float32": 4, "float16": 2, COMPACT: 4}  # bytes a number; compact: before it is coded
@@ -19,6 +19,7 @@ DIGITS = {"float64": 30, "float32": 24, "float16": 11, COMPACT: 30}  # bits a nu
 PLAIN_DIGITS = 18  # bits a number for a matrix that is no factor
 EXPONENT = np.dtype("<i2")  # of a step; sent as bytes, so that older releases get as far as the version
 EXPONENTS = 1000  # powers of two beyond it, or below its negative, are no steps of ours
+CHECKED = 2**16  # rows of a matrix that are looked at together
 CUT_PER_STEP = 1 / 3  # a column vanishes when its numbers are smaller than this share of its step
 
 
@@ -58,7 +59,7 @@ class Rounded:
             data.ndim != 2
             or 0 in data.shape
             or kind not in PRECISIONS
-            or not (kind == COMPACT or np.isfinite(data).all())
+            or not (kind == COMPACT or all(np.isfinite(data[rows]).all() for rows in slices(len(data), CHECKED)))
         ):
             raise InputError(f"{name} is not a matrix of finite numbers (shape {data.shape})")
         if (".scale" in arrays) != (kind == "float16"):

@@ -38,7 +38,7 @@ from dkpca.network.protocol import Asked
 from dkpca.store import ledger, message_files, storage
 from dkpca.store.runs import RESULT
 from dkpca.store.storage import make_directory
-from dkpca.tables import reading
+from dkpca.tables import embeddings
 from dkpca.tables.preparation import prepare
 
 COMMON, ANSWERED = "common.tokens", "answered.json"
@@ -234,7 +234,7 @@ def keep_result(configuration: Configuration, result: Result, place: Path) -> No
         raise WireError("the result is about other samples than the message this party sent")
     scores = result.scores.scores.decode()
     names = _own_names(configuration.holding(result.batch), sent.sample_digest, len(scores), place)
-    produced = reading.embedding_files(names, scores)
+    produced: dict[str, storage.Content] = {**embeddings.embedding_files(names, scores)}
     produced[RESULT] = wire.encode(result.scores)
     storage.write_all({place / name: data for name, data in produced.items()})
 
