@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -12,9 +13,12 @@ from pathlib import Path
 from unittest import mock
 
 from dkpca import cli
+from dkpca.exchange import processes
 from testkit.owners import GAMMA
 
 PROGRAM = Path(sys.executable).with_name("dkpca")
+# The processes of `dkpca fit` are copies of one that has loaded the library, or each takes two seconds to do so.
+multiprocessing.get_context("forkserver").set_forkserver_preload(["dkpca.exchange.processes"])
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,7 @@ def in_process(*arguments, cwd, **environment) -> Answer:
         with (
             contextlib.chdir(cwd),
             mock.patch.dict(os.environ, {"COLUMNS": "200", **environment}),
+            mock.patch.object(processes, "START", "forkserver"),
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),
         ):

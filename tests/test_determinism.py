@@ -16,6 +16,7 @@ def fitted(solver, kernel="rbf", **how):
     return DKPCA(4, kernel=kernel, gamma="auto", parties=4, rank=20, solver=solver, random_state=7, **how).fit(DIGITS)
 
 
+@pytest.mark.cluster
 @pytest.mark.parametrize("kernel", ["rbf", "linear"])
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_jobs_and_backends_change_no_bit(solver, kernel):

@@ -17,7 +17,7 @@ from testkit.protocol import fused_from
 def ratio_of(X, D, seed, **settings):
     """Estimate over truth, on shuffled columns of some of the rows."""
     rng = np.random.default_rng(seed)
-    X = X[rng.permutation(len(X))[:160]][:, rng.permutation(X.shape[1])]
+    X = X[rng.permutation(len(X))[:100]][:, rng.permutation(X.shape[1])]
     few = DKPCA(D, **settings).fit(X)
     true = DKPCA(D, **(settings | {"rank": len(X), "precision": "float64", "solver": "dense"})).fit(X)
     proof = few.certificate_

@@ -34,7 +34,7 @@ class TestIsKernelPCA:
     @pytest.mark.parametrize("parties", [1, 2, 7, 64, [[3, 1], list(range(4, 64)), [0, 2]]], ids=str)
     @pytest.mark.parametrize(("kernel", "gamma"), [("linear", None), ("rbf", 1e-3)])
     def test_full_rank_fusion_is_kernel_pca(self, kernel, gamma, parties, projection):
-        X, X_new = DIGITS[:150], DIGITS[150:200]
+        X, X_new = DIGITS[:80], DIGITS[80:110]
         pooled = KernelPCA(5, kernel=kernel, gamma=gamma).fit(X)
         model = DKPCA(
             5, kernel=kernel, gamma=gamma, parties=parties, rank=FULL, precision="float64", projection=projection
@@ -46,7 +46,7 @@ class TestIsKernelPCA:
         np.testing.assert_allclose(model.fit_transform(X), pooled.transform(X) * signs, atol=1e-8)
 
     def test_not_centered(self):
-        X = DIGITS[:150]
+        X = DIGITS[:80]
         values = np.linalg.eigvalsh(X @ X.T)[::-1][:5]
         model = DKPCA(5, kernel="linear", center=False, parties=4, rank=FULL, precision="float64").fit(X)
         np.testing.assert_allclose(model.eigenvalues_, values, rtol=1e-10)

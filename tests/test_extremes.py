@@ -273,7 +273,7 @@ class TestProportion:
 
 class TestSearchForViolations:
     def test_a_short_search_finds_none(self, tmp_path):
-        assert main(["--configurations", "60", "--seed", "3", "--results", str(tmp_path)]) == 0
+        assert main(["--configurations", "30", "--seed", "3", "--results", str(tmp_path)]) == 0
 
     def test_a_bound_that_is_too_small_is_found(self, monkeypatch):
         monkeypatch.setattr("dkpca.linalg.rounding.SOLVER_SHARE", -1.0)

@@ -4,13 +4,14 @@ import pytest
 from benchmarks import flights
 from dkpca import demo
 
+pytestmark = pytest.mark.slow  # a table of all flights is made first
+
 
 @pytest.fixture(scope="module")
 def tables():
     return demo.flights()
 
 
-@pytest.mark.slow
 def test_every_table_of_the_demo_is_about_the_same_flights(tables):
     ids = tables["airline"]["flight"]
     assert set(tables) == set(demo.OWNERS)

@@ -37,7 +37,7 @@ def error_of(summary):
     return np.abs(np.linalg.eigvalsh(KERNEL(Y, Y) - B @ B.T)).max()
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(st.floats(-4, 0.5))
 def test_an_error_goal_holds_on_the_matrix_itself_at_the_fewest_bytes(exponent):
     at_most = 10.0**exponent
@@ -49,7 +49,7 @@ def test_an_error_goal_holds_on_the_matrix_itself_at_the_fewest_bytes(exponent):
     assert error_of(summary) > at_most / 30 or summary.rank == 1  # the certificate's bound is not the error itself
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(st.integers(1200, 30_000))
 def test_a_budget_is_kept_by_the_whole_message_and_used(budget):
     summary, _ = sent(Budget(budget))

@@ -169,6 +169,7 @@ def honest_summaries(draw):
         reject()
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(honest_summaries())
 def test_no_honest_summary_is_refused(honest):

@@ -83,11 +83,18 @@ def test_a_ledger_of_an_older_version_goes_on_as_a_chain(tmp_path):
         ledger.verify(path)
 
 
-def test_a_long_ledger_is_not_read_whole_at_every_use(tmp_path, monkeypatch):
+@pytest.fixture
+def long(tmp_path, monkeypatch):
+    """A ledger of several checkpoints."""
+    monkeypatch.setattr(ledger, "CHECKPOINT_BYTES", 2**12)
     path = tmp_path / "ledger.jsonl"
-    for number in range(600):
+    for number in range(60):
         ledger.append(path, "written", party="bank", kind="summary", sha256=f"{number:064x}")
-    assert path.stat().st_size > 2 * ledger.CHECKPOINT_BYTES
+    return path
+
+
+def test_a_long_ledger_is_not_read_whole_at_every_use(long, monkeypatch):
+    assert long.stat().st_size > 2 * ledger.CHECKPOINT_BYTES
     followed = []
     follow = ledger.State.follow
 
@@ -96,16 +103,13 @@ def test_a_long_ledger_is_not_read_whole_at_every_use(tmp_path, monkeypatch):
         return follow(*arguments)
 
     monkeypatch.setattr(ledger.State, "follow", counted)
-    assert len(ledger.sent(path, "bank", "summary")) == 600
-    assert len(followed) < 400
+    assert len(ledger.sent(long, "bank", "summary")) == 60
+    assert len(followed) < 40
 
 
 @pytest.mark.parametrize("damage", ["cut", "older", "counts less"])
-def test_a_checkpoint_that_does_not_fit_is_not_used(tmp_path, damage):
-    path = tmp_path / "ledger.jsonl"
-    for number in range(500):
-        ledger.append(path, "written", party="bank", kind="summary", sha256=f"{number:064x}")
-    (checkpoint,) = tmp_path.glob("*.checkpoint")
+def test_a_checkpoint_that_does_not_fit_is_not_used(long, damage):
+    (checkpoint,) = long.parent.glob("*.checkpoint")
     told = json.loads(checkpoint.read_text())
     if damage == "cut":
         checkpoint.write_bytes(checkpoint.read_bytes()[:-20])
@@ -113,16 +117,13 @@ def test_a_checkpoint_that_does_not_fit_is_not_used(tmp_path, damage):
         checkpoint.write_text(json.dumps(told | {"head": "0" * 64}))
     else:
         checkpoint.write_text(json.dumps(told | {"sent": {}}))
-    assert len(ledger.sent(path, "bank", "summary")) == 500
+    assert len(ledger.sent(long, "bank", "summary")) == 60
 
 
-def test_a_checkpoint_made_to_count_less_is_found_by_verify(tmp_path):
-    path = tmp_path / "ledger.jsonl"
-    for number in range(500):
-        ledger.append(path, "written", party="bank", kind="summary", sha256=f"{number:064x}")
-    (checkpoint,) = tmp_path.glob("*.checkpoint")
+def test_a_checkpoint_made_to_count_less_is_found_by_verify(long):
+    (checkpoint,) = long.parent.glob("*.checkpoint")
     told = json.loads(checkpoint.read_text()) | {"sent": {}}
     told.pop("seal")
     checkpoint.write_text(json.dumps(ledger._sealed(told)))
     with pytest.raises(StorageError, match=r"differs from line \d+ of the ledger; remove it"):
-        ledger.verify(path)
+        ledger.verify(long)

@@ -11,7 +11,7 @@ from dkpca.policy import from_table
 from dkpca.rank import Fixed, Recovery
 from dkpca.recovery import measure
 
-TUMORS = load_breast_cancer().data[:, :10]
+TUMORS = load_breast_cancer().data[:200, :10]
 TUMORS = (TUMORS - TUMORS.mean(axis=0)) / TUMORS.std(axis=0)
 KERNEL = RBF(1 / 30)
 

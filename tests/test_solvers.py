@@ -10,11 +10,12 @@ from dkpca import DKPCA, subspace_error
 from dkpca.errors import ConvergenceError, InputError, OutOfMemoryError
 from dkpca.kernels import RBF, Linear
 from dkpca.kernels.grams import FusedGram, KernelGram
-from dkpca.linalg import strips
+from dkpca.kernels.laws import Product
+from dkpca.linalg import effort, strips
 from dkpca.linalg.arrays import to_numpy
 from dkpca.linalg.gram import Centered, Gram
 from dkpca.linalg.landmark import Landmark
-from dkpca.linalg.leading import choose, leading
+from dkpca.linalg.leading import WORK, choose, enough_landmarks, leading
 from dkpca.linalg.parallel import one_blas_thread
 from dkpca.linalg.progress import listening
 from dkpca.linalg.streamed import Streamed
@@ -40,7 +41,7 @@ def side(request):
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: k.name)
 @pytest.mark.parametrize("center", [False, True])
 class TestParity:
-    def gram(self, xp, side, kernel, center, rng, n=150):
+    def gram(self, xp, side, kernel, center, rng, n=100):
         base = grams(xp, n, kernel, rng)[side]
         return Centered(base) if center else base
 
@@ -55,7 +56,7 @@ class TestParity:
 
     def test_landmark_at_full_rank_is_dense(self, xp, side, kernel, center, rng):
         gram = self.gram(xp, side, kernel, center, rng)
-        exact, pairs = leading(gram, 6, solver="dense"), leading(gram, 6, solver="landmark", n_landmarks=150)
+        exact, pairs = leading(gram, 6, solver="dense"), leading(gram, 6, solver="landmark", n_landmarks=100)
         np.testing.assert_allclose(to_numpy(pairs.values), to_numpy(exact.values), rtol=1e-8)
         assert subspace_error(to_numpy(exact.vectors), to_numpy(pairs.vectors)) < 1e-6
         assert pairs.missed_trace < 1e-8 * exact.trace
@@ -250,16 +251,40 @@ class TestAuto:
     )
     def test_by_size(self, n, name, words):
         gram = KernelGram(RBF(1.0), np.zeros((n, 2)))
-        chosen, reason = choose(gram)
+        chosen, reason = choose(gram, 10)
         assert chosen == name
         assert words in reason
 
+    def test_by_work_and_not_by_size_alone(self):
+        few, many = (FusedGram(Product(), [np.zeros((9000, rank))] * 4) for rank in (20, 200))
+        assert choose(few, 5)[0] == "streamed"
+        assert choose(many, 5)[0] == "landmark"
+        assert choose(many, 200)[0] == "landmark"
+
+    def test_landmarks_begin_where_an_exact_answer_ends_with_as_much_work_and_become_fewer(self):
+        def gram(n):
+            return FusedGram(Product(), [np.broadcast_to(np.float64(0), (n, 40))] * 4)
+
+        numbers = [enough_landmarks(gram(n), 10, 500) for n in (10_000, 20_000, 50_000, 300_000)]
+        assert sorted(numbers, reverse=True) == numbers
+        assert numbers[0] > 1000
+        assert numbers[-1] == 500
+        largest = effort.landmark(10_000, 320.0, numbers[0]).operations
+        assert 0.9 * WORK < largest <= WORK
+        assert enough_landmarks(gram(300_000), 40, None) == 160  # a party's, where nobody gave a number
+
+    @pytest.mark.parametrize("n", [1_000, 30_000, 10**7])
+    def test_no_more_landmarks_than_the_work_allows(self, n):
+        landmarks = effort.landmarks_within(n, 320.0, 1e11)
+        assert effort.landmark(n, 320.0, landmarks).operations <= 1e11
+        assert landmarks == n or effort.landmark(n, 320.0, landmarks + 1).operations > 1e11
+
     def test_a_thin_factor_is_always_dense(self):
-        assert choose(KernelGram(Linear(), np.zeros((50_000, 2))))[0] == "dense"
+        assert choose(KernelGram(Linear(), np.zeros((50_000, 2))), 1)[0] == "dense"
 
     def test_without_the_memory_the_matrix_is_not_built(self, monkeypatch):
         monkeypatch.setattr("dkpca.linalg.leading.free_memory", lambda x: 1000)
-        assert choose(KernelGram(RBF(1.0), np.zeros((100, 2)))) == (
+        assert choose(KernelGram(RBF(1.0), np.zeros((100, 2))), 2) == (
             "streamed",
             "auto: n = 100 on the CPU, but the matrix would take 0.0 of 0.0 GB free",
         )
@@ -274,12 +299,12 @@ class TestWholeProtocol:
     @pytest.mark.parametrize("solver", ["streamed", "landmark"])
     @pytest.mark.parametrize("kernel", ["rbf", "linear"])
     def test_a_fit_without_any_matrix_agrees_with_dense(self, kernel, solver):
-        X = DIGITS[:1200]
+        X = DIGITS[:600]
         settings = {"n_components": 5, "kernel": kernel, "gamma": "auto", "parties": 4, "rank": 30}
         exact = DKPCA(**settings, solver="dense").fit(X)
-        model = DKPCA(**settings, solver=solver, n_landmarks=900).fit(X)
+        model = DKPCA(**settings, solver=solver, n_landmarks=450).fit(X)
         assert subspace_error(exact.eigenvectors_, model.eigenvectors_) < 1e-3
-        new = DIGITS[1200:1300]
+        new = DIGITS[600:700]
         signs = np.sign((exact.eigenvectors_ * model.eigenvectors_).sum(0))
         target = exact.transform(new)
         assert np.linalg.norm(model.transform(new) * signs - target) < 0.05 * np.linalg.norm(target)

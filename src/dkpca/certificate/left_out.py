@@ -8,7 +8,8 @@ what is missing in the fused matrix is at most
     G = sum over j of mu_j (Diag(w_j) - M_j o Q_j Q_j')
 
 where w_j weighs the party's error (`Law.error_weights`) and M_j is what the law makes of the other parties' matrices
-as received (`Law.derivative`). G costs about three times as much as the fused matrix.
+as received (`Law.derivative`). G costs about three times as much as the fused matrix. Where the solver saw that one
+through landmarks only, less is taken away from the diagonal part: what landmarks show of it.
 """
 
 import math
@@ -22,6 +23,7 @@ from dkpca.kernels.laws import Law
 from dkpca.linalg.arrays import Array, device, dtype_name, namespace, set_diagonal, to_numpy
 from dkpca.linalg.eigenpairs import Eigenpairs
 from dkpca.linalg.gram import Gram, Index, pick
+from dkpca.linalg.landmark import part_below
 from dkpca.linalg.progress import Progress, silent
 from dkpca.linalg.rounding import growth, quiet, solver_error, unit
 from dkpca.linalg.strips import cross, times
@@ -29,6 +31,7 @@ from dkpca.linalg.tall import Factor, row_squares, whole
 from dkpca.messages import Summary
 
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
+MOST_NUMBERS = 2**25  # of what landmarks show of the part taken away: it takes as much memory
 MOST_SAMPLES = 1000  # of a matrix that is built to know its largest eigenvalue
 LEAST_SIZE = 1e-30  # of the unit, as a share of the largest eigenvalue: far below any rounding
 TURNED = 1e-3  # share by which the bound is widened, so that directions turned by rounding may be used
@@ -94,6 +97,13 @@ class Covered(Gram):
         self.n, self.reference = factors[0].shape[0], factors[0]
         self.least_rank = min(A.shape[1] for A in changes)
 
+    def evaluation_error(self) -> float:
+        return self.roundings() * unit(self.reference) * self.trace()
+
+    def roundings(self) -> float:
+        """How many of them an entry can have."""
+        return self.law.powers * sum(growth(A.shape[1]) + 2.0 for A in self.factors)
+
     def diagonal(self) -> Array:
         xp = namespace(self.reference)
         parts, changes = ((xp.sum(A * A, axis=1) for A in each) for each in (self.factors, self.changes))
@@ -138,14 +148,15 @@ class Ceiling:
 
 
 def ceiling(errors: Sequence[PartyError], law: Law, pairs: Eigenpairs, *, centered: bool) -> Ceiling | None:
-    """Return what is known of G; None where it would take a pass over a matrix that the solver did not pass over."""
-    if not law.linear and pairs.extension.anchors is not None:
-        return None
+    """Return what is known of G; None where it missed more than G could take away, or G takes too much."""
     received, true = [e.received for e in errors], [e.diagonal for e in errors]
     weights = law.error_weights(received, true)
     size = sum(e.left_out * _largest(w) for e, w in zip(errors, weights, strict=True))
     size = max(size, LEAST_SIZE * float(pairs.values[0]))
-    if not (size > 0.0 and math.isfinite(size)):
+    if not (size > 0.0 and math.isfinite(size)) or len(pairs.values) * size < pairs.missed_leading:
+        return None
+    landmarks = None if law.linear or pairs.extension.anchors is None else pairs.extension.anchors.shape[0]
+    if landmarks is not None and landmarks * len(received[0]) > MOST_NUMBERS:
         return None
     lifted = law.shortfall(received, true, [e.rounding for e in errors])
     room = sum(
@@ -158,15 +169,24 @@ def ceiling(errors: Sequence[PartyError], law: Law, pairs: Eigenpairs, *, center
     xp = namespace(room)
     V = _centered(pairs.vectors) if centered else pairs.vectors
     with quiet():
-        images = room[:, None] * V - covered @ V
+        covering, off, slack = _applied(covered, V, landmarks, max(e.factor.shape[1] for e in errors))
+        room = room + off
+        images = room[:, None] * V - covering
         images = _centered(images) if centered else images
-    roundings = growth(covered.n) + law.powers * sum(growth(e.factor.shape[1]) + 2.0 for e in errors)
-    slack = roundings * unit(room) * max(e.factor.shape[1] for e in errors)
     norm = _norm(room, covered, slack, centered=centered)
     if not (math.isfinite(norm) and bool(xp.all(xp.isfinite(images)))):
         return None
     within, squares = to_numpy(cross(V, images)).astype(float), to_numpy(cross(images, images)).astype(float)
     return Ceiling(size, norm, (within + within.T) / 2, (squares + squares.T) / 2, slack)
+
+
+def _applied(covered: Covered, V: Array, landmarks: int | None, rank: int) -> tuple[Array, float, float]:
+    """Return C V with C <= covered + off I, that number off, and a bound on the error of each column."""
+    if landmarks is None:
+        return covered @ V, 0.0, (growth(covered.n) + covered.roundings()) * unit(V) * rank
+    F, off = part_below(covered, landmarks)
+    sums = growth(covered.n) + growth(F.shape[1])
+    return times(F, cross(F, V)), off, sums * unit(V) * float(namespace(F).sum(F * F))
 
 
 def _norm(room: Array, covered: Covered, slack: float, *, centered: bool) -> float:

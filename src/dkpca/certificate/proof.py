@@ -33,6 +33,7 @@ class Widths:
     """How far the true matrix can be from the one that the components are exact for."""
 
     above: float  # largest eigenvalue of the difference
+    leading: float  # sum of as many of its largest as there are components
     below: float  # minus the smallest
     positive: float  # trace of its positive semidefinite part
     nuclear: float  # nuclear norm of the rest of it
@@ -75,13 +76,13 @@ def certify(
     above, below, positive = widths.above, widths.below, widths.positive
     # Equal eigenvalues may have changed places with the next one.
     at_most = np.maximum(found, pairs.next_value)
-    best = float(at_most.sum()) + min(D * above, positive + D * below)
+    best = float(at_most.sum()) + widths.leading
     at_most = at_most + above
     if G is not None:
         tighter = _eigenvalues_at_most(found, pairs, G)
-        extra = pairs.missed_trace + below
+        extra = pairs.missed_norm + below
         at_most = np.minimum(at_most, tighter.min(axis=0) + extra)
-        best = min(best, float(tighter.sum(axis=1).min()) + pairs.missed_trace + D * below)
+        best = min(best, float(tighter.sum(axis=1).min()) + pairs.missed_leading + D * below)
     components = _component_errors(found, pairs.next_value, widths, G)
     following = np.append(found[1:], pairs.next_value)
     leading = [_leading_error(d, found, float(following[d - 1]), widths, G, T) for d in range(1, D + 1)]
@@ -132,10 +133,12 @@ def _widths(
     # K minus the matrix that the pairs are exact for is a positive semidefinite P, of which the solver at the center
     # may have missed a part, plus rounding N. P is no larger than its trace.
     positive = max(0.0, trace_gap) + summed + nuclear + pairs.missed_trace
-    solver = pairs.missed_trace + pairs.residual_norm
+    solver = pairs.missed_norm + pairs.residual_norm
     parties = sum(tails) if G is None else min(sum(tails), G.size * G.norm + rounding)
     above = min(parties + solver, positive + below)
-    return Widths(above, below, positive, nuclear, solver, tails, trace_gap)
+    D = len(pairs.values)
+    leading = min(D * above, positive + D * below, D * (parties + pairs.residual_norm) + pairs.missed_leading)
+    return Widths(above, leading, below, positive, nuclear, solver, tails, trace_gap)
 
 
 def _eigenvalues_at_most(found: Vector, pairs: Eigenpairs, G: Ceiling) -> Matrix:

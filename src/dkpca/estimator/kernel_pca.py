@@ -60,10 +60,11 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Protects):  # typ
         Center the fused kernel in feature space.
     solver : {"auto", "dense", "streamed", "landmark"} or solver object, default="auto"
         Eigensolver at parties and center. "dense" builds the matrix; "streamed" is exact too but only passes over
-        it; "landmark" is linear in the number of samples. "auto" chooses by size, device and free memory, and
+        it; "landmark" is linear in the number of samples. "auto" chooses by work, device and free memory, and
         `solvers_` says what and why.
     n_landmarks : int, default=500
-        Landmarks at the center for "landmark"; a party takes four for each eigenpair it sends.
+        Landmarks at the center for "landmark"; a party takes four for each eigenpair it sends. "auto" takes more
+        where they cost no more than an exact answer may.
     precision : {"float32", "float64", "float16", "compact"}, default="float32"
         Precision of the numbers a party sends. "compact" rounds each column as coarsely as its eigenvalue allows and
         codes the result: a fraction of the bytes for the same error.

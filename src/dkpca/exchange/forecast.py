@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -10,12 +11,10 @@ from dkpca import fusion, wire
 from dkpca.exchange.rehearsal import Planned
 from dkpca.kernels import RBF, Kernel
 from dkpca.kernels.grams import KernelGram
-from dkpca.linalg import leading
-from dkpca.linalg.landmark import default_landmarks
+from dkpca.linalg import effort, leading
+from dkpca.linalg.gram import Gram
 from dkpca.linalg.precision import PRECISIONS, Rounded
 from dkpca.messages import Statistics, Summary, row_number_digest
-
-LANCZOS_PASSES, STREAMED_PASSES = 12, 10  # over the matrix, roughly
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ def party_costs(parties: Sequence[Statistics], planned: Mapping[str, Planned], p
     for known in parties:
         plan = planned[known.party]
         T, M, D = known.n_samples, known.n_features, min(plan.rank, known.n_samples)
-        solver, memory, operations = _effort(T, M, D, default_landmarks(D))
+        solver, memory, operations = _effort(KernelGram(RBF(1.0), _nothing(T, M)), D, None)
         costs.append(
             Cost(
                 name=known.party,
@@ -63,22 +62,29 @@ def party_costs(parties: Sequence[Statistics], planned: Mapping[str, Planned], p
 def center_cost(costs: Sequence[Cost], n_samples: int, n_components: int) -> Cost:
     """Cost of the fusion."""
     total_rank = sum(cost.rank for cost in costs)
-    solver, memory, operations = _effort(n_samples, total_rank, n_components, fusion.LANDMARKS)
+    solver, memory, operations = _effort(
+        KernelGram(RBF(1.0), _nothing(n_samples, total_rank)), n_components, fusion.LANDMARKS
+    )
     n_features = sum(cost.n_features for cost in costs)
     return Cost("center", n_features, n_components, 0, 0, solver, memory, operations / operations_per_second())
 
 
-def _effort(T: int, width: int, k: int, landmarks: int) -> tuple[str, int, float]:
+def _effort(gram: Gram, k: int, landmarks: int | None) -> tuple[str, int, float]:
     """Solver that would be chosen, its memory in bytes, and its operations."""
-    nothing = np.broadcast_to(np.float64(0), (T, width))  # takes no memory, whatever T
-    solver, _ = leading.choose(KernelGram(RBF(1.0), nothing))
-    landmarks = min(landmarks, T)
-    table = 8 * T * (width + k)
-    return {
-        "dense": (solver, 24 * T**2 + table, 2.0 * T**2 * (width + LANCZOS_PASSES * k)),
-        "streamed": (solver, table + 8 * T * (landmarks + 8 * k), 2.0 * STREAMED_PASSES * T**2 * (width + 2 * k)),
-        "landmark": (solver, table + 16 * T * k, 1.0 * T * landmarks * (4 * width + landmarks)),
-    }[solver]
+    solver, _ = leading.choose(gram, k)
+    n, entry = gram.n, gram.entry_operations
+    efforts = {
+        "dense": effort.dense(n, entry, k),
+        "streamed": effort.streamed(n, entry, k),
+        "landmark": effort.landmark(n, entry, leading.enough_landmarks(gram, k, landmarks)),
+    }
+    table = n * (gram.reference.shape[1] + k)
+    return solver, int(8 * (table + efforts[solver].memory)), efforts[solver].operations
+
+
+def _nothing(n_samples: int, columns: int) -> np.ndarray[Any, Any]:
+    """A table that takes no memory, whatever its size."""
+    return np.broadcast_to(np.float64(0), (n_samples, columns))
 
 
 def summary_size(party: str, n_samples: int, n_features: int, rank: int, precision: str, kernel: Kernel) -> int:

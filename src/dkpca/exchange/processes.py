@@ -21,6 +21,8 @@ from dkpca.store import runs, scratch, storage
 from dkpca.store.runs import Run
 from dkpca.tables.ids import would_match
 
+START = "spawn"  # nothing of the command, tables or keys, comes into a new process by itself
+
 
 @dataclass
 class Parties:
@@ -152,7 +154,7 @@ def _pool(n_jobs: int, parties: int) -> Iterator[Any]:
     workers = min(n_jobs, parties)
     threads = max(1, (os.cpu_count() or 1) // workers)
     others = multiprocessing.active_children()
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context(START)
     with ProcessPoolExecutor(workers, context, initializer=_prepare, initargs=(threads,)) as pool:
         try:
             yield pool

@@ -25,7 +25,6 @@ from dkpca.kernels import Kernel
 from dkpca.kernels.laws import SUM
 from dkpca.linalg.arrays import Array
 from dkpca.linalg.eigenpairs import signs_of
-from dkpca.linalg.leading import DENSE_UP_TO
 from dkpca.messages import MaskedSum, Offer, Scorer, row_number_digest
 from dkpca.party.state import PartyState
 from dkpca.protection import joint, member, sums
@@ -35,6 +34,8 @@ from dkpca.protection.ring import Numbers
 from dkpca.protection.rotation import Rotation
 from dkpca.store.estimator_file import Shield
 from dkpca.tables.inputs import Source, is_source, opened
+
+PAIRS_UP_TO = 4_000  # samples: beyond, their pairs would take more bytes than a message should
 
 
 @dataclass
@@ -119,7 +120,7 @@ def fit(
 def joint_summary(parties: Parties, settings: Fit, *, n_landmarks: int, n_samples: int) -> tuple[Any, dict[str, int]]:
     """Run the rounds of a fit by masked sums; return the summary of the joined table, and the bytes of each party."""
     kernel = _one_kernel(parties, settings)
-    many = n_samples > DENSE_UP_TO
+    many = n_samples > PAIRS_UP_TO
     wanted = min(n_landmarks, n_samples) if many else 0
     offers = parties.ask(OfferWanted(parties.shield.run, kernel, parties.shield.bits, wanted))
     answered = parties.ask(SumsWanted(tuple(offers.values())))

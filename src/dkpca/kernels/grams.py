@@ -15,6 +15,7 @@ from dkpca.linalg.strips import cross, slices, times
 from dkpca.linalg.tall import Factor, Tall, reference_of, rows_of, whole
 
 STRIP_BYTES = 2**23  # of the matrix made at a time, beside the matrix itself
+FUNCTION = 40.0  # operations of an exponential, or what else a kernel makes of an inner product
 MOST_PRODUCTS = 64  # columns of a thin factor of the fused matrix: more are not worth writing down
 
 
@@ -23,7 +24,7 @@ class KernelGram(Gram):
 
     def __init__(self, kernel: Kernel, X: Array, origin: Array | None = None) -> None:
         self.kernel, self.X, self.origin = kernel, X, origin  # X is measured from the origin already
-        self.n, self.reference = X.shape[0], X
+        self.n, self.reference, self.entry_operations = X.shape[0], X, 2.0 * X.shape[1] + FUNCTION
         self._error: float | None = None  # of a value, once it is known: it takes a pass over the rows
 
     def diagonal(self) -> Array:
@@ -64,6 +65,7 @@ class FusedGram(Gram):
         self._trace: float | None = None
         self._diagonal: Array | None = None
         self._merged = None if any(isinstance(A, Tall) for A in factors) else law.merge(factors, diagonals)
+        self.entry_operations = sum(2.0 * A.shape[1] for A in self.rows(slice(0, 1)))
 
     @property
     def factors(self) -> list[Array]:

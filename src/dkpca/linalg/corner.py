@@ -13,6 +13,7 @@ from scipy.linalg import solve_triangular
 
 from dkpca.linalg.arrays import like, namespace, to_numpy
 from dkpca.linalg.gram import Gram
+from dkpca.linalg.missed import norm_at_most
 from dkpca.linalg.moments import Moments, additions
 from dkpca.linalg.rounding import SUBTRACTIONS, growth, solver_error, unit
 
@@ -92,7 +93,7 @@ class Corner:
             length=length,
             full_length=full_length,
             moved=rounded + solver_error(self.m, centered_trace, self.reference),
-            beside=self._beside(square + of_mean),
+            beside=self.beside(square + of_mean),
         )
 
     def product_error(self, found: Spectrum, weights: Matrix, n: int, k: int, *, substituted: bool) -> float:
@@ -129,7 +130,7 @@ class Corner:
         error += substitutions * (self.inverse_norm * float(norm(half)) + float(norm(whole)))
         return whole, solve_triangular(self.L, mean, lower=True, check_finite=False), error
 
-    def _beside(self, square: Matrix) -> float:
+    def beside(self, square: Matrix) -> float:
         """Bound on how far F F' can be from an exact factor of the part of the matrix that the landmarks explain.
 
         F is exact for a matrix that differs in the landmarks' rows and columns, by D: a few roundings of
@@ -143,5 +144,5 @@ class Corner:
         spread = self.solve_transposed(self.solve_transposed(square).T)
         if not np.isfinite(spread).all():
             return self.trace
-        norm = float(2.0 + np.linalg.norm(spread, 2)) * 2.0 * self.entries * (self.trace * self.chosen) ** 0.5
-        return norm if norm < self.trace else self.trace
+        norm = (2.0 + norm_at_most(spread)) * 2.0 * self.entries * (self.trace * self.chosen) ** 0.5
+        return float(min(norm, self.trace))

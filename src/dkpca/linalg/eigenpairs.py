@@ -59,6 +59,8 @@ class Eigenpairs:
     extension: Extension
     solver: str  # which one, and what it did
     missed_trace: float = 0.0
+    missed_norm: float = 0.0  # bound on the largest eigenvalue of what was missed
+    missed_leading: float = 0.0  # bound on the sum of its k largest
     residual_norm: float = 0.0
     residual_nuclear: float = 0.0
     probe: Probe | None = None  # on which `next_value` rests, where no proof says that none was missed
@@ -67,7 +69,7 @@ class Eigenpairs:
     @property
     def left_out_norm(self) -> float:
         """Bound on the largest eigenvalue of the matrix minus the part these pairs span."""
-        return self.next_value + self.missed_trace + self.residual_norm
+        return self.next_value + self.missed_norm + self.residual_norm
 
     def head(self, k: int) -> "Eigenpairs":
         """Return only the first k of these pairs."""

@@ -25,6 +25,7 @@ class Gram(ABC):
     """
 
     n: int
+    entry_operations: float = 2.0  # it takes to evaluate an entry
     reference: Array  # an array of the namespace, precision and device in which the matrix is evaluated
 
     @abstractmethod
@@ -127,7 +128,7 @@ class Centered(Gram):
 
     def __init__(self, base: Gram) -> None:
         self.base = base
-        self.n, self.reference = base.n, base.reference
+        self.n, self.reference, self.entry_operations = base.n, base.reference, base.entry_operations
         self._row_means: Array | None = None  # of the base; whichever method sees the matrix first fills them in
 
     def row_means(self) -> Array:

@@ -16,6 +16,7 @@ from dkpca.linalg.arrays import Array, device, eps, like, namespace, solve_lower
 from dkpca.linalg.corner import Corner, Spectrum
 from dkpca.linalg.eigenpairs import NEARBY, Eigenpairs, Extension, Nearby, inverse_roots, signs_of
 from dkpca.linalg.gram import Centered, Gram, Opened, pick
+from dkpca.linalg.missed import Missed, missed, missed_in
 from dkpca.linalg.moments import Done, moments, write_products
 from dkpca.linalg.pivoting import draw_rows, factorize
 from dkpca.linalg.progress import Progress, silent
@@ -38,6 +39,7 @@ class Chosen:
     pivots: Array  # (m,) positions
     corner: Corner
     features: Opened  # rows of F, or of C
+    factor: Array | None  # F, if it is at hand
     substituted: bool  # whether they are those of F
     start: Array  # (m,) near the mean of the features
     among: int  # rows they were chosen among
@@ -89,7 +91,7 @@ class Landmark:
         if gram.n <= 2 * sample or not trace > 0.0:
             F, pivots, _ = self.factorize(gram, most if trace > 0.0 else 1)
             corner = Corner(to_numpy(pick(F, pivots)), gram)
-            return Chosen(pivots, corner, _slices_of(F), True, xp.mean(F, axis=0), gram.n)
+            return Chosen(pivots, corner, _slices_of(F), F, True, xp.mean(F, axis=0), gram.n)
         positions = draw_rows(gram, sample, self.random_state)
         F, pivots, missed = self.factorize(gram.among(positions), min(most, positions.shape[0]))
         corner = Corner(to_numpy(pick(F, pivots)), gram)
@@ -102,10 +104,16 @@ class Landmark:
         allowed = max(ENOUGH * trace, BESIDE_MISSED * as_large * missed)
         substituted = corner.error_by_columns(gram.n, length) > allowed
         if substituted:
-            columns = _substituted(columns, corner, pivots)
+            columns = _substituted(columns, _substitution(corner, pivots))
         else:
             mean = like(corner.L, F) @ mean
-        return Chosen(pivots, corner, columns, substituted, mean, positions.shape[0])
+        return Chosen(pivots, corner, columns, None, substituted, mean, positions.shape[0])
+
+
+def part_below(gram: Gram, n_landmarks: int) -> tuple[Array, float]:
+    """Return F and a number e with F F' <= gram + e I (in the order of symmetric matrices), through landmarks."""
+    F, pivots, _ = Landmark(n_landmarks).factorize(gram, min(n_landmarks, gram.n))
+    return F, Corner(to_numpy(pick(F, pivots)), gram).beside(to_numpy(cross(F, F)).astype(float))
 
 
 def default_landmarks(k: int) -> int:
@@ -124,7 +132,8 @@ def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, progress: Prog
     scaled, behind = U * inverse_roots(n, values)[None, :], slice(k, k + NEARBY)
     near_values, near = values[behind], scaled[:, behind]
     (values, U), scaled = _first(k, values, U), _first(k, values, scaled)[1]
-    vectors, nearby, square = _lifted(scaled, near, chosen, found, n, progress)
+    lifted = _lifted(gram, scaled, near, chosen, found, progress)
+    vectors, square = lifted.vectors, lifted.square
     turned = _orthonormalize(vectors, square, found.values[:k])
     signs = signs_of(vectors)
     multiply(vectors, xp.eye(k, dtype=signs.dtype, device=device(signs)) * signs[None, :])
@@ -132,18 +141,21 @@ def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, progress: Prog
     weights = corner.solve_transposed(to_numpy(U))
     made = corner.product_error(found, weights, n, k, substituted=chosen.substituted)
     rounded = growth(n) * unit(start) * corner.trace
-    missed = max(0.0, corner.trace - found.trace) + found.beside + rounded + corner.m**0.5 * found.moved
+    left = max(0.0, corner.trace - found.trace) + found.beside + rounded + corner.m**0.5 * found.moved
+    blocks = growth(corner.m) * unit(start) * corner.trace + gram.evaluation_error() + found.beside
     pairs = Eigenpairs(
         values,
         vectors,
         next_value,
-        found.centered_trace + missed,
+        found.centered_trace + left,
         Extension(like(weights, start), -(like(found.factor_mean, start) @ U), anchors=chosen.pivots),
         solver=_words(chosen, n),
-        missed_trace=missed,
+        missed_trace=left,
+        missed_norm=min(lifted.missed.norm + blocks, left),
+        missed_leading=min(lifted.missed.leading + k * blocks, left),
         residual_norm=found.beside,
         residual_nuclear=2.0 * corner.m**0.5 * found.beside,
-        nearby=Nearby(near_values, nearby),
+        nearby=Nearby(near_values, lifted.nearby),
     )
     return pairs.with_residual(found.moved + made + turned)
 
@@ -168,42 +180,67 @@ def _slices_of(F: Array) -> Opened:
     return opened
 
 
-def _substituted(columns: Opened, corner: Corner, pivots: Array) -> Opened:
-    """Rows of F from those of C; those of the landmarks are triangular to the last digit."""
-    own = to_numpy(pivots)
+def _substituted(columns: Opened, solved: Callable[[Array, int], Array]) -> Opened:
+    """Rows of F from those of C."""
 
     def opened(group: slice) -> Callable[[slice], Array]:
         rows_of = columns(group)
-
-        def solved(rows: slice) -> Array:
-            Z = solve_lower(corner.L, rows_of(rows))
-            places = own - group.start - rows.start
-            for i in np.flatnonzero((places >= 0) & (places < rows.stop - rows.start)).tolist():
-                Z[int(places[i]), :] = like(corner.L[i], Z)
-            return Z
-
-        return solved
+        return lambda rows: solved(rows_of(rows), group.start + rows.start)
 
     return opened
 
 
+def _substitution(corner: Corner, pivots: Array) -> Callable[[Array, int], Array]:
+    """Return what makes rows of F from rows of C, given the place of the first.
+
+    Those of the landmarks are triangular to the last digit.
+    """
+    own = to_numpy(pivots)
+
+    def solved(C: Array, start: int) -> Array:
+        F = solve_lower(corner.L, C)
+        places = own - start
+        for i in np.flatnonzero((places >= 0) & (places < F.shape[0])).tolist():
+            F[int(places[i]), :] = like(corner.L[i], F)
+        return F
+
+    return solved
+
+
+@dataclass(frozen=True)
+class _Lifted:
+    vectors: Array  # (n, k)
+    nearby: Array  # (n, q)
+    square: Array  # (k, k), of the vectors
+    missed: Missed
+
+
 def _lifted(
-    leading: Array, behind: Array, chosen: Chosen, found: Spectrum, n: int, progress: Progress
-) -> tuple[Array, Array, Array]:
-    """Products of the centered factor with leading columns and with those behind; the square of the first."""
-    xp, k = namespace(leading), leading.shape[1]
+    gram: Gram, leading: Array, behind: Array, chosen: Chosen, found: Spectrum, progress: Progress
+) -> _Lifted:
+    """Products of the centered factor with leading columns and with those behind; and a bound on what is left."""
+    xp, n, k = namespace(leading), gram.n, leading.shape[1]
     weights = xp.concat([leading, behind], axis=1)
     if not chosen.substituted:
         weights = like(chosen.corner.solve_transposed(to_numpy(weights)), weights)
-    parts = [xp.empty((n, each.shape[1]), dtype=each.dtype, device=device(each)) for each in (leading, behind)]
+    vectors, nearby = (xp.empty((n, A.shape[1]), dtype=A.dtype, device=device(A)) for A in (leading, behind))
+    solved = _substitution(chosen.corner, chosen.pivots)
 
     def keep(group: slice, rows: Array) -> None:
-        parts[0][group, :], parts[1][group, :] = rows[:, :k], rows[:, k:]
+        vectors[group, :], nearby[group, :] = rows[:, :k], rows[:, k:]
 
-    square = write_products(
-        chosen.features, n, weights, like(found.mean, weights) @ weights, keep, _part(progress, LIFTING, 1.0)
+    def left(rows: slice, Z: Array) -> Missed:
+        return missed_in(gram, rows, Z if chosen.substituted else solved(Z, rows.start), k)
+
+    shift, done = like(found.mean, weights) @ weights, _part(progress, LIFTING, 1.0)
+    square, parts = write_products(
+        chosen.features, n, weights, shift, keep, looked_at=left if chosen.factor is None else None, progress=done
     )
-    return parts[0], parts[1], square[:k, :k]
+    if chosen.factor is not None:
+        unexplained = missed(gram, chosen.factor, k)
+    else:
+        unexplained = Missed(sum(part.norm for part in parts), sum(part.leading for part in parts))
+    return _Lifted(vectors, nearby, square[:k, :k], unexplained)
 
 
 def _first(k: int, values: Array, U: Array) -> tuple[Array, Array]:

@@ -4,11 +4,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from dkpca.errors import InputError, OutOfMemoryError
+from dkpca.linalg import effort
 from dkpca.linalg.arrays import free_memory, itemsize, on_gpu, out_of_memory_errors
 from dkpca.linalg.dense import Dense
 from dkpca.linalg.eigenpairs import Eigenpairs
 from dkpca.linalg.gram import Gram
-from dkpca.linalg.landmark import Landmark
+from dkpca.linalg.landmark import Landmark, default_landmarks
 from dkpca.linalg.progress import current
 from dkpca.linalg.scaled import as_large, ordinary
 from dkpca.linalg.streamed import Streamed
@@ -16,9 +17,10 @@ from dkpca.linalg.streamed import Streamed
 Solver = Callable[[Gram, int], Eigenpairs]
 NAMES = ("auto", "dense", "landmark", "streamed")
 
-# Largest n for which each solver takes seconds, on a few cores and on a GPU.
-DENSE_UP_TO, DENSE_UP_TO_GPU = 4_000, 8_000
-STREAMED_UP_TO, STREAMED_UP_TO_GPU = 10_000, 100_000
+# Operations that "auto" takes for an exact answer: ten seconds or less, on two cores and on a GPU of 2024.
+WORK, WORK_GPU = 2e11, 2e14
+BUILDING = 0.25  # of them, for building the matrix where passing over it would take less: its answer is proved
+PARTY_SHARE = 1 / 8  # of them, for landmarks whose number nobody gave: those of a party
 
 
 def leading(
@@ -43,7 +45,7 @@ def leading(
     solver : {"auto", "dense", "streamed", "landmark"} or a solver object
         A name stands for the solver with its default settings and the two arguments that follow.
     n_landmarks : int, optional
-        Landmarks to pick; see `Landmark`.
+        Landmarks to pick, see `Landmark`; "auto" takes more as long as they cost no more than an exact answer may.
     random_state : int
         Seed for picking them.
     """
@@ -53,7 +55,9 @@ def leading(
         return _solve(solver, gram, k)
     if solver not in NAMES:
         raise InputError(f"solver {solver!r} is unknown; use one of {list(NAMES)} or a solver object")
-    name, reason = choose(gram) if solver == "auto" else (solver, "as asked")
+    name, reason = choose(gram, k) if solver == "auto" else (solver, "as asked")
+    if solver == "auto" and name == "landmark":
+        n_landmarks = enough_landmarks(gram, k, n_landmarks)
     try:
         pairs = _solve(_named(name, n_landmarks, random_state), gram, k)
     except out_of_memory_errors() as error:
@@ -80,17 +84,26 @@ def _named(name: str, n_landmarks: int | None, random_state: int) -> Solver:
     return Streamed(random_state=random_state, progress=current())
 
 
-def choose(gram: Gram) -> tuple[str, str]:
-    """Return the most exact solver that will not take long, and why: by size, device, memory and structure."""
+def choose(gram: Gram, k: int) -> tuple[str, str]:
+    """Return the most exact solver that will not take long, and why: by work, device, memory and structure."""
     if gram.factor is not None:
         return "dense", "auto: a factor with fewer columns than rows is at hand"
     gpu = on_gpu(gram.reference)
-    needed, free = 3 * gram.n**2 * itemsize(gram.reference), free_memory(gram.reference)
-    size = f"auto: n = {gram.n} on {'a GPU' if gpu else 'the CPU'}"
-    if gram.n <= (DENSE_UP_TO_GPU if gpu else DENSE_UP_TO):
+    most = WORK_GPU if gpu else WORK
+    building = effort.dense(gram.n, gram.entry_operations, k, gpu=gpu)
+    passing = effort.streamed(gram.n, gram.entry_operations, k).operations
+    where = f"auto: n = {gram.n} on {'a GPU' if gpu else 'the CPU'}"
+    if building.operations <= max(BUILDING * most, min(passing, most)):
+        needed, free = building.memory * itemsize(gram.reference), free_memory(gram.reference)
         if needed < free:
-            return "dense", f"{size}, small enough to build the matrix"
-        return "streamed", f"{size}, but the matrix would take {needed / 1e9:.1f} of {free / 1e9:.1f} GB free"
-    if gram.n <= (STREAMED_UP_TO_GPU if gpu else STREAMED_UP_TO):
-        return "streamed", f"{size}, too large to build the matrix, small enough to pass over it"
-    return "landmark", f"{size}, too large to pass over the matrix"
+            return "dense", f"{where}, small enough to build the matrix"
+        return "streamed", f"{where}, but the matrix would take {needed / 1e9:.1f} of {free / 1e9:.1f} GB free"
+    if passing <= most:
+        return "streamed", f"{where}, too large to build the matrix, small enough to pass over it"
+    return "landmark", f"{where}, too large to pass over the matrix"
+
+
+def enough_landmarks(gram: Gram, k: int, wanted: int | None) -> int:
+    """Return how many landmarks "auto" takes: those wanted, and more as long as that is little work."""
+    work = (WORK_GPU if on_gpu(gram.reference) else WORK) * (PARTY_SHARE if wanted is None else 1.0)
+    return max(wanted or default_landmarks(k), effort.landmarks_within(gram.n, gram.entry_operations, work))

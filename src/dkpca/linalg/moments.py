@@ -6,6 +6,7 @@ order. So nothing here depends on how many threads there are.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from dkpca.linalg.arrays import Array, add_square, device, full_from_lower, namespace
 from dkpca.linalg.gram import Opened
@@ -17,6 +18,7 @@ GROUPS, LEAST_ROWS, MOST_ROWS = 16, 2**10, 2**15
 SHORT = 500  # columns of a strip, where nobody says how many
 
 
+SeenT = TypeVar("SeenT")
 Done = Callable[[float], None]  # told which share of the rows is done
 
 
@@ -75,27 +77,39 @@ def write_products(
     weights: Array,
     shift: Array,
     out: Callable[[slice, Array], None],
+    *,
+    looked_at: Callable[[slice, Array], SeenT] | None = None,
     progress: Done = nobody,
-) -> Array:
-    """Hand z W - shift for all rows z to `out`, group by group in order; return the sum of their squares."""
+) -> tuple[Array, list[SeenT]]:
+    """Hand z W - shift for all rows z to `out`, group by group in order.
+
+    Return the sum of their squares, and what was seen of each strip of z by whoever wants to look at it: given which
+    rows it is, and the strip to write over.
+    """
     xp, width = namespace(weights), weights.shape[1]
 
-    def of(group: slice) -> tuple[slice, Array, Array]:
+    def of(group: slice) -> tuple[Array, Array, list[SeenT]]:
         rows_of = opened(group)
         made = xp.empty((group.stop - group.start, width), dtype=weights.dtype, device=device(weights))
         square = xp.zeros((width, width), dtype=weights.dtype, device=device(weights))
+        seen: list[SeenT] = []
         for rows in strips(group.stop - group.start, weights.shape[0], weights):
-            made[rows, :] = rows_of(rows) @ weights
+            Z = rows_of(rows)
+            made[rows, :] = Z @ weights
             made[rows, :] -= shift[None, :]
             square = add_square(square, made[rows, :])
-        return group, made, square
+            if looked_at is not None:
+                seen.append(looked_at(slice(group.start + rows.start, group.start + rows.stop), Z))
+        return made, square, seen
 
     total = xp.zeros((width, width), dtype=weights.dtype, device=device(weights))
-    for group, made, square in in_order(of, groups(n), weights):
+    everything: list[SeenT] = []
+    for group, (made, square, seen) in zip(groups(n), in_order(of, groups(n), weights), strict=True):
         out(group, made)
         total += square
+        everything += seen
         progress(group.stop / n)
-    return full_from_lower(total)
+    return full_from_lower(total), everything
 
 
 def crossed(opened: Opened, n: int, block: Array) -> Array:

@@ -20,7 +20,7 @@ class Scaled(Gram):
 
     def __init__(self, base: Gram, size: float) -> None:
         self.base, self.size, self.root = base, size, size**0.5
-        self.n, self.reference = base.n, base.reference
+        self.n, self.reference, self.entry_operations = base.n, base.reference, base.entry_operations
 
     def diagonal(self) -> Array:
         return self.base.diagonal() / self.size
@@ -93,6 +93,8 @@ def as_large(pairs: Eigenpairs, size: float) -> Eigenpairs:
         next_value=pairs.next_value * size,
         trace=pairs.trace * size,
         missed_trace=pairs.missed_trace * size,
+        missed_norm=pairs.missed_norm * size,
+        missed_leading=pairs.missed_leading * size,
         residual_norm=pairs.residual_norm * size,
         residual_nuclear=pairs.residual_nuclear * size,
         extension=extension,

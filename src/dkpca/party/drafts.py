@@ -65,7 +65,7 @@ class Draft:
             trace_left_out=self.trace_left_out,
             rounding_norm=spectral + pairs.residual_norm,
             rounding_nuclear=nuclear + pairs.residual_nuclear + self.trace_rounding,
-            left_out_overlap=pairs.missed_trace,
+            left_out_overlap=pairs.missed_norm,
         )
 
     def size(self) -> int:

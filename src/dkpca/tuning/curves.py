@@ -87,7 +87,8 @@ class Tuning:
     >>> import dkpca
     >>> from sklearn.datasets import load_wine
     >>> wine = load_wine().data
-    >>> found = dkpca.tune(dkpca.DKPCA(3, standardize=True), {"acids": wine[:, :6], "rest": wine[:, 6:]})
+    >>> parties = {"acids": wine[:, :6], "rest": wine[:, 6:]}
+    >>> found = dkpca.tune(dkpca.DKPCA(3, standardize=True), parties, gammas=[0.02, 0.2], ranks=[20], repeats=1)
     >>> [alternative.name for alternative in found.alternatives]
     ['as given', 'product, balanced', 'sum, balanced']
     >>> found.gamma in [point.gamma for point in found.gammas]

@@ -1,0 +1,49 @@
+"""What landmarks leave of a matrix is bounded in its largest eigenvalues, not only in its trace."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dkpca.kernels import RBF, Linear
+from dkpca.kernels.grams import FusedGram, KernelGram
+from dkpca.kernels.laws import Product
+from dkpca.linalg.gram import Centered
+from dkpca.linalg.landmark import Landmark, part_below
+from dkpca.linalg.missed import missed
+
+
+def left_by(gram, F):
+    return np.linalg.eigvalsh(gram.dense() - F @ F.T)[::-1]
+
+
+@given(st.integers(0, 10**6), st.integers(2, 150), st.integers(1, 40), st.floats(1e-3, 1e2), st.integers(1, 8))
+def test_no_eigenvalue_of_what_is_left_exceeds_its_bound(seed, n, landmarks, gamma, k):
+    X = np.random.default_rng(seed).normal(size=(n, 3)).round(seed % 3)  # rounded: some rows are equal
+    gram = KernelGram(RBF(gamma), X)
+    F, _, _ = Landmark(landmarks, random_state=seed).factorize(gram, min(landmarks, n))
+    found, true = missed(gram, F, k), left_by(gram, F)
+    assert found.norm >= true[0] - 1e-12 * n
+    assert found.leading >= true[:k].sum() - 1e-12 * n * k
+
+
+@pytest.mark.parametrize("center", [False, True])
+@pytest.mark.parametrize("kernel", [RBF(0.2), Linear()])
+def test_pairs_by_landmarks_state_a_true_tail_that_is_much_less_than_the_trace(kernel, center):
+    X = np.random.default_rng(0).normal(size=(600, 8))
+    gram = KernelGram(kernel, X)
+    pairs = Landmark(80)(Centered(gram) if center else gram, 5)
+    K = (Centered(gram) if center else gram).dense()
+    rest = np.linalg.eigvalsh(K - (pairs.vectors * pairs.values) @ pairs.vectors.T)
+    assert rest[-1] <= pairs.left_out_norm
+    assert pairs.missed_norm <= pairs.missed_leading <= pairs.missed_trace
+    if isinstance(kernel, RBF):
+        assert pairs.missed_norm < 0.2 * pairs.missed_trace
+
+
+def test_a_part_below_a_product_is_below_it():
+    rng = np.random.default_rng(3)
+    gram = FusedGram(Product(), [rng.normal(size=(200, 6)), rng.normal(size=(200, 9))])
+    F, off = part_below(gram, 30)
+    assert np.linalg.eigvalsh(gram.dense() - F @ F.T)[0] >= -off
+    assert off < 1e-8 * gram.trace()
