@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dkpca import DKPCA, fuse, subspace_error, summarize
+from dkpca.certificate import left_out
 from dkpca.kernels import RBF, Polynomial
 from dkpca.kernels.grams import FusedGram, KernelGram
 from dkpca.linalg import landmark, moments, parallel, pivoting, precision, tall
@@ -141,6 +142,25 @@ def test_a_matrix_of_zeros_has_its_pairs():
     np.testing.assert_allclose(pairs.vectors.T @ pairs.vectors, np.eye(3), atol=1e-12)
 
 
+@pytest.mark.parametrize("kind", ["wide", "narrow", "fused"])
+def test_the_largest_eigenvalue_of_what_is_missed_is_bounded_by_blocks(rng, kind):
+    base = gram(np, rng, kind)
+    pairs = Landmark(12)(base, 5)
+    left = base.dense() - (pairs.vectors * pairs.values) @ pairs.vectors.T
+    values = np.linalg.eigvalsh(left)[::-1]
+    assert values[0] <= pairs.left_out_norm
+    assert values[:5].sum() <= 5 * pairs.next_value + pairs.missed_leading + 5 * pairs.residual_norm
+    assert pairs.missed_norm <= pairs.missed_leading <= pairs.missed_trace
+    assert pairs.missed_norm < (0.3 if kind != "narrow" else 1.0) * pairs.missed_trace
+
+
+def test_many_rows_are_not_looked_at_in_blocks(rng, monkeypatch):
+    """Blocks cost as much as all the rest."""
+    monkeypatch.setattr(landmark, "MOST_NUMBERS", 12 * N - 1)
+    pairs = Landmark(12)(gram(np, rng, "wide"), 5)
+    assert pairs.missed_norm == pairs.missed_leading == pairs.missed_trace
+
+
 class TestGramsOfSomeRows:
     @pytest.mark.parametrize("kind", ["wide", "fused", "given", "scaled"])
     def test_among_and_against_are_parts_of_the_whole(self, rng, kind):
@@ -173,6 +193,7 @@ class TestFactorsAsReceived:
     def test_the_center_never_decodes_all_rows_for_landmarks(self, rng, monkeypatch):
         tables = {name: table(rng) for name in "abc"}
         sent = [summarize(X, party=name, kernel=RBF(0.02), rank=6)[0] for name, X in tables.items()]
+        monkeypatch.setattr(left_out, "MOST_NUMBERS", 0)
         most = []
         decode = precision.Rounded.decode
 

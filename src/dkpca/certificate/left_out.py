@@ -24,6 +24,7 @@ from dkpca.linalg.arrays import Array, device, dtype_name, namespace, set_diagon
 from dkpca.linalg.eigenpairs import Eigenpairs
 from dkpca.linalg.gram import Gram, Index, pick
 from dkpca.linalg.landmark import part_below
+from dkpca.linalg.missed import MOST_NUMBERS
 from dkpca.linalg.progress import Progress, silent
 from dkpca.linalg.rounding import growth, quiet, solver_error, unit
 from dkpca.linalg.strips import cross, times
@@ -31,7 +32,6 @@ from dkpca.linalg.tall import Factor, row_squares, whole
 from dkpca.messages import Summary
 
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
-MOST_NUMBERS = 2**25  # of what landmarks show of the part taken away: it takes as much memory
 MOST_SAMPLES = 1000  # of a matrix that is built to know its largest eigenvalue
 LEAST_SIZE = 1e-30  # of the unit, as a share of the largest eigenvalue: far below any rounding
 TURNED = 1e-3  # share by which the bound is widened, so that directions turned by rounding may be used

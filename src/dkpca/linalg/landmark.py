@@ -5,6 +5,7 @@ at the landmarks and L L' their corner, F = C inv(L)' has F F' below the matrix,
 are those of the small F'F. The first pass adds up C'C or F'F, the second makes the eigenvectors; neither is kept.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,7 @@ from dkpca.linalg.arrays import Array, device, eps, like, namespace, solve_lower
 from dkpca.linalg.corner import Corner, Spectrum
 from dkpca.linalg.eigenpairs import NEARBY, Eigenpairs, Extension, Nearby, inverse_roots, signs_of
 from dkpca.linalg.gram import Centered, Gram, Opened, pick
-from dkpca.linalg.missed import Missed, missed, missed_in
+from dkpca.linalg.missed import MOST_NUMBERS, Missed, missed, missed_in
 from dkpca.linalg.moments import Done, moments, write_products
 from dkpca.linalg.pivoting import draw_rows, factorize
 from dkpca.linalg.progress import Progress, silent
@@ -132,7 +133,9 @@ def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, progress: Prog
     scaled, behind = U * inverse_roots(n, values)[None, :], slice(k, k + NEARBY)
     near_values, near = values[behind], scaled[:, behind]
     (values, U), scaled = _first(k, values, U), _first(k, values, scaled)[1]
-    lifted = _lifted(gram, scaled, near, chosen, found, progress)
+    rounded = growth(n) * unit(start) * corner.trace
+    left = max(0.0, corner.trace - found.trace) + found.beside + rounded + corner.m**0.5 * found.moved
+    lifted = _lifted(gram, scaled, near, chosen, found, progress, in_blocks=n * corner.m <= MOST_NUMBERS)
     vectors, square = lifted.vectors, lifted.square
     turned = _orthonormalize(vectors, square, found.values[:k])
     signs = signs_of(vectors)
@@ -140,8 +143,6 @@ def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, progress: Prog
     U = U * signs[None, :]
     weights = corner.solve_transposed(to_numpy(U))
     made = corner.product_error(found, weights, n, k, substituted=chosen.substituted)
-    rounded = growth(n) * unit(start) * corner.trace
-    left = max(0.0, corner.trace - found.trace) + found.beside + rounded + corner.m**0.5 * found.moved
     blocks = growth(corner.m) * unit(start) * corner.trace + gram.evaluation_error() + found.beside
     pairs = Eigenpairs(
         values,
@@ -216,9 +217,19 @@ class _Lifted:
 
 
 def _lifted(
-    gram: Gram, leading: Array, behind: Array, chosen: Chosen, found: Spectrum, progress: Progress
+    gram: Gram,
+    leading: Array,
+    behind: Array,
+    chosen: Chosen,
+    found: Spectrum,
+    progress: Progress,
+    *,
+    in_blocks: bool,
 ) -> _Lifted:
-    """Products of the centered factor with leading columns and with those behind; and a bound on what is left."""
+    """Products of the centered factor with leading columns and with those behind; and a bound on what is left.
+
+    Where F is not at hand, the bound takes as long as all the rest: without it, the trace has to do.
+    """
     xp, n, k = namespace(leading), gram.n, leading.shape[1]
     weights = xp.concat([leading, behind], axis=1)
     if not chosen.substituted:
@@ -234,12 +245,20 @@ def _lifted(
 
     shift, done = like(found.mean, weights) @ weights, _part(progress, LIFTING, 1.0)
     square, parts = write_products(
-        chosen.features, n, weights, shift, keep, looked_at=left if chosen.factor is None else None, progress=done
+        chosen.features,
+        n,
+        weights,
+        shift,
+        keep,
+        looked_at=left if in_blocks and chosen.factor is None else None,
+        progress=done,
     )
     if chosen.factor is not None:
         unexplained = missed(gram, chosen.factor, k)
-    else:
+    elif in_blocks:
         unexplained = Missed(sum(part.norm for part in parts), sum(part.leading for part in parts))
+    else:
+        unexplained = Missed(math.inf, math.inf)
     return _Lifted(vectors, nearby, square[:k, :k], unexplained)
 
 

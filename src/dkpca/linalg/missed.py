@@ -18,7 +18,8 @@ from dkpca.linalg.rounding import solver_error
 
 LANDMARKS_PER_ROW = 4  # of a block: it then costs a part of what the landmarks cost
 LEAST_ROWS = 32
-SMALL = 64  # rows of a block, where many rows are passed over
+MOST_NUMBERS = 2**25  # rows times landmarks for which bounds may take as long as all the rest
+SMALL = 128  # rows of a block, where many rows are passed over
 
 
 @dataclass(frozen=True)
