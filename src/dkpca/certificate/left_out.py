@@ -153,10 +153,10 @@ def ceiling(errors: Sequence[PartyError], law: Law, pairs: Eigenpairs, *, center
     weights = law.error_weights(received, true)
     size = sum(e.left_out * _largest(w) for e, w in zip(errors, weights, strict=True))
     size = max(size, LEAST_SIZE * float(pairs.values[0]))
-    if not (size > 0.0 and math.isfinite(size)) or len(pairs.values) * size < pairs.missed_leading:
+    if not (size > 0.0 and math.isfinite(size)) or pairs.values.shape[0] * size < pairs.missed_leading:
         return None
     landmarks = None if law.linear or pairs.extension.anchors is None else pairs.extension.anchors.shape[0]
-    if landmarks is not None and landmarks * len(received[0]) > MOST_NUMBERS:
+    if landmarks is not None and landmarks * received[0].shape[0] > MOST_NUMBERS:
         return None
     lifted = law.shortfall(received, true, [e.rounding for e in errors])
     room = sum(

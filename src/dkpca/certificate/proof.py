@@ -136,7 +136,7 @@ def _widths(
     solver = pairs.missed_norm + pairs.residual_norm
     parties = sum(tails) if G is None else min(sum(tails), G.size * G.norm + rounding)
     above = min(parties + solver, positive + below)
-    D = len(pairs.values)
+    D = pairs.values.shape[0]
     leading = min(D * above, positive + D * below, D * (parties + pairs.residual_norm) + pairs.missed_leading)
     return Widths(above, leading, below, positive, nuclear, solver, tails, trace_gap)
 
