@@ -2,7 +2,7 @@
 
 import time
 
-from dkpca.exchange.files import Holding
+from dkpca.exchange.sending import Holding
 
 
 class Endless(Holding):

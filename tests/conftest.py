@@ -27,6 +27,12 @@ def xp(request):
 
 
 @pytest.fixture
+def torch():
+    """For tests that are marked so: where it is not installed, the other tests still run."""
+    return importlib.import_module("torch")
+
+
+@pytest.fixture
 def rng():
     return np.random.default_rng(20260101)
 

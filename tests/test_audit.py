@@ -226,8 +226,8 @@ def test_more_rows_than_an_audit_has_are_refused(cancer):
         audit.request(cancer[0].model_, 0, 0)
 
 
-def test_torch_agrees(cancer):
-    torch = pytest.importorskip("torch")
+@pytest.mark.torch
+def test_torch_agrees(cancer, torch):
     _, tables, _ = cancer
     ours = DKPCA(4, rank=30, audit=20).fit(tables).certificate_.audit
     theirs = DKPCA(4, rank=30, audit=20).fit({n: torch.asarray(X) for n, X in tables.items()}).certificate_.audit

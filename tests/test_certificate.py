@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
@@ -180,7 +179,8 @@ def test_the_subspace_bound_includes_the_residual_of_the_streamed_solver(rng):
     assert 1e-14 < error <= model.certificate.subspace_error_at_most < 0.01
 
 
-def test_the_rounding_of_float32_tables_is_a_bound_at_full_rank(table):
+@pytest.mark.torch
+def test_the_rounding_of_float32_tables_is_a_bound_at_full_rank(table, torch):
     for seed in range(10):
         X = torch.asarray(table[:, seed : seed + 3] * 3.0**seed, dtype=torch.float32)
         (summary,) = summaries_of([X], RBF(0.02 * 9.0**-seed), precision="float64")

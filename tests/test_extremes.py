@@ -5,7 +5,6 @@ import tracemalloc
 
 import numpy as np
 import pytest
-import torch
 from sklearn.metrics.pairwise import rbf_kernel
 
 from dkpca import DKPCA
@@ -152,7 +151,8 @@ class TestRefusals:
         with pytest.raises(InputError, match="party 'a': the numbers of its column 2 are too large for their mean"):
             summarize(X, party="a", kernel=Linear(), rank=Fixed(1))
 
-    def test_float32_tables_have_the_range_of_float32(self, table):
+    @pytest.mark.torch
+    def test_float32_tables_have_the_range_of_float32(self, table, torch):
         with pytest.raises(InputError, match="which float32 cannot compute with; scale the columns"):
             DKPCA(2, kernel="linear").fit({"a": torch.asarray(table * 1e25, dtype=torch.float32)})
 
@@ -178,8 +178,9 @@ class TestRefusals:
         np.testing.assert_allclose(model.eigenvalues_, 0.0, atol=1e-20)
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("kernel", ["laplacian", "chi2", "overlap"])
-def test_a_width_beyond_float32_leaves_equal_samples_equal(table, kernel):
+def test_a_width_beyond_float32_leaves_equal_samples_equal(table, torch, kernel):
     counts = torch.asarray(np.abs(table).round(), dtype=torch.float32)
     counts[7] = counts[3]
     model = DKPCA(2, kernel=kernel, gamma=1e60, rank=60, parties=2, center=False).fit(counts)
@@ -219,7 +220,8 @@ class TestSmall:
         assert not model.eigenvalues_.any()
         assert "All eigenvalues asked for are zero." in model.certificate_.statements()
 
-    def test_float32_and_float64_tables_agree_and_both_certificates_hold(self, table):
+    @pytest.mark.torch
+    def test_float32_and_float64_tables_agree_and_both_certificates_hold(self, table, torch):
         for kind, exact in ((torch.float64, 1e-11), (torch.float32, 5e-3)):
             X = torch.asarray(table, dtype=kind)
             model = DKPCA(3, parties=3, gamma=0.02, rank=90, precision="float64").fit(X)
@@ -271,6 +273,7 @@ class TestProportion:
             assert most < 1.8 * 8 * 1200**2 + 2 * hadamard.STEP * 2**20
 
 
+@pytest.mark.torch
 class TestSearchForViolations:
     def test_a_short_search_finds_none(self, tmp_path):
         assert main(["--configurations", "30", "--seed", "3", "--results", str(tmp_path)]) == 0

@@ -33,6 +33,28 @@ def test_the_kernel_is_the_plain_product(n, ranks, width, dtype, tolerance):
     assert float(torch.linalg.norm(hadamard.product(A, B) - expected) / torch.linalg.norm(expected)) < tolerance
 
 
+@pytest.mark.parametrize("width", [1, 21, 64])
+@pytest.mark.parametrize(("n", "ranks"), [(5, (2, 3)), (1000, (40, 3, 17, 1))])
+def test_a_rough_product_is_right_in_its_first_digits(n, ranks, width):
+    A, _ = factors(n, ranks)
+    B = torch.randn(n, width, dtype=torch.float64, device="cuda")
+    gram = FusedGram(RBF(1.0).law, A)
+    rough = gram.rough()
+    assert rough is not None
+    difference = float(torch.linalg.norm(rough.product(B.float()).double() - gram.product(B)))
+    assert 0.0 < difference < 1e-2 * float(torch.linalg.norm(gram.product(B)))
+    assert rough.rough() is None
+
+
+def test_an_exact_answer_that_began_in_few_digits_has_them_all():
+    A, _ = factors(4000, (20, 20))
+    A = [a * torch.exp(-0.3 * torch.arange(20, device="cuda"))[None, :] for a in A]
+    gram = Centered(FusedGram(RBF(1.0).law, A))
+    found, true = (leading(gram, 5, solver=solver) for solver in ("streamed", "dense"))
+    assert subspace_error(found.vectors, true.vectors) < 1e-10
+    assert float(torch.max(torch.abs(found.values / true.values - 1))) < 1e-10
+
+
 def test_wide_blocks_take_the_plain_path():
     A, _ = factors(300, (4, 5))
     assert not hadamard.supported(A, torch.zeros(300, 65, device="cuda", dtype=torch.float64))

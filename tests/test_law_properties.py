@@ -1,10 +1,11 @@
 """Every kernel under every law, on tables that nobody chose: what must hold for all of them. NumPy and torch."""
 
+import importlib
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.decomposition import KernelPCA
@@ -16,6 +17,7 @@ from tests.test_laws import JOINED, fused_matrix, table
 pytestmark = pytest.mark.filterwarnings("ignore::dkpca.errors.DataWarning")  # small tables of odd kernels
 LAWS = (None, "product", "sum")
 NEW = 5
+TORCH = find_spec("torch") is not None
 ALL = tuple(sorted(JOINED))
 HAVE_WIDTHS = ("rbf", "laplacian", "overlap", "chi2")
 
@@ -28,8 +30,9 @@ class Problem:
     as_torch: bool
 
     def parties(self, rows: slice):
+        arrays = importlib.import_module("torch").tensor if self.as_torch else np.asarray
         blocks = np.split(self.X[rows], list(self.cuts), axis=1)
-        return {f"p{j}": torch.from_numpy(b.copy()) if self.as_torch else b for j, b in enumerate(blocks)}
+        return {f"p{j}": arrays(b) for j, b in enumerate(blocks)}
 
     @property
     def n(self) -> int:
@@ -51,7 +54,7 @@ def problems(draw, kernels=ALL):
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     X = table(rng, kernel, n + NEW) * (1.0 if kernel == "overlap" else draw(st.sampled_from([1e-3, 1.0, 30.0])))
     cuts = draw(st.sets(st.integers(1, 11), max_size=4))
-    return Problem(kernel, X, tuple(sorted(cuts)), draw(st.booleans()))
+    return Problem(kernel, X, tuple(sorted(cuts)), draw(st.booleans() if TORCH else st.just(False)))
 
 
 def fit(problem, D, tables=None, **settings):

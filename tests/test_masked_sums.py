@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from dkpca import wire
 from dkpca.errors import FusionError, InputError, ProtectionError
+from dkpca.kernels import RBF
 from dkpca.messages import Agreed, digest
-from dkpca.protection import keys, sums
+from dkpca.protection import joint, keys, quantities, sums
 from dkpca.protection.ring import DTYPES, Ring, reach_of
 
 NAMES = ("bank", "clinic", "shop")
@@ -215,8 +216,11 @@ def test_the_largest_values_of_all_parties_at_once_do_not_overflow():
     np.testing.assert_allclose(sums.added(masked(values, own_keys(values, 16)), 2), [24.0, -24.0], atol=0.01)
 
 
-def test_a_reach_tells_a_power_of_two_only():
-    assert [reach_of(value) for value in (0.3, 1.0, 5.0, 1025.0)] == [0.5, 1.0, 8.0, 2048.0]
+def test_a_reach_tells_the_largest_value_to_a_tenth_only():
+    assert [reach_of(value) for value in (0.5, 1.0, 8.0, 2048.0)] == [0.5, 1.0, 8.0, 2048.0]
+    for value in np.exp(np.random.default_rng(0).uniform(-300, 300, size=1000)):
+        assert value <= reach_of(value) <= 1.0906 * value
+        assert reach_of(reach_of(value)) == reach_of(value)
     with pytest.raises(InputError, match="not finite"):
         reach_of(np.inf)
 
@@ -241,11 +245,30 @@ def test_a_message_twice_and_a_stranger_are_refused():
         sums.added([*messages, replace(messages[0], party="thief")], 1000)
 
 
-def test_pieces_that_are_missing_are_named():
-    values = numbers()
-    own = own_keys(values)
-    with pytest.raises(FusionError, match=r"pieces \[2\] of the masked sum"):
-        sums.by_part(masked(values, own, part=1, n_parts=2))
+def test_pieces_that_are_missing_or_come_twice_are_named(monkeypatch):
+    monkeypatch.setattr(quantities, "PIECE", 900)
+    values = numbers(count=999)  # the pairs of 45 samples with each other, and nine more
+    values = {name: np.abs(each[:990]) for name, each in values.items()}
+    own = {
+        name: keys.make_offer(
+            IDENTITIES[name], name, replace(agreed_on(45), columns=45), n_features=3, largest=float(each.max())
+        )
+        for name, each in values.items()
+    }
+    pieces = quantities.pieces(own["bank"].offer.agreed, RBF(1.0))
+    assert len(pieces) == 2
+    first = masked(
+        {
+            name: each[: quantities.count(own[name].offer.agreed, RBF(1.0), pieces[0])]
+            for name, each in values.items()
+        },
+        own,
+        n_parts=2,
+    )
+    with pytest.raises(FusionError, match="has 2 pieces, and only 1 came"):
+        joint.summary_of(RBF(1.0), lambda: [first])
+    with pytest.raises(FusionError, match="has 2 pieces, and others than these came"):
+        joint.summary_of(RBF(1.0), lambda: [first, first])
 
 
 def test_offers_and_masked_sums_travel():

@@ -94,15 +94,16 @@ def test_a_file_takes_at_most_fifty_times_its_bytes(name, decoder):
     assert most <= BASE + MULTIPLE * len(data), f"{most / len(data):.1f} times"
 
 
-@pytest.mark.parametrize(("rank", "n_parties", "most"), [(1, 2, 2**20), (3, 2, 2**21)])
-def test_fusing_small_messages_takes_no_matrix_of_samples_by_samples(rank, n_parties, most):
+@pytest.mark.parametrize(("rank", "n_parties"), [(1, 2), (3, 2)])
+def test_fusing_small_messages_takes_no_matrix_of_samples_by_samples(rank, n_parties):
     columns = np.random.default_rng(0).standard_normal((2000, n_parties))
     made = [
         summarize(columns[:, [j]], party=f"p{j}", kernel=RBF(0.1), rank=Fixed(rank), solver="landmark")[0]
         for j in range(n_parties)
     ]
     assert sum(map(wire.size, made)) < 17_500 * rank
-    assert peak(lambda: fuse(made, n_components=1)) < most  # the matrix would take 32 MB, and its solver 96
+    fuse(made, n_components=1)  # what is loaded at first use is not counted
+    assert peak(lambda: fuse(made, n_components=1)) < 2**21  # the matrix would take 32 MB, and its solver 96
 
 
 def test_the_claimed_length_of_a_file_is_not_believed():

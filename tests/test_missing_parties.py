@@ -87,8 +87,8 @@ def test_the_mean_row_serves_every_law(tables, settings):
     assert np.isfinite(placed).all()
 
 
-def test_a_mean_row_serves_torch_too(tables):
-    torch = pytest.importorskip("torch")
+@pytest.mark.torch
+def test_a_mean_row_serves_torch_too(tables, torch):
     fit, new = ({name: torch.asarray(X) for name, X in each.items()} for each in tables)
     model = DKPCA(2, law="sum", rank=20).fit(fit)
     trusted = DKPCA(2, law="sum", rank=20).fit(tables[0])

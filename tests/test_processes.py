@@ -12,8 +12,8 @@ import pytest
 
 from dkpca.errors import InputError
 from dkpca.exchange import processes
-from dkpca.exchange.files import Holding
 from dkpca.exchange.rounds import Fit
+from dkpca.exchange.sending import Holding
 from dkpca.rank import Fixed
 from dkpca.tables.reading import Reading
 from testkit.endless import Endless

@@ -11,7 +11,7 @@ from sklearn.decomposition import KernelPCA
 import dkpca
 from dkpca import DKPCA, subspace_error
 from dkpca.errors import InputError, PolicyError
-from dkpca.exchange import protected_rounds
+from dkpca.exchange import sum_rounds
 from dkpca.kernels import RBF, Linear
 from dkpca.messages import row_number_digest
 from dkpca.party import summarize
@@ -54,6 +54,14 @@ def test_masked_sums_give_kernel_pca_of_the_joined_table(settings, pooled):
     assert model.certificate_.subspace_error_at_most < 1e-4
 
 
+@pytest.mark.parametrize("n_parties", [2, 15, 30])
+def test_however_many_parties_the_sum_is_the_pooled_kernel(n_parties):
+    parts = {f"p{j}": part for j, part in enumerate(np.array_split(X[:FIT], n_parties, axis=1))}
+    model = DKPCA(5, gamma=1 / 30, protect="sums").fit(parts)
+    truth = KernelPCA(5, kernel="rbf", gamma=1 / 30).fit(X[:FIT])
+    assert subspace_error(truth.eigenvectors_, model.eigenvectors_) < 1e-12
+
+
 def test_fewer_bits_are_fewer_bytes_and_a_larger_error_that_the_certificate_knows():
     truth = KernelPCA(5, kernel="rbf", gamma=1 / 30).fit(X[:FIT])
     errors, sent = [], []
@@ -68,7 +76,7 @@ def test_fewer_bits_are_fewer_bytes_and_a_larger_error_that_the_certificate_know
 
 
 def test_landmarks_serve_many_samples(monkeypatch):
-    monkeypatch.setattr(protected_rounds, "DENSE_UP_TO", 300)
+    monkeypatch.setattr(sum_rounds, "PAIRS_UP_TO", 300)
     monkeypatch.setattr(quantities, "PIECE", 5000)  # so that there are several pieces
     model = DKPCA(5, protect="sums", n_landmarks=150, precision="float64").fit(split(X[:FIT]))
     truth = KernelPCA(5, kernel="rbf", gamma=1 / 30).fit(X[:FIT])
@@ -80,7 +88,7 @@ def test_landmarks_serve_many_samples(monkeypatch):
 
 
 def test_landmarks_certify_what_they_leave_out(monkeypatch):
-    monkeypatch.setattr(protected_rounds, "DENSE_UP_TO", 10)
+    monkeypatch.setattr(sum_rounds, "PAIRS_UP_TO", 10)
     model = DKPCA(2, protect="sums", n_landmarks=200, precision="float64").fit(split(X[:FIT]))
     K = RBF(1 / 30)(X[:FIT], X[:FIT])
     factor = next(iter(model.model_.summaries.values())).factor.decode()

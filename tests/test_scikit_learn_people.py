@@ -156,9 +156,8 @@ class TestInverse:
         with pytest.raises(InputError, match="NaN"):
             model.inverse_transform(np.full((2, 3), np.nan))
 
-    def test_torch_comes_back_as_torch(self):
-        import torch
-
+    @pytest.mark.torch
+    def test_torch_comes_back_as_torch(self, torch):
         X = torch.from_numpy(DIGITS[:60])
         model = DKPCA(3).fit({"a": X[:, :30], "b": X[:, 30:]})
         back = model.inverse_transform(model.transform({"a": X[:4, :30], "b": X[:4, 30:]}))
@@ -222,18 +221,13 @@ class TestModelSelection:
         assert len(cross_val_score(DKPCA(3, gamma=0.02, parties=2), X, cv=3, error_score="raise")) == 3
 
 
-@pytest.fixture(params=["numpy", "torch"])
+@pytest.fixture(params=["numpy", pytest.param("torch", marks=pytest.mark.torch)])
 def torch_or_numpy(request):
-    if request.param == "numpy":
-        return np.asarray
-    import torch
-
-    return torch.from_numpy
+    return np.asarray if request.param == "numpy" else request.getfixturevalue("torch").from_numpy
 
 
-def test_scores_of_torch_are_as_precise_as_they_came():
-    import torch
-
+@pytest.mark.torch
+def test_scores_of_torch_are_as_precise_as_they_came(torch):
     X = torch.from_numpy(DIGITS[:40]).float()
     assert to_numpy(DKPCA(2).fit_transform({"a": X})).dtype == np.float32
 

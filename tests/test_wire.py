@@ -15,6 +15,7 @@ from dkpca.messages import (
     CommonTokens,
     MaskedSum,
     Offer,
+    Offers,
     Partials,
     PartScores,
     Rows,
@@ -23,6 +24,7 @@ from dkpca.messages import (
     Scores,
     Statistics,
     Tokens,
+    Vouch,
     digest,
     row_number_digest,
 )
@@ -31,6 +33,8 @@ from dkpca.wire import container
 from testkit.wire_files import DIGEST, forged, same, summary_of
 
 AGREED = Agreed("first", "pairs", "rbf", 3, 3, DIGEST, 16)
+PEM = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
+OFFER = Offer("bank", AGREED, 4, 2.0, "a" * 64, "b" * 64, "c" * 128, Vouch(PEM, "0f" * 70))
 precisions = st.sampled_from(sorted(PRECISIONS))
 matrices = st.tuples(st.integers(6, 12), st.integers(1, 6)).flatmap(
     lambda shape: arrays(np.float64, shape, elements=st.floats(-1e4, 1e4, allow_subnormal=False))
@@ -53,6 +57,7 @@ def message_of_each_kind():
         PartScores("bank", DIGEST, DIGEST, matrix),
         Scores(3, RBF(0.5), DIGEST, matrix, 0.25, 0.5),
         Offer("bank", AGREED, 4, 2.0, "a" * 64, "b" * 64, "c" * 128),
+        Offers((OFFER, Offer("shop", AGREED, 4, 2.0, "a" * 64, "d" * 64, "c" * 128))),
         MaskedSum("bank", AGREED, ("bank", "shop"), DIGEST, 9, 0.5, 1, 1, Packed(np.arange(6, dtype=np.uint8))),
     ]
 

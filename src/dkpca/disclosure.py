@@ -17,6 +17,7 @@ from dkpca.messages import (
     MaskedSum,
     Message,
     Offer,
+    Offers,
     Partials,
     PartScores,
     Rows,
@@ -244,6 +245,11 @@ def _offer(message: Offer) -> Description:
     return facts, reveals, ["any value, name or id, and any secret key"]
 
 
+def _offers(message: Offers) -> Description:
+    facts = {"parties": len(message.offers), **(_sum_facts(message.offers[0].agreed) if message.offers else {})}
+    return facts, ["to each party: what the offer of each of the others says"], ["any value, name or id"]
+
+
 def _masked_sum(message: MaskedSum) -> Description:
     facts = {
         "party": message.party,
@@ -313,5 +319,6 @@ DESCRIPTIONS: dict[type[Any], Callable[[Any], Description]] = {
     AuditRequest: _audit_request,
     AuditRows: _audit_rows,
     Offer: _offer,
+    Offers: _offers,
     MaskedSum: _masked_sum,
 }

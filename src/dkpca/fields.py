@@ -69,6 +69,16 @@ def _signature(field: str, value: str) -> None:
         raise InputError(f"{field} is not a signature of 64 bytes")
 
 
+def _certificate(field: str, value: str) -> None:
+    if not re.fullmatch(r"-----BEGIN CERTIFICATE-----\n[A-Za-z0-9+/=\n]{1,4000}-----END CERTIFICATE-----\n?", value):
+        raise InputError(f"{field} is not the text of a certificate")
+
+
+def _word(field: str, value: str) -> None:
+    if not re.fullmatch(r"(?:[0-9a-f]{2}){8,80}", value):
+        raise InputError(f"{field} is not a signature of up to 80 bytes")
+
+
 def _bits(field: str, value: int) -> None:
     if value not in RING_BITS:
         raise InputError(f"{field} is {value}, not one of {list(RING_BITS)}")
@@ -93,6 +103,8 @@ Positive = Annotated[float, _positive]
 RunName = Annotated[str, _run_name]
 PublicKey = Annotated[str, _public_key]
 Signature = Annotated[str, _signature]
+Certificate = Annotated[str, _certificate]
+Word = Annotated[str, _word]
 Bits = Annotated[int, _bits]
 Positions = Annotated[tuple[int, ...], _ascending]
 Seed = Annotated[int, _seed]

@@ -12,6 +12,7 @@ from typing import Literal
 from dkpca.errors import InputError
 from dkpca.fields import (
     Bits,
+    Certificate,
     Count,
     Fingerprint,
     Finite,
@@ -23,6 +24,7 @@ from dkpca.fields import (
     RunName,
     Seed,
     Signature,
+    Word,
 )
 from dkpca.kernels import Kernel
 from dkpca.linalg.precision import Rounded
@@ -282,6 +284,15 @@ class Agreed:
     columns: Count
     sample_digest: Fingerprint  # of the samples in the rows
     bits: Bits  # of the ring on which numbers are added
+    signed: bool = True  # whether numbers may be below zero; distances are not, and have a bit more for it
+
+
+@dataclass(frozen=True)
+class Vouch:
+    """That an identity is a party's: the word of the key that the consortium's authority certified for it."""
+
+    certificate: Certificate
+    word: Word  # signature of name and identity, by the certificate's key
 
 
 @dataclass(frozen=True)
@@ -291,10 +302,18 @@ class Offer:
     party: PartyName
     agreed: Agreed
     n_features: Count
-    reach: Positive  # power of two that none of the party's numbers exceeds in size
+    reach: Positive  # that none of the party's numbers exceeds in size; one of eight per power of two
     identity: PublicKey  # Ed25519, of the party
     key: PublicKey  # X25519, of this sum
     signature: Signature  # of all this, by the identity
+    vouch: Vouch | None = None  # over a network: of the consortium, for the identity
+
+
+@dataclass(frozen=True)
+class Offers:
+    """The offers of all parties of a sum, as the center passes them on."""
+
+    offers: tuple[Offer, ...]
 
 
 @dataclass(frozen=True)
@@ -325,6 +344,7 @@ Message = (
     | AuditRequest
     | AuditRows
     | Offer
+    | Offers
     | MaskedSum
 )
 

@@ -9,9 +9,9 @@ from sklearn.decomposition import PCA
 
 from dkpca.errors import FusionError
 from dkpca.fusion import fuse
-from dkpca.messages import Summary
+from dkpca.messages import Scores, Summary
 from dkpca.store.message_files import read
-from testkit.owners import OWNERS, numbers, people, standardized
+from testkit.owners import OWNERS, frame, numbers, people, standardized
 
 BLIND = ("--kernel", "linear", "--protect", "blind", "--run", "spring", "--key-file", "key", "--precision", "float64")
 
@@ -44,6 +44,73 @@ def test_the_parties_turn_the_scores_back(turned):
     assert np.linalg.norm(found * signs - truth) < 0.05 * np.linalg.norm(truth)  # rank 4 leaves little out
     at_center = pl.read_csv(turned.path / "run" / "embedding.csv").drop("sample").to_numpy()
     assert all(abs(np.corrcoef(at_center[:, d], truth[:, d])[0, 1]) < 0.5 for d in range(3))
+
+
+def shares(office, new="later"):
+    """Everybody's masked share of the scores of new samples."""
+    for owner, X in numbers().items():
+        frame(X[:9], people(9)).write_csv(office.path / f"{owner}-{new}.csv")
+        office.ok("keys", "new", "--out", f"{owner}.identity")
+    prints = {o: office.ok("keys", "show", f"{o}.identity", "--json").json["fingerprint"] for o in OWNERS}
+    (office.path / "peers.toml").write_text("".join(f'{o} = "{prints[o]}"\n' for o in OWNERS))
+    scorers = {o: ("--scorer", f"run/scorers/{o}.scorer", "--state", f"{o}.state", "--id", "person") for o in OWNERS}
+    for o in OWNERS:
+        named = ("--identity", f"{o}.identity", "--run", new, "--out", f"{o}-{new}.offer")
+        office.ok("mask", "offer-new", f"{o}-{new}.csv", *scorers[o], *named)
+    offers = [part for o in OWNERS for part in ("--offer", f"{o}-{new}.offer")]
+    for o in OWNERS:
+        known = ("--key", f"{o}-{new}.sumkey", *offers, "--peers", "peers.toml", "--out", f"{o}-{new}.sums")
+        office.ok("mask", "numbers", f"{o}-{new}.csv", *scorers[o], *known)
+    return [f"{o}-{new}.sums" for o in OWNERS]
+
+
+def test_new_samples_of_a_blind_fit_are_masked_shares_added_up(turned):
+    fused(turned)
+    files = shares(turned)
+    turned.ok("project", "run", *files, "--out", "new")
+    asked = ("--table", "bank.csv", "--id", "person", "--run", "spring", "--key-file", "key", "--out", "mine")
+    turned.ok("mask", "turn-back", "run/result.scores", *asked)
+    known = pl.read_csv(turned.path / "mine" / "embedding.csv").drop("sample").to_numpy()[:9]
+    placed = pl.read_csv(turned.path / "new" / "embedding.csv").drop("sample").to_numpy()
+    np.testing.assert_allclose(placed, known, atol=0.05 * np.abs(known).max())  # rank 4 leaves little out
+    words = turned.refused("project", "run", *files[:2], "--out", "two")
+    assert "no masked sum from ['shop']" in words
+    words = turned.refused("project", "run", *files, "--missing", "shop", "--out", "two")
+    assert "masks cancel only if every party" in words
+    assert not (turned.path / "two").exists()
+    offer = turned.ok("inspect", "bank-later.offer").out
+    assert "linear" not in offer  # which kernel it was is for the party alone
+
+
+def test_the_party_draws_its_own_report_of_a_blind_fit(turned):
+    fused(turned)
+    asked = ("--table", "bank.csv", "--id", "person", "--run", "spring", "--key-file", "key", "--out", "mine")
+    turned.ok("mask", "turn-back", "run/result.scores", *asked)
+    told = turned.ok("report", "mine", "--table", "bank.csv", "--id", "person")
+    assert "which are those of the fit" in told.out + (turned.path / "mine" / "report.html").read_text()
+    found = read(turned.path / "mine" / "result.scores", Scores).scores.decode()  # what the page draws
+    np.testing.assert_allclose(found, pl.read_csv(turned.path / "mine" / "embedding.csv").drop("sample").to_numpy())
+
+
+def test_shares_need_the_scorer_they_were_offered_with(turned):
+    fused(turned)
+    shares(turned)
+    offers = [part for o in OWNERS for part in ("--offer", f"{o}-later.offer")]
+    known = (
+        "--state",
+        "bank.state",
+        "--key",
+        "bank-later.sumkey",
+        *offers,
+        "--peers",
+        "peers.toml",
+        "--id",
+        "person",
+    )
+    words = turned.refused("mask", "numbers", "bank-later.csv", *known, "--out", "again.sums")
+    assert "give the scorer that it was made with" in words
+    other = ("--scorer", "run/scorers/shop.scorer", "--out", "again.sums")
+    assert "the scorer is for 'shop'" in turned.refused("mask", "numbers", "bank-later.csv", *known, *other)
 
 
 def test_another_key_run_or_table_is_refused(turned):
@@ -90,6 +157,15 @@ def test_rows_of_new_samples_are_not_sent_in_the_open(turned):
 def test_what_does_not_go_together_is_refused(office, asked, words):
     (office.path / "key").write_text("k" * 32)
     assert words in office.refused("summarize", "bank.csv", "--id", "person", *asked, "--out", "bank.summary")
+
+
+@pytest.mark.parametrize("protect", ["sums", "blind"])
+def test_a_fit_on_one_machine_hides_nothing_and_says_so(office, protect):
+    tables = [f"{o}={o}.csv" for o in OWNERS]
+    words = office.refused("fit", *tables, "--id", "person", "--protect", protect, "--out", "run")
+    assert "here one machine has all tables" in words
+    assert f"submit fit --protect {protect}" in words
+    assert not (office.path / "run").exists()
 
 
 def test_without_cryptography_the_extra_is_named(office, monkeypatch):

@@ -7,20 +7,42 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dkpca.errors import WireError
-from dkpca.exchange.questions import RowsWanted, StatisticsWanted, SummaryWanted, TokensWanted
+from dkpca.exchange.questions import (
+    OfferWanted,
+    RowsWanted,
+    ShareOfferWanted,
+    StatisticsWanted,
+    SummaryWanted,
+    SumsWanted,
+    TokensWanted,
+)
 from dkpca.kernels import RBF
-from dkpca.messages import CommonTokens, Tokens
+from dkpca.messages import Agreed, CommonTokens, Offer, Offers, Tokens
 from dkpca.network import envelopes
 from dkpca.network.envelopes import decode_question, encode_question
 from dkpca.network.protocol import Asked, from_json, to_json
 from dkpca.rank import Adaptive, Auto, Budget, Fixed
 
+OFFER = Offer("bank", Agreed("first", "pairs", "rbf", 3, 3, "d" * 64, 16), 4, 2.0, "a" * 64, "b" * 64, "c" * 128)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 2**70) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=6,
 )
-NAMES = ("kernel", "rank", "precision", "solver", "keep_training", "exact", "batch", "common", "scores")
+NAMES = (
+    "kernel",
+    "rank",
+    "precision",
+    "solver",
+    "keep_training",
+    "exact",
+    "batch",
+    "common",
+    "scores",
+    "run",
+    "offers",
+    "scorer",
+)
 FIELDS = st.dictionaries(st.sampled_from(NAMES) | st.text(max_size=6), JSON, max_size=6)
 
 
@@ -37,6 +59,9 @@ FIELDS = st.dictionaries(st.sampled_from(NAMES) | st.text(max_size=6), JSON, max
         ),
         SummaryWanted(RBF(0.5), Fixed(3), "float64", "landmark", True),
         RowsWanted("spring", True),
+        OfferWanted("first", RBF(0.5), 20, 500, 4000, open_width=True),
+        ShareOfferWanted("later", "spring"),
+        SumsWanted(Offers((OFFER, OFFER)), 3, "spring"),
     ],
 )
 def test_questions_arrive_as_they_were_sent(question):

@@ -22,7 +22,8 @@ from dkpca.linalg.tall import Factor, as_sent, column_squares, reference_of, sca
 KEPT = 0.75  # of a factor, in the first cut
 SAFETY = 2.0  # both cuts are sometimes half as large as they should be
 ROUNDING = 0.03  # of the squared bound on rounding, whose single errors mostly cancel
-ROWS = 400  # looked at, where the solver did not pass over the matrix either
+MOST_PASSED = 20_000  # samples all of which are looked at, where the solver passed over the matrix too
+ROWS = 400  # looked at otherwise
 
 Positions = np.ndarray[tuple[int], np.dtype[np.int64]]
 
@@ -33,7 +34,7 @@ def component_errors(
     """Estimate the squared sine between each component and the true leading subspace."""
     V, n = pairs.vectors, pairs.vectors.shape[0]
     exact = pairs.extension.anchors is None  # the solver passed over the whole matrix
-    all_rows = exact or law.linear or n <= ROWS
+    all_rows = law.linear or n <= (MOST_PASSED if exact else ROWS)
     drawn = np.random.default_rng([random_state, n]).choice(n, min(n, ROWS), replace=False)
     positions = np.arange(n) if all_rows else np.sort(drawn)
     spectrum = spectrum_at(pairs.values, V, pairs.nearby, positions)

@@ -20,7 +20,7 @@ import numpy as np
 
 from dkpca.kernels.grams import column_products
 from dkpca.kernels.laws import Law
-from dkpca.linalg.arrays import Array, device, dtype_name, namespace, set_diagonal, to_numpy
+from dkpca.linalg.arrays import Array, device, dtype_name, namespace, on_gpu, set_diagonal, to_numpy
 from dkpca.linalg.eigenpairs import Eigenpairs
 from dkpca.linalg.gram import Gram, Index, pick
 from dkpca.linalg.landmark import part_below
@@ -33,6 +33,8 @@ from dkpca.messages import Summary
 
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 MOST_SAMPLES = 1000  # of a matrix that is built to know its largest eigenvalue
+MOST_PASSED = 20_000  # samples for which G itself is multiplied; beyond, landmarks stand in for the part taken away
+LANDMARKS = 1000
 LEAST_SIZE = 1e-30  # of the unit, as a share of the largest eigenvalue: far below any rounding
 TURNED = 1e-3  # share by which the bound is widened, so that directions turned by rounding may be used
 
@@ -78,14 +80,15 @@ class PartyError:
         further off it may be: |x + y|^2 <= (1 + 1/t) |x|^2 + (1 + t) |y|^2 with t = TURNED.
         """
         xp = namespace(self.reference)
-        Q, s, _ = xp.linalg.svd(whole(self.factor), full_matrices=False)
+        Q, R = xp.linalg.qr(whole(self.factor))  # first: an SVD of the tall matrix takes seconds on a GPU
+        U, s, _ = xp.linalg.svd(R, full_matrices=False)
         values = to_numpy(s).astype(float) ** 2
         moved = self.rounding + solver_error(self.factor.shape[0], float(values[0]), self.reference)
         off = np.divide(moved, values, out=np.full_like(values, np.inf), where=values > 0)
         off = np.minimum(off, 1.0)  # further off than that is off altogether
         shown = np.clip((1.0 + TURNED) - (1.0 + 1.0 / TURNED) * off**2, 0.0, None)
         roots = np.sqrt(shown * (max(0.0, self.left_out - self.overlap) / size))
-        return Q * xp.asarray(roots, dtype=Q.dtype, device=device(Q))[None, :]
+        return times(Q, U * xp.asarray(roots, dtype=Q.dtype, device=device(Q))[None, :])
 
 
 class Covered(Gram):
@@ -155,8 +158,8 @@ def ceiling(errors: Sequence[PartyError], law: Law, pairs: Eigenpairs, *, center
     size = max(size, LEAST_SIZE * float(pairs.values[0]))
     if not (size > 0.0 and math.isfinite(size)) or pairs.values.shape[0] * size < pairs.missed_leading:
         return None
-    landmarks = None if law.linear or pairs.extension.anchors is None else pairs.extension.anchors.shape[0]
-    if landmarks is not None and landmarks * received[0].shape[0] > MOST_NUMBERS:
+    landmarks = None if law.linear else _landmarks(received[0].shape[0], pairs.extension.anchors)
+    if landmarks is not None and landmarks * received[0].shape[0] > MOST_NUMBERS and not on_gpu(received[0]):
         return None
     lifted = law.shortfall(received, true, [e.rounding for e in errors])
     room = sum(
@@ -178,6 +181,13 @@ def ceiling(errors: Sequence[PartyError], law: Law, pairs: Eigenpairs, *, center
         return None
     within, squares = to_numpy(cross(V, images)).astype(float), to_numpy(cross(images, images)).astype(float)
     return Ceiling(size, norm, (within + within.T) / 2, (squares + squares.T) / 2, slack)
+
+
+def _landmarks(n: int, anchors: Array | None) -> int | None:
+    """How many of them stand in for the part taken away; None if that part itself is multiplied."""
+    if anchors is not None:
+        return int(anchors.shape[0])
+    return LANDMARKS if n > MOST_PASSED else None
 
 
 def _applied(covered: Covered, V: Array, landmarks: int | None, rank: int) -> tuple[Array, float, float]:

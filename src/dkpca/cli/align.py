@@ -11,6 +11,7 @@ from dkpca.cli.output import show
 from dkpca.cli.table_options import HOW_IDS, Changed, Config, TablePath, at_hand, takes
 from dkpca.errors import InputError
 from dkpca.exchange import alignment, files
+from dkpca.exchange.sending import Holding, Sender
 from dkpca.messages import SampleTokens
 from dkpca.store import message_files, storage
 from dkpca.tables import reading
@@ -66,7 +67,7 @@ def tokens(
         raise InputError(f"{table.path}: tokens are made of sample ids; name their column with --id")
     box = o.sender(out, table.policy(policy), ledger, table.path)
     key = o.key(key_file or table.key_file)
-    message = files.sample_tokens(files.Holding(table.party, table.path, how(table.reading), key=key), box)
+    message = files.sample_tokens(Holding(table.party, table.path, how(table.reading), key=key), box)
     count = message.tokens.shape[0]
     result = {"party": message.party, "n_samples": count, "out": str(out)}
     show(as_json, result, [f"{message.party}: tokens of {count:,} samples in {out}"])
@@ -85,7 +86,7 @@ def intersect(
     received = [message_files.read(path, SampleTokens) for path in paths]
     with message_files.naming_files({message.party: path for message, path in zip(received, paths, strict=True)}):
         common = alignment.intersect(received)
-    box = files.Sender(out)
+    box = Sender(out)
     box.check()
     box.send(common, parties=[message.party for message in received])
     count = common.tokens.shape[0]
@@ -109,7 +110,7 @@ def names(
 
     Example: `dkpca align names run/embedding.csv --table airline.csv --id flight --key-file shared.key --out my.csv`
     """
-    holding = files.Holding("names", table, how(Reading(id_column)))
+    holding = Holding("names", table, how(Reading(id_column)))
     ids = holding.ids()
     tokens_of = alignment.tokens(holding.keys(ids), o.key(key_file))
     by_token = {token.hex(): own for token, own in zip(tokens_of, ids, strict=True)}

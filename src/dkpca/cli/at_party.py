@@ -14,6 +14,7 @@ from dkpca.cli.table_options import HOW_WRITTEN, Changed, TableAtHand, aligned, 
 from dkpca.disclosure import raw_bytes, share_sent
 from dkpca.errors import InputError
 from dkpca.exchange import files
+from dkpca.exchange.sending import Holding
 from dkpca.kernels.laws import LAWS
 from dkpca.messages import Partials, Scorer, Summary
 from dkpca.party.state import PartyState
@@ -217,7 +218,7 @@ def score(
 
 def _new_samples(
     path: Path, state: Path, id_column: str | None, how: Changed, common: Path | None, key_file: Path | None
-) -> files.Holding:
+) -> Holding:
     """Return a table of new samples, aligned if the center's answer is given."""
     holding = files.new_samples(path, state, id_column=id_column)
     return aligned(replace(holding, reading=how(holding.reading)), common, key_file)

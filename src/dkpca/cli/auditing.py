@@ -11,6 +11,7 @@ from dkpca.cli.output import progress, show
 from dkpca.cli.table_options import HOW_WRITTEN, Changed, aligned, takes
 from dkpca.errors import InputError
 from dkpca.exchange import files
+from dkpca.exchange.sending import Holding
 from dkpca.fields import MOST_AUDITED
 from dkpca.messages import AuditRequest
 from dkpca.store import audits, message_files, runs
@@ -79,7 +80,7 @@ def audit_rows(
     Example: `dkpca audit-rows airline.csv --state airline.state --request audit.request --out airline.audit`
     """
     kept, preparation = files.load_state(state)
-    holding = aligned(files.Holding(kept.party, path, how(preparation.reading)), common, key_file)
+    holding = aligned(Holding(kept.party, path, how(preparation.reading)), common, key_file)
     box = o.sender(out, policy, ledger, path)
     message = files.audit(holding, state, message_files.read(request, AuditRequest), box)
     size = out.stat().st_size

@@ -15,8 +15,8 @@ from dkpca.cli.output import progress, show
 from dkpca.cli.output import table as as_table
 from dkpca.cli.table_options import Changed, takes
 from dkpca.errors import InputError
-from dkpca.exchange.files import Holding
 from dkpca.exchange.processes import shared_samples
+from dkpca.exchange.sending import Holding
 from dkpca.store import storage
 from dkpca.tables.reading import Reading
 from dkpca.tuning.curves import Judgment, Tuning

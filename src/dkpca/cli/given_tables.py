@@ -10,7 +10,7 @@ import typer
 from dkpca.cli import options as o
 from dkpca.cli.table_options import HOW_WRITTEN, PLAIN, Changed
 from dkpca.errors import InputError
-from dkpca.exchange.files import Holding
+from dkpca.exchange.sending import Holding
 from dkpca.kernels import Kernel, family
 from dkpca.store import party_file
 from dkpca.tables import reading

@@ -10,8 +10,9 @@ from dkpca.cli.output import progress, show
 from dkpca.cli.table_options import HOW_IDS, Changed, TableAtHand, reads_table, takes
 from dkpca.errors import InputError
 from dkpca.exchange import files, sum_files
+from dkpca.exchange.sending import Holding, Sender
 from dkpca.fields import RING_BITS, check_name
-from dkpca.messages import Offer, Scores, Summary
+from dkpca.messages import Offer, Scorer, Scores, Summary
 from dkpca.protection.keys import fingerprint
 from dkpca.protection.member import Sum
 from dkpca.store import message_files
@@ -108,7 +109,8 @@ def offer(
     """
     box = o.sender(out, table.policy(policy), ledger, table.path)
     holding = table.holding(common, key_file)
-    asked = Sum(check_name(run, "name of a sum"), o.kernel(kernel, 1.0, center=center), bits, landmarks)
+    known = o.kernel(kernel, 1.0, center=center)
+    asked = Sum(check_name(run, "name of a sum"), known, bits, landmarks, open_width=True)
     kept, secret = state or out.with_suffix(".state"), key or out.with_suffix(".sumkey")
     made = sum_files.offer_fit(
         holding, box, asked, identity=sum_files.read_identity(identity), key_file=secret, state=kept
@@ -124,25 +126,25 @@ def offer_new(
     identity: IdentityFile,
     run: RunName,
     bits: RingBits = 32,
+    scorer: Annotated[
+        Path | None, typer.Option("--scorer", help="After a blind fit: the center's scorer for this party.")
+    ] = None,
     id_column: o.Id = None,
     key: SumKeyFile = None,
     policy: o.PolicyFile = None,
     ledger: o.Ledger = None,
     as_json: o.AsJson = False,
 ) -> None:
-    """Offer to place new samples of a fit by masked sums."""
+    """Offer to place new samples of a fit by masked sums, or of a blind fit by masked shares of their scores."""
     box = o.sender(out, policy, ledger, path)
     secret = key or out.with_suffix(".sumkey")
     holding = files.new_samples(path, state, id_column=id_column)
-    made = sum_files.offer_new(
-        holding,
-        box,
-        state,
-        identity=sum_files.read_identity(identity),
-        run=check_name(run, "name of a sum"),
-        bits=bits,
-        key_file=secret,
-    )
+    known, name = sum_files.read_identity(identity), check_name(run, "name of a sum")
+    if scorer is None:
+        made = sum_files.offer_new(holding, box, state, identity=known, run=name, bits=bits, key_file=secret)
+    else:
+        given = message_files.read(scorer, Scorer)
+        made = sum_files.offer_share(holding, box, state, given, identity=known, run=name, key_file=secret)
     show(as_json, _facts(made, out, secret), _words(made, out, secret))
 
 
@@ -154,6 +156,9 @@ def numbers(
     offers: Annotated[list[Path], typer.Option("--offer", help="Offer of a party, its own too; one for each.")],
     peers: Annotated[Path, typer.Option("--peers", help="Fingerprints of the other parties (TOML).")],
     out: Annotated[Path, typer.Option("--out", help="The message to write; send it to the center.")],
+    scorer: Annotated[
+        Path | None, typer.Option("--scorer", help="For shares of scores: as with 'mask offer-new'.")
+    ] = None,
     id_column: o.Id = None,
     policy: o.PolicyFile = None,
     ledger: o.Ledger = None,
@@ -167,7 +172,16 @@ def numbers(
     box = o.sender(out, policy, ledger, path)
     holding = files.new_samples(path, state, id_column=id_column)
     with progress(f"{holding.party}: masked numbers"):
-        written = sum_files.numbers(holding, box, state, key, offers, peers)
+        received = [message_files.read(each, Offer) for each in offers]
+        written = sum_files.numbers(
+            holding,
+            box,
+            state,
+            key,
+            received,
+            sum_files.read_peers(peers),
+            scorer=None if scorer is None else message_files.read(scorer, Scorer),
+        )
     size = sum(file.stat().st_size for file in written)
     result = {"party": holding.party, "bytes": size, "out": [str(file) for file in written]}
     words = (
@@ -192,7 +206,7 @@ def turn_back(
     Example: `dkpca mask turn-back run/result.scores --table bank.csv --id person --run spring --key-file shared.key
     --out mine`
     """
-    holding = files.Holding("names", table, how(Reading(id_column)))
+    holding = Holding("names", table, how(Reading(id_column)))
     written = sum_files.turn_back(message_files.read(path, Scores), holding, o.rotation("blind", run, key_file), out)
     show(False, {}, [f"wrote {', '.join(map(str, written))}"])
 
@@ -221,7 +235,7 @@ def add(
 
     Example: `dkpca add bank.sums clinic.sums shop.sums --gamma 0.05 --out joined.summary`
     """
-    box = files.Sender(out)
+    box = Sender(out)
     box.check()
     with progress("adding up"):
         message: Any = (

@@ -13,7 +13,9 @@ from dkpca.cli.given_tables import HOW_TABLES, Ids, holdings_of
 from dkpca.cli.output import aside, progress, show, table
 from dkpca.cli.table_options import Changed, takes
 from dkpca.disclosure import raw_bytes
+from dkpca.errors import InputError
 from dkpca.exchange import processes
+from dkpca.policy import PROTECTIONS
 from dkpca.recovery import RECOVERED
 from dkpca.wording import in_bytes, in_seconds
 
@@ -56,6 +58,9 @@ def fit(
     known_rows: o.KnownRows = 30,
     precision: o.WirePrecision = "float32",
     solver: o.Solver = "auto",
+    protect: Annotated[
+        str, o.one_of("--protect", PROTECTIONS, "Here only none: nothing is hidden on one machine.", o.MODEL)
+    ] = "none",
     jobs: Annotated[int | None, typer.Option("--jobs", min=1, help="Parties at a time; else one a core.")] = None,
     as_json: o.AsJson = False,
 ) -> None:
@@ -66,6 +71,11 @@ def fit(
     Examples: `dkpca fit airline=airline.csv weather=weather.parquet --id flight --out run/`;
     with `--kernel rbf --kernel clinic=overlap --law sum --weights balanced` each party has its own kernel.
     """
+    if protect != "none":
+        raise InputError(
+            f"--protect {protect} hides a party from a center, and here one machine has all tables; between parties "
+            f"use 'dkpca submit fit --protect {protect}' or 'dkpca mask', and to try it, DKPCA(protect={protect!r})"
+        )
     holdings = holdings_of(sources, how, ids)
     request = o.wanted(
         kernel=o.kernels(kernel, [holding.party for holding in holdings]),

@@ -10,8 +10,8 @@ import typer
 
 from dkpca.cli.catalog import needing_extra
 from dkpca.errors import InputError
-from dkpca.exchange.files import Sender
 from dkpca.exchange.rounds import Fit
+from dkpca.exchange.sending import Sender
 from dkpca.fields import check_name, check_party_name
 from dkpca.kernels import Kernel, family, kernel_names
 from dkpca.kernels.laws import LAWS
@@ -20,6 +20,7 @@ from dkpca.kernels.weights import BALANCED
 from dkpca.linalg.leading import NAMES
 from dkpca.linalg.precision import PRECISIONS
 from dkpca.party import ANYTHING
+from dkpca.policy import PROTECTIONS
 from dkpca.rank import Adaptive, All, Auto, Budget, Error, Fixed, RankRule, Recovery
 from dkpca.store import ledger as ledgers
 from dkpca.store import policy_file, storage
@@ -144,6 +145,13 @@ Center = Annotated[bool, typer.Option("--center/--no-center", help="Center the f
 Components = Annotated[int, typer.Option("--components", min=1, help="Components wanted.", rich_help_panel=MODEL)]
 WirePrecision = Annotated[str, one_of("--precision", PRECISIONS, "How numbers are sent.", MODEL)]
 Solver = Annotated[str, one_of("--solver", NAMES, "Eigensolver.", MODEL)]
+Protect = Annotated[
+    str, one_of("--protect", PROTECTIONS, "What the center is not to see: addends (sums), or samples (blind).", MODEL)
+]
+SumLandmarks = Annotated[
+    int,
+    typer.Option("--landmarks", min=1, help="Of masked sums about many samples.", rich_help_panel=MODEL),
+]
 PolicyFile = Annotated[
     Path | None, typer.Option("--policy", help="The party's policy (TOML); what it forbids is refused.")
 ]
@@ -262,8 +270,14 @@ def wanted(
     weights: str | dict[str, float] | None = None,
     degree: int | None = None,
     coef0: float | None = None,
+    protect: str = "none",
+    n_landmarks: int = 500,
 ) -> Fit:
     """Settings of a fit of all parties."""
+    if protect == "sums" and not isinstance(rank, Auto):
+        raise InputError("--protect sums takes no rank and no goal: all of the sum is used; leave --rank auto")
+    if protect != "none" and keep_training:
+        raise InputError(f"--protect {protect} places new samples in its own way; leave --keep-training out")
     return Fit(
         kernel=kernel if isinstance(kernel, str) else dict(kernel),
         law=law,
@@ -278,6 +292,8 @@ def wanted(
         solver=solver,
         keep_training=keep_training,
         align=align,
+        protect=protect,  # type: ignore[arg-type]  # one of three, as the option says
+        n_landmarks=n_landmarks,
     )
 
 

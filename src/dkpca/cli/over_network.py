@@ -15,8 +15,6 @@ from dkpca.cli.consortium import PANEL, ConsortiumFolder, check_extra
 from dkpca.cli.output import aside, show
 from dkpca.errors import InputError
 from dkpca.fields import MOST_AUDITED, check_name
-from dkpca.network.coordinator import check_settings, roster_of
-from dkpca.network.remote import exchange_of
 from dkpca.store import runs
 
 if TYPE_CHECKING:
@@ -69,6 +67,8 @@ def fit(
     known_rows: o.KnownRows = 30,
     precision: o.WirePrecision = "float32",
     solver: o.Solver = "auto",
+    protect: o.Protect = "none",
+    landmarks: o.SumLandmarks = 500,
     align: Align = False,
     keep_training: Annotated[
         bool, typer.Option("--keep-training", help="Parties keep all rows, for 'submit project --exact'.")
@@ -89,6 +89,7 @@ def fit(
     Example: `dkpca submit fit flights/ first --gamma 0.03 --rank 40 --components 10`
     """
     from dkpca.network import membership
+    from dkpca.network.coordinator import check_settings, roster_of
     from dkpca.network.jobs import FitWanted
 
     folder = path / "runs" / check_name(run, "run name")
@@ -108,6 +109,8 @@ def fit(
         solver=solver,
         keep_training=keep_training,
         align=align,
+        protect=protect,
+        n_landmarks=landmarks,
     )
     check_settings(folder, wanted)
     job = FitWanted(
@@ -221,6 +224,7 @@ def status(
     """
     check_extra()
     from dkpca.network import membership, submit
+    from dkpca.network.remote import exchange_of
 
     found = membership.load(path)
     if run:
@@ -244,6 +248,7 @@ def status(
 
 def _submit(path: Path, job: "Job", *, wait: bool) -> Path:
     from dkpca.network import membership, submit
+    from dkpca.network.coordinator import roster_of
 
     found = membership.load(path)
     folder = path / "runs" / job.run

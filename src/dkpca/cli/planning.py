@@ -15,10 +15,10 @@ from dkpca.cli.output import show, table
 from dkpca.cli.table_options import Changed, takes
 from dkpca.errors import InputError
 from dkpca.exchange import forecast as planning
-from dkpca.exchange.files import Holding
 from dkpca.exchange.forecast import Cost
 from dkpca.exchange.processes import shared_samples
 from dkpca.exchange.rehearsal import Parties, rehearse
+from dkpca.exchange.sending import Holding
 from dkpca.kernels import Kernel
 from dkpca.kernels.combination import combination
 from dkpca.messages import Statistics

@@ -10,7 +10,7 @@ import typer
 
 from dkpca.cli import options as o
 from dkpca.errors import InputError
-from dkpca.exchange.files import Holding
+from dkpca.exchange.sending import Holding
 from dkpca.messages import CommonTokens
 from dkpca.store import message_files, party_file
 from dkpca.tables.dialect import Dialect

@@ -117,7 +117,7 @@ class AfterFit(TakesTables):
 
     def _asked(self, tables: Mapping[str, Any], *, exact: bool) -> Mapping[str, Any]:
         parties = in_process.Parties(tables, self.n_jobs, self.timeout, states=self._states, fitted=self._sources)
-        return rounds.new_samples(parties, exact=exact)[0]
+        return rounds.new_samples(parties, exact=exact)
 
     def _self_values(self, name: str, table: Any) -> Array:
         """Kernel value of each new sample of a party with itself."""

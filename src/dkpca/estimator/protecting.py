@@ -7,7 +7,6 @@ from dkpca.errors import InputError
 from dkpca.estimator.after_fit import AfterFit
 from dkpca.estimator.fitted import protected_rounds
 from dkpca.estimator.party_tables import Tables
-from dkpca.exchange.questions import StatisticsWanted
 from dkpca.exchange.rounds import Fit
 from dkpca.linalg.arrays import Array
 from dkpca.tables.inputs import is_source
@@ -34,7 +33,6 @@ class Protects(AfterFit):
         model, shield = rounds.fit(
             parties,
             settings,
-            _n_samples(parties, tables),
             n_components=self.n_components,
             n_landmarks=self.n_landmarks,
             solver=self.solver,
@@ -56,8 +54,3 @@ class Protects(AfterFit):
             tables, self.n_jobs, self.timeout, states=self._states, fitted=self._sources, shield=shield
         )
         return rounds.place(parties, self.model_)
-
-
-def _n_samples(parties: Any, tables: dict[str, Any]) -> int:
-    name, table = next(iter(tables.items()))
-    return int(parties.ask(StatisticsWanted())[name].n_samples if is_source(table) else table.shape[0])

@@ -13,9 +13,9 @@ from typing import Any
 
 from dkpca.errors import InputError, NoAnswerError
 from dkpca.exchange import files, rounds
-from dkpca.exchange.files import Holding, Sender
 from dkpca.exchange.questions import Question, SummaryWanted
 from dkpca.exchange.rounds import Fit
+from dkpca.exchange.sending import Holding, Sender
 from dkpca.linalg.parallel import limit_blas_threads
 from dkpca.store import runs, scratch, storage
 from dkpca.store.runs import Run

@@ -1,4 +1,4 @@
-"""Rounds in which the center does not see what a party adds: masked sums, and a center that is blind.
+"""Protected fits of one owner in one process, by the real protocol: masked sums, and a center that is blind.
 
 `protect="sums"`: two rounds, offers and masked numbers; the center gets the summary of the joined table, as if one
 party had all columns. `protect="blind"`: the one round of the paper on samples that the parties have turned; shares
@@ -16,26 +16,23 @@ from joblib import delayed
 
 from dkpca import fusion
 from dkpca.errors import InputError
-from dkpca.exchange import in_process, rounds
-from dkpca.exchange.questions import OfferWanted, Question, SummaryWanted, SumsWanted
+from dkpca.exchange import in_process, rounds, sum_rounds
+from dkpca.exchange.questions import OfferWanted, Question, ScorerGiven, ShareOfferWanted, SummaryWanted, SumsWanted
 from dkpca.exchange.rounds import Fit
 from dkpca.fusion import FusedModel, components
 from dkpca.fusion.scoring import scorers
-from dkpca.kernels import Kernel
 from dkpca.kernels.laws import SUM
 from dkpca.linalg.arrays import Array
 from dkpca.linalg.eigenpairs import signs_of
 from dkpca.messages import MaskedSum, Offer, Scorer, row_number_digest
 from dkpca.party.state import PartyState
-from dkpca.protection import joint, member, sums
+from dkpca.protection import joint, member
 from dkpca.protection.keys import Identity, SumKey
-from dkpca.protection.member import BITS, Sum
+from dkpca.protection.member import BITS
 from dkpca.protection.ring import Numbers
 from dkpca.protection.rotation import Rotation
 from dkpca.store.estimator_file import Shield
 from dkpca.tables.inputs import Source, is_source, opened
-
-PAIRS_UP_TO = 4_000  # samples: beyond, their pairs would take more bytes than a message should
 
 
 @dataclass
@@ -45,6 +42,8 @@ class Parties(in_process.Parties):
     shield: Shield = field(default_factory=Shield)
     _identities: dict[str, Identity] = field(default_factory=dict)
     _keys: dict[str, SumKey] = field(default_factory=dict)
+    _scorers: dict[str, Scorer] = field(default_factory=dict)
+    _shares: dict[str, Numbers] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._identities = {name: Identity.new() for name in self.names}
@@ -54,8 +53,11 @@ class Parties(in_process.Parties):
         """Fingerprints of the parties' identities, as each of them has noted them."""
         return {name: identity.fingerprint for name, identity in self._identities.items()}
 
-    def ask(self, question: Question) -> dict[str, Any]:
+    def ask(self, question: Question | Mapping[str, Question]) -> dict[str, Any]:
         """Answer for each party."""
+        if isinstance(question, Mapping):
+            self._scorers = {name: each.scorer for name, each in question.items() if isinstance(each, ScorerGiven)}
+            return {}
         if isinstance(question, OfferWanted):
             joined = self._all(
                 delayed(_join)(n, self.tables[n], question, self._identities[n], self.states.get(n), self.standardize)
@@ -64,29 +66,32 @@ class Parties(in_process.Parties):
             self._keys = {name: key for name, (key, _) in joined.items()}
             self.states = {name: state for name, (_, state) in joined.items()}
             return {name: key.offer for name, key in self._keys.items()}
-        if isinstance(question, SumsWanted):
-            offers = {offer.party: offer for offer in question.offers}
-            return self._all(
-                delayed(_masked)(self.tables[n], self._keys[n], self._whole(n), offers, self.pinned)
+        if isinstance(question, ShareOfferWanted):
+            shared = self._all(
+                delayed(_share)(self.tables[n], self._whole(n), self._scorers[n], question.run, self._identities[n])
                 for n in self.names
             )
+            self._keys, self._shares = ({name: pair[i] for name, pair in shared.items()} for i in (0, 1))
+            return {name: key.offer for name, key in self._keys.items()}
+        if isinstance(question, SumsWanted):
+            return self._masked(question)
         if isinstance(question, SummaryWanted):
             return self._summaries(
                 question, functools.partial(Rotation, bytes.fromhex(self.shield.key), self.shield.run)
             )
         return super().ask(question)
 
-    def add_scores(self, model: FusedModel) -> Array:
-        """Scores of new samples: each party's own share, masked and added up."""
-        theirs, run = scorers(model), _new_run()
-        shares = self._all(
-            delayed(_share)(self.tables[n], self._whole(n), theirs[n], run, self._identities[n]) for n in self.names
+    def _masked(self, question: SumsWanted) -> dict[str, MaskedSum]:
+        offers, part = {offer.party: offer for offer in question.offers.offers}, question.part
+        if self._shares:
+            return {
+                n: member.masked_scores(self._keys[n], values, offers, self.pinned, part)
+                for n, values in self._shares.items()
+            }
+        return self._all(
+            delayed(_masked)(self.tables[n], self._keys[n], self._whole(n), offers, self.pinned, part)
+            for n in self.names
         )
-        offers = {name: key.offer for name, (key, _) in shares.items()}
-        sent = [sums.masked(values, key, offers, self.pinned) for key, values in shares.values()]
-        agreed = sent[0].agreed
-        total = sums.added(sent, agreed.rows * agreed.columns).reshape(agreed.rows, agreed.columns)
-        return total + model.extension.offset[None, :]
 
     def _whole(self, name: str) -> PartyState:
         """State with its rows, from the table of the fit where they did not come along."""
@@ -99,46 +104,34 @@ class Parties(in_process.Parties):
 def fit(
     parties: Parties,
     settings: Fit,
-    n_samples: int,
     *,
     n_components: int | float | None,
     n_landmarks: int,
     **fusing: Any,
 ) -> tuple[FusedModel, Shield]:
     """Run a protected fit; return what the center holds, and what the parties know beyond that."""
-    protect = parties.shield.protect
-    if len(parties.names) < 2:
-        raise InputError(f"protect={protect!r} hides a party among others, and there is only {parties.names}")
-    if protect == "blind":
+    sum_rounds.check_parties(parties.names, parties.shield.protect)
+    if parties.shield.protect == "blind":
         return _fit_blind(parties, settings, n_components, n_landmarks=n_landmarks, **fusing)
-    summary, sent = joint_summary(parties, settings, n_landmarks=n_landmarks, n_samples=n_samples)
+    summary, received = sum_rounds.for_fit(
+        parties, replace(settings, n_landmarks=n_landmarks), run=parties.shield.run, bits=parties.shield.bits
+    )
+    sent = {name: sum(len(piece[name].values.data) for piece in received.answers) for name in parties.names}
     fuse = functools.partial(fusion.fuse, [summary], center=settings.center, n_landmarks=n_landmarks, **fusing)
     model = components.fused(n_components, lambda count: fuse(n_components=count))
     return model, replace(parties.shield, sent=sent)
 
 
-def joint_summary(parties: Parties, settings: Fit, *, n_landmarks: int, n_samples: int) -> tuple[Any, dict[str, int]]:
-    """Run the rounds of a fit by masked sums; return the summary of the joined table, and the bytes of each party."""
-    kernel = _one_kernel(parties, settings)
-    many = n_samples > PAIRS_UP_TO
-    wanted = min(n_landmarks, n_samples) if many else 0
-    offers = parties.ask(OfferWanted(parties.shield.run, kernel, parties.shield.bits, wanted))
-    answered = parties.ask(SumsWanted(tuple(offers.values())))
-    pieces = sums.by_part(message for received in answered.values() for message in received)
-    sent = {name: sum(len(message.values.data) for message in received) for name, received in answered.items()}
-    return joint.summary_of(kernel, lambda: pieces), sent
-
-
 def place(parties: Parties, model: FusedModel) -> Array:
     """Scores of new samples after a protected fit."""
+    run = sum_rounds.new_run()
     if parties.shield.protect == "blind":
-        return parties.add_scores(model)
+        parties.ask({name: ScorerGiven(scorer) for name, scorer in scorers(model).items()})
+        return joint.scores_of(sum_rounds.shares(parties, run=run, batch="new")) + model.extension.offset[None, :]
     (summary,) = model.summaries.values()
-    offers = parties.ask(OfferWanted(_new_run(), summary.kernel, parties.shield.bits, batch="new"))
-    answered = parties.ask(SumsWanted(tuple(offers.values()), batch="new"))
-    pieces = sums.by_part(message for received in answered.values() for message in received)
     positions = next(iter(parties.states.values())).positions
-    return fusion.project(model, [joint.rows_of(summary, lambda: pieces, positions)])
+    rows = sum_rounds.new_rows(parties, summary, positions, run=run, bits=parties.shield.bits, batch="new")
+    return fusion.project(model, [rows])
 
 
 def turned_back(shield: Shield, A: Array) -> Array:
@@ -178,26 +171,6 @@ def _fit_blind(
     return replace(model, eigenvectors=model.eigenvectors * signs, extension=extension), parties.shield
 
 
-def _one_kernel(parties: Parties, settings: Fit) -> Kernel:
-    """Kernel of the joined table; `InputError` for what masked sums do not go with."""
-    what = None
-    if isinstance(settings.kernel, Mapping) or settings.weights is not None:
-        what = "one kernel for all parties, without weights: the center applies it to the sum"
-    if what is not None:
-        raise InputError(f"protect='sums' takes {what}")
-    kernel = rounds.kernels_of(parties, settings)[parties.names[0]]
-    if kernel.law is None or (settings.law is not None and settings.law != kernel.law.name):
-        raise InputError(
-            f"protect='sums' forms the {kernel.name} kernel of the joined table by its own law, not by another; "
-            "leave law=None"
-        )
-    return kernel
-
-
-def _new_run() -> str:
-    return f"sum-{secrets.token_hex(8)}"
-
-
 def _join(
     name: str,
     table: Array | Source,
@@ -210,15 +183,20 @@ def _join(
     if question.batch:
         assert state is not None
         return member.join_new(state, X, question.run, identity=identity, bits=question.bits), state
-    asked = Sum(question.run, question.kernel, question.bits, question.n_landmarks)
+    asked = sum_rounds.asked_for(question)
     key, state = member.join_fit(X, asked, party_name=name, identity=identity, standardize=standardize)
     return key, state.without_rows() if is_source(table) else state
 
 
 def _masked(
-    table: Array | Source, key: SumKey, state: PartyState, offers: Mapping[str, Offer], pinned: Mapping[str, str]
-) -> list[MaskedSum]:
-    return list(member.answers(key, state, opened(key.offer.party, table), offers, pinned))
+    table: Array | Source,
+    key: SumKey,
+    state: PartyState,
+    offers: Mapping[str, Offer],
+    pinned: Mapping[str, str],
+    part: int,
+) -> MaskedSum:
+    return member.answer(key, state, opened(key.offer.party, table), offers, pinned, part)
 
 
 def _share(

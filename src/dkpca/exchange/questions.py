@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
 
 from dkpca.errors import InputError
-from dkpca.fields import Bits, NotNegative, RunName, check_name
+from dkpca.fields import Bits, Count, NotNegative, RunName, check_name
 from dkpca.kernels import Kernel
 from dkpca.linalg.leading import NAMES, Solver
 from dkpca.linalg.precision import PRECISIONS
-from dkpca.messages import AuditRequest, CommonTokens, Offer, Scores
+from dkpca.messages import AuditRequest, CommonTokens, Offers, Scorer, Scores
 from dkpca.rank import RankRule
 
 
@@ -31,8 +31,14 @@ def _solver_name(field: str, value: str | Solver) -> None:
         raise InputError(f"{field} is {value!r}, not one of {sorted(NAMES)}")
 
 
+def _whole(field: str, value: int) -> None:
+    if value < 0:
+        raise InputError(f"{field} is {value}, less than 0")
+
+
 BatchName = Annotated[str, _batch_name]
 WirePrecision = Annotated[str, _wire_precision]
+Whole = Annotated[int, _whole]
 LawName = Literal["product", "sum"]
 SolverName = Annotated[str | Solver, _solver_name]
 
@@ -71,6 +77,7 @@ class SummaryWanted:
     kernels: dict[str, Kernel] = field(default_factory=dict)  # of parties that have one of their own
     balance: NotNegative = 0.0  # mean exponent that a party gives its kernel by its own width; 0: the width as asked
     law: LawName | None = None  # how the center combines the answers; None: as the kernel implies
+    protect: Literal["none", "blind"] = "none"  # "blind": turn the samples by the parties' key first
 
     batch: ClassVar[str] = ""
     answer: ClassVar[str] = "summary"
@@ -92,7 +99,9 @@ class OfferWanted:
     run: RunName
     kernel: Kernel
     bits: Bits = 32
-    n_landmarks: int = 0  # 0: all pairs of samples
+    n_landmarks: Whole = 0  # 0: all pairs of samples
+    pairs_up_to: Whole = 0  # samples, of which all pairs are added up whatever the number of landmarks
+    open_width: bool = False  # whether the width of the kernel is chosen when all has been added up
     batch: BatchName = ""  # of new samples; empty: those of the fit
     common: CommonTokens | None = None
 
@@ -100,14 +109,30 @@ class OfferWanted:
 
 
 @dataclass(frozen=True)
-class SumsWanted:
-    """Here are the keys of all; your masked numbers, please. Answered by `MaskedSum`, one per piece."""
+class ShareOfferWanted:
+    """Your key for the sum of all parties' shares of the scores of new samples, please. Answered by `Offer`."""
 
-    offers: tuple[Offer, ...]
-    batch: BatchName = ""
+    run: RunName
+    batch: BatchName
     common: CommonTokens | None = None
 
-    answer: ClassVar[str] = "sums"
+    answer: ClassVar[str] = "offer"
+
+
+@dataclass(frozen=True)
+class SumsWanted:
+    """Here are the keys of all; a piece of your masked numbers, please. Answered by `MaskedSum`."""
+
+    offers: Offers
+    part: Count = 1
+    batch: BatchName = ""
+
+    common: ClassVar[None] = None  # what the offer was about
+
+    @property
+    def answer(self) -> str:
+        """Kind of answer, by piece."""
+        return "sums" if self.part == 1 else f"sums-{self.part}"
 
 
 @dataclass(frozen=True)
@@ -119,6 +144,17 @@ class RowsWanted:
     common: CommonTokens | None = None
 
     answer: ClassVar[str] = "rows"
+
+
+@dataclass(frozen=True)
+class ScorerGiven:
+    """What this party needs to score its own columns, under the sum law. Answered by nothing."""
+
+    scorer: Scorer
+
+    common: ClassVar[None] = None
+    batch: ClassVar[str] = ""
+    answer: ClassVar[str] = "scorer"
 
 
 @dataclass(frozen=True)
@@ -144,5 +180,15 @@ class Result:
 
 
 Question = (
-    TokensWanted | StatisticsWanted | SummaryWanted | OfferWanted | SumsWanted | RowsWanted | AuditWanted | Result
+    TokensWanted
+    | StatisticsWanted
+    | SummaryWanted
+    | OfferWanted
+    | ShareOfferWanted
+    | SumsWanted
+    | RowsWanted
+    | ScorerGiven
+    | AuditWanted
+    | Result
 )
+TOLD = (ScorerGiven, Result)  # answered by nothing

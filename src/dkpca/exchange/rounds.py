@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from dkpca import audit, fusion, kernels
 from dkpca.errors import InputError
@@ -48,6 +48,8 @@ class Fit:
     weights: str | dict[str, float] | None = None
     degree: int | None = None  # of polynomial kernels that are given by name; None: 3
     coef0: float | None = None  # of the same; None: 1
+    protect: Literal["none", "sums", "blind"] = "none"
+    n_landmarks: int = 500  # of masked sums about many samples
 
     def to_dict(self) -> dict[str, Any]:
         """Describe it for a file or a message; kernels and solvers travel by name."""
@@ -75,6 +77,7 @@ def summaries(parties: Parties, fit: Fit) -> tuple[Mapping[str, Summary], Common
         solver=fit.solver,
         keep_training=fit.keep_training,
         common=common,
+        protect="blind" if fit.protect == "blind" else "none",
     )
     return parties.ask(question), common
 
@@ -89,11 +92,10 @@ def fusing(fit: Fit, answers: Mapping[str, Summary]) -> dict[str, Any]:
 
 
 def new_samples(
-    parties: Parties, *, batch: str = "", exact: bool = False, align: bool = False
-) -> tuple[Mapping[str, Any], CommonTokens | None]:
-    """Run the rounds of a projection; return `Rows` or `Partials` by party, and the samples where aligned."""
-    common = alignment.intersect(parties.ask(TokensWanted(batch)).values()) if align else None
-    return parties.ask(RowsWanted(batch, exact, common)), common
+    parties: Parties, common: CommonTokens | None = None, *, batch: str = "", exact: bool = False
+) -> Mapping[str, Any]:
+    """Run the round of a projection; return `Rows` or `Partials` by party."""
+    return parties.ask(RowsWanted(batch, exact, common))
 
 
 def audited(

@@ -5,28 +5,33 @@ writes its masked numbers, one file per piece. Its ledger knows every context th
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dkpca import strict_json
+from dkpca import strict_json, wire
 from dkpca.errors import FusionError, InputError, ProtectionError
-from dkpca.exchange.files import Holding, Sender, load_state
+from dkpca.exchange.files import load_state
+from dkpca.exchange.sending import Holding, Sender
 from dkpca.fields import check_party_name
 from dkpca.kernels import Kernel
-from dkpca.messages import MaskedSum, Offer, Rows, Scores, Summary, digest
+from dkpca.messages import MaskedSum, Offer, Rows, Scorer, Scores, Summary, digest
 from dkpca.protection import joint, member, quantities
-from dkpca.protection.keys import Identity, SumKey, check_identity
+from dkpca.protection.keys import Identity, SumKey, check_identity, check_offers
 from dkpca.protection.member import Sum
+from dkpca.protection.ring import Numbers
 from dkpca.protection.rotation import Rotation
 from dkpca.store import message_files, private_state, storage
+from dkpca.store.runs import RESULT
 from dkpca.tables.embeddings import embedding_files
 from dkpca.tables.preparation import prepare, reading_for
 from dkpca.wire import codec
 
+CERTIFICATE = "certificate"  # in a file of peers: whoever the consortium's authority certifies under the name
 WARNING = "PRIVATE: the key of one masked sum; never send it"
 
 
@@ -47,13 +52,14 @@ def read_identity(path: Path) -> Identity:
         raise InputError(f"{path}: is no identity; make one with 'dkpca keys new'") from error
 
 
-def read_peers(path: Path) -> dict[str, str]:
-    """Read the pinned fingerprints of the other parties, by name."""
+def read_peers(path: Path, *, vouched: bool = False) -> dict[str, str]:
+    """Read the pinned fingerprints of the other parties, by name; over a network a certificate may stand for one."""
     pinned = storage.read_toml(path, 'write a line such as bank = "fingerprint" for each party')
     for name, fingerprint in pinned.items():
         check_party_name(name)
-        if not isinstance(fingerprint, str) or len(fingerprint) != 64:
-            raise InputError(f"{path}: {name} = {fingerprint!r} is no fingerprint; 'dkpca keys show' prints it")
+        if (vouched and fingerprint == CERTIFICATE) or (isinstance(fingerprint, str) and len(fingerprint) == 64):
+            continue
+        raise InputError(f"{path}: {name} = {fingerprint!r} is no fingerprint; 'dkpca keys show' prints it")
     return pinned
 
 
@@ -73,8 +79,7 @@ def offer_fit(
             policy=sender.policy,
         )
         kept = replace(kept, preparation=codec.described(preparation))
-        _send(sender, key, {key_file: _encoded(key), state: private_state.encode(kept)})
-    return key.offer
+        return _send(sender, key, key_file, {state: private_state.encode(kept)})
 
 
 def offer_new(
@@ -93,31 +98,90 @@ def offer_new(
             sample_ids=names,
             policy=sender.policy,
         )
-        _send(sender, key, {key_file: _encoded(key)})
-    return key.offer
+        return _send(sender, key, key_file)
+
+
+def offer_share(
+    holding: Holding, sender: Sender, state: Path, scorer: Scorer, *, identity: Identity, run: str, key_file: Path
+) -> Offer:
+    """Write the offer for shares of the scores of new samples, after a blind fit, and keep its key."""
+    with sender.answering(holding, f"offer for scores of {holding.path.name}"):
+        key, _ = _share(holding, sender, state, scorer, identity=identity, run=run)
+        return _send(sender, key, key_file)
 
 
 def numbers(
-    holding: Holding, sender: Sender, state: Path, key_file: Path, offers: Sequence[Path], peers: Path
+    holding: Holding,
+    sender: Sender,
+    state: Path,
+    key_file: Path,
+    offers: Sequence[Offer],
+    pinned: Mapping[str, str],
+    *,
+    part: int = 0,
+    scorer: Scorer | None = None,
 ) -> list[Path]:
-    """Write a party's masked numbers, one file per piece; return the files."""
-    key, (kept, preparation) = read_key(key_file), load_state(state)
-    received = [message_files.read(path, Offer) for path in offers]
-    by_party = {offer.party: offer for offer in received}
-    if len(by_party) < len(received):
+    """Write a party's masked numbers, one file per piece, or one piece only; return the files.
+
+    Shares of scores need the scorer that the offer was made with.
+    """
+    key = read_key(key_file)
+    by_party = {offer.party: offer for offer in offers}
+    if len(by_party) < len(offers):
         raise ProtectionError("two of the offers are from one party; give one from each")
+    check_offers(key, by_party, pinned)  # before any work
     written = []
     with sender.answering(holding, f"masked numbers for {key.offer.agreed.run!r}"):
-        sender.policy.check_protection("sums")
-        table, names = holding.load()
-        X = preparation.apply(table)
-        _check_same_rows(key, names, len(X), holding)
-        for message in member.answers(key, kept, X, by_party, read_peers(peers)):
-            path = piece_path(sender.message, message.part)
+        n_parts, piece = _pieces_at_party(holding, sender, state, key, scorer)
+        for number in [part] if part else range(1, n_parts + 1):
+            message = piece(by_party, pinned, number)
+            path = sender.message if part else piece_path(sender.message, number)
             context = hashlib.sha256(f"{message.offers} {message.part}".encode()).hexdigest()
-            replace(sender, message=path).send(message, party=message.party, context=context, run=message.agreed.run)
+            replace(sender, message=path).send(message, party=message.party, context=context, sum=message.agreed.run)
             written.append(path)
     return written
+
+
+def _pieces_at_party(
+    holding: Holding, sender: Sender, state: Path, key: SumKey, scorer: Scorer | None
+) -> tuple[int, Callable[[Mapping[str, Offer], Mapping[str, str], int], MaskedSum]]:
+    """How many pieces a party's numbers have, and what makes one of them."""
+    agreed = key.offer.agreed
+    if agreed.kind == quantities.SCORES:
+        if scorer is None:
+            raise InputError("the offer is for shares of scores; give the scorer that it was made with (--scorer)")
+        _, values = _share(holding, sender, state, scorer, identity=Identity.new(), run=agreed.run, like=key)
+        return member.n_parts_of(agreed, None), partial(member.masked_scores, key, values)
+    kept, preparation = load_state(state)
+    table, names = holding.load()
+    X = preparation.apply(table)
+    _check_same_rows(key, names, len(X), holding)
+    if agreed.kind == quantities.NEW:
+        sender.policy.check_projection()
+    sender.policy.check_protection("sums")
+    return member.n_parts_of(agreed, kept.kernel), partial(member.answer, key, kept, X)
+
+
+def _share(
+    holding: Holding,
+    sender: Sender,
+    state: Path,
+    scorer: Scorer,
+    *,
+    identity: Identity,
+    run: str,
+    like: SumKey | None = None,
+) -> tuple[SumKey, Numbers]:
+    """A party's share of the scores of new samples, and a key for it; of the same rows as another key, if given."""
+    kept, preparation = load_state(state)
+    if kept.protect != "blind":
+        raise InputError(f"party {kept.party!r}: shares are added up after a blind fit, and this state is of none")
+    sender.policy.check_protection("blind")
+    table, names = holding.load()
+    X = preparation.apply(table)
+    if like is not None:
+        _check_same_rows(like, names, len(X), holding)
+    return member.scores(kept, scorer, X, run, identity=identity, sample_ids=names, policy=sender.policy)
 
 
 def add_fit(paths: Sequence[Path], kernel: Kernel) -> Summary:
@@ -138,12 +202,9 @@ def add_new(paths: Sequence[Path], summary: Summary, fit_run: str) -> Rows:
 def turn_back(scores: Scores, holding: Holding, turned: Callable[[str, int], Rotation], out: Path) -> list[Path]:
     """At a party: write the scores of a blind fit with rows that are its samples again."""
     ids = holding.ids()
-    rotation = turned(digest(holding.keys(ids)), len(ids))
-    if rotation.hidden_digest != scores.sample_digest:
-        raise InputError(
-            f"{holding.path}: these scores are of other samples, or were turned by another key or for another run"
-        )
-    files = embedding_files(ids, rotation.turn_back(np.asarray(scores.scores.decode())))
+    with message_files.naming(holding.path):
+        result = turned(digest(holding.keys(ids)), len(ids)).result(scores)
+    files = embedding_files(ids, np.asarray(result.scores.decode())) | {RESULT: wire.encode(result)}
     storage.make_directory(out)
     storage.write_all({out / name: data for name, data in files.items()})
     return [out / name for name in files]
@@ -173,10 +234,17 @@ def _encoded(key: SumKey) -> bytes:
     return storage.as_json(described)
 
 
-def _send(sender: Sender, key: SumKey, private_files: dict[Path, bytes]) -> None:
+def _send(sender: Sender, key: SumKey, key_file: Path, private_files: Mapping[Path, bytes] | None = None) -> Offer:
+    """Write an offer, and keep its key; who offers the same again offers the same key."""
+    before = read_key(key_file) if key_file.exists() else key
+    same = replace(key.offer, key=before.offer.key, signature=before.offer.signature, vouch=before.offer.vouch)
+    certified = [None if offer.vouch is None else offer.vouch.certificate for offer in (before.offer, key.offer)]
+    if before.offer == same and certified[0] == certified[1]:
+        key = before
     offer = key.offer
-    facts = {"n_samples": offer.agreed.rows, "sample_digest": offer.agreed.sample_digest, "run": offer.agreed.run}
-    sender.send(offer, private_files, party=offer.party, **facts)
+    facts = {"n_samples": offer.agreed.rows, "sample_digest": offer.agreed.sample_digest, "sum": offer.agreed.run}
+    sender.send(offer, {key_file: _encoded(key), **(private_files or {})}, party=offer.party, **facts)
+    return offer
 
 
 def _check_same_rows(key: SumKey, names: Sequence[str] | None, n_rows: int, holding: Holding) -> None:

@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Callable, Sequence
+from copy import copy
 
 from dkpca.kernels.base import Kernel
 from dkpca.kernels.laws import Law
-from dkpca.linalg.arrays import Array, device, itemsize, namespace, set_diagonal
+from dkpca.linalg.arrays import Array, device, dtype_name, itemsize, namespace, set_diagonal
 from dkpca.linalg.gram import Gram, Index, Opened, pick, thinner
 from dkpca.linalg.moments import groups
 from dkpca.linalg.parallel import in_order
@@ -63,6 +64,7 @@ class FusedGram(Gram):
         self.law, self._parts, self._diagonals = law, list(factors), diagonals
         self.n, self.reference = factors[0].shape[0], reference_of(factors[0])
         self._trace: float | None = None
+        self._is_rough = False
         self._diagonal: Array | None = None
         self._merged = None if any(isinstance(A, Tall) for A in factors) else law.merge(factors, diagonals)
         self.entry_operations = sum(2.0 * A.shape[1] for A in self.rows(slice(0, 1)))
@@ -80,6 +82,15 @@ class FusedGram(Gram):
             return [pick(A, index) for A in self._merged]
         diagonals = None if self._diagonals is None else [pick(d, index) for d in self._diagonals]
         return self.law.merge([rows_of(A, index) for A in self._parts], diagonals)
+
+    def rough(self) -> Gram | None:
+        xp = namespace(self.reference)
+        if dtype_name(self.reference) != "float64" or not self.law.has_rough_product(self.factors):
+            return None
+        same = copy(self)
+        same._merged, same._is_rough = [xp.astype(A, xp.float32) for A in self.factors], True
+        same.reference, same._diagonal = same.factors[0], None
+        return same
 
     def trace(self) -> float:
         self._trace = super().trace() if self._trace is None else self._trace
@@ -142,7 +153,7 @@ class FusedGram(Gram):
         factor, _ = self.factor, self.factors  # decoded once, and not for every tile
         if factor is not None:
             return times(factor, cross(factor, block))
-        fast = self.law.fused_product(self.factors, block)
+        fast = self.law.fused_product(self.factors, block, rough=self._is_rough)
         return super().product(block, progress) if fast is None else fast
 
 

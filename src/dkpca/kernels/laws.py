@@ -92,9 +92,13 @@ class Law(ABC):
     def theorem_1_dimension(self, n_samples: int, n_components: int) -> int:
         """What stands under the square root in Theorem 1 of the paper."""
 
-    def fused_product(self, factors: Sequence[Array], block: Array) -> Array | None:
+    def fused_product(self, factors: Sequence[Array], block: Array, *, rough: bool = False) -> Array | None:
         """Return the recombined matrix times a thin block, where there is a faster way than tile by tile."""
         return None
+
+    def has_rough_product(self, factors: Sequence[Array]) -> bool:
+        """Whether `fused_product` of such factors in float32 is still faster where few digits do."""
+        return False
 
 
 @dataclass(frozen=True)
@@ -148,8 +152,11 @@ class Product(Law):
     def theorem_1_dimension(self, n_samples: int, n_components: int) -> int:
         return n_samples
 
-    def fused_product(self, factors: Sequence[Array], block: Array) -> Array | None:
-        return hadamard.product(factors, block) if hadamard.supported(factors, block) else None
+    def fused_product(self, factors: Sequence[Array], block: Array, *, rough: bool = False) -> Array | None:
+        return hadamard.product(factors, block, rough=rough) if hadamard.supported(factors, block) else None
+
+    def has_rough_product(self, factors: Sequence[Array]) -> bool:
+        return hadamard.supported(factors, factors[0][:, :1]) and all(map(_is_moderate, factors))
 
 
 @dataclass(frozen=True)
@@ -238,8 +245,8 @@ class Power(Law):
     def theorem_1_dimension(self, n_samples: int, n_components: int) -> int:
         return n_samples
 
-    def fused_product(self, factors: Sequence[Array], block: Array) -> Array | None:
-        return PRODUCT.fused_product([*factors] * self.degree, block)
+    def fused_product(self, factors: Sequence[Array], block: Array, *, rough: bool = False) -> Array | None:
+        return PRODUCT.fused_product([*factors] * self.degree, block, rough=rough)
 
     @property
     def powers(self) -> int:
@@ -314,3 +321,9 @@ def _fresh_first(parts: Iterable[Array]) -> tuple[Array, Iterable[Array]]:
     rest = iter(parts)
     first = next(rest)
     return namespace(first).asarray(first, copy=True), rest
+
+
+def _is_moderate(x: Array) -> bool:
+    """Whether its largest number is far from the limits of float32."""
+    xp = namespace(x)
+    return 1e-12 < float(xp.max(xp.abs(x))) < 1e12

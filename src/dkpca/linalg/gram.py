@@ -74,6 +74,10 @@ class Gram(ABC):
         """F with matrix = F F', if one with fewer than n columns is at hand."""
         return None
 
+    def rough(self) -> "Gram | None":
+        """Return the matrix in fewer digits, if products with it are much faster: to look around, not to state."""
+        return None
+
     def affine(self, weights: Array) -> tuple[Array, Array]:
         """Weights W and offset c with scores = kernel row @ W + c for a new sample.
 
@@ -160,6 +164,10 @@ class Centered(Gram):
         means = self.row_means()
         left, right = pick(means, rows), pick(means, columns)
         return self.base.block(rows, columns) - left[:, None] - (right - namespace(means).mean(means))[None, :]
+
+    def rough(self) -> Gram | None:
+        base = self.base.rough()
+        return None if base is None else Centered(base)
 
     @property
     def factor(self) -> Array | None:

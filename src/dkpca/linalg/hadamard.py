@@ -2,8 +2,9 @@
 
 (A1 A1' o ... o AJ AJ') B in one kernel: a tile of the product lives in registers from its first factor to its use,
 and a tile above the diagonal is used for its mirror image too. Sums over tiles are atomic, so the last bits of the
-answer differ from run to run. Written in Triton, which comes with torch for CUDA; without it, and for blocks wider
-than 64, `gram` works with plain torch.
+answer differ from run to run. Rough products use tensor cores with 10 bits of a factor's numbers: three times faster,
+and good for finding where to look, not for what is stated. Written in Triton, which comes with torch for CUDA;
+without it, and for blocks wider than 64, `gram` works with plain torch.
 """
 
 from collections.abc import Sequence
@@ -16,7 +17,8 @@ from dkpca.linalg.arrays import Array, like, namespace, on_gpu
 
 WIDEST_BLOCK = 64
 STEP = 16  # columns of a factor taken at a time: the least a tensor core instruction of Triton works on
-SIDE = 64  # rows and columns of a tile
+SIDE, SIDE_ROUGH = 64, 128  # rows and columns of a tile
+WARPS, WARPS_ROUGH = 4, 8
 CHUNK = 32  # tiles a program works on, so that its own rows are summed in registers
 
 
@@ -32,17 +34,18 @@ def supported(factors: Sequence[Array], block: Array) -> bool:
     )
 
 
-def product(factors: Sequence[Array], block: Array) -> Array:
-    """Multiply the Hadamard product of the factors' Gram matrices by a block."""
+def product(factors: Sequence[Array], block: Array, *, rough: bool = False) -> Array:
+    """Multiply the Hadamard product of the factors' Gram matrices by a block; rough: of float32 only."""
     xp = namespace(block)
     n, width = block.shape
     padded_width = max(STEP, 1 << (width - 1).bit_length())
     padded = _pad_columns(block, padded_width)
     joined = xp.concat([_pad_columns(A, _padded(A.shape[1], STEP)) for A in factors], axis=1)
     edges = np.cumsum([0, *(_padded(A.shape[1], STEP) for A in factors)])
-    by_rows = joined.dtype == xp.float64  # the layout that was faster on an H200, for each precision
+    by_rows = rough or joined.dtype == xp.float64  # the layout that was faster on an H200, for each precision
     out = xp.zeros_like(padded)
-    tiles = -(-n // SIDE)
+    side = SIDE_ROUGH if rough else SIDE
+    tiles = -(-n // side)
     _kernel()[(tiles, -(-tiles // CHUNK))](
         joined if by_rows else joined.T.contiguous(),
         xp.asarray(edges, dtype=xp.int32, device=block.device),
@@ -53,10 +56,11 @@ def product(factors: Sequence[Array], block: Array) -> Array:
         len(factors),
         BY_ROWS=by_rows,
         WIDTH=padded_width,
-        SIDE=SIDE,
+        SIDE=side,
         STEP=STEP,
         CHUNK=CHUNK,
-        num_warps=4,
+        PRECISION="tf32" if rough else "ieee",
+        num_warps=WARPS_ROUGH if rough else WARPS,
         num_stages=3,
     )
     return out[:, :width]

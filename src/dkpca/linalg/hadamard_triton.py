@@ -19,6 +19,7 @@ def hadamard_kernel(
     SIDE: tl.constexpr,
     STEP: tl.constexpr,
     CHUNK: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):
     dtype: tl.constexpr = block.dtype.element_ty
     i = tl.program_id(0)
@@ -48,13 +49,13 @@ def hadamard_kernel(
                         right = tl.load(
                             joined + d[:, None] * n + columns[None, :], mask=column_mask[None, :], other=0.0
                         )
-                    part = tl.dot(left, right, part, input_precision="ieee", out_dtype=dtype)
+                    part = tl.dot(left, right, part, input_precision=PRECISION, out_dtype=dtype)
                 tile = tile * part
             theirs = tl.load(block + columns[:, None] * WIDTH + w[None, :], mask=column_mask[:, None], other=0.0)
-            own = tl.dot(tile, theirs, own, input_precision="ieee", out_dtype=dtype)
+            own = tl.dot(tile, theirs, own, input_precision=PRECISION, out_dtype=dtype)
             if j > i:
                 mine = tl.load(block + rows[:, None] * WIDTH + w[None, :], mask=row_mask[:, None], other=0.0)
-                mirrored = tl.dot(tl.trans(tile), mine, input_precision="ieee", out_dtype=dtype)
+                mirrored = tl.dot(tl.trans(tile), mine, input_precision=PRECISION, out_dtype=dtype)
                 tl.atomic_add(
                     out + columns[:, None] * WIDTH + w[None, :], mirrored, mask=column_mask[:, None], sem="relaxed"
                 )

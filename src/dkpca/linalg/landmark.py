@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dkpca.errors import InputError
-from dkpca.linalg.arrays import Array, device, eps, like, namespace, solve_lower, to_numpy
+from dkpca.linalg.arrays import Array, device, eps, like, namespace, on_gpu, solve_lower, to_numpy
 from dkpca.linalg.corner import Corner, Spectrum
 from dkpca.linalg.eigenpairs import NEARBY, Eigenpairs, Extension, Nearby, inverse_roots, signs_of
 from dkpca.linalg.gram import Centered, Gram, Opened, pick
@@ -135,7 +135,9 @@ def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, progress: Prog
     (values, U), scaled = _first(k, values, U), _first(k, values, scaled)[1]
     rounded = growth(n) * unit(start) * corner.trace
     left = max(0.0, corner.trace - found.trace) + found.beside + rounded + corner.m**0.5 * found.moved
-    lifted = _lifted(gram, scaled, near, chosen, found, progress, in_blocks=n * corner.m <= MOST_NUMBERS)
+    lifted = _lifted(
+        gram, scaled, near, chosen, found, progress, in_blocks=on_gpu(start) or n * corner.m <= MOST_NUMBERS
+    )
     vectors, square = lifted.vectors, lifted.square
     turned = _orthonormalize(vectors, square, found.values[:k])
     signs = signs_of(vectors)

@@ -17,7 +17,7 @@ from dkpca.linalg.parallel import split_work
 from dkpca.linalg.rounding import solver_error
 
 LANDMARKS_PER_ROW = 4  # of a block: it then costs a part of what the landmarks cost
-LEAST_ROWS = 32
+LEAST_ROWS, LEAST_ROWS_GPU = 32, 2048
 MOST_NUMBERS = 2**25  # rows times landmarks for which bounds may take as long as all the rest
 SMALL = 128  # rows of a block, where many rows are passed over
 
@@ -32,7 +32,8 @@ class Missed:
 
 def missed(gram: Gram, F: Array, k: int) -> Missed:
     """Bound the matrix minus F F', but for the rounding of its entries."""
-    blocks = -(-gram.n // max(LEAST_ROWS, F.shape[1] // LANDMARKS_PER_ROW))
+    least = LEAST_ROWS_GPU if on_gpu(F) else LEAST_ROWS
+    blocks = -(-gram.n // max(least, F.shape[1] // LANDMARKS_PER_ROW))
     found = np.zeros((blocks, 2))
 
     def share(numbers: Sequence[int]) -> None:
@@ -47,11 +48,16 @@ def missed(gram: Gram, F: Array, k: int) -> Missed:
 
 def missed_in(gram: Gram, rows: slice, F: Array, k: int) -> Missed:
     """The same for some of the rows, of which F is at hand; bounds for parts of a matrix add up to one for it."""
-    blocks = max(1, F.shape[0] // SMALL)
+    blocks = max(1, F.shape[0] // (LEAST_ROWS_GPU if on_gpu(F) else SMALL))
     norm = leading = 0.0
     for number in range(blocks):
         own, part = slice(rows.start + number, rows.stop, blocks), F[number::blocks, :]
-        P = to_numpy(gram.block(own, own) - part @ part.T).astype(float)
+        left = gram.block(own, own) - part @ part.T
+        if on_gpu(F):
+            largest, several = _sizes(left, k)
+            norm, leading = norm + largest, leading + several
+            continue
+        P = to_numpy(left).astype(float)
         largest, trace = norm_at_most(P), float(np.clip(np.diagonal(P), 0.0, None).sum())
         norm, leading = norm + min(largest, trace), leading + min(k * largest, trace)
     return Missed(norm, leading)

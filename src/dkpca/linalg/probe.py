@@ -34,9 +34,14 @@ class Found:
 
     def said(self) -> Probe:
         """Return how much larger than everything found an eigenvalue must be not to be missed."""
-        per_column = math.log(1.648 * math.sqrt(self.n)) - math.log(1.0 - CONFIDENCE) / max(self.columns, 1)
-        share = (per_column / (2 * STEPS - 1)) ** 2
-        return Probe(1.0 / (1.0 - share) if share < 1.0 else math.inf, CONFIDENCE)
+        return statement(self.n, self.columns)
+
+
+def statement(n: int, columns: int) -> Probe:
+    """Return what a search from so many random vectors says; of very many samples, nothing."""
+    per_column = math.log(1.648 * math.sqrt(n)) - math.log(1.0 - CONFIDENCE) / max(columns, 1)
+    share = (per_column / (2 * STEPS - 1)) ** 2
+    return Probe(1.0 / (1.0 - share) if share < 1.0 else math.inf, CONFIDENCE)
 
 
 def search(gram: Gram, V: Array, seed: int, progress: Progress) -> Found:

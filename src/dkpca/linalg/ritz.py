@@ -4,10 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dkpca.linalg.arrays import Array, like, namespace
+from dkpca.linalg.arrays import Array, like, namespace, on_gpu
 from dkpca.linalg.eigenpairs import rounding_of
 from dkpca.linalg.strips import cross, times
 
+WELL_CONDITIONED = 1e-4  # smallest eigenvalue of the cross product of columns of length one
 TINY = 1e-30  # keeps 0 / 0 out, in float32 too
 
 
@@ -78,7 +79,20 @@ def orthonormal(block: Array) -> Array:
         filler = like(np.random.default_rng(block.shape[1]).standard_normal(tuple(block.shape)), block)
         block = xp.where(lengths[None, :] > 0, block, filler)
         lengths = xp.sqrt(xp.sum(block * block, axis=0))
-    return xp.linalg.qr(block / lengths[None, :])[0]
+    block = block / lengths[None, :]
+    quick = _by_cross_product(block) if on_gpu(block) else None
+    return xp.linalg.qr(block)[0] if quick is None else quick
+
+
+def _by_cross_product(block: Array) -> Array | None:
+    """Orthonormal basis by B'B: QR of a tall block is slow on a GPU. None if digits would be lost."""
+    xp = namespace(block)
+    for _ in range(2):  # the second time takes out what the first rounded
+        values, Q = xp.linalg.eigh(cross(block, block))
+        if not float(values[0]) > WELL_CONDITIONED:
+            return None
+        block = times(block, Q / xp.sqrt(values)[None, :])
+    return block
 
 
 def beside(left: Array, right: Array) -> Array:

@@ -1,5 +1,6 @@
 """Block Krylov iteration on tiles: exact leading eigenpairs without the matrix."""
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,13 +11,15 @@ from dkpca.linalg.dense import Dense
 from dkpca.linalg.eigenpairs import NEARBY, Eigenpairs, Nearby, from_all_rows, signs_of
 from dkpca.linalg.gram import Gram
 from dkpca.linalg.landmark import Landmark
-from dkpca.linalg.probe import search
+from dkpca.linalg.probe import COLUMNS, Found, search, statement
 from dkpca.linalg.progress import Progress, silent
 from dkpca.linalg.ritz import Ritz, beside, orthonormal, outside, ritz
 from dkpca.linalg.rounding import solver_error
 
 NOISE = 1e-6  # random part of the start: below the tolerance, but the next block is made of it
+MOST_LANDMARKS = 500  # for the start: more cost as much as a pass
 MIN_PASSES = 4  # the start may consist of eigenvectors that are not the leading ones; two or three miss some
+ROUGH = 1e-3  # share of an eigenvalue by which few digits can err
 SPARE = 10  # directions carried beyond the pairs wanted: they decide how fast the last pair converges
 MANY = 6  # a basis of so many blocks as large as the matrix takes more memory and time than the matrix
 MOST_BLOCKS = 8  # blocks kept before the basis is cut back to its best part
@@ -56,9 +59,13 @@ class Streamed:
         width = min(gram.n, k + max(SPARE, k // 2))
         if MANY * width >= gram.n:
             return replace(Dense()(gram, k), solver=f"dense: {k} pairs of {gram.n} samples are too many to stream")
+        rough = gram.rough()
         basis = orthonormal(self._first_block(gram, width))
-        images = gram.product(basis, self.progress)
         since = 0  # passes since the last find, or the start
+        if rough is not None:
+            since = MIN_PASSES - 1
+            basis = orthonormal(like(self._refined(rough, basis, since), basis))
+        images = gram.product(basis, self.progress)
         for passes in range(1, self.max_passes + 1):
             since += 1
             pairs = ritz(basis, images, gram.noise())
@@ -72,8 +79,8 @@ class Streamed:
                 rest = gram.trace() - pairs.total(k)
                 if rest <= pairs.noise():  # nothing is left to be missed
                     return _result(gram, pairs, k, note, at_least=rest)
-                found = search(gram, pairs.vectors[:, :k], self.random_state + passes, self.progress)
-                if found.highest <= (1 + self.tolerance) * max(float(pairs.values[k - 1]), 0.0) + pairs.noise():
+                found, margin = self._search(gram, rough, pairs.vectors[:, :k], self.random_state + passes)
+                if found.highest <= (1 + margin) * max(float(pairs.values[k - 1]), 0.0) + pairs.noise():
                     return replace(_result(gram, pairs, k, note, at_least=found.highest), probe=found.said())
                 since, following = 0, found.vectors
             if basis.shape[1] + width > MOST_BLOCKS * width:
@@ -87,9 +94,28 @@ class Streamed:
             "and no other pair that may still reach up; raise the tolerance or ask for another number of components"
         )
 
+    def _refined(self, rough: Gram, start: Array, passes: int) -> Array:
+        """Pass over the matrix in few digits: what is left to do in all digits is then little."""
+        width = start.shape[1]
+        basis = like(start, rough.reference)
+        images = rough.product(basis, self.progress)
+        for _ in range(passes - 1):
+            fresh = outside(basis, ritz(basis, images).residuals()[:, :width])
+            basis = beside(basis, fresh)
+            images = beside(images, rough.product(fresh, self.progress))
+        return ritz(basis, images).vectors[:, :width]
+
+    def _search(self, gram: Gram, rough: Gram | None, V: Array, seed: int) -> tuple[Found, float]:
+        """Search outside V; in few digits where the search is too short for so many samples to be a statement."""
+        if rough is None or math.isfinite(statement(gram.n, COLUMNS).factor):
+            return search(gram, V, seed, self.progress), self.tolerance
+        found = search(rough, like(V, rough.reference), seed, self.progress)
+        return replace(found, vectors=like(found.vectors, V)), ROUGH
+
     def _first_block(self, gram: Gram, width: int) -> Array:
         """Landmark eigenvectors with a little noise, so that no eigenvector is orthogonal to the start."""
-        landmarks = max(4 * width, int(4 * gram.n**0.5)) if self.n_landmarks is None else self.n_landmarks
+        enough = max(4 * width, min(int(4 * gram.n**0.5), MOST_LANDMARKS))
+        landmarks = enough if self.n_landmarks is None else self.n_landmarks
         start = Landmark(min(landmarks, gram.n), random_state=self.random_state)(gram, width).vectors
         noise = np.random.default_rng(self.random_state).standard_normal((gram.n, width))
         return start + like(noise, gram.reference) * (NOISE / gram.n**0.5)

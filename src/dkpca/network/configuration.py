@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dkpca.errors import InputError
-from dkpca.exchange.files import Holding
+from dkpca.exchange.sending import Holding
 from dkpca.fields import check_party_name
 from dkpca.policy import Policy
 from dkpca.store import party_file, policy_file, storage
@@ -25,6 +25,7 @@ class Configuration:
     key_file: Path | None
     new: Path  # folder with tables of new samples, one per batch
     approval: bool = False  # whether a person approves each question
+    peers: Path | None = None  # with whom it adds masked numbers; None: with nobody
 
     def key(self) -> bytes | None:
         """Key shared with the other parties."""
@@ -56,4 +57,5 @@ def read_configuration(path: Path) -> Configuration:
         key_file=found.key_file,
         new=found.new,
         approval=found.approval,
+        peers=found.peers,
     )

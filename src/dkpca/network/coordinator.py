@@ -17,6 +17,8 @@ from dkpca.exchange.questions import AuditWanted, Result, TokensWanted
 from dkpca.exchange.rounds import Fit
 from dkpca.fields import check_name
 from dkpca.fusion import result
+from dkpca.kernels.laws import SUM
+from dkpca.network import protected_runs
 from dkpca.network.remote import (
     COMPUTING,
     RUNNING,
@@ -52,21 +54,26 @@ class Coordinator:
         with followed(folder, "fit", self.job) as status:
             roster = remember(folder, fit, self.roster)
             remote = self._parties(run, folder, roster, status, again)
-            answers, common = rounds.summaries(remote, fit)
+            names, fusing = self._gathered(remote, fit, folder)
             status.write(COMPUTING)
             fused = runs.fuse(
-                folder,
-                [],
-                n_components=fit.n_components,
-                center=fit.center,
-                solver=fit.solver,
-                roster=roster,
-                sample_names=None if common is None else alignment.names(common),
-                **rounds.fusing(fit, answers),
+                folder, [], n_components=fit.n_components, solver=fit.solver, sample_names=names, **fusing
             )
             if publish:
                 remote.ask(Result(result(fused.model, fused.model.scores, fused.settings["sample_digest"])))
         return fused
+
+    def _gathered(self, remote: RemoteParties, fit: Fit, folder: Path) -> tuple[Sequence[str] | None, dict[str, Any]]:
+        """Have the summaries of a fit in the run's directory; return the samples' names, and how to fuse them."""
+        if fit.protect == "sums":
+            return protected_runs.gather_sums(remote, fit, folder)
+        if fit.protect == "blind":
+            protected_runs.check_blind(remote.names, fit)
+        answers, common = rounds.summaries(remote, fit)
+        fusing = {"center": fit.center, "roster": remote.names, **rounds.fusing(fit, answers)}
+        if fit.protect == "blind":
+            return None, fusing | {"center": False, "law": SUM.name}
+        return None if common is None else alignment.names(common), fusing
 
     def project(
         self,
@@ -81,18 +88,25 @@ class Coordinator:
         """Place batches of new samples, one after the other; return where their scores are."""
         folder = self.folder / check_name(run, "run name")
         places, roster = [], roster_of(folder, self.roster)
-        fused = runs.load(folder)
+        fused, protect = runs.load(folder), self._fit_of(folder).protect
+        if protect != "none" and exact:
+            raise InputError(f"{run}: its fit has protect={protect!r}, and distances in the open are none")
         with followed(folder, "projection", self.job) as status:
             for batch in batches:
                 place = make_directory(make_directory(folder / "new") / check_name(batch, "batch name"))
                 remote = replace(self._parties(run, place, roster, status, again), extending=fused.model.summaries)
-                answers, common = rounds.new_samples(remote, batch=batch, exact=exact, align=align)
+                common = alignment.intersect(remote.ask(TokensWanted(batch)).values()) if align else None
+                if protect == "none":
+                    rounds.new_samples(remote, common, batch=batch, exact=exact)
+                    files = [place / "messages" / f"{party}.rows" for party in roster]
+                else:
+                    told = replace(remote, folder=folder)
+                    files = protected_runs.gather_new(remote, told, fused, self._fit_of(folder), batch, common)
                 status.write(COMPUTING)
                 names = None if common is None else alignment.names(common)
-                files = [place / "messages" / f"{party}.rows" for party in roster]
                 scores = runs.project(fused, files, place, sample_names=names)
                 if publish:
-                    digest = next(iter(answers.values())).sample_digest
+                    digest = str(storage.read_json(place / "settings.json")["sample_digest"])
                     remote.ask(Result(result(fused.model, scores, digest), batch))
                 places.append(place)
         return places
@@ -101,6 +115,8 @@ class Coordinator:
         """Ask for true rows of samples that are drawn now, and keep what they say in the run."""
         folder = self.folder / check_name(run, "run name")
         roster, fused = roster_of(folder, self.roster), runs.load(folder)
+        if (protect := self._fit_of(folder).protect) != "none":
+            raise InputError(f"{run}: its fit has protect={protect!r}, and an audit asks for rows in the open")
         with followed(folder, "audit", self.job) as status:
             remote = replace(self._parties(run, folder, roster, status, again), extending=dict(fused.model.summaries))
             aligned = bool(_remembered(folder).get("fit", {}).get("align"))
@@ -108,6 +124,10 @@ class Coordinator:
             remote.ask(AuditWanted(audits.request(fused, n_rows, seed), common))
             status.write(COMPUTING)
             return audits.conclude(fused, [folder / "messages" / f"{party}.audit" for party in roster])
+
+    def _fit_of(self, folder: Path) -> Fit:
+        """What a run asked for."""
+        return Fit.from_dict(_remembered(folder)["fit"])
 
     def _folder(self, run: str) -> Path:
         return make_directory(self.folder / check_name(run, "run name"))
@@ -151,7 +171,7 @@ def remember(folder: Path, fit: Fit, roster: Sequence[str]) -> Sequence[str]:
 def check_settings(folder: Path, fit: Fit) -> None:
     """Refuse other settings than those a run was begun with, once anything has arrived."""
     before = _remembered(folder)
-    if before and before["fit"] != json.loads(json.dumps(fit.to_dict())):
+    if before and Fit.from_dict(before["fit"]) != Fit.from_dict(json.loads(json.dumps(fit.to_dict()))):
         raise InputError(
             f"{folder.name} was begun with other settings ({REQUEST} in its directory has them); "
             "repeat them, or choose another name for the run"

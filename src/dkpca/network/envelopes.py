@@ -6,11 +6,17 @@ from typing import Any, get_args
 from dkpca import wire
 from dkpca.errors import WireError
 from dkpca.exchange.questions import Question
-from dkpca.messages import CommonTokens, Scores
+from dkpca.messages import CommonTokens, Offers, Scorer, Scores
 from dkpca.wire import codec
 
 QUESTIONS: dict[str, type[Any]] = {cls.__name__: cls for cls in get_args(Question)}
-ATTACHED = {"common": CommonTokens, "scores": Scores}  # messages inside a question
+# Messages inside a question.
+ATTACHED = {
+    "common": CommonTokens,
+    "offers": Offers,
+    "scorer": Scorer,
+    "scores": Scores,
+}
 
 
 def encode_question(question: Question) -> tuple[dict[str, Any], bytes]:

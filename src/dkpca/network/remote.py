@@ -20,21 +20,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from dkpca import messages, wire
+from dkpca import wire
 from dkpca.errors import DKPCAError, InputError, NoAnswerError, StorageError, WireError
-from dkpca.exchange import alignment
 from dkpca.exchange.files import Answers
-from dkpca.exchange.questions import (
-    AuditWanted,
-    Question,
-    Result,
-    RowsWanted,
-    StatisticsWanted,
-    SummaryWanted,
-    TokensWanted,
-)
-from dkpca.messages import AuditRows, Message, Partials, Rows, SampleTokens, Statistics, Summary
+from dkpca.exchange.questions import TOLD, Question, RowsWanted, SummaryWanted
+from dkpca.messages import Statistics, Summary
 from dkpca.network.envelopes import encode_question
+from dkpca.network.matching import KINDS, check
 from dkpca.network.protocol import Asked, to_json
 from dkpca.network.sizes import largest_answer
 from dkpca.store import ledger, message_files, storage
@@ -46,13 +38,6 @@ log.addHandler(logging.NullHandler())
 STATUS, NUMBERS = "exchange.json", "asked.json"
 RUNNING = "running"
 COMPUTING = "computing"  # the center is at work, no party is waited for
-KINDS: Mapping[type[Any], tuple[type[Any], ...]] = {
-    TokensWanted: (SampleTokens,),
-    StatisticsWanted: (Statistics,),
-    SummaryWanted: (Summary,),
-    RowsWanted: (Rows, Partials),
-    AuditWanted: (AuditRows,),
-}
 
 
 @dataclass(frozen=True)
@@ -152,23 +137,27 @@ class RemoteParties:
         """Parties of the roster."""
         return list(self.roster)
 
-    def ask(self, question: Question) -> Answers:
-        """Ask those whose answer is not here yet; every answer that is good is kept, whatever the others do."""
-        step = question.answer
-        paths = {party: self.folder / "messages" / f"{party}.{step}" for party in self.roster}
-        here = self._told(question) if isinstance(question, Result) else self._here(paths, question)
+    def ask(self, question: Question | Mapping[str, Question]) -> Answers:
+        """Ask those whose answer is not here yet; every answer that is good is kept, whatever the others do.
+
+        One question for all, or one of the same kind for each.
+        """
+        asks = question if isinstance(question, Mapping) else dict.fromkeys(self.roster, question)
+        one = asks[self.roster[0]]
+        paths = {party: self.folder / "messages" / f"{party}.{one.answer}" for party in self.roster}
+        here = self._told(asks) if isinstance(one, TOLD) else self._here(paths, one)
         for party in here:
-            self.status.party(party, step, "here")
-        missing = [party for party in self.roster if party not in here]
+            self.status.party(party, one.answer, "here")
+        missing = {party: asks[party] for party in self.roster if party not in here}
         if missing:
-            self._fetch(question, missing, paths)
+            self._fetch(missing, paths)
         return Answers(paths)
 
-    def _told(self, result: Result) -> set[str]:
-        """Parties that have this very result."""
-        records = ledger.records(self.folder / LEDGER)
-        told = [r for r in records if r["event"] == "told" and r["sha256"] == _fingerprint(result)]
-        return {str(record["party"]) for record in told} - self.again
+    def _told(self, asks: Mapping[str, Question]) -> set[str]:
+        """Parties that have been told this very message."""
+        told = [r for r in ledger.records(self.folder / LEDGER) if r["event"] == "told"]
+        digests = {party: _digest(encode_question(each)[1]) for party, each in asks.items()}
+        return {str(r["party"]) for r in told if digests.get(r["party"]) == r["sha256"]} - self.again
 
     def _here(self, paths: Mapping[str, Path], question: Question) -> set[str]:
         found = set()
@@ -183,21 +172,12 @@ class RemoteParties:
                 forget_numbers(self.folder, [party])  # under the old one it would send the same again
         return found
 
-    def _fetch(self, question: Question, missing: Sequence[str], paths: Mapping[str, Path]) -> None:
-        described, attached = encode_question(question)
-        about = {"attached": len(attached), "sha256": hashlib.sha256(attached).hexdigest() if attached else ""}
-        numbers = self._numbers(to_json([self.run, described, about]), missing)
-        outgoing = {
-            party: Outgoing(
-                Asked(numbers[party], self.run, described, **about),  # type: ignore[arg-type]
-                attached,
-                paths[party].with_name(f".{party}.{numbers[party]}.part"),
-                self._largest(party, question),
-            )
-            for party in missing
-        }
+    def _fetch(self, asks: Mapping[str, Question], paths: Mapping[str, Path]) -> None:
+        outgoing = self._outgoing(asks, paths)
+        missing, question = list(asks), next(iter(asks.values()))
+        numbers = {party: each.asked.number for party, each in outgoing.items()}
         lock, waiting, failed = threading.Lock(), set(missing), dict[str, str]()
-        self._record("asked", question=described, numbers=numbers)
+        self._record("asked", question=dict(outgoing[missing[0]].asked.question), numbers=numbers)
         for party in missing:
             self.status.party(party, question.answer, "asked")
 
@@ -210,7 +190,7 @@ class RemoteParties:
             with lock:
                 if party not in waiting:
                     return "it was not asked, or has answered already"
-                reason = self._accept(party, brought, outgoing[party], question, paths[party])
+                reason = self._accept(party, brought, outgoing[party], asks[party], paths[party])
                 waiting.discard(party)
                 if reason:
                     failed[party] = reason
@@ -228,13 +208,22 @@ class RemoteParties:
                 "what the others sent is kept, repeat the command to ask only these again"
             )
 
-    def _numbers(self, question: bytes, missing: Sequence[str]) -> dict[str, str]:
-        """A number per party: the one under which it was asked the same before, or a new one."""
-        key, known = hashlib.sha256(question).hexdigest(), _read_numbers(self.folder)
-        before = known.get(key, {})
-        numbers = {party: before.get(party) or secrets.token_hex(16) for party in missing}
-        storage.write(self.folder / NUMBERS, storage.as_json(known | {key: before | numbers}))
-        return numbers
+    def _outgoing(self, asks: Mapping[str, Question], paths: Mapping[str, Path]) -> dict[str, Outgoing]:
+        """Each question with its number: the one under which the party was asked the same before, or a new one."""
+        made, known = {}, _read_numbers(self.folder)
+        for party, question in asks.items():
+            described, attached = encode_question(question)
+            about: Any = {"attached": len(attached), "sha256": _digest(attached) if attached else ""}
+            numbers = known.setdefault(_digest(to_json([self.run, described, about])), {})
+            number = numbers.setdefault(party, secrets.token_hex(16))
+            made[party] = Outgoing(
+                Asked(number, self.run, described, **about),
+                attached,
+                paths[party].with_name(f".{party}.{number}.part"),
+                self._largest(party, question),
+            )
+        storage.write(self.folder / NUMBERS, storage.as_json(known))
+        return made
 
     def _largest(self, party: str, question: Question) -> int:
         told, n_samples, width = self.folder / "messages" / f"{party}.statistics", math.inf, math.inf
@@ -251,7 +240,7 @@ class RemoteParties:
         if isinstance(brought, Failure):
             return brought.reason
         try:
-            if isinstance(question, Result):
+            if isinstance(question, TOLD):
                 self._record("told", party=party, number=outgoing.asked.number, sha256=outgoing.asked.sha256)
             else:
                 self._keep(party, brought, outgoing, question, path)
@@ -300,29 +289,5 @@ def _by_reason(failed: Mapping[str, str]) -> str:
     return "; ".join(f"{', '.join(p for p in sorted(failed) if failed[p] == why)}: {why}" for why in reasons)
 
 
-def _fingerprint(result: Result) -> str:
-    return hashlib.sha256(wire.encode(result.scores)).hexdigest()
-
-
-def check(message: Message, party: str, question: Question) -> None:
-    """Raise `WireError` unless the message is from this party and answers this question."""
-    if getattr(message, "party", party) != party:
-        raise WireError(f"the message calls its sender {message.party!r}, its certificate {party!r}")  # type: ignore[union-attr]
-    if isinstance(message, Summary) and isinstance(question, SummaryWanted):
-        most = question.rank.stated() or message.rank
-        if not question.asks_for(party, message.kernel):
-            raise WireError(f"its kernel is {message.kernel}, not {question.kernel_of(party)}")
-        if message.factor.precision != question.precision:
-            raise WireError(f"its numbers are {message.factor.precision}, not {question.precision}")
-        if message.rank > most:
-            raise WireError(f"its rank is {message.rank}, more than the {most} asked for")
-    if question.common is not None and isinstance(message, Summary | Rows | Partials):
-        common = messages.digest(alignment.names(question.common))
-        if message.sample_digest != common:
-            raise WireError("it is not about the common samples in their order")
-    if isinstance(question, RowsWanted) and isinstance(message, Partials) != question.exact:
-        raise WireError("it places new samples in another way than was asked for")
-    if isinstance(question, AuditWanted) and isinstance(message, AuditRows):
-        asked = question.request
-        if (message.samples, message.sample_digest) != (asked.samples, asked.sample_digest):
-            raise WireError("its rows are not those that were drawn")
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

@@ -23,25 +23,25 @@ from dkpca.errors import (
     InputError,
     OutOfMemoryError,
     PolicyError,
+    ProtectionError,
     StorageError,
     WireError,
 )
 from dkpca.exchange import alignment, files
-from dkpca.exchange.files import Holding, Sender
-from dkpca.exchange.questions import Question, Result, RowsWanted
+from dkpca.exchange.questions import TOLD, Question, Result, RowsWanted, ScorerGiven, ShareOfferWanted, SumsWanted
+from dkpca.exchange.sending import Sender
 from dkpca.fields import check_name
-from dkpca.messages import CommonTokens, Partials, Rows, Summary
-from dkpca.network import approvals, sizes
+from dkpca.messages import Summary
+from dkpca.network import approvals, protected_answers, results, sizes
 from dkpca.network.configuration import CONFIGURATION, Configuration, read_configuration
 from dkpca.network.envelopes import decode_question
 from dkpca.network.protocol import Asked
+from dkpca.network.results import COMMON
 from dkpca.store import ledger, message_files, storage
-from dkpca.store.runs import RESULT
 from dkpca.store.storage import make_directory
-from dkpca.tables import embeddings
 from dkpca.tables.preparation import prepare
 
-COMMON, ANSWERED = "common.tokens", "answered.json"
+ANSWERED = "answered.json"
 MOST_RUNS_KEPT = 1000
 MOST_ANSWERS_KEPT = 64  # per run, for a center that asks again after a break
 
@@ -107,9 +107,13 @@ class Responder:
         configuration = self._configuration()
         batch = str(asked.question.get("batch", ""))
         place = self._place(asked.run, batch)
-        if asked.question.get("kind") == Result.__name__:
-            sent = _sent(configuration, batch, place)
-            most = sizes.largest_scores((sent.partial if isinstance(sent, Partials) else sent.factor).shape[0])
+        kind = asked.question.get("kind")
+        if kind == Result.__name__:
+            most = sizes.largest_scores(max(each.n_samples for each in results.sent(configuration.party, place)))
+        elif kind == ScorerGiven.__name__:
+            most = sizes.largest_scorer(message_files.read(place / f"{configuration.party}.summary", Summary).rank)
+        elif kind == SumsWanted.__name__:
+            most = sizes.largest_offers(1 + len(protected_answers.read_peers(configuration)))
         else:
             most = sizes.largest_tokens(len(configuration.holding(batch).ids()))
         if asked.attached > most:
@@ -134,9 +138,9 @@ class Responder:
             about["sample_digest"] = messages.digest(alignment.names(question.common))
         self._record("asked", run=asked.run, number=asked.number, question=dict(asked.question), **about)
         configuration = self._configuration()
-        if isinstance(question, RowsWanted) and not question.batch:
+        if isinstance(question, RowsWanted | ShareOfferWanted) and not question.batch:
             raise PolicyError("refused: new samples are those of a batch, never the table of the fit; name a batch")
-        if configuration.approval and not isinstance(question, Result):
+        if configuration.approval and not isinstance(question, TOLD):
             approvals.check(self.folder, asked, fingerprint)
         made = self._make_place(asked.run, question.batch)
         try:
@@ -153,18 +157,26 @@ class Responder:
 
     def _written(self, asked: Asked, question: Question, configuration: Configuration, place: Path) -> Answer:
         if isinstance(question, Result):
-            keep_result(configuration, question, place)
+            results.keep(configuration, question, place, asked.run)
             self._record("result kept", run=asked.run, number=asked.number, sha256=asked.sha256)
             return Answer(asked.number)
         state = self._place(asked.run, "") / f"{configuration.party}.state"
+        if isinstance(question, ScorerGiven):
+            protected_answers.keep_scorer(question, state)
+            self._record("scorer kept", run=asked.run, number=asked.number, sha256=asked.sha256)
+            return Answer(asked.number)
         file = place / f"{configuration.party}.{question.answer}"
         sender = Sender(
             file, configuration.policy, self.folder / ledger.NAME, {"run": asked.run, "number": asked.number}
         )
-        holding = configuration.holding(question.batch)
-        if isinstance(question, RowsWanted):
-            holding = files.new_samples(holding.path, state, id_column=holding.reading.id_column, key=holding.key)
-        files.answer(question, holding, sender, state=state)
+        if isinstance(question, protected_answers.ASKS):
+            protected_answers.answer(question, configuration, sender, folder=self.folder, state=state)
+        else:
+            holding = configuration.holding(question.batch)
+            if isinstance(question, RowsWanted):
+                holding = files.new_samples(holding.path, state, id_column=holding.reading.id_column, key=holding.key)
+            blind = protected_answers.rotation(question, holding, asked.run)
+            files.answer(question, holding, sender, state=state, blind=blind)
         if question.common is not None:
             storage.write(place / COMMON, wire.encode(question.common))
         data = storage.read(file)
@@ -227,24 +239,6 @@ class _NotUnderstoodError(WireError):
     """A question that cannot be read."""
 
 
-def keep_result(configuration: Configuration, result: Result, place: Path) -> None:
-    """Write the scores beside the message they came of, under the party's own sample ids."""
-    sent = _sent(configuration, result.batch, place)
-    if sent.sample_digest != result.scores.sample_digest:
-        raise WireError("the result is about other samples than the message this party sent")
-    scores = result.scores.scores.decode()
-    names = _own_names(configuration.holding(result.batch), sent.sample_digest, len(scores), place)
-    produced: dict[str, storage.Content] = {**embeddings.embedding_files(names, scores)}
-    produced[RESULT] = wire.encode(result.scores)
-    storage.write_all({place / name: data for name, data in produced.items()})
-
-
-def _sent(configuration: Configuration, batch: str, place: Path) -> Any:
-    """The message to which a result belongs."""
-    kinds: tuple[type[Any], ...] = (Rows, Partials) if batch else (Summary,)
-    return message_files.read(place / f"{configuration.party}.{'rows' if batch else 'summary'}", *kinds)
-
-
 def _answered(place: Path) -> dict[str, dict[str, str]]:
     """What left under which number."""
     file = place / ANSWERED
@@ -255,24 +249,10 @@ def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _own_names(holding: Holding, digest: str, n_samples: int, place: Path) -> list[str]:
-    """The party's ids of the samples that its message was about, in their order."""
-    if holding.reading.id_column is None:
-        return [str(row) for row in range(n_samples)]
-    if (place / COMMON).exists():
-        common = message_files.read(place / COMMON, CommonTokens)
-        if messages.digest(alignment.names(common)) == digest:
-            return list(holding.aligned(common).order or ())
-    names = holding.ids()
-    if messages.digest(holding.keys(names)) != digest:
-        raise InputError(f"{holding.path}: has other samples than when its message was made; ask anew")
-    return names
-
-
 def _reason(error: Exception) -> tuple[str, str]:
     """Code and sentence that may leave the party."""
-    if isinstance(error, PolicyError):
-        while isinstance(error.__cause__, PolicyError):  # its first words, before a file was named in front of them
+    if isinstance(error, PolicyError | ProtectionError):
+        while isinstance(error.__cause__, type(error)):  # its first words, before a file was named in front of them
             error = error.__cause__
         return "refused", str(error)
     if isinstance(error, _NotUnderstoodError):

@@ -138,7 +138,7 @@ class Server:
         code, reason = wording.printable(told["code"])[:32], wording.printable(told["reason"])[:500]
         if code == "waiting":
             await asyncio.to_thread(item.noticed, item.party, reason)
-        elif code == "ok" and item.outgoing.asked.question.get("kind") != "Result":
+        elif code == "ok" and item.outgoing.largest > 0:
             await self._close(item, Failure("it says that it has answered, without an answer"))
         else:
             words = reason if reason.startswith(code) else f"{code}: {reason}"

@@ -4,10 +4,23 @@ import math
 
 import numpy as np
 
-from dkpca.exchange.questions import AuditWanted, Question, Result, RowsWanted, StatisticsWanted, SummaryWanted
+from dkpca.exchange.questions import (
+    TOLD,
+    AuditWanted,
+    OfferWanted,
+    Question,
+    RowsWanted,
+    ShareOfferWanted,
+    StatisticsWanted,
+    SummaryWanted,
+    SumsWanted,
+)
 from dkpca.messages import TOKEN_BYTES
 from dkpca.network.protocol import MESSAGE_HEADER, MOST_COMPONENTS
+from dkpca.protection.quantities import PIECE
 from dkpca.rank import Budget, Fixed
+
+OFFER_BYTES = 2**12
 
 
 def largest_answer(question: Question, *, n_samples: float = math.inf, width: float = math.inf) -> float:
@@ -18,8 +31,13 @@ def largest_answer(question: Question, *, n_samples: float = math.inf, width: fl
     """
     if question.common is not None:
         n_samples = question.common.tokens.shape[0]
-    if isinstance(question, Result | StatisticsWanted):
+    if isinstance(question, TOLD):
+        return 0
+    if isinstance(question, StatisticsWanted | OfferWanted | ShareOfferWanted):
         return MESSAGE_HEADER
+    if isinstance(question, SumsWanted):
+        agreed = question.offers.offers[0].agreed
+        return MESSAGE_HEADER + 8 * max(PIECE, agreed.columns)
     if isinstance(question, SummaryWanted):
         if isinstance(question.rank, Budget):
             return MESSAGE_HEADER + question.rank.bytes
@@ -35,6 +53,16 @@ def largest_answer(question: Question, *, n_samples: float = math.inf, width: fl
 def largest_scores(n_samples: int) -> int:
     """Bytes of the largest result about so many samples that a party takes."""
     return int(_matrix(n_samples, MOST_COMPONENTS, "float64"))
+
+
+def largest_offers(n_parties: int) -> int:
+    """Bytes of the offers of so many parties."""
+    return MESSAGE_HEADER + n_parties * OFFER_BYTES
+
+
+def largest_scorer(rank: int) -> int:
+    """Bytes of the largest scorer that a party takes which has sent a summary of this rank."""
+    return int(_matrix(rank, MOST_COMPONENTS, "float64"))
 
 
 def largest_tokens(n_samples: int) -> int:

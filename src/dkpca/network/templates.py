@@ -74,6 +74,7 @@ max_missing = 0.1        # drop columns with a larger share of missing values, f
 standardize = true       # give columns mean 0 and deviation 1
 policy = "policy.toml"   # what this party is willing to answer
 key_file = ""            # file with the key the parties share for alignment; "" if samples match already
+peers = ""               # file that says with whom this party adds masked numbers; "" if with nobody
 new = "new"              # folder with tables of new samples, one file per batch
 approval = false         # true: a person approves each question with 'dkpca party approve'
 proxy = ""               # HTTPS proxy of this site, such as "http://proxy:3128"; "" if the center is reached directly

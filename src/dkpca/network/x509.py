@@ -177,6 +177,19 @@ def public_key(certificate: x509.Certificate, where: object) -> PublicKey:
     return key
 
 
+def word(key: PrivateKey, statement: bytes) -> str:
+    """Signature of a statement, in hexadecimal."""
+    return key.sign(statement, ec.ECDSA(hashes.SHA256())).hex()
+
+
+def check_word(certificate: x509.Certificate, statement: bytes, signature: str, whose: str) -> None:
+    """Refuse a statement that the key of a certificate has not signed."""
+    try:
+        public_key(certificate, whose).verify(bytes.fromhex(signature), statement, ec.ECDSA(hashes.SHA256()))
+    except InvalidSignature as error:
+        raise InputError(f"{whose}: the certificate's key has signed something else; ask for it again") from error
+
+
 def _builder(
     name: str, issuer: x509.Name, key: PublicKey, days: float, critical: Iterable[x509.ExtensionType]
 ) -> x509.CertificateBuilder:

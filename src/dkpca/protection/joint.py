@@ -56,6 +56,18 @@ def summary_of(kernel: Kernel, pieces: Pieces) -> Summary:
     raise FusionError(f"a sum of kind {first.agreed.kind!r} makes no summary; give those of the fit")
 
 
+def width_of(kernel: Kernel, pieces: Pieces) -> float:
+    """Return one over the mean squared distance between different samples, or between samples and landmarks."""
+    first = sums.check_complete(next(iter(pieces())))
+    check_kernel(kernel, first.agreed)
+    total, count = 0.0, -first.agreed.columns if first.agreed.kind == quantities.COLUMNS else 0  # each with itself
+    for _, values in _added(first.agreed, kernel, pieces):
+        total, count = total + float(values.sum()), count + values.size
+    if not total > 0:
+        raise FusionError("all samples are equal, so that gamma='auto' has no width; give a number")
+    return count / total
+
+
 def rows_of(summary: Summary, pieces: Pieces, positions: Numbers | None = None) -> Rows:
     """Return new samples as rows of the joint factor.
 
@@ -76,6 +88,14 @@ def rows_of(summary: Summary, pieces: Pieces, positions: Numbers | None = None) 
     weights = np.linalg.pinv(anchors.T)  # a(y) A' = k(y, anchors), solved for a(y) by least squares
     rows = [_gram(summary.kernel, values) @ weights for _, values in _blocks(first.agreed, summary.kernel, pieces)]
     return Rows(JOINED, wire.fingerprint(summary), first.agreed.sample_digest, Rounded(np.vstack(rows)))
+
+
+def scores_of(pieces: Pieces) -> Numbers:
+    """Return the sum of all parties' shares of the scores of new samples."""
+    first = sums.check_complete(next(iter(pieces())))
+    if first.agreed.kind != quantities.SCORES:
+        raise FusionError(f"a sum of kind {first.agreed.kind!r} has no scores; give the masked shares of new samples")
+    return np.vstack([values for _, values in _blocks(first.agreed, None, pieces)])
 
 
 def _of_pairs(kernel: Kernel, first: MaskedSum, pieces: Pieces) -> Summary:
@@ -191,7 +211,7 @@ def _gram(kernel: Kernel, total: Numbers) -> Numbers:
 
 def _uncertainty(first: MaskedSum) -> float:
     """Most by which a sum can be wrong: half a step per party, and what their own arithmetic may have lost."""
-    reach = first.step * 2.0 ** (min(first.agreed.bits, EXACT_BITS) - 1)
+    reach = first.step * 2.0 ** (min(first.agreed.bits, EXACT_BITS) - first.agreed.signed)
     return 0.5 * len(first.parties) * first.step + quantities.ARITHMETIC * reach
 
 
@@ -206,13 +226,20 @@ def _entry_error(kernel: Kernel, total: Numbers, uncertainty: float) -> float:
     return largest
 
 
-def _added(agreed: Agreed, kernel: Kernel, pieces: Pieces) -> Iterator[tuple[slice, Numbers]]:
+def _added(agreed: Agreed, kernel: Kernel | None, pieces: Pieces) -> Iterator[tuple[slice, Numbers]]:
     """Rows and sums of each piece."""
-    for rows, received in zip(quantities.pieces(agreed, kernel), pieces(), strict=True):
+    wanted, given = quantities.pieces(agreed, kernel), 0
+    for received in pieces():
+        given += 1
+        if given > len(wanted) or any(message.part != given for message in received):
+            raise FusionError(f"the masked sum has {len(wanted)} pieces, and others than these came")
+        rows = wanted[given - 1]
         yield rows, sums.added(received, quantities.count(agreed, kernel, rows))
+    if given < len(wanted):
+        raise FusionError(f"the masked sum has {len(wanted)} pieces, and only {given} came; wait for the others")
 
 
-def _blocks(agreed: Agreed, kernel: Kernel, pieces: Pieces) -> Iterator[tuple[slice, Numbers]]:
+def _blocks(agreed: Agreed, kernel: Kernel | None, pieces: Pieces) -> Iterator[tuple[slice, Numbers]]:
     """Rows and sums of each piece, as a matrix."""
     for rows, values in _added(agreed, kernel, pieces):
         yield rows, values.reshape(-1, agreed.columns)

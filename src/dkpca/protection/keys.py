@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 
 from dkpca.errors import InputError, ProtectionError
 from dkpca.fields import RING_BITS
-from dkpca.messages import Agreed, Offer
+from dkpca.messages import Agreed, Offer, Vouch
 from dkpca.protection.ring import reach_of
 from dkpca.wire import codec
 from dkpca.wire.container import canonical
@@ -28,6 +28,7 @@ class Identity:
     """A party's long-lived key. It stays with the party."""
 
     secret: bytes = field(repr=False)
+    vouch: Vouch | None = None  # of a consortium, for this identity
 
     @classmethod
     def new(cls) -> "Identity":
@@ -94,7 +95,7 @@ def make_offer(identity: Identity, party: str, agreed: Agreed, *, n_features: in
         raise InputError(f"bits is {agreed.bits}, not one of {list(RING_BITS)}")
     key = X25519PrivateKey.generate()
     public = key.public_key().public_bytes_raw().hex()
-    offer = Offer(party, agreed, n_features, reach_of(largest), identity.public, public, UNSIGNED)
+    offer = Offer(party, agreed, n_features, reach_of(largest), identity.public, public, UNSIGNED, identity.vouch)
     return SumKey(replace(offer, signature=identity.sign(_signed_part(offer))), key.private_bytes_raw())
 
 

@@ -1,12 +1,12 @@
 """At a party: its offer for a masked sum, and its answer once it has the offers of all."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from dkpca import messages, party
-from dkpca.errors import InputError
+from dkpca.errors import InputError, ProtectionError
 from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import Array
 from dkpca.linalg.deviations import column_scales, standardized
@@ -18,6 +18,7 @@ from dkpca.protection.keys import Identity, SumKey, make_offer
 from dkpca.protection.ring import Numbers
 from dkpca.protection.sums import masked
 
+HIDDEN = "precomputed"  # name of the kernel of shares: which one it was, is for the party alone, as in its summary
 BITS = {"float64": 64, "float32": 32, "compact": 20, "float16": 16}  # of the ring, by how finely numbers are sent
 
 
@@ -29,6 +30,8 @@ class Sum:
     kernel: Kernel
     bits: int = 32
     n_landmarks: int = 0  # 0: all pairs of samples
+    pairs_up_to: int = 0  # samples, of which all pairs are added up whatever the number of landmarks
+    open_width: bool = False  # whether the width of the kernel is chosen when all has been added up
 
 
 def join_fit(
@@ -57,8 +60,12 @@ def join_fit(
         As in `dkpca.party.summarize`.
     """
     kernel, n = asked.kernel, X.shape[0]
+    if n <= asked.pairs_up_to:
+        asked = replace(asked, n_landmarks=0)
+    elif asked.pairs_up_to:
+        asked = replace(asked, n_landmarks=min(asked.n_landmarks, n))
     policy.check_samples(n)
-    policy.check_kernel(kernel)
+    policy.check_kernel(kernel, open_width=asked.open_width)
     policy.check_law(kernel, None)
     policy.check_protection("sums")
     _check(X, asked, party_name)
@@ -90,6 +97,7 @@ def join_fit(
         columns=n if positions is None else len(positions),
         sample_digest=digest_of(sample_ids, n),
         bits=asked.bits,
+        signed=quantities.has_diagonal(kernel),
     )
     return _offered(identity, party_name, agreed, state, X), state
 
@@ -117,14 +125,15 @@ def join_new(
         columns=state.anchors.shape[0],
         sample_digest=digest_of(sample_ids, X.shape[0]),
         bits=bits,
+        signed=quantities.has_diagonal(state.kernel),
     )
     return _offered(identity, state.party, agreed, state, X)
 
 
-def answers(
-    own: SumKey, state: PartyState, X: Array, offers: Mapping[str, Offer], pinned: Mapping[str, str]
-) -> Iterator[MaskedSum]:
-    """Yield a party's masked quantities, piece by piece.
+def answer(
+    own: SumKey, state: PartyState, X: Array, offers: Mapping[str, Offer], pinned: Mapping[str, str], part: int
+) -> MaskedSum:
+    """Return one piece of a party's masked quantities.
 
     Parameters
     ----------
@@ -138,12 +147,27 @@ def answers(
         Of all parties.
     pinned : mapping of party to fingerprint
         Of the others' identities.
+    part : int
+        Which piece, from 1 on.
     """
-    agreed, kernel = own.offer.agreed, state.kernel
-    n_parts = len(quantities.pieces(agreed, kernel))
-    measured = party.measured(state, X)
-    for part, values in enumerate(quantities.addends(agreed, kernel, measured, state.anchors), start=1):
-        yield masked(values, own, offers, pinned, part=part, n_parts=n_parts)
+    agreed, measured = own.offer.agreed, party.measured(state, X)
+    kernel = quantities.for_rows(state.kernel, measured)
+    rows, n_parts = _rows_of(agreed, kernel, part)
+    values = quantities.addend(agreed, kernel, rows, measured, state.anchors)
+    return masked(values, own, offers, pinned, part=part, n_parts=n_parts)
+
+
+def answers(
+    own: SumKey, state: PartyState, X: Array, offers: Mapping[str, Offer], pinned: Mapping[str, str]
+) -> Iterator[MaskedSum]:
+    """Yield all pieces of a party's masked quantities; see `answer`."""
+    for part in range(1, n_parts_of(own.offer.agreed, state.kernel) + 1):
+        yield answer(own, state, X, offers, pinned, part)
+
+
+def n_parts_of(agreed: Agreed, kernel: Kernel | None) -> int:
+    """How many pieces a sum has; the kernel matters only where it is about pairs."""
+    return len(quantities.pieces(agreed, kernel))
 
 
 def scores(
@@ -162,7 +186,7 @@ def scores(
     agreed = Agreed(
         run=run,
         kind=quantities.SCORES,
-        kernel=state.kernel.name,
+        kernel=HIDDEN,
         rows=values.shape[0],
         columns=values.shape[1],
         sample_digest=share.sample_digest,
@@ -170,6 +194,22 @@ def scores(
     )
     size = float(np.max(np.abs(values)))
     return make_offer(identity, state.party, agreed, n_features=len(state.origin), largest=size), values
+
+
+def masked_scores(
+    own: SumKey, values: Numbers, offers: Mapping[str, Offer], pinned: Mapping[str, str], part: int = 1
+) -> MaskedSum:
+    """Return one piece of a party's masked share of the scores of new samples."""
+    rows, n_parts = _rows_of(own.offer.agreed, None, part)
+    return masked(values[rows], own, offers, pinned, part=part, n_parts=n_parts)
+
+
+def _rows_of(agreed: Agreed, kernel: Kernel | None, part: int) -> tuple[slice, int]:
+    """Rows of a piece, and how many pieces there are."""
+    pieces = quantities.pieces(agreed, kernel)
+    if not 1 <= part <= len(pieces):
+        raise ProtectionError(f"piece {part} was asked for, and the sum {agreed.run!r} has {len(pieces)}")
+    return pieces[part - 1], len(pieces)
 
 
 def _offered(identity: Identity, name: str, agreed: Agreed, state: PartyState, X: Numbers) -> SumKey:

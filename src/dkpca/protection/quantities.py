@@ -38,8 +38,8 @@ def has_diagonal(kernel: Kernel) -> bool:
     return not kernel.unit_diagonal
 
 
-def pieces(agreed: Agreed, kernel: Kernel) -> list[slice]:
-    """Rows of each piece."""
+def pieces(agreed: Agreed, kernel: Kernel | None) -> list[slice]:
+    """Rows of each piece; the kernel matters only where these are pairs."""
     if agreed.kind == PAIRS and agreed.rows > MOST_PAIRED:
         raise InputError(
             f"all pairs of {agreed.rows:,} samples are too many (at most {MOST_PAIRED:,}); use landmarks"
@@ -53,10 +53,10 @@ def pieces(agreed: Agreed, kernel: Kernel) -> list[slice]:
     return [piece for piece in found if count(agreed, kernel, piece)] or found[:1]
 
 
-def count(agreed: Agreed, kernel: Kernel, rows: slice) -> int:
+def count(agreed: Agreed, kernel: Kernel | None, rows: slice) -> int:
     """How many numbers a piece has."""
     n = int(rows.stop - rows.start)
-    if agreed.kind != PAIRS:
+    if agreed.kind != PAIRS or kernel is None:
         return n * agreed.columns
     left = agreed.rows - int(rows.start)  # of the first row; one less in each that follows
     return n * left - n * (n - 1) // 2 - (0 if has_diagonal(kernel) else n)
@@ -76,13 +76,18 @@ def addends(agreed: Agreed, kernel: Kernel, X: Numbers, anchors: Numbers | None 
     anchors : array of shape (columns, n_features), optional
         What rows are compared with, unless with each other.
     """
-    exact = _for_these(kernel, X)
+    exact = for_rows(kernel, X)
     for rows in pieces(agreed, kernel):
-        if agreed.kind == PAIRS:
-            block = np.asarray(to_numpy(exact.partial(X[rows], X[rows.start :])))
-            yield block[_upper(block.shape, has_diagonal(kernel))]
-        else:
-            yield np.ravel(to_numpy(exact.partial(X[rows], anchors)))
+        yield addend(agreed, exact, rows, X, anchors)
+
+
+def addend(agreed: Agreed, kernel: Kernel, rows: slice, X: Numbers, anchors: Numbers | None = None) -> Numbers:
+    """A party's own numbers of one piece; see `addends`."""
+    others = X[rows.start :] if agreed.kind == PAIRS else anchors
+    block = np.asarray(to_numpy(kernel.partial(X[rows], others)))
+    if not has_diagonal(kernel):
+        block = np.maximum(block, 0.0)  # no square is below zero, whatever rounding says
+    return block[_upper(block.shape, has_diagonal(kernel))] if agreed.kind == PAIRS else np.ravel(block)
 
 
 def largest(agreed: Agreed, kernel: Kernel, X: Numbers, anchors: Numbers | None = None) -> float:
@@ -106,7 +111,7 @@ def _upper(shape: tuple[int, ...], diagonal: bool) -> Numbers:
     return ~np.tri(rows, columns, k=-1 if diagonal else 0, dtype=bool)
 
 
-def _for_these(kernel: Kernel, X: Numbers) -> Kernel:
+def for_rows(kernel: Kernel, X: Numbers) -> Kernel:
     """Kernel with a width at which partial quantities of these rows keep their digits; they do not depend on it.
 
     The farthest row is at least as far from some other row as from the mean, so that the spread is within the reach.

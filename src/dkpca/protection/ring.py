@@ -20,15 +20,16 @@ class Ring:
 
     bits: int
     step: float
+    signed: bool = True  # whether numbers below zero have a place
 
     @classmethod
-    def for_sum(cls, bits: int, reaches: Iterable[float]) -> "Ring":
+    def for_sum(cls, bits: int, reaches: Iterable[float], *, signed: bool = True) -> "Ring":
         """Return the ring with the finest step on which a sum of numbers of these sizes cannot overflow."""
         sizes = list(reaches)
-        levels = 2 ** (min(bits, EXACT_BITS) - 1) - 1 - len(sizes)  # each of them may round up by half a step
+        levels = 2 ** (min(bits, EXACT_BITS) - signed) - 1 - len(sizes)  # each of them may round up by half a step
         if levels < len(sizes):
             raise InputError(f"{bits} bits are too few for a sum of {len(sizes)} parties; take more")
-        return cls(bits, math.fsum(sizes) / levels)
+        return cls(bits, math.fsum(sizes) / levels, signed)
 
     @property
     def dtype(self) -> type[Any]:
@@ -42,11 +43,15 @@ class Ring:
             raise InputError(
                 f"a value of size {largest:.3g} is beyond the {reach:.3g} that was offered; make a new offer"
             )
+        if not self.signed and float(np.min(values, initial=0.0)) < 0:
+            raise InputError("a value is below zero, where the offer says that none is; make a new offer")
         whole = np.rint(np.asarray(values, dtype=np.float64) / self.step).astype(np.int64)
         return self.reduced(whole.view(np.uint64))
 
     def decode(self, total: Numbers) -> Numbers:
         """Return the numbers that a sum stands for."""
+        if not self.signed:
+            return total.astype(np.float64) * self.step
         shift = np.uint64(64 - self.bits)
         signed = (total.astype(np.uint64) << shift).view(np.int64) >> shift.astype(np.int64)
         return signed * self.step
@@ -82,7 +87,11 @@ class Ring:
 
 
 def reach_of(largest: float) -> float:
-    """Power of two that is at least this: a party tells no more of its largest value."""
+    """Next of eight numbers per power of two: a party tells its largest value to a tenth, and no more."""
     if not math.isfinite(largest):
         raise InputError("the quantities to be added are not finite; scale the columns")
-    return 2.0 ** math.ceil(math.log2(largest)) if largest > 0 else 2.0**-1000
+    if largest <= 0:
+        return 2.0**-1000
+    eighths = math.ceil(8.0 * math.log2(largest))
+    reach = 2.0 ** (eighths / 8.0)
+    return float(reach if reach >= largest else 2.0 ** ((eighths + 1) / 8.0))  # a logarithm that was rounded down

@@ -7,7 +7,7 @@ for more it is four rounds of random signs, a random order and a cosine transfor
 """
 
 import hmac
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -19,6 +19,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from dkpca.errors import InputError
+from dkpca.linalg.precision import Rounded
+from dkpca.messages import Scores
 from dkpca.protection.ring import Numbers
 
 UNIFORM_UP_TO = 1000  # samples; a matrix of all of them, and its QR factorization
@@ -79,6 +81,16 @@ class Rotation:
             out[order] = A
             A = out * signs[:, None]
         return np.asarray(A)
+
+    def result(self, turned: Scores) -> Scores:
+        """A center's result with rows that are samples again; `InputError` if it is of others."""
+        if turned.sample_digest != self.hidden_digest:
+            raise InputError(
+                "these scores are of other samples, or were turned by another key or for another run; use the "
+                "table, the key and the run of the fit"
+            )
+        back = self.turn_back(np.asarray(turned.scores.decode()))
+        return replace(turned, sample_digest=self.sample_digest, scores=Rounded(back))
 
     @cached_property
     def _uniform(self) -> Numbers | None:

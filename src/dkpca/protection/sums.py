@@ -6,7 +6,7 @@ roster with its keys, the samples, the kind, the shape, the bits and the reaches
 nothing said in one context can be compared with anything said in another, and each context is answered once.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher
@@ -28,7 +28,8 @@ SAME = ("agreed", "parties", "offers", "n_features", "step", "n_parts", "part")
 def ring_of(offers: Mapping[str, Offer]) -> Ring:
     """Ring on which these offers are added."""
     first = next(iter(offers.values()))
-    return Ring.for_sum(first.agreed.bits, [offers[name].reach for name in sorted(offers)])
+    reaches = [offers[name].reach for name in sorted(offers)]
+    return Ring.for_sum(first.agreed.bits, reaches, signed=first.agreed.signed)
 
 
 def masked(
@@ -92,7 +93,7 @@ def added(received: Sequence[MaskedSum], count: int) -> Numbers:
         How many numbers there are.
     """
     first = check_complete(received)
-    ring = Ring(first.agreed.bits, first.step)
+    ring = Ring(first.agreed.bits, first.step, first.agreed.signed)
     total = np.zeros(count, dtype=ring.dtype)
     for message in received:
         total += ring.unpack(message.values.data, count)
@@ -119,18 +120,6 @@ def check_complete(received: Sequence[MaskedSum]) -> MaskedSum:
                     f"{getattr(first, what)} and {getattr(message, what)}; let all of them use the same offers"
                 )
     return first
-
-
-def by_part(received: Iterable[MaskedSum]) -> list[list[MaskedSum]]:
-    """Messages piece by piece, all of them there."""
-    known = list(received)
-    pieces: dict[int, list[MaskedSum]] = {}
-    for message in known:
-        pieces.setdefault(message.part, []).append(message)
-    wanted = set(range(1, known[0].n_parts + 1)) if known else set()
-    if set(pieces) != wanted:
-        raise FusionError(f"pieces {sorted(wanted ^ set(pieces))} of the masked sum are not there, or are too many")
-    return [pieces[part] for part in sorted(pieces)]
 
 
 def _stream(shared: bytes, context: str, count: int, ring: Ring) -> Numbers:

@@ -66,9 +66,9 @@ class Ledger:
     descriptor: int
     state: State
 
-    def sent(self, party: str, kind: str) -> frozenset[str]:
-        """Digests of all messages of a kind that this ledger knows of a party."""
-        return frozenset(self.state.sent.get(f"{party} {kind}", ()))
+    def sent(self, party: str, *kinds: str) -> frozenset[str]:
+        """Digests of all messages of some kinds that this ledger knows of a party."""
+        return frozenset(digest for kind in kinds for digest in self.state.sent.get(f"{party} {kind}", ()))
 
     def append(self, event: str, **facts: Any) -> str:
         """Add one line, bring it to the disk, and return its digest; on a failure nothing of it stays."""

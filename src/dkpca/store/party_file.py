@@ -30,6 +30,7 @@ class PartyFile:
     key_file: Path | None
     new: Path  # folder with tables of new samples, one per batch
     approval: bool = False  # whether a person approves each question of a network
+    peers: Path | None = None  # file that says with whom it adds masked numbers over a network
 
 
 def read(path: Path) -> PartyFile:
@@ -55,6 +56,7 @@ def read(path: Path) -> PartyFile:
         key_file=beside("key_file"),
         new=path.parent / values.get("new", "new"),
         approval=values.get("approval", False),
+        peers=beside("peers"),
     )
 
 
@@ -140,6 +142,7 @@ KEYS: Mapping[str, Check] = {
     "sheet": (_is_named, "write the name of a sheet of the workbook"),
     "policy": (_is_named, "write the name of the policy file, relative to this one"),
     "key_file": (_is_text, "write the name of the file with the parties' key, or nothing"),
+    "peers": (_is_text, "write the name of the file with the peers of masked sums, or nothing"),
     "new": (_is_named, "write the name of the folder with new samples"),
     "approval": (lambda value: isinstance(value, bool), "write true or false"),
     "proxy": (

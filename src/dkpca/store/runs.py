@@ -26,7 +26,7 @@ from dkpca.kernels.laws import SUM
 from dkpca.kernels.weights import Weights
 from dkpca.linalg.arrays import to_numpy
 from dkpca.linalg.leading import NAMES, Solver
-from dkpca.messages import Partials, PartScores, Rows, Summary
+from dkpca.messages import MaskedSum, Partials, PartScores, Rows, Summary
 from dkpca.store import ledger, model_file, storage
 from dkpca.store.message_files import Received, by_party, naming_files, receive, stored_summaries
 from dkpca.store.run_directory import (
@@ -206,14 +206,18 @@ def place(
     `dkpca.fusion.scoring.place` allows that.
     """
     check(out)
-    received = [receive(file, Rows, Partials, PartScores) for file in files]
+    received = [receive(file, Rows, Partials, PartScores, MaskedSum) for file in files]
     answers = [item.message for item in received]
+    hidden = any(isinstance(message, MaskedSum) for message in answers)
     with naming_files({item.message.party: item.path for item in received}):
-        placed = scoring.place(run.model, answers, missing, marginalize=marginalize)
+        if hidden:
+            placed = _added_shares(run.model, answers, missing)
+        else:
+            placed = scoring.place(run.model, answers, missing, marginalize=marginalize)
     scores = to_numpy(placed.scores)
-    digest = received[0].message.sample_digest
+    digest = answers[0].agreed.sample_digest if hidden else answers[0].sample_digest
     names = checked_names(sample_names, digest, len(scores), id_normalize) or numbered(len(scores))
-    outside = None if isinstance(answers[0], PartScores) else outside_at_center(run.model, answers).tolist()
+    outside = None if hidden or isinstance(answers[0], PartScores) else outside_at_center(run.model, answers).tolist()
     settings = {
         "run": run.path.name,
         "n_samples": len(scores),
@@ -280,7 +284,27 @@ def _weights_before(before: RunSettings | None, accepted: Mapping[str, Received]
     return weights
 
 
-def _ending(message: Rows | Partials | PartScores) -> str:
+def _added_shares(model: FusedModel, received: Sequence[Any], missing: Sequence[str]) -> Placed:
+    """Scores of new samples from everybody's share under masks: all parties of the fit or nothing."""
+    from dkpca.protection import joint  # needs an extra that nothing else here needs
+
+    if missing or not all(isinstance(message, MaskedSum) for message in received):
+        raise FusionError("masks cancel only if every party of the fit sends its masked share, and nothing else")
+    pieces: dict[int, list[MaskedSum]] = {}
+    for message in received:
+        pieces.setdefault(message.part, []).append(message)
+    scores = joint.scores_of(lambda: [pieces[part] for part in sorted(pieces)])
+    if set(received[0].parties) != set(model.summaries) or scores.shape[1] != model.n_components:
+        raise FusionError(
+            f"these shares are of {list(received[0].parties)} and {scores.shape[1]} components; the fit has "
+            f"{sorted(model.summaries)} and {model.n_components}"
+        )
+    return Placed(scores + to_numpy(model.extension.offset)[None, :], (), (0.0,) * model.n_components)
+
+
+def _ending(message: Rows | Partials | PartScores | MaskedSum) -> str:
+    if isinstance(message, MaskedSum):
+        return "sums" if message.part == 1 else f"sums-{message.part}"
     return "scores" if isinstance(message, PartScores) else "rows"
 
 

@@ -42,7 +42,7 @@ def _text(column: pl.Series, source: str) -> pl.Series:
         )
     if isinstance(kind, pl.Date):
         return column.dt.to_string("%Y-%m-%d")
-    if isinstance(kind, pl.Datetime | pl.Time):
+    if isinstance(kind, pl.Datetime) or kind == pl.Time:  # in old polars the class itself
         fine = column.cast(pl.Datetime("us", kind.time_zone)) if isinstance(kind, pl.Datetime) else column
         return fine.dt.to_string("iso:strict").str.replace(r"\.0+(Z|[+-]\d|$)", "$1")
     raise InputError(
