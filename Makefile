@@ -90,6 +90,7 @@ bench: $(VENV)/demo $(VENV)/network
 	$(BIN)/python -m benchmarks.library $(if $(DATA),--data $(DATA))
 	$(BIN)/python -m benchmarks.scale
 	$(BIN)/python -m benchmarks.network
+	$(BIN)/python -m benchmarks.protection $(if $(DATA),--data $(DATA))
 	$(BIN)/python -m benchmarks.page
 
 lint: $(VENV)/lint

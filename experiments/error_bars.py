@@ -13,6 +13,7 @@ import numpy as np
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from sklearn.preprocessing import StandardScaler
 
+from benchmarks.flights import flights
 from dkpca import DKPCA, audit, subspace_error
 from dkpca.kernels import RBF
 from dkpca.kernels.grams import KernelGram
@@ -32,21 +33,27 @@ class Settings:
     audits: int = 20  # per fit
     rows: int = 100
     digits: int = 600
-    sets: tuple[str, ...] = ("wine", "breast cancer", "digits")
-    real_audits: int = 4
+    flights: int = 1500
+    sets: tuple[str, ...] = ("wine", "breast cancer", "digits", "flights")
+    real_audits: int = 100
     real_parties: int = 60
     data: str | None = None
 
 
 QUICK = Settings(ranks=(15,), audits=2, rows=20, digits=80, sets=("wine",), real_audits=1, real_parties=3)
-PARTIES = {"wine": 3, "breast cancer": 3, "digits": 4}
-COMPONENTS = {"wine": 5, "breast cancer": 5, "digits": 10, "GSE2187": 10}
+PARTIES = {"wine": 3, "breast cancer": 3, "digits": 4, "flights": 4}
+COMPONENTS = {"wine": 5, "breast cancer": 5, "digits": 10, "flights": 10, "GSE2187": 10}
 
 
+@cache
 def table(name: str, settings: Settings) -> tuple[protocol.Matrix, RBF]:
     """Columns of all parties together, and the kernel."""
     if name == "GSE2187":
         return expression(settings.data).X, whole.kernel(settings.data, "text")
+    if name == "flights":
+        X = np.hstack(list(flights().values()))
+        X = X[np.random.default_rng(0).choice(len(X), settings.flights, replace=False)]
+        return X, RBF(1.0 / (2.0 * float(X.var(axis=0, ddof=1).sum())))
     if name == "digits":
         X = load_digits().data[: settings.digits]
         X = X[:, X.std(axis=0) > 0]
@@ -64,7 +71,7 @@ def truth(name: str, settings: Settings) -> tuple[Eigenpairs, protocol.Matrix]:
 
 
 def small(settings: Settings, seed: int) -> list[dict[str, Any]]:
-    """Data sets of scikit-learn."""
+    """Data sets of scikit-learn, and flights."""
     return [
         row
         for name in settings.sets

@@ -74,6 +74,19 @@ def test_the_turn_is_that_of_first_order(rng):
     assert math.isclose(found.sum(), subspace_error(moved, vectors[:, :D]), rel_tol=0.1)
 
 
+def test_only_a_component_that_falls_can_change_places_with_one_behind_it(rng):
+    vectors = np.linalg.qr(rng.standard_normal((20, 20)))[0]
+    vectors = vectors - vectors.mean(0)
+    values = np.arange(20.0, 0.0, -1.0)
+    rows = vectors[:, :2] * np.array([0.0, 1.5])  # the second component's eigenvalue changes by more than its gap
+    spectrum = spectrum_of(values, vectors, 2, slice(None))
+    falling, rising = (
+        turned(rows, spectrum, np.ones(20), all_rows=True, taken_away=taken_away) for taken_away in (True, False)
+    )
+    assert falling[1] == 1.0
+    assert rising[1] < 0.1
+
+
 def test_a_matrix_of_any_size_turns_alike(rng):
     vectors = np.linalg.qr(rng.standard_normal((20, 20)))[0]
     rows = 0.01 * rng.standard_normal((20, 2))

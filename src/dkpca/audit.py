@@ -94,7 +94,7 @@ def _said(
     weights = counted / (asked.draws * probability)
     spectrum = spectrum_at(model.eigenvalues, model.eigenvectors, model.nearby, samples)
     rows = to_numpy(K @ model.eigenvectors).astype(float) - spectrum.components * spectrum.values[None, :]
-    estimated = turned(rows, spectrum, weights)
+    estimated = turned(rows, spectrum, weights, taken_away=False)
     return Audit(
         n_rows=asked.draws,
         seed=asked.seed,

@@ -106,6 +106,8 @@ def test_a_scorer_for_somebody_else_of_another_fit_or_too_large(peers):
     assert Responder(peers.party("bank"), "bank").weigh(large).code == "not understood"
     endless = replace(mine, weights=Rounded(np.full(mine.weights.shape, 1e308)))
     assert ask(peers, "bank", ScorerGiven(endless)).code == "ok"
+    answer = ask(peers, "bank", ScorerGiven(mine))
+    assert "it has a scorer for this fit, and takes no other" in answer.reason
     assert (
         ask(peers, "bank", ShareOfferWanted("later", "spring")).code == "cannot answer"
     )  # its shares are no numbers

@@ -88,6 +88,16 @@ def test_the_command_refuses_what_does_not_go_together(peers):
     assert "an audit asks for rows in the open" in refused("submit", "audit", "center", "hidden", cwd=peers.path)
 
 
+def test_a_partys_check_says_with_whom_it_adds_numbers_and_its_own_fingerprint(apart):
+    told = ok("party", "check", "bank", cwd=apart.path)
+    assert "with clinic (by certificate), shop (by certificate)" in told
+    assert vouching.own_identity(apart.path / "bank", "bank").fingerprint in told
+    kept = (apart.path / "bank" / "peers.toml").read_text()
+    (apart.path / "bank" / "peers.toml").write_text('shop = "nobody"\n')
+    assert "is no fingerprint" in refused("party", "check", "bank", cwd=apart.path)
+    (apart.path / "bank" / "peers.toml").write_text(kept)
+
+
 # What stands behind an offer.
 
 

@@ -218,7 +218,7 @@ def approve_question(
 @party_group.command("check")
 def check(path: PartyFolder) -> None:
     """Say whether certificate, ledger, settings and table are as they must be; exits 0 only if all is well."""
-    from dkpca.network import membership
+    from dkpca.network import membership, protected_answers
     from dkpca.network.configuration import read_configuration
     from dkpca.network.responder import Responder
     from dkpca.store import ledger
@@ -230,6 +230,7 @@ def check(path: PartyFolder) -> None:
         ("party.toml and policy.toml", lambda: read_configuration(path / "party.toml").party),
         ("ledger", lambda: f"{ledger.verify(book).lines} lines, unaltered" if book.exists() else "not begun"),
         ("table, as party.toml and policy.toml say", Responder(path, member.party).check),
+        ("masked sums", lambda: protected_answers.in_words(path, member.party)),
     ]
     lines, problems = [], []
     for what, look in checks:

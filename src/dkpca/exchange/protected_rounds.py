@@ -15,7 +15,6 @@ import numpy as np
 from joblib import delayed
 
 from dkpca import fusion
-from dkpca.errors import InputError
 from dkpca.exchange import in_process, rounds, sum_rounds
 from dkpca.exchange.questions import OfferWanted, Question, ScorerGiven, ShareOfferWanted, SummaryWanted, SumsWanted
 from dkpca.exchange.rounds import Fit
@@ -110,9 +109,9 @@ def fit(
     **fusing: Any,
 ) -> tuple[FusedModel, Shield]:
     """Run a protected fit; return what the center holds, and what the parties know beyond that."""
-    sum_rounds.check_parties(parties.names, parties.shield.protect)
     if parties.shield.protect == "blind":
         return _fit_blind(parties, settings, n_components, n_landmarks=n_landmarks, **fusing)
+    sum_rounds.check_parties(parties.names, "sums")
     summary, received = sum_rounds.for_fit(
         parties, replace(settings, n_landmarks=n_landmarks), run=parties.shield.run, bits=parties.shield.bits
     )
@@ -148,10 +147,7 @@ def shield_for(protect: str, precision: str, random_state: int) -> Shield:
 def _fit_blind(
     parties: Parties, settings: Fit, n_components: int | float | None, **fusing: Any
 ) -> tuple[FusedModel, Shield]:
-    if not settings.center:
-        raise InputError("protect='blind': parties center their matrices, since the center cannot; use center=True")
-    if settings.law not in (None, SUM.name):
-        raise InputError("protect='blind' needs the sum law, which the center can form on turned samples; law='sum'")
+    sum_rounds.check_blind(parties.names, settings)
     summaries, _ = rounds.summaries(parties, settings)
     fuse = functools.partial(
         fusion.fuse,

@@ -14,6 +14,7 @@ from dkpca.exchange import rounds
 from dkpca.exchange.questions import OfferWanted, Question, ShareOfferWanted, SumsWanted
 from dkpca.exchange.rounds import Fit, Parties
 from dkpca.kernels import Kernel
+from dkpca.kernels.laws import SUM
 from dkpca.messages import CommonTokens, MaskedSum, Offer, Offers, Rows, Summary
 from dkpca.protection import joint, member, quantities
 from dkpca.protection.member import Sum
@@ -34,13 +35,6 @@ class Received:
         """All pieces, from the beginning."""
         for piece in self.answers:
             yield [piece[name] for name in piece]
-
-    def positions(self) -> Numbers | None:
-        """Positions of the landmarks; None where all samples are compared."""
-        agreed = self.offers[0].agreed
-        if agreed.kind != quantities.COLUMNS:
-            return None
-        return quantities.landmarks(agreed.run, agreed.rows, agreed.columns)
 
 
 def for_fit(
@@ -132,6 +126,15 @@ def check_parties(names: Sequence[str], protect: str) -> None:
         raise InputError(f"protect={protect!r} is for up to {MOST_PARTIES} parties, and there are {len(names)}")
     if joint.JOINED in names:
         raise InputError(f"protect={protect!r}: a party is called {joint.JOINED!r}, as the sum of all is; rename it")
+
+
+def check_blind(names: Sequence[str], fit: Fit) -> None:
+    """Refuse what a blind center cannot do."""
+    check_parties(names, "blind")
+    if not fit.center:
+        raise InputError("protect='blind': parties center their matrices, since the center cannot; use center=True")
+    if fit.law not in (None, SUM.name):
+        raise InputError("protect='blind' needs the sum law, which the center can form on turned samples; law='sum'")
 
 
 def new_run() -> str:

@@ -29,7 +29,9 @@ class Spectrum:
         return FAR_SHARE * float(self.near_values[-1]) if len(self.near_values) else 0.0
 
 
-def turned(rows: Matrix, spectrum: Spectrum, weights: Vector, *, all_rows: bool = False) -> Vector:
+def turned(
+    rows: Matrix, spectrum: Spectrum, weights: Vector, *, all_rows: bool = False, taken_away: bool = True
+) -> Vector:
     """Squared sine by which each component turns out of the span of all of them, at most 1.
 
     Parameters
@@ -42,6 +44,9 @@ def turned(rows: Matrix, spectrum: Spectrum, weights: Vector, *, all_rows: bool 
         How many rows each stands for: 1 / (s times the probability with which it was drawn).
     all_rows : bool
         Whether these are all rows of E V: then nothing has to be allowed for what was not drawn.
+    taken_away : bool
+        Whether E is taken away from the matrix: a component whose eigenvalue falls to that of one behind it may
+        change places with it.
     """
     size = float(spectrum.values[0])
     if not size > 0.0:
@@ -64,5 +69,5 @@ def turned(rows: Matrix, spectrum: Spectrum, weights: Vector, *, all_rows: bool 
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         sines = np.sum(near / (values[None, :] - near_values[:, None]) ** 2, axis=0)
         sines = sines + far / (values - spectrum.far_value / size) ** 2
-    swapped = own >= values - (near_values[0] if len(near_values) else 0.0)  # it may change places with one behind
-    return np.where(swapped | ~np.isfinite(sines), 1.0, np.minimum(sines, 1.0))
+    swapped = own >= values - (near_values[0] if len(near_values) else 0.0)
+    return np.where((taken_away & swapped) | ~np.isfinite(sines), 1.0, np.minimum(sines, 1.0))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dkpca.errors import DKPCAError, InputError
-from dkpca.exchange import alignment, rounds
+from dkpca.exchange import alignment, rounds, sum_rounds
 from dkpca.exchange.questions import AuditWanted, Result, TokensWanted
 from dkpca.exchange.rounds import Fit
 from dkpca.fields import check_name
@@ -68,7 +68,7 @@ class Coordinator:
         if fit.protect == "sums":
             return protected_runs.gather_sums(remote, fit, folder)
         if fit.protect == "blind":
-            protected_runs.check_blind(remote.names, fit)
+            sum_rounds.check_blind(remote.names, fit)
         answers, common = rounds.summaries(remote, fit)
         fusing = {"center": fit.center, "roster": remote.names, **rounds.fusing(fit, answers)}
         if fit.protect == "blind":

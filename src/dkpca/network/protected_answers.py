@@ -16,7 +16,7 @@ from dkpca.exchange.questions import OfferWanted, Question, ScorerGiven, ShareOf
 from dkpca.exchange.sending import Holding, Sender
 from dkpca.messages import CommonTokens, Scorer
 from dkpca.network import vouching
-from dkpca.network.configuration import Configuration
+from dkpca.network.configuration import CONFIGURATION, Configuration, read_configuration
 from dkpca.network.results import COMMON
 from dkpca.protection.keys import Identity
 from dkpca.protection.rotation import Rotation
@@ -70,11 +70,19 @@ def _offer(
 
 
 def keep_scorer(question: ScorerGiven, state: Path) -> None:
-    """Keep what the party needs to score new samples, if it is of the fit that the party's state is of."""
+    """Keep what the party needs to score new samples, if it is of the fit that the party's state is of.
+
+    One scorer per fit: with many of them, chosen for it, sums of shares would tell a party's whole factor rows.
+    """
     kept, _ = files.load_state(state)
     if (question.scorer.party, question.scorer.summary_id) != (kept.party, kept.summary_id):
         raise WireError("the scorer is for another party, or of another fit than this party's")
-    storage.write(state.with_name(f"{kept.party}.scorer"), wire.encode(question.scorer))
+    file, data = state.with_name(f"{kept.party}.scorer"), wire.encode(question.scorer)
+    if file.exists() and storage.read(file) != data:
+        before = message_files.read(file, Scorer)
+        if kept.protect == "blind" and before.summary_id == kept.summary_id:
+            raise ProtectionError("refused: it has a scorer for this fit, and takes no other; fit under another name")
+    storage.write(file, data)
 
 
 def read_peers(configuration: Configuration) -> dict[str, str]:
@@ -84,6 +92,19 @@ def read_peers(configuration: Configuration) -> dict[str, str]:
             "refused: it has not written down with whom it adds masked numbers; it needs peers in its party.toml"
         )
     return sum_files.read_peers(configuration.peers, vouched=True)
+
+
+def in_words(folder: Path, party: str) -> str:
+    """Say with whom a party adds masked numbers, how it knows them, and by which fingerprint they may know it."""
+    configuration = read_configuration(folder / CONFIGURATION)
+    if configuration.peers is None:
+        return "with nobody: no peers in party.toml"
+    peers = read_peers(configuration)
+    known = [
+        f"{name} ({'by certificate' if pin == sum_files.CERTIFICATE else 'pinned'})" for name, pin in peers.items()
+    ]
+    own = vouching.own_identity(folder, party).fingerprint
+    return f"with {', '.join(known)}; this party's own fingerprint is {own}"
 
 
 def rotation(question: Question, holding: Holding, run: str) -> Callable[[str, int], Any] | None:

@@ -9,18 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from dkpca import wire
-from dkpca.errors import InputError
 from dkpca.exchange import alignment, sum_rounds
 from dkpca.exchange.questions import ScorerGiven, TokensWanted
 from dkpca.exchange.rounds import Fit
 from dkpca.exchange.sum_rounds import Received
 from dkpca.fusion.scoring import scorers
-from dkpca.kernels.laws import SUM
 from dkpca.messages import CommonTokens, Message, Offer
 from dkpca.network.remote import RemoteParties
 from dkpca.protection import joint, quantities
 from dkpca.protection.member import BITS
-from dkpca.protection.ring import Numbers
 from dkpca.store import message_files, storage
 from dkpca.store.runs import Run
 
@@ -47,27 +44,12 @@ def gather_new(
         whole.ask({party: ScorerGiven(scorer) for party, scorer in scorers(run.model).items()})
         return _files(remote, sum_rounds.shares(remote, run=name, batch=batch, common=common))
     (summary,) = run.model.summaries.values()
+    fitted = message_files.read(whole.folder / "messages" / f"{whole.names[0]}.offer", Offer).agreed
+    positions = quantities.positions(fitted)
     rows = sum_rounds.new_rows(
-        remote, summary, _landmarks(whole), run=name, bits=BITS[fit.precision], batch=batch, common=common
+        remote, summary, positions, run=name, bits=BITS[fit.precision], batch=batch, common=common
     )
     return [_write(remote.folder, "rows", rows)]
-
-
-def check_blind(names: Sequence[str], fit: Fit) -> None:
-    """Refuse what a blind center cannot do."""
-    sum_rounds.check_parties(names, "blind")
-    if not fit.center:
-        raise InputError("protect='blind': parties center their matrices, since the center cannot; use center=True")
-    if fit.law not in (None, SUM.name):
-        raise InputError("protect='blind' needs the sum law, which the center can form on turned samples; law='sum'")
-
-
-def _landmarks(whole: RemoteParties) -> Numbers | None:
-    """Positions of the landmarks of the fit, as its offers say."""
-    agreed = message_files.read(whole.folder / "messages" / f"{whole.names[0]}.offer", Offer).agreed
-    if agreed.kind != quantities.COLUMNS:
-        return None
-    return quantities.landmarks(agreed.run, agreed.rows, agreed.columns)
 
 
 def _files(remote: RemoteParties, received: Received) -> list[Path]:

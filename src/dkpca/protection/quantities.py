@@ -33,6 +33,11 @@ def landmarks(run: str, n_samples: int, n_landmarks: int) -> Numbers:
     return np.sort(np.argsort(order, kind="stable")[:n_landmarks])
 
 
+def positions(agreed: Agreed) -> Numbers | None:
+    """Positions of the landmarks of a sum; None where all samples are compared."""
+    return landmarks(agreed.run, agreed.rows, agreed.columns) if agreed.kind == COLUMNS else None
+
+
 def has_diagonal(kernel: Kernel) -> bool:
     """Whether a sample with itself says anything: an inner product does, a distance does not."""
     return not kernel.unit_diagonal
