@@ -21,9 +21,9 @@ from dkpca.fusion.roster import audited_rows
 from dkpca.kernels.grams import FusedGram
 from dkpca.linalg.arrays import Array, device, namespace, to_numpy
 from dkpca.linalg.betting import Vector, mean_at_most
-from dkpca.linalg.gram import pick
 from dkpca.linalg.nearfar import Matrix, turned
 from dkpca.linalg.rounding import growth, unit
+from dkpca.linalg.tall import rows_of, whole
 from dkpca.messages import AuditRequest, AuditRows
 
 CONFIDENCE = 0.95
@@ -149,7 +149,7 @@ def _subspace(model: FusedModel, drawn: Draws, where: Array, EV: Matrix) -> floa
 def _check_party(name: str, error: PartyError, rows: Array, chosen: Array) -> None:
     """Compare true rows with the factor: the difference is at most what the party said it left out."""
     xp = namespace(rows)
-    difference = rows - pick(error.factor, chosen) @ error.factor.T
+    difference = rows - rows_of(error.factor, chosen) @ whole(error.factor).T
     rounding = error.rounding + growth(rows.shape[1]) * unit(rows) * error.trace
     most = float(xp.max(xp.linalg.eigvalsh(_symmetric(difference @ difference.T)))) ** 0.5
     least = -float(xp.min(xp.linalg.eigvalsh(_symmetric(xp.take(difference, chosen, axis=1)))))

@@ -54,6 +54,19 @@ def test_everything_about_a_table_is_said_at_once(clinic):
     assert max(len(line) for line in words.splitlines() if not line.startswith(("note", "Kalium"))) <= 80
 
 
+def test_a_label_is_not_suggested_for_sending_and_a_date_is_explained(tmp_path):
+    rows = [f"p{i};{50 + i};{'AB'[i % 2]};0{1 + i % 9}.03.2024" for i in range(12)]
+    (tmp_path / "ward.csv").write_text("\n".join(["Patientennr;Alter;Diagnose;Aufnahme", *rows]) + "\n")
+    office = Office(tmp_path)
+    columns = {column["name"]: column for column in office.ok("check", "ward.csv", "--json").json["columns"]}
+    assert columns["Diagnose"]["use"] == "leave out"
+    assert "color by it (report --labels)" in "; ".join(columns["Diagnose"]["remarks"])
+    assert columns["Aufnahme"]["use"] == "as days"
+    assert "only when a row was made" in "; ".join(columns["Aufnahme"]["remarks"])
+    office.ok("check", "ward.csv", "--write", "party.toml")
+    assert 'exclude = ["Diagnose"]' in (tmp_path / "party.toml").read_text()
+
+
 def test_what_it_writes_is_what_summarize_and_the_network_party_read(clinic):
     clinic.ok("check", "clinic.csv", "--null-values", "-999", "--write", "party.toml")
     told = clinic.ok("summarize", "--config", "party.toml", "--gamma", 0.1, "--out", "clinic.summary", "--json").json

@@ -23,8 +23,9 @@ from dkpca.report.influence import influence
 from dkpca.report.label_columns import MOST_COLUMNS, NONE, read_labels
 from dkpca.report.own_columns import own_columns
 from dkpca.report.sources import Source, read_source, with_own_ids
-from dkpca.store import runs
-from dkpca.tables.reading import Reading, embedding_files
+from dkpca.store import runs, storage
+from dkpca.tables.embeddings import embedding_files
+from dkpca.tables.reading import Reading
 from testkit.owners import OWNERS, frame, numbers
 
 PEOPLE = [f"p{i:02d}" for i in range(60)]
@@ -55,8 +56,7 @@ def party(fused):
     folder.mkdir(parents=True)
     message = result(run.model, run.model.scores, run.settings["sample_digest"])
     files = embedding_files(PEOPLE, np.asarray(run.model.scores)) | {"result.scores": wire.encode(message)}
-    for name, data in files.items():
-        (folder / name).write_bytes(data)
+    storage.write_all({folder / name: data for name, data in files.items()})
     labels = {"person": PEOPLE[::-1], "diagnosis": ["healthy", "ill"] * 30}
     pl.DataFrame(labels).write_csv(fused.path / "own.csv")
     return fused

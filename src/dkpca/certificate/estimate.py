@@ -13,9 +13,11 @@ import numpy as np
 from dkpca.certificate.left_out import PartyError
 from dkpca.kernels.grams import FusedGram
 from dkpca.kernels.laws import Law
-from dkpca.linalg.arrays import Array, device, namespace, to_numpy
+from dkpca.linalg.arrays import Array, device, like, namespace, to_numpy
 from dkpca.linalg.eigenpairs import Eigenpairs, Nearby
+from dkpca.linalg.moments import crossed
 from dkpca.linalg.nearfar import Matrix, Spectrum, Vector, turned
+from dkpca.linalg.tall import Factor, as_sent, column_squares, reference_of, scaled
 
 KEPT = 0.75  # of a factor, in the first cut
 SAFETY = 2.0  # both cuts are sometimes half as large as they should be
@@ -39,10 +41,12 @@ def component_errors(
     weights = np.full(len(positions), n / len(positions))
     diagonals = [e.sent_diagonal for e in errors if e.sent_diagonal is not None] or None
 
-    def image(factors: Sequence[Array]) -> Matrix:
+    def image(factors: Sequence[Factor]) -> Matrix:
+        if not all_rows and diagonals is None:
+            factors = [as_sent(A) for A in factors]
         gram = FusedGram(law, factors, diagonals)
         rows = namespace(V).asarray(positions, device=device(V))
-        return to_numpy(gram @ V if all_rows else gram.block(rows, slice(None)) @ V).astype(float)
+        return to_numpy(gram @ V if all_rows else crossed(gram.against(rows), n, V)).astype(float)
 
     own = spectrum.components * spectrum.values[None, :]
     whole = own if exact else image([e.factor for e in errors])
@@ -55,14 +59,14 @@ def component_errors(
 
 def spectrum_at(values: Array, vectors: Array, nearby: Nearby | None, positions: Positions) -> Spectrum:
     """Components and what lies next to them, at some of the samples."""
-    here = to_numpy(vectors).astype(float)[positions]
+    here = to_numpy(vectors)[positions].astype(float)
     if nearby is None:
         return Spectrum(to_numpy(values).astype(float), here, np.zeros(0), here[:, :0])
-    near = to_numpy(nearby.vectors).astype(float)[positions]
+    near = to_numpy(nearby.vectors)[positions].astype(float)
     return Spectrum(to_numpy(values).astype(float), here, to_numpy(nearby.values).astype(float), near)
 
 
-def _cuts(errors: Sequence[PartyError]) -> list[list[Array]]:
+def _cuts(errors: Sequence[PartyError]) -> list[list[Factor]]:
     """Return the factors without their last quarter, and without as much trace as was left out, if it is little."""
     shares = [[_last_quarter(e) for e in errors], [_as_much_trace(e) for e in errors]]
     if any(np.count_nonzero(kept < 1.0) > len(kept) / 2 for kept in shares[1]):
@@ -79,7 +83,7 @@ def _last_quarter(error: PartyError) -> Vector:
 
 def _as_much_trace(error: PartyError) -> Vector:
     """Share of each column that stays: none of the last, part of the one where the trace is used up."""
-    lengths = to_numpy(namespace(error.factor).sum(error.factor**2, axis=0)).astype(float)
+    lengths = to_numpy(column_squares(error.factor)).astype(float)
     left = max(0.0, error.trace - float(lengths.sum()))
     behind = np.cumsum(lengths[::-1])[::-1]  # of each column and those behind it
     taken = np.clip(left - (behind - lengths), 0.0, lengths)
@@ -89,12 +93,10 @@ def _as_much_trace(error: PartyError) -> Vector:
     return np.where(changed, 1.0 - share, 1.0)
 
 
-def _scaled(error: PartyError, kept: Vector) -> Array:
+def _scaled(error: PartyError, kept: Vector) -> Factor:
     """Return the factor with each column's share, without those that vanish at the end."""
-    xp, factor = namespace(error.factor), error.factor
     width = max(1, int(np.max(np.nonzero(kept)[0], initial=-1)) + 1)
-    roots = xp.asarray(np.sqrt(kept[:width]), dtype=factor.dtype, device=device(factor))
-    return factor[:, :width] * roots[None, :]
+    return scaled(error.factor, like(np.sqrt(kept[:width]), reference_of(error.factor)))
 
 
 def _rounding(errors: Sequence[PartyError], law: Law, spectrum: Spectrum) -> Vector:

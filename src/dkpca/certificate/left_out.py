@@ -20,13 +20,15 @@ import numpy as np
 
 from dkpca.kernels.grams import column_products
 from dkpca.kernels.laws import Law
-from dkpca.linalg.arrays import Array, device, dtype_name, namespace, set_diagonal, to_numpy
+from dkpca.linalg.arrays import Array, device, dtype_name, namespace, on_gpu, set_diagonal, to_numpy
 from dkpca.linalg.eigenpairs import Eigenpairs
 from dkpca.linalg.gram import Gram, Index, pick
 from dkpca.linalg.landmark import part_below
+from dkpca.linalg.missed import MOST_NUMBERS
 from dkpca.linalg.progress import Progress, silent
 from dkpca.linalg.rounding import growth, quiet, solver_error, unit
 from dkpca.linalg.strips import cross, times
+from dkpca.linalg.tall import Factor, row_squares, whole
 from dkpca.messages import Summary
 
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
@@ -46,20 +48,21 @@ class PartyError:
     rounding: float  # spectral norm
     nuclear: float  # the same in the nuclear norm
     trace: float  # of the true matrix
-    factor: Array  # (n_samples, rank) as sent
+    factor: Factor  # (n_samples, rank) as sent
+    reference: Array  # of the namespace and precision in which the center computes
     sent_diagonal: Array | None  # (n_samples,) of the true matrix, if the party sent it
     received: Array  # (n_samples,) diagonal of what was sent
     diagonal: Array  # (n_samples,) of the true matrix, or a bound above it
 
     @classmethod
-    def of(cls, summary: Summary, factor: Array, weight: float) -> "PartyError":
+    def of(cls, summary: Summary, factor: Factor, weight: float) -> "PartyError":
         """Read it off a message and its weighted factor."""
-        xp = namespace(factor)
-        received = xp.sum(factor**2, axis=1)
+        received = row_squares(factor)
+        xp = namespace(received)
         left_out, rounding = weight * summary.left_out_norm, weight * summary.rounding_norm
         overlap = left_out if summary.left_out_overlap is None else min(left_out, weight * summary.left_out_overlap)
         trace = weight * summary.trace_left_out + float(np.sum(to_numpy(received)))
-        sent = None if summary.diagonal is None else weight * summary.diagonal.decode(dtype_name(factor))[:, 0]
+        sent = None if summary.diagonal is None else weight * summary.diagonal.decode(dtype_name(received))[:, 0]
         if sent is not None:
             diagonal = sent
         elif summary.kernel.unit_diagonal:
@@ -67,7 +70,7 @@ class PartyError:
         else:
             diagonal = received + (left_out + rounding)
         nuclear = weight * summary.rounding_nuclear
-        return cls(left_out, overlap, rounding, nuclear, trace, factor, sent, received, diagonal)
+        return cls(left_out, overlap, rounding, nuclear, trace, factor, received, sent, received, diagonal)
 
     def directions(self, size: float) -> Array:
         """C with R <= (1 + TURNED) hidden I - C C' for the part R that is orthogonal to the factor, over a size.
@@ -76,11 +79,11 @@ class PartyError:
         most: (I - VV') B B' q = (I - VV') (B B' - A A') q for the factor A before rounding. It counts the less the
         further off it may be: |x + y|^2 <= (1 + 1/t) |x|^2 + (1 + t) |y|^2 with t = TURNED.
         """
-        xp = namespace(self.factor)
-        Q, R = xp.linalg.qr(self.factor)  # first: an SVD of the tall matrix takes seconds on a GPU
+        xp = namespace(self.reference)
+        Q, R = xp.linalg.qr(whole(self.factor))  # first: an SVD of the tall matrix takes seconds on a GPU
         U, s, _ = xp.linalg.svd(R, full_matrices=False)
         values = to_numpy(s).astype(float) ** 2
-        moved = self.rounding + solver_error(self.factor.shape[0], float(values[0]), self.factor)
+        moved = self.rounding + solver_error(self.factor.shape[0], float(values[0]), self.reference)
         off = np.divide(moved, values, out=np.full_like(values, np.inf), where=values > 0)
         off = np.minimum(off, 1.0)  # further off than that is off altogether
         shown = np.clip((1.0 + TURNED) - (1.0 + 1.0 / TURNED) * off**2, 0.0, None)
@@ -148,12 +151,15 @@ class Ceiling:
 
 
 def ceiling(errors: Sequence[PartyError], law: Law, pairs: Eigenpairs, *, centered: bool) -> Ceiling | None:
-    """Return what is known of G; None where the solver missed more than G could take away, or numbers overflow."""
+    """Return what is known of G; None where it missed more than G could take away, or G takes too much."""
     received, true = [e.received for e in errors], [e.diagonal for e in errors]
     weights = law.error_weights(received, true)
     size = sum(e.left_out * _largest(w) for e, w in zip(errors, weights, strict=True))
     size = max(size, LEAST_SIZE * float(pairs.values[0]))
-    if not (size > 0.0 and math.isfinite(size)) or len(pairs.values) * size < pairs.missed_leading:
+    if not (size > 0.0 and math.isfinite(size)) or pairs.values.shape[0] * size < pairs.missed_leading:
+        return None
+    landmarks = None if law.linear else _landmarks(received[0].shape[0], pairs.extension.anchors)
+    if landmarks is not None and landmarks * received[0].shape[0] > MOST_NUMBERS and not on_gpu(received[0]):
         return None
     lifted = law.shortfall(received, true, [e.rounding for e in errors])
     room = sum(
@@ -162,10 +168,9 @@ def ceiling(errors: Sequence[PartyError], law: Law, pairs: Eigenpairs, *, center
         for e, w, above in zip(errors, weights, lifted, strict=True)
     )
     diagonals = [e.sent_diagonal for e in errors if e.sent_diagonal is not None] or None
-    covered = Covered(law, [e.factor for e in errors], [e.directions(size) for e in errors], diagonals)
+    covered = Covered(law, [whole(e.factor) for e in errors], [e.directions(size) for e in errors], diagonals)
     xp = namespace(room)
     V = _centered(pairs.vectors) if centered else pairs.vectors
-    landmarks = None if law.linear else _landmarks(covered.n, pairs.extension.anchors)
     with quiet():
         covering, off, slack = _applied(covered, V, landmarks, max(e.factor.shape[1] for e in errors))
         room = room + off

@@ -94,7 +94,9 @@ def certify(
         kernel_error_above=above,
         kernel_error_below=below,
         trace_gap=widths.trace_gap,
-        total_variance_at_most=pairs.trace * (1.0 + growth(T) * unit(errors[0].factor)) + positive + widths.nuclear,
+        total_variance_at_most=pairs.trace * (1.0 + growth(T) * unit(errors[0].reference))
+        + positive
+        + widths.nuclear,
         eigenvalues_at_least=tuple(np.maximum(found - below, 0.0).tolist()),
         eigenvalues_at_most=tuple(at_most.tolist()),
         gaps_at_least=tuple(gaps.tolist()),
@@ -125,14 +127,16 @@ def _widths(
     tails = tuple(weight * (e.left_out + e.rounding) for weight, e in weighted)
     total = law.total_trace([e.trace for e in errors], true)
     trace_gap = total - fused_trace
-    summed = growth(true[0].shape[0]) * unit(errors[0].factor) * (abs(fused_trace) + abs(total))  # rounding of these
+    summed = (
+        growth(true[0].shape[0]) * unit(errors[0].reference) * (abs(fused_trace) + abs(total))
+    )  # rounding of these
     # K minus the matrix that the pairs are exact for is a positive semidefinite P, of which the solver at the center
     # may have missed a part, plus rounding N. P is no larger than its trace.
     positive = max(0.0, trace_gap) + summed + nuclear + pairs.missed_trace
     solver = pairs.missed_norm + pairs.residual_norm
     parties = sum(tails) if G is None else min(sum(tails), G.size * G.norm + rounding)
     above = min(parties + solver, positive + below)
-    D = len(pairs.values)
+    D = pairs.values.shape[0]
     leading = min(D * above, positive + D * below, D * (parties + pairs.residual_norm) + pairs.missed_leading)
     return Widths(above, leading, below, positive, nuclear, solver, tails, trace_gap)
 

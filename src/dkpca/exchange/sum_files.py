@@ -27,8 +27,8 @@ from dkpca.protection.ring import Numbers
 from dkpca.protection.rotation import Rotation
 from dkpca.store import message_files, private_state, storage
 from dkpca.store.runs import RESULT
+from dkpca.tables.embeddings import embedding_files
 from dkpca.tables.preparation import prepare, reading_for
-from dkpca.tables.reading import embedding_files
 from dkpca.wire import codec
 
 CERTIFICATE = "certificate"  # in a file of peers: whoever the consortium's authority certifies under the name

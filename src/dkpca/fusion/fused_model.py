@@ -21,6 +21,7 @@ from dkpca.linalg.gram import Centered
 from dkpca.linalg.leading import Solver, leading
 from dkpca.linalg.precision import round_to
 from dkpca.linalg.strips import by_strips
+from dkpca.linalg.tall import as_received, reweighed
 from dkpca.messages import Partials, Rows, Scores, Statistics, Summary
 
 LANDMARKS = 500  # of the center, unless it is told otherwise
@@ -219,13 +220,13 @@ def fuse(
             f"n_components is {n_components}, but there are {n_samples} samples; ask for 1 to {n_samples} components"
         )
     combined = combination({name: summary.kernel for name, summary in accepted.items()}, law)
-    factors = {name: summary.factor.decode(dtype) for name, summary in accepted.items()}
+    factors = {name: as_received(summary.factor, dtype) for name, summary in accepted.items()}
     weighted = party_weights(weights, factors, combined.law)
-    scaled = [A if weighted[name] == 1.0 else A * weighted[name] ** 0.5 for name, A in factors.items()]
-    fused = FusedGram(combined.law, scaled, _diagonals(accepted.values(), dtype))
+    weighed = [A if weighted[name] == 1.0 else reweighed(A, weighted[name] ** 0.5) for name, A in factors.items()]
+    fused = FusedGram(combined.law, weighed, _diagonals(accepted.values(), dtype))
     gram = Centered(fused) if center else fused
     pairs = leading(gram, n_components, solver=solver, n_landmarks=n_landmarks, random_state=random_state)
-    errors = list(map(PartyError.of, accepted.values(), scaled, weighted.values()))
+    errors = list(map(PartyError.of, accepted.values(), weighed, weighted.values()))
     certificate = certify(
         errors,
         law=combined.law,

@@ -17,8 +17,10 @@ import numpy as np
 from dkpca.certificate import Certificate
 from dkpca.errors import FusionError
 from dkpca.linalg.arrays import Array, namespace, to_numpy
+from dkpca.linalg.moments import groups
 from dkpca.linalg.precision import Rounded
-from dkpca.linalg.strips import cross
+from dkpca.linalg.rounding import quiet
+from dkpca.linalg.tall import as_received, row_squares, rows_of, square
 from dkpca.messages import Partials, Rows, Summary
 
 DOUBLE = float(np.finfo(np.float64).eps)  # the precision in which all of this is computed
@@ -61,11 +63,12 @@ def _largest_stated(summary: Summary) -> float:
 
 def _contradiction(summary: Summary) -> str | None:
     """Why the message cannot be, in words; None if it can."""
-    B = summary.factor.decode()
-    products = to_numpy(cross(B, B))
+    B = as_received(summary.factor, "float64")
+    with quiet():
+        products = to_numpy(square(B))
     lengths = np.diagonal(products)
     if not np.isfinite(products).all():
-        largest = float(namespace(B).max(namespace(B).abs(B)))
+        largest = max(float(np.abs(to_numpy(rows_of(B, rows))).max()) for rows in groups(summary.n_samples))
         return (
             f"its factor holds numbers as large as {largest:.3g}, whose squares are too large for any computer number"
         )
@@ -76,7 +79,7 @@ def _contradiction(summary: Summary) -> str | None:
     return (
         _about_columns(products, _moved(summary.factor, np.sqrt(lengths)), slack)
         or _about_trace(summary, slack)
-        or _about_diagonal(summary, to_numpy(_squared_lengths(B)), slack)
+        or _about_diagonal(summary, to_numpy(row_squares(B)), slack)
     )
 
 
@@ -163,8 +166,3 @@ def _about_diagonal(summary: Summary, found: Array, slack: float) -> str | None:
     if total == 0.0 and expected > 0.0:
         return f"its factor is zero, and its {name} matrix is not"
     return None
-
-
-def _squared_lengths(B: Array) -> Array:
-    """Squared length of each row: the diagonal of B B'."""
-    return namespace(B).sum(B * B, axis=1)

@@ -1,16 +1,19 @@
 """The Gram matrices that need a kernel: a party's, and the fused one."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 
 from dkpca.kernels.base import Kernel
 from dkpca.kernels.laws import Law
 from dkpca.linalg.arrays import Array, device, dtype_name, itemsize, namespace, set_diagonal
-from dkpca.linalg.gram import Gram, Index, pick, thinner
+from dkpca.linalg.gram import Gram, Index, Opened, pick, thinner
+from dkpca.linalg.moments import groups
+from dkpca.linalg.parallel import in_order
 from dkpca.linalg.progress import Progress, silent
 from dkpca.linalg.rounding import growth, quiet, unit
 from dkpca.linalg.strips import cross, slices, times
+from dkpca.linalg.tall import Factor, Tall, reference_of, rows_of, whole
 
 STRIP_BYTES = 2**23  # of the matrix made at a time, beside the matrix itself
 FUNCTION = 40.0  # operations of an exponential, or what else a kernel makes of an inner product
@@ -23,6 +26,7 @@ class KernelGram(Gram):
     def __init__(self, kernel: Kernel, X: Array, origin: Array | None = None) -> None:
         self.kernel, self.X, self.origin = kernel, X, origin  # X is measured from the origin already
         self.n, self.reference, self.entry_operations = X.shape[0], X, 2.0 * X.shape[1] + FUNCTION
+        self._error: float | None = None  # of a value, once it is known: it takes a pass over the rows
 
     def diagonal(self) -> Array:
         return self.kernel.diagonal(self.X)
@@ -31,8 +35,22 @@ class KernelGram(Gram):
         K = self.kernel.block(self.X, rows, columns)
         return set_diagonal(K, pick(self.diagonal(), rows)) if _same(rows, columns) else K
 
+    def against(self, columns: Array) -> Opened:
+        anchors = self.kernel.anchors(self.X, columns)
+
+        def opened(group: slice) -> Callable[[slice], Array]:
+            X = self.X[group, :]
+            return lambda rows: self.kernel(X[rows, :], anchors)
+
+        return opened
+
+    def among(self, positions: Array) -> Gram:
+        return KernelGram(self.kernel, self.kernel.rows(self.X, positions), self.origin)
+
     def evaluation_error(self) -> float:
-        return self.kernel.relative_error(self.X, self.origin) * self.trace()
+        if self._error is None:
+            self._error = self.kernel.relative_error(self.X, self.origin)
+        return self._error * self.trace()
 
     @property
     def factor(self) -> Array | None:
@@ -42,20 +60,36 @@ class KernelGram(Gram):
 class FusedGram(Gram):
     """The matrix the center works with: what the law makes of the parties' factors."""
 
-    def __init__(self, law: Law, factors: Sequence[Array], diagonals: Sequence[Array] | None = None) -> None:
-        self.law, self.factors = law, law.merge(factors, diagonals)
-        self.n, self.reference = factors[0].shape[0], factors[0]
-        self.entry_operations = sum(2.0 * A.shape[1] for A in self.factors)
+    def __init__(self, law: Law, factors: Sequence[Factor], diagonals: Sequence[Array] | None = None) -> None:
+        self.law, self._parts, self._diagonals = law, list(factors), diagonals
+        self.n, self.reference = factors[0].shape[0], reference_of(factors[0])
         self._trace: float | None = None
         self._is_rough = False
+        self._diagonal: Array | None = None
+        self._merged = None if any(isinstance(A, Tall) for A in factors) else law.merge(factors, diagonals)
+        self.entry_operations = sum(2.0 * A.shape[1] for A in self.rows(slice(0, 1)))
+
+    @property
+    def factors(self) -> list[Array]:
+        """Merged factors with all their rows."""
+        if self._merged is None:
+            self._merged = self.law.merge([whole(A) for A in self._parts], self._diagonals)
+        return self._merged
+
+    def rows(self, index: Index) -> list[Array]:
+        """Some rows of the merged factors; not all are decoded for it."""
+        if self._merged is not None:
+            return [pick(A, index) for A in self._merged]
+        diagonals = None if self._diagonals is None else [pick(d, index) for d in self._diagonals]
+        return self.law.merge([rows_of(A, index) for A in self._parts], diagonals)
 
     def rough(self) -> Gram | None:
         xp = namespace(self.reference)
         if dtype_name(self.reference) != "float64" or not self.law.has_rough_product(self.factors):
             return None
         same = copy(self)
-        same.factors, same._is_rough = [xp.astype(A, xp.float32) for A in self.factors], True
-        same.reference = same.factors[0]
+        same._merged, same._is_rough = [xp.astype(A, xp.float32) for A in self.factors], True
+        same.reference, same._diagonal = same.factors[0], None
         return same
 
     def trace(self) -> float:
@@ -63,43 +97,74 @@ class FusedGram(Gram):
         return self._trace
 
     def diagonal(self) -> Array:
-        xp = namespace(self.reference)
-        return self.law.recombine(xp.sum(A * A, axis=1) for A in self.factors)
+        if self._diagonal is None:
+            self._diagonal = self._by_group(self.law.recombine)
+        return self._diagonal
 
     def log_largest(self) -> float:
-        xp = namespace(self.reference)
         with quiet():
-            return float(xp.max(self.law.log_diagonal([xp.sum(A * A, axis=1) for A in self.factors])))
+            return float(namespace(self.reference).max(self._by_group(self.law.log_diagonal)))
+
+    def _by_group(self, combined: Callable[[list[Array]], Array]) -> Array:
+        """What is made of the squared lengths of the factors' rows, for all rows."""
+        xp = namespace(self.reference)
+
+        def of(group: slice) -> Array:
+            with quiet():
+                return combined([xp.sum(A * A, axis=1) for A in self.rows(group)])
+
+        return xp.concat(list(in_order(of, groups(self.n), self.reference)))
 
     def evaluation_error(self) -> float:
-        roundings = self.law.powers * sum(growth(A.shape[1]) + 2 for A in self.factors)
+        roundings = self.law.powers * sum(growth(A.shape[1]) + 2 for A in self.rows(slice(0, 1)))
         return roundings * unit(self.reference) * self.trace()
+
+    def against(self, columns: Array) -> Opened:
+        right = [A.T for A in self.rows(columns)]
+
+        def opened(group: slice) -> Callable[[slice], Array]:
+            left = self.rows(group)
+            return lambda rows: self.law.recombine(A[rows, :] @ B for A, B in zip(left, right, strict=True))
+
+        return opened
+
+    def among(self, positions: Array) -> Gram:
+        diagonals = None if self._diagonals is None else [pick(d, positions) for d in self._diagonals]
+        return FusedGram(self.law, [rows_of(A, positions) for A in self._parts], diagonals)
 
     def dense(self) -> Array:
         xp = namespace(self.reference)
-        K = xp.empty((self.n, self.n), dtype=self.reference.dtype, device=device(self.reference))
+        K = xp.empty((self.n, self.n), dtype=self.reference.dtype, device=device(self.factors[0]))
         for rows in slices(self.n, max(1, STRIP_BYTES // (self.n * itemsize(K)))):
             K[rows, :] = self.block(rows, slice(None))
         return K
 
     def block(self, rows: Index, columns: Index) -> Array:
-        return self.law.recombine(pick(A, rows) @ pick(A, columns).T for A in self.factors)
+        pairs = zip(self.rows(rows), self.rows(columns), strict=True)
+        return self.law.recombine(A @ B.T for A, B in pairs)
 
     @property
     def factor(self) -> Array | None:
-        return thinner(column_products(self.factors)) if self.law.keeps_factors else None
+        if not self.law.keeps_factors or not few_products([A.shape[1] for A in self.rows(slice(0, 1))]):
+            return None
+        return thinner(column_products(self.factors))
 
     def product(self, block: Array, progress: Progress = silent) -> Array:
-        factor = self.factor
+        factor, _ = self.factor, self.factors  # decoded once, and not for every tile
         if factor is not None:
             return times(factor, cross(factor, block))
         fast = self.law.fused_product(self.factors, block, rough=self._is_rough)
         return super().product(block, progress) if fast is None else fast
 
 
+def few_products(widths: Sequence[int]) -> bool:
+    """Whether the products of a column of each of several matrices are few enough to be written down."""
+    return len(widths) == 1 or math.prod(widths) <= MOST_PRODUCTS
+
+
 def column_products(factors: Sequence[Array]) -> Array | None:
     """C with C C' = (A A') o (B B') o ...: all products of a column of each; None if they are too many."""
-    if len(factors) > 1 and math.prod(A.shape[1] for A in factors) > MOST_PRODUCTS:
+    if not few_products([A.shape[1] for A in factors]):
         return None
     joined = factors[0]
     for A in factors[1:]:

@@ -7,6 +7,7 @@ from dkpca.errors import InputError
 from dkpca.kernels.laws import SUM, Law, Product
 from dkpca.linalg.arrays import Array, namespace
 from dkpca.linalg.strips import cross
+from dkpca.linalg.tall import Factor, whole
 
 BALANCED = "balanced"
 Weights = str | Mapping[str, float] | None
@@ -23,7 +24,7 @@ def check_weights(weights: Weights, parties: Iterable[str]) -> None:
             raise InputError(f"the weight of party {name!r} is {weight!r}; give a positive number")
 
 
-def party_weights(weights: Weights, factors: Mapping[str, Array], law: Law) -> dict[str, float]:
+def party_weights(weights: Weights, factors: Mapping[str, Factor], law: Law) -> dict[str, float]:
     """What each party's matrix is multiplied by; under the product its own width does that, at the party."""
     check_weights(weights, factors)
     if weights is None:
@@ -37,7 +38,7 @@ def party_weights(weights: Weights, factors: Mapping[str, Array], law: Law) -> d
         raise InputError("weights need a sum or a product of the parties' kernels, not one that the center finishes")
     if isinstance(weights, Mapping):
         return {name: float(weights[name]) for name in factors}
-    return {name: 1.0 / (_leading_value(A) or 1.0) for name, A in factors.items()}
+    return {name: 1.0 / (_leading_value(whole(A)) or 1.0) for name, A in factors.items()}
 
 
 def _leading_value(A: Array) -> float:

@@ -8,6 +8,7 @@ import array_api_compat
 import numpy as np
 import scipy.linalg
 
+SUBSTITUTED = 48  # columns that are solved for by plain substitution
 ASSUMED_FREE = 4 * 2**30  # bytes, where the system does not tell
 
 Array = Any  # a NumPy array or a torch tensor: whatever follows the array API standard
@@ -75,6 +76,11 @@ def solve_lower(L: np.ndarray[Any, Any], rows: Array) -> Array:
     By substitution, which is stable whatever the condition of L.
     """
     if isinstance(rows, np.ndarray):
+        half = L.shape[0] // 2
+        if half >= SUBSTITUTED:  # most of the work becomes a matrix product, which is three times as fast
+            first = solve_lower(L[:half, :half], np.ascontiguousarray(rows[:, :half]))
+            second = rows[:, half:] - first @ L[half:, :half].T.astype(rows.dtype, copy=False)
+            return np.concatenate([first, solve_lower(L[half:, half:], second)], axis=1)
         (trsm,) = scipy.linalg.get_blas_funcs(("trsm",), (rows,))
         solved: Array = trsm(1.0, L.astype(rows.dtype), rows.T, lower=1, overwrite_b=1).T
         return solved
@@ -82,6 +88,20 @@ def solve_lower(L: np.ndarray[Any, Any], rows: Array) -> Array:
     if array_api_compat.is_torch_array(rows):
         return xp.linalg.solve_triangular(like(L, rows).T, rows, upper=True, left=False)
     return xp.linalg.solve(like(L, rows), rows.T).T
+
+
+def add_square(total: Array, Z: Array) -> Array:
+    """Return total + Z'Z, of which the lower triangle counts, maybe written over the total."""
+    if not isinstance(Z, np.ndarray):
+        return total + Z.T @ Z
+    syrk = scipy.linalg.get_blas_funcs("syrk", (Z,))
+    return syrk(1.0, Z.T, beta=1.0, c=total.T, overwrite_c=1).T  # BLAS reads columns first: its upper is our lower
+
+
+def full_from_lower(A: Array) -> Array:
+    """Symmetric matrix from its lower triangle."""
+    xp = namespace(A)
+    return xp.tril(A) + xp.tril(A, k=-1).T
 
 
 def on_gpu(x: Array) -> bool:

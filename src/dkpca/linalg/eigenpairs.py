@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 from dkpca.linalg.arrays import Array, eps, namespace
 from dkpca.linalg.gram import Gram
+from dkpca.linalg.strips import strips
 
 RESIDUAL_SHARE = 1.2
 NEARBY = 5  # pairs behind the leading ones that a solver returns beside them
@@ -86,7 +87,7 @@ class Eigenpairs:
     def numerical_rank(self) -> int:
         """Count the eigenvalues that are more than rounding."""
         xp = namespace(self.values)
-        return int(xp.sum(xp.astype(self.values > rounding_of(self.vectors, self.values), xp.int64)))
+        return int(xp.sum(xp.astype(self.values > rounding_of(self.vectors.shape[0], self.values), xp.int64)))
 
     def with_residual(self, norm: float) -> "Eigenpairs":
         """Return the pairs with the rounding that makes |K V - V Lambda| as large as this added to the residual.
@@ -105,31 +106,35 @@ class Eigenpairs:
         return self.vectors * namespace(self.values).sqrt(self.values)[None, :]
 
 
-def rounding_of(vectors: Array, values: Array) -> float:
-    """Eigenvalues below this are most likely noise, and not worth sending.
+def rounding_of(n: int, values: Array) -> float:
+    """Eigenvalues of an n x n matrix below this are most likely noise, and not worth sending.
 
     Entries that are wrong by a share eps move a matrix of positive entries by eps lambda_1; errors of sums of n terms
     grow like sqrt(n). No bound: that one is in `residual_norm`, and would declare most of a large spectrum noise.
     """
-    return float(vectors.shape[0] ** 0.5 * eps(values) * abs(values[0]))
+    return float(n**0.5 * eps(values) * abs(values[0]))
 
 
-def inverse_roots(vectors: Array, values: Array) -> Array:
+def inverse_roots(n: int, values: Array) -> Array:
     """1 / sqrt(lambda), and zero where the eigenvalue is rounding."""
     xp = namespace(values)
-    kept = values > rounding_of(vectors, values)
+    kept = values > rounding_of(n, values)
     return xp.astype(kept, values.dtype) / xp.sqrt(xp.where(kept, values, xp.ones_like(values)))
 
 
 def from_all_rows(gram: Gram, values: Array, vectors: Array) -> Extension:
     """Extension by comparison with every sample: W = V / sqrt(lambda)."""
-    weights, offset = gram.affine(vectors * inverse_roots(vectors, values)[None, :])
+    weights, offset = gram.affine(vectors * inverse_roots(vectors.shape[0], values)[None, :])
     return Extension(weights, offset)
 
 
 def signs_of(vectors: Array) -> Array:
-    """Signs that make the entry of largest magnitude of each column positive."""
+    """Signs that make the entry of largest magnitude of each column positive, the first of several."""
     xp = namespace(vectors)
-    largest = xp.argmax(xp.abs(vectors), axis=0)
-    entries = xp.take_along_axis(vectors, largest[None, :], axis=0)[0, :]
-    return xp.where(entries < 0, -xp.ones_like(entries), xp.ones_like(entries))
+    extreme = xp.zeros_like(vectors[0, :])
+    for rows in strips(vectors.shape[0], vectors.shape[1], vectors):
+        part = vectors[rows, :]
+        largest = xp.argmax(xp.abs(part), axis=0)
+        entries = xp.take_along_axis(part, largest[None, :], axis=0)[0, :]
+        extreme = xp.where(xp.abs(entries) > xp.abs(extreme), entries, extreme)
+    return xp.where(extreme < 0, -xp.ones_like(extreme), xp.ones_like(extreme))

@@ -5,7 +5,7 @@ Nothing here stores an n x n matrix unless `dense()` is called.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from dkpca.linalg.arrays import Array, eps, itemsize, namespace
@@ -15,6 +15,7 @@ from dkpca.linalg.rounding import growth, unit
 from dkpca.linalg.strips import slices, tile_bytes
 
 Index = Any  # a slice, or an array of integers
+Opened = Callable[[slice], Callable[[slice], Array]]  # from a group of rows to what makes strips of that group
 
 
 class Gram(ABC):
@@ -34,6 +35,18 @@ class Gram(ABC):
     @abstractmethod
     def block(self, rows: Index, columns: Index) -> Array:
         """Entries at the crossing of rows and columns, in a new array: callers write over it."""
+
+    def against(self, columns: Array) -> Opened:
+        """Say how to evaluate these columns, group by group of rows and strip by strip of a group, in new arrays."""
+
+        def opened(group: slice) -> Callable[[slice], Array]:
+            return lambda rows: self.block(slice(group.start + rows.start, group.start + rows.stop), columns)
+
+        return opened
+
+    def among(self, positions: Array) -> "Gram":
+        """Return the matrix of some of the samples."""
+        return Among(self, positions)
 
     def dense(self) -> Array:
         """Return the whole matrix, in a new array. Only for small n."""
@@ -98,6 +111,20 @@ class Gram(ABC):
             return out
 
         return sum(split_work(share, range(len(tiles)), self.reference))
+
+
+class Among(Gram):
+    """Some rows of a matrix, and the same columns."""
+
+    def __init__(self, base: Gram, positions: Array) -> None:
+        self.base, self.positions = base, positions
+        self.n, self.reference = positions.shape[0], base.reference
+
+    def diagonal(self) -> Array:
+        return pick(self.base.diagonal(), self.positions)
+
+    def block(self, rows: Index, columns: Index) -> Array:
+        return self.base.block(pick(self.positions, rows), pick(self.positions, columns))
 
 
 class Centered(Gram):

@@ -1,31 +1,49 @@
-"""Block randomly pivoted Cholesky: linear in n, from the diagonal and a few columns.
+"""The landmark solver: linear in n, from a few columns of the matrix, in two passes over its rows.
 
-Chen, Epperly, Tropp, Webber (2022), *Randomly pivoted Cholesky*; Epperly, Tropp, Webber (2024), *Embrace
-rejection*, for the block form: proposals are drawn in bulk and thinned so that the pivots are distributed as if
-they had been drawn one by one.
+Landmarks are chosen by randomly pivoted Cholesky, among a sample of the rows where there are many. With C the columns
+at the landmarks and L L' their corner, F = C inv(L)' has F F' below the matrix, and the leading eigenpairs of F F'
+are those of the small F'F. The first pass adds up C'C or F'F, the second makes the eigenvectors; neither is kept.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 
 from dkpca.errors import InputError
-from dkpca.linalg.arrays import Array, device, eps, like, namespace, solve_lower, to_numpy
+from dkpca.linalg.arrays import Array, device, eps, like, namespace, on_gpu, solve_lower, to_numpy
+from dkpca.linalg.corner import Corner, Spectrum
 from dkpca.linalg.eigenpairs import NEARBY, Eigenpairs, Extension, Nearby, inverse_roots, signs_of
-from dkpca.linalg.gram import Centered, Gram
-from dkpca.linalg.missed import missed
-from dkpca.linalg.parallel import split_work
+from dkpca.linalg.gram import Centered, Gram, Opened, pick
+from dkpca.linalg.missed import MOST_NUMBERS, Missed, missed, missed_in
+from dkpca.linalg.moments import Done, moments, write_products
+from dkpca.linalg.pivoting import draw_rows, factorize
 from dkpca.linalg.progress import Progress, silent
-from dkpca.linalg.rounding import growth, solver_error, unit
-from dkpca.linalg.strips import cross, strips, subtract_row, times
+from dkpca.linalg.rounding import growth, unit
+from dkpca.linalg.strips import cross, multiply
 
 LANDMARKS_PER_PAIR = 4
 LEAST_LANDMARKS = 100
-MIN_BLOCK = 32
-UNEVEN = 1e-3  # share of the largest eigenvalue below which eigenvectors by F'F lack digits
+SAMPLE, SAMPLE_SHARE = 10_000, 20  # rows to choose landmarks among: at least so many, and so many for each landmark
+ENOUGH = 1e-12  # error of the eigenvalues, as a share of the trace, that is not worth a substitution for each row ...
+CHOOSING, LIFTING = 0.1, 0.6  # shares of the work that are done after the choice, and before the second pass
+EVEN = 64.0  # epsilons by which the lengths of eigenvectors may differ from one
+BESIDE_MISSED = 1e-4  # ... and as a share of the trace that the landmarks miss
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Landmarks, and how to get the features of all rows."""
+
+    pivots: Array  # (m,) positions
+    corner: Corner
+    features: Opened  # rows of F, or of C
+    factor: Array | None  # F, if it is at hand
+    substituted: bool  # whether they are those of F
+    start: Array  # (m,) near the mean of the features
+    among: int  # rows they were chosen among
 
 
 @dataclass(frozen=True)
@@ -56,76 +74,47 @@ class Landmark:
     def __call__(self, gram: Gram, k: int) -> Eigenpairs:
         wanted = default_landmarks(k) if self.n_landmarks is None else self.n_landmarks
         base = gram.base if isinstance(gram, Centered) else gram
-        F, pivots, trace_left = self.factorize(base, min(max(wanted, k), gram.n))
-        xp = namespace(F)
-        corner = to_numpy(xp.take(F, pivots, axis=0))  # triangular, and base[:, pivots] @ inv(corner)' = F
-        mean = xp.zeros_like(F[0, :])
-        unexplained = missed(base, F, k)
-        if base is not gram:
-            mean = xp.mean(F, axis=0)
-            subtract_row(F, mean)
-        FF = cross(F, F)
-        error = _factor_error(base, corner, to_numpy(FF), gram.n * to_numpy(mean)[:, None] * to_numpy(mean))
-        values, U = xp.linalg.eigh(FF)
-        values, U = xp.clip(xp.flip(values), 0.0, None), xp.flip(U, axis=1)
-        next_value = float(values[k]) if values.shape[0] > k else 0.0
-        behind = slice(k, k + NEARBY)
-        nearby = Nearby(values[behind], times(F, U[:, behind] * inverse_roots(F, values)[None, behind]))
-        values, U = _first(k, values, U)
-        vectors = times(F, U * inverse_roots(F, values)[None, :])
-        if float(values[-1]) <= UNEVEN * float(values[0]):
-            vectors = _orthonormal(vectors)  # F'F squared the condition number: small eigenvalues need it
-        signs = signs_of(vectors)
-        U = U * signs[None, :]
-        rounding = growth(pivots.shape[0]) * unit(F) * base.trace()
-        blocks = rounding + base.evaluation_error()
-        left = trace_left + rounding + error  # F is no exact factor
-        pairs = Eigenpairs(
-            values,
-            vectors * signs[None, :],
-            next_value,
-            float(xp.linalg.trace(FF)) + trace_left + error,
-            Extension(like(_solve_transposed(corner, to_numpy(U)), F), -(mean @ U), anchors=pivots),
-            solver=f"landmark: {pivots.shape[0]} of {gram.n} samples",
-            missed_trace=left,
-            missed_norm=min(unexplained.norm + blocks + error, left),
-            missed_leading=min(unexplained.leading + k * (blocks + error), left),
-            residual_norm=error,
-            residual_nuclear=2.0 * pivots.shape[0] ** 0.5 * error,
-            nearby=nearby,
-        )
-        return pairs.with_residual(solver_error(gram.n, float(xp.linalg.trace(FF)), F))
+        chosen = self._choose(base, min(max(wanted, k), gram.n))
+        return _pairs(base, chosen, k, centered=base is not gram, progress=self.progress)
 
     def factorize(self, gram: Gram, most: int) -> tuple[Array, Array, float]:
         """Return F, pivots and the trace of gram - F F', which is positive semidefinite; F[pivots] is triangular."""
-        rng = np.random.default_rng(self.random_state)
-        xp = namespace(gram.reference)
-        left = xp.asarray(gram.diagonal(), copy=True)
-        scale = float(xp.max(xp.abs(left)))
-        _check_diagonal(left, scale)
-        trace, allowed = float(xp.sum(left)), max(self.tolerance, most * eps(left))
-        F = xp.zeros((gram.n, most), dtype=left.dtype, device=device(left))
-        pivots: list[int] = []
-        block = min(most, max(MIN_BLOCK, most // 8))
-        while len(pivots) < most and float(xp.sum(left)) > allowed * trace:
-            chosen, L = _propose(gram, F, len(pivots), left, block, rng, floor=eps(left) * scale)
-            done, chosen = len(pivots), chosen[: most - len(pivots)]
-            if not len(chosen):  # the first proposal is always accepted, unless what is left is rounding
-                break
-            _append(gram, F, done, xp.asarray(chosen, device=device(left)), L[: len(chosen), : len(chosen)], left)
-            _check_diagonal(left, scale)
-            left[...] = xp.clip(left, 0.0, None)
-            pivots += chosen.tolist()
-            self.progress("landmarks", len(pivots) / most)
-        pivots = pivots or [0]  # a zero matrix: any sample will do
-        return F[:, : len(pivots)], xp.asarray(pivots, dtype=xp.int64, device=device(left)), float(xp.sum(left))
+        return factorize(
+            gram, most, tolerance=self.tolerance, random_state=self.random_state, progress=self._choosing
+        )
+
+    def _choosing(self, what: str, share: float) -> None:
+        self.progress(what, CHOOSING * share)
+
+    def _choose(self, gram: Gram, most: int) -> Chosen:
+        sample = max(SAMPLE, SAMPLE_SHARE * most)
+        trace, xp = gram.trace(), namespace(gram.reference)
+        if gram.n <= 2 * sample or not trace > 0.0:
+            F, pivots, _ = self.factorize(gram, most if trace > 0.0 else 1)
+            corner = Corner(to_numpy(pick(F, pivots)), gram)
+            return Chosen(pivots, corner, _slices_of(F), F, True, xp.mean(F, axis=0), gram.n)
+        positions = draw_rows(gram, sample, self.random_state)
+        F, pivots, missed = self.factorize(gram.among(positions), min(most, positions.shape[0]))
+        corner = Corner(to_numpy(pick(F, pivots)), gram)
+        pivots = pick(positions, pivots)
+        columns = gram.against(pivots)
+        mean = xp.mean(F, axis=0)
+        as_large = gram.n / positions.shape[0]
+        some = F[::8, :] @ like(corner.L, F).T  # columns of the matrix at a few rows, to know how long they are
+        length = (8.0 * as_large * float(xp.sum(some * some))) ** 0.5
+        allowed = max(ENOUGH * trace, BESIDE_MISSED * as_large * missed)
+        substituted = corner.error_by_columns(gram.n, length) > allowed
+        if substituted:
+            columns = _substituted(columns, _substitution(corner, pivots))
+        else:
+            mean = like(corner.L, F) @ mean
+        return Chosen(pivots, corner, columns, None, substituted, mean, positions.shape[0])
 
 
 def part_below(gram: Gram, n_landmarks: int) -> tuple[Array, float]:
     """Return F and a number e with F F' <= gram + e I (in the order of symmetric matrices), through landmarks."""
     F, pivots, _ = Landmark(n_landmarks).factorize(gram, min(n_landmarks, gram.n))
-    corner = to_numpy(namespace(F).take(F, pivots, axis=0))
-    return F, _factor_error(gram, corner, to_numpy(cross(F, F)), np.zeros_like(corner))
+    return F, Corner(to_numpy(pick(F, pivots)), gram).beside(to_numpy(cross(F, F)).astype(float))
 
 
 def default_landmarks(k: int) -> int:
@@ -133,106 +122,146 @@ def default_landmarks(k: int) -> int:
     return max(LANDMARKS_PER_PAIR * k, LEAST_LANDMARKS)
 
 
-def _propose(
-    gram: Gram, F: Array, done: int, left: Array, block: int, rng: np.random.Generator, *, floor: float
-) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Draw samples in proportion to what is left of their diagonal; return the accepted and their Cholesky factor."""
-    xp = namespace(left)
-    edges = xp.cumulative_sum(xp.astype(left, xp.float64))
-    draws = like(rng.random(block) * float(edges[-1]), edges)
-    # Rounding can put a draw behind the last edge.
-    proposed = xp.clip(xp.searchsorted(edges, draws, side="right"), 0, gram.n - 1)
-    rows = xp.take(F, proposed, axis=0)[:, :done]  # in this order: taking from a slice would copy the slice
-    residual = to_numpy(gram.block(proposed, proposed) - rows @ rows.T).astype(float)
-    names = to_numpy(proposed)
-    accepted, L = _thin(residual, to_numpy(xp.take(left, proposed)).astype(float), names, rng, floor)
-    return names[accepted], L
+def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, progress: Progress) -> Eigenpairs:
+    """Leading pairs of F F', or of the same after centering, and how far they may be from those of the matrix."""
+    corner, n, xp = chosen.corner, gram.n, namespace(gram.reference)
+    start = chosen.start
+    sums = moments(chosen.features, n, start, centered=centered, progress=_part(progress, CHOOSING, LIFTING))
+    found = corner.spectrum(sums, to_numpy(start) if centered else None, n, substituted=chosen.substituted)
+    values, U = like(found.values, start), like(found.U, start)
+    next_value = float(values[k]) if values.shape[0] > k else 0.0
+    scaled, behind = U * inverse_roots(n, values)[None, :], slice(k, k + NEARBY)
+    near_values, near = values[behind], scaled[:, behind]
+    (values, U), scaled = _first(k, values, U), _first(k, values, scaled)[1]
+    rounded = growth(n) * unit(start) * corner.trace
+    left = max(0.0, corner.trace - found.trace) + found.beside + rounded + corner.m**0.5 * found.moved
+    lifted = _lifted(
+        gram, scaled, near, chosen, found, progress, in_blocks=on_gpu(start) or n * corner.m <= MOST_NUMBERS
+    )
+    vectors, square = lifted.vectors, lifted.square
+    turned = _orthonormalize(vectors, square, found.values[:k])
+    signs = signs_of(vectors)
+    multiply(vectors, xp.eye(k, dtype=signs.dtype, device=device(signs)) * signs[None, :])
+    U = U * signs[None, :]
+    weights = corner.solve_transposed(to_numpy(U))
+    made = corner.product_error(found, weights, n, k, substituted=chosen.substituted)
+    blocks = growth(corner.m) * unit(start) * corner.trace + gram.evaluation_error() + found.beside
+    pairs = Eigenpairs(
+        values,
+        vectors,
+        next_value,
+        found.centered_trace + left,
+        Extension(like(weights, start), -(like(found.factor_mean, start) @ U), anchors=chosen.pivots),
+        solver=_words(chosen, n),
+        missed_trace=left,
+        missed_norm=min(lifted.missed.norm + blocks, left),
+        missed_leading=min(lifted.missed.leading + k * blocks, left),
+        residual_norm=found.beside,
+        residual_nuclear=2.0 * corner.m**0.5 * found.beside,
+        nearby=Nearby(near_values, lifted.nearby),
+    )
+    return pairs.with_residual(found.moved + made + turned)
 
 
-def _thin(
-    residual: np.ndarray[Any, Any],
-    promised: np.ndarray[Any, Any],
-    names: np.ndarray[Any, Any],
-    rng: np.random.Generator,
-    floor: float,
-) -> tuple[list[int], np.ndarray[Any, Any]]:
-    """Accept each proposal with the share of its diagonal that the ones accepted before it have not explained.
+def _part(progress: Progress, start: float, end: float) -> Done:
+    """A pass over the rows, as a part of the work."""
+    return lambda share: progress("landmarks", start + (end - start) * share)
 
-    What is not above the floor, or proposed twice, is rounding and no landmark.
+
+def _words(chosen: Chosen, n: int) -> str:
+    among = "" if chosen.among == n else f", chosen among {chosen.among}"
+    return f"landmark: {chosen.corner.m} of {n} samples{among}"
+
+
+def _slices_of(F: Array) -> Opened:
+    """Features that are at hand, in new arrays."""
+
+    def opened(group: slice) -> Callable[[slice], Array]:
+        part = F[group, :]
+        return lambda rows: namespace(F).asarray(part[rows, :], copy=True)
+
+    return opened
+
+
+def _substituted(columns: Opened, solved: Callable[[Array, int], Array]) -> Opened:
+    """Rows of F from those of C."""
+
+    def opened(group: slice) -> Callable[[slice], Array]:
+        rows_of = columns(group)
+        return lambda rows: solved(rows_of(rows), group.start + rows.start)
+
+    return opened
+
+
+def _substitution(corner: Corner, pivots: Array) -> Callable[[Array, int], Array]:
+    """Return what makes rows of F from rows of C, given the place of the first.
+
+    Those of the landmarks are triangular to the last digit.
     """
-    n = residual.shape[0]
-    L = np.zeros((n, n))
-    accepted: list[int] = []
-    for j, u in enumerate(rng.random(n)):
-        done = len(accepted)
-        remaining = residual[j, j] - L[j, :done] @ L[j, :done]
-        if max(u * promised[j], floor) < remaining and names[j] not in names[accepted]:
-            L[j:, done] = (residual[j:, j] - L[j:, :done] @ L[j, :done]) / np.sqrt(remaining)
-            accepted.append(j)
-    return accepted, L[np.ix_(accepted, range(len(accepted)))]
+    own = to_numpy(pivots)
+
+    def solved(C: Array, start: int) -> Array:
+        F = solve_lower(corner.L, C)
+        places = own - start
+        for i in np.flatnonzero((places >= 0) & (places < F.shape[0])).tolist():
+            F[int(places[i]), :] = like(corner.L[i], F)
+        return F
+
+    return solved
 
 
-def _append(gram: Gram, F: Array, done: int, chosen: Array, L: np.ndarray[Any, Any], left: Array) -> None:
-    """Write the new columns of F, and take them off the diagonal, strip by strip."""
-    xp = namespace(F)
-    columns = slice(done, done + L.shape[0])
-    above = xp.take(F, chosen, axis=0)[:, :done].T
-
-    def share(parts: Sequence[slice]) -> None:
-        for rows in parts:
-            tile = gram.block(rows, chosen)
-            tile -= F[rows, :done] @ above
-            tile = solve_lower(L, tile)
-            F[rows, columns] = tile
-            left[rows] -= xp.sum(tile * tile, axis=1)
-
-    split_work(share, strips(gram.n, L.shape[0], F), F)
-    own = like(L, F)
-    for i, row in enumerate(to_numpy(chosen).tolist()):  # triangular, and nothing left, to the last digit
-        F[row, columns] = own[i, :]
-        left[row] = 0.0
+@dataclass(frozen=True)
+class _Lifted:
+    vectors: Array  # (n, k)
+    nearby: Array  # (n, q)
+    square: Array  # (k, k), of the vectors
+    missed: Missed
 
 
-def _factor_error(
-    gram: Gram, corner: np.ndarray[Any, Any], FF: np.ndarray[Any, Any], of_mean: np.ndarray[Any, Any]
-) -> float:
-    """Bound on how far F F' can be from an exact factor of the part of the matrix that the landmarks explain.
+def _lifted(
+    gram: Gram,
+    leading: Array,
+    behind: Array,
+    chosen: Chosen,
+    found: Spectrum,
+    progress: Progress,
+    *,
+    in_blocks: bool,
+) -> _Lifted:
+    """Products of the centered factor with leading columns and with those behind; and a bound on what is left.
 
-    F is exact for a matrix that differs in the landmarks' rows and columns, by D: a few roundings of
-    sqrt(K_ii K_jj) for each entry. What that matrix leaves unexplained is Z' (K + D) Z with Z' = [-W, I] and
-    W = F inv(corner); the first part is positive semidefinite, the second at most (1 + |W|^2) |D|.
+    Where F is not at hand, the bound takes as long as all the rest: without it, the trace has to do.
     """
-    trace = gram.trace()
-    if not corner.any():
-        return 0.0
-    if not np.diagonal(corner).all():
-        return trace  # a landmark that explains nothing: no bound but the trivial one
-    half = scipy.linalg.solve_triangular(corner, FF + of_mean, lower=True, trans="T", check_finite=False)
-    spread = scipy.linalg.solve_triangular(corner, half.T, lower=True, trans="T", check_finite=False)
-    chosen = float(np.sum(corner * corner))
-    entries = (2.0 * growth(len(corner)) * unit(gram.reference) * trace + gram.evaluation_error()) / trace
-    if not np.isfinite(spread).all():
-        return trace
-    norm = (2.0 + _norm_at_most(spread)) * 2.0 * entries * (trace * chosen) ** 0.5
-    return norm if norm < trace else trace
+    xp, n, k = namespace(leading), gram.n, leading.shape[1]
+    weights = xp.concat([leading, behind], axis=1)
+    if not chosen.substituted:
+        weights = like(chosen.corner.solve_transposed(to_numpy(weights)), weights)
+    vectors, nearby = (xp.empty((n, A.shape[1]), dtype=A.dtype, device=device(A)) for A in (leading, behind))
+    solved = _substitution(chosen.corner, chosen.pivots)
 
+    def keep(group: slice, rows: Array) -> None:
+        vectors[group, :], nearby[group, :] = rows[:, :k], rows[:, k:]
 
-def _norm_at_most(S: np.ndarray[Any, Any]) -> float:
-    """Bound on the largest eigenvalue of a symmetric matrix: at most n^(1/8) times too large, a tenth of the time."""
-    size = float(np.abs(S).max())
-    if not size > 0.0:
-        return 0.0
-    fourth = np.linalg.matrix_power(S / size, 4)
-    return float(1.001 * size * np.linalg.norm(fourth) ** 0.25)  # the thousandth is more than rounding
+    def left(rows: slice, Z: Array) -> Missed:
+        return missed_in(gram, rows, Z if chosen.substituted else solved(Z, rows.start), k)
 
-
-def _check_diagonal(left: Array, scale: float) -> None:
-    """A positive semidefinite matrix never has less than nothing left."""
-    lowest = float(namespace(left).min(left))
-    if lowest < -(eps(left) ** 0.5) * scale:
-        raise InputError(
-            f"the matrix is not positive semidefinite: {lowest:.3g} is left on its diagonal; check the kernel"
-        )
+    shift, done = like(found.mean, weights) @ weights, _part(progress, LIFTING, 1.0)
+    square, parts = write_products(
+        chosen.features,
+        n,
+        weights,
+        shift,
+        keep,
+        looked_at=left if in_blocks and chosen.factor is None else None,
+        progress=done,
+    )
+    if chosen.factor is not None:
+        unexplained = missed(gram, chosen.factor, k)
+    elif in_blocks:
+        unexplained = Missed(sum(part.norm for part in parts), sum(part.leading for part in parts))
+    else:
+        unexplained = Missed(math.inf, math.inf)
+    return _Lifted(vectors, nearby, square[:k, :k], unexplained)
 
 
 def _first(k: int, values: Array, U: Array) -> tuple[Array, Array]:
@@ -245,24 +274,32 @@ def _first(k: int, values: Array, U: Array) -> tuple[Array, Array]:
     return values[:k], U[:, :k]
 
 
-def _orthonormal(vectors: Array) -> Array:
-    """Columns made orthonormal to the last digit, zero columns filled in, directions kept."""
+def _orthonormalize(vectors: Array, square: Array, values: np.ndarray[Any, Any]) -> float:
+    """Make columns orthonormal to the last digit, directions kept; return how far that moves the matrix they span.
+
+    The symmetric way, V (V'V)^(-1/2): twice is enough. Zero columns are filled in.
+    """
+    moved = 0.0
+    Lambda = np.diag(np.append(values, np.zeros(vectors.shape[1] - len(values))))
+    for _ in range(2):
+        sizes, Q = np.linalg.eigh(to_numpy(square).astype(float))
+        if np.abs(sizes - 1.0).max() <= EVEN * eps(vectors):
+            return moved
+        if sizes[0] < 0.5:
+            return moved + _filled(vectors, Lambda)
+        root = (Q * np.sqrt(sizes)) @ Q.T
+        moved += float(np.linalg.norm(root @ Lambda @ root - Lambda, 2))
+        multiply(vectors, like((Q / np.sqrt(sizes)) @ Q.T, vectors))
+        square = cross(vectors, vectors)
+    return moved
+
+
+def _filled(vectors: Array, Lambda: np.ndarray[Any, Any]) -> float:
+    """Make columns orthonormal one after the other, in place."""
     xp = namespace(vectors)
-    for _ in range(2):  # the symmetric way, V (V'V)^(-1/2): cheap, and twice is enough
-        values, Q = xp.linalg.eigh(cross(vectors, vectors))
-        if float(values[0]) < 0.5:
-            break
-        vectors = times(vectors, (Q / xp.sqrt(values)[None, :]) @ Q.T)
-    else:
-        return vectors
     Q, R = xp.linalg.qr(vectors)
     diagonal = xp.linalg.diagonal(R)
-    return Q * xp.where(diagonal < 0, -xp.ones_like(diagonal), xp.ones_like(diagonal))[None, :]
-
-
-def _solve_transposed(L: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return inv(L)' right for a lower triangular matrix, or zero for a zero matrix."""
-    solved: np.ndarray[Any, Any] = (
-        scipy.linalg.solve_triangular(L, right, lower=True, trans="T") if L.any() else np.zeros_like(right)
-    )
-    return solved
+    signs = xp.where(diagonal < 0, -xp.ones_like(diagonal), xp.ones_like(diagonal))
+    vectors[...] = Q * signs[None, :]
+    R = to_numpy(R).astype(float)
+    return float(np.linalg.norm(R @ Lambda @ R.T - Lambda, 2))

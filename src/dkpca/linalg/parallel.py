@@ -1,7 +1,8 @@
 """Work on tiles with all cores: each thread has BLAS to itself instead of sharing every small product."""
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from threading import Lock
@@ -28,6 +29,29 @@ def split_work(work: Callable[[Sequence[ItemT]], ResultT], items: Sequence[ItemT
         return [work(items)]
     with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
         return list(pool.map(work, shares))
+
+
+def in_order(work: Callable[[ItemT], ResultT], items: Sequence[ItemT], reference: Array) -> Iterator[ResultT]:
+    """Yield what is made of each item, in order; threads take the next item as they come, a few ahead of the caller.
+
+    For results that are large: at most two per thread wait.
+    """
+    threads = min(_blas_threads(), len(items)) if isinstance(reference, np.ndarray) else 1
+    if threads <= 1:
+        yield from map(work, items)
+        return
+    with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
+        waiting: deque[Future[ResultT]] = deque()
+        try:
+            for item in items:
+                waiting.append(pool.submit(work, item))
+                if len(waiting) > 2 * threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for task in waiting:
+                task.cancel()
 
 
 @cache

@@ -10,7 +10,7 @@ import numpy as np
 from dkpca.errors import InputError
 from dkpca.linalg.arrays import Array, device, dtype_name, namespace, to_numpy
 from dkpca.linalg.rounding import growth, power_of_four, unit
-from dkpca.linalg.strips import cross
+from dkpca.linalg.strips import slices, squared
 
 COMPACT = "compact"
 PRECISIONS = {"float64": 8, "float32": 4, "float16": 2, COMPACT: 4}  # bytes a number; compact: before it is coded
@@ -19,6 +19,7 @@ DIGITS = {"float64": 30, "float32": 24, "float16": 11, COMPACT: 30}  # bits a nu
 PLAIN_DIGITS = 18  # bits a number for a matrix that is no factor
 EXPONENT = np.dtype("<i2")  # of a step; sent as bytes, so that older releases get as far as the version
 EXPONENTS = 1000  # powers of two beyond it, or below its negative, are no steps of ours
+CHECKED = 2**16  # rows of a matrix that are looked at together
 CUT_PER_STEP = 1 / 3  # a column vanishes when its numbers are smaller than this share of its step
 
 
@@ -58,7 +59,7 @@ class Rounded:
             data.ndim != 2
             or 0 in data.shape
             or kind not in PRECISIONS
-            or not (kind == COMPACT or np.isfinite(data).all())
+            or not (kind == COMPACT or all(np.isfinite(data[rows]).all() for rows in slices(len(data), CHECKED)))
         ):
             raise InputError(f"{name} is not a matrix of finite numbers (shape {data.shape})")
         if (".scale" in arrays) != (kind == "float16"):
@@ -169,22 +170,25 @@ def rounding_norms(A: Array, sent: Rounded) -> tuple[float, float]:
     xp = namespace(A)
     if sent.precision == dtype_name(A):
         return 0.0, 0.0
-    size = power_of_four(float(xp.max(xp.abs(A)))) if bool(xp.any(A != 0)) else 1.0
-    R = (sent.decode(dtype_name(A)) - A) / size
-    A = A / size  # of ordinary size, so that the squares of what was rounded do not vanish
-    joined = xp.concat([A, R], axis=1)
-    lengths = xp.sqrt(xp.sum(joined * joined, axis=0))
-    lengths = xp.where(lengths > 0, lengths, xp.ones_like(lengths))
-    joined = joined / lengths[None, :]  # unit columns: R is millions of times smaller than A
+    reach = float(xp.max(xp.abs(A)))
+    size = power_of_four(reach) if reach > 0 else 1.0  # ordinary, so that squares of what was rounded do not vanish
+
+    def both(rows: slice) -> Array:
+        part = A[rows, :]
+        return xp.concat([part, sent.rows(rows).decode(dtype_name(A)) - part], axis=1) / size
+
     # Small from here on, and in double: solvers in float32 fail where eigenvalues repeat.
-    lengths = to_numpy(lengths).astype(float)
-    eigenvalues, Q = np.linalg.eigh(to_numpy(cross(joined, joined)).astype(float))
+    square = to_numpy(squared(both, A.shape[0], 2 * A.shape[1], A)).astype(float)
+    lengths = np.sqrt(np.diagonal(square))
+    lengths = np.where(lengths > 0, lengths, 1.0)
+    # Of unit columns: those that rounding left are millions of times smaller than the others.
+    eigenvalues, Q = np.linalg.eigh(square / lengths / lengths[:, None])
     root = (Q * np.sqrt(np.clip(eigenvalues, 0.0, None))[None, :]) @ Q.T
     one = np.eye(A.shape[1])
     M = np.block([[np.zeros_like(one), one], [one, one]]) * lengths[None, :] * lengths[:, None]
     values = np.abs(np.linalg.eigvalsh(root @ M @ root))
     # The norms themselves were computed in floating point, and a root has half as many digits.
-    slack = 4.0 * (joined.shape[1] * growth(A.shape[0]) * unit(A)) ** 0.5
+    slack = 4.0 * (len(lengths) * growth(A.shape[0]) * unit(A)) ** 0.5
     largest = float(values.max())
-    nuclear = float(values.sum()) + joined.shape[1] * slack * largest
+    nuclear = float(values.sum()) + len(lengths) * slack * largest
     return largest * (1.0 + slack) * size * size, nuclear * size * size

@@ -49,7 +49,7 @@ class Ritz:
 
     def noise(self) -> float:
         """An eigenvalue or a residual of this size is rounding."""
-        return max(rounding_of(self.vectors, self.values), self.floor)
+        return max(rounding_of(self.vectors.shape[0], self.values), self.floor)
 
 
 def ritz(basis: Array, images: Array, floor: float = 0.0) -> Ritz:

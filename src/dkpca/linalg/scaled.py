@@ -1,12 +1,13 @@
 """Matrices of any size brought to size one, by a power of four, so that no square under- or overflows."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 from dkpca.errors import InputError
 from dkpca.linalg.arrays import Array, dtype_name, namespace
 from dkpca.linalg.eigenpairs import Eigenpairs
-from dkpca.linalg.gram import Centered, Gram, Index
+from dkpca.linalg.gram import Centered, Gram, Index, Opened
 from dkpca.linalg.progress import Progress, silent
 from dkpca.linalg.rounding import power_of_four, quiet
 
@@ -26,6 +27,18 @@ class Scaled(Gram):
 
     def block(self, rows: Index, columns: Index) -> Array:
         return self.base.block(rows, columns) / self.size
+
+    def against(self, columns: Array) -> Opened:
+        of_base = self.base.against(columns)
+
+        def opened(group: slice) -> Callable[[slice], Array]:
+            rows_of = of_base(group)
+            return lambda rows: rows_of(rows) / self.size
+
+        return opened
+
+    def among(self, positions: Array) -> Gram:
+        return Scaled(self.base.among(positions), self.size)
 
     def dense(self) -> Array:
         K = self.base.dense()

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 import array_api_compat
 import numpy as np
 
-from dkpca.linalg.arrays import Array, free_memory, itemsize, namespace, on_gpu
+from dkpca.linalg.arrays import Array, add_square, device, free_memory, full_from_lower, itemsize, namespace, on_gpu
 from dkpca.linalg.parallel import split_work
 
 TILE_BYTES = 2**20  # what stays in the second-level cache of a core
@@ -45,6 +45,19 @@ def cross(A: Array, B: Array) -> Array:
     return sum(split_work(share, strips(A.shape[0], max(A.shape[1], B.shape[1]), A), A))
 
 
+def squared(made: Callable[[slice], Array], n: int, width: int, reference: Array) -> Array:
+    """Z'Z for n rows of Z that are made strip by strip, each of them in an array that may be written over."""
+    xp = namespace(reference)
+
+    def share(parts: Sequence[slice]) -> Array:
+        total = xp.zeros((width, width), dtype=reference.dtype, device=device(reference))
+        for rows in parts:
+            total = add_square(total, made(rows))
+        return total
+
+    return full_from_lower(sum(split_work(share, strips(n, width, reference), reference)))
+
+
 def triangle(A: Array) -> Array:
     """R of A = Q R, from those of strips and in their order, so that it does not depend on the number of threads."""
     height = max(TRIANGLE_SHARE * A.shape[1], tile_bytes(A) // (max(A.shape[1], 1) * itemsize(A)))
@@ -80,11 +93,11 @@ def times(A: Array, B: Array) -> Array:
     return out
 
 
-def subtract_row(A: Array, row: Array) -> None:
-    """A -= row, in place."""
+def multiply(A: Array, B: Array) -> None:
+    """A = A B, in place."""
 
     def share(parts: Sequence[slice]) -> None:
         for rows in parts:
-            A[rows, :] -= row[None, :]
+            A[rows, :] = A[rows, :] @ B
 
     split_work(share, strips(A.shape[0], A.shape[1], A), A)

@@ -17,7 +17,7 @@ from dkpca.network.configuration import Configuration
 from dkpca.protection.rotation import Rotation
 from dkpca.store import message_files, storage
 from dkpca.store.runs import RESULT
-from dkpca.tables import reading
+from dkpca.tables import embeddings
 
 COMMON = "common.tokens"
 KINDS: Mapping[str, tuple[type[Any], ...]] = {
@@ -47,7 +47,7 @@ def keep(configuration: Configuration, result: Result, place: Path, run: str) ->
         rotation = Rotation(holding.shared_key(), run, own, n_samples) if answered[0].turned else None
         if digest == (own if rotation is None else rotation.hidden_digest):
             told = result.scores if rotation is None else rotation.result(result.scores)
-            produced = reading.embedding_files(ids, np.asarray(told.scores.decode())) | {RESULT: wire.encode(told)}
+            produced = embeddings.embedding_files(ids, np.asarray(told.scores.decode())) | {RESULT: wire.encode(told)}
             storage.write_all({place / name: data for name, data in produced.items()})
             return
     raise InputError(f"{holding.path}: has other samples than when its message was made; ask anew")

@@ -18,6 +18,7 @@ from dkpca.linalg.gram import Gram
 from dkpca.linalg.leading import Solver, leading
 from dkpca.linalg.precision import COMPACT, Rounded, round_by, round_to, rounding_norms, steps_for
 from dkpca.linalg.rounding import growth, unit
+from dkpca.linalg.tall import Tall, column_squares
 from dkpca.messages import Summary
 from dkpca.rank import AtMost, RankRule
 from dkpca.rank.rules import ROUNDING_SHARE
@@ -258,5 +259,5 @@ def _impossible(rule: RankRule, which: str, draft: Draft) -> str:
 
 def _squared_norm(matrix: Rounded) -> float:
     """Trace of B B' for the matrix B as it was sent."""
-    values = matrix.decode()
-    return float(namespace(values).sum(values * values))
+    lengths = column_squares(Tall(matrix, "float64"))
+    return float(namespace(lengths).sum(lengths))

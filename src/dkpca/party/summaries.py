@@ -140,7 +140,7 @@ def summarize(
         raise InputError(f"party {party!r}: {error}") from error
     check_not_vanished(gram.trace(), X, party)
     summary, pairs = draft.summary, draft.pairs
-    check_not_lost(pairs.factor(), summary.factor, party)
+    check_not_lost(draft.exact, summary.factor, party)
     known_rows = policy.known_rows if policy.limits_recovery else known_rows
     found = draft.recovery(known_rows) if known_rows else None
     if found is not None:

@@ -12,6 +12,7 @@ from dkpca.store import ledger, message_files, model_file, storage
 from dkpca.store.message_files import naming_files, receive
 from dkpca.store.run_directory import prepared
 from dkpca.store.runs import LEDGER, Run
+from dkpca.store.storage import Content
 
 REQUEST = "audit.request"  # a message for the parties
 
@@ -34,8 +35,8 @@ def conclude(run: Run, files: Iterable[Path]) -> Run:
     received = message_files.by_party(receive(file, AuditRows) for file in files)
     with naming_files({name: item.path for name, item in received.items()}):
         model = audit.audited(run.model, asked, [item.message for item in received.values()])
-    written = {path / "messages" / f"{name}.audit": item.data for name, item in received.items()}
-    written[path / model_file.FILE] = model_file.encode(model, alone=False)
+    written: dict[Path, Content] = {path / "messages" / f"{name}.audit": item.data for name, item in received.items()}
+    written[path / model_file.FILE] = b"".join(model_file.pieces(model))
     written[path / "certificate.json"] = storage.as_json(model.certificate.to_dict())
     with prepared(path):
         storage.write_all(written)

@@ -19,13 +19,13 @@ class Received:
     """A message with the file it came in."""
 
     path: Path
-    data: bytes
+    data: bytes | memoryview
     message: Any
 
 
 def receive(path: Path, *kinds: type[Any]) -> Received:
     """Read a message, keeping its bytes."""
-    data = storage.read(path)
+    data = storage.mapped(path)
     return Received(path, data, decode(path, data, *kinds))
 
 
@@ -47,10 +47,10 @@ def by_party(items: Iterable[Received]) -> dict[str, Received]:
 
 def read(path: Path, *kinds: type[KindT]) -> KindT:
     """Read a message, of one of the kinds wanted."""
-    return decode(path, storage.read(path), *kinds)
+    return decode(path, storage.mapped(path), *kinds)
 
 
-def decode(path: Path, data: bytes, *kinds: type[KindT]) -> KindT:
+def decode(path: Path, data: bytes | memoryview, *kinds: type[KindT]) -> KindT:
     """Return the message in the bytes of a file, of one of the kinds wanted."""
     with naming(path):
         message = wire.decode(data)

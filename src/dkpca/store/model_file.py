@@ -12,20 +12,30 @@ from dkpca.messages import Summary
 from dkpca.store import message_files, storage
 from dkpca.store.message_files import naming
 from dkpca.wire import codec, container
-from dkpca.wire.container import MODEL, Arrays, Header
+from dkpca.wire.container import MODEL, Header
+from dkpca.wire.layout import Arrays, Buffer
 
 FILE = "model.safetensors"  # of a run
 MAX_HEADER = 2**20
 INSIDE = "message."  # arrays that are the bytes of a summary
 
 
-def encode(model: FusedModel, *, alone: bool = True) -> bytes:
-    """Return the model as the bytes of one file; alone: with the messages it was made from."""
+def encode(model: FusedModel) -> bytes:
+    """Return the model as the bytes of one file, with the messages it was made from."""
     fields, arrays = codec.encode(model, skip=("summaries",))
-    if alone:
-        sent = {name: wire.encode(summary) for name, summary in model.summaries.items()}
-        arrays |= {INSIDE + name: np.frombuffer(data, dtype=np.uint8) for name, data in sent.items()}
-    return container.pack({"summary_ids": _ids(model.summaries), "fields": fields}, arrays, entry=MODEL)
+    sent = {name: wire.encode(summary) for name, summary in model.summaries.items()}
+    arrays |= {INSIDE + name: np.frombuffer(data, dtype=np.uint8) for name, data in sent.items()}
+    return b"".join(_pieces(model, fields, arrays))
+
+
+def pieces(model: FusedModel) -> list[Buffer]:
+    """Return the model as the pieces of one file that lies beside the messages it was made from."""
+    return _pieces(model, *codec.encode(model, skip=("summaries",)))
+
+
+def _pieces(model: FusedModel, fields: Header, arrays: Arrays) -> list[Buffer]:
+    header = {"summary_ids": _ids(model.summaries), "fields": fields}
+    return container.pieces(header | {"checksum": container.checksum(header, arrays)}, arrays, entry=MODEL)
 
 
 def decode(data: bytes) -> FusedModel:
@@ -49,7 +59,7 @@ def load_beside(directory: Path) -> FusedModel:
     summaries = {name: item.message for name, item in message_files.stored_summaries(directory).items()}
     with naming(file):
         try:
-            header, arrays = _verified(storage.read(file))
+            header, arrays = _verified(storage.mapped(file))
             if header.get("summary_ids") != _ids(summaries):
                 raise WireError("does not belong to the messages beside it")
             return _model(header, arrays, summaries)
@@ -57,7 +67,7 @@ def load_beside(directory: Path) -> FusedModel:
             raise WireError(f"{error}; repeat 'dkpca fuse --out {directory}'") from error
 
 
-def _verified(data: bytes) -> tuple[Header, Arrays]:
+def _verified(data: Buffer) -> tuple[Header, Arrays]:
     header, arrays = container.unpack(data, entry=MODEL, max_header=MAX_HEADER)
     return container.verify(header, arrays), arrays
 

@@ -10,10 +10,10 @@ The messages alone are enough: a center that died, or that gets one more summary
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -43,8 +43,10 @@ from dkpca.store.run_directory import (
     stored_names,
 )
 from dkpca.store.run_settings import ROW_NUMBERS, RunSettings, settings_of, versions
-from dkpca.tables.reading import embedding_files
+from dkpca.store.storage import Content
+from dkpca.tables.embeddings import embedding_files
 from dkpca.wire import codec
+from dkpca.wire.layout import Buffer
 
 __all__ = [
     "Run",
@@ -226,13 +228,13 @@ def place(
         "versions": versions(),
     }
     with prepared(out):
-        produced = embedding_files(names, scores, outside=outside) | {SETTINGS: storage.as_json(settings)}
+        produced: dict[str, Content] = {**embedding_files(names, scores, outside=outside)}
+        produced[SETTINGS] = storage.as_json(settings)
         produced[RESULT] = wire.encode(fusion.result(run.model, scores, digest))
         stored = {out / "messages" / f"{item.message.party}.{_ending(item.message)}": item for item in received}
         new = {target: item for target, item in stored.items() if item.path != target}
-        written = {target: item.data for target, item in new.items()} | {
-            out / name: data for name, data in produced.items()
-        }
+        written: dict[Path, Content] = {out / name: data for name, data in produced.items()}
+        written |= {target: item.data for target, item in new.items()}
         storage.write_all(written)
         _record_received(out, new.values())
     return placed
@@ -315,21 +317,30 @@ def _write(
     states: Mapping[str, bytes],
     gone: Sequence[Path],
 ) -> None:
-    produced = {
-        model_file.FILE: model_file.encode(model, alone=False),
+    scores = np.asarray(to_numpy(model.scores))
+    result = wire.pieces(fusion.result(model, scores, settings.sample_digest))
+    produced: dict[str, Content] = {
+        model_file.FILE: _writing(model_file.pieces(model)),
         "certificate.json": storage.as_json(model.certificate.to_dict()),
         SETTINGS: storage.as_json(codec.described(settings)),
-        RESULT: wire.encode(fusion.result(model, model.scores, settings.sample_digest)),
-        **embedding_files(names, np.asarray(to_numpy(model.scores))),
+        RESULT: _writing(result),
+        **embedding_files(names, scores),
     }
+    for item in accepted.values():
+        storage.let_go(item.data)
     stored = {path / "messages" / f"{name}.summary": item for name, item in accepted.items()}
-    new = {target: item.data for target, item in stored.items() if item.path != target}
+    new: dict[Path, Content] = {target: item.data for target, item in stored.items() if item.path != target}
     kept = {storage.make_directory(path / "private") / f"{party}.state": data for party, data in states.items()}
     if model.law is SUM:
         folder = storage.make_directory(path / SCORERS)
         new |= {folder / f"{name}.scorer": wire.encode(scorer) for name, scorer in scorers(model).items()}
     files = new | kept | {path / name: data for name, data in produced.items()}
     storage.write_all(files, private=kept, remove=gone)
+
+
+def _writing(pieces: Sequence[Buffer]) -> Callable[[BinaryIO], None]:
+    """Write what is in pieces."""
+    return lambda file: file.writelines(pieces)
 
 
 def _record_received(path: Path, items: Iterable[Received]) -> None:

@@ -5,13 +5,14 @@ import errno
 import fcntl
 import glob
 import json
+import mmap
 import os
 import secrets
 import stat
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from dkpca import strict_json
 from dkpca.errors import InputError, StorageError
@@ -20,6 +21,9 @@ from dkpca.store import journal
 PRIVATE_MODE, PUBLIC_MODE = 0o600, 0o666  # the second is narrowed by the umask
 
 MOST_SETTINGS = 2**24  # bytes of a file of settings
+LARGE = 2**26  # bytes of a file that is mapped into memory, and not read
+
+Content = bytes | memoryview | Callable[[BinaryIO], object]  # of a file, or what writes it
 
 NOTHING_CHANGED = "nothing was changed"
 ADVICE = {
@@ -35,15 +39,18 @@ ADVICE = {
 }
 
 
-def write(path: Path, data: bytes, *, private: bool = False) -> None:
+def write(path: Path, data: Content, *, private: bool = False) -> None:
     """Replace one file; on any failure the old one stays."""
     write_all({path: data}, private={path} if private else ())
 
 
-def write_all(files: Mapping[Path, bytes], *, private: Collection[Path] = (), remove: Collection[Path] = ()) -> None:
+def write_all(
+    files: Mapping[Path, Content], *, private: Collection[Path] = (), remove: Collection[Path] = ()
+) -> None:
     """Replace several files, and remove others: all of it or nothing, even if the process is killed meanwhile.
 
-    Private files get mode 0600 from their first byte on.
+    A file may be given as a function that writes it, for what is not to be in memory as a whole. Private files get
+    mode 0600 from their first byte on.
     """
     if not files:
         return
@@ -129,6 +136,26 @@ def read(path: Path, *, at_most: int | None = None) -> bytes:
         ) from error
 
 
+def mapped(path: Path) -> bytes | memoryview:
+    """Return all bytes of a file; those of a large one are read where they are looked at.
+
+    Files of ours are replaced and never written over, so that nobody changes what was looked at.
+    """
+    if not path.is_file() or path.stat().st_size < LARGE:
+        return read(path)
+    try:
+        with path.open("rb") as file:
+            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    except (OSError, ValueError, MemoryError):
+        return read(path)  # which says what is wrong
+
+
+def let_go(data: bytes | memoryview) -> None:
+    """Give the memory of a mapped file back; it is read again if it is looked at."""
+    if isinstance(data, memoryview) and isinstance(data.obj, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        data.obj.madvise(mmap.MADV_DONTNEED)
+
+
 def version(path: Path) -> tuple[int, int]:
     """Another value whenever a file was replaced or written to; (0, 0) while there is none."""
     try:
@@ -194,12 +221,16 @@ def as_json(value: Mapping[str, Any]) -> bytes:
     return (json.dumps(value, indent=2, allow_nan=False) + "\n").encode()
 
 
-def _write_new(path: Path, data: bytes, mode: int) -> int:
+def _write_new(path: Path, data: Content, mode: int) -> int:
     """Write a file that was not there; return its descriptor, locked so that nobody takes it for an abandoned one."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        write_fully(descriptor, data)
+        if callable(data):
+            with open(descriptor, "wb", closefd=False) as file:
+                data(file)
+        else:
+            write_fully(descriptor, data)
         os.fsync(descriptor)
     except BaseException:
         os.close(descriptor)
@@ -207,7 +238,7 @@ def _write_new(path: Path, data: bytes, mode: int) -> int:
     return descriptor
 
 
-def write_fully(descriptor: int, data: bytes) -> None:
+def write_fully(descriptor: int, data: bytes | memoryview) -> None:
     """Write all of it."""
     view = memoryview(data)
     while view:

@@ -20,6 +20,9 @@ from dkpca.tables.reading import TEXT, Reading, check_columns, column_names, ope
 
 FAR = 1000.0  # times the middle values' distance from their middle: not of the same unit
 IDENTIFIER = "perhaps an identifier"
+LABEL = "perhaps a label: color by it (report --labels), do not send it"
+WHEN = "its days count as a quantity; only when a row was made? leave it out"
+FEW = 10  # different values of a label
 STAND_INS = (-9.0, -99.0, -999.0, -9999.0, 99.0, 999.0, 9999.0, 99999.0)  # numbers that often mean there is none
 
 
@@ -162,6 +165,10 @@ def _column(values: pl.Series, reading: Reading, dialect: Dialect | None, padded
         remarks.append("some have leading zeros: perhaps a code, not a number")
     if not mixed and (_is_identifier(values, kind) or (padded and values.n_unique() == len(values))):
         remarks.append(f"different in every row: {IDENTIFIER}")
+    if 2 <= n_different <= FEW and kind != "date" and doubts.called_as_labels(values.name):
+        remarks.append(LABEL)
+    if kind == "date":
+        remarks.append(WHEN)
     if kind == "text" and n_different > MOST_CATEGORIES:
         remarks.append(f"{n_different:,} different texts")
     use = DECIDE if mixed else _use(kind, n_different, share > reading.max_missing, remarks)
@@ -215,7 +222,7 @@ def _is_identifier(values: pl.Series, kind: str) -> bool:
 
 
 def _use(kind: str, n_different: int, dropped: bool, remarks: Sequence[str]) -> str:
-    doubtful = any(words in remark for remark in remarks for words in ("identifier", "infinite"))
+    doubtful = any(words in remark for remark in remarks for words in ("identifier", "infinite", LABEL))
     too_many = kind == "text" and n_different > MOST_CATEGORIES
     if kind == "nothing" or n_different < 2 or dropped or doubtful or too_many:
         return LEAVE_OUT

@@ -17,6 +17,7 @@ FEWEST = 5  # rows: of fewer, one may well be the sum of the others
 ID_WORDS = {"id", "nr", "no", "number", "nummer", "key", "identifier"}
 ID_ENDS = ("nr", "nummer", "kennung")  # of a German word: Patientennr
 WHOLE_NAMES = {"patient", "subject", "proband"}
+LABEL_STARTS = ("diagnos", "outcome", "label", "target", "class", "klasse", "response", "ergebnis", "befund", "died")
 WORD = re.compile(r"[A-ZÄÖÜ]?[a-zäöüß]+|[A-ZÄÖÜ]+(?![a-zäöüß])")  # also within PatNr, patientID
 EXACT, NEAR = 1e-3, 0.02  # of the last value: what rounding in an export leaves; NEAR where its id says what it is
 
@@ -71,6 +72,11 @@ def _called_as_ids(name: str) -> bool:
     words = {word.lower() for word in WORD.findall(name)}
     ends = any(word.endswith(ID_ENDS) for word in words)
     return ends or bool(ID_WORDS & words) or name.strip().lower() in WHOLE_NAMES
+
+
+def called_as_labels(name: str) -> bool:
+    """Whether a name says that the column holds what a study asks about."""
+    return any(word.lower().startswith(LABEL_STARTS) for word in WORD.findall(name))
 
 
 def refuse_unnamed_ids(frame: pl.DataFrame, chosen: Sequence[str], source: str) -> None:

@@ -221,21 +221,6 @@ def _as_text(value: Any) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def embedding_files(
-    sample_ids: Sequence[str], scores: Matrix, *, outside: Sequence[bool] | None = None
-) -> dict[str, bytes]:
-    """Scores as CSV and Parquet, the first column the sample id; the last says which new samples lie outside."""
-    frame = pl.DataFrame({"sample": list(sample_ids)}, schema={"sample": pl.String}).hstack(
-        [pl.Series(f"component_{d + 1}", scores[:, d]) for d in range(scores.shape[1])]
-    )
-    if outside is not None:
-        frame = frame.with_columns(pl.Series("outside", list(outside), dtype=pl.Boolean))
-    csv, parquet = BytesIO(), BytesIO()
-    frame.write_csv(csv)
-    frame.write_parquet(parquet)
-    return {"embedding.csv": csv.getvalue(), "embedding.parquet": parquet.getvalue()}
-
-
 def renamed(path: Path, names: Mapping[str, str]) -> tuple[bytes, int]:
     """An embedding as CSV with other sample names, and how many samples have none."""
     columns = [name for name in column_names(path, OURS, id_column="sample") if name != "sample"]

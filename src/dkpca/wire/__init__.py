@@ -16,8 +16,9 @@ import numpy as np
 from dkpca.errors import WireError
 from dkpca.linalg.arrays import dtype_name, to_numpy
 from dkpca.messages import Message
-from dkpca.wire import codec, compact
-from dkpca.wire.container import MESSAGE, WIRE_DTYPES, Arrays, Header, canonical, checksum, save, unpack, verify
+from dkpca.wire import codec, compact, container
+from dkpca.wire.container import MESSAGE, WIRE_DTYPES, Header, canonical, checksum, unpack, verify
+from dkpca.wire.layout import Arrays, Buffer
 
 __all__ = ["decode", "encode"]
 
@@ -45,23 +46,32 @@ def encode(message: Message) -> bytes:
     >>> wire.decode(wire.encode(Statistics("bank", 100, 5, 12.5)))
     Statistics(party='bank', n_samples=100, n_features=5, mean_squared_distance=12.5)
     """
+    return b"".join(pieces(message))
+
+
+def pieces(message: Message) -> list[Buffer]:
+    """Return `encode(message)` in pieces, to be written one after the other: large arrays are not copied."""
     scalars, arrays = codec.encode(message)
-    return packed(_header(message, scalars, arrays), arrays)
+    return _pieces(_header(message, scalars, arrays), arrays)
 
 
 def packed(header: Header, arrays: Arrays) -> bytes:
     """Return the bytes of a file with this header, its checksum added and its whole numbers coded."""
+    return b"".join(_pieces(header, arrays))
+
+
+def _pieces(header: Header, arrays: Arrays) -> list[Buffer]:
     header = header | {"checksum": checksum(header, arrays)}
-    return save(header | _shapes(arrays), _coded(arrays), entry=MESSAGE)
+    return container.pieces(header | _shapes(arrays), _coded(arrays), entry=MESSAGE)
 
 
-def decode(data: bytes) -> Message:
+def decode(data: Buffer) -> Message:
     """Return the message in the bytes, or raise `WireError` with the first thing that is wrong.
 
     Parameters
     ----------
-    data : bytes
-        From anyone: nothing in them is executed.
+    data : bytes, or a memoryview of some
+        From anyone: nothing in them is executed. Arrays of the message are views of them.
 
     Returns
     -------
@@ -76,7 +86,8 @@ def decode(data: bytes) -> Message:
     ...     print(error)
     not a whole dkpca file (13 bytes): truncated, or another kind of file
     """
-    header, arrays = unpack(bytes(data), entry=MESSAGE, max_header=MAX_HEADER, dtypes=WIRE_DTYPES)
+    data = data if isinstance(data, bytes | memoryview) else bytes(data)  # nobody else writes to these
+    header, arrays = unpack(data, entry=MESSAGE, max_header=MAX_HEADER, dtypes=WIRE_DTYPES)
     kind, version = header.get("kind"), header.get("version")
     if version not in (VERSION, CODED_VERSION) or isinstance(version, bool):
         raise WireError(

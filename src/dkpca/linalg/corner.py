@@ -1,0 +1,148 @@
+"""The landmarks' own corner of a matrix, and how far arithmetic through it can be from the exact result.
+
+C are the columns of the matrix at the landmarks, L L' is the corner, and F = C inv(L)'. F'F can be had from rows of
+F, each by a substitution with L, or as inv(L) C'C inv(L)': half the work, but rounding grows by |inv(L)|^2.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from dkpca.linalg.arrays import like, namespace, to_numpy
+from dkpca.linalg.gram import Gram
+from dkpca.linalg.missed import norm_at_most
+from dkpca.linalg.moments import Moments, additions
+from dkpca.linalg.rounding import SUBTRACTIONS, growth, solver_error, unit
+
+Matrix = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """Eigenpairs of F'F, after centering if the sums were, and what they rest on."""
+
+    values: Matrix  # (m,), descending, none negative
+    U: Matrix  # (m, m)
+    mean: Matrix  # (m,) of the features that were added up
+    factor_mean: Matrix  # (m,) of F
+    trace: float  # of F'F before centering
+    centered_trace: float
+    length: float  # of the features from the start that was given
+    full_length: float  # of the features from zero
+    moved: float  # bound on the norm of what rounding did to F'F
+    beside: float  # bound on how far F F' is from a factor of what the landmarks explain
+
+
+class Corner:
+    """Triangular factor of the corner of a matrix, and the roundings that its entries have had."""
+
+    def __init__(self, L: Matrix, gram: Gram) -> None:
+        self.L, self.m = L.astype(float), L.shape[0]
+        self.reference, self.unit, self.trace = gram.reference, unit(gram.reference), gram.trace()
+        evaluated = gram.evaluation_error() / self.trace if self.trace > 0 else 0.0
+        self.entries = 2.0 * growth(self.m) * self.unit + evaluated  # of sqrt(K_ii K_jj)
+        self.chosen = float(np.sum(self.L**2))  # trace of the corner
+
+    @cached_property
+    def inverse_norm(self) -> float:
+        """Bound on the spectral norm of inv(L)."""
+        sizes = np.linalg.svd(self.L, compute_uv=False)
+        least = float(sizes[-1]) - solver_error(self.m, float(sizes[0]), self.L)
+        return 1.0 / least if least > 0.0 else np.inf
+
+    def solve_transposed(self, right: Matrix) -> Matrix:
+        """Return inv(L)' right, or zero for a zero matrix."""
+        if not self.L.any():
+            return np.zeros_like(right)
+        solved: Matrix = solve_triangular(self.L, right, lower=True, trans="T")
+        return solved
+
+    def error_by_columns(self, n: int, length: float) -> float:
+        """Bound on the error of F'F from C'C for columns of this length."""
+        return self.inverse_norm**2 * (self._square_error(n, length, length) + self._own_error(length))
+
+    def spectrum(self, sums: Moments, start: Matrix | None, n: int, *, substituted: bool) -> Spectrum:
+        """Eigenpairs of F'F from sums over all rows of F, or of C; centered, if they were measured from a start."""
+        square, moved_mean = to_numpy(sums.square).astype(float), to_numpy(sums.total).astype(float) / n
+        if start is None:
+            start = moved_mean = np.zeros(self.m)
+        mean = start.astype(float) + moved_mean
+        length = float(np.trace(square)) ** 0.5
+        full_length = (max(0.0, length**2 + n * float(mean @ mean - moved_mean @ moved_mean))) ** 0.5
+        full_length = max(length, full_length)
+        square = square - n * moved_mean[:, None] * moved_mean
+        rounded = self._square_error(n, length, full_length, n**0.5 * float(np.linalg.norm(moved_mean)))
+        factor_mean = mean
+        if not substituted:
+            square, factor_mean, rounded = self._through(square, mean, rounded + self._own_error(length))
+        square = (square + square.T) / 2
+        xp = namespace(self.reference)
+        values, U = map(to_numpy, xp.linalg.eigh(like(square, self.reference)))
+        of_mean = n * factor_mean[:, None] * factor_mean
+        centered_trace = float(np.trace(square))
+        return Spectrum(
+            values=np.clip(values[::-1], 0.0, None).astype(float),
+            U=U[:, ::-1].astype(float),
+            mean=mean,
+            factor_mean=factor_mean,
+            trace=centered_trace + float(np.trace(of_mean)),
+            centered_trace=centered_trace,
+            length=length,
+            full_length=full_length,
+            moved=rounded + solver_error(self.m, centered_trace, self.reference),
+            beside=self.beside(square + of_mean),
+        )
+
+    def product_error(self, found: Spectrum, weights: Matrix, n: int, k: int, *, substituted: bool) -> float:
+        """Bound on the norm of A A' - (F U)(F U)' for the product A = F U or C weights as it is computed."""
+        root = float(found.values[0]) ** 0.5
+        if substituted:
+            off = growth(self.m) * found.full_length * k**0.5
+        else:
+            through_L = found.trace**0.5 * float(np.linalg.norm(self.L))
+            terms = (
+                growth(self.m) * (4.0 * found.full_length + through_L)
+                + 4.0 * additions(n, self.m, self.reference) * found.length
+            )
+            off = terms * float(np.linalg.norm(weights))
+        off *= self.unit
+        return float((2.0 * root + off) * off)
+
+    def _square_error(self, n: int, length: float, full_length: float, of_mean: float = 0.0) -> float:
+        """Bound on the error of the sum of squares of features, measured from a start, less that of their mean."""
+        terms = additions(n, self.m, self.reference)
+        return self.unit * (terms * (length + 2.0 * of_mean) + 2.0 * SUBTRACTIONS * full_length) * length
+
+    def _own_error(self, length: float) -> float:
+        """Bound on what it does to the sum of squares that the landmarks' own rows are evaluated once more."""
+        return 2.0 * self.entries * self.chosen * length
+
+    def _through(self, square: Matrix, mean: Matrix, rounded: float) -> tuple[Matrix, Matrix, float]:
+        """inv(L) square inv(L)', inv(L) mean, and a bound on the error of the first."""
+        half = solve_triangular(self.L, square, lower=True, check_finite=False)
+        whole = solve_triangular(self.L, half.T, lower=True, check_finite=False)
+        norm = np.linalg.norm
+        substitutions = growth(self.m) * self.unit * float(norm(self.L)) * self.inverse_norm
+        error = self.inverse_norm**2 * rounded
+        error += substitutions * (self.inverse_norm * float(norm(half)) + float(norm(whole)))
+        return whole, solve_triangular(self.L, mean, lower=True, check_finite=False), error
+
+    def beside(self, square: Matrix) -> float:
+        """Bound on how far F F' can be from an exact factor of the part of the matrix that the landmarks explain.
+
+        F is exact for a matrix that differs in the landmarks' rows and columns, by D: a few roundings of
+        sqrt(K_ii K_jj) for each entry. What that matrix leaves unexplained is Z' (K + D) Z with Z' = [-W, I] and
+        W = F inv(L); the first part is positive semidefinite, the second at most (1 + |W|^2) |D|.
+        """
+        if not self.L.any():
+            return 0.0
+        if not np.diagonal(self.L).all():
+            return self.trace  # a landmark that explains nothing: no bound but the trivial one
+        spread = self.solve_transposed(self.solve_transposed(square).T)
+        if not np.isfinite(spread).all():
+            return self.trace
+        norm = (2.0 + norm_at_most(spread)) * 2.0 * self.entries * (self.trace * self.chosen) ** 0.5
+        return float(min(norm, self.trace))

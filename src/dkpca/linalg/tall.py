@@ -1,0 +1,109 @@
+"""Factors as they were received: decoded where they are looked at, a few rows at a time."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from dkpca.linalg.arrays import Array, namespace
+from dkpca.linalg.gram import Index, pick
+from dkpca.linalg.moments import groups, moments
+from dkpca.linalg.parallel import in_order
+from dkpca.linalg.precision import Rounded
+
+
+@dataclass(frozen=True)
+class Tall:
+    """A matrix on the wire, and what its first columns are multiplied by."""
+
+    sent: Rounded
+    dtype: str  # to compute in
+    scales: Array | None = None  # (columns,), or none are changed
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.sent.shape if self.scales is None else (self.sent.shape[0], int(self.scales.shape[0]))
+
+    def rows(self, index: Index) -> Array:
+        """Some rows, decoded."""
+        decoded = replace(self.sent, data=pick(self.sent.data, index)).decode(self.dtype)
+        return decoded if self.scales is None else decoded[:, : self.scales.shape[0]] * self.scales[None, :]
+
+
+Factor = Array | Tall  # a matrix at hand, or one that is decoded where it is looked at
+
+
+def rows_of(A: Factor, index: Index) -> Array:
+    """Some rows; a view of a matrix at hand for a slice."""
+    return A.rows(index) if isinstance(A, Tall) else pick(A, index)
+
+
+def whole(A: Factor) -> Array:
+    """All rows."""
+    return A.rows(slice(None)) if isinstance(A, Tall) else A
+
+
+def reference_of(A: Factor) -> Array:
+    """Some array of the namespace, precision and device in which it is computed with."""
+    return A.rows(slice(0, 1)) if isinstance(A, Tall) else A
+
+
+def scaled(A: Factor, scales: Array) -> Factor:
+    """First columns, each multiplied by a number."""
+    width = scales.shape[0]
+    if not isinstance(A, Tall):
+        return A[:, :width] * scales[None, :]
+    return replace(A, scales=scales if A.scales is None else A.scales[:width] * scales)
+
+
+def as_received(sent: Rounded, dtype: str) -> Factor:
+    """A factor for computing: as it is, if that is how it came, and else decoded where it is looked at."""
+    return sent.data if sent.precision == dtype else Tall(sent, dtype)
+
+
+def as_sent(A: Factor) -> Factor:
+    """For estimates: a factor that came in float32 is computed with in float32, at twice the speed."""
+    if not isinstance(A, Tall) or A.sent.precision != "float32":
+        return A
+    scales = None if A.scales is None else namespace(A.sent.data).astype(A.scales, A.sent.data.dtype)
+    return Tall(A.sent, "float32", scales)
+
+
+def reweighed(A: Factor, root: float) -> Factor:
+    """All columns multiplied by one number."""
+    reference = reference_of(A)
+    return scaled(A, namespace(reference).full_like(reference[0, :], root))
+
+
+def square(A: Factor) -> Array:
+    """A'A."""
+
+    def opened(group: slice) -> Callable[[slice], Array]:
+        part = rows_of(A, group)
+        return lambda rows: part[rows, :]
+
+    start = reference_of(A)[0, :]
+    return moments(opened, A.shape[0], start, centered=False).square
+
+
+def row_squares(A: Factor) -> Array:
+    """Squared length of each row."""
+    reference = reference_of(A)
+    xp = namespace(reference)
+
+    def of(group: slice) -> Array:
+        part = rows_of(A, group)
+        return xp.sum(part * part, axis=1)
+
+    return xp.concat(list(in_order(of, groups(A.shape[0]), reference)))
+
+
+def column_squares(A: Factor) -> Array:
+    """Squared length of each column."""
+    reference = reference_of(A)
+    xp = namespace(reference)
+
+    def of(group: slice) -> Array:
+        part = rows_of(A, group)
+        return xp.sum(part * part, axis=0)
+
+    return sum(in_order(of, groups(A.shape[0]), reference))
