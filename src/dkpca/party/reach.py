@@ -6,6 +6,7 @@ from dkpca.errors import InputError
 from dkpca.linalg.arrays import Array, dtype_name, namespace
 from dkpca.linalg.precision import COMPACT, DIGITS, Rounded, round_by, round_to
 from dkpca.linalg.rounding import quiet
+from dkpca.linalg.tall import Factor, largest
 
 LEAST = {"float32": 1e-30, COMPACT: 2.0**-900}  # a factor smaller than this has lost digits
 
@@ -54,10 +55,9 @@ def rounded(
         raise InputError(f"party {party!r}: {error}") from error
 
 
-def check_not_lost(factor: Array, sent: Rounded, party: str) -> None:
+def check_not_lost(factor: Factor, sent: Rounded, party: str) -> None:
     """Refuse a factor that the wire precision turns into nothing."""
-    xp = namespace(factor)
-    reach = float(xp.max(xp.abs(factor)))
+    reach = largest(factor)
     if 0.0 < reach < LEAST.get(sent.precision, 0.0):
         raise InputError(
             f"party {party!r}: numbers of size {reach:.1e} are lost in {sent.precision}; "
