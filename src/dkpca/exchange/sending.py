@@ -37,7 +37,7 @@ class Holding:
 
     def load(self) -> tuple[Table, Sequence[str] | None]:
         """Return the rows that take part, and their names."""
-        table = read(self.path, self.reading)
+        table = read(self.path, self.reading, by_column=True)
         if self.order is None:
             return table, table.keys
         assert table.ids is not None

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from dkpca.linalg.arrays import Array, device, namespace
+from dkpca.linalg.arrays import Array, namespace, tall_empty
 from dkpca.linalg.gram import Index, pick
 from dkpca.linalg.moments import groups, moments
 from dkpca.linalg.parallel import in_order, split_work
@@ -102,7 +102,7 @@ def rounded(A: Factor, precision: str) -> Rounded:
     reference = reference_of(A)
     xp = namespace(reference)
     check_reach(largest(A), precision, reference)
-    data = xp.empty(A.shape, dtype=getattr(xp, precision), device=device(reference))
+    data = tall_empty(A.shape, xp.astype(reference, getattr(xp, precision)))
 
     def share(parts: Sequence[slice]) -> None:
         for rows in parts:

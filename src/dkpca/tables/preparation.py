@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from dkpca.errors import InputError
+from dkpca.linalg import memory
 from dkpca.tables import dates, doubts, numerals
 from dkpca.tables.reading import TEXT, Matrix, Reading, Table, some
 
@@ -186,7 +187,7 @@ def _numbers(table: Table, columns: Iterable[Column]) -> Matrix:
     missing = sorted({column.source for column in columns} - set(table.frame.columns))
     if missing:
         raise InputError(f"{table.source}: lacks the columns {some(missing)} that the fit used; add them")
-    X = np.empty((len(table), len(columns)), dtype=np.float64)
+    X = memory.tall((len(table), len(columns)))
     plain = [position for position, column in enumerate(columns) if column.category is None and not column.codes]
     if plain:
         _write_plain_numbers(
@@ -223,7 +224,8 @@ def _write_plain_numbers(table: Table, names: list[str], X: Sequence[Any]) -> No
                 f"{table.source}: column {name!r} holds {kind} values; "
                 f"turn them into numbers, or leave it out with --exclude {name}"
             )
-    for place, column in zip(X, table.frame[names], strict=True):
+    for place, name in zip(X, names, strict=True):
+        column = table.frame[name]
         days = dates.as_days(column) if dates.is_date(column.dtype) else column
         place[:] = days.cast(pl.Float64).fill_null(np.nan).to_numpy()
 
