@@ -62,8 +62,8 @@ def test_the_solver_follows_from_the_memory(rng):
     X = rng.standard_normal((2200, 4))
     plenty, little = (DKPCA(2, gamma="auto", rank=4, max_memory=m).fit(X).solvers_ for m in ("4GB", "100MB"))
     assert plenty["center"].startswith("dense")
-    assert little["x0" if "x0" in little else next(iter(little))].startswith("streamed")
-    assert "0.1 GB free" in next(iter(little.values()))
+    assert little["center"].startswith("streamed")
+    assert "0.1 GB free" in little["center"]
 
 
 def test_arrays_in_files_change_no_bit(rng, monkeypatch):
@@ -114,7 +114,7 @@ class TestTablesThatStayInTheirFile:
 
     def test_a_column_that_cannot_be_read_is_named(self, path):
         table = read(path, Reading(id_column="person", text="ignore"), by_column=True)
-        path.write_bytes(b"PAR1" + b"0" * 100)
+        path.unlink()
         with pytest.raises(InputError, match=r"shop\.parquet: its column 'a' cannot be read"):
             table.frame["a"]
 
