@@ -10,6 +10,8 @@ BROWSERLESS ?= $(if $(shell command -v chromium || command -v chromium-browser |
 # Files of tests lie in memory where two gigabytes are free: a disk makes each of ten thousand fsyncs wait.
 IN_MEMORY := $(shell test "$$(df --output=avail /dev/shm 2>/dev/null | tail -1)" -gt 2000000 2>/dev/null && echo /dev/shm)
 TEST_ENVIRONMENT := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(IN_MEMORY:%=PYTEST_DEBUG_TEMPROOT=%)
+# Fewer examples for the laws than make test takes, unless a profile is given.
+FEWER := HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-quick}
 PYTEST_OPTIONS := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 PYTEST = $(TEST_ENVIRONMENT) $(BIN)/python -m pytest $(PYTEST_OPTIONS)
 QUICK := --ignore tests/experiments -m "not slow and not network and not browser and not cluster and not gpu"
@@ -38,7 +40,7 @@ test: $(VENV)/test
 # What to run while working: no network, browser, cluster or experiment, nothing slow.
 # HYPOTHESIS_PROFILE=random make quick takes other examples each time.
 quick: $(VENV)/test
-	$(PYTEST) $(QUICK)
+	$(FEWER) $(PYTEST) $(QUICK)
 
 # Which lines the quick tests run. A report, not a gate.
 coverage: $(VENV)/test
@@ -49,14 +51,14 @@ lowest: $(VENV)/elsewhere
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python build/lowest
 	$(BIN)/uv pip install --quiet --python build/lowest --resolution lowest-direct --editable ".[$(EXTRAS)]"
 	$(BIN)/uv pip install --quiet --python build/lowest --group tools "pytest<9"  # 9 warns about scikit-learn 1.6
-	$(TEST_ENVIRONMENT) build/lowest/bin/python -m pytest $(PYTEST_OPTIONS) $(ELSEWHERE)
+	$(FEWER) $(TEST_ENVIRONMENT) build/lowest/bin/python -m pytest $(PYTEST_OPTIONS) $(ELSEWHERE)
 
 # The quick tests with the newest Python and the newest versions of everything.
 newest: $(VENV)/elsewhere
 	$(NEWEST) --version
 	$(BIN)/uv venv --quiet --clear --python $(NEWEST) build/newest
 	$(BIN)/uv pip install --quiet --python build/newest --editable ".[$(EXTRAS)]" --group tools
-	$(TEST_ENVIRONMENT) build/newest/bin/python -m pytest $(PYTEST_OPTIONS) $(ELSEWHERE) $(COVERAGE)
+	$(FEWER) $(TEST_ENVIRONMENT) build/newest/bin/python -m pytest $(PYTEST_OPTIONS) $(ELSEWHERE)
 
 # Wheel and sdist; then the wheel alone, in an environment with nothing else, runs the README's first program.
 build: $(VENV)/build

@@ -6,9 +6,13 @@ SIGKILL. Prints a JSON list, one entry per crash: the files before, those the ne
 apart), and those after the repetition. EVERY is 1, or more for a slow command: then only every so many writes.
 """
 
+import contextlib
 import hashlib
+import importlib
+import io
 import json
 import os
+import pkgutil
 import shutil
 import signal
 import subprocess
@@ -18,6 +22,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import dkpca.cli
+import dkpca.report
 from dkpca.store import storage
 
 CALLS = ("write", "fsync", "replace", "rename", "unlink", "remove", "mkdir", "rmdir")
@@ -81,7 +87,7 @@ def _run(folder: Path, command: list[str], at: int) -> None:
 def crashes(every: int, template: Path, command: list[str]) -> list[dict[str, Any]]:
     """Crash a command at each of its writes, in a fresh copy of a folder each time, and repeat it."""
     told = []
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory(dir=template.parent) as scratch:
         for at in range(1, PATIENCE, every):
             folder = shutil.copytree(template, Path(scratch) / str(at))
             before = state(folder)
@@ -103,11 +109,18 @@ def crashes(every: int, template: Path, command: list[str]) -> list[dict[str, An
     return told
 
 
-if __name__ == "__main__":
-    import dkpca.cli
-    import dkpca.report.page  # imported before the forks, which would import it each on its own
+def load() -> None:
+    """Import what commands use before the forks, which would import it each on its own."""
+    for package in (dkpca.cli, dkpca.report):
+        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            importlib.import_module(module.name)
+    importlib.import_module("sklearn.cluster")
+    with contextlib.redirect_stderr(io.StringIO()):
+        assert dkpca.cli.run(["inspect", "nothing"]) == 1  # loads what reads options
 
-    assert dkpca.cli.app is not None
+
+if __name__ == "__main__":
     if sys.argv[1] == "child":
         _run(Path(sys.argv[3]), sys.argv[4:], int(sys.argv[2]))
+    load()
     print(json.dumps(crashes(int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])))

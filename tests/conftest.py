@@ -13,6 +13,7 @@ from hypothesis import settings
 pytest.register_assert_rewrite("testkit")  # before a test imports it: its assertions say what they saw
 
 settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=30)
+settings.register_profile("quick", settings.get_profile("repeatable"), max_examples=15)
 # Other examples each time: HYPOTHESIS_PROFILE=random make quick. What fails is printed so that it can be repeated.
 settings.register_profile("random", deadline=None, max_examples=100, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))

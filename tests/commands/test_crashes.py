@@ -81,8 +81,9 @@ class TestEveryWrite:
         assert survived(fused.path, "report", "run") > 2
 
     def test_of_fit(self, office):
-        """Each run starts a process per party, so not at every write; `fuse`, which writes most of it, is above."""
-        fit = ("fit", "bank.csv", "shop.csv", "--id", "person", "--rank", 5, "--components", 2, "--out", "run")
+        """Each run starts a process of its own, so not at every write; `fuse`, which writes most of it, is above."""
+        tables = ("bank.csv", "shop.csv", "--id", "person", "--jobs", 1)
+        fit = ("fit", *tables, "--rank", 5, "--components", 2, "--out", "run")
         assert survived(office.path, *fit, every=19) > 4
 
     def test_of_align(self, office):

@@ -73,7 +73,7 @@ def tune(
     >>> import dkpca
     >>> from sklearn.datasets import load_wine
     >>> wine, kind = load_wine(return_X_y=True)
-    >>> found = dkpca.tune(dkpca.DKPCA(4, standardize=True, parties=2), wine, kind, gammas=[0.1, 10.0], repeats=1)
+    >>> found = dkpca.tune(dkpca.DKPCA(4, standardize=True), wine, kind, gammas=[0.1, 10.0], ranks=[20], repeats=1)
     >>> found.gamma
     0.1
     """
