@@ -1,5 +1,7 @@
 """A limit on memory decides on the solver, and sends tall arrays to files; it changes no number."""
 
+from typing import Any
+
 import numpy as np
 import polars as pl
 import pytest
@@ -68,7 +70,7 @@ def test_the_solver_follows_from_the_memory(rng):
 
 def test_arrays_in_files_change_no_bit(rng, monkeypatch):
     tables = {name: rng.standard_normal((900, 5)) for name in "ab"}
-    how = {"gamma": "auto", "rank": 6, "solver": "landmark", "n_landmarks": 50}
+    how: dict[str, Any] = {"gamma": "auto", "rank": 6, "solver": "landmark", "n_landmarks": 50}
     free = DKPCA(3, **how).fit(tables)
     monkeypatch.setattr(memory, "TALL_SHARE", 0.0)
     tight = DKPCA(3, max_memory="100MB", **how).fit(tables)
@@ -108,7 +110,12 @@ class TestTablesThatStayInTheirFile:
         table = read(path, how, by_column=True)
         seen = []
         column = stored.Stored._column
-        monkeypatch.setattr(stored.Stored, "_column", lambda self, name: seen.append(name) or column(self, name))
+
+        def looked_at(self, name):
+            seen.append(name)
+            return column(self, name)
+
+        monkeypatch.setattr(stored.Stored, "_column", looked_at)
         prepare(table, how).apply(table)
         assert set(seen) == {"a", "b"}
 
