@@ -34,7 +34,7 @@ from testkit.federation import Federation, configure, here
 
 N_PARTIES, COMPONENTS = 60, 10
 BITS = {"float16": 16, "compact": 20, "float32": 32}
-LANDMARKS = (500, 2000)
+LANDMARKS = ((500, N_FLIGHTS), (2000, N_FLIGHTS // 8))  # how many, of how many flights
 REFERENCE = 2000  # pivoted landmarks of the answer with which those drawn by a name are compared
 Tables = dict[str, np.ndarray]
 
@@ -51,10 +51,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", help=f"some of {', '.join(parts)}; else all")
     parser.add_argument("--data", help="folder of GSE2187")
-    parser.add_argument("--at-center", help=argparse.SUPPRESS)
+    for side in ("parties", "center"):
+        parser.add_argument(f"--{side}", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
-    if given.at_center:
-        return add_up(Path(given.at_center))
+    for side in ("parties", "center"):
+        if getattr(given, side):
+            folder, count = getattr(given, side)
+            return one_side(side, Path(folder), int(count))
     known = (
         json.loads((RESULTS / "protection.json").read_text())["lines"]
         if (RESULTS / "protection.json").exists()
@@ -175,33 +178,39 @@ def blind_lines(data: str | None) -> list[dict[str, Any]]:
 
 
 def landmark_lines(data: str | None) -> list[dict[str, Any]]:
-    tables, lines = flights(), []
-    width = sum(X.shape[1] for X in tables.values())
-    gram = Centered(KernelGram(RBF(1.0 / width), np.hstack(list(tables.values()))))
-    reference = leading(gram, COMPONENTS, solver="landmark", n_landmarks=REFERENCE).vectors
-    for count in LANDMARKS:
+    lines = []
+    for count, size in LANDMARKS:
+        tables = {owner: X[:: N_FLIGHTS // size][:size] for owner, X in flights().items()}
         with tables_in(tables) as folder:
-            by_files(folder, list(tables), landmarks=count)
-            at_parties = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-            command = [sys.executable, "-m", "benchmarks.protection", "--at-center", str(folder)]
-            told = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-            value = error(reference, np.load(folder / "found.npy"))
-        what = f"{N_FLIGHTS} flights, 4 parties, {count} landmarks by files"
+            told = {side: in_a_process(f"--{side}", folder, count) for side in ("parties", "center")}
+            found = np.load(folder / "found.npy")
+        X = np.hstack(list(tables.values()))
+        gram = Centered(KernelGram(RBF(1.0 / X.shape[1]), X))
+        value = error(leading(gram, COMPONENTS, solver="landmark", n_landmarks=REFERENCE).vectors, found)
+        what = f"{size} flights, 4 parties, {count} landmarks by files"
         lines.append({"what": f"{what}: subspace error against {REFERENCE} pivoted ones", "value": value})
-        lines.append({"what": f"{what}: peak memory of the center, GB", "value": told["peak_gb"]})
-        lines.append({"what": f"{what}: peak memory of all parties in one process, GB", "value": at_parties})
+        lines.append({"what": f"{what}: peak memory of a party, GB", "value": told["parties"]})
+        lines.append({"what": f"{what}: peak memory of the center, GB", "value": told["center"]})
     return lines
 
 
-def add_up(folder: Path) -> None:
-    """The center's part of `landmark_lines`, in a process of its own for its own peak memory."""
+def in_a_process(*arguments: object) -> float:
+    """Run one side of `landmark_lines` in a process of its own; return its peak memory in GB."""
+    command = [sys.executable, "-m", "benchmarks.protection", *map(str, arguments)]
+    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def one_side(side: str, folder: Path, count: int) -> None:
     tables = sorted(folder.glob("*.npy"))
-    width = sum(np.load(table, mmap_mode="r").shape[1] for table in tables)
-    files = sorted(file.name for file in folder.glob("*.sums"))
-    ran("add", *files, "--gamma", 1.0 / width, "--out", "joined.summary", cwd=folder)
-    ran("fuse", "joined.summary", "--components", COMPONENTS, "--out", "run", cwd=folder)
-    np.save(folder / "found.npy", runs.load(folder / "run").model.eigenvectors)
-    print(json.dumps({"peak_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6}))
+    if side == "parties":
+        by_files(folder, [table.stem for table in tables], landmarks=count)
+    else:
+        width = sum(np.load(table, mmap_mode="r").shape[1] for table in tables)
+        files = sorted(file.name for file in folder.glob("*.sums"))
+        ran("add", *files, "--gamma", 1.0 / width, "--out", "joined.summary", cwd=folder)
+        ran("fuse", "joined.summary", "--components", COMPONENTS, "--out", "run", cwd=folder)
+        np.save(folder / "found.npy", runs.load(folder / "run").model.eigenvectors)
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6)
 
 
 def error(truth: Any, found: Any) -> float:

@@ -124,6 +124,9 @@ def test_three_organizations_over_a_network_as_printed(tmp_path):
     assert (runs / "first" / "new" / "november" / "embedding.csv").exists()
     assert len((runs / "second" / "embedding.csv").read_text().splitlines()) == 251
     assert (runs / "third" / "certificate.json").exists()
+    assert {file.name for file in (runs / "hidden" / "messages").glob("airline.*")} == {
+        "airline.tokens", "airline.offer", "airline.sums"
+    }  # fmt: skip
     for party in ("airline", "weather", "registry"):
         assert (tmp_path / party / "runs" / "first" / "new" / "october" / "embedding.csv").exists()
 

@@ -185,6 +185,8 @@ def test_what_does_not_go_together_is_refused_before_anybody_is_asked(peers):
         (replace(SUMS, law="sum"), "by its own law"),
         (replace(BLIND, center=False), "use center=True"),
         (replace(BLIND, law="product"), "needs the sum law"),
+        (replace(BLIND, kernel="rbf"), "can only add matrices up; use law='sum' with the rbf kernel"),
+        (replace(BLIND, kernel="poly"), "can only add matrices up"),
     ):
         with pytest.raises(InputError, match=words):
             center.fit("first", fit)
@@ -204,6 +206,14 @@ def test_without_peers_or_a_key_a_party_takes_no_part(consortium):
     )
     with pytest.raises(NoAnswerError, match="bank: cannot answer"):
         consortium.center().fit("second", BLIND)
+
+
+def test_a_run_that_was_fused_by_hand_takes_new_samples(peers):
+    """Nobody asked for it over the network, so that nothing says how it was protected: it was not."""
+    peers.center().fit("first", FIT)
+    (peers.path / "center" / "first" / "request.json").unlink()
+    (place,) = peers.center().project("first", ["spring"])
+    assert scores(place).shape == (7, 3)
 
 
 # A dishonest center.

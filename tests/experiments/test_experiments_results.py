@@ -39,13 +39,13 @@ def test_the_table_of_the_page_on_the_certificate_is_what_the_results_give() -> 
 
 def test_error_bars_hold_and_are_near_the_truth() -> None:
     rows = json.loads((RESULTS / "error_bars.json").read_text())["rows"]
-    assert {row["on"] for row in rows} == {"wine", "breast cancer", "digits", "GSE2187"}
+    assert {row["on"] for row in rows} == {"wine", "breast cancer", "digits", "flights", "GSE2187"}
+    assert min(row["audits"] for row in rows) >= 200
     assert min(row["audit_kernel_holds"] for row in rows) >= 0.95
     assert min(row["audit_proved_holds"] for row in rows) >= 0.95
     assert min(row["free_at_least_half"] for row in rows) >= 0.95
     assert min(row["free_within_100"] for row in rows) >= 0.95
-    far = [(row["on"], row["rank"]) for row in rows if row["audit_within_5"] < 0.9]
-    assert far == [("GSE2187", 15)]  # a component may change places there: it counts as lost
+    assert min(row["audit_within_5"] for row in rows) >= 0.9
 
 
 def test_a_blind_center_recovers_nothing_and_one_that_gets_factors_nearly_all_of_a_narrow_table() -> None:

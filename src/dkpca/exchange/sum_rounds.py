@@ -135,6 +135,13 @@ def check_blind(names: Sequence[str], fit: Fit) -> None:
         raise InputError("protect='blind': parties center their matrices, since the center cannot; use center=True")
     if fit.law not in (None, SUM.name):
         raise InputError("protect='blind' needs the sum law, which the center can form on turned samples; law='sum'")
+    given = fit.kernel
+    if isinstance(given, str):
+        given = kernels.family(given).from_settings(gamma=1.0, centered=True)
+    if fit.law is None and isinstance(given, Kernel) and given.law is not SUM:
+        raise InputError(
+            f"protect='blind': a blind center can only add matrices up; use law='sum' with the {given.name} kernel"
+        )
 
 
 def new_run() -> str:

@@ -29,11 +29,13 @@ from dkpca.network.remote import (
     forget_numbers,
     state_of,
 )
+from dkpca.rank import Auto
 from dkpca.store import audits, runs, storage
 from dkpca.store.runs import Run
 from dkpca.store.storage import make_directory
 
 REQUEST = "request.json"
+PLAIN = Fit("rbf", None, 1, True, Auto(1), "float32")
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ class Coordinator:
         places, roster = [], roster_of(folder, self.roster)
         fused, protect = runs.load(folder), self._fit_of(folder).protect
         if protect != "none" and exact:
-            raise InputError(f"{run}: its fit has protect={protect!r}, and distances in the open are none")
+            raise InputError(f"{run}: its fit has protect={protect!r}, and --exact sends distances in the open")
         with followed(folder, "projection", self.job) as status:
             for batch in batches:
                 place = make_directory(make_directory(folder / "new") / check_name(batch, "batch name"))
@@ -126,8 +128,9 @@ class Coordinator:
             return audits.conclude(fused, [folder / "messages" / f"{party}.audit" for party in roster])
 
     def _fit_of(self, folder: Path) -> Fit:
-        """What a run asked for."""
-        return Fit.from_dict(_remembered(folder)["fit"])
+        """What a run asked for; one that was fused by hand asked for nothing hidden."""
+        described = _remembered(folder).get("fit")
+        return PLAIN if described is None else Fit.from_dict(described)
 
     def _folder(self, run: str) -> Path:
         return make_directory(self.folder / check_name(run, "run name"))

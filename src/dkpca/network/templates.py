@@ -16,6 +16,7 @@ projection = true                 # place new samples? false: never; "exact": al
 max_fits = 5                      # most different summaries sent, ever; the ledger counts them
 # kernels = ["rbf"]               # kernels answered
 # laws = ["product"]              # how the center may say it combines the answers: product, sum
+# protect = "sums"                # the one way in which it takes part: "none", "sums" or "blind"
 # gamma = [0.001, 0.1]            # smallest and largest width answered; one value twice to fix it
 """
 
