@@ -15,6 +15,7 @@ from dkpca import subspace_error
 from dkpca.certificate import Audit, Certificate
 from dkpca.fusion import fuse
 from dkpca.kernels import RBF, Linear
+from dkpca.linalg.eigenpairs import Probe
 from dkpca.linalg.streamed import Streamed
 from dkpca.wording import ranges
 from experiments.adversary.truth import party_matrix
@@ -274,8 +275,21 @@ def test_the_words_of_a_certificate_without_a_gap():
     ]
 
 
+def test_the_words_about_zeros_and_about_a_search():
+    zeros = replace(STATED, eigenvalues_at_least=(0.0, 0.0, 0.0), eigenvalues_at_most=(0.0, 0.0, 0.0))
+    assert zeros.statements()[3] == "All eigenvalues asked for are zero."
+    search = (
+        "Upper bounds on eigenvalues, the share of the best, the subspace certificate and Theorem 1 rest on a random "
+        "search at the center that found no missed eigenvector"
+    )
+    assert replace(STATED, probe=Probe(math.inf, 0.999)).statements()[-1] == f"{search}."
+    assert replace(STATED, probe=Probe(1.5, 0.999)).statements()[-1] == (
+        f"{search}; one of 1.5 times the next eigenvalue would have been found with a probability of 99.9000%."
+    )
+
+
 def test_a_bound_that_says_nothing_is_null_and_every_other_number_itself():
-    audit = Audit(50, 7, 0.95, 0.125, math.inf, (0.25, 0.5, 0.75), subspace_error_trivial=3.0)
+    audit = Audit(50, 7, 0.95, 0.125, math.inf, (0.25, 0.5, 0.75), subspace_error_trivial=3)
     told = replace(STATED, theorem_1=math.inf, leading_errors_at_most=(0.001, 0.01, math.inf), audit=audit).to_dict()
     assert told["theorem_1"] is None
     assert told["leading_errors_at_most"] == (0.001, 0.01, None)
@@ -287,5 +301,5 @@ def test_a_bound_that_says_nothing_is_null_and_every_other_number_itself():
         "kernel_error_at_most": 0.125,
         "subspace_error_at_most": None,
         "component_error_estimates": (0.25, 0.5, 0.75),
-        "subspace_error_trivial": 3.0,
+        "subspace_error_trivial": 3,
     }
