@@ -14,6 +14,7 @@ from dkpca.disclosure import raw_bytes
 from dkpca.exchange import alignment
 from dkpca.fusion.scoring import share_words
 from dkpca.kernels.laws import SUM
+from dkpca.linalg import memory
 from dkpca.messages import CommonTokens
 from dkpca.store import message_files, runs
 from dkpca.store.runs import Run
@@ -54,6 +55,7 @@ def fuse(
         ),
     ] = None,
     solver: o.Solver = "auto",
+    max_memory: o.MaxMemory = None,
     law: o.Law = None,
     weights: o.Weights = "",
     roster: Annotated[
@@ -71,7 +73,7 @@ def fuse(
 
     Example: `dkpca fuse airline.summary weather.summary --components 10 --out run/`
     """
-    with progress("fusing"):
+    with progress("fusing"), memory.limited(max_memory, out.parent):
         run = runs.fuse(
             out,
             paths or [],

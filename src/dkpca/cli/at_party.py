@@ -16,6 +16,7 @@ from dkpca.errors import InputError
 from dkpca.exchange import files
 from dkpca.exchange.sending import Holding
 from dkpca.kernels.laws import LAWS
+from dkpca.linalg import memory
 from dkpca.messages import Partials, Scorer, Summary
 from dkpca.party.state import PartyState
 from dkpca.policy import PROTECTIONS
@@ -81,6 +82,7 @@ def summarize(
     components: o.Components = 10,
     precision: o.WirePrecision = "float32",
     solver: o.Solver = "auto",
+    max_memory: o.MaxMemory = None,
     state: Annotated[
         Path | None, typer.Option("--state", help="Private file for new samples; else --out with .state. Keep it.")
     ] = None,
@@ -125,7 +127,7 @@ def summarize(
     )
     holding = table.holding(common, key_file)
     blind = o.rotation(protect, run, key_file)
-    with progress(f"{holding.party}: eigenpairs of its Gram matrix"):
+    with progress(f"{holding.party}: eigenpairs of its Gram matrix"), memory.limited(max_memory, out.parent):
         summary, preparation, kept = files.summarize(
             holding,
             box,

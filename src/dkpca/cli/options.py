@@ -144,6 +144,10 @@ GammaRule = Annotated[
 Center = Annotated[bool, typer.Option("--center/--no-center", help="Center the fused kernel.", rich_help_panel=MODEL)]
 Components = Annotated[int, typer.Option("--components", min=1, help="Components wanted.", rich_help_panel=MODEL)]
 WirePrecision = Annotated[str, one_of("--precision", PRECISIONS, "How numbers are sent.", MODEL)]
+MaxMemory = Annotated[
+    str | None,
+    typer.Option("--max-memory", help="Memory to keep to, as 8GB; else what is free.", rich_help_panel=MODEL),
+]
 Solver = Annotated[str, one_of("--solver", NAMES, "Eigensolver.", MODEL)]
 Protect = Annotated[
     str, one_of("--protect", PROTECTIONS, "What the center is not to see: addends (sums), or samples (blind).", MODEL)

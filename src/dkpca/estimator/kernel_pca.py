@@ -20,6 +20,7 @@ from dkpca.fusion import components, scoring
 from dkpca.kernels import Kernel
 from dkpca.kernels.laws import LAWS
 from dkpca.kernels.weights import BALANCED
+from dkpca.linalg import memory
 from dkpca.linalg.arrays import Array, dtype_name, namespace
 from dkpca.linalg.leading import NAMES, Solver
 from dkpca.linalg.precision import PRECISIONS
@@ -92,6 +93,10 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Protects):  # typ
         Parties computed at the same time, through joblib.
     timeout : float, default=None
         Seconds to wait for a party's answer when other processes compute for it; None waits for ever.
+    max_memory : int or str or None, default=None
+        Memory that a party, and the center, may take beside the tables: bytes, or text such as "8GB". The solver
+        follows from it, and arrays with a row for each sample that would go beyond half of it lie in temporary files.
+        None: what is free.
     random_state : int, default=None
         Seed for drawing landmarks. None is a fixed seed too: two fits on the same data agree.
 
@@ -154,6 +159,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Protects):  # typ
         "missing": [StrOptions({"auto", "mean", "refuse"})],
         "n_jobs": [Integral, None],
         "timeout": [Interval(Real, 0, None, closed="neither"), None],
+        "max_memory": [Interval(Integral, 1, None, closed="left"), str, None],
         "random_state": [Interval(Integral, 0, None, closed="left"), None],
     }
 
@@ -178,6 +184,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Protects):  # typ
         missing: str = "auto",
         n_jobs: int | None = None,
         timeout: float | None = None,
+        max_memory: int | str | None = None,
         random_state: int | None = None,
     ) -> None:
         self.n_components: Any = n_components
@@ -198,6 +205,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Protects):  # typ
         self.missing = missing
         self.n_jobs = n_jobs
         self.timeout = timeout
+        self.max_memory = max_memory
         self.random_state = random_state
 
     def fit(self, X: Tables, y: object = None, *, sample_ids: Any = None) -> Self:
@@ -229,7 +237,12 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Protects):  # typ
                 )
             return self._fit_protected(tables, settings)
         parties = in_process.Parties(
-            tables, self.n_jobs, self.timeout, self.random_state or 0, standardize=self.standardize
+            tables,
+            self.n_jobs,
+            self.timeout,
+            self.random_state or 0,
+            standardize=self.standardize,
+            max_memory=self.max_memory,
         )
         summaries, _ = rounds.summaries(parties, settings)
         fuse = partial(
@@ -243,7 +256,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Protects):  # typ
             random_state=self.random_state or 0,
             dtype=dtype_name(next(iter(parties.states.values())).origin),
         )
-        model = components.fused(self.n_components, lambda count: fuse(n_components=count))
+        with memory.limited(self.max_memory):
+            model = components.fused(self.n_components, lambda count: fuse(n_components=count))
         if self.audit is not None:
             model = rounds.audited(parties, model, self.audit, self.random_state or 0)
         warn(about_kernel(model, remedy=remedy(self.standardize)))

@@ -15,6 +15,7 @@ from joblib import Parallel, delayed
 from dkpca import party
 from dkpca.errors import TooLateError
 from dkpca.exchange.questions import AuditWanted, Question, RowsWanted, StatisticsWanted, SummaryWanted
+from dkpca.linalg import memory
 from dkpca.linalg.arrays import Array
 from dkpca.messages import AuditRows, Partials, Rows, Statistics, Summary
 from dkpca.party.state import PartyState
@@ -45,6 +46,8 @@ class Parties:
         Tables of the fit that workers open again.
     standardize : bool
         Whether each party gives its columns mean 0 and deviation 1.
+    max_memory : int or str, optional
+        Memory that each party may take for its summary.
     """
 
     tables: Tables
@@ -54,6 +57,7 @@ class Parties:
     states: dict[str, PartyState] = field(default_factory=dict)
     fitted: Tables = field(default_factory=dict)
     standardize: bool = False
+    max_memory: int | str | None = None
 
     @property
     def names(self) -> list[str]:
@@ -83,7 +87,9 @@ class Parties:
     def _summaries(self, question: SummaryWanted, blind: Any = None) -> dict[str, Summary]:
         """Summaries of all; their states stay here."""
         answers = self._all(
-            delayed(_summarize)(name, self.tables[name], question, self.random_state, self.standardize, blind)
+            delayed(_summarize)(
+                name, self.tables[name], question, self.random_state, self.standardize, blind, self.max_memory
+            )
             for name in self.names
         )
         self.states = {name: state for name, (_, state) in answers.items()}
@@ -107,23 +113,30 @@ def _statistics(name: str, table: Array | Source, question: StatisticsWanted, st
 
 
 def _summarize(
-    name: str, table: Array | Source, question: SummaryWanted, random_state: int, standardize: bool, blind: Any
+    name: str,
+    table: Array | Source,
+    question: SummaryWanted,
+    random_state: int,
+    standardize: bool,
+    blind: Any,
+    max_memory: int | str | None,
 ) -> tuple[Summary, PartyState]:
     kernel = question.kernel_of(name)
-    summary, state = party.summarize(
-        opened(name, table, columns_are=kernel.columns_are),
-        party=name,
-        kernel=kernel,
-        rank=question.rank,
-        precision=question.precision,
-        solver=question.solver,
-        random_state=random_state,
-        keep_training=question.keep_training,
-        standardize=standardize,
-        balance=question.balance,
-        law=question.law,
-        blind=blind,
-    )
+    with memory.limited(max_memory):
+        summary, state = party.summarize(
+            opened(name, table, columns_are=kernel.columns_are),
+            party=name,
+            kernel=kernel,
+            rank=question.rank,
+            precision=question.precision,
+            solver=question.solver,
+            random_state=random_state,
+            keep_training=question.keep_training,
+            standardize=standardize,
+            balance=question.balance,
+            law=question.law,
+            blind=blind,
+        )
     return summary, state.without_rows() if is_source(table) else state
 
 

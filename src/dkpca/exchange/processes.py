@@ -16,6 +16,7 @@ from dkpca.exchange import files, rounds
 from dkpca.exchange.questions import Question, SummaryWanted
 from dkpca.exchange.rounds import Fit
 from dkpca.exchange.sending import Holding, Sender
+from dkpca.linalg import memory
 from dkpca.linalg.parallel import limit_blas_threads
 from dkpca.store import runs, scratch, storage
 from dkpca.store.runs import Run
@@ -33,6 +34,7 @@ class Parties:
     pool: Executor
     done: Callable[[], None]
     notes: list[str] = field(default_factory=list)  # what was dropped or filled in, in words
+    max_memory: str | None = None  # of each process
 
     @property
     def names(self) -> list[str]:
@@ -42,7 +44,9 @@ class Parties:
     def ask(self, question: Question) -> files.Answers:
         """Put a question to all parties."""
         paths = {holding.party: self.scratch / f"{holding.party}.{question.answer}" for holding in self.holdings}
-        tasks = {self.pool.submit(self._answer, question, h, paths[h.party]): h for h in self.holdings}
+        tasks = {
+            self.pool.submit(self._answer, question, h, paths[h.party], self.max_memory): h for h in self.holdings
+        }
         try:
             for task in as_completed(tasks):
                 self.notes += [f"{tasks[task].party}: {note}" for note in task.result()]
@@ -57,10 +61,10 @@ class Parties:
         return files.Answers(paths)
 
     @staticmethod
-    def _answer(question: Question, holding: Holding, path: Path) -> Sequence[str]:
-        return files.answer(
-            question, holding, Sender(path, measures=False), state=path.with_name(f"{holding.party}.state")
-        )
+    def _answer(question: Question, holding: Holding, path: Path, max_memory: str | None) -> Sequence[str]:
+        state = path.with_name(f"{holding.party}.state")
+        with memory.limited(max_memory, path.parent):
+            return files.answer(question, holding, Sender(path, measures=False), state=state)
 
 
 def fit(
@@ -69,6 +73,7 @@ def fit(
     request: Fit,
     *,
     n_jobs: int | None = None,
+    max_memory: str | None = None,
     done: Callable[[], None] = lambda: None,
 ) -> tuple[Run, list[str]]:
     """Summarize all tables and fuse; return the run, and what was dropped or filled in, in words.
@@ -79,9 +84,10 @@ def fit(
     holdings, notes = shared_samples(holdings)
     with (
         scratch.beside(out) as folder,
+        memory.limited(max_memory, folder),
         _pool(n_jobs or os.cpu_count() or 1, len(holdings)) as pool,
     ):
-        parties = Parties(holdings, folder, pool, done)
+        parties = Parties(holdings, folder, pool, done, max_memory=max_memory)
         answers, _ = rounds.summaries(parties, request)
         names = holdings[0].order or (holdings[0].ids() if holdings[0].reading.id_column else None)
         run = runs.fuse(

@@ -37,7 +37,7 @@ class Holding:
 
     def load(self) -> tuple[Table, Sequence[str] | None]:
         """Return the rows that take part, and their names."""
-        table = read(self.path, self.reading)
+        table = read(self.path, self.reading, by_column=True)
         if self.order is None:
             return table, table.keys
         assert table.ids is not None
@@ -91,9 +91,11 @@ class Sender:
 
     def send(self, message: Message, private_files: dict[Path, bytes] | None = None, **facts: Any) -> None:
         """Write a message, and the private files that belong to it; the ledger says so before they are there."""
-        data = wire.encode(message)
-        kind, fingerprint = _kind(message), hashlib.sha256(data).hexdigest()
-        told = {"file": self._named(), "kind": kind, "bytes": len(data), "sha256": fingerprint, **self.asked, **facts}
+        pieces, state = wire.pieces(message), hashlib.sha256()
+        for piece in pieces:
+            state.update(piece)
+        kind, fingerprint, size = _kind(message), state.hexdigest(), sum(map(len, pieces))
+        told = {"file": self._named(), "kind": kind, "bytes": size, "sha256": fingerprint, **self.asked, **facts}
         kept = private_files or {}
         with ledger.opened(self._ledger()) as book:  # until it is written: limits on what was sent hold for all
             party_name = facts.get("party", "")
@@ -110,7 +112,7 @@ class Sender:
                 self.policy.check_audits(len(before - {fingerprint}))
             book.append("repeated" if fingerprint in before else "written", **told)
             try:
-                storage.write_all({**kept, self.message: data}, private=kept)
+                storage.write_all({**kept, self.message: lambda file: file.writelines(pieces)}, private=kept)
             except StorageError as error:
                 book.append("not written", file=self._named(), reason=str(error))
                 raise

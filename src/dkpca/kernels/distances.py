@@ -12,7 +12,8 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from dkpca.linalg.arrays import Array, at_most_in_place, device, namespace
-from dkpca.linalg.parallel import split_work
+from dkpca.linalg.moments import groups
+from dkpca.linalg.parallel import in_order, split_work
 from dkpca.linalg.rounding import SUBTRACTIONS, growth, quiet, unit
 from dkpca.linalg.strips import strips
 
@@ -39,20 +40,27 @@ def exponents(X: Array, Y: Array, gamma: float) -> Array:
         return at_most_in_place(out, 0.0)
 
 
-def largest_square(X: Array) -> float:
+def largest_square(X: Array, origin: Array | None = None) -> float:
     """Squared distance of the farthest row from the origin; infinite where it overflows."""
     xp = namespace(X)
-    with quiet():
-        X = xp.astype(X, xp.float64, copy=False)
-        return float(xp.max(xp.sum(X * X, axis=1)))
+
+    def of(group: slice) -> float:
+        with quiet():
+            part = X[group, :] if origin is None else X[group, :] - origin[None, :]
+            part = xp.astype(part, xp.float64, copy=False)
+            return float(xp.max(xp.sum(part * part, axis=1)))
+
+    found = [*in_order(of, groups(X.shape[0]), X)]
+    return math.nan if any(map(math.isnan, found)) else max(found)
 
 
-def relative_error(X: Array, gamma: float, *, moved: bool) -> float:
+def relative_error(X: Array, gamma: float, *, moved: bool, origin: Array | None = None) -> float:
     """Bound on the relative error of exp(exponents(X, X)) against the kernel of the rows as they were given.
 
-    `moved` says whether a point was subtracted from the rows, each number being rounded once in its own precision.
+    `moved` says whether a point was subtracted from the rows, each number being rounded once in its own precision; an
+    origin is still to be subtracted.
     """
-    width, square = X.shape[1], gamma * largest_square(X)
+    width, square = X.shape[1], gamma * largest_square(X, origin)
     by_product = _product_error(width, square)
     error = by_product if by_product <= LOSS else max(LOSS, _difference_error(width))
     if moved:
@@ -67,7 +75,7 @@ def best_origin(X: Array, gamma: float) -> Array:
         mean = xp.mean(X, axis=0)
         if not bool(xp.all(xp.isfinite(mean))):
             return xp.zeros_like(mean)
-        errors = [relative_error(X - mean[None, :], gamma, moved=True), relative_error(X, gamma, moved=False)]
+        errors = [relative_error(X, gamma, moved=True, origin=mean), relative_error(X, gamma, moved=False)]
     return mean if errors[0] < errors[1] else xp.zeros_like(mean)
 
 

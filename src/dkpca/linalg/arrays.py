@@ -8,6 +8,8 @@ import array_api_compat
 import numpy as np
 import scipy.linalg
 
+from dkpca.linalg.memory import available, tall
+
 SUBSTITUTED = 48  # columns that are solved for by plain substitution
 ASSUMED_FREE = 4 * 2**30  # bytes, where the system does not tell
 
@@ -117,8 +119,15 @@ def free_memory(x: Array) -> int:
         return int(torch.cuda.mem_get_info(x.device)[0])
     meminfo = Path("/proc/meminfo")
     if meminfo.exists():
-        return 1024 * int(meminfo.read_text().partition("MemAvailable:")[2].split()[0])
-    return ASSUMED_FREE  # not Linux: nobody says without another package
+        return available(1024 * int(meminfo.read_text().partition("MemAvailable:")[2].split()[0]))
+    return available(ASSUMED_FREE)  # not Linux: nobody says without another package
+
+
+def tall_empty(shape: tuple[int, ...], reference: Array) -> Array:
+    """Array with a row for each sample, where `reference` lives; on the host within the memory that may be taken."""
+    if isinstance(reference, np.ndarray):
+        return tall(shape, reference.dtype)
+    return namespace(reference).empty(shape, dtype=reference.dtype, device=device(reference))
 
 
 def out_of_memory_errors() -> tuple[type[BaseException], ...]:

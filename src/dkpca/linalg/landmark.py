@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from dkpca.errors import InputError
-from dkpca.linalg.arrays import Array, device, eps, like, namespace, on_gpu, solve_lower, to_numpy
+from dkpca.linalg import memory
+from dkpca.linalg.arrays import Array, device, eps, like, namespace, on_gpu, solve_lower, tall_empty, to_numpy
 from dkpca.linalg.corner import Corner, Spectrum
 from dkpca.linalg.eigenpairs import NEARBY, Eigenpairs, Extension, Nearby, inverse_roots, signs_of
 from dkpca.linalg.gram import Centered, Gram, Opened, pick
@@ -170,7 +171,7 @@ def _part(progress: Progress, start: float, end: float) -> Done:
 
 def _words(chosen: Chosen, n: int) -> str:
     among = "" if chosen.among == n else f", chosen among {chosen.among}"
-    return f"landmark: {chosen.corner.m} of {n} samples{among}"
+    return f"landmark: {chosen.corner.m} of {n} samples{among}{memory.words()}"
 
 
 def _slices_of(F: Array) -> Opened:
@@ -236,7 +237,7 @@ def _lifted(
     weights = xp.concat([leading, behind], axis=1)
     if not chosen.substituted:
         weights = like(chosen.corner.solve_transposed(to_numpy(weights)), weights)
-    vectors, nearby = (xp.empty((n, A.shape[1]), dtype=A.dtype, device=device(A)) for A in (leading, behind))
+    vectors, nearby = (tall_empty((n, A.shape[1]), A) for A in (leading, behind))
     solved = _substitution(chosen.corner, chosen.pivots)
 
     def keep(group: slice, rows: Array) -> None:

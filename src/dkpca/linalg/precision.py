@@ -1,7 +1,7 @@
 """How a matrix is rounded for the wire, and what the rounding did to it."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -118,15 +118,20 @@ def round_to(A: Array, precision: str, *, digits: int = DIGITS[COMPACT]) -> Roun
     xp = namespace(A)
     if precision == COMPACT:  # with no spectrum to go by, as fine for every column
         return round_by(A, np.zeros(A.shape[1]), digits=min(digits, PLAIN_DIGITS))
-    reach = float(xp.max(xp.abs(A)))
-    if not reach <= (float(xp.finfo(getattr(xp, precision)).max) if precision != "float16" else math.inf):
-        raise InputError(
-            f"numbers of size {reach:.1e} cannot be sent in {precision}; scale the columns, or send float64"
-        )
+    check_reach(float(xp.max(xp.abs(A))), precision, A)
     if precision != "float16":
         return Rounded(xp.astype(A, getattr(xp, precision)))
     scale = 2.0 ** (xp.ceil(xp.log2(_largest(A))) - FLOAT16_EXPONENT)
     return Rounded(xp.astype(xp.astype(A, xp.float64) / scale[None, :], xp.float16), scale)
+
+
+def check_reach(reach: float, precision: str, reference: Array) -> None:
+    """Refuse numbers that a precision cannot hold."""
+    xp = namespace(reference)
+    if not reach <= (float(xp.finfo(getattr(xp, precision)).max) if precision != "float16" else math.inf):
+        raise InputError(
+            f"numbers of size {reach:.1e} cannot be sent in {precision}; scale the columns, or send float64"
+        )
 
 
 def steps_for(values: Array, cut: float, n: int) -> Array:
@@ -161,34 +166,37 @@ def _largest(A: Array) -> Array:
     return xp.where(largest > 0, largest, xp.ones_like(largest))
 
 
-def rounding_norms(A: Array, sent: Rounded) -> tuple[float, float]:
+def norms_of_rounding(
+    rows_of: Callable[[slice], Array], reach: float, reference: Array, sent: Rounded
+) -> tuple[float, float]:
     """Spectral and nuclear norm of B B' - A A' for the B that was sent; A has orthogonal columns.
+
+    A is given by its rows, its largest magnitude, and some array of its precision.
 
     With R = B - A the difference is [A R] M [A R]' with M = [[0, I], [I, I]]: its eigenvalues are those of a
     matrix of twice the rank, so no n x n matrix and no cancellation.
     """
-    xp = namespace(A)
-    if sent.precision == dtype_name(A):
+    xp, dtype, (n, rank) = namespace(reference), dtype_name(reference), sent.shape
+    if sent.precision == dtype:
         return 0.0, 0.0
-    reach = float(xp.max(xp.abs(A)))
     size = power_of_four(reach) if reach > 0 else 1.0  # ordinary, so that squares of what was rounded do not vanish
 
     def both(rows: slice) -> Array:
-        part = A[rows, :]
-        return xp.concat([part, sent.rows(rows).decode(dtype_name(A)) - part], axis=1) / size
+        part = rows_of(rows)
+        return xp.concat([part, sent.rows(rows).decode(dtype) - part], axis=1) / size
 
     # Small from here on, and in double: solvers in float32 fail where eigenvalues repeat.
-    square = to_numpy(squared(both, A.shape[0], 2 * A.shape[1], A)).astype(float)
+    square = to_numpy(squared(both, n, 2 * rank, reference)).astype(float)
     lengths = np.sqrt(np.diagonal(square))
     lengths = np.where(lengths > 0, lengths, 1.0)
     # Of unit columns: those that rounding left are millions of times smaller than the others.
     eigenvalues, Q = np.linalg.eigh(square / lengths / lengths[:, None])
     root = (Q * np.sqrt(np.clip(eigenvalues, 0.0, None))[None, :]) @ Q.T
-    one = np.eye(A.shape[1])
+    one = np.eye(rank)
     M = np.block([[np.zeros_like(one), one], [one, one]]) * lengths[None, :] * lengths[:, None]
     values = np.abs(np.linalg.eigvalsh(root @ M @ root))
     # The norms themselves were computed in floating point, and a root has half as many digits.
-    slack = 4.0 * (len(lengths) * growth(A.shape[0]) * unit(A)) ** 0.5
+    slack = 4.0 * (len(lengths) * growth(n) * unit(reference)) ** 0.5
     largest = float(values.max())
     nuclear = float(values.sum()) + len(lengths) * slack * largest
     return largest * (1.0 + slack) * size * size, nuclear * size * size

@@ -1,13 +1,14 @@
 """Factors as they were received: decoded where they are looked at, a few rows at a time."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from dkpca.linalg.arrays import Array, namespace
+from dkpca.linalg.arrays import Array, namespace, tall_empty
 from dkpca.linalg.gram import Index, pick
 from dkpca.linalg.moments import groups, moments
-from dkpca.linalg.parallel import in_order
-from dkpca.linalg.precision import Rounded
+from dkpca.linalg.parallel import in_order, split_work
+from dkpca.linalg.precision import Rounded, check_reach, norms_of_rounding, round_to
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,37 @@ def square(A: Factor) -> Array:
 
     start = reference_of(A)[0, :]
     return moments(opened, A.shape[0], start, centered=False).square
+
+
+def largest(A: Factor) -> float:
+    """Largest magnitude; not a number if any entry is none."""
+    reference = reference_of(A)
+    xp = namespace(reference)
+    parts = in_order(lambda group: float(xp.max(xp.abs(rows_of(A, group)))), groups(A.shape[0]), reference)
+    found = [*parts]
+    return math.nan if any(map(math.isnan, found)) else max(found)
+
+
+def rounded(A: Factor, precision: str) -> Rounded:
+    """Round a factor to the wire precision, as `round_to` does, a group of rows at a time where that is possible."""
+    if precision not in ("float64", "float32"):
+        return round_to(whole(A), precision)
+    reference = reference_of(A)
+    xp = namespace(reference)
+    check_reach(largest(A), precision, reference)
+    data = tall_empty(A.shape, xp.astype(reference, getattr(xp, precision)))
+
+    def share(parts: Sequence[slice]) -> None:
+        for rows in parts:
+            data[rows, :] = xp.astype(rows_of(A, rows), data.dtype)
+
+    split_work(share, groups(A.shape[0]), reference)
+    return Rounded(data)
+
+
+def rounding_norms(A: Factor, sent: Rounded) -> tuple[float, float]:
+    """Spectral and nuclear norm of B B' - A A' for the B that was sent; A has orthogonal columns."""
+    return norms_of_rounding(lambda rows: rows_of(A, rows), largest(A), reference_of(A), sent)
 
 
 def row_squares(A: Factor) -> Array:

@@ -12,13 +12,13 @@ from typing import Protocol
 
 from dkpca import wire
 from dkpca.errors import InputError
-from dkpca.linalg.arrays import Array, namespace, to_numpy
+from dkpca.linalg.arrays import Array, dtype_name, namespace, to_numpy
 from dkpca.linalg.eigenpairs import Eigenpairs
 from dkpca.linalg.gram import Gram
 from dkpca.linalg.leading import Solver, leading
-from dkpca.linalg.precision import COMPACT, Rounded, round_by, round_to, rounding_norms, steps_for
+from dkpca.linalg.precision import COMPACT, Rounded, round_by, steps_for
 from dkpca.linalg.rounding import growth, unit
-from dkpca.linalg.tall import Tall, column_squares
+from dkpca.linalg.tall import Factor, Tall, column_squares, rounded, rounding_norms, whole
 from dkpca.messages import Summary
 from dkpca.rank import AtMost, RankRule
 from dkpca.rank.rules import ROUNDING_SHARE
@@ -46,7 +46,7 @@ class Draft:
     """One message that the party may send, exactly as it would leave, and what it was made from."""
 
     factor: Rounded
-    exact: Array  # (n_samples, rank), before it was rounded
+    exact: Factor  # (n_samples, rank), before it was rounded
     pairs: Eigenpairs
     trace_left_out: float
     trace_rounding: float  # what arithmetic may have done to it
@@ -189,14 +189,18 @@ class Drafts:
 
     def _draft(self, pairs: Eigenpairs, rank: int, cut: float) -> Draft:
         pairs = pairs.head(max(1, min(rank, pairs.numerical_rank())))
-        factor = pairs.factor() if self._turn is None else self._turn(pairs.factor())
+        if self._turn is None:  # made where it is looked at: it is as large as the eigenvectors
+            roots = namespace(pairs.values).sqrt(pairs.values)
+            factor: Factor = Tall(Rounded(pairs.vectors), dtype_name(pairs.vectors), roots)
+        else:
+            factor = self._turn(pairs.factor())
         if self.precision == COMPACT:
             largest = float(pairs.values[0])
             cut = max(cut, FINEST * largest)
-            sent = round_by(factor, steps_for(pairs.values, cut, self.gram.n), digits=self.digits)
+            sent = round_by(whole(factor), steps_for(pairs.values, cut, self.gram.n), digits=self.digits)
             fineness = RUNGS * math.log2(COARSEST * largest / cut) if largest > 0 else 0.0
         else:
-            sent, fineness = round_to(factor, self.precision), float(pairs.values.shape[0] - 1)
+            sent, fineness = rounded(factor, self.precision), float(pairs.values.shape[0] - 1)
         arithmetic = growth(math.prod(factor.shape)) * unit(self.table) * self._trace
         left_out = self._trace - _squared_norm(sent)
         return Draft(sent, factor, pairs, left_out, arithmetic, self.message, self.table, fineness)

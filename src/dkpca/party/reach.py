@@ -3,9 +3,11 @@
 import math
 
 from dkpca.errors import InputError
-from dkpca.linalg.arrays import Array, dtype_name, namespace
+from dkpca.linalg.arrays import Array, dtype_name, namespace, tall_empty
+from dkpca.linalg.moments import groups
 from dkpca.linalg.precision import COMPACT, DIGITS, Rounded, round_by, round_to
 from dkpca.linalg.rounding import quiet
+from dkpca.linalg.tall import Factor, largest
 
 LEAST = {"float32": 1e-30, COMPACT: 2.0**-900}  # a factor smaller than this has lost digits
 
@@ -26,16 +28,19 @@ def mean_squared_distance(X: Array, party: str) -> float:
 def moved(X: Array, origin: Array, party: str) -> Array:
     """Rows measured from a point, if the numbers allow it."""
     xp = namespace(X)
-    with quiet():
-        X = X - origin[None, :]
-    finite = xp.all(xp.isfinite(X), axis=0)
+    moved = tall_empty(X.shape, X)
+    finite = xp.ones_like(origin, dtype=xp.bool)
+    for rows in groups(X.shape[0]):
+        with quiet():
+            moved[rows, :] = X[rows, :] - origin[None, :]
+        finite = finite & xp.all(xp.isfinite(moved[rows, :]), axis=0)
     if not bool(xp.all(finite)):
         column = int(xp.argmax(xp.astype(~finite, xp.int64)))
         raise InputError(
             f"party {party!r}: the numbers of its column {column + 1} are too large for their mean to be taken in "
             f"{dtype_name(X)}; scale the column down"
         )
-    return X
+    return moved
 
 
 def check_not_vanished(trace: float, X: Array, party: str) -> None:
@@ -54,10 +59,9 @@ def rounded(
         raise InputError(f"party {party!r}: {error}") from error
 
 
-def check_not_lost(factor: Array, sent: Rounded, party: str) -> None:
+def check_not_lost(factor: Factor, sent: Rounded, party: str) -> None:
     """Refuse a factor that the wire precision turns into nothing."""
-    xp = namespace(factor)
-    reach = float(xp.max(xp.abs(factor)))
+    reach = largest(factor)
     if 0.0 < reach < LEAST.get(sent.precision, 0.0):
         raise InputError(
             f"party {party!r}: numbers of size {reach:.1e} are lost in {sent.precision}; "

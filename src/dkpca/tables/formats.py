@@ -30,6 +30,7 @@ class Opened:
     dialect: Dialect | None = None  # None: the format itself says what is a number
     text_file: Delimited | None = None
     proved: bool = True  # whether the decimal mark is certain
+    path: Path | None = None  # of a file that keeps types
 
     def written(self, names: Sequence[str]) -> list[str]:
         """Those columns whose text may be numbers as people write them."""
@@ -55,7 +56,7 @@ def open_table(
     if kind in WORKBOOKS:
         return _workbook(path, asked, id_column, likely)
     frame = _typed(path, kind)
-    return Opened(str(path), frame, frame.collect_schema().names())
+    return Opened(str(path), frame, frame.collect_schema().names(), path=path)
 
 
 def from_array(array: np.ndarray[Any, Any], name: str = "x") -> pl.DataFrame:

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from dkpca.errors import InputError
+from dkpca.linalg import memory
 from dkpca.tables import dates, doubts, numerals
 from dkpca.tables.reading import TEXT, Matrix, Reading, Table, some
 
@@ -54,9 +55,10 @@ class Preparation:
     def apply(self, table: Table) -> Matrix:
         """Numbers of a table, (n_samples, n_columns)."""
         X = self.raw(table)
-        X = np.where(np.isnan(X), np.array([column.fill for column in self.columns]), X)
-        X -= np.array([column.shift for column in self.columns])
-        X /= np.array([column.scale for column in self.columns])
+        for values, column in zip(X.T, self.columns, strict=True):  # one at a time: the table may fill the memory
+            values[np.isnan(values)] = column.fill
+            values -= column.shift
+            values /= column.scale
         return X
 
 
@@ -87,7 +89,7 @@ def prepare(table: Table, reading: Reading) -> Preparation:
     notes = list(table.notes)
     columns = _expand(table, reading, notes)
     X = _numbers(table, columns)
-    share = np.isnan(X).mean(axis=0)
+    share = np.array([np.isnan(values).mean() for values in X.T])
     _refuse_columns(table, columns, share == 1.0, "no value at all")
     kept = share <= reading.max_missing
     dropped = _sources(columns, ~kept)
@@ -97,33 +99,34 @@ def prepare(table: Table, reading: Reading) -> Preparation:
         )
     if not kept.any():
         raise InputError(f"{table.source}: no column is left; raise --max-missing above {reading.max_missing:g}")
-    X, columns = X[:, kept], [column for column, keep in zip(columns, kept, strict=True) if keep]
-    _refuse_columns(table, columns, np.nanmax(X, axis=0) == np.nanmin(X, axis=0), "the same value in every row")
-    fill = np.nanmean(X, axis=0)
-    holes = np.isnan(X)
+    columns = [column for column, keep in zip(columns, kept, strict=True) if keep]
+    learned = [_learned(values) for values, keep in zip(X.T, kept, strict=True) if keep]
+    low, high, fill, deviations, holes = (np.array(each) for each in zip(*learned, strict=True))
+    _refuse_columns(table, columns, high == low, "the same value in every row")
     if holes.any():
-        notes.append(
-            f"missing values filled with their column mean: {holes.sum()}, in {holes.any(axis=0).sum()} columns"
-        )
-    scale = _scales(columns, np.where(holes, fill, X).std(axis=0))
+        notes.append(f"missing values filled with their column mean: {holes.sum()}, in {(holes > 0).sum()} columns")
+    scale = _scales(columns, deviations)
     finished = tuple(
         replace(
             column,
             fill=float(f),
             shift=float(f) if reading.standardize and not column.codes else 0.0,
             scale=float(s) if reading.standardize and not column.codes else 1.0,
-            low=float(low),
-            high=float(high),
+            low=float(least),
+            high=float(most),
         )
-        for column, f, s, low, high in zip(columns, fill, scale, *_ranges(X), strict=True)
+        for column, f, s, least, most in zip(columns, fill, scale, low, high, strict=True)
     )
     as_read = replace(reading, likely=table.dialect, date_formats=table.date_formats)
     return Preparation(as_read, finished, tuple(notes))
 
 
-def _ranges(X: Matrix) -> tuple[Any, Any]:
-    """Least and largest value of each column."""
-    return np.nanmin(X, axis=0), np.nanmax(X, axis=0)
+def _learned(values: Any) -> tuple[float, float, float, float, int]:
+    """Least and largest value of a column, its mean, its deviation with that filled in, and how many are missing."""
+    missing = np.isnan(values)
+    present = values[~missing] if missing.any() else values
+    mean = present.mean()
+    return present.min(), present.max(), mean, np.where(missing, mean, values).std(), int(missing.sum())
 
 
 def _scales(columns: Sequence[Column], deviations: Any) -> Any:
@@ -184,20 +187,22 @@ def _numbers(table: Table, columns: Iterable[Column]) -> Matrix:
     missing = sorted({column.source for column in columns} - set(table.frame.columns))
     if missing:
         raise InputError(f"{table.source}: lacks the columns {some(missing)} that the fit used; add them")
-    X = np.empty((len(table), len(columns)), dtype=np.float64)
+    X = memory.tall((len(table), len(columns)))
     plain = [position for position, column in enumerate(columns) if column.category is None and not column.codes]
     if plain:
-        X[:, plain] = _plain_numbers(table, [columns[position].source for position in plain])
+        _write_plain_numbers(
+            table, [columns[position].source for position in plain], [X[:, position] for position in plain]
+        )
     for position, column in enumerate(columns):
         if column.codes:
             X[:, position] = _coded(table.frame[column.source], column.codes)
         elif column.category is not None:
             hit = table.frame[column.source].cast(pl.String) == column.category
             X[:, position] = hit.cast(pl.Float64).fill_null(np.nan).to_numpy()
-    if np.isinf(X).any():
-        row, position = np.argwhere(np.isinf(X))[0]
-        source = columns[position].source
-        raise InputError(f"{table.source}: column {source!r} is infinite in row {row + 1}; correct that value")
+    for values, column in zip(X.T, columns, strict=True):
+        if np.isinf(values).any():
+            row = int(np.argmax(np.isinf(values))) + 1
+            raise InputError(f"{table.source}: column {column.source!r} is infinite in row {row}; correct that value")
     return X
 
 
@@ -209,8 +214,8 @@ def _coded(values: pl.Series, categories: Sequence[str]) -> Any:
     return np.array([empty if value is None else known.get(value, unknown) for value in listed])
 
 
-def _plain_numbers(table: Table, names: list[str]) -> Matrix:
-    """Columns that are numbers already; NaN where missing."""
+def _write_plain_numbers(table: Table, names: list[str], X: Sequence[Any]) -> None:
+    """Write columns that are numbers already; NaN where missing."""
     for name, kind in table.frame.select(names).schema.items():
         if _is_text(table.frame[name]):
             raise InputError(f"{table.source}: {_about_text(table.frame[name], table)}")
@@ -219,8 +224,10 @@ def _plain_numbers(table: Table, names: list[str]) -> Matrix:
                 f"{table.source}: column {name!r} holds {kind} values; "
                 f"turn them into numbers, or leave it out with --exclude {name}"
             )
-    columns = (dates.as_days(column) if dates.is_date(column.dtype) else column for column in table.frame[names])
-    return pl.DataFrame(columns).select(pl.all().cast(pl.Float64)).fill_null(np.nan).to_numpy()
+    for place, name in zip(X, names, strict=True):
+        column = table.frame[name]
+        days = dates.as_days(column) if dates.is_date(column.dtype) else column
+        place[:] = days.cast(pl.Float64).fill_null(np.nan).to_numpy()
 
 
 def _is_text(values: pl.Series) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import polars as pl
@@ -19,6 +19,7 @@ from dkpca.tables.dates import is_date
 from dkpca.tables.dialect import SEPARATORS, Dialect
 from dkpca.tables.formats import AS_WRITTEN, SUFFIXES, Opened, from_array, open_table
 from dkpca.tables.ids import check_unique, matching_keys
+from dkpca.tables.stored import Stored, stays_in_its_file
 
 TEXT_COLUMNS = ("error", "one-hot", "codes", "ignore")  # what can be done with them
 DATE_COLUMNS = ("error", "number", "ignore")
@@ -101,10 +102,10 @@ class Table:
         return replace(self, ids=ids, frame=self.frame[list(rows)])
 
 
-def read(path: Path, reading: Reading) -> Table:
-    """Read a table; only the columns wanted are loaded."""
+def read(path: Path, reading: Reading, *, by_column: bool = False) -> Table:
+    """Read a table; only the columns wanted are loaded: of a large one, by whoever prepares it, one at a time."""
     with opened(path, reading) as table:
-        return _select(table, reading)
+        return _select(table, reading, by_column=by_column)
 
 
 @contextlib.contextmanager
@@ -231,7 +232,7 @@ def renamed(path: Path, names: Mapping[str, str]) -> tuple[bytes, int]:
     return csv.getvalue(), new.count(None)
 
 
-def _select(opened: Opened, reading: Reading) -> Table:
+def _select(opened: Opened, reading: Reading, *, by_column: bool = False) -> Table:
     """Load the columns wanted, and check the ids."""
     named = [reading.id_column] if reading.id_column else []
     single = [column for column, _ in reading.text_of]
@@ -242,7 +243,12 @@ def _select(opened: Opened, reading: Reading) -> Table:
     kept, ignored = _without_ignored(found, reading)
     if not kept:
         raise InputError(f"{opened.source}: no feature column is left; check --columns, --exclude and --text")
-    loaded = found.frame.select(*named, *kept).collect(engine="streaming")
+    if by_column and stays_in_its_file(opened):
+        loaded = cast(
+            pl.DataFrame, Stored(found.frame, [*named, *kept], opened.source)
+        )  # as much of one as is needed
+    else:
+        loaded = found.frame.select(*named, *kept).collect(engine="streaming")
     ids = _ids(loaded[reading.id_column], opened.source, reading.id_normalize) if reading.id_column else None
     if ids is None:
         doubts.refuse_unnamed_ids(loaded, reading.columns, opened.source)

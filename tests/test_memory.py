@@ -1,0 +1,130 @@
+"""A limit on memory decides on the solver, and sends tall arrays to files; it changes no number."""
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from dkpca import DKPCA
+from dkpca.errors import InputError
+from dkpca.linalg import memory
+from dkpca.linalg.arrays import free_memory
+from dkpca.tables import stored
+from dkpca.tables.preparation import prepare
+from dkpca.tables.reading import Reading, read
+
+
+@pytest.mark.parametrize(
+    ("amount", "size"), [("8GB", 8 * 10**9), ("1.5 gb", 15 * 10**8), ("512MiB", 512 * 10**6), (10**9, 10**9)]
+)
+def test_amounts_are_read_as_people_write_them(amount, size):
+    assert memory.as_bytes(amount) == size
+
+
+@pytest.mark.parametrize(
+    ("amount", "said"), [("a lot", "such as '8GB'"), ("8XB", "such as '8GB'"), ("5MB", "too little")]
+)
+def test_what_is_no_amount_is_refused(amount, said):
+    with pytest.raises(InputError, match=said), memory.limited(amount):
+        pass
+    with pytest.raises(InputError, match=said):
+        DKPCA(2, max_memory=amount).fit(np.random.default_rng(0).standard_normal((20, 3)))
+
+
+class TestTallArrays:
+    def test_half_of_the_memory_is_for_them_and_the_rest_lies_in_files_without_a_name(self, tmp_path):
+        with memory.limited("100MB", tmp_path):
+            first, second = memory.tall((40, 10**5)), memory.tall((40, 10**5))
+            assert first.base is None
+            assert isinstance(second.base, np.memmap)
+            second[:] = 1.0
+            assert second.sum() == 40 * 10**5
+            assert "0.0 GB in files to keep within 0.1 GB of memory" in memory.words()
+            assert not list(tmp_path.iterdir())
+
+    def test_what_is_not_used_any_more_makes_room(self):
+        with memory.limited("100MB"):
+            for _ in range(5):
+                assert memory.tall((40, 10**5)).base is None
+            assert memory.words() == ""
+
+    def test_without_a_limit_they_are_arrays_like_any_other(self):
+        assert memory.tall((3, 2)).base is None
+        assert memory.words() == ""
+
+    def test_free_memory_is_what_the_limit_leaves(self):
+        with memory.limited("100MB"):
+            assert free_memory(np.empty(0)) == 10**8
+            kept = memory.tall((10, 10**5))
+            assert free_memory(np.empty(0)) == 10**8 - kept.nbytes
+
+
+def test_the_solver_follows_from_the_memory(rng):
+    X = {"shop": rng.standard_normal((2200, 4))}
+    plenty, little = (DKPCA(2, gamma="auto", rank=4, max_memory=m).fit(X).solvers_["shop"] for m in ("4GB", "100MB"))
+    assert plenty.startswith("dense")
+    assert little.startswith("streamed")
+    assert "0.1 GB free" in little
+
+
+def test_arrays_in_files_change_no_bit(rng, monkeypatch):
+    tables = {name: rng.standard_normal((900, 5)) for name in "ab"}
+    how: dict[str, Any] = {"gamma": "auto", "rank": 6, "solver": "landmark", "n_landmarks": 50}
+    free = DKPCA(3, **how).fit(tables)
+    monkeypatch.setattr(memory, "TALL_SHARE", 0.0)
+    tight = DKPCA(3, max_memory="100MB", **how).fit(tables)
+    np.testing.assert_array_equal(free.eigenvectors_, tight.eigenvectors_)
+    assert free.certificate_ == tight.certificate_
+    assert "in files to keep within 0.1 GB" in tight.solvers_["a"]
+    assert "in files to keep within 0.1 GB" in tight.solvers_["center"]
+
+
+class TestTablesThatStayInTheirFile:
+    @pytest.fixture
+    def path(self, rng, tmp_path, monkeypatch):
+        monkeypatch.setattr(stored, "LARGE", 0)
+        columns = {
+            "person": [f"p{i}" for i in range(300)],
+            "a": rng.standard_normal(300),
+            "b": rng.integers(0, 9, 300),
+        }
+        columns["color"] = ["red", "green", None] * 100
+        frame = pl.DataFrame(columns).with_columns(pl.when(pl.col("b") > 7).then(None).otherwise("b").alias("b"))
+        frame.write_parquet(tmp_path / "shop.parquet", row_group_size=64)
+        return tmp_path / "shop.parquet"
+
+    def test_they_are_prepared_as_if_they_were_loaded(self, path):
+        how = Reading(id_column="person", text="one-hot", max_missing=0.5)
+        whole, kept = read(path, how), read(path, how, by_column=True)
+        assert isinstance(kept.frame, stored.Stored)
+        assert len(kept) == 300
+        assert kept.ids == whole.ids
+        first, second = prepare(whole, how), prepare(kept, how)
+        assert first == second
+        np.testing.assert_array_equal(first.apply(whole), second.apply(kept))
+        np.testing.assert_array_equal(first.apply(whole.take([5, 2])), second.apply(kept.take([5, 2])))
+
+    def test_only_one_column_is_loaded_at_a_time(self, path, monkeypatch):
+        how = Reading(id_column="person", text="ignore", max_missing=0.5)
+        table = read(path, how, by_column=True)
+        seen = []
+        column = stored.Stored._column
+
+        def looked_at(self, name):
+            seen.append(name)
+            return column(self, name)
+
+        monkeypatch.setattr(stored.Stored, "_column", looked_at)
+        prepare(table, how).apply(table)
+        assert set(seen) == {"a", "b"}
+
+    def test_a_column_that_cannot_be_read_is_named(self, path):
+        table = read(path, Reading(id_column="person", text="ignore"), by_column=True)
+        path.unlink()
+        with pytest.raises(InputError, match=r"shop\.parquet: its column 'a' cannot be read"):
+            table.frame["a"]
+
+    def test_small_files_are_loaded(self, path, monkeypatch):
+        monkeypatch.setattr(stored, "LARGE", 2**26)
+        assert isinstance(read(path, Reading(id_column="person", text="ignore"), by_column=True).frame, pl.DataFrame)
