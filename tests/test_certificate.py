@@ -303,3 +303,10 @@ def test_a_bound_that_says_nothing_is_null_and_every_other_number_itself():
         "component_error_estimates": (0.25, 0.5, 0.75),
         "subspace_error_trivial": 3,
     }
+
+
+def test_of_little_variance_little_is_captured(table):
+    model = fused_from(np.array_split(1e-4 * table, 3, axis=1), Linear(), 2)
+    captured = model.eigenvalues.sum()
+    assert captured < 0.01
+    assert 0.99 * captured < model.certificate.captured_at_least <= captured
