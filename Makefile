@@ -78,12 +78,14 @@ adversary: $(VENV)/test
 fuzz: $(VENV)/fuzz
 	$(BIN)/python -m fuzz $(if $(RUNS),--runs $(RUNS)) $(if $(SECONDS),--seconds $(SECONDS))
 
-# Does a test notice when one thing is changed? Hours; mutmut 3 needs a pytest below 9, so it has an environment of its own.
+# Does a test notice when one thing is changed? Hours for all; make mutants SAMPLE=30 takes so many per module.
+# mutmut 3 needs a pytest below 9, so it has an environment of its own.
 mutants:
 	test -x build/mutmut/bin/python || $(PYTHON) -m venv build/mutmut
 	build/mutmut/bin/python -m pip install --quiet --upgrade "pip>=25.1"
 	build/mutmut/bin/python -m pip install --quiet "mutmut>=3.8" "pytest<9" --editable ".[$(EXTRAS)]" --group tools
-	$(TEST_ENVIRONMENT) nice build/mutmut/bin/mutmut run --max-children 1
+	$(TEST_ENVIRONMENT) nice build/mutmut/bin/mutmut run --max-children 1 $(if $(SAMPLE),"dkpca.strict_json.x_loads__mutmut_1")
+	$(if $(SAMPLE),cd mutants && $(TEST_ENVIRONMENT) PYTHONPATH=src:. nice ../build/mutmut/bin/python -m testkit.mutants --sample $(SAMPLE) --seed $(SEED))
 
 demo: $(VENV)/demo
 	$(BIN)/dkpca demo --out dkpca-demo

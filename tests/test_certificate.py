@@ -12,9 +12,10 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from sklearn.preprocessing import StandardScaler
 
 from dkpca import subspace_error
-from dkpca.certificate import Audit
+from dkpca.certificate import Audit, Certificate
 from dkpca.fusion import fuse
 from dkpca.kernels import RBF, Linear
+from dkpca.linalg.eigenpairs import Probe
 from dkpca.linalg.streamed import Streamed
 from dkpca.wording import ranges
 from experiments.adversary.truth import party_matrix
@@ -199,3 +200,113 @@ def test_rounding_is_a_thousandth_of_the_bound_on_ordinary_tables(data):
         (summary,) = summaries_of([block], kernel, rank=20, precision="float32")
         following = np.linalg.eigvalsh(party_matrix(block, kernel).astype(float))[::-1][20]
         assert following <= summary.left_out_norm + summary.rounding_norm <= 1.001 * following
+
+
+STATED = Certificate(
+    n_samples=100,
+    n_components=3,
+    n_parties=2,
+    kernel_error_above=0.5,
+    kernel_error_below=0.125,
+    trace_gap=1.5,
+    total_variance_at_most=60.0,
+    eigenvalues_at_least=(30.0, 9.0, 4.0),
+    eigenvalues_at_most=(32.0, 10.0, 5.0),
+    gaps_at_least=(20.0, 4.0, 1.0),
+    theorem_1=0.25,
+    subspace_error_at_most=0.04,
+    component_errors_at_most=(0.01, 0.02, 0.01),
+    leading_errors_at_most=(0.001, 0.01, 0.04),
+    captured_at_least=45.0,
+    captured_best_at_most=47.0,
+    component_losses_at_most=(0.1, 0.2, 0.3),
+    solver_error_at_most=0.0,
+    component_error_estimates=(1e-3, 2e-3, 1e-3),
+    meaning="the RBF kernel of the joined table",
+)
+
+
+def test_the_words_of_a_certificate_that_proves_its_components():
+    assert STATED.statements() == [
+        "The components are good to about 1 digit (estimated); not proved for all of them together.",
+        "The true kernel is the RBF kernel of the joined table.",
+        "The fused kernel matrix differs from the true one by at most 0.5 in spectral norm; its trace falls short by "
+        "1.5 at most.",
+        "Each of the 3 true eigenvalues lies at most 20.0% under its upper bound.",
+        "The 3 components capture at least 75.0% of the variance of the true kernel, and at least 95.7% of what the "
+        "best 3 components could.",
+        "The subspace certificate bounds the subspace error by 0.04 (the largest possible is 3).",
+        "The subspace error is estimated, not proved, as 0.004, seldom twice that.",
+        "Theorem 1 of the paper bounds the |sin Theta|_F by 0.25 (the largest possible is 1.73).",
+    ]
+    assert STATED.short()[1:] == [
+        "They capture at least 75.0% of the variance of the true kernel, and at least 95.7% of what the best 3 could "
+        "(proved).",
+        "Proved of single components: 1, 3 of 3 to a digit or more.",
+    ]
+
+
+def test_the_words_of_a_certificate_without_a_gap():
+    unproved = replace(
+        STATED,
+        eigenvalues_at_least=(30.0, 9.0, 0.0),
+        gaps_at_least=(20.0, 4.0, -1.0),
+        theorem_1=math.inf,
+        subspace_error_at_most=math.inf,
+        component_errors_at_most=(0.01, 0.5, 1.0),
+        leading_errors_at_most=(0.001, 0.6, math.inf),
+        component_error_estimates=(0.2, 0.5, 0.9),
+        meaning="",
+    )
+    nothing = (
+        "says nothing here: the gap behind the last component is too small for what was left out; a higher rank at "
+        "the parties, or another number of components, can change that."
+    )
+    assert unproved.statements() == [
+        "The components are not good to a single digit (estimated); not proved for all of them together.",
+        STATED.statements()[2],
+        "Each of the 3 true eigenvalues lies at most 100.0% under its upper bound; for the smallest this says "
+        "nothing.",
+        STATED.statements()[4],
+        f"The subspace certificate {nothing}",
+        "It is not certain that the true spectrum has a gap behind 3 components; it is behind 1 to 2.",
+        "The subspace error is estimated, not proved, as 1.6, seldom twice that.",
+        f"Theorem 1 of the paper {nothing}",
+    ]
+
+
+def test_the_words_about_zeros_and_about_a_search():
+    zeros = replace(STATED, eigenvalues_at_least=(0.0, 0.0, 0.0), eigenvalues_at_most=(0.0, 0.0, 0.0))
+    assert zeros.statements()[3] == "All eigenvalues asked for are zero."
+    search = (
+        "Upper bounds on eigenvalues, the share of the best, the subspace certificate and Theorem 1 rest on a random "
+        "search at the center that found no missed eigenvector"
+    )
+    assert replace(STATED, probe=Probe(math.inf, 0.999)).statements()[-1] == f"{search}."
+    assert replace(STATED, probe=Probe(1.5, 0.999)).statements()[-1] == (
+        f"{search}; one of 1.5 times the next eigenvalue would have been found with a probability of 99.9000%."
+    )
+
+
+def test_a_bound_that_says_nothing_is_null_and_every_other_number_itself():
+    audit = Audit(50, 7, 0.95, 0.125, math.inf, (0.25, 0.5, 0.75), subspace_error_trivial=3)
+    told = replace(STATED, theorem_1=math.inf, leading_errors_at_most=(0.001, 0.01, math.inf), audit=audit).to_dict()
+    assert told["theorem_1"] is None
+    assert told["leading_errors_at_most"] == (0.001, 0.01, None)
+    assert told["kernel_error_below"] == 0.125
+    assert told["audit"] == {
+        "n_rows": 50,
+        "seed": 7,
+        "confidence": 0.95,
+        "kernel_error_at_most": 0.125,
+        "subspace_error_at_most": None,
+        "component_error_estimates": (0.25, 0.5, 0.75),
+        "subspace_error_trivial": 3,
+    }
+
+
+def test_of_little_variance_little_is_captured(table):
+    model = fused_from(np.array_split(1e-4 * table, 3, axis=1), Linear(), 2)
+    captured = model.eigenvalues.sum()
+    assert captured < 0.01
+    assert 0.99 * captured < model.certificate.captured_at_least <= captured

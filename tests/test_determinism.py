@@ -8,7 +8,7 @@ from threadpoolctl import threadpool_limits
 
 from dkpca import DKPCA, subspace_error
 
-DIGITS = load_digits().data[:400]
+DIGITS = load_digits().data[:250]
 SOLVERS = ("dense", "streamed", "landmark")
 
 

@@ -99,8 +99,33 @@ def test_strict_json_reads_what_json_writes(value):
 
 
 @pytest.mark.parametrize(
-    "text", ["1e999", "-1e999", "NaN", "Infinity", '{"a":1,"a":2}', nested(40), nested(10**5), "{"]
+    ("text", "words"),
+    [
+        ("1e999", "1e999 is more than a number can hold"),
+        (f"-1{'0' * 400}.5", f"-1{'0' * 18} is more than a number can hold"),
+        ("NaN", "NaN is no number"),
+        ("-Infinity", "-Infinity is no number"),
+        ('{"a":1,"a":2}', "a key is there twice"),
+        (nested(40), "it is nested more than 32 levels deep"),
+        ('{"a":' * 33 + "1" + "}" * 33, "it is nested more than 32 levels deep"),
+        (nested(10**5), "it is nested too deeply"),
+    ],
+    ids=["large", "long", "NaN", "infinite", "twice", "deep", "deep objects", "bottomless"],
 )
-def test_strict_json_refuses_what_no_program_of_ours_writes(text):
-    with pytest.raises(ValueError):  # noqa: PT011  the reason is for whoever names the file
+def test_strict_json_refuses_what_no_program_of_ours_writes_and_says_why(text, words):
+    with pytest.raises(ValueError) as refused:  # noqa: PT011  all of its words are compared
         strict_json.loads(text)
+    assert str(refused.value) == words
+
+
+@pytest.mark.parametrize("text", ["[" * 32 + "1" + "]" * 32, '{"a":' * 32 + "1" + "}" * 32])
+def test_strict_json_reads_as_deep_as_it_says(text):
+    assert json.dumps(strict_json.loads(text), separators=(",", ":")) == text
+
+
+@pytest.mark.parametrize("missing", [1, 8, 16])
+def test_a_header_that_ends_behind_the_file_is_refused(missing):
+    header = json.dumps({"__metadata__": {}}).encode()
+    data = struct.pack("<Q", len(header) + missing) + header
+    with pytest.raises(WireError, match="truncated, or another kind"):
+        wire.decode(data)

@@ -179,6 +179,15 @@ def test_no_honest_summary_is_refused(honest):
     plausibility.check_summary(honest)
 
 
+def test_the_row_that_cannot_be_is_named():
+    honest = summary(precision="float64")
+    lengths = (honest.factor.decode() ** 2).sum(axis=1)
+    with pytest.raises(FusionError, match=rf": row {lengths.argmax() + 1} of its factor has the squared length"):
+        plausibility.check_summary(with_factor(honest, lambda B: 3.0 * B))
+    with pytest.raises(FusionError, match=rf"but row {lengths.argmin() + 1} of its factor has the squared length"):
+        plausibility.check_summary(replace(honest, left_out_norm=honest.trace_left_out / 27))
+
+
 def test_a_rounding_that_is_stated_is_granted():
     """A factor rounded as coarsely as it says is accepted; the same factor that states nothing is not."""
     honest = summary(precision="float64")

@@ -172,7 +172,7 @@ def test_plan_expects_more_work_and_memory_of_more_samples(tmp_path, monkeypatch
     )
     assert few["memory"] > 8 * 500**2  # dense: at least the matrix itself
     assert 12 < many["memory"] / few["memory"] < 17
-    assert many["seconds"] == pytest.approx(16 * few["seconds"])
+    assert 16 * few["seconds"] <= many["seconds"] < 64 * few["seconds"]  # between the square and the cube
     assert few["seconds"] > 500**2 * 30 / 1e9  # at least one operation for each pair of samples and column
     assert many["bytes_sent"] - few["bytes_sent"] == pytest.approx(1500 * 20 * 4, abs=64)
 

@@ -133,10 +133,10 @@ def summarize(
         preparation = prepare(table, reading_for(holding.reading, kernel.columns_are))
         if preparation.has_codes and kernel.columns_are != "categories":
             raise InputError(f"codes of text are no quantities for the {kernel.name} kernel; use --text one-hot")
-        X = preparation.apply(table)
-        del table  # which may fill the memory
+        numbers = [preparation.apply(table)]
+        del table  # which may fill the memory, as the numbers may: nobody else holds them
         summary, kept = party.summarize(
-            X,
+            numbers.pop(),
             party=holding.party,
             kernel=kernel,
             rank=rank,

@@ -10,6 +10,7 @@ CHOLESKY = 0.4  # of n^3: the proof that Lanczos missed none
 EIGENSOLVER_GPU = 60.0  # of n^3: a GPU has no partial solver
 STREAMED_PASSES = 10  # products with a block, those that search for missed pairs included
 SPARE = 10  # columns of a block beyond the pairs, and half as many again as there are
+SAMPLED, SAMPLED_PER_LANDMARK = 20_000, 40  # rows whose features are kept at one time, at most
 LANDMARK_SHARE = 4.0  # of the operations counted: solving, and the bounds on what was missed
 
 
@@ -35,7 +36,8 @@ def streamed(n: int, entry: float, k: int) -> Effort:
 
 def landmark(n: int, entry: float, landmarks: int) -> Effort:
     """Effort of so many columns of the matrix, and of what they explain."""
-    return Effort(LANDMARK_SHARE * n * landmarks * (entry + 3.0 * landmarks), 3.0 * n * landmarks)
+    kept = min(n, max(SAMPLED, SAMPLED_PER_LANDMARK * landmarks))
+    return Effort(LANDMARK_SHARE * n * landmarks * (entry + 3.0 * landmarks), 3.0 * kept * landmarks + 4.0 * n)
 
 
 def landmarks_within(n: int, entry: float, operations: float) -> int:

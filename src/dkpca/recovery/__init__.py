@@ -13,6 +13,7 @@ import numpy as np
 from dkpca.errors import InputError
 from dkpca.kernels import Linear
 from dkpca.linalg.arrays import to_numpy
+from dkpca.linalg.precision import Rounded
 from dkpca.messages import Summary
 from dkpca.recovery.attacks import ATTACKS, Matrix, Seen, Truth
 
@@ -140,7 +141,8 @@ def run(seen: Seen, truth: Truth, draws: Iterable[Matrix]) -> dict[str, tuple[fl
 
 
 def _seen(summary: Summary, rows: Matrix) -> Seen:
-    factor = np.asarray(to_numpy(summary.factor.decode()), dtype=np.float64)[rows]
+    sent = summary.factor
+    factor = Rounded(to_numpy(sent.data)[rows], None if sent.scale is None else to_numpy(sent.scale)).decode()
     left_out = max(0.0, summary.trace_left_out) / summary.n_samples
     kernel = Linear() if summary.turned else summary.kernel  # of turned samples nobody knows more than inner products
     return Seen(factor, kernel, left_out, min(summary.n_features, factor.shape[0]))

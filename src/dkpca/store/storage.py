@@ -231,6 +231,7 @@ def _write_new(path: Path, data: Content, mode: int) -> int:
                 data(file)
         else:
             write_fully(descriptor, data)
+            let_go(data)
         os.fsync(descriptor)
     except BaseException:
         os.close(descriptor)
