@@ -103,3 +103,18 @@ def test_ids_may_be_numbers():
     loaded = from_frame(pl.DataFrame({"id": [3.0, 1.0], "x": [1.0, 2.0]}), Reading("id"))
     assert loaded.ids == ["3", "1"]
     assert loaded.take([1, 0]).ids == ["1", "3"]
+
+
+@pytest.mark.parametrize("size", [1e300, 1e-300, 1.0])
+def test_a_column_of_any_size_is_standardized_alike(size):
+    values = np.array([1.0, 2.0, 4.0, 7.0, 3.0, 3.5, 0.5, 8.0, 5.0, 6.0, 1.5])
+    loaded, how = table({"a": [*(values * size), None], "b": np.arange(12.0)})
+    filled = np.append(values, values.mean())
+    X = prepare(loaded, how).apply(loaded)
+    np.testing.assert_allclose(X[:, 0], (filled - filled.mean()) / filled.std(), atol=1e-12)
+
+
+def test_numbers_too_far_apart_to_be_subtracted_are_refused_with_their_column():
+    loaded, how = table({"a": [-1.7e308, 1.7e308, 0.0], "b": [1.0, 3.0, 2.0]})
+    with pytest.raises(InputError, match="numbers too far apart to be subtracted in column 'a'"):
+        prepare(loaded, how)

@@ -177,3 +177,36 @@ def test_without_cryptography_the_extra_is_named(office, monkeypatch):
     monkeypatch.setitem(sys.modules, "cryptography", None)
     words = office.refused("keys", "new", "--out", "bank.identity")
     assert "pip install 'dkpca[protect]'" in words
+
+
+def test_aligned_samples_are_turned_back_to_their_names(office):
+    (office.path / "key").write_text("k" * 32)
+    for owner, X in numbers().items():
+        kept = np.random.default_rng(len(owner)).permutation(len(X))[: len(X) - (owner == "shop")]
+        frame(X[kept], [people()[row] for row in kept]).write_csv(office.path / f"{owner}.csv")
+        office.ok(
+            "align", "tokens", f"{owner}.csv", "--id", "person", "--key-file", "key", "--out", f"{owner}.tokens"
+        )
+    office.ok("align", "intersect", *(f"{o}.tokens" for o in OWNERS), "--out", "common.tokens")
+    for owner in OWNERS:
+        asked = (f"{owner}.csv", "--id", "person", "--rank", 4, "--align", "common.tokens", *BLIND)
+        office.ok("summarize", *asked, "--out", f"{owner}.summary")
+    fused(office)
+    asked = ("--table", "bank.csv", "--id", "person", "--run", "spring", "--key-file", "key", "--out", "mine")
+    office.ok("mask", "turn-back", "run/result.scores", *asked, "--align", "common.tokens")
+    mine = pl.read_csv(office.path / "mine" / "embedding.csv")
+    rows = [people().index(name) for name in mine["sample"]]
+    truth = PCA(3).fit_transform(np.hstack([standardized(X[rows]) for X in numbers().values()]))
+    found = mine.drop("sample").to_numpy()
+    signs = np.sign((found * truth).sum(axis=0))
+    assert len(rows) == len(people()) - 1
+    assert np.linalg.norm(found * signs - truth) < 0.05 * np.linalg.norm(truth)
+
+
+def test_a_party_that_insists_on_blind_sends_no_open_share_of_a_score(turned):
+    fused(turned)
+    (turned.path / "policy.toml").write_text('protect = "blind"\nprojection = true\n')
+    frame(numbers()["bank"][:5], people(5)).write_csv(turned.path / "new.csv")
+    private = ("--state", "bank.state", "--scorer", "run/scorers/bank.scorer", "--id", "person")
+    words = turned.refused("score", "new.csv", *private, "--policy", "policy.toml", "--out", "bank.scores")
+    assert "it takes part with protect = 'blind' only" in words

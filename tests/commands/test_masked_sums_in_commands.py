@@ -189,3 +189,61 @@ def test_inspect_says_what_offers_and_masked_numbers_reveal(parties):
 def test_what_cannot_be_added_up_is_refused(parties, asked, words):
     table = ("bank.csv", "--id", "person", "--identity", "bank.identity", "--run", "spring", "--out", "bank.offer")
     assert words in parties.refused("mask", "offer", *table, *asked)
+
+
+def overlapping(office):
+    """Tables of other people in another order, and what all of them share; the names of these, in their order."""
+    (office.path / "shared.key").write_text("k" * 32)
+    order = np.random.default_rng(5)
+    for number, (owner, X) in enumerate(numbers().items()):
+        kept = order.permutation(np.arange(len(X))[number : len(X) - 2 + number])
+        frame(X[kept], [people()[row] for row in kept]).write_csv(office.path / f"{owner}.csv")
+        known = ("--id", "person", "--key-file", "shared.key", "--out", f"{owner}.tokens")
+        office.ok("align", "tokens", f"{owner}.csv", *known)
+    office.ok("align", "intersect", *(f"{o}.tokens" for o in OWNERS), "--out", "common.tokens")
+    return people()[2:-2]
+
+
+ALIGNED = ("--align", "common.tokens", "--key-file", "shared.key")
+
+
+def test_tables_of_partly_other_samples_are_aligned_and_added_up(parties):
+    common = overlapping(parties)
+    for owner in OWNERS:
+        offer(parties, owner, "spring", *ALIGNED)
+    for owner in OWNERS:
+        parties.ok(*numbers_of(owner), *ALIGNED)
+    parties.ok("add", *(f"{o}.sums" for o in OWNERS), "--gamma", GAMMA, "--out", "joined.summary")
+    parties.ok("fuse", "joined.summary", "--components", 3, "--ids", "common.tokens", "--out", "run")
+    rows = [people().index(name) for name in common]
+    truth = KernelPCA(3, kernel="rbf", gamma=GAMMA).fit(
+        np.hstack([standardized(X[rows]) for X in numbers().values()])
+    )
+    known = ("--table", "bank.csv", "--id", "person", "--key-file", "shared.key", "--out", "named.csv")
+    parties.ok("align", "names", "run/embedding.csv", *known)
+    named = pl.read_csv(parties.path / "named.csv")
+    found = named.sort(pl.Series(list(map(common.index, named["sample"])))).drop("sample").to_numpy()
+    assert subspace_error(truth.eigenvectors_, found / np.linalg.norm(found, axis=0)) < 1e-12
+
+
+def test_masks_are_not_used_twice_from_another_folder(parties):
+    fitted(parties)
+    (parties.path / "elsewhere").mkdir()
+    parties.ok(*numbers_of("bank")[:-1], "elsewhere/again.sums")  # the same numbers once more are no news
+    frame(numbers()["bank"] + 1e-3 * np.eye(len(people()))[:, :1], people()).write_csv(parties.path / "changed.csv")
+    changed = ["changed.csv" if part == "bank.csv" else part for part in numbers_of("bank")]
+    words = parties.refused(*changed[:-1], "third.sums", "--ledger", "third.jsonl")
+    assert "says nothing twice under one mask; start another sum" in words
+
+
+def test_the_key_of_another_party_is_refused(parties):
+    for owner in OWNERS:
+        offer(parties, owner)
+    swapped = ["shop.sumkey" if part == "bank.sumkey" else part for part in numbers_of("bank")]
+    assert "is the key of party 'shop', and the state is that of 'bank'" in parties.refused(*swapped)
+
+
+def test_a_limit_on_recovery_is_said_not_to_cover_the_sum(parties):
+    (parties.path / "policy.toml").write_text("max_recovery = 0.5\n")
+    said = offer(parties, "bank", "spring", "--policy", "policy.toml")
+    assert "max_recovery is about what this party sends alone" in said.out

@@ -91,7 +91,9 @@ def fuse(
     used = [f"{name}: {known['file']}" for name, known in run.settings["parties"].items()]
     words = [*used, *run_words(run)]
     if run.model.law is SUM:
-        words.append(f"for new samples: send each party its file in {out / runs.SCORERS}; it then runs 'dkpca score'")
+        blind = any(summary.turned for summary in run.model.summaries.values())
+        answer = "mask offer-new --scorer" if blind else "score"
+        words.append(f"for new samples: send each party its file in {out / runs.SCORERS}; it runs 'dkpca {answer}'")
     show(as_json, run_facts(run), words)
 
 

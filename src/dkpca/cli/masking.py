@@ -7,7 +7,7 @@ import typer
 
 from dkpca.cli import options as o
 from dkpca.cli.output import progress, show
-from dkpca.cli.table_options import HOW_IDS, Changed, TableAtHand, reads_table, takes
+from dkpca.cli.table_options import HOW_IDS, Changed, TableAtHand, aligned, reads_table, takes
 from dkpca.errors import InputError
 from dkpca.exchange import files, sum_files
 from dkpca.exchange.sending import Holding, Sender
@@ -32,6 +32,11 @@ RingBits = Annotated[
 SumKeyFile = Annotated[
     Path | None, typer.Option("--key", help="Private key of this sum; else --out with .sumkey. Keep it.")
 ]
+
+NOT_MEASURED = (
+    "max_recovery is about what this party sends alone, which is noise here; what the sum of all parties gives away "
+    "to somebody who knows some rows nobody can measure before (docs: Disclosure)"
+)
 
 
 def add_to(app: typer.Typer) -> None:
@@ -115,7 +120,9 @@ def offer(
     made = sum_files.offer_fit(
         holding, box, asked, identity=sum_files.read_identity(identity), key_file=secret, state=kept
     )
-    show(as_json, _facts(made, out, secret) | {"state": str(kept)}, [*_words(made, out, secret), f"  keep  {kept}"])
+    notes = [] if box.policy.max_recovery is None else [NOT_MEASURED]
+    facts = _facts(made, out, secret) | {"state": str(kept), "notes": notes}
+    show(as_json, facts, [*_words(made, out, secret), f"  keep  {kept}", *(f"note: {note}" for note in notes)])
 
 
 @mask_group.command("offer-new")
@@ -131,6 +138,8 @@ def offer_new(
     ] = None,
     id_column: o.Id = None,
     key: SumKeyFile = None,
+    common: o.Common = None,
+    key_file: o.KeyFile = None,
     policy: o.PolicyFile = None,
     ledger: o.Ledger = None,
     as_json: o.AsJson = False,
@@ -138,7 +147,7 @@ def offer_new(
     """Offer to place new samples of a fit by masked sums, or of a blind fit by masked shares of their scores."""
     box = o.sender(out, policy, ledger, path)
     secret = key or out.with_suffix(".sumkey")
-    holding = files.new_samples(path, state, id_column=id_column)
+    holding = aligned(files.new_samples(path, state, id_column=id_column), common, key_file)
     known, name = sum_files.read_identity(identity), check_name(run, "name of a sum")
     if scorer is None:
         made = sum_files.offer_new(holding, box, state, identity=known, run=name, bits=bits, key_file=secret)
@@ -160,6 +169,8 @@ def numbers(
         Path | None, typer.Option("--scorer", help="For shares of scores: as with 'mask offer-new'.")
     ] = None,
     id_column: o.Id = None,
+    common: o.Common = None,
+    key_file: o.KeyFile = None,
     policy: o.PolicyFile = None,
     ledger: o.Ledger = None,
     as_json: o.AsJson = False,
@@ -170,7 +181,7 @@ def numbers(
     --peers peers.toml --out bank.sums`
     """
     box = o.sender(out, policy, ledger, path)
-    holding = files.new_samples(path, state, id_column=id_column)
+    holding = aligned(files.new_samples(path, state, id_column=id_column), common, key_file)
     with progress(f"{holding.party}: masked numbers"):
         received = [message_files.read(each, Offer) for each in offers]
         written = sum_files.numbers(
@@ -200,13 +211,14 @@ def turn_back(
     run: Annotated[str, typer.Option("--run", help="Name of the run, as with 'summarize --protect blind'.")],
     out: Annotated[Path, typer.Option("--out", help="Directory for embedding.csv and .parquet.")],
     key_file: o.KeyFile = None,
+    common: o.Common = None,
 ) -> None:
     """At a party: turn the scores of a blind fit back, so that rows are its samples again.
 
     Example: `dkpca mask turn-back run/result.scores --table bank.csv --id person --run spring --key-file shared.key
     --out mine`
     """
-    holding = Holding("names", table, how(Reading(id_column)))
+    holding = aligned(Holding("names", table, how(Reading(id_column))), common, key_file)
     written = sum_files.turn_back(message_files.read(path, Scores), holding, o.rotation("blind", run, key_file), out)
     show(False, {}, [f"wrote {', '.join(map(str, written))}"])
 

@@ -166,6 +166,7 @@ def score(holding: Holding, state: Path, scorer: Scorer, sender: Sender) -> Part
     """Return and write the party's own share of the scores of new samples, from its private state."""
     kept, preparation = load_state(state)
     with sender.answering(holding, f"scores of {holding.path.name}"):
+        sender.policy.check_protection("none")  # its share would be open: under masks it is 'mask offer-new --scorer'
         table, names = holding.load()
         message = party.score(kept, scorer, preparation.apply(table), sample_ids=names, policy=sender.policy)
         sender.send(message, party=message.party, n_samples=message.scores.shape[0])

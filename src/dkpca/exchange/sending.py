@@ -71,6 +71,14 @@ class Holding:
         return matching_keys(ids, self.reading.id_normalize)
 
 
+def answered_before(party_name: str) -> ProtectionError:
+    """Return what is said where a mask would be used for other numbers: their difference would be open."""
+    return ProtectionError(
+        f"party {party_name!r} has answered this before with other numbers, and says nothing twice "
+        "under one mask; start another sum"
+    )
+
+
 @dataclass(frozen=True)
 class Sender:
     """Where a party's messages go, under which policy, and which ledger says so."""
@@ -104,10 +112,7 @@ class Sender:
                 fits = before if isinstance(message, Statistics) else book.sent(party_name, "summary", FIT_OFFER)
                 self.policy.check_fits(len(fits - {fingerprint}))
             if fingerprint not in before and facts.get("context") in book.sent(party_name, ledger.CONTEXTS):
-                raise ProtectionError(
-                    f"party {party_name!r} has answered this before with other numbers, and says nothing twice "
-                    "under one mask; start another sum"
-                )
+                raise answered_before(party_name)
             if isinstance(message, AuditRows):
                 self.policy.check_audits(len(before - {fingerprint}))
             book.append("repeated" if fingerprint in before else "written", **told)

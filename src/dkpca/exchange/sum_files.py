@@ -1,7 +1,8 @@
 """Masked sums with files as messages: what a party reads, writes and keeps, and what the center adds up.
 
 A party writes its offer, which goes to all, and keeps the key of this sum and its state. With the offers of all it
-writes its masked numbers, one file per piece. Its ledger knows every context that it has answered.
+writes its masked numbers, one file per piece. The ledger and the key's own file know every context that was answered:
+another folder has another ledger, and masks that were used once hide nothing a second time.
 """
 
 import hashlib
@@ -16,7 +17,7 @@ import numpy as np
 from dkpca import strict_json, wire
 from dkpca.errors import FusionError, InputError, ProtectionError
 from dkpca.exchange.files import load_state
-from dkpca.exchange.sending import Holding, Sender
+from dkpca.exchange.sending import Holding, Sender, answered_before
 from dkpca.fields import check_party_name
 from dkpca.kernels import Kernel
 from dkpca.messages import MaskedSum, Offer, Rows, Scorer, Scores, Summary, digest
@@ -32,6 +33,7 @@ from dkpca.tables.preparation import prepare, reading_for
 from dkpca.wire import codec
 
 CERTIFICATE = "certificate"  # in a file of peers: whoever the consortium's authority certifies under the name
+MOST_OF_A_KEY = 10_000_000  # bytes: a line for every piece that it has answered
 WARNING = "PRIVATE: the key of one masked sum; never send it"
 
 
@@ -125,7 +127,12 @@ def numbers(
 
     Shares of scores need the scorer that the offer was made with.
     """
-    key = read_key(key_file)
+    key, answered = read_key(key_file), _answered(key_file)
+    if key.offer.party != holding.party:
+        raise InputError(
+            f"{key_file}: is the key of party {key.offer.party!r}, and the state is that of {holding.party!r}; "
+            "give the key that was written with this state"
+        )
     by_party = {offer.party: offer for offer in offers}
     if len(by_party) < len(offers):
         raise ProtectionError("two of the offers are from one party; give one from each")
@@ -137,7 +144,11 @@ def numbers(
             message = piece(by_party, pinned, number)
             path = sender.message if part else piece_path(sender.message, number)
             context = hashlib.sha256(f"{message.offers} {message.part}".encode()).hexdigest()
-            replace(sender, message=path).send(message, party=message.party, context=context, sum=message.agreed.run)
+            fingerprint = hashlib.sha256(wire.encode(message)).hexdigest()
+            if answered.setdefault(context, fingerprint) != fingerprint:
+                raise answered_before(message.party)
+            facts = {"party": message.party, "context": context, "sum": message.agreed.run}
+            replace(sender, message=path).send(message, {key_file: _encoded(key, answered)}, **facts)
             written.append(path)
     return written
 
@@ -201,9 +212,10 @@ def add_new(paths: Sequence[Path], summary: Summary, fit_run: str) -> Rows:
 
 def turn_back(scores: Scores, holding: Holding, turned: Callable[[str, int], Rotation], out: Path) -> list[Path]:
     """At a party: write the scores of a blind fit with rows that are its samples again."""
-    ids = holding.ids()
+    ids = holding.ids() if holding.order is None else list(holding.order)
+    names = holding.keys(ids) if holding.names is None else holding.names
     with message_files.naming(holding.path):
-        result = turned(digest(holding.keys(ids)), len(ids)).result(scores)
+        result = turned(digest(names), len(ids)).result(scores)
     files = embedding_files(ids, np.asarray(result.scores.decode())) | {RESULT: wire.encode(result)}
     storage.make_directory(out)
     storage.write_all({out / name: data for name, data in files.items()})
@@ -218,32 +230,41 @@ def piece_path(path: Path, part: int) -> Path:
 def read_key(path: Path) -> SumKey:
     """Read the key of one sum."""
     try:
-        described = strict_json.loads(storage.read(path, at_most=10_000))
+        described = strict_json.loads(storage.read(path, at_most=MOST_OF_A_KEY))
         offer = codec.decode(Offer, described["offer"], what="key of a sum")
         return SumKey(offer, bytes.fromhex(described["secret"]))
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path}: is no key of a masked sum; 'dkpca mask offer' writes it") from error
 
 
-def _encoded(key: SumKey) -> bytes:
+def _answered(path: Path) -> dict[str, str]:
+    """Contexts that a key has answered, and the fingerprint of each answer."""
+    known = strict_json.loads(storage.read(path, at_most=MOST_OF_A_KEY)).get("answered", {})
+    if not isinstance(known, dict):
+        raise InputError(f"{path}: its list of what was answered is damaged; start another sum")
+    return {str(context): str(fingerprint) for context, fingerprint in known.items()}
+
+
+def _encoded(key: SumKey, answered: Mapping[str, str]) -> bytes:
     described: dict[str, Any] = {
         "warning": WARNING,
         "secret": key.secret.hex(),
         "offer": codec.described(key.offer),
+        "answered": dict(answered),
     }
     return storage.as_json(described)
 
 
 def _send(sender: Sender, key: SumKey, key_file: Path, private_files: Mapping[Path, bytes] | None = None) -> Offer:
     """Write an offer, and keep its key; who offers the same again offers the same key."""
-    before = read_key(key_file) if key_file.exists() else key
+    before, answered = (read_key(key_file), _answered(key_file)) if key_file.exists() else (key, {})
     same = replace(key.offer, key=before.offer.key, signature=before.offer.signature, vouch=before.offer.vouch)
     certified = [None if offer.vouch is None else offer.vouch.certificate for offer in (before.offer, key.offer)]
     if before.offer == same and certified[0] == certified[1]:
         key = before
-    offer = key.offer
+    offer, answered = key.offer, answered if key is before else {}
     facts = {"n_samples": offer.agreed.rows, "sample_digest": offer.agreed.sample_digest, "sum": offer.agreed.run}
-    sender.send(offer, {key_file: _encoded(key), **(private_files or {})}, party=offer.party, **facts)
+    sender.send(offer, {key_file: _encoded(key, answered), **(private_files or {})}, party=offer.party, **facts)
     return offer
 
 

@@ -18,7 +18,7 @@ from dkpca.linalg.rounding import solver_error
 
 LANDMARKS_PER_ROW = 4  # of a block: it then costs a part of what the landmarks cost
 LEAST_ROWS, LEAST_ROWS_GPU = 32, 2048
-MOST_NUMBERS = 2**25  # rows times landmarks for which bounds may take as long as all the rest
+MOST_NUMBERS = 2**27  # rows times landmarks for which bounds may take as long as all the rest
 SMALL = 128  # rows of a block, where many rows are passed over
 
 
@@ -59,7 +59,8 @@ def missed_in(gram: Gram, rows: slice, F: Array, k: int) -> Missed:
             continue
         P = to_numpy(left).astype(float)
         largest, trace = norm_at_most(P), float(np.clip(np.diagonal(P), 0.0, None).sum())
-        norm, leading = norm + min(largest, trace), leading + min(k * largest, trace)
+        several = min(k * largest, min(k, len(P)) ** 0.5 * float(np.linalg.norm(P)), trace)
+        norm, leading = norm + min(largest, trace), leading + several
     return Missed(norm, leading)
 
 

@@ -14,6 +14,7 @@ from dkpca.tables import dates, doubts, numerals
 from dkpca.tables.reading import TEXT, Matrix, Reading, Table, some
 
 MOST_CATEGORIES = 200
+FARTHEST = float(np.finfo(float).max) / 4
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,7 @@ def prepare(table: Table, reading: Reading) -> Preparation:
     learned = [_learned(values) for values, keep in zip(X.T, kept, strict=True) if keep]
     low, high, fill, deviations, holes = (np.array(each) for each in zip(*learned, strict=True))
     _refuse_columns(table, columns, high == low, "the same value in every row")
+    _refuse_columns(table, columns, high / 2 - low / 2 > FARTHEST, "numbers too far apart to be subtracted")
     if holes.any():
         notes.append(f"missing values filled with their column mean: {holes.sum()}, in {(holes > 0).sum()} columns")
     scale = _scales(columns, deviations)
@@ -125,8 +127,11 @@ def _learned(values: Any) -> tuple[float, float, float, float, int]:
     """Least and largest value of a column, its mean, its deviation with that filled in, and how many are missing."""
     missing = np.isnan(values)
     present = values[~missing] if missing.any() else values
-    mean = present.mean()
-    return present.min(), present.max(), mean, np.where(missing, mean, values).std(), int(missing.sum())
+    low, high = present.min(), present.max()
+    size = max(abs(low), abs(high)) or 1.0  # so that neither sums nor squares leave the range
+    mean = (present / size).mean()
+    deviation = np.where(missing, mean, values / size).std()
+    return low, high, mean * size, deviation * size, int(missing.sum())
 
 
 def _scales(columns: Sequence[Column], deviations: Any) -> Any:
@@ -134,10 +139,10 @@ def _scales(columns: Sequence[Column], deviations: Any) -> Any:
 
     Together they then weigh as much as one numeric column, and a rare category does not become a giant.
     """
-    variance: dict[str, float] = {}
+    scales: dict[str, float] = {}
     for column, deviation in zip(columns, deviations, strict=True):
-        variance[column.source] = variance.get(column.source, 0.0) + float(deviation) ** 2
-    return [math.sqrt(variance[column.source]) for column in columns]
+        scales[column.source] = math.hypot(scales.get(column.source, 0.0), float(deviation))
+    return [scales[column.source] for column in columns]
 
 
 def _expand(table: Table, reading: Reading, notes: list[str]) -> list[Column]:
