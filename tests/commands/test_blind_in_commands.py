@@ -192,8 +192,8 @@ def test_aligned_samples_are_turned_back_to_their_names(office):
         asked = (f"{owner}.csv", "--id", "person", "--rank", 4, "--align", "common.tokens", *BLIND)
         office.ok("summarize", *asked, "--out", f"{owner}.summary")
     fused(office)
-    asked = ("--table", "bank.csv", "--id", "person", "--run", "spring", "--key-file", "key", "--out", "mine")
-    office.ok("mask", "turn-back", "run/result.scores", *asked, "--align", "common.tokens")
+    mine_of = ("--table", "bank.csv", "--id", "person", "--run", "spring", "--key-file", "key", "--out", "mine")
+    office.ok("mask", "turn-back", "run/result.scores", *mine_of, "--align", "common.tokens")
     mine = pl.read_csv(office.path / "mine" / "embedding.csv")
     rows = [people().index(name) for name in mine["sample"]]
     truth = PCA(3).fit_transform(np.hstack([standardized(X[rows]) for X in numbers().values()]))
