@@ -182,7 +182,8 @@ def test_a_party_that_claims_a_range_out_of_all_proportion_makes_a_certificate_t
     honest = peers.center().fit("first", SUMS).model.certificate
     true = Ring.for_sum
     monkeypatch.setattr(
-        "dkpca.protection.sums.Ring.for_sum",
+        Ring,
+        "for_sum",
         lambda bits, reaches, signed: true(bits, [*reaches, 1e12], signed=signed),
     )
     spoiled = peers.center().fit("second", SUMS).model.certificate

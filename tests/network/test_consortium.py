@@ -44,7 +44,7 @@ def test_two_organizations_found_a_consortium_by_commands(tmp_path):
     assert "airline.csv: there is no such file" in refused("party", "check", "airline", cwd=tmp_path)
     (tmp_path / "airline" / "airline.csv").write_text(TABLE)
     said = ok("party", "check", "airline", cwd=tmp_path)
-    assert said.count("ok: ") == 4
+    assert said.count("ok: ") == 5
     assert "120 samples, 2 columns; 0 of 5 fits answered" in said
     assert 'id = "flight"' in (tmp_path / "airline" / "party.toml").read_text()
 

@@ -92,8 +92,8 @@ def fuse(
     words = [*used, *run_words(run)]
     if run.model.law is SUM:
         blind = any(summary.turned for summary in run.model.summaries.values())
-        answer = "mask offer-new --scorer" if blind else "score"
-        words.append(f"for new samples: send each party its file in {out / runs.SCORERS}; it runs 'dkpca {answer}'")
+        answer = "'dkpca mask offer-new --scorer'" if blind else "'dkpca score'"
+        words.append(f"for new samples: send each party its file in {out / runs.SCORERS}; it then runs {answer}")
     show(as_json, run_facts(run), words)
 
 
