@@ -16,8 +16,8 @@ from dkpca.linalg.precision import Rounded
 from dkpca.messages import AuditRequest
 from dkpca.party.true_rows import true_rows
 from dkpca.policy import Policy
-from tests.test_laws import JOINED, fused_matrix
-from tests.test_laws import table as table_for
+from testkit.joined_kernels import JOINED, fused_matrix
+from testkit.joined_kernels import table as table_for
 
 
 def fitted(X, D=4, n_parties=3, **settings):

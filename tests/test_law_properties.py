@@ -12,7 +12,7 @@ from sklearn.decomposition import KernelPCA
 
 from dkpca import DKPCA, subspace_error
 from dkpca.linalg.arrays import to_numpy
-from tests.test_laws import JOINED, fused_matrix, table
+from testkit.joined_kernels import JOINED, fused_matrix, table
 
 pytestmark = pytest.mark.filterwarnings("ignore::dkpca.errors.DataWarning")  # small tables of odd kernels
 LAWS = (None, "product", "sum")

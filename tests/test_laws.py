@@ -17,32 +17,9 @@ from dkpca import DKPCA, subspace_error
 from dkpca.errors import DKPCAError, InputError
 from dkpca.kernels import KERNELS, RBF, CosineKernel, Kernel, Laplacian, Linear, Overlap, Polynomial, Precomputed
 from dkpca.kernels.combination import combination
+from testkit.joined_kernels import JOINED, T, fused_matrix, overlap_kernel, table
 
 pytestmark = pytest.mark.filterwarnings("ignore::dkpca.errors.DataWarning")  # small tables of odd kernels
-T, NEW = 40, 7
-
-
-def overlap_kernel(X, Y, gamma):
-    return np.exp(-gamma * (X[:, None, :] != Y[None, :, :]).sum(-1))
-
-
-JOINED = {
-    "rbf": lambda X, Y: rbf_kernel(X, Y, gamma=1 / X.shape[1]),
-    "linear": linear_kernel,
-    "laplacian": lambda X, Y: laplacian_kernel(X, Y, gamma=1 / X.shape[1]),
-    "poly": lambda X, Y: polynomial_kernel(X, Y, degree=3, gamma=1 / X.shape[1], coef0=1),
-    "cosine": cosine_similarity,
-    "chi2": lambda X, Y: chi2_kernel(X, Y, gamma=1.0),
-    "additive_chi2": additive_chi2_kernel,
-    "overlap": lambda X, Y: overlap_kernel(X, Y, 1 / X.shape[1]),
-}
-
-
-def table(rng, kernel, n=T + NEW):
-    X = rng.standard_normal((n, 4)) @ rng.standard_normal((4, 12)) + 0.3 * rng.standard_normal((n, 12))
-    if kernel == "overlap":
-        return np.round(X / 2)
-    return np.abs(X) if "chi2" in kernel else X
 
 
 @pytest.mark.parametrize("kernel", sorted(JOINED))
@@ -122,15 +99,6 @@ def test_every_bound_holds_for_every_kernel_and_law(kernel, law, rank, precision
     assert subspace_error(true.eigenvectors_, few.eigenvectors_) <= proof.subspace_error_at_most + 1e-9
     outside = few.eigenvectors_ - true.eigenvectors_ @ (true.eigenvectors_.T @ few.eigenvectors_)
     assert (np.sum(outside**2, axis=0) <= np.array(proof.component_errors_at_most) + 1e-9).all()
-
-
-def fused_matrix(model):
-    """The matrix that a model is about, uncentered."""
-    fused, summaries = model.model_, model.model_.summaries.values()
-    factors = [s.factor.decode() * fused.weights[s.party] ** 0.5 for s in summaries]
-    diagonals = [s.diagonal.decode()[:, 0] for s in summaries if s.diagonal is not None]
-    merged = fused.law.merge(factors, diagonals or None)
-    return fused.law.recombine(A @ A.T for A in merged)
 
 
 def test_strings_categories_and_numbers_meet_in_one_embedding(rng):

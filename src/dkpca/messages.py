@@ -1,4 +1,4 @@
-"""Everything that leaves a party: this file is the whole disclosure.
+"""Everything that leaves a party: this file, with `dkpca.masked` for masked sums, is the whole disclosure.
 
 A reviewer who knows these classes knows what the center can learn. What each of them reveals in plain words
 is in docs/disclosure.md. Over a network, the reason why there is no message leaves too: `network.responder.REASONS`.
@@ -7,29 +7,26 @@ is in docs/disclosure.md. Over a network, the reason why there is no message lea
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from dkpca.errors import InputError
 from dkpca.fields import (
-    Bits,
-    Certificate,
     Count,
     Fingerprint,
     Finite,
     NotNegative,
     PartyName,
     Positions,
-    Positive,
-    PublicKey,
-    RunName,
     Seed,
-    Signature,
-    Word,
 )
 from dkpca.kernels import Kernel
 from dkpca.linalg.precision import Rounded
+from dkpca.masked import Agreed as Agreed
+from dkpca.masked import MaskedSum as MaskedSum
+from dkpca.masked import Offer as Offer
+from dkpca.masked import Offers as Offers
+from dkpca.masked import SumKind as SumKind
+from dkpca.masked import Vouch as Vouch
 from dkpca.packed import TOKEN_BYTES as TOKEN_BYTES
-from dkpca.packed import Packed
 from dkpca.packed import Tokens as Tokens
 
 
@@ -268,67 +265,6 @@ class AuditRows:
     def __post_init__(self) -> None:
         if self.rows.shape[0] != len(self.samples):
             raise InputError(f"has {self.rows.shape[0]} rows for {len(self.samples)} samples")
-
-
-SumKind = Literal["pairs", "columns", "new", "scores", "audit"]
-
-
-@dataclass(frozen=True)
-class Agreed:
-    """What parties have to agree on before they add numbers up."""
-
-    run: RunName  # of this sum; landmarks are drawn by it
-    kind: SumKind  # all pairs of samples, samples with landmarks, new samples with these, shares of scores, an audit
-    kernel: str  # name of the kernel whose partial quantities these are
-    rows: Count
-    columns: Count
-    sample_digest: Fingerprint  # of the samples in the rows
-    bits: Bits  # of the ring on which numbers are added
-    signed: bool = True  # whether numbers may be below zero; distances are not, and have a bit more for it
-
-
-@dataclass(frozen=True)
-class Vouch:
-    """That an identity is a party's: the word of the key that the consortium's authority certified for it."""
-
-    certificate: Certificate
-    word: Word  # signature of name and identity, by the certificate's key
-
-
-@dataclass(frozen=True)
-class Offer:
-    """A party's key for one masked sum, signed by its long-lived identity: whoever passes it on cannot change it."""
-
-    party: PartyName
-    agreed: Agreed
-    n_features: Count
-    reach: Positive  # that none of the party's numbers exceeds in size; one of eight per power of two
-    identity: PublicKey  # Ed25519, of the party
-    key: PublicKey  # X25519, of this sum
-    signature: Signature  # of all this, by the identity
-    vouch: Vouch | None = None  # over a network: of the consortium, for the identity
-
-
-@dataclass(frozen=True)
-class Offers:
-    """The offers of all parties of a sum, as the center passes them on."""
-
-    offers: tuple[Offer, ...]
-
-
-@dataclass(frozen=True)
-class MaskedSum:
-    """Numbers of one party under masks that cancel when those of all parties are added: alone, they are noise."""
-
-    party: PartyName
-    agreed: Agreed
-    parties: tuple[PartyName, ...]  # all of whom the sum needs, sorted
-    offers: Fingerprint  # of the offers of all of them
-    n_features: Count  # over all parties
-    step: Positive  # what one unit of the ring stands for
-    part: Count  # which of the pieces of the sum this is
-    n_parts: Count
-    values: Packed
 
 
 Message = (

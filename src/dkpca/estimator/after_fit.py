@@ -13,7 +13,7 @@ from dkpca.concerns import warn
 from dkpca.errors import InputError
 from dkpca.estimator.party_tables import Tables, TakesTables
 from dkpca.exchange import in_process, rounds
-from dkpca.fusion import captured
+from dkpca.fusion import captured, scoring
 from dkpca.linalg.arrays import Array, to_numpy
 from dkpca.party import inverse
 from dkpca.party.state import PartyState
@@ -22,6 +22,33 @@ from dkpca.tables.inputs import column_groups, opened
 
 class AfterFit(TakesTables):
     """Methods that need a fit."""
+
+    def party_scores(self, X: Tables, *, sample_ids: Any = None) -> dict[str, Array]:
+        """Return each party's own share of the scores of new samples, under the sum law.
+
+        Parameters
+        ----------
+        X : mapping of party to table, list of tables, or one table
+            As for `transform`.
+        sample_ids : mapping of party to sequence, or sequence, optional
+            As for `fit`.
+
+        Returns
+        -------
+        dict of str to array of shape (n_samples, n_components)
+            By party. They add up to what `transform` gives, but for a rounding.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dkpca import DKPCA
+        >>> X = np.random.default_rng(0).normal(size=(50, 8))
+        >>> model = DKPCA(2, kernel="linear", parties={"bank": [0, 1, 2, 3], "shop": [4, 5, 6, 7]}).fit(X)
+        >>> shares = model.party_scores(X[:5])
+        >>> bool(np.allclose(shares["bank"] + shares["shop"], model.transform(X[:5]), atol=1e-5))
+        True
+        """
+        return scoring.party_scores(self.model_, self._answers(X, sample_ids, exact=False))
 
     def score(self, X: Tables, y: object = None, *, sample_ids: Any = None) -> float:
         """Return the share of the variance of these samples that the components show: 1 is all of it.
