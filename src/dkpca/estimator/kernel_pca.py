@@ -215,9 +215,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Protects):  # typ
         ----------
         X : mapping of party to table, list of tables, or one table
             Arrays or DataFrames. Rows of DataFrames are the samples that their index says, in the order of the first
-            table; rows of arrays match by position. In a mapping or list a table may also be the path of a `.npy`
-            file or a function without arguments that returns a table: the worker that computes for the party opens
-            it, and its rows stay there.
+            table; rows of arrays match by position. In a mapping or list a table may also be a path (of a `.npy`,
+            Parquet or Arrow file of numbers, or a folder of Parquet files) or a function without arguments that
+            returns a table: the worker that computes for the party opens it, and its rows stay there.
         y : ignored
         sample_ids : mapping of party to sequence, or sequence, optional
             Labels of the rows of arrays, as an index would be.
