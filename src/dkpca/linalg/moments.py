@@ -33,6 +33,9 @@ class Moments:
     total: Array  # (m,)
     square: Array  # (m, m)
 
+    def __add__(self, other: "Moments") -> "Moments":
+        return Moments(self.total + other.total, self.square + other.square)
+
 
 def groups(n: int) -> list[slice]:
     """Cut n rows into groups of a size to work on."""
