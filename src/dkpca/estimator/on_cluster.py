@@ -28,23 +28,21 @@ class OnCluster(Protects):
 
     def _collections(self, X: Tables) -> dict[str, Any] | None:
         """Tables by party, if they are Dask collections; None if none of them is."""
-        if isinstance(X, Mapping):
-            given = {check_party_name(name): table for name, table in X.items()}
-        elif isinstance(X, list | tuple):
-            given = {f"party{j}": table for j, table in enumerate(X)}
-        elif on_dask.is_collection(X):
+        if on_dask.is_collection(X):
             groups = column_groups(self.parties, X.shape[1], getattr(X, "columns", None))
             names = getattr(X, "columns", None)
             return {
                 name: X[:, columns] if names is None else X[[names[c] for c in columns]]
                 for name, columns in groups.items()
             }
-        else:
+        listed = isinstance(X, list | tuple)
+        given = {f"party{j}": table for j, table in enumerate(X)} if listed else X
+        if not isinstance(given, Mapping) or not any(on_dask.is_collection(table) for table in given.values()):
             return None
         others = [name for name, table in given.items() if not on_dask.is_collection(table)]
-        if others and len(others) < len(given):
+        if others:
             raise InputError(f"the tables of {others} are no Dask collections, the others are; pass all in one way")
-        return None if others or not given else given
+        return {check_party_name(name): table for name, table in given.items()}
 
     def _fit_on_cluster(self, tables: Mapping[str, Any], settings: Fit, sample_ids: Any) -> Self:
         for name, value in REFUSED.items():
