@@ -151,7 +151,10 @@ def test_the_largest_eigenvalue_of_what_is_missed_is_bounded_by_blocks(rng, kind
     assert values[0] <= pairs.left_out_norm
     assert values[:5].sum() <= 5 * pairs.next_value + pairs.missed_leading + 5 * pairs.residual_norm
     assert pairs.missed_norm <= pairs.missed_leading <= pairs.missed_trace
-    assert pairs.missed_norm < (0.3 if kind != "narrow" else 1.0) * pairs.missed_trace
+    if kind == "narrow":  # not worth the blocks: an eigenvalue that large is left out anyway
+        assert pairs.missed_norm == pairs.missed_trace < pairs.next_value
+    else:
+        assert pairs.missed_norm < 0.3 * pairs.missed_trace
 
 
 def test_many_rows_are_not_looked_at_in_blocks(rng, monkeypatch):

@@ -154,9 +154,8 @@ def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, progress: Prog
     (values, U), scaled = _first(k, values, U), _first(k, values, scaled)[1]
     rounded = growth(n) * unit(start) * corner.trace
     left = max(0.0, corner.trace - found.trace) + found.beside + rounded + corner.m**0.5 * found.moved
-    lifted = _lifted(
-        gram, scaled, near, chosen, found, progress, in_blocks=on_gpu(start) or n * corner.m <= MOST_NUMBERS
-    )
+    in_blocks = left > next_value and (on_gpu(start) or n * corner.m <= MOST_NUMBERS)
+    lifted = _lifted(gram, scaled, near, chosen, found, progress, in_blocks=in_blocks)
     vectors, square = lifted.vectors, lifted.square
     turned = _orthonormalize(vectors, square, found.values[:k])
     signs = signs_of(vectors)
@@ -249,7 +248,8 @@ def _lifted(
 ) -> _Lifted:
     """Products of the centered factor with leading columns and with those behind; and a bound on what is left.
 
-    Where F is not at hand, the bound takes as long as all the rest: without it, the trace has to do.
+    Where F is not at hand, the bound takes as long as all the rest: without it, the trace has to do, as it may where
+    that is less than the next eigenvalue, which was left out too.
     """
     xp, n, k = namespace(leading), gram.n, leading.shape[1]
     weights = xp.concat([leading, behind], axis=1)
