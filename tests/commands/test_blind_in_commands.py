@@ -12,6 +12,7 @@ from dkpca.fusion import fuse
 from dkpca.messages import Scores, Summary
 from dkpca.store.message_files import read
 from testkit.owners import OWNERS, frame, numbers, people, standardized
+from testkit.program import command
 
 BLIND = ("--kernel", "linear", "--protect", "blind", "--run", "spring", "--key-file", "key", "--precision", "float64")
 
@@ -175,6 +176,7 @@ def test_without_cryptography_the_extra_is_named(office, monkeypatch):
     for name in [name for name in sys.modules if name.partition(".")[0] == "cryptography"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "cryptography", None)
+    command.cache_clear()
     words = office.refused("keys", "new", "--out", "bank.identity")
     assert "pip install 'dkpca[protect]'" in words
 
