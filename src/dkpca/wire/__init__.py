@@ -83,8 +83,8 @@ def decode(data: Buffer) -> Message:
     >>> try:
     ...     wire.decode(b"not a message")
     ... except errors.WireError as error:
-    ...     print(error)
-    not a whole dkpca file (13 bytes): truncated, or another kind of file; get it again from whoever made it, or ...
+    ...     print(str(error).partition(";")[0])
+    not a whole dkpca file (13 bytes): truncated, or another kind of file
     """
     data = data if isinstance(data, bytes | memoryview) else bytes(data)  # nobody else writes to these
     header, arrays = unpack(data, entry=MESSAGE, max_header=MAX_HEADER, dtypes=WIRE_DTYPES)
