@@ -14,10 +14,11 @@ TEST_ENVIRONMENT := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTE
 FEWER := HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-quick}
 PYTEST_OPTIONS := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 PYTEST = $(TEST_ENVIRONMENT) $(BIN)/python -m pytest $(PYTEST_OPTIONS)
-QUICK := --ignore tests/experiments -m "not slow and not network and not browser and not cluster and not gpu"
+# Of a test with many combinations of parameters, as few as have every pair of values; make test runs them all.
+QUICK := --pairs --ignore tests/experiments --ignore tests/test_gpu.py \
+  -m "not slow and not network and not browser and not cluster and not gpu"
 # Elsewhere torch is left out: its builds for other versions of Python bring gigabytes of CUDA.
-ELSEWHERE := --ignore tests/experiments --ignore tests/test_gpu.py \
-  -m "not slow and not network and not browser and not cluster and not gpu and not torch"
+ELSEWHERE := $(QUICK:"=) and not torch"
 COVERED := --cov --cov-report term
 EXTRAS := demo,excel,network
 # The newest Python on this machine: make newest NEWEST=path for another.

@@ -33,7 +33,7 @@ from testkit.federation import Federation, configure, here
 
 N_PARTIES, COMPONENTS = 60, 10
 BITS = {"float16": 16, "compact": 20, "float32": 32}
-LANDMARKS = ((500, N_FLIGHTS), (2000, N_FLIGHTS // 8))  # how many, of how many flights
+LANDMARKS = (500, 2000)  # of all flights
 REFERENCE = 2000  # pivoted landmarks of the answer with which those drawn by a name are compared
 Tables = dict[str, np.ndarray]
 
@@ -177,16 +177,15 @@ def blind_lines(data: str | None) -> list[dict[str, Any]]:
 
 
 def landmark_lines(data: str | None) -> list[dict[str, Any]]:
-    lines = []
-    for count, size in LANDMARKS:
-        tables = {owner: X[:: N_FLIGHTS // size][:size] for owner, X in flights().items()}
+    tables, lines = flights(), []
+    X = np.hstack(list(tables.values()))
+    gram = Centered(KernelGram(RBF(1.0 / X.shape[1]), X))
+    truth = leading(gram, COMPONENTS, solver="landmark", n_landmarks=REFERENCE).vectors
+    for count in LANDMARKS:
         with tables_in(tables) as folder:
             told = {side: in_a_process(f"--{side}", folder, count) for side in ("parties", "center")}
-            found = np.load(folder / "found.npy")
-        X = np.hstack(list(tables.values()))
-        gram = Centered(KernelGram(RBF(1.0 / X.shape[1]), X))
-        value = error(leading(gram, COMPONENTS, solver="landmark", n_landmarks=REFERENCE).vectors, found)
-        what = f"{size} flights, 4 parties, {count} landmarks by files"
+            value = error(truth, np.load(folder / "found.npy"))
+        what = f"{N_FLIGHTS} flights, 4 parties, {count} landmarks by files"
         lines.append({"what": f"{what}: subspace error against {REFERENCE} pivoted ones", "value": value})
         lines.append({"what": f"{what}: peak memory of a party, GB", "value": told["parties"]})
         lines.append({"what": f"{what}: peak memory of the center, GB", "value": told["center"]})

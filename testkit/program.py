@@ -1,6 +1,7 @@
 """The program: in this process where only its answer matters, or installed, in a process of its own."""
 
 import contextlib
+import functools
 import io
 import json
 import multiprocessing
@@ -13,12 +14,14 @@ from pathlib import Path
 from unittest import mock
 
 from dkpca import cli
+from dkpca.cli import catalog
 from dkpca.exchange import processes
 from testkit.owners import GAMMA
 
 PROGRAM = Path(sys.executable).with_name("dkpca")
 # The processes of `dkpca fit` are copies of one that has loaded the library, or each takes two seconds to do so.
 multiprocessing.get_context("forkserver").set_forkserver_preload(["dkpca.exchange.processes"])
+command = functools.cache(catalog.load)  # a command knows its options; making it takes longer than most of them run
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,7 @@ def in_process(*arguments, cwd, **environment) -> Answer:
             contextlib.chdir(cwd),
             mock.patch.dict(os.environ, {"COLUMNS": "200", **environment}),
             mock.patch.object(processes, "START", "forkserver"),
+            mock.patch.object(catalog, "load", command),
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),
         ):

@@ -12,11 +12,25 @@ from hypothesis import settings
 
 pytest.register_assert_rewrite("testkit")  # before a test imports it: its assertions say what they saw
 
+from testkit.pairs import left_out
+
 settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=30)
 settings.register_profile("quick", settings.get_profile("repeatable"), max_examples=15)
 # Other examples each time: HYPOTHESIS_PROFILE=random make quick. What fails is printed so that it can be repeated.
 settings.register_profile("random", deadline=None, max_examples=100, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
+
+def pytest_addoption(parser):
+    parser.addoption("--pairs", action="store_true", help="of many combinations of parameters, only all pairs")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("--pairs"):
+        unneeded = left_out(items)
+        config.hook.pytest_deselected(items=unneeded)
+        items[:] = [item for item in items if item not in {*unneeded}]
 
 
 @pytest.fixture(params=["numpy", "strict", pytest.param("torch", marks=pytest.mark.torch)])

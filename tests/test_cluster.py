@@ -8,7 +8,6 @@ from pathlib import Path
 import joblib
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster
 
 from dkpca import DKPCA, subspace_error
 from dkpca.errors import DKPCAError, InputError, NoAnswerError
@@ -36,6 +35,8 @@ def always_crash():
 
 @pytest.fixture(scope="module")
 def client():
+    from distributed import Client, LocalCluster
+
     with (
         LocalCluster(
             n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0", resources={"party": 1}

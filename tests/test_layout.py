@@ -65,7 +65,7 @@ def test_what_safetensors_refuses_is_refused(entries, body):
     if "more" not in str(entries):
         with pytest.raises(safetensors.SafetensorError):
             safetensors.deserialize(data)
-    with pytest.raises(WireError, match="not a dkpca file: its header cannot be read"):
+    with pytest.raises(WireError, match="its header or its length is wrong; get it again"):
         container.unpack(data, entry="dkpca", max_header=2**16)
 
 

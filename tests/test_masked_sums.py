@@ -140,7 +140,7 @@ def test_a_roster_changed_for_one_party_gives_noise_and_is_noticed():
         sums.masked(values["bank"], own["bank"], mixed, PINNED),
         *(sums.masked(values[name], own[name], offers_of(own), PINNED) for name in ("clinic", "shop")),
     ]
-    with pytest.raises(FusionError, match="'bank' and 'clinic' answered different sums: offers"):
+    with pytest.raises(FusionError, match="'bank' and 'clinic' answered different sums: other offers"):
         sums.added(messages, 1000)
 
 
@@ -190,15 +190,24 @@ def test_a_key_that_makes_every_secret_the_same_is_refused():
         sums.masked(values["bank"], own["bank"], offers_of(own) | {"shop": signed}, PINNED)
 
 
-@pytest.mark.parametrize(("what", "value"), [("rows", 999), ("bits", 16), ("kernel", "laplacian"), ("run", "other")])
-def test_parties_that_agreed_on_different_sums_are_told(what, value):
+@pytest.mark.parametrize(
+    ("what", "value", "words"),
+    [
+        ("rows", 999, "number of samples 1000 against 999"),
+        ("bits", 16, "bits 32 against 16"),
+        ("kernel", "laplacian", "kernel rbf against laplacian"),
+        ("run", "other", "run first against other"),
+        ("sample_digest", digest(["b", "a"]), "other samples, or the same in another order"),
+    ],
+)
+def test_parties_that_agreed_on_different_sums_are_told(what, value, words):
     values = numbers()
     own = own_keys(values)
     other = replace(agreed_on(1000), **{what: value})
     offers = offers_of(own) | {
         "shop": keys.make_offer(IDENTITIES["shop"], "shop", other, n_features=3, largest=1.0).offer
     }
-    with pytest.raises(ProtectionError, match=f"'bank' and 'shop' offer different sums: {what}"):
+    with pytest.raises(ProtectionError, match=f"'bank' and 'shop' offer different sums: {words}"):
         sums.masked(values["bank"], own["bank"], offers, PINNED)
 
 

@@ -164,3 +164,10 @@ def test_no_row_but_the_known_ones_is_used():
     np.testing.assert_array_equal(
         ridge(seen.coordinates, known, TUMORS[known]), ridge(seen.coordinates, known, changed[known])
     )
+
+
+@pytest.mark.parametrize(("gamma", "size"), [(1e308, 1.0), (1e-300, 1.0), (1.0, 1e-300), (1.0, 1e300), (1.0, 1e-320)])
+def test_numbers_at_the_ends_of_their_range_are_attacked_without_a_warning(gamma, size):
+    X = RANDOM.normal(size=(40, 3)) * [1.0, 1.0, size]
+    found = measure(summary_of(X, RBF(gamma), 10), X)
+    assert all(0.0 <= value <= 1.0 for value in found.columns)

@@ -59,21 +59,25 @@ def few_rows_are_many(monkeypatch):
 class TestTheAnswer:
     @pytest.mark.parametrize("center", [True, False])
     @pytest.mark.parametrize("standardize", [True, False])
-    @pytest.mark.parametrize(("kernel", "rank"), [("rbf", 12), ("rbf", 4), ("linear", 2), ("linear", "auto")])
+    @pytest.mark.parametrize(
+        ("kernel", "rank", "gamma"),
+        [("rbf", 12, 0.02), ("rbf", 4, 0.02), ("rbf", 12, 1e-5), ("linear", 2, None), ("linear", "auto", None)],
+    )
     @pytest.mark.parametrize("precision", ["float32", "float64"])
-    def test_what_is_certified_is_true(self, rng, center, standardize, kernel, rank, precision):
+    def test_what_is_certified_is_true(self, rng, center, standardize, kernel, rank, gamma, precision):
+        """Also where landmarks are almost the same sample to the kernel."""
         tables = arrays(rng)
         model = DKPCA(
             3,
             kernel=kernel,
-            gamma=0.02,
+            gamma=gamma,
             rank=rank,
             center=center,
             standardize=standardize,
             precision=precision,
             n_landmarks=80,
         ).fit(on_chunks(tables))
-        K = joined_kernel(tables, kernel=kernel, gamma=0.02, standardize=standardize, center=center)
+        K = joined_kernel(tables, kernel=kernel, gamma=gamma, standardize=standardize, center=center)
         values, vectors = np.linalg.eigh(K)
         values, vectors = values[::-1], vectors[:, ::-1]
         V, said = model.eigenvectors_.compute(), model.certificate_

@@ -11,6 +11,7 @@ from dkpca.kernels import Kernel, kernel_names
 from dkpca.kernels.laws import LAWS
 from dkpca.linalg.precision import COMPACT, PRECISIONS
 from dkpca.rank import All, AtMost, RankRule, Recovery
+from dkpca.wording import known_rows_recover
 
 log = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())  # where it goes is the caller's choice
@@ -165,7 +166,7 @@ class Policy:
         """Refuse a message from which more could be recovered than allowed."""
         if found > self.max_recovery:
             _refuse(
-                f"{self.known_rows} known rows recover a column from rank {rank} with R² {found:.2f}, "
+                f"{known_rows_recover(self.known_rows)} a column from rank {rank} with R² {found:.2f}, "
                 f"more than max_recovery = {self.max_recovery:g}"
             )
 

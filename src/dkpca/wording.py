@@ -34,9 +34,14 @@ def good_digits(squared: float) -> int:
     return min(15, math.floor(-0.5 * math.log10(max(squared, 1e-30)) + 1e-9))
 
 
-def counted_digits(digits: int) -> str:
-    """So many digits."""
-    return "1 digit" if digits == 1 else f"{digits} digits"
+def counted(count: int, noun: str) -> str:
+    """So many of something: 1 row, 2 rows."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def known_rows_recover(rows: int) -> str:
+    """Beginning of a sentence about what an attacker does who knows so many rows."""
+    return f"{counted(rows, 'known row')} {'recovers' if rows == 1 else 'recover'}"
 
 
 def ranges(numbers: Sequence[int]) -> str:

@@ -12,6 +12,7 @@ from dkpca.fusion import fuse
 from dkpca.messages import Scores, Summary
 from dkpca.store.message_files import read
 from testkit.owners import OWNERS, frame, numbers, people, standardized
+from testkit.program import command
 
 BLIND = ("--kernel", "linear", "--protect", "blind", "--run", "spring", "--key-file", "key", "--precision", "float64")
 
@@ -175,6 +176,7 @@ def test_without_cryptography_the_extra_is_named(office, monkeypatch):
     for name in [name for name in sys.modules if name.partition(".")[0] == "cryptography"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "cryptography", None)
+    command.cache_clear()
     words = office.refused("keys", "new", "--out", "bank.identity")
     assert "pip install 'dkpca[protect]'" in words
 
@@ -210,3 +212,20 @@ def test_a_party_that_insists_on_blind_sends_no_open_share_of_a_score(turned):
     private = ("--state", "bank.state", "--scorer", "run/scorers/bank.scorer", "--id", "person")
     words = turned.refused("score", "new.csv", *private, "--policy", "policy.toml", "--out", "bank.scores")
     assert "it takes part with protect = 'blind' only" in words
+
+
+def test_the_center_is_told_that_it_sees_no_samples(turned):
+    told = turned.ok("fuse", *(f"{o}.summary" for o in OWNERS), "--law", "sum", "--no-center", "--out", "run").out
+    assert "its rows are turned samples, which only the parties can turn back" in told
+    assert "send run/result.scores to each party, which runs 'dkpca mask turn-back'" in told
+    assert "--ids" not in told
+    assert "look at it with" not in told
+    assert "note: the samples are turned by a secret of the parties" in turned.ok("report", "run").out
+
+
+def test_a_kernel_of_distances_goes_blind_with_the_sum_law(office):
+    (office.path / "key").write_text("k" * 32)
+    asked = ("summarize", "bank.csv", "--id", "person", "--gamma", 0.1, "--protect", "blind", "--run", "spring",
+             "--key-file", "key", "--out", "bank.summary")  # fmt: skip
+    assert "a blind center can only add matrices up; use law='sum' (--law sum)" in office.refused(*asked)
+    office.ok(*asked, "--law", "sum")

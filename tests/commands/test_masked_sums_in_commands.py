@@ -247,3 +247,86 @@ def test_a_limit_on_recovery_is_said_not_to_cover_the_sum(parties):
     (parties.path / "policy.toml").write_text("max_recovery = 0.5\n")
     said = offer(parties, "bank", "spring", "--policy", "policy.toml")
     assert "max_recovery is about what this party sends alone" in said.out
+    assert "max_recovery" not in offer(parties, "bank", "summer").out
+
+
+def new_sums(office, run="later"):
+    """Everybody's masked numbers of seven new samples."""
+    for owner, X in numbers().items():
+        frame(X[:7], people(7)).write_csv(office.path / f"{owner}-new.csv", separator=";")
+        told = (f"{owner}-new.csv", "--state", f"{owner}.state", "--identity", f"{owner}.identity", "--run", run)
+        office.ok("mask", "offer-new", *told, "--id", "person", "--out", f"{owner}-new.offer")
+    offers = [part for o in OWNERS for part in ("--offer", f"{o}-new.offer")]
+    for owner in OWNERS:
+        private = ("--state", f"{owner}.state", "--key", f"{owner}-new.sumkey", "--id", "person")
+        office.ok("mask", "numbers", f"{owner}-new.csv", *private, *offers, "--peers", "peers.toml",
+                  "--out", f"{owner}-new.sums")  # fmt: skip
+    return [f"{owner}-new.sums" for owner in OWNERS]
+
+
+def test_what_files_are_of_different_sums_is_said_in_words(parties):
+    fitted(parties)
+    new = new_sums(parties)
+    words = parties.refused("add", "bank.sums", "clinic.sums", new[2], "--out", "mixed.summary")
+    assert "parties 'bank' and 'shop' answered different sums: run spring against later; " in words
+    assert "Agreed(" not in words
+
+
+def test_masked_numbers_given_to_the_wrong_command_are_told_the_right_one(parties):
+    files = fitted(parties)
+    new = new_sums(parties)
+    assert "name the summary of the fit with --fit joined.summary" in parties.refused("add", *new, "--out", "r.rows")
+    words = parties.refused("project", "run", *new, "--out", "new")
+    assert "first 'dkpca add --fit joined.summary --out joined.rows'" in words
+    assert "'dkpca add' makes its summary" in parties.refused("project", "run", *files, "--out", "new")
+
+
+@pytest.mark.parametrize("rule", ["auto", "features"])
+def test_the_width_may_be_derived_of_the_sum(parties, rule):
+    files = fitted(parties)
+    X = joined()
+    squared = ((X[:, None] - X[None]) ** 2).sum(axis=2)
+    expected = {"auto": 60 * 59 / squared.sum(), "features": 1 / X.shape[1]}[rule]
+    told = parties.ok("add", *files, "--gamma", rule, "--out", "other.summary", "--json").json
+    assert told["kernel"]["gamma"] == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_rule_for_the_width_that_the_kernel_has_not_is_refused(parties):
+    for owner in OWNERS:
+        offer(parties, owner, "spring", "--kernel", "laplacian")
+    for owner in OWNERS:
+        parties.ok(*numbers_of(owner))
+    files = [f"{owner}.sums" for owner in OWNERS]
+    words = parties.refused("add", *files, "--gamma", "auto", "--out", "joined.summary")
+    assert "gamma='auto' is for the rbf kernel; give a number" in words
+    assert "--gamma is 'wide'" in parties.refused("add", *files, "--gamma", "wide", "--out", "joined.summary")
+    assert parties.ok("add", *files, "--out", "joined.summary", "--json").json["kernel"]["name"] == "laplacian"
+
+
+def test_an_offer_says_how_the_table_was_read(parties):
+    table = pl.read_csv(parties.path / "bank.csv").with_columns(city=pl.lit("here"))
+    table[0, "city"] = "there"
+    table.write_csv(parties.path / "bank.csv", separator=";")
+    told = offer(parties, "bank", "spring", "--text", "one-hot").out
+    assert "note: read as separated by semicolons" in told
+    assert "note: expanded text column 'city' into 2 columns of 0 and 1" in told
+    new = table[:3].with_columns(x0=pl.lit(1e6))
+    new.write_csv(parties.path / "new.csv", separator=";")
+    asked = ("--state", "bank.state", "--identity", "bank.identity", "--run", "later", "--id", "person")
+    told = parties.ok("mask", "offer-new", "new.csv", *asked, "--out", "new.offer").out
+    assert "note: 3 of 3 new rows leave the range of the fit, in 'x0'" in told
+
+
+def test_a_file_that_is_cut_off_or_too_large_says_what_to_do(parties):
+    fitted(parties)
+    whole = (parties.path / "bank.sums").read_bytes()
+    for damaged in (whole[:-100], whole[:20], whole + b"x"):
+        (parties.path / "bank.sums").write_bytes(damaged)
+        words = parties.refused("add", "bank.sums", "clinic.sums", "shop.sums", "--out", "j.summary")
+        assert "bank.sums: not a " in words
+        assert "get it again from whoever made it, or give the right file" in words
+    (parties.path / "bank.identity").write_bytes(b"0" * 10_000)
+    table = ("bank.csv", "--id", "person", "--identity", "bank.identity", "--run", "late", "--out", "bank.offer")
+    assert "bank.identity: has 10.0 kB, and what belongs here at most 1.0 kB; give" in parties.refused(
+        "mask", "offer", *table
+    )

@@ -59,3 +59,11 @@ def test_unknown_categories_and_missing_values_are_said(office):
         "missing values filled with the training mean: 3, in 3 columns",
         "column 'card': 2 rows with categories the fit had not: 'tin'",
     ]
+
+
+def test_a_number_that_the_units_of_the_fit_cannot_hold_is_named(office):
+    pl.DataFrame({"person": ["a", "b", "c"], "dose": [1e-300, 2e-300, 4e-300]}).write_csv(office.path / "bank.csv")
+    office.ok("summarize", "bank.csv", "--id", "person", "--gamma", 1, "--out", "bank.summary")
+    pl.DataFrame({"person": ["d", "e"], "dose": [3e-300, 1e10]}).write_csv(office.path / "new.csv")
+    words = office.refused("extend", "new.csv", "--id", "person", "--state", "bank.state", "--out", "bank.rows")
+    assert "new.csv: column 'dose' has 1e+10 in row 2, too far beyond the 1e-300 to 4e-300 of the fit" in words

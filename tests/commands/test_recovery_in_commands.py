@@ -86,3 +86,16 @@ def test_a_kernel_matrix_has_no_columns_to_recover_and_inspect_says_so(office):
     told = office.ok("summarize", *asked).out
     assert "recovery is not measured: the table is a matrix of similarities" in told
     assert "recovery is not measured" in office.ok("inspect", "similar.summary").out
+
+
+def test_a_limit_that_leaves_little_says_how_little(office):
+    told = office.ok(*SUMMARIZE, "--recovery", 0.5).out
+    assert "note: the limit on recovery leaves rank 1, 70.9% of the Gram matrix, nearly the same for all" in told
+    assert "the limit on recovery leaves" not in office.ok(*SUMMARIZE, "--recovery", 1.0).out
+
+
+def test_one_known_row_is_counted_as_one(office):
+    (office.path / "policy.toml").write_text('max_recovery = 0.001\nknown_rows = 1\nif_beyond = "refuse"\n')
+    assert "1 known row recovers a column" in office.refused(*SUMMARIZE, "--policy", "policy.toml")
+    (office.path / "bank.csv").write_text("person,x0\n")
+    assert "bank.csv: 0 rows; kernel PCA needs at least 2 samples" in office.refused(*SUMMARIZE)

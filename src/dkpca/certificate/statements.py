@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dkpca.linalg.eigenpairs import Probe
-from dkpca.wording import counted_digits, good_digits, ranges
+from dkpca.wording import counted, good_digits, ranges
 
 
 @dataclass(frozen=True)
@@ -223,7 +223,7 @@ class Certificate:
         proved = good_digits(self.subspace_error_at_most)
         confident = "" if self.audit is None else f" at {self.audit.confidence:.0%}"
         at_confidence = 0 if self.audit is None else good_digits(self.audit.subspace_error_at_most)
-        words = f"good to about {counted_digits(estimated)}" if estimated else "not good to a single digit"
+        words = f"good to about {counted(estimated, 'digit')}" if estimated else "not good to a single digit"
         if self.audit is not None and at_confidence > proved:
             proof = f"proved to {at_confidence}{confident}"
         else:

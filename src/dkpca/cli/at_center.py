@@ -90,9 +90,10 @@ def fuse(
         )
     used = [f"{name}: {known['file']}" for name, known in run.settings["parties"].items()]
     words = [*used, *run_words(run)]
+    if run.model.is_blind:
+        words.append(f"send {out / runs.RESULT} to each party, which runs 'dkpca mask turn-back' and 'dkpca report'")
     if run.model.law is SUM:
-        blind = any(summary.turned for summary in run.model.summaries.values())
-        answer = "'dkpca mask offer-new --scorer'" if blind else "'dkpca score'"
+        answer = "'dkpca mask offer-new --scorer'" if run.model.is_blind else "'dkpca score'"
         words.append(f"for new samples: send each party its file in {out / runs.SCORERS}; it then runs {answer}")
     show(as_json, run_facts(run), words)
 
@@ -188,7 +189,9 @@ def run_words(run: Run, *, advice: str = "; name them with --ids") -> list[str |
     lines: list[str | Table] = [table(title, ["party", "columns", "rank", "sent", "raw columns"], rows)]
     lines += run.model.certificate.short()
     lines += [f"warning: {sentence}" for sentence in about_kernel(run.model, remedy=REMEDY)]
+    lines += [f"note: {note}" for note in run.notes]
+    if run.model.is_blind:
+        return [*lines, f"wrote {run.path}; its rows are turned samples, which only the parties can turn back"]
     if run.settings["sample_names"] == "row numbers":
         lines.append(f"note: samples are numbered by row{advice}")
-    lines += [f"note: {note}" for note in run.notes]
     return [*lines, f"wrote {run.path}; look at it with: dkpca report {run.path}"]

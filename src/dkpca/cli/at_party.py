@@ -20,6 +20,7 @@ from dkpca.linalg import memory
 from dkpca.messages import Partials, Scorer, Summary
 from dkpca.party.state import PartyState
 from dkpca.policy import PROTECTIONS
+from dkpca.rank import Recovery
 from dkpca.store import message_files
 from dkpca.wording import in_bytes
 
@@ -141,16 +142,17 @@ def summarize(
             law=law,
             blind=blind,
         )
+    notes = [*preparation.notes, *_left_by_limit(summary, kept)]
     result = summary_facts(summary) | {
         "decided": kept.decided,
         "recovery": recovery_facts(kept.recovery),
         "out": str(out),
         "state": None if state_path is None else str(state_path),
         "standardize": table.reading.standardize,
-        "notes": list(preparation.notes),
+        "notes": notes,
     }
     units = "standardized" if table.reading.standardize else "in their own units"
-    show(as_json, result, [*map(_note, preparation.notes), *_summary_words(summary, units, kept, out, state_path)])
+    show(as_json, result, [*map(_note, notes), *_summary_words(summary, units, kept, out, state_path)])
 
 
 @takes(*HOW_WRITTEN)
@@ -275,6 +277,18 @@ def _summary_words(summary: Summary, units: str, kept: PartyState, out: Path, st
     if size > raw:
         words.append(_note("the message is larger than the columns; a rank under the number of columns is smaller"))
     return words
+
+
+def _left_by_limit(summary: Summary, kept: PartyState) -> list[str]:
+    """Say what a limit on recovery has left of the party's matrix, if that limit decided."""
+    if not kept.decided.startswith(f"{Recovery.__name__}("):
+        return []
+    alike = summary.rank == 1 and summary.kernel.unit_diagonal
+    little = ", nearly the same for all samples, so that this party will hardly count" if alike else ""
+    return [
+        f"the limit on recovery leaves rank {summary.rank}, {share_sent(summary):.1%} of the Gram matrix{little}; "
+        "masked sums ('dkpca mask') and a blind center reveal less of a party, and leave nothing out"
+    ]
 
 
 def _rows_of(message: Any) -> int:

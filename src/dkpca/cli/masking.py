@@ -1,5 +1,7 @@
 """Commands for masked sums: the center learns the sum over parties, and nothing about any single one."""
 
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,8 +15,10 @@ from dkpca.exchange import files, sum_files
 from dkpca.exchange.sending import Holding, Sender
 from dkpca.fields import RING_BITS, check_name
 from dkpca.messages import Offer, Scorer, Scores, Summary
+from dkpca.protection import quantities
 from dkpca.protection.keys import fingerprint
 from dkpca.protection.member import Sum
+from dkpca.rank import Auto
 from dkpca.store import message_files
 from dkpca.tables.reading import Reading
 from dkpca.wording import in_bytes
@@ -33,6 +37,12 @@ SumKeyFile = Annotated[
     Path | None, typer.Option("--key", help="Private key of this sum; else --out with .sumkey. Keep it.")
 ]
 
+KINDS = {
+    quantities.PAIRS: "all pairs of",
+    quantities.COLUMNS: "the distances to landmarks of",
+    quantities.NEW: "the distances of",
+    quantities.SCORES: "shares of the scores of",
+}
 NOT_MEASURED = (
     "max_recovery is about what this party sends alone, which is noise here; what the sum of all parties gives away "
     "to somebody who knows some rows nobody can measure before (docs: Disclosure)"
@@ -117,12 +127,13 @@ def offer(
     known = o.kernel(kernel, 1.0, center=center)
     asked = Sum(check_name(run, "name of a sum"), known, bits, landmarks, open_width=True)
     kept, secret = state or out.with_suffix(".state"), key or out.with_suffix(".sumkey")
-    made = sum_files.offer_fit(
+    made, said = sum_files.offer_fit(
         holding, box, asked, identity=sum_files.read_identity(identity), key_file=secret, state=kept
     )
-    notes = [] if box.policy.max_recovery is None else [NOT_MEASURED]
+    notes = [*said, *([NOT_MEASURED] if box.policy.limits_recovery else [])]
     facts = _facts(made, out, secret) | {"state": str(kept), "notes": notes}
-    show(as_json, facts, [*_words(made, out, secret), f"  keep  {kept}", *(f"note: {note}" for note in notes)])
+    kept_words = f"  keep  {kept}   (private: it contains data)"
+    show(as_json, facts, [*_notes(notes), *_words(made, out, secret), kept_words])
 
 
 @mask_group.command("offer-new")
@@ -150,11 +161,11 @@ def offer_new(
     holding = aligned(files.new_samples(path, state, id_column=id_column), common, key_file)
     known, name = sum_files.read_identity(identity), check_name(run, "name of a sum")
     if scorer is None:
-        made = sum_files.offer_new(holding, box, state, identity=known, run=name, bits=bits, key_file=secret)
+        made, notes = sum_files.offer_new(holding, box, state, identity=known, run=name, bits=bits, key_file=secret)
     else:
         given = message_files.read(scorer, Scorer)
-        made = sum_files.offer_share(holding, box, state, given, identity=known, run=name, key_file=secret)
-    show(as_json, _facts(made, out, secret), _words(made, out, secret))
+        made, notes = sum_files.offer_share(holding, box, state, given, identity=known, run=name, key_file=secret)
+    show(as_json, _facts(made, out, secret) | {"notes": notes}, [*_notes(notes), *_words(made, out, secret)])
 
 
 @mask_group.command()
@@ -228,10 +239,7 @@ def add(
     out: Annotated[
         Path, typer.Option("--out", help="Summary of the joined table, for 'fuse'; or rows, for 'project'.")
     ],
-    gamma: Annotated[
-        float | None, typer.Option("--gamma", help="Width of the kernel, chosen now.", rich_help_panel=o.MODEL)
-    ] = None,
-    kernel: o.KernelOption = "rbf",
+    gamma: o.GammaRule = "features",
     center: o.Center = True,
     degree: o.Degree = None,
     coef0: o.Coef0 = None,
@@ -243,21 +251,38 @@ def add(
 ) -> None:
     """Add up masked numbers of all parties: the joint kernel matrix, as if one party had all columns.
 
-    Then `dkpca fuse joined.summary --out run`. New samples, with --fit: `dkpca project run joined.rows --out new`.
+    The kernel is that of the offers; its width is chosen now. Then `dkpca fuse joined.summary --out run`.
+    New samples, with --fit: `dkpca project run joined.rows --out new`.
 
     Example: `dkpca add bank.sums clinic.sums shop.sums --gamma 0.05 --out joined.summary`
     """
     box = Sender(out)
     box.check()
+    settings = partial(
+        o.wanted,
+        gamma=gamma,
+        components=1,
+        center=center,
+        rank=Auto(1),
+        precision="float64",
+        solver="auto",
+        degree=degree,
+        coef0=coef0,
+        protect="sums",
+    )
     with progress("adding up"):
         message: Any = (
-            sum_files.add_fit(paths, o.kernel(kernel, gamma, center=center, degree=degree, coef0=coef0))
+            sum_files.add_fit(paths, lambda kernel: settings(kernel=kernel))
             if fit is None
             else sum_files.add_new(paths, message_files.read(fit, Summary), fit_run)
         )
     box.send(message, party=message.party)
     result = {"n_samples": message.n_samples, "rank": message.factor.shape[1], "out": str(out)}
-    what = f"rank {message.factor.shape[1]}" if fit is None else "new samples"
+    what = "new samples, for 'dkpca project'"
+    if fit is None:
+        result |= {"kernel": message.kernel.to_dict()}
+        width = f", gamma {message.kernel.gamma:.6g}" if message.kernel.has_width else ""
+        what = f"{message.kernel.name} kernel{width}, rank {message.factor.shape[1]}, for 'dkpca fuse'"
     show(as_json, result, [f"the sum of all parties: {message.n_samples:,} samples, {what}, in {out}"])
 
 
@@ -265,9 +290,15 @@ def _facts(made: Offer, out: Path, secret: Path) -> dict[str, Any]:
     return {"party": made.party, "n_samples": made.agreed.rows, "out": str(out), "key": str(secret)}
 
 
+def _notes(notes: Sequence[str]) -> list[str]:
+    return [f"note: {note}" for note in notes]
+
+
 def _words(made: Offer, out: Path, secret: Path) -> list[str]:
     return [
-        f"{made.party}: offers to add up {made.agreed.kind} of {made.agreed.rows:,} samples, {made.agreed.bits} bits",
+        f"{made.party}: offers to add up {KINDS[made.agreed.kind]} {made.agreed.rows:,} "
+        f"{'' if made.agreed.kind in (quantities.PAIRS, quantities.COLUMNS) else 'new '}samples, "
+        f"{made.agreed.bits} bits",
         f"  send  {out}   (to the center and to all parties)",
         f"  keep  {secret}   (private: the key of this sum)",
     ]

@@ -16,10 +16,11 @@ import numpy as np
 
 from dkpca import strict_json, wire
 from dkpca.errors import FusionError, InputError, ProtectionError
+from dkpca.exchange import sum_rounds
 from dkpca.exchange.files import load_state
+from dkpca.exchange.rounds import Fit
 from dkpca.exchange.sending import Holding, Sender, answered_before
 from dkpca.fields import check_party_name
-from dkpca.kernels import Kernel
 from dkpca.messages import MaskedSum, Offer, Rows, Scorer, Scores, Summary, digest
 from dkpca.protection import joint, member, quantities
 from dkpca.protection.keys import Identity, SumKey, check_identity, check_offers
@@ -29,6 +30,7 @@ from dkpca.protection.rotation import Rotation
 from dkpca.store import message_files, private_state, storage
 from dkpca.store.runs import RESULT
 from dkpca.tables.embeddings import embedding_files
+from dkpca.tables.novelty import about_new_rows
 from dkpca.tables.preparation import prepare, reading_for
 from dkpca.wire import codec
 
@@ -67,8 +69,8 @@ def read_peers(path: Path, *, vouched: bool = False) -> dict[str, str]:
 
 def offer_fit(
     holding: Holding, sender: Sender, asked: Sum, *, identity: Identity, key_file: Path, state: Path
-) -> Offer:
-    """Write the offer for a fit, and keep its key and the state."""
+) -> tuple[Offer, Sequence[str]]:
+    """Write the offer for a fit, and keep its key and the state; return it, and what was changed in reading."""
     with sender.answering(holding, f"offer for {asked}"):
         table, names = holding.load()
         preparation = prepare(table, reading_for(holding.reading, asked.kernel.columns_are))
@@ -81,13 +83,13 @@ def offer_fit(
             policy=sender.policy,
         )
         kept = replace(kept, preparation=codec.described(preparation))
-        return _send(sender, key, key_file, {state: private_state.encode(kept)})
+        return _send(sender, key, key_file, {state: private_state.encode(kept)}), preparation.notes
 
 
 def offer_new(
     holding: Holding, sender: Sender, state: Path, *, identity: Identity, run: str, bits: int, key_file: Path
-) -> Offer:
-    """Write the offer for new samples of a fit, and keep its key."""
+) -> tuple[Offer, Sequence[str]]:
+    """Write the offer for new samples of a fit, and keep its key; return it, and what is new in words."""
     kept, preparation = load_state(state)
     with sender.answering(holding, f"offer for new samples of {holding.path.name}"):
         table, names = holding.load()
@@ -100,16 +102,16 @@ def offer_new(
             sample_ids=names,
             policy=sender.policy,
         )
-        return _send(sender, key, key_file)
+        return _send(sender, key, key_file), about_new_rows(preparation, table)
 
 
 def offer_share(
     holding: Holding, sender: Sender, state: Path, scorer: Scorer, *, identity: Identity, run: str, key_file: Path
-) -> Offer:
-    """Write the offer for shares of the scores of new samples, after a blind fit, and keep its key."""
+) -> tuple[Offer, Sequence[str]]:
+    """Write the offer for shares of the scores of new samples, after a blind fit, as `offer_new` does."""
     with sender.answering(holding, f"offer for scores of {holding.path.name}"):
-        key, _ = _share(holding, sender, state, scorer, identity=identity, run=run)
-        return _send(sender, key, key_file)
+        key, _, notes = _share(holding, sender, state, scorer, identity=identity, run=run)
+        return _send(sender, key, key_file), notes
 
 
 def numbers(
@@ -161,7 +163,7 @@ def _pieces_at_party(
     if agreed.kind == quantities.SCORES:
         if scorer is None:
             raise InputError("the offer is for shares of scores; give the scorer that it was made with (--scorer)")
-        _, values = _share(holding, sender, state, scorer, identity=Identity.new(), run=agreed.run, like=key)
+        _, values, _ = _share(holding, sender, state, scorer, identity=Identity.new(), run=agreed.run, like=key)
         return member.n_parts_of(agreed, None), partial(member.masked_scores, key, values)
     kept, preparation = load_state(state)
     table, names = holding.load()
@@ -182,8 +184,8 @@ def _share(
     identity: Identity,
     run: str,
     like: SumKey | None = None,
-) -> tuple[SumKey, Numbers]:
-    """A party's share of the scores of new samples, and a key for it; of the same rows as another key, if given."""
+) -> tuple[SumKey, Numbers, Sequence[str]]:
+    """A key, a party's share of the scores of new samples, and what is new in them; of the rows of another key."""
     kept, preparation = load_state(state)
     if kept.protect != "blind":
         raise InputError(f"party {kept.party!r}: shares are added up after a blind fit, and this state is of none")
@@ -192,12 +194,19 @@ def _share(
     X = preparation.apply(table)
     if like is not None:
         _check_same_rows(like, names, len(X), holding)
-    return member.scores(kept, scorer, X, run, identity=identity, sample_ids=names, policy=sender.policy)
+    made = member.scores(kept, scorer, X, run, identity=identity, sample_ids=names, policy=sender.policy)
+    return *made, about_new_rows(preparation, table)
 
 
-def add_fit(paths: Sequence[Path], kernel: Kernel) -> Summary:
-    """At the center: the summary of the joined table from everybody's masked numbers."""
-    return joint.summary_of(kernel, _pieces(paths))
+def add_fit(paths: Sequence[Path], settings: Callable[[str], Fit]) -> Summary:
+    """At the center: the summary of the joined table from everybody's masked numbers.
+
+    Settings are a function of the name of the kernel whose quantities were added up.
+    """
+    first = message_files.read(paths[0], MaskedSum)
+    with message_files.naming(paths[0]):
+        joint.check_of_fit(first.agreed)
+    return sum_rounds.joined(settings(first.agreed.kernel), first.parties, first.n_features, _pieces(paths))
 
 
 def add_new(paths: Sequence[Path], summary: Summary, fit_run: str) -> Rows:

@@ -17,6 +17,7 @@ from dkpca.kernels import Kernel
 from dkpca.kernels.laws import SUM
 from dkpca.messages import CommonTokens, MaskedSum, Offer, Offers, Rows, Summary
 from dkpca.protection import joint, member, quantities
+from dkpca.protection.keys import difference
 from dkpca.protection.member import Sum
 from dkpca.protection.ring import Numbers
 
@@ -40,19 +41,25 @@ class Received:
 def for_fit(
     parties: Parties, settings: Fit, *, run: str, bits: int, common: CommonTokens | None = None
 ) -> tuple[Summary, Received]:
-    """Run the rounds of a fit; return the summary of the joined table, and what it was made of.
-
-    A width that has to be derived is derived of the sum: no party tells anything about its own columns for it.
-    """
+    """Run the rounds of a fit; return the summary of the joined table, and what it was made of."""
     kernel, derived = _one_kernel(settings, parties.names)
     up_to = quantities.MOST_PAIRED if quantities.has_diagonal(kernel) else PAIRS_UP_TO
     wanted = OfferWanted(run, kernel, bits, settings.n_landmarks, up_to, open_width=derived, common=common)
     received = _added(parties, wanted, kernel)
+    n_features = sum(offer.n_features for offer in received.offers)
+    return joined(settings, parties.names, n_features, received), received
+
+
+def joined(settings: Fit, names: Sequence[str], n_features: int, pieces: joint.Pieces) -> Summary:
+    """Return the summary of the joined table.
+
+    A width that has to be derived is derived of the sum: no party tells anything about its own columns for it.
+    """
+    kernel, derived = _one_kernel(settings, names)
     if derived:
-        n_features = sum(offer.n_features for offer in received.offers)
-        width = 1.0 / n_features if settings.gamma is None else joint.width_of(kernel, received)
+        width = 1.0 / n_features if settings.gamma is None else joint.width_of(kernel, pieces)
         kernel = replace(kernel, gamma=width)  # type: ignore[type-var]  # a kernel with a width
-    return joint.summary_of(kernel, received), received
+    return joint.summary_of(kernel, pieces)
 
 
 def new_rows(
@@ -153,10 +160,11 @@ def _added(parties: Parties, wanted: OfferWanted | ShareOfferWanted, kernel: Ker
     answered = parties.ask(wanted)
     offers = tuple(answered[name] for name in parties.names)
     for offer in offers[1:]:
-        if offer.agreed != offers[0].agreed:
+        differ = difference(offers[0].agreed, offer.agreed)
+        if differ:
             raise ProtectionError(
-                f"parties {offers[0].party!r} and {offer.party!r} offer different sums, of {offers[0].agreed} and "
-                f"{offer.agreed}; they need the same samples in the same order: align them"
+                f"parties {offers[0].party!r} and {offer.party!r} offer different sums: {differ}; they need the same "
+                "samples in the same order: align them"
             )
     n_parts = member.n_parts_of(offers[0].agreed, kernel)
     passed_on = Offers(offers)

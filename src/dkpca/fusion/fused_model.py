@@ -134,6 +134,11 @@ class FusedModel:
         return int(self.eigenvalues.shape[0])
 
     @property
+    def is_blind(self) -> bool:
+        """Whether the parties turned the samples, so that nobody else can tell them."""
+        return any(summary.turned for summary in self.summaries.values())
+
+    @property
     def dtype(self) -> str:
         """Precision in which the center computes."""
         return dtype_name(self.eigenvalues)

@@ -137,14 +137,16 @@ class Pairs:
 
 def pairs(features: Features, whole: Whole, sums: Moments, k: int, *, centered: bool) -> Pairs:
     """Leading pairs of F F', or of the same after centering, from sums over all rows."""
-    corner, n = CornerOfChunks(features.L, whole), whole.n
-    found = corner.spectrum(sums, features.start if centered else None, n, substituted=features.substituted)
+    corner, n, start = _sound(features, whole, sums, centered=centered)
+    sums = sums.head(corner.m)
+    found = corner.spectrum(sums, start if centered else None, n, substituted=features.substituted)
     k = min(k, len(found.values))
     rounded = growth(n) * unit(whole.reference) * corner.trace
     missed = max(0.0, corner.trace - found.trace) + found.beside + rounded + corner.m**0.5 * found.moved
     lengths = np.sqrt(found.values[: k + NEARBY])
     scaled = found.U[:, : k + NEARBY] * inverse_roots(n, found.values)[None, : k + NEARBY]
-    vectors = corner.solve_transposed(scaled)
+    vectors = np.zeros((len(features.L), scaled.shape[1]))  # landmarks that are not sound count nothing
+    vectors[: corner.m] = corner.solve_transposed(scaled)
     offset = -(found.factor_mean @ scaled)
     weights = vectors[:, :k] * lengths[None, :k]
     made = _product_error(corner, found, weights, n)
@@ -162,6 +164,16 @@ def pairs(features: Features, whole: Whole, sums: Moments, k: int, *, centered: 
         residual_nuclear=2.0 * corner.m**0.5 * found.beside,
     )
     return plain.with_residual(found.moved + made + whole.error)
+
+
+def _sound(features: Features, whole: Whole, sums: Moments, *, centered: bool) -> tuple[Corner, int, Matrix]:
+    """Corner of the landmarks that explain more than their rounding, rows of all chunks, and the start for them."""
+    corner, n = CornerOfChunks(features.L, whole), whole.n
+    if not features.substituted:
+        return corner, n, features.start
+    square = sums.from_zero(n, features.start) if centered else sums.square
+    kept = corner.sound(to_numpy(square).astype(float))
+    return corner.head(kept), n, features.start[:kept]
 
 
 def _product_error(corner: Corner, found: Spectrum, weights: Matrix, n: int) -> float:

@@ -36,6 +36,14 @@ class Moments:
     def __add__(self, other: "Moments") -> "Moments":
         return Moments(self.total + other.total, self.square + other.square)
 
+    def head(self, m: int) -> "Moments":
+        """Sums of the first columns."""
+        return Moments(self.total[:m], self.square[:m, :m])
+
+    def from_zero(self, n: int, start: Array) -> Array:
+        """Sum of squares of the n rows themselves, if these were measured from a start."""
+        return self.square + self.total[:, None] * start + start[:, None] * (self.total + n * start)
+
 
 def groups(n: int) -> list[slice]:
     """Cut n rows into groups of a size to work on."""

@@ -68,7 +68,7 @@ def _blas_threads() -> int:
     with _lock:
         if _entered:
             return 1  # somebody else's threads are at work already
-        return max((int(library["num_threads"]) for library in _controller().info()), default=1)
+        return max((int(library.num_threads) for library in _controller().lib_controllers), default=1)
 
 
 _lock = Lock()

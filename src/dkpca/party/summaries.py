@@ -22,6 +22,7 @@ from dkpca.party.reach import check_not_lost, check_not_vanished, mean_squared_d
 from dkpca.party.state import PartyState
 from dkpca.policy import LOWER, Policy
 from dkpca.rank import RankRule
+from dkpca.wording import counted
 
 ANYTHING = Policy()
 
@@ -101,7 +102,7 @@ def summarize(
     policy.check_precision(precision)
     policy.check_protection("none" if blind is None else "blind")
     if X.shape[0] < 2:
-        raise InputError(f"party {party!r} has {X.shape[0]} row; a fit needs at least 2 samples")
+        raise InputError(f"party {party!r} has {counted(X.shape[0], 'row')}; a fit needs at least 2 samples")
     rank = policy.limit(rank.sent_in(precision))
     origin = kernel.origin(X)
     X = moved(X, origin, party)
@@ -254,9 +255,7 @@ def _check_open(state: PartyState) -> None:
 def _check_sum(kernel: Kernel, law: str | None, party: str) -> None:
     """Refuse what a center cannot add up on samples that it does not see."""
     if kernel.sends_diagonal or (law or (kernel.law.name if kernel.law else None)) != SUM.name:
-        raise InputError(
-            f"party {party!r}: a blind center can only add matrices up; use law='sum' and a kernel of its own"
-        )
+        raise InputError(f"party {party!r}: a blind center can only add matrices up; use law='sum' (--law sum)")
 
 
 def measured(state: PartyState, X_new: Array) -> Array:

@@ -37,6 +37,17 @@ def check_kernel(kernel: Kernel, agreed: Agreed) -> None:
         )
 
 
+def check_of_fit(agreed: Agreed) -> None:
+    """Raise unless these are numbers from which a fit is made."""
+    if agreed.kind == quantities.NEW:
+        raise FusionError(
+            "these are masked numbers of new samples; name the summary of the fit with --fit joined.summary (and the "
+            "name of its sum with --fit-run, if it had landmarks)"
+        )
+    if agreed.kind == quantities.SCORES:
+        raise FusionError("these are masked shares of scores, after a blind fit; give them to 'dkpca project'")
+
+
 def summary_of(kernel: Kernel, pieces: Pieces) -> Summary:
     """Return the summary of the joined table.
 
@@ -48,12 +59,9 @@ def summary_of(kernel: Kernel, pieces: Pieces) -> Summary:
         The masked sums of all parties, piece by piece; called twice where there are landmarks.
     """
     first = sums.check_complete(next(iter(pieces())))
+    check_of_fit(first.agreed)
     check_kernel(kernel, first.agreed)
-    if first.agreed.kind == quantities.PAIRS:
-        return _of_pairs(kernel, first, pieces)
-    if first.agreed.kind == quantities.COLUMNS:
-        return _of_landmarks(kernel, first, pieces)
-    raise FusionError(f"a sum of kind {first.agreed.kind!r} makes no summary; give those of the fit")
+    return (_of_pairs if first.agreed.kind == quantities.PAIRS else _of_landmarks)(kernel, first, pieces)
 
 
 def width_of(kernel: Kernel, pieces: Pieces) -> float:
@@ -93,8 +101,13 @@ def rows_of(summary: Summary, pieces: Pieces, positions: Numbers | None = None) 
 def scores_of(pieces: Pieces) -> Numbers:
     """Return the sum of all parties' shares of the scores of new samples."""
     first = sums.check_complete(next(iter(pieces())))
+    if first.agreed.kind == quantities.NEW:
+        raise FusionError(
+            "these are masked numbers of new samples, not yet added up; first 'dkpca add --fit joined.summary --out "
+            "joined.rows', then 'dkpca project' with these rows"
+        )
     if first.agreed.kind != quantities.SCORES:
-        raise FusionError(f"a sum of kind {first.agreed.kind!r} has no scores; give the masked shares of new samples")
+        raise FusionError("these are masked numbers of a fit; 'dkpca add' makes its summary, for 'dkpca fuse'")
     return np.vstack([values for _, values in _blocks(first.agreed, None, pieces)])
 
 

@@ -21,6 +21,16 @@ from dkpca.wire.container import canonical
 
 SIGNED = b"dkpca offer 1\0"
 UNSIGNED = "0" * 128
+WORDS = {
+    "run": "run",
+    "kind": "kind",
+    "kernel": "kernel",
+    "rows": "number of samples",
+    "columns": "samples to compare with",
+    "bits": "bits",
+    "signed": "numbers below zero",
+    "sample_digest": "other samples, or the same in another order",
+}  # for what parties agree on, the most telling first
 
 
 @dataclass(frozen=True)
@@ -147,12 +157,18 @@ def _check_offer(name: str, offer: Offer, ours: Offer, pinned: str) -> None:
         )
     except (InvalidSignature, ValueError) as error:
         raise ProtectionError(f"party {name!r}: its offer was altered on the way; ask for it again") from error
-    for what, mine in vars(ours.agreed).items():
-        theirs = getattr(offer.agreed, what)
+    differ = difference(ours.agreed, offer.agreed)
+    if differ:
+        raise ProtectionError(f"parties {ours.party!r} and {name!r} offer different sums: {differ}; agree first")
+
+
+def difference(one: Agreed, other: Agreed) -> str:
+    """First thing that two parties did not agree on, in words; empty if they agree."""
+    for what, word in WORDS.items():
+        mine, theirs = getattr(one, what), getattr(other, what)
         if mine != theirs:
-            raise ProtectionError(
-                f"parties {ours.party!r} and {name!r} offer different sums: {what} {mine} and {theirs}; agree first"
-            )
+            return word if what == "sample_digest" else f"{word} {mine} against {theirs}"
+    return ""
 
 
 def _signed_part(offer: Offer) -> bytes:

@@ -17,6 +17,7 @@ from dkpca.protection import quantities
 from dkpca.protection.keys import Identity, SumKey, make_offer
 from dkpca.protection.ring import Numbers
 from dkpca.protection.sums import masked
+from dkpca.wording import counted
 
 HIDDEN = "precomputed"  # name of the kernel of shares: which one it was, is for the party alone, as in its summary
 BITS = {"float64": 64, "float32": 32, "compact": 20, "float16": 16}  # of the ring, by how finely numbers are sent
@@ -223,7 +224,7 @@ def _check(X: Array, asked: Sum, name: str) -> None:
     if not isinstance(X, np.ndarray):
         raise InputError(f"party {name!r}: masked sums are formed on the host; give a NumPy array, or protect='none'")
     if X.shape[0] < 2:
-        raise InputError(f"party {name!r} has {X.shape[0]} row; a fit needs at least 2 samples")
+        raise InputError(f"party {name!r} has {counted(X.shape[0], 'row')}; a fit needs at least 2 samples")
     if asked.n_landmarks and quantities.has_diagonal(kernel):
         raise InputError(
             f"landmarks are for kernels of distances, and all pairs of {X.shape[0]:,} samples are many; use "

@@ -17,12 +17,19 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from dkpca.errors import FusionError, ProtectionError
 from dkpca.messages import MaskedSum, Offer
 from dkpca.packed import Packed
-from dkpca.protection.keys import SumKey, check_offers, offers_digest
+from dkpca.protection.keys import SumKey, check_offers, difference, offers_digest
 from dkpca.protection.ring import Numbers, Ring
 from dkpca.wire.container import canonical
 
 MASKS = b"dkpca masked sum 1\0"
-SAME = ("agreed", "parties", "offers", "n_features", "step", "n_parts", "part")
+SAME = {
+    "parties": "other parties",
+    "offers": "other offers",
+    "n_features": "another number of columns",
+    "step": "another step",
+    "n_parts": "another number of pieces",
+    "part": "another piece",
+}
 
 
 def ring_of(offers: Mapping[str, Offer]) -> Ring:
@@ -113,12 +120,14 @@ def check_complete(received: Sequence[MaskedSum]) -> MaskedSum:
         words = f"masked sums from {strangers}, who made no offer" if strangers else words
         raise FusionError(f"{words}; masks cancel in the sum of {list(first.parties)} only: all of them or nothing")
     for message in received[1:]:
-        for what in SAME:
-            if getattr(message, what) != getattr(first, what):
-                raise FusionError(
-                    f"parties {first.party!r} and {message.party!r} answered different sums: {what} is "
-                    f"{getattr(first, what)} and {getattr(message, what)}; let all of them use the same offers"
-                )
+        differ = difference(first.agreed, message.agreed) or next(
+            (word for what, word in SAME.items() if getattr(message, what) != getattr(first, what)), ""
+        )
+        if differ:
+            raise FusionError(
+                f"parties {first.party!r} and {message.party!r} answered different sums: {differ}; let all of them "
+                "use the same offers, and give the messages of one sum"
+            )
     return first
 
 

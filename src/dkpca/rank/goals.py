@@ -20,6 +20,7 @@ from typing import ClassVar
 from dkpca.errors import InputError
 from dkpca.linalg.precision import COMPACT, PRECISIONS
 from dkpca.rank.rules import Draft, RankRule, Spectrum, check_number, check_whole, travels
+from dkpca.wording import counted
 
 
 class Goal(RankRule):
@@ -157,7 +158,7 @@ class Recovery(Goal):
         check_whole("known_rows", self.known_rows)
         if not 0.0 < self.at_most <= 1.0 or self.known_rows < 1:
             raise InputError(
-                f"a recovery of at most {self.at_most} by {self.known_rows} known rows is no limit; "
+                f"a recovery of at most {self.at_most} by {counted(self.known_rows, 'known row')} is no limit; "
                 "give a share between 0 and 1, and at least 1 row"
             )
 

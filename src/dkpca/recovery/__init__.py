@@ -16,6 +16,7 @@ from dkpca.linalg.arrays import to_numpy
 from dkpca.linalg.precision import Rounded
 from dkpca.messages import Summary
 from dkpca.recovery.attacks import ATTACKS, Matrix, Seen, Truth
+from dkpca.wording import counted, known_rows_recover
 
 __all__ = ["Measurement", "measure"]
 
@@ -75,7 +76,7 @@ class Measurement:
         found = self.columns
         recovered = sum(value >= RECOVERED for value in found)
         return (
-            f"{self.known_rows} known rows recover {recovered:,} of {len(found):,} columns, "
+            f"{known_rows_recover(self.known_rows)} {recovered:,} of {counted(len(found), 'column')}, "
             f"R² {min(found):.2f} to {max(found):.2f}"
         )
 

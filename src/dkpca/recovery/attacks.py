@@ -14,12 +14,14 @@ import numpy as np
 import scipy.linalg
 
 from dkpca.kernels import Kernel
+from dkpca.linalg.rounding import quiet
 from dkpca.recovery.independence import independent_components
 
 Matrix = np.ndarray[Any, Any]
 PENALTIES = np.logspace(-12.0, 2.0, 29)  # of ridge, as shares of the largest eigenvalue
 CAUTION = 0.1  # kernel values below this share of what the message left out of a diagonal are noise
 MOST_COMPONENTS = 40  # looked for by ICA
+WILD = 1e100  # a guess of a number of size 1 beyond this is as wrong as any
 
 
 @dataclass(frozen=True)
@@ -33,9 +35,9 @@ class Seen:
 
     @cached_property
     def coordinates(self) -> Matrix:
-        """Samples as points whose distances are those over the party's columns, read off the kernel values."""
+        """Samples as points whose distances are those over the party's columns, but for a common factor."""
         K = self.factor @ self.factor.T
-        return points(self.kernel.squared_distances(K, max(CAUTION * self.left_out, 1e-12)))
+        return points(_to_one(self.kernel.squared_distances(K, max(CAUTION * self.left_out, 1e-12))))
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class Truth:
         """R squared by column on the rows that were not known; a column that is constant there has none to give."""
         others = np.ones(len(guess), dtype=bool)
         others[known] = False
-        truth, missed = self.values[others], (self.values - guess)[others]
+        truth, missed = self.values[others], (self.values - np.clip(guess, -WILD, WILD))[others]
         variance = self._by_column(((truth - truth.mean(axis=0)) ** 2).sum(axis=0))
         return np.where(
             variance > 1e-24, 1.0 - self._by_column((missed**2).sum(axis=0)) / np.maximum(variance, 1e-24), 0.0
@@ -87,7 +89,7 @@ Attack = Callable[[Seen, Truth, Sequence[Matrix]], Matrix | None]
 
 def by_factor_rows(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
     """Ridge regression of the known values on their factor rows."""
-    return _by_ridge(seen.factor, truth, draws)
+    return _by_ridge(_to_one(seen.factor), truth, draws)
 
 
 def by_distances(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
@@ -100,7 +102,8 @@ def by_rotation(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix | N
     if truth.categories:
         return None  # their codes lie nowhere
     points, table = seen.coordinates[:, : truth.n_columns], truth.values * truth.lengths
-    guesses = (rotated(points, known, table[known]) / truth.lengths for known in draws)
+    with quiet():  # a column that is tiny beside the others is guessed wildly
+        guesses = [rotated(points, known, table[known]) / truth.lengths for known in draws]
     return np.array([truth.score(guess, known) for guess, known in zip(guesses, draws, strict=True)])
 
 
@@ -178,6 +181,12 @@ def by_chosen_queries(squared: Matrix, queries: Matrix) -> Matrix:
 
 def _by_ridge(features: Matrix, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
     return np.array([truth.score(ridge(features, known, truth.values[known]), known) for known in draws])
+
+
+def _to_one(values: Matrix) -> Matrix:
+    """Brought to size 1, so that squares neither vanish nor overflow; no attack depends on the scale."""
+    size = float(np.max(np.abs(values), initial=0.0))
+    return values / size if size > 0 else values
 
 
 def _indicators(table: Matrix) -> tuple[Matrix, Matrix]:

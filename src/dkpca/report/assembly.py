@@ -16,6 +16,7 @@ from dkpca.tables import reading
 from dkpca.tables.reading import Reading
 
 PLAIN = Reading()
+TURNED = "the samples are turned by a secret of the parties: a point is no sample; a party draws its own report"
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def assemble(wanted: Wanted) -> Content:
     _check(wanted)
     source = read_source(wanted.path)
     other = None if wanted.other is None else read_source(wanted.other)
-    notes: list[str] = []
+    notes: list[str] = [TURNED] if source.run is not None and source.run.model.is_blind else []
     own_table = wanted.table or wanted.labels
     if own_table is not None:
         source, said = _named(wanted, source, own_table, wanted.common)
@@ -81,7 +82,7 @@ def assemble(wanted: Wanted) -> Content:
         new=new,
         own=own,
         comparison=None if other is None else compare(source, other),
-        notes=notes,
+        notes=list(dict.fromkeys(notes)),  # the table of labels may be the party's own
     )
 
 

@@ -3,6 +3,7 @@
 import platform
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
@@ -59,6 +60,11 @@ class RunSettings:
 
 def versions() -> dict[str, str]:
     """Versions that made a result."""
+    return dict(_versions())
+
+
+@cache
+def _versions() -> dict[str, str]:
     return {"python": platform.python_version()} | {
         name: version(name) for name in ("dkpca", "numpy", "scipy", "safetensors", "polars")
     }

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 from dkpca import strict_json
 from dkpca.errors import InputError, StorageError
 from dkpca.store import journal
+from dkpca.wording import in_bytes
 
 PRIVATE_MODE, PUBLIC_MODE = 0o600, 0o666  # the second is narrowed by the umask
 
@@ -121,7 +122,10 @@ def read(path: Path, *, at_most: int | None = None) -> bytes:
             if not stat.S_ISREG(status.st_mode):
                 raise StorageError(f"{path}: is a directory, a pipe or a device; give a file")
             if at_most is not None and status.st_size > at_most:
-                raise StorageError(f"{path}: has {status.st_size} bytes, and {at_most} at most are read; check it")
+                raise StorageError(
+                    f"{path}: has {in_bytes(status.st_size)}, and what belongs here at most {in_bytes(at_most)}; "
+                    "give the right file"
+                )
             with open(descriptor, "rb", closefd=False) as file:
                 return file.read(status.st_size)
         finally:

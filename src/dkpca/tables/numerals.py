@@ -38,6 +38,10 @@ SPACED = re.compile(rf"{HEAD}(?:([{GROUPING}])\d{{3}})+(?:[.,]\d+)?")
 UNIT = r"(?:\s*[%‰€$£¥]|\s+[^\d\s.,;:+-]\S*)$"  # behind a number; a word needs a space before it
 CURRENCY = r"^[€$£¥]\s*"
 WHOLE = re.compile(r"[+-]?\d+(?:[eE][+-]?\d+)?")
+PLAIN = re.compile(r"[+-]?[\d.,]+(?:[eE][+-]?\d+)?")  # has no unit
+NUMBER = re.compile(
+    "|".join(p.pattern for p in (WHOLE, SPACED, *(p for patterns in PATTERNS.values() for p in patterns.values())))
+)
 
 
 @dataclass
@@ -76,14 +80,12 @@ class Evidence:
 
 def bare(cell: str) -> str:
     """Return what is left without a unit."""
-    return re.sub(CURRENCY, "", re.sub(UNIT, "", cell))
+    return cell if PLAIN.fullmatch(cell) else re.sub(CURRENCY, "", re.sub(UNIT, "", cell))
 
 
 def is_number(cell: str) -> bool:
     """Whether some people would write a number so."""
-    return bool(WHOLE.fullmatch(cell) or SPACED.fullmatch(cell)) or any(
-        pattern.fullmatch(cell) for patterns in PATTERNS.values() for pattern in patterns.values()
-    )
+    return NUMBER.fullmatch(cell) is not None
 
 
 def decide(evidence: Evidence, source: str, *, likely: str | None) -> tuple[str, str]:

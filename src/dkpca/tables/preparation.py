@@ -12,6 +12,7 @@ from dkpca.errors import InputError
 from dkpca.linalg import memory
 from dkpca.tables import dates, doubts, numerals
 from dkpca.tables.reading import TEXT, Matrix, Reading, Table, some
+from dkpca.wording import counted
 
 MOST_CATEGORIES = 200
 FARTHEST = float(np.finfo(float).max) / 4
@@ -56,10 +57,19 @@ class Preparation:
     def apply(self, table: Table) -> Matrix:
         """Numbers of a table, (n_samples, n_columns)."""
         X = self.raw(table)
-        for values, column in zip(X.T, self.columns, strict=True):  # one at a time: the table may fill the memory
+        for position, column in enumerate(self.columns):  # one at a time: the table may fill the memory
+            values = X[:, position]
             values[np.isnan(values)] = column.fill
-            values -= column.shift
-            values /= column.scale
+            with np.errstate(over="ignore"):
+                values -= column.shift
+                values /= column.scale
+            if not np.isfinite(values).all():
+                row = int(np.argmin(np.isfinite(values)))
+                raise InputError(
+                    f"{table.source}: column {column.source!r} has {self.raw(table)[row, position]:.3g} in row "
+                    f"{row + 1}, too far beyond the {column.low:.3g} to {column.high:.3g} of the fit to be counted "
+                    "in its units; correct that value"
+                )
         return X
 
 
@@ -86,7 +96,7 @@ def with_samples_as_columns(table: Table) -> Table:
 def prepare(table: Table, reading: Reading) -> Preparation:
     """Learn from training rows which columns to keep, and their means and scales."""
     if len(table) < 2:
-        raise InputError(f"{table.source}: {len(table)} row; kernel PCA needs at least 2 samples")
+        raise InputError(f"{table.source}: {counted(len(table), 'row')}; kernel PCA needs at least 2 samples")
     notes = list(table.notes)
     columns = _expand(table, reading, notes)
     X = _numbers(table, columns)

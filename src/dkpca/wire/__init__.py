@@ -83,7 +83,7 @@ def decode(data: Buffer) -> Message:
     >>> try:
     ...     wire.decode(b"not a message")
     ... except errors.WireError as error:
-    ...     print(error)
+    ...     print(str(error).partition(";")[0])
     not a whole dkpca file (13 bytes): truncated, or another kind of file
     """
     data = data if isinstance(data, bytes | memoryview) else bytes(data)  # nobody else writes to these

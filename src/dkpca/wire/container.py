@@ -12,7 +12,7 @@ from typing import Any
 from dkpca import strict_json
 from dkpca.errors import WireError
 from dkpca.wire import layout
-from dkpca.wire.layout import DTYPES, METADATA, Arrays, Buffer
+from dkpca.wire.layout import AGAIN, DTYPES, METADATA, Arrays, Buffer
 
 WIRE_DTYPES = {code: name for code, name in DTYPES.items() if code != "I64"}  # row numbers do not travel
 MESSAGE, PRIVATE, MODEL = "dkpca", "dkpca_private", "dkpca_model"  # entries: what a file is for
@@ -48,12 +48,14 @@ def unpack(data: Buffer, *, entry: str, max_header: int, dtypes: Mapping[str, st
             raise WireError(f"this is {others[0]}, not {MEANING[entry]}; give the right file")
         header = strict_json.loads(metadata[entry])
         if not isinstance(header, dict):
-            raise WireError("not a dkpca file: its header is not an object")
+            raise WireError(f"not a dkpca file: its header is not an object; {AGAIN}")
         return header, layout.arrays_in(data, described, dtypes)
     except (ValueError, KeyError, TypeError) as error:
         if isinstance(error, WireError):
             raise
-        raise WireError("not a dkpca file: its header cannot be read") from error
+        raise WireError(
+            f"not a dkpca file, or not a whole one: its header or its length is wrong; {AGAIN}"
+        ) from error
 
 
 def entry_of(data: Buffer) -> str:
@@ -63,11 +65,13 @@ def entry_of(data: Buffer) -> str:
     except (ValueError, KeyError, TypeError) as error:
         if isinstance(error, WireError):
             raise
-        raise WireError("not a dkpca file: its header cannot be read") from error
+        raise WireError(
+            f"not a dkpca file, or not a whole one: its header or its length is wrong; {AGAIN}"
+        ) from error
     for name in MEANING:
         if name in metadata:
             return name
-    raise WireError("not a dkpca file: nothing in its header says so")
+    raise WireError(f"not a dkpca file: nothing in its header says so; {AGAIN}")
 
 
 def verify(header: Header, arrays: Arrays) -> Header:

@@ -23,6 +23,7 @@ DTYPES = {
 }  # in the order of arrays
 CODES = {name: code for code, name in DTYPES.items()}
 METADATA = "__metadata__"
+AGAIN = "get it again from whoever made it, or give the right file"
 ENTRIES = {"dtype", "shape", "data_offsets"}
 
 Buffer = bytes | memoryview
@@ -47,7 +48,7 @@ def header_of(data: Buffer, most: int) -> dict[str, Any]:
     """Return the header, if there is a whole one of at most so many bytes."""
     length = int.from_bytes(data[:8], "little")
     if len(data) < 8 or length > min(most, len(data) - 8):
-        raise WireError(f"not a whole dkpca file ({len(data)} bytes): truncated, or another kind of file")
+        raise WireError(f"not a whole dkpca file ({len(data)} bytes): truncated, or another kind of file; {AGAIN}")
     found = strict_json.loads(bytes(data[8 : 8 + length]))
     if not isinstance(found, dict):
         raise TypeError("the header is no object")
