@@ -2,6 +2,7 @@
 
 import json
 import math
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +12,7 @@ from sklearn.preprocessing import StandardScaler
 
 from dkpca import DKPCA, audit, subspace_error
 from dkpca.errors import FusionError, InputError, PolicyError, WireError
+from dkpca.exchange import in_process, rounds
 from dkpca.linalg.betting import mean_at_most
 from dkpca.linalg.precision import Rounded
 from dkpca.messages import AuditRequest
@@ -26,7 +28,7 @@ def fitted(X, D=4, n_parties=3, **settings):
 
 
 def answers(model, tables, asked):
-    return [true_rows(model._states[name], X, asked) for name, X in tables.items()]
+    return [true_rows(model._states[name], X, asked).sent() for name, X in tables.items()]
 
 
 def audits(model, tables, n_rows, seeds):
@@ -196,7 +198,7 @@ def test_a_party_answers_about_the_table_of_the_fit_within_its_policy(cancer):
         true_rows(state, X[:, :3], asked)
     with pytest.raises(PolicyError, match="rows for an audit are more than max_audit_rows = 5"):
         true_rows(state, X, asked, policy=Policy(max_audit_rows=5))
-    assert true_rows(state, X, asked, policy=Policy(max_audit_rows=20)).rows.shape == (len(asked.samples), 250)
+    assert true_rows(state, X, asked, policy=Policy(max_audit_rows=20)).sent().rows.shape == (len(asked.samples), 250)
 
 
 def test_a_fit_that_is_protected_is_not_audited_in_the_open(cancer):
@@ -233,3 +235,25 @@ def test_torch_agrees(cancer, torch):
     theirs = DKPCA(4, rank=30, audit=20).fit({n: torch.asarray(X) for n, X in tables.items()}).certificate_.audit
     assert math.isclose(ours.kernel_error_at_most, theirs.kernel_error_at_most, rel_tol=1e-6)
     assert math.isclose(ours.subspace_error_estimate, theirs.subspace_error_estimate, rel_tol=1e-3)
+
+
+def test_rows_at_hand_say_what_sent_rows_say(cancer):
+    model, tables, _ = cancer
+    asked = audit.request(model.model_, 30, 0)
+    open_rows = [true_rows(model._states[name], X, asked) for name, X in tables.items()]
+    assert audit.conclude(model.model_, asked, open_rows) == audit.conclude(
+        model.model_, asked, [rows.sent() for rows in open_rows]
+    )
+
+
+def test_tables_at_hand_are_audited_without_their_rows_of_the_matrix(rng):
+    tables = {f"p{j}": rng.standard_normal((30_000, 2)) for j in range(4)}
+    model = DKPCA(2, rank=3, gamma=0.2, solver="landmark", n_landmarks=30).fit(tables)
+    parties = in_process.Parties(tables, states=model._states)
+    tracemalloc.start()
+    rounds.audited(parties, model.model_, 100, 0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (
+        peak < 100 * 30_000 * 8 * 2
+    )  # the rows of four parties, the true and the fused ones would be three times as much

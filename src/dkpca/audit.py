@@ -8,6 +8,7 @@ a confidence bound needs (`dkpca.linalg.betting`). docs/certificate.md has the p
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
 
@@ -17,14 +18,16 @@ from dkpca.certificate.left_out import PartyError
 from dkpca.errors import FusionError, InputError
 from dkpca.fields import MOST_AUDITED
 from dkpca.fusion import FusedModel
-from dkpca.fusion.roster import audited_rows
+from dkpca.fusion.roster import TrueRows, audited_rows
 from dkpca.kernels.grams import FusedGram
 from dkpca.linalg.arrays import Array, device, namespace, to_numpy
 from dkpca.linalg.betting import Vector, mean_at_most
 from dkpca.linalg.nearfar import Matrix, turned
+from dkpca.linalg.parallel import in_order
 from dkpca.linalg.rounding import growth, unit
-from dkpca.linalg.tall import rows_of, whole
-from dkpca.messages import AuditRequest, AuditRows
+from dkpca.linalg.strips import strips
+from dkpca.linalg.tall import as_received, reweighed, rows_of
+from dkpca.messages import AuditRequest
 
 CONFIDENCE = 0.95
 WORTH = 3.0  # logarithm of 1 / 0.05: how many draws' worth of its range a bound is off at least
@@ -49,58 +52,83 @@ def request(model: FusedModel, n_rows: int, seed: int) -> AuditRequest:
     return AuditRequest(summary.n_samples, summary.sample_digest, seed, n_rows, samples)
 
 
-def audited(model: FusedModel, asked: AuditRequest, answers: Iterable[AuditRows]) -> FusedModel:
+@dataclass(frozen=True)
+class Seen:
+    """Sums over all columns of the rows drawn; E is the true matrix minus the fused one."""
+
+    differences: list[Array]  # (s, s) per party: D D' for its true rows minus its factor's
+    squares: Array  # (s,) squared lengths of rows of E
+    missing: Array  # (s, d): E V, V centered if the model is
+    components: Array  # (s, d): K V
+
+
+def audited(model: FusedModel, asked: AuditRequest, answers: Iterable[TrueRows]) -> FusedModel:
     """Return the model with what the answers say about it in its certificate."""
     return replace(model, certificate=replace(model.certificate, audit=conclude(model, asked, answers)))
 
 
-def conclude(model: FusedModel, asked: AuditRequest, answers: Iterable[AuditRows]) -> Audit:
+def conclude(model: FusedModel, asked: AuditRequest, answers: Iterable[TrueRows]) -> Audit:
     """Say how far the model is from the true matrix; a party that contradicts itself is named by a `FusionError`."""
     received = audited_rows(model.summaries, answers, asked.samples)
     errors = _errors(model)
     drawn = _drawn(model, errors, asked.draws, asked.seed)
     if tuple(sorted(set(drawn.samples.tolist()))) != asked.samples:
         raise FusionError("the audit was drawn for another model; ask the parties anew")
-    parts = [received[name].rows.decode(model.dtype) * model.weights[name] for name in model.summaries]
-    xp = namespace(*parts)
-    chosen = xp.asarray(list(asked.samples), device=device(parts[0]))
-    for name, error, part in zip(model.summaries, errors, parts, strict=True):
-        _check_party(name, error, part, chosen)
+    xp = namespace(model.eigenvectors)
+    chosen = xp.asarray(list(asked.samples), device=device(model.eigenvectors))
+    seen = _seen(model, errors, [received[name] for name in model.summaries], chosen)
+    for name, error, squared in zip(model.summaries, errors, seen.differences, strict=True):
+        own = received[name].columns(chosen) * model.weights[name]
+        factor = rows_of(error.factor, chosen)
+        _check_party(name, error, squared, own - factor @ factor.T)
+    return _said(model, drawn, asked, seen)
+
+
+def _seen(model: FusedModel, errors: Sequence[PartyError], answers: Sequence[TrueRows], chosen: Array) -> Seen:
+    """Look at all columns of the rows, a few at a time."""
+    V, weights = model.eigenvectors, [model.weights[name] for name in model.summaries]
+    xp, fused = namespace(V), _fused(model, errors)
+    mean = xp.mean(V, axis=0, keepdims=True) if model.centered else xp.zeros_like(V[:1, :])
+    own, joint = [rows_of(e.factor, chosen) for e in errors], fused.rows(chosen)
     diagonals = [e.diagonal for e in errors]
-    K = model.law.combine(parts, [xp.take(d, chosen) for d in diagonals], diagonals)
-    counted = np.bincount(np.searchsorted(np.asarray(asked.samples), drawn.samples), minlength=len(asked.samples))
-    return _said(model, errors, drawn, asked, K, counted)
+    at_rows = [xp.take(d, chosen) for d in diagonals]
+
+    def of(part: slice) -> Seen:
+        rows = [xp.astype(a.columns(part), V.dtype) * w for a, w in zip(answers, weights, strict=True)]
+        off = [K - A @ rows_of(e.factor, part).T for K, A, e in zip(rows, own, errors, strict=True)]
+        K = model.law.combine(rows, at_rows, [d[part] for d in diagonals])
+        E = K - model.law.recombine(A @ B.T for A, B in zip(joint, fused.rows(part), strict=True))
+        return Seen([D @ D.T for D in off], xp.sum(E * E, axis=1), E @ (V[part, :] - mean), K @ V[part, :])
+
+    return reduce(_added, in_order(of, strips(fused.n, chosen.shape[0], V), V))
 
 
-def _said(
-    model: FusedModel,
-    errors: Sequence[PartyError],
-    drawn: Draws,
-    asked: AuditRequest,
-    K: Array,
-    counted: "np.ndarray[tuple[int], np.dtype[np.int64]]",
-) -> Audit:
-    xp = namespace(K)
+def _added(a: Seen, b: Seen) -> Seen:
+    return Seen(
+        [x + y for x, y in zip(a.differences, b.differences, strict=True)],
+        a.squares + b.squares,
+        a.missing + b.missing,
+        a.components + b.components,
+    )
+
+
+def _said(model: FusedModel, drawn: Draws, asked: AuditRequest, seen: Seen) -> Audit:
     samples = np.asarray(asked.samples)
-    fused = _fused(model, errors).block(xp.asarray(samples, device=device(K)), slice(None))
-    V = model.eigenvectors
-    V = V - xp.mean(V, axis=0, keepdims=True) if model.centered else V
-    E = K - fused
-    lengths = np.sqrt(to_numpy(xp.sum(E * E, axis=1)).astype(float))
-    probability = drawn.probabilities[samples]
+    lengths = np.sqrt(to_numpy(seen.squares).astype(float))
     where = np.searchsorted(samples, drawn.samples)
     proof = model.certificate
     kernel = _length_at_most(lengths, proof.kernel_error_above, drawn, where, proof.kernel_error_below)
-    weights = counted / (asked.draws * probability)
+    counted = np.bincount(where, minlength=len(samples))
+    weights = counted / (asked.draws * drawn.probabilities[samples])
     spectrum = spectrum_at(model.eigenvalues, model.eigenvectors, model.nearby, samples)
-    rows = to_numpy(K @ model.eigenvectors).astype(float) - spectrum.components * spectrum.values[None, :]
+    rows = to_numpy(seen.components).astype(float) - spectrum.components * spectrum.values[None, :]
     estimated = turned(rows, spectrum, weights, taken_away=False)
     return Audit(
         n_rows=asked.draws,
         seed=asked.seed,
         confidence=CONFIDENCE,
         kernel_error_at_most=kernel,
-        subspace_error_at_most=_subspace(model, drawn, where, to_numpy(E @ V).astype(float)),
+        subspace_error_at_most=_subspace(model, drawn, where, to_numpy(seen.missing).astype(float)),
         component_error_estimates=tuple(np.minimum(estimated, 1.0).tolist()),
         subspace_error_trivial=proof.subspace_error_trivial,
     )
@@ -146,13 +174,15 @@ def _subspace(model: FusedModel, drawn: Draws, where: Array, EV: Matrix) -> floa
     return min(found, proof.subspace_error_at_most) if found < proof.subspace_error_trivial else math.inf
 
 
-def _check_party(name: str, error: PartyError, rows: Array, chosen: Array) -> None:
-    """Compare true rows with the factor: the difference is at most what the party said it left out."""
-    xp = namespace(rows)
-    difference = rows - rows_of(error.factor, chosen) @ whole(error.factor).T
-    rounding = error.rounding + growth(rows.shape[1]) * unit(rows) * error.trace
-    most = float(xp.max(xp.linalg.eigvalsh(_symmetric(difference @ difference.T)))) ** 0.5
-    least = -float(xp.min(xp.linalg.eigvalsh(_symmetric(xp.take(difference, chosen, axis=1)))))
+def _check_party(name: str, error: PartyError, squared: Array, corner: Array) -> None:
+    """Compare true rows with the factor: the difference is at most what the party said it left out.
+
+    `squared` is D D' for the difference D of all rows drawn, `corner` its columns at the same samples.
+    """
+    xp = namespace(squared)
+    rounding = error.rounding + growth(error.factor.shape[0]) * unit(squared) * error.trace
+    most = max(0.0, float(xp.max(xp.linalg.eigvalsh(_symmetric(squared))))) ** 0.5
+    least = -float(xp.min(xp.linalg.eigvalsh(_symmetric(corner))))
     for found, allowed, what in (
         (most, error.left_out + rounding, "differ from its factor by"),
         (least, rounding, "lie under its factor by"),
@@ -169,10 +199,11 @@ def _symmetric(A: Array) -> Array:
 
 
 def _errors(model: FusedModel) -> list[PartyError]:
-    return [
-        PartyError.of(s, s.factor.decode(model.dtype) * model.weights[name] ** 0.5, model.weights[name])
-        for name, s in model.summaries.items()
-    ]
+    errors = []
+    for name, summary in model.summaries.items():
+        weight, factor = model.weights[name], as_received(summary.factor, model.dtype)
+        errors.append(PartyError.of(summary, factor if weight == 1.0 else reweighed(factor, weight**0.5), weight))
+    return errors
 
 
 def _fused(model: FusedModel, errors: Sequence[PartyError]) -> FusedGram:

@@ -19,6 +19,8 @@ from dkpca.fields import (
     Seed,
 )
 from dkpca.kernels import Kernel
+from dkpca.linalg.arrays import Array
+from dkpca.linalg.gram import Index
 from dkpca.linalg.precision import Rounded
 from dkpca.masked import Agreed as Agreed
 from dkpca.masked import MaskedSum as MaskedSum
@@ -265,6 +267,15 @@ class AuditRows:
     def __post_init__(self) -> None:
         if self.rows.shape[0] != len(self.samples):
             raise InputError(f"has {self.rows.shape[0]} rows for {len(self.samples)} samples")
+
+    @property
+    def n_samples(self) -> int:
+        """Samples of the fit."""
+        return self.rows.shape[1]
+
+    def columns(self, index: Index) -> Array:
+        """Some columns of the rows, decoded."""
+        return self.rows.columns(index).decode()
 
 
 Message = (

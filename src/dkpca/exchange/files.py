@@ -181,7 +181,7 @@ def audit(holding: Holding, state: Path, request: AuditRequest, sender: Sender) 
         if kept.kernel.columns_are == "samples":
             table = with_samples_as_columns(table)
         X = preparation.apply(table)
-        message = true_rows(kept, X, request, sample_ids=names, policy=sender.policy)
+        message = true_rows(kept, X, request, sample_ids=names, policy=sender.policy).sent()
         sender.send(message, party=message.party, n_samples=len(X), rows=len(message.samples), seed=request.seed)
     return message
 

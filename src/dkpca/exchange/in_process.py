@@ -79,9 +79,7 @@ class Parties:
                 for name in names
             )
         if isinstance(question, AuditWanted):
-            return self._all(
-                delayed(_true_rows)(name, self.tables[name], question, self.states[name]) for name in names
-            )
+            return self._true_rows(question)
         raise TypeError(f"parties in one process match rows by position; they are not asked for {question}")
 
     def _summaries(self, question: SummaryWanted, blind: Any = None) -> dict[str, Summary]:
@@ -94,6 +92,14 @@ class Parties:
         )
         self.states = {name: state for name, (_, state) in answers.items()}
         return {name: summary for name, (summary, _) in answers.items()}
+
+    def _true_rows(self, question: AuditWanted) -> dict[str, Any]:
+        """Rows of tables at hand are made where they are looked at; those of a worker's table come as a message."""
+        if any(map(is_source, self.tables.values())):
+            return self._all(
+                delayed(_sent_rows)(name, table, question, self.states[name]) for name, table in self.tables.items()
+            )
+        return {name: true_rows(self.states[name], X, question.request) for name, X in self.tables.items()}
 
     def _all(self, jobs: Iterable[Any]) -> dict[str, Any]:
         """Answers of all parties, in their order."""
@@ -140,8 +146,8 @@ def _summarize(
     return summary, state.without_rows() if is_source(table) else state
 
 
-def _true_rows(name: str, table: Array | Source, question: AuditWanted, state: PartyState) -> AuditRows:
-    return true_rows(state, opened(name, table, columns_are=state.kernel.columns_are), question.request)
+def _sent_rows(name: str, table: Array | Source, question: AuditWanted, state: PartyState) -> AuditRows:
+    return true_rows(state, opened(name, table, columns_are=state.kernel.columns_are), question.request).sent()
 
 
 def _extend(

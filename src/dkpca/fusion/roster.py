@@ -1,18 +1,45 @@
 """Messages that belong together: one from each party, about the same samples in the same order."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from dkpca import wire
 from dkpca.errors import FusionError
 from dkpca.fusion import plausibility
 from dkpca.kernels.laws import SUM
-from dkpca.messages import AuditRows, Partials, Rows, Summary
+from dkpca.linalg.arrays import Array
+from dkpca.linalg.gram import Index
+from dkpca.messages import Partials, Rows, Summary
+
+SAME_SAMPLES = "the rows are not the same samples in the same order; align them first, with one --id-normalize"
+
+
+class TrueRows(Protocol):
+    """What a party answered to an audit: received, or made where it is looked at."""
+
+    @property
+    def party(self) -> str:
+        """Whose rows these are."""
+
+    @property
+    def summary_id(self) -> str:
+        """Which summary is audited."""
+
+    @property
+    def samples(self) -> tuple[int, ...]:
+        """Which rows these are."""
+
+    @property
+    def n_samples(self) -> int:
+        """How long each is."""
+
+    def columns(self, index: Index) -> Array:
+        """Some columns of these rows."""
+
 
 M = TypeVar("M")
-ReceivedT = TypeVar("ReceivedT", Summary, Rows, Partials, AuditRows)
+ReceivedT = TypeVar("ReceivedT", Summary, Rows, Partials, TrueRows)
 NewSamplesT = TypeVar("NewSamplesT", Rows, Partials)
-SAME_SAMPLES = "the rows are not the same samples in the same order; align them first, with one --id-normalize"
 
 
 def accept(summaries: Iterable[Summary], roster: Sequence[str] | None) -> dict[str, Summary]:
@@ -47,14 +74,14 @@ def complete(
 
 
 def audited_rows(
-    summaries: Mapping[str, Summary], received: Iterable[AuditRows], samples: tuple[int, ...]
-) -> dict[str, AuditRows]:
+    summaries: Mapping[str, Summary], received: Iterable[TrueRows], samples: tuple[int, ...]
+) -> dict[str, TrueRows]:
     """Answers to an audit by party: one from each party that was fused, about the samples asked for."""
     by_name = _by_name(received, "audit")
     _check_roster(by_name, list(summaries), "audit")
     for name, message in by_name.items():
         summary = summaries[name]
-        if message.summary_id != wire.fingerprint(summary) or message.rows.shape[1] != summary.n_samples:
+        if message.summary_id != wire.fingerprint(summary) or message.n_samples != summary.n_samples:
             raise FusionError(f"party {name!r}: its rows are for another summary than the one that was fused")
         if message.samples != samples:
             raise FusionError(f"party {name!r}: sent other rows than those that were drawn; let it answer this audit")

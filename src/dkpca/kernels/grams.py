@@ -27,9 +27,12 @@ class KernelGram(Gram):
         self.kernel, self.X, self.origin = kernel, X, origin  # X is measured from the origin already
         self.n, self.reference, self.entry_operations = X.shape[0], X, 2.0 * X.shape[1] + FUNCTION
         self._error: float | None = None  # of a value, once it is known: it takes a pass over the rows
+        self._diagonal: Array | None = None
 
     def diagonal(self) -> Array:
-        return self.kernel.diagonal(self.X)
+        if self._diagonal is None:
+            self._diagonal = self.kernel.diagonal(self.X)
+        return self._diagonal
 
     def block(self, rows: Index, columns: Index) -> Array:
         K = self.kernel.block(self.X, rows, columns)

@@ -5,8 +5,9 @@ matrices recombine; new samples' factor rows go through the same function.
 """
 
 import math
+import operator
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import ClassVar
@@ -112,10 +113,7 @@ class Product(Law):
         return list(factors)
 
     def recombine(self, parts: Iterable[Array]) -> Array:
-        total, rest = _fresh_first(parts)
-        for part in rest:
-            total *= part
-        return total
+        return _folded(parts, operator.mul, operator.imul)
 
     def log_diagonal(self, received: Sequence[Array]) -> Array:
         xp = namespace(*received)
@@ -310,17 +308,17 @@ def _largest(diagonal: Array) -> float:
 
 
 def _added(parts: Iterable[Array]) -> Array:
-    total, rest = _fresh_first(parts)
-    for part in rest:
-        total += part
-    return total
+    return _folded(parts, operator.add, operator.iadd)
 
 
-def _fresh_first(parts: Iterable[Array]) -> tuple[Array, Iterable[Array]]:
-    """Return a copy of the first part, since parts belong to the caller, and the others."""
+def _folded(parts: Iterable[Array], two: Callable[[Array, Array], Array], into: Callable[..., Array]) -> Array:
+    """Combine arrays one after the other; those given belong to the caller, so the first two make a new one."""
     rest = iter(parts)
-    first = next(rest)
-    return namespace(first).asarray(first, copy=True), rest
+    first, second = next(rest), next(rest, None)
+    total = namespace(first).asarray(first, copy=True) if second is None else two(first, second)
+    for part in rest:
+        total = into(total, part)
+    return total
 
 
 def _is_moderate(x: Array) -> bool:

@@ -4,6 +4,7 @@ C are the columns of the matrix at the landmarks, L L' is the corner, and F = C 
 F, each by a substitution with L, or as inv(L) C'C inv(L)': half the work, but rounding grows by |inv(L)|^2.
 """
 
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -18,6 +19,8 @@ from dkpca.linalg.moments import Moments, additions
 from dkpca.linalg.rounding import SUBTRACTIONS, growth, solver_error, unit
 
 Matrix = np.ndarray[Any, Any]
+SIZES = 10.0 ** -np.arange(1.0, 16.0)  # shares of the most that a landmark adds: it must add so much
+BESIDE = 1e-3  # rounding through the corner, as a share of what the landmarks miss, that is not worth fewer of them
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,32 @@ class Corner:
             return np.zeros_like(right)
         solved: Matrix = solve_triangular(self.L, right, lower=True, trans="T")
         return solved
+
+    def head(self, m: int) -> "Corner":
+        """Corner of the first landmarks."""
+        same: Corner = copy(self)
+        same.L, same.m = self.L[:m, :m], m
+        same.chosen = float(np.sum(same.L**2))
+        vars(same).pop("inverse_norm", None)
+        return same
+
+    def sound(self, square: Matrix) -> int:
+        """How many landmarks to keep, given F'F for all of them: those for which the bound on the rest is least.
+
+        One that adds next to nothing at the landmarks' own rows can add more at others, through a division by nearly
+        zero: its rounding is then more than what it explains.
+        """
+
+        def rest(m: int) -> tuple[float, float]:
+            return max(0.0, self.trace - float(np.trace(square[:m, :m]))), self.head(m).beside(square[:m, :m])
+
+        missed, beside = rest(self.m)
+        if beside <= BESIDE * missed:
+            return int(self.m)
+        added = np.diagonal(self.L) ** 2
+        small = added[None, :] < SIZES[:, None] * added.max()
+        candidates: set[int] = {self.m, *small.argmax(axis=1)[small.any(axis=1)].tolist()} - {0}
+        return min(sorted(candidates, reverse=True), key=lambda m: sum(rest(m)))
 
     def error_by_columns(self, n: int, length: float) -> float:
         """Bound on the error of F'F from C'C for columns of this length."""

@@ -7,7 +7,7 @@ are those of the small F'F. The first pass adds up C'C or F'F, the second makes 
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,17 @@ class Chosen:
     substituted: bool  # whether they are those of F
     start: Array  # (m,) near the mean of the features
     among: int  # rows they were chosen among
+
+    def head(self, m: int, gram: Gram) -> "Chosen":
+        """Return the first of them, where the features are those of F."""
+        pivots, corner = self.pivots[:m], self.corner.head(m)
+        factor = None if self.factor is None else self.factor[:, :m]
+        features = (
+            _substituted(gram.against(pivots), _substitution(corner, pivots))
+            if factor is None
+            else _slices_of(factor)
+        )
+        return replace(self, pivots=pivots, corner=corner, features=features, factor=factor, start=self.start[:m])
 
 
 @dataclass(frozen=True)
@@ -115,7 +126,9 @@ class Landmark:
 def part_below(gram: Gram, n_landmarks: int) -> tuple[Array, float]:
     """Return F and a number e with F F' <= gram + e I (in the order of symmetric matrices), through landmarks."""
     F, pivots, _ = Landmark(n_landmarks).factorize(gram, min(n_landmarks, gram.n))
-    return F, Corner(to_numpy(pick(F, pivots)), gram).beside(to_numpy(cross(F, F)).astype(float))
+    corner, square = Corner(to_numpy(pick(F, pivots)), gram), to_numpy(cross(F, F)).astype(float)
+    sound = corner.sound(square)
+    return F[:, :sound], corner.head(sound).beside(square[:sound, :sound])
 
 
 def default_landmarks(k: int) -> int:
@@ -125,9 +138,14 @@ def default_landmarks(k: int) -> int:
 
 def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, progress: Progress) -> Eigenpairs:
     """Leading pairs of F F', or of the same after centering, and how far they may be from those of the matrix."""
-    corner, n, xp = chosen.corner, gram.n, namespace(gram.reference)
-    start = chosen.start
-    sums = moments(chosen.features, n, start, centered=centered, progress=_part(progress, CHOOSING, LIFTING))
+    n, xp = gram.n, namespace(gram.reference)
+    done = _part(progress, CHOOSING, LIFTING)
+    sums = moments(chosen.features, n, chosen.start, centered=centered, progress=done)
+    if chosen.substituted:
+        square = sums.from_zero(n, chosen.start) if centered else sums.square
+        sound = chosen.corner.sound(to_numpy(square).astype(float))
+        chosen, sums = (chosen.head(sound, gram), sums.head(sound)) if sound < chosen.corner.m else (chosen, sums)
+    corner, start = chosen.corner, chosen.start
     found = corner.spectrum(sums, to_numpy(start) if centered else None, n, substituted=chosen.substituted)
     values, U = like(found.values, start), like(found.U, start)
     next_value = float(values[k]) if values.shape[0] > k else 0.0
@@ -136,9 +154,8 @@ def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, progress: Prog
     (values, U), scaled = _first(k, values, U), _first(k, values, scaled)[1]
     rounded = growth(n) * unit(start) * corner.trace
     left = max(0.0, corner.trace - found.trace) + found.beside + rounded + corner.m**0.5 * found.moved
-    lifted = _lifted(
-        gram, scaled, near, chosen, found, progress, in_blocks=on_gpu(start) or n * corner.m <= MOST_NUMBERS
-    )
+    in_blocks = left > next_value and (on_gpu(start) or n * corner.m <= MOST_NUMBERS)
+    lifted = _lifted(gram, scaled, near, chosen, found, progress, in_blocks=in_blocks)
     vectors, square = lifted.vectors, lifted.square
     turned = _orthonormalize(vectors, square, found.values[:k])
     signs = signs_of(vectors)
@@ -231,7 +248,8 @@ def _lifted(
 ) -> _Lifted:
     """Products of the centered factor with leading columns and with those behind; and a bound on what is left.
 
-    Where F is not at hand, the bound takes as long as all the rest: without it, the trace has to do.
+    Where F is not at hand, the bound takes as long as all the rest: without it, the trace has to do, as it may where
+    that is less than the next eigenvalue, which was left out too.
     """
     xp, n, k = namespace(leading), gram.n, leading.shape[1]
     weights = xp.concat([leading, behind], axis=1)

@@ -20,6 +20,8 @@ LANDMARKS_PER_ROW = 4  # of a block: it then costs a part of what the landmarks 
 LEAST_ROWS, LEAST_ROWS_GPU = 32, 2048
 MOST_NUMBERS = 2**27  # rows times landmarks for which bounds may take as long as all the rest
 SMALL = 128  # rows of a block, where many rows are passed over
+FEW = 2 * SMALL  # rows for which float32 is precise enough: n^2 / 2 roundings at worst are within ...
+WIDER = 1.003  # ... what a bound on a norm is widened by
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,9 @@ def norm_at_most(S: np.ndarray[Any, Any]) -> float:
     size = float(np.abs(S).max())
     if not size > 0.0:
         return 0.0
-    second = (S / size) @ (S / size)
-    return float(1.001 * size * np.linalg.norm(second @ second) ** 0.25)  # the thousandth is more than rounding
+    even = (S / size).astype(np.float32 if len(S) <= FEW else float)
+    second = even @ even
+    return float(WIDER * size * np.linalg.norm(second @ second) ** 0.25)
 
 
 def _sizes(P: Array, k: int) -> tuple[float, float]:

@@ -33,6 +33,14 @@ class Moments:
     total: Array  # (m,)
     square: Array  # (m, m)
 
+    def head(self, m: int) -> "Moments":
+        """Sums of the first columns."""
+        return Moments(self.total[:m], self.square[:m, :m])
+
+    def from_zero(self, n: int, start: Array) -> Array:
+        """Sum of squares of the n rows themselves, if these were measured from a start."""
+        return self.square + self.total[:, None] * start + start[:, None] * (self.total + n * start)
+
 
 def groups(n: int) -> list[slice]:
     """Cut n rows into groups of a size to work on."""

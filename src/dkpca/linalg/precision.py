@@ -74,6 +74,15 @@ class Rounded:
         """Return some of the rows."""
         return replace(self, data=self.data[strip, :])
 
+    def columns(self, index: "slice | Array") -> "Rounded":
+        """Return some of the columns."""
+        xp = namespace(self.data)
+        if isinstance(index, slice):
+            return Rounded(self.data[:, index], None if self.scale is None else self.scale[index])
+        return Rounded(
+            xp.take(self.data, index, axis=1), None if self.scale is None else xp.take(self.scale, index, axis=0)
+        )
+
     def entry_error(self) -> tuple[float, Array]:
         """Bounds on what rounding did to a number: a share of it, and beside that so much, by column."""
         if self.precision == COMPACT:

@@ -90,8 +90,12 @@ class PartyState:
         """Return the state without the rows of the table, for a holder who can open the table again."""
         return replace(self, anchors=None, training=None)
 
+    def measured(self, X: Array) -> Array:
+        """Rows of a table as the kernel of the fit takes them."""
+        return standardized(X, self.shift, self.scale) - self.origin[None, :]
+
     def with_rows(self, X: Array) -> "PartyState":
         """Return the state with the rows of the table it was made from."""
-        X = standardized(X, self.shift, self.scale) - self.origin[None, :]
+        X = self.measured(X)
         anchors = self.kernel.anchors(X, self.positions)
         return replace(self, anchors=anchors, training=X if self.keep_training else None)

@@ -1,16 +1,62 @@
 """What a party answers to an audit: true rows of its Gram matrix, for samples that the center drew."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 
 from dkpca import messages
 from dkpca.errors import InputError
 from dkpca.linalg.arrays import Array, device, namespace
+from dkpca.linalg.gram import Index, pick
 from dkpca.linalg.precision import Rounded
 from dkpca.messages import AuditRequest, AuditRows
 from dkpca.party.state import PartyState
 from dkpca.party.summaries import ANYTHING
 from dkpca.policy import Policy
+
+
+@dataclass(frozen=True)
+class OpenRows:
+    """True rows that are made where they are looked at."""
+
+    state: PartyState
+    X: Array  # (n_samples, n_features)
+    chosen: Array  # (s, n_features): the samples asked for, as the kernel takes them
+    exact: Array  # (s,): each with itself
+    request: AuditRequest
+
+    @property
+    def party(self) -> str:
+        """Whose rows these are."""
+        return self.state.party
+
+    @property
+    def summary_id(self) -> str:
+        """Which summary is audited."""
+        return self.state.summary_id
+
+    @property
+    def samples(self) -> tuple[int, ...]:
+        """Which rows these are."""
+        return self.request.samples
+
+    @property
+    def n_samples(self) -> int:
+        """How long each is."""
+        return int(self.X.shape[0])
+
+    def columns(self, index: Index) -> Array:
+        """Some columns; exact where a sample meets itself, though a difference may have rounded."""
+        xp, where = namespace(self.X), device(self.X)
+        rows = xp.astype(self.state.kernel(self.state.measured(pick(self.X, index)), self.chosen), xp.float64).T
+        if isinstance(index, slice):
+            index = xp.arange(*index.indices(self.n_samples), device=where)
+        asked = xp.asarray(list(self.samples), device=where)
+        return xp.where(asked[:, None] == index[None, :], self.exact[:, None], rows)
+
+    def sent(self) -> AuditRows:
+        """All columns, as a message."""
+        rows = Rounded(self.columns(slice(None)))
+        return AuditRows(self.party, self.summary_id, self.request.sample_digest, self.samples, rows)
 
 
 def true_rows(
@@ -20,8 +66,8 @@ def true_rows(
     *,
     sample_ids: Sequence[str] | None = None,
     policy: Policy = ANYTHING,
-) -> AuditRows:
-    """Return the kernel of the samples asked for with all samples of the fit.
+) -> OpenRows:
+    """Check the question; return the kernel of the samples asked for with all samples of the fit.
 
     Parameters
     ----------
@@ -54,11 +100,10 @@ def true_rows(
         raise InputError(
             f"party {state.party!r}: the table has {X.shape[1]} columns, the fit had {state.origin.shape[0]}"
         )
-    measured = replace(state, keep_training=True).with_rows(X).training
-    xp = namespace(measured)
-    chosen = xp.asarray(list(request.samples), device=device(measured))
-    rows = xp.astype(state.kernel.block(measured, chosen, slice(None)), xp.float64)
-    diagonal = state.kernel.diagonal(measured)
-    for row, sample in enumerate(request.samples):  # exact there, where a difference may have rounded
-        rows[row, sample] = diagonal[sample]
-    return AuditRows(state.party, state.summary_id, request.sample_digest, request.samples, Rounded(rows))
+    kernel, xp = state.kernel, namespace(X)
+    positions = xp.asarray(list(request.samples), device=device(X))
+    if kernel.columns_are == "samples":
+        chosen, own = kernel.anchors(X, positions), kernel.rows(X, positions)
+    else:
+        chosen = own = state.measured(pick(X, positions))
+    return OpenRows(state, X, chosen, xp.astype(kernel.diagonal(own), xp.float64), request)
