@@ -6,13 +6,9 @@ SIGKILL. Prints a JSON list, one entry per crash: the files before, those the ne
 apart), and those after the repetition. EVERY is 1, or more for a slow command: then only every so many writes.
 """
 
-import contextlib
 import hashlib
-import importlib
-import io
 import json
 import os
-import pkgutil
 import shutil
 import signal
 import subprocess
@@ -22,9 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import dkpca.cli
-import dkpca.report
 from dkpca.store import storage
+from testkit import forking
 
 CALLS = ("write", "fsync", "replace", "rename", "unlink", "remove", "mkdir", "rmdir")
 PATIENCE = 10_000  # more writes than any command makes
@@ -109,18 +104,8 @@ def crashes(every: int, template: Path, command: list[str]) -> list[dict[str, An
     return told
 
 
-def load() -> None:
-    """Import what commands use before the forks, which would import it each on its own."""
-    for package in (dkpca.cli, dkpca.report):
-        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
-            importlib.import_module(module.name)
-    importlib.import_module("sklearn.cluster")
-    with contextlib.redirect_stderr(io.StringIO()):
-        assert dkpca.cli.run(["inspect", "nothing"]) == 1  # loads what reads options
-
-
 if __name__ == "__main__":
     if sys.argv[1] == "child":
         _run(Path(sys.argv[3]), sys.argv[4:], int(sys.argv[2]))
-    load()
+    forking.load()
     print(json.dumps(crashes(int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])))

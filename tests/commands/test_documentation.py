@@ -1,4 +1,7 @@
-"""Every command and every program in the documentation runs as printed."""
+"""Every command and every program in the documentation runs as printed.
+
+The commands are forks of a process that has loaded the library; test_feel.py runs the program as it is installed.
+"""
 
 import contextlib
 import os
@@ -11,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from testkit import forking
 from testkit.federation import environment, free_port, wait_for
 from testkit.program import PROGRAM
 
@@ -29,13 +33,19 @@ def shell_script(page: Path) -> str:
     return "".join(parts)
 
 
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    """Where a shell finds `dkpca`, and the Python of these tests."""
+    with forking.program(tmp_path_factory.mktemp("bin")) as program:
+        yield f"{program.parent}:{PROGRAM.parent}:{os.environ['PATH']}"
+
+
 @pytest.mark.slow
-def test_every_command_in_the_documentation_runs_as_printed(tmp_path):
+def test_every_command_in_the_documentation_runs_as_printed(path, tmp_path):
     docs = ROOT / "docs"
     pages = [docs / "getting-started.md", docs / "tables.md", docs / "deploying.md", ROOT / "README.md"]
     script = "set -eu\n" + "".join(map(shell_script, pages))
     assert script.count("dkpca ") > 20
-    path = f"{PROGRAM.parent}:{os.environ['PATH']}"
     ran = subprocess.run(
         ["bash", "-c", script],
         cwd=tmp_path,
@@ -50,10 +60,9 @@ def test_every_command_in_the_documentation_runs_as_printed(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_tutorial_and_the_guide_to_choosing_run_as_printed(tmp_path):
+def test_the_tutorial_and_the_guide_to_choosing_run_as_printed(path, tmp_path):
     script = "set -eu\n" + "".join(shell_script(ROOT / "docs" / page) for page in ("tutorial.md", "choosing.md"))
     assert script.count("dkpca ") > 15
-    path = f"{PROGRAM.parent}:{os.environ['PATH']}"
     ran = subprocess.run(
         ["bash", "-c", script],
         cwd=tmp_path,
@@ -94,10 +103,10 @@ STOP_ALL = "trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n"
 
 @pytest.mark.network
 @pytest.mark.slow
-def test_three_organizations_over_a_network_as_printed(tmp_path):
+def test_three_organizations_over_a_network_as_printed(path, tmp_path):
     script = "set -eu\n" + STOP_ALL + shell_script(ROOT / "docs" / "network.md")
     assert script.count("dkpca ") > 20
-    program = {"PATH": f"{PROGRAM.parent}:{os.environ['PATH']}", "PORT": str(free_port())}
+    program = {"PATH": path, "PORT": str(free_port())}
     words = tmp_path / "words.txt"
     with words.open("w") as file:
         shell = subprocess.Popen(
