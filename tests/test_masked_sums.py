@@ -86,6 +86,52 @@ def test_masked_messages_look_uniform_whatever_is_in_them(n_bits):
         assert scipy.stats.chisquare(pairs).pvalue > 1e-6, message.party
 
 
+def with_lengths(values, lengths, own):
+    return [
+        sums.masked(values[name], own[name], offers_of(own), PINNED, lengths=lengths[name], n_parts=1) for name in own
+    ]
+
+
+@given(bits, st.integers(1, 60), st.integers(0, 2**32), st.sampled_from([1e-9, 1.0, 1e12]))
+def test_lengths_are_added_with_the_digits_of_a_double(n_bits, count, seed, scale):
+    values = numbers(seed, count, scale)
+    own = own_keys(values, n_bits)
+    lengths = {name: 15.9 * np.abs(values[name]).max() * np.linspace(0, 1, 7) for name in NAMES}
+    total = sums.added_lengths(with_lengths(values, lengths, own), 7)
+    truth = sum(lengths.values())
+    assert np.abs(total - truth).max() <= 2e-13 * truth.max()
+
+
+def test_lengths_are_noise_alone_under_masks_of_their_own_and_come_from_all():
+    values = {name: np.full(60_000, 1.0) for name in NAMES}
+    own = own_keys(values, 64)
+    received = with_lengths(values, values, own)
+    for message in received:
+        assert scipy.stats.chisquare(np.bincount(message.lengths.data, minlength=256)).pvalue > 1e-6, message.party
+        assert np.mean(message.lengths.data == message.values.data) < 0.02
+    with pytest.raises(FusionError, match=r"no lengths of samples from \['clinic'\]"):
+        sums.added_lengths([received[0], replace(received[1], lengths=None), received[2]], 60_000)
+
+
+def test_a_length_out_of_range_is_refused():
+    values = numbers()
+    own = own_keys(values)
+    with pytest.raises(InputError, match="is beyond the .* that was offered"):
+        sums.masked(values["bank"], own["bank"], offers_of(own), PINNED, lengths=np.array([1e3]))
+
+
+@given(st.integers(2, 200), st.integers(1, 500))
+def test_pieces_of_all_pairs_have_every_pair_once_and_none_is_empty(n, piece):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(quantities, "PIECE", piece)
+        agreed = replace(agreed_on(n), columns=n)
+        found = quantities.pieces(agreed)
+        assert [row for rows in found for row in range(rows.start, rows.stop)] == list(range(n))
+        counts = [quantities.count(agreed, rows) for rows in found]
+        assert min(counts) > 0
+        assert sum(counts) == n * (n - 1) // 2
+
+
 def test_some_of_the_messages_tell_nothing_about_the_sum():
     values = numbers(count=60_000, scale=0.001)
     own = own_keys(values)
@@ -260,17 +306,18 @@ def test_pieces_that_are_missing_or_come_twice_are_named(monkeypatch):
     values = {name: np.abs(each[:990]) for name, each in values.items()}
     own = {
         name: keys.make_offer(
-            IDENTITIES[name], name, replace(agreed_on(45), columns=45), n_features=3, largest=float(each.max())
+            IDENTITIES[name],
+            name,
+            replace(agreed_on(45), columns=45, signed=False),
+            n_features=3,
+            largest=float(each.max()),
         )
         for name, each in values.items()
     }
-    pieces = quantities.pieces(own["bank"].offer.agreed, RBF(1.0))
+    pieces = quantities.pieces(own["bank"].offer.agreed)
     assert len(pieces) == 2
     first = masked(
-        {
-            name: each[: quantities.count(own[name].offer.agreed, RBF(1.0), pieces[0])]
-            for name, each in values.items()
-        },
+        {name: each[: quantities.count(own[name].offer.agreed, pieces[0])] for name, each in values.items()},
         own,
         n_parts=2,
     )

@@ -238,7 +238,8 @@ def _offer(message: Offer) -> Description:
         "reach": message.reach,
     }
     reveals = [
-        f"how many samples and columns the party has, and that none of its numbers exceeds {message.reach:g}",
+        f"how many samples and columns the party has, and that none of its numbers exceeds {message.reach:g}, "
+        "nor the length of a sample 16 times that",
         "its public keys, to everybody who takes part in this sum",
         "a fingerprint of the sample ids in their order; ids that can be guessed all at once can be confirmed by it",
     ]

@@ -31,7 +31,7 @@ class Agreed:
     columns: Count
     sample_digest: Fingerprint  # of the samples in the rows
     bits: Bits  # of the ring on which numbers are added
-    signed: bool = True  # whether numbers may be below zero; distances are not, and have a bit more for it
+    signed: bool = True  # whether numbers may be below zero: inner products may, distances have a bit more instead
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Offer:
     party: PartyName
     agreed: Agreed
     n_features: Count
-    reach: Positive  # that none of the party's numbers exceeds in size; one of eight per power of two
+    reach: Positive  # that none of the party's numbers exceeds in size, nor a length 16 times; eight per power of two
     identity: PublicKey  # Ed25519, of the party
     key: PublicKey  # X25519, of this sum
     signature: Signature  # of all this, by the identity
@@ -76,3 +76,9 @@ class MaskedSum:
     part: Count  # which of the pieces of the sum this is
     n_parts: Count
     values: Packed
+    lengths: Packed | None = None  # of the samples in these rows, on a ring of 64 bits, where pairs are products
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of the numbers."""
+        return sum(len(packed.data) for packed in (self.values, self.lengths) if packed is not None)

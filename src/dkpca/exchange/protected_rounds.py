@@ -115,7 +115,7 @@ def fit(
     summary, received = sum_rounds.for_fit(
         parties, replace(settings, n_landmarks=n_landmarks), run=parties.shield.run, bits=parties.shield.bits
     )
-    sent = {name: sum(len(piece[name].values.data) for piece in received.answers) for name in parties.names}
+    sent = {name: sum(piece[name].n_bytes for piece in received.answers) for name in parties.names}
     fuse = functools.partial(fusion.fuse, [summary], center=settings.center, n_landmarks=n_landmarks, **fusing)
     model = components.fused(n_components, lambda count: fuse(n_components=count))
     return model, replace(parties.shield, sent=sent)

@@ -164,7 +164,7 @@ def _pieces_at_party(
         if scorer is None:
             raise InputError("the offer is for shares of scores; give the scorer that it was made with (--scorer)")
         _, values, _ = _share(holding, sender, state, scorer, identity=Identity.new(), run=agreed.run, like=key)
-        return member.n_parts_of(agreed, None), partial(member.masked_scores, key, values)
+        return member.n_parts_of(agreed), partial(member.masked_scores, key, values)
     kept, preparation = load_state(state)
     table, names = holding.load()
     X = preparation.apply(table)
@@ -172,7 +172,7 @@ def _pieces_at_party(
     if agreed.kind == quantities.NEW:
         sender.policy.check_projection()
     sender.policy.check_protection("sums")
-    return member.n_parts_of(agreed, kept.kernel), partial(member.answer, key, kept, X)
+    return member.n_parts_of(agreed), partial(member.answer, key, kept, X)
 
 
 def _share(

@@ -45,7 +45,7 @@ def for_fit(
     kernel, derived = _one_kernel(settings, parties.names)
     up_to = quantities.MOST_PAIRED if quantities.has_diagonal(kernel) else PAIRS_UP_TO
     wanted = OfferWanted(run, kernel, bits, settings.n_landmarks, up_to, open_width=derived, common=common)
-    received = _added(parties, wanted, kernel)
+    received = _added(parties, wanted)
     n_features = sum(offer.n_features for offer in received.offers)
     return joined(settings, parties.names, n_features, received), received
 
@@ -74,12 +74,12 @@ def new_rows(
 ) -> Rows:
     """Have the parties compare new samples with those of the fit; return their rows of the joint factor."""
     wanted = OfferWanted(run, summary.kernel, bits, batch=batch, common=common)
-    return joint.rows_of(summary, _added(parties, wanted, summary.kernel), positions)
+    return joint.rows_of(summary, _added(parties, wanted), positions)
 
 
 def shares(parties: Parties, *, run: str, batch: str, common: CommonTokens | None = None) -> Received:
     """Have the parties score new samples by the scorers that they have, under masks."""
-    return _added(parties, ShareOfferWanted(run, batch, common), None)
+    return _added(parties, ShareOfferWanted(run, batch, common))
 
 
 def asked_for(question: OfferWanted) -> Sum:
@@ -156,7 +156,7 @@ def new_run() -> str:
     return f"sum-{secrets.token_hex(8)}"
 
 
-def _added(parties: Parties, wanted: OfferWanted | ShareOfferWanted, kernel: Kernel | None) -> Received:
+def _added(parties: Parties, wanted: OfferWanted | ShareOfferWanted) -> Received:
     answered = parties.ask(wanted)
     offers = tuple(answered[name] for name in parties.names)
     for offer in offers[1:]:
@@ -166,7 +166,7 @@ def _added(parties: Parties, wanted: OfferWanted | ShareOfferWanted, kernel: Ker
                 f"parties {offers[0].party!r} and {offer.party!r} offer different sums: {differ}; they need the same "
                 "samples in the same order: align them"
             )
-    n_parts = member.n_parts_of(offers[0].agreed, kernel)
+    n_parts = member.n_parts_of(offers[0].agreed)
     passed_on = Offers(offers)
     return Received(
         offers, [parties.ask(SumsWanted(passed_on, part, wanted.batch)) for part in range(1, n_parts + 1)]

@@ -17,7 +17,7 @@ from dkpca.exchange.questions import (
 )
 from dkpca.messages import TOKEN_BYTES
 from dkpca.network.protocol import MESSAGE_HEADER, MOST_COMPONENTS
-from dkpca.protection.quantities import PIECE
+from dkpca.protection.quantities import MOST_PAIRED, PIECE
 from dkpca.rank import Budget, Fixed
 
 OFFER_BYTES = 2**12
@@ -37,7 +37,7 @@ def largest_answer(question: Question, *, n_samples: float = math.inf, width: fl
         return MESSAGE_HEADER
     if isinstance(question, SumsWanted):
         agreed = question.offers.offers[0].agreed
-        return MESSAGE_HEADER + 8 * max(PIECE, agreed.columns)
+        return MESSAGE_HEADER + 8 * max(PIECE, agreed.columns) + 8 * min(agreed.rows, MOST_PAIRED)  # and lengths
     if isinstance(question, SummaryWanted):
         if isinstance(question.rank, Budget):
             return MESSAGE_HEADER + question.rank.bytes

@@ -17,7 +17,7 @@ from dkpca.linalg.precision import Rounded
 from dkpca.linalg.rounding import growth, solver_error
 from dkpca.messages import Agreed, MaskedSum, Rows, Summary
 from dkpca.protection import quantities, sums
-from dkpca.protection.ring import EXACT_BITS, Numbers
+from dkpca.protection.ring import EXACT_BITS, LENGTHS, Numbers
 
 JOINED = "joined"  # name of the party that nobody is
 DOUBLE = float(np.finfo(np.float64).eps)
@@ -68,9 +68,11 @@ def width_of(kernel: Kernel, pieces: Pieces) -> float:
     """Return one over the mean squared distance between different samples, or between samples and landmarks."""
     first = sums.check_complete(next(iter(pieces())))
     check_kernel(kernel, first.agreed)
-    total, count = 0.0, -first.agreed.columns if first.agreed.kind == quantities.COLUMNS else 0  # each with itself
-    for _, values in _added(first.agreed, kernel, pieces):
-        total, count = total + float(values.sum()), count + values.size
+    n, agreed = first.agreed.rows, first.agreed
+    if agreed.kind == quantities.PAIRS:
+        total, count = float(_pairs(kernel, agreed, pieces).sum()), n * (n - 1)
+    else:
+        total, count = sum(float(values.sum()) for _, values in _blocks(agreed, pieces)), (n - 1) * agreed.columns
     if not total > 0:
         raise FusionError("all samples are equal, so that gamma='auto' has no width; give a number")
     return count / total
@@ -94,7 +96,7 @@ def rows_of(summary: Summary, pieces: Pieces, positions: Numbers | None = None) 
     if first.agreed.kind != quantities.NEW or first.agreed.columns != len(anchors):
         raise FusionError("these masked sums are not about new samples of this fit; give those that go with it")
     weights = np.linalg.pinv(anchors.T)  # a(y) A' = k(y, anchors), solved for a(y) by least squares
-    rows = [_gram(summary.kernel, values) @ weights for _, values in _blocks(first.agreed, summary.kernel, pieces)]
+    rows = [_gram(summary.kernel, values) @ weights for _, values in _blocks(first.agreed, pieces)]
     return Rows(JOINED, wire.fingerprint(summary), first.agreed.sample_digest, Rounded(np.vstack(rows)))
 
 
@@ -108,15 +110,12 @@ def scores_of(pieces: Pieces) -> Numbers:
         )
     if first.agreed.kind != quantities.SCORES:
         raise FusionError("these are masked numbers of a fit; 'dkpca add' makes its summary, for 'dkpca fuse'")
-    return np.vstack([values for _, values in _blocks(first.agreed, None, pieces)])
+    return np.vstack([values for _, values in _blocks(first.agreed, pieces)])
 
 
 def _of_pairs(kernel: Kernel, first: MaskedSum, pieces: Pieces) -> Summary:
-    n, diagonal = first.agreed.rows, quantities.has_diagonal(kernel)
-    total = np.zeros((n, n))
-    for rows, values in _added(first.agreed, kernel, pieces):
-        quantities.fill(total, rows, values, diagonal=diagonal)
-    entry = _entry_error(kernel, total, _uncertainty(first))
+    n, total = first.agreed.rows, _pairs(kernel, first.agreed, pieces)
+    entry = _entry_error(kernel, total, _uncertainty(first, kernel))
     K = _gram(kernel, total)
     own = np.diagonal(K).copy()
     trace = float(own.sum())
@@ -140,14 +139,23 @@ def _of_pairs(kernel: Kernel, first: MaskedSum, pieces: Pieces) -> Summary:
     )
 
 
+def _pairs(kernel: Kernel, agreed: Agreed, pieces: Pieces) -> Numbers:
+    """What the kernel is formed of, for all pairs of samples."""
+    total = np.zeros((agreed.rows, agreed.rows))
+    for rows, received, values in _added(agreed, pieces):
+        lengths = sums.added_lengths(received, rows.stop - rows.start) if quantities.have_lengths(agreed) else None
+        quantities.fill(total, rows, values, lengths)
+    return quantities.as_distances(total) if agreed.signed and kernel.unit_diagonal else total
+
+
 def _of_landmarks(kernel: Kernel, first: MaskedSum, pieces: Pieces) -> Summary:
     """Nystrom in two passes over the pieces: matrices of the landmarks' size, then the factor."""
     agreed = first.agreed
     n, m = agreed.rows, agreed.columns
     positions = quantities.landmarks(agreed.run, n, m)
     among, products, entry = np.zeros((m, m)), np.zeros((m, m)), 0.0
-    for rows, values in _blocks(agreed, kernel, pieces):
-        entry = max(entry, _entry_error(kernel, values, _uncertainty(first)))
+    for rows, values in _blocks(agreed, pieces):
+        entry = max(entry, _entry_error(kernel, values, _uncertainty(first, kernel)))
         C = _gram(kernel, values)
         inside = (positions >= rows.start) & (positions < rows.stop)
         among[inside] = C[positions[inside] - rows.start]
@@ -163,7 +171,7 @@ def _of_landmarks(kernel: Kernel, first: MaskedSum, pieces: Pieces) -> Summary:
     rank = int(np.argmax(rest <= WORTH * max(0.0, n - float(spectrum.sum())))) + 1
     weights = roots @ Z[:, :rank]
     factor = np.empty((n, rank))
-    for rows, values in _blocks(agreed, kernel, pieces):
+    for rows, values in _blocks(agreed, pieces):
         factor[rows] = _gram(kernel, values) @ weights
     stretch = m * entry * float(np.linalg.norm(weights, 2)) ** 2
     trace = float((factor**2).sum())
@@ -222,10 +230,17 @@ def _gram(kernel: Kernel, total: Numbers) -> Numbers:
     return np.asarray(kernel.finish(np.maximum(total, 0.0) if kernel.unit_diagonal else total))
 
 
-def _uncertainty(first: MaskedSum) -> float:
-    """Most by which a sum can be wrong: half a step per party, and what their own arithmetic may have lost."""
-    reach = first.step * 2.0 ** (min(first.agreed.bits, EXACT_BITS) - first.agreed.signed)
-    return 0.5 * len(first.parties) * first.step + quantities.ARITHMETIC * reach
+def _uncertainty(first: MaskedSum, kernel: Kernel) -> float:
+    """Most by which a number can be wrong: half a step per party, and what their own arithmetic may have lost."""
+    agreed = first.agreed
+    reach = first.step * 2.0 ** (min(agreed.bits, EXACT_BITS) - agreed.signed)
+    rounding = 0.5 * len(first.parties) * first.step
+    if not quantities.have_lengths(agreed):
+        return rounding + quantities.ARITHMETIC * reach
+    rounding += 0.5 * len(first.parties) * sums.ring_at(first).for_lengths().step
+    if kernel.unit_diagonal:
+        rounding *= 2.0  # a squared distance is two lengths less twice a product
+    return rounding + quantities.ARITHMETIC * LENGTHS * reach
 
 
 def _entry_error(kernel: Kernel, total: Numbers, uncertainty: float) -> float:
@@ -239,20 +254,20 @@ def _entry_error(kernel: Kernel, total: Numbers, uncertainty: float) -> float:
     return largest
 
 
-def _added(agreed: Agreed, kernel: Kernel | None, pieces: Pieces) -> Iterator[tuple[slice, Numbers]]:
-    """Rows and sums of each piece."""
-    wanted, given = quantities.pieces(agreed, kernel), 0
+def _added(agreed: Agreed, pieces: Pieces) -> Iterator[tuple[slice, Sequence[MaskedSum], Numbers]]:
+    """Rows of each piece, what came of it, and its sums."""
+    wanted, given = quantities.pieces(agreed), 0
     for received in pieces():
         given += 1
         if given > len(wanted) or any(message.part != given for message in received):
             raise FusionError(f"the masked sum has {len(wanted)} pieces, and others than these came")
         rows = wanted[given - 1]
-        yield rows, sums.added(received, quantities.count(agreed, kernel, rows))
+        yield rows, received, sums.added(received, quantities.count(agreed, rows))
     if given < len(wanted):
         raise FusionError(f"the masked sum has {len(wanted)} pieces, and only {given} came; wait for the others")
 
 
-def _blocks(agreed: Agreed, kernel: Kernel | None, pieces: Pieces) -> Iterator[tuple[slice, Numbers]]:
+def _blocks(agreed: Agreed, pieces: Pieces) -> Iterator[tuple[slice, Numbers]]:
     """Rows and sums of each piece, as a matrix."""
-    for rows, values in _added(agreed, kernel, pieces):
+    for rows, _, values in _added(agreed, pieces):
         yield rows, values.reshape(-1, agreed.columns)

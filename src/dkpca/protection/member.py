@@ -98,7 +98,7 @@ def join_fit(
         columns=n if positions is None else len(positions),
         sample_digest=digest_of(sample_ids, n),
         bits=asked.bits,
-        signed=quantities.has_diagonal(kernel),
+        signed=positions is None and quantities.are_products(kernel),
     )
     return _offered(identity, party_name, agreed, state, X), state
 
@@ -153,22 +153,22 @@ def answer(
     """
     agreed, measured = own.offer.agreed, party.measured(state, X)
     kernel = quantities.for_rows(state.kernel, measured)
-    rows, n_parts = _rows_of(agreed, kernel, part)
-    values = quantities.addend(agreed, kernel, rows, measured, state.anchors)
-    return masked(values, own, offers, pinned, part=part, n_parts=n_parts)
+    rows, n_parts = _rows_of(agreed, part)
+    values, lengths = quantities.addend(agreed, kernel, rows, measured, state.anchors)
+    return masked(values, own, offers, pinned, lengths=lengths, part=part, n_parts=n_parts)
 
 
 def answers(
     own: SumKey, state: PartyState, X: Array, offers: Mapping[str, Offer], pinned: Mapping[str, str]
 ) -> Iterator[MaskedSum]:
     """Yield all pieces of a party's masked quantities; see `answer`."""
-    for part in range(1, n_parts_of(own.offer.agreed, state.kernel) + 1):
+    for part in range(1, n_parts_of(own.offer.agreed) + 1):
         yield answer(own, state, X, offers, pinned, part)
 
 
-def n_parts_of(agreed: Agreed, kernel: Kernel | None) -> int:
-    """How many pieces a sum has; the kernel matters only where it is about pairs."""
-    return len(quantities.pieces(agreed, kernel))
+def n_parts_of(agreed: Agreed) -> int:
+    """How many pieces a sum has."""
+    return len(quantities.pieces(agreed))
 
 
 def scores(
@@ -201,13 +201,13 @@ def masked_scores(
     own: SumKey, values: Numbers, offers: Mapping[str, Offer], pinned: Mapping[str, str], part: int = 1
 ) -> MaskedSum:
     """Return one piece of a party's masked share of the scores of new samples."""
-    rows, n_parts = _rows_of(own.offer.agreed, None, part)
+    rows, n_parts = _rows_of(own.offer.agreed, part)
     return masked(values[rows], own, offers, pinned, part=part, n_parts=n_parts)
 
 
-def _rows_of(agreed: Agreed, kernel: Kernel | None, part: int) -> tuple[slice, int]:
+def _rows_of(agreed: Agreed, part: int) -> tuple[slice, int]:
     """Rows of a piece, and how many pieces there are."""
-    pieces = quantities.pieces(agreed, kernel)
+    pieces = quantities.pieces(agreed)
     if not 1 <= part <= len(pieces):
         raise ProtectionError(f"piece {part} was asked for, and the sum {agreed.run!r} has {len(pieces)}")
     return pieces[part - 1], len(pieces)

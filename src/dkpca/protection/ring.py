@@ -12,6 +12,7 @@ from dkpca.errors import InputError
 Numbers = np.ndarray[Any, Any]
 DTYPES = {16: np.uint16, 20: np.uint32, 32: np.uint32, 64: np.uint64}
 EXACT_BITS = 53  # beyond them a float64 has no digits
+LENGTHS = 16.0  # times the reach of its other numbers, at most: the length of a party's longest sample
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,10 @@ class Ring:
         if levels < len(sizes):
             raise InputError(f"{bits} bits are too few for a sum of {len(sizes)} parties; take more")
         return cls(bits, math.fsum(sizes) / levels, signed)
+
+    def for_lengths(self) -> "Ring":
+        """Return the ring of 64 bits on which lengths of samples are added: `LENGTHS` times what this one holds."""
+        return Ring(64, self.step * 2.0 * LENGTHS * 2.0 ** (min(self.bits, EXACT_BITS) - EXACT_BITS))
 
     @property
     def dtype(self) -> type[Any]:

@@ -18,7 +18,7 @@ from dkpca.errors import FusionError, ProtectionError
 from dkpca.messages import MaskedSum, Offer
 from dkpca.packed import Packed
 from dkpca.protection.keys import SumKey, check_offers, difference, offers_digest
-from dkpca.protection.ring import Numbers, Ring
+from dkpca.protection.ring import LENGTHS, Numbers, Ring
 from dkpca.wire.container import canonical
 
 MASKS = b"dkpca masked sum 1\0"
@@ -45,6 +45,7 @@ def masked(
     offers: Mapping[str, Offer],
     pinned: Mapping[str, str],
     *,
+    lengths: Numbers | None = None,
     part: int = 1,
     n_parts: int = 1,
 ) -> MaskedSum:
@@ -60,6 +61,8 @@ def masked(
         Of all parties.
     pinned : mapping of party to fingerprint
         Of the others' identities.
+    lengths : array, optional
+        Of the samples in these rows, added with more bits.
     part, n_parts : int
         Which piece of the sum this is.
     """
@@ -71,11 +74,12 @@ def masked(
             f"party {name!r} has answered this before (sum {own.offer.agreed.run!r}, part {part}), and says nothing "
             "twice under one mask; start another sum"
         )
-    numbers = ring.encode(np.ravel(values), own.offer.reach)
+    numbers = [(context, ring, ring.encode(np.ravel(values), own.offer.reach))]
+    if lengths is not None:
+        wide = ring.for_lengths()
+        numbers.append((f"{context} lengths", wide, wide.encode(lengths, LENGTHS * own.offer.reach)))
     own.answered.add(context)
-    for other in sorted(set(offers) - {name}):
-        stream = _stream(own.shared_with(offers[other]), context, numbers.size, ring)
-        numbers = numbers + stream if name < other else numbers - stream
+    packed = [_under_masks(own, offers, *each) for each in numbers]
     return MaskedSum(
         party=name,
         agreed=own.offer.agreed,
@@ -85,7 +89,8 @@ def masked(
         step=ring.step,
         part=part,
         n_parts=n_parts,
-        values=Packed(ring.pack(ring.reduced(numbers))),
+        values=packed[0],
+        lengths=packed[1] if lengths is not None else None,
     )
 
 
@@ -99,11 +104,27 @@ def added(received: Sequence[MaskedSum], count: int) -> Numbers:
     count : int
         How many numbers there are.
     """
-    first = check_complete(received)
-    ring = Ring(first.agreed.bits, first.step, first.agreed.signed)
+    return _total([message.values for message in received], count, ring_at(check_complete(received)))
+
+
+def added_lengths(received: Sequence[MaskedSum], count: int) -> Numbers:
+    """Return the lengths of the samples in one piece, over all parties."""
+    ring, given = ring_at(check_complete(received)).for_lengths(), [message.lengths for message in received]
+    lacking = [message.party for message in received if message.lengths is None]
+    if lacking:
+        raise FusionError(f"no lengths of samples from {lacking}; let all parties use the same version of dkpca")
+    return _total([packed for packed in given if packed is not None], count, ring)
+
+
+def ring_at(message: MaskedSum) -> Ring:
+    """Ring on which the numbers of this message are added."""
+    return Ring(message.agreed.bits, message.step, message.agreed.signed)
+
+
+def _total(given: Sequence[Packed], count: int, ring: Ring) -> Numbers:
     total = np.zeros(count, dtype=ring.dtype)
-    for message in received:
-        total += ring.unpack(message.values.data, count)
+    for packed in given:
+        total += ring.unpack(packed.data, count)
     return ring.decode(ring.reduced(total))
 
 
@@ -129,6 +150,14 @@ def check_complete(received: Sequence[MaskedSum]) -> MaskedSum:
                 "use the same offers, and give the messages of one sum"
             )
     return first
+
+
+def _under_masks(own: SumKey, offers: Mapping[str, Offer], context: str, ring: Ring, numbers: Numbers) -> Packed:
+    name = own.offer.party
+    for other in sorted(set(offers) - {name}):
+        stream = _stream(own.shared_with(offers[other]), context, numbers.size, ring)
+        numbers = numbers + stream if name < other else numbers - stream
+    return Packed(ring.pack(ring.reduced(numbers)))
 
 
 def _stream(shared: bytes, context: str, count: int, ring: Ring) -> Numbers:
