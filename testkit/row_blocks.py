@@ -1,0 +1,22 @@
+"""Chunks of a table, made on the worker of a cluster: nothing is imported here that a worker would not need."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+COLUMNS, CHUNK = 1000, 1000
+
+
+def block(seed, number, marker=None):
+    """Make a chunk of a table; take the worker down with it, once or always, as a pulled plug would."""
+    if marker == "always":
+        os._exit(1)
+    if marker is not None and number == 1 and not Path(marker).exists():
+        Path(marker).touch()
+        os._exit(1)
+    hidden = np.random.default_rng([7, number]).standard_normal((CHUNK, 3))
+    loadings = np.random.default_rng(seed).standard_normal((3, COLUMNS))
+    noise = np.random.default_rng(seed).standard_normal(2 * COLUMNS)
+    shifts = np.random.default_rng([seed, number]).integers(COLUMNS, size=CHUNK)
+    return hidden @ loadings + 0.02 * np.lib.stride_tricks.sliding_window_view(noise, COLUMNS)[shifts]
