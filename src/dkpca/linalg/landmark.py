@@ -72,12 +72,15 @@ class Landmark:
         Seed of the draws.
     progress : Progress
         Told how much of the work is done.
+    bounded : bool
+        Whether what is missed is bounded by more than its trace, which takes about as long as all the rest.
     """
 
     n_landmarks: int | None = None
     tolerance: float = 0.0
     random_state: int = 0
     progress: Progress = silent
+    bounded: bool = True
 
     def __post_init__(self) -> None:
         if self.n_landmarks is not None and self.n_landmarks < 1:
@@ -87,7 +90,7 @@ class Landmark:
         wanted = default_landmarks(k) if self.n_landmarks is None else self.n_landmarks
         base = gram.base if isinstance(gram, Centered) else gram
         chosen = self._choose(base, min(max(wanted, k), gram.n))
-        return _pairs(base, chosen, k, centered=base is not gram, progress=self.progress)
+        return _pairs(base, chosen, k, centered=base is not gram, bounded=self.bounded, progress=self.progress)
 
     def factorize(self, gram: Gram, most: int) -> tuple[Array, Array, float]:
         """Return F, pivots and the trace of gram - F F', which is positive semidefinite; F[pivots] is triangular."""
@@ -110,17 +113,25 @@ class Landmark:
         corner = Corner(to_numpy(pick(F, pivots)), gram)
         pivots = pick(positions, pivots)
         columns = gram.against(pivots)
-        mean = xp.mean(F, axis=0)
-        as_large = gram.n / positions.shape[0]
-        some = F[::8, :] @ like(corner.L, F).T  # columns of the matrix at a few rows, to know how long they are
-        length = (8.0 * as_large * float(xp.sum(some * some))) ** 0.5
-        allowed = max(ENOUGH * trace, BESIDE_MISSED * as_large * missed)
-        substituted = corner.error_by_columns(gram.n, length) > allowed
+        substituted, start = features_to_add_up(F, corner, gram.n, missed)
         if substituted:
             columns = _substituted(columns, _substitution(corner, pivots))
-        else:
-            mean = like(corner.L, F) @ mean
-        return Chosen(pivots, corner, columns, None, substituted, mean, positions.shape[0])
+        return Chosen(pivots, corner, columns, None, substituted, start, positions.shape[0])
+
+
+def features_to_add_up(F: Array, corner: Corner, n: int, missed: float) -> tuple[bool, Array]:
+    """Whether rows have to be substituted before they are added up, and what is near the mean of what is added up.
+
+    F are the features of a sample of n rows, and `missed` the trace that they miss there.
+    """
+    xp, as_large = namespace(F), n / F.shape[0]
+    mean = xp.mean(F, axis=0)
+    some = F[::8, :] @ like(corner.L, F).T  # columns of the matrix at a few rows, to know how long they are
+    length = (8.0 * as_large * float(xp.sum(some * some))) ** 0.5
+    allowed = max(ENOUGH * corner.trace, BESIDE_MISSED * as_large * missed)
+    if corner.error_by_columns(n, length) > allowed:
+        return True, mean
+    return False, like(corner.L, F) @ mean
 
 
 def part_below(gram: Gram, n_landmarks: int) -> tuple[Array, float]:
@@ -136,7 +147,7 @@ def default_landmarks(k: int) -> int:
     return max(LANDMARKS_PER_PAIR * k, LEAST_LANDMARKS)
 
 
-def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, progress: Progress) -> Eigenpairs:
+def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, bounded: bool, progress: Progress) -> Eigenpairs:
     """Leading pairs of F F', or of the same after centering, and how far they may be from those of the matrix."""
     n, xp = gram.n, namespace(gram.reference)
     done = _part(progress, CHOOSING, LIFTING)
@@ -154,7 +165,7 @@ def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, progress: Prog
     (values, U), scaled = _first(k, values, U), _first(k, values, scaled)[1]
     rounded = growth(n) * unit(start) * corner.trace
     left = max(0.0, corner.trace - found.trace) + found.beside + rounded + corner.m**0.5 * found.moved
-    in_blocks = left > next_value and (on_gpu(start) or n * corner.m <= MOST_NUMBERS)
+    in_blocks = bounded and left > next_value and (on_gpu(start) or n * corner.m <= MOST_NUMBERS)
     lifted = _lifted(gram, scaled, near, chosen, found, progress, in_blocks=in_blocks)
     vectors, square = lifted.vectors, lifted.square
     turned = _orthonormalize(vectors, square, found.values[:k])
@@ -248,8 +259,7 @@ def _lifted(
 ) -> _Lifted:
     """Products of the centered factor with leading columns and with those behind; and a bound on what is left.
 
-    Where F is not at hand, the bound takes as long as all the rest: without it, the trace has to do, as it may where
-    that is less than the next eigenvalue, which was left out too.
+    Without blocks, the trace has to do, as it may where that is less than the next eigenvalue, which is left out too.
     """
     xp, n, k = namespace(leading), gram.n, leading.shape[1]
     weights = xp.concat([leading, behind], axis=1)
@@ -274,12 +284,12 @@ def _lifted(
         looked_at=left if in_blocks and chosen.factor is None else None,
         progress=done,
     )
-    if chosen.factor is not None:
-        unexplained = missed(gram, chosen.factor, k)
-    elif in_blocks:
-        unexplained = Missed(sum(part.norm for part in parts), sum(part.leading for part in parts))
-    else:
+    if not in_blocks:
         unexplained = Missed(math.inf, math.inf)
+    elif chosen.factor is not None:
+        unexplained = missed(gram, chosen.factor, k)
+    else:
+        unexplained = Missed(sum(part.norm for part in parts), sum(part.leading for part in parts))
     return _Lifted(vectors, nearby, square[:k, :k], unexplained)
 
 

@@ -116,7 +116,8 @@ class Streamed:
         """Landmark eigenvectors with a little noise, so that no eigenvector is orthogonal to the start."""
         enough = max(4 * width, min(int(4 * gram.n**0.5), MOST_LANDMARKS))
         landmarks = enough if self.n_landmarks is None else self.n_landmarks
-        start = Landmark(min(landmarks, gram.n), random_state=self.random_state)(gram, width).vectors
+        choose = Landmark(min(landmarks, gram.n), random_state=self.random_state, bounded=False)
+        start = choose(gram, width).vectors
         noise = np.random.default_rng(self.random_state).standard_normal((gram.n, width))
         return start + like(noise, gram.reference) * (NOISE / gram.n**0.5)
 
