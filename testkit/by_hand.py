@@ -61,7 +61,7 @@ class Consortium:
     transport: ByHand
 
     def center(self) -> Coordinator:
-        return Coordinator(self.path / "center", OWNERS, self.transport, timeout=5)
+        return Coordinator(self.path / "center", OWNERS, self.transport.carry, timeout=5)
 
     def party(self, owner: str) -> Path:
         return self.transport.folders[owner]
