@@ -54,6 +54,19 @@ def test_masked_sums_give_kernel_pca_of_the_joined_table(settings, pooled):
     assert model.certificate_.subspace_error_at_most < 1e-4
 
 
+@pytest.mark.parametrize("kernel", [RBF(1.0), Linear(), dkpca.kernels.Laplacian(1.0)])
+@pytest.mark.parametrize("value", [1e300, 1e-300, 0.0])
+def test_numbers_beyond_the_range_of_squares_are_refused_and_small_ones_are_not(kernel, value):
+    table = value * X[:20, :3]
+    asked = member.Sum("first", kernel)
+    if value > 1 and not isinstance(kernel, dkpca.kernels.Laplacian):
+        with pytest.raises(InputError, match="not finite; scale the columns"):
+            member.join_fit(table, asked, party_name="clinic", identity=Identity.new())
+        return
+    key, _ = member.join_fit(table, asked, party_name="clinic", identity=Identity.new())
+    assert 0 < key.offer.reach < np.inf
+
+
 def test_one_sample_far_from_all_others_costs_their_distances_no_digits():
     Y = X[:100].copy()
     Y[7] *= 50.0
