@@ -1,7 +1,7 @@
-"""The program `dkpca` for pages of commands: each a process of its own, a fork of one that has loaded the library.
+"""Commands as processes of their own that take no second to start: forks of one that has loaded the library.
 
-`program(folder)` puts a `dkpca` into a folder, for PATH. It hands its arguments, working directory, environment, open
-files and signals to the fork, and ends as that does. Processes that a command itself starts are started as ever.
+A fork gets the arguments, working directory, environment, open files and signals that a new process would have got.
+The processes that `dkpca fit` starts are copies of a loaded one too.
 """
 
 import contextlib
@@ -9,23 +9,28 @@ import gc
 import importlib
 import io
 import json
+import multiprocessing
+import multiprocessing.forkserver
 import os
 import pkgutil
+import selectors
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
+
+from testkit import dying
 
 ROOT = Path(__file__).parents[1]
-# Imports are a second, so that this program imports nothing of the library.
 CLIENT = """#!{python} -IS
 import json, os, signal, socket, sys
 
 server = socket.socket(socket.AF_UNIX)
 server.connect({path!r})
-request = json.dumps([sys.argv[1:], os.getcwd(), dict(os.environ)]).encode()
+request = json.dumps([sys.argv[1:], os.getcwd(), dict(os.environ), None]).encode()
 socket.send_fds(server, [len(request).to_bytes(8, "big")], [0, 1, 2])
 server.sendall(request)
 answers = server.makefile()
@@ -42,8 +47,8 @@ sys.exit(code)
 
 
 @contextlib.contextmanager
-def program(folder: Path) -> Iterator[Path]:
-    """Put the program into a folder and serve it; return its path."""
+def serving(folder: Path) -> Iterator[Path]:
+    """Serve commands on a socket in a folder; beside it lies a program `dkpca` that a shell can run."""
     path, client = folder / "socket", folder / "dkpca"
     client.write_text(CLIENT.format(python=sys.executable, path=str(path)))
     client.chmod(0o755)
@@ -53,14 +58,34 @@ def program(folder: Path) -> Iterator[Path]:
         server = subprocess.Popen(
             [sys.executable, "-m", "testkit.forking", str(listening.fileno())],
             cwd=ROOT,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},  # a fork has no threads
+            env={
+                **os.environ,
+                "OMP_NUM_THREADS": "1",  # a fork has no threads
+                "OPENBLAS_NUM_THREADS": "1",
+                "PYTHONWARNINGS": "ignore::UserWarning:multiprocessing.resource_tracker",  # of killed commands
+            },
             pass_fds=[listening.fileno()],
         )
     try:
-        yield client
+        yield path
     finally:
         server.terminate()
         server.wait()
+
+
+def run(server: Path, arguments: Sequence[str], directory: Path, *, dies_at: int | None = None) -> int:
+    """Run a command whose output nobody reads; return its exit code, or minus the signal that ended it.
+
+    With `dies_at` it is killed at that many calls that change files.
+    """
+    request = json.dumps([list(arguments), str(directory), dict(os.environ), dies_at]).encode()
+    with socket.socket(socket.AF_UNIX) as connection, Path(os.devnull).open("r+b") as nothing:
+        connection.connect(str(server))
+        socket.send_fds(connection, [len(request).to_bytes(8, "big")], [nothing.fileno(), nothing.fileno(), 2])
+        connection.sendall(request)
+        with connection.makefile() as answers:
+            answers.readline()  # its process id
+            return int(answers.readline())
 
 
 def load() -> None:
@@ -71,48 +96,66 @@ def load() -> None:
     importlib.import_module("sklearn.cluster")
     with contextlib.redirect_stderr(io.StringIO()):
         assert importlib.import_module("dkpca.cli").run(["inspect", "nothing"]) == 1  # loads what reads options
+    multiprocessing.get_context("forkserver").set_forkserver_preload(["dkpca.exchange.processes"])
+    multiprocessing.forkserver.ensure_running()
     gc.freeze()  # or a fork copies every page that its garbage collector touches
 
 
 def serve(listening: socket.socket) -> None:
-    """Fork for each program that connects; its fork forks again, and waits for the command."""
+    """Fork for each program that connects, and tell it when the fork has ended."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    while True:
-        connection = listening.accept()[0]
-        with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-        if os.fork() == 0:
-            listening.close()
-            keep(connection)
-        connection.close()
+    with selectors.DefaultSelector() as waiting:
+        waiting.register(listening, selectors.EVENT_READ)
+        while True:
+            for key, _ in waiting.select():
+                if key.fileobj is listening:
+                    connection = listening.accept()[0]
+                    child = forked(connection)
+                    waiting.register(os.pidfd_open(child), selectors.EVENT_READ, (child, connection))
+                else:
+                    waiting.unregister(key.fileobj)
+                    os.close(key.fd)
+                    tell_end(*key.data)
 
 
-def keep(connection: socket.socket) -> None:
-    """Run one command in a fork, and tell how it ended."""
+def forked(connection: socket.socket) -> int:
+    """Start the command that is asked for; return its process id, which is told too."""
     length, files, _, _ = socket.recv_fds(connection, 8, 3)
-    with connection.makefile("rb") as request:
-        arguments, directory, environment = json.loads(request.read(int.from_bytes(length, "big")))
+    with connection.makefile("rb") as asked:
+        arguments, directory, environment, dies_at = json.loads(asked.read(int.from_bytes(length, "big")))
     child = os.fork()
     if child == 0:
-        connection.close()
         for number, file in enumerate(files):
             os.dup2(file, number)
             os.close(file)
         os.chdir(directory)
         os.environ.clear()
         os.environ.update(environment)
-        command(arguments)
+        command(arguments, dies_at)
+    for file in files:
+        os.close(file)
     connection.sendall(f"{child}\n".encode())
-    connection.sendall(f"{os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}\n".encode())
-    os._exit(0)
+    return child
 
 
-def command(arguments: list[str]) -> None:
+def tell_end(child: int, connection: socket.socket) -> None:
+    """Tell the exit code of a command, or minus the signal that ended it."""
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    with connection, contextlib.suppress(BrokenPipeError):  # a program that was killed does not listen
+        connection.sendall(f"{code}\n".encode())
+
+
+def command(arguments: list[str], dies_at: int | None) -> None:
     """Do what the installed program does, and end this process."""
     from dkpca.__main__ import main
+    from dkpca.exchange import processes
 
+    started: Any = multiprocessing.forkserver._forkserver
+    started.ensure_running = lambda: None  # it runs, though not as a child of this process
+    processes.START = "forkserver"
     sys.argv = ["dkpca", *arguments]
+    if dies_at is not None:
+        dying.at_call(dies_at)
     try:
         main()
     except SystemExit as end:

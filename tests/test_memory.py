@@ -1,5 +1,7 @@
 """A limit on memory decides on the solver, and sends tall arrays to files; it changes no number."""
 
+import mmap
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,8 +10,9 @@ import pytest
 
 from dkpca import DKPCA
 from dkpca.errors import InputError
-from dkpca.linalg import memory
+from dkpca.linalg import memory, parallel, tall
 from dkpca.linalg.arrays import free_memory
+from dkpca.linalg.precision import Rounded
 from dkpca.tables import stored
 from dkpca.tables.preparation import prepare
 from dkpca.tables.reading import Reading, read
@@ -128,3 +131,29 @@ class TestTablesThatStayInTheirFile:
     def test_small_files_are_loaded(self, path, monkeypatch):
         monkeypatch.setattr(stored, "LARGE", 2**26)
         assert isinstance(read(path, Reading(id_column="person", text="ignore"), by_column=True).frame, pl.DataFrame)
+
+
+class TestMappedFiles:
+    def resident(self) -> int:
+        """Kilobytes of files that this process has in memory."""
+        return int(Path("/proc/self/status").read_text().partition("RssFile:")[2].split()[0])
+
+    @pytest.mark.parametrize("threads", [1, 2])
+    def test_a_factor_in_a_file_is_let_go_where_memory_is_limited(self, tmp_path, threads, monkeypatch):
+        monkeypatch.setattr(parallel, "_blas_threads", lambda: threads)
+        np.ones((2_000_000, 8), dtype=np.float32).tofile(tmp_path / "factor")
+        with (tmp_path / "factor").open("rb") as file:
+            data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        factor = tall.Tall(Rounded(np.frombuffer(data, np.float32).reshape(-1, 8)), "float64")
+        before = self.resident()
+        total = tall.column_squares(factor)
+        kept = self.resident() - before
+        with memory.limited("1GB"):
+            np.testing.assert_array_equal(tall.column_squares(factor), total)
+        assert kept > 50_000 > 10_000 > self.resident() - before
+
+    def test_what_is_no_part_of_a_file_is_left_alone(self):
+        part = np.arange(6.0)
+        with memory.limited("1GB"):
+            memory.let_go(part)
+        np.testing.assert_array_equal(part, np.arange(6.0))

@@ -1,38 +1,26 @@
 """Every command, killed at each of its writes: files are as before or complete, and repeating it completes them."""
 
-import json
-import os
 import signal
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from testkit.crashing import crashes
 from testkit.owners import GAMMA, OWNERS
 
 SUMMARIES = tuple(f"{owner}.summary" for owner in OWNERS)
 ROWS = tuple(f"{owner}.rows" for owner in OWNERS)
-ROOT = Path(__file__).parents[2]
 
 
-def crashes(folder: Path, *command, every=1) -> list[dict]:
-    """Crash a command at each of its writes in copies of a folder."""
-    ran = subprocess.run(
-        [sys.executable, "-m", "testkit.crashing", str(every), str(folder), *map(str, command)],
-        cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr
-    return json.loads(ran.stdout)
+@pytest.fixture
+def survived(server):
+    return partial(survives, server)
 
 
-def survived(folder: Path, *command, every=1) -> int:
+def survives(server: Path, folder: Path, *command, every=1) -> int:
     """Assert that a command survives being killed at any of its writes; return how many there were."""
-    *killed, whole = crashes(folder, *command, every=every)
+    *killed, whole = crashes(server, folder, [*map(str, command)], every=every)
     assert whole["code"] == 0
     complete, before = whole["finally"], whole["before"]
     assert complete != before, "the command changes nothing, so that nothing is tested"
@@ -48,45 +36,45 @@ def survived(folder: Path, *command, every=1) -> int:
 
 @pytest.mark.slow
 class TestEveryWrite:
-    def test_of_summarize(self, office):
+    def test_of_summarize(self, survived, office):
         command = ("summarize", "bank.csv", "--id", "person", "--gamma", GAMMA, "--rank", 5, "--out", "bank.summary")
         assert survived(office.path, *command) > 10
 
-    def test_of_summarize_over_an_older_message(self, summarized):
+    def test_of_summarize_over_an_older_message(self, survived, summarized):
         command = ("summarize", "bank.csv", "--id", "person", "--gamma", GAMMA, "--rank", 5, "--out", "bank.summary")
         assert survived(summarized.path, *command) > 10
 
-    def test_of_statistics(self, office):
+    def test_of_statistics(self, survived, office):
         assert survived(office.path, "statistics", "bank.csv", "--id", "person", "--out", "bank.statistics") > 4
 
-    def test_of_extend(self, summarized):
+    def test_of_extend(self, survived, summarized):
         assert survived(summarized.path, "extend", "bank.csv", "--state", "bank.state", "--out", "bank.rows") > 4
 
-    def test_of_fuse(self, summarized):
+    def test_of_fuse(self, survived, summarized):
         assert survived(summarized.path, "fuse", *SUMMARIES, "--components", 3, "--out", "run") > 30
 
-    def test_of_fuse_with_a_party_replaced_half_way(self, fused):
+    def test_of_fuse_with_a_party_replaced_half_way(self, survived, fused):
         fused.summarize("shop", "--rank", 7)
         assert survived(fused.path, "fuse", "shop.summary", "--keep", "--out", "run", every=3) > 7
 
-    def test_of_fuse_with_fewer_components(self, fused):
+    def test_of_fuse_with_fewer_components(self, survived, fused):
         assert survived(fused.path, "fuse", "--components", 2, "--out", "run", every=3) > 7
 
-    def test_of_project(self, fused):
+    def test_of_project(self, survived, fused):
         for owner in OWNERS:
             fused.ok("extend", f"{owner}.csv", "--state", f"{owner}.state", "--out", f"{owner}.rows")
         assert survived(fused.path, "project", "run", *ROWS, "--out", "new") > 20
 
-    def test_of_report(self, fused):
+    def test_of_report(self, survived, fused):
         assert survived(fused.path, "report", "run") > 2
 
-    def test_of_fit(self, office):
-        """Each run starts a process of its own, so not at every write; `fuse`, which writes most of it, is above."""
+    def test_of_fit(self, survived, office):
+        """Each run starts a process for the parties, so not at every write; `fuse`, which writes most, is above."""
         tables = ("bank.csv", "shop.csv", "--id", "person", "--jobs", 1)
         fit = ("fit", *tables, "--rank", 5, "--components", 2, "--out", "run")
         assert survived(office.path, *fit, every=19) > 4
 
-    def test_of_align(self, office):
+    def test_of_align(self, survived, office):
         (office.path / "shared.key").write_text("a key of the parties, long enough")
         tokens = ("align", "tokens", "bank.csv", "--id", "person", "--key-file", "shared.key", "--out", "bank.tokens")
         assert survived(office.path, *tokens) > 4
@@ -96,8 +84,8 @@ class TestEveryWrite:
 
 
 @pytest.mark.slow
-def test_a_party_that_was_left_out_stays_out_whenever_the_command_is_killed(fused):
-    *killed, whole = crashes(fused.path, "fuse", "--without", "shop", "--out", "run")
+def test_a_party_that_was_left_out_stays_out_whenever_the_command_is_killed(server, fused):
+    *killed, whole = crashes(server, fused.path, ["fuse", "--without", "shop", "--out", "run"], every=1)
     assert whole["code"] == 0
     for crash in killed:
         assert crash["after"] in (whole["before"], whole["after"])

@@ -14,7 +14,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from testkit import forking
 from testkit.federation import environment, free_port, wait_for
 from testkit.program import PROGRAM
 
@@ -33,11 +32,10 @@ def shell_script(page: Path) -> str:
     return "".join(parts)
 
 
-@pytest.fixture(scope="module")
-def path(tmp_path_factory):
+@pytest.fixture
+def path(server):
     """Where a shell finds `dkpca`, and the Python of these tests."""
-    with forking.program(tmp_path_factory.mktemp("bin")) as program:
-        yield f"{program.parent}:{PROGRAM.parent}:{os.environ['PATH']}"
+    return f"{server.parent}:{PROGRAM.parent}:{os.environ['PATH']}"
 
 
 @pytest.mark.slow

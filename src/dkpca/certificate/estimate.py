@@ -48,11 +48,30 @@ def component_errors(
         rows = namespace(V).asarray(positions, device=device(V))
         return to_numpy(gram @ V if all_rows else crossed(gram.against(rows), n, V)).astype(float)
 
+    whole = None if exact else image([e.factor for e in errors])
+    cuts = [[_scaled(e, kept) for e, kept in zip(errors, cut, strict=True)] for cut in kept_shares(errors)]
+    moved = rounding_norm(errors, law.amplification([e.received for e in errors], [e.diagonal for e in errors]))
+    return from_images(whole, [image(cut) for cut in cuts], spectrum, weights, moved, all_rows=all_rows)
+
+
+def from_images(
+    whole: Matrix | None,
+    cuts: Sequence[Matrix],
+    spectrum: Spectrum,
+    weights: Vector,
+    rounding: float,
+    *,
+    all_rows: bool,
+) -> tuple[float, ...]:
+    """Estimate from rows of the fused matrix times the components, as it is and by factors that were cut.
+
+    `whole` is None if the components are exact for the fused matrix.
+    """
     own = spectrum.components * spectrum.values[None, :]
-    whole = own if exact else image([e.factor for e in errors])
-    found = [turned(whole - image(cut), spectrum, weights, all_rows=all_rows) for cut in _cuts(errors)]
-    total = SAFETY * min(found, key=lambda each: float(each.sum())) + _rounding(errors, law, spectrum)
-    if not exact:
+    image = own if whole is None else whole
+    found = [turned(image - cut, spectrum, weights, all_rows=all_rows) for cut in cuts]
+    total = SAFETY * min(found, key=lambda each: float(each.sum())) + _rounding(rounding, spectrum)
+    if whole is not None:
         total = total + turned(own - whole, spectrum, weights, all_rows=all_rows)
     return tuple(np.minimum(total, 1.0).tolist())
 
@@ -66,24 +85,28 @@ def spectrum_at(values: Array, vectors: Array, nearby: Nearby | None, positions:
     return Spectrum(to_numpy(values).astype(float), here, to_numpy(nearby.values).astype(float), near)
 
 
-def _cuts(errors: Sequence[PartyError]) -> list[list[Factor]]:
-    """Return the factors without their last quarter, and without as much trace as was left out, if it is little."""
-    shares = [[_last_quarter(e) for e in errors], [_as_much_trace(e) for e in errors]]
+def kept_shares(errors: Sequence[PartyError], lengths: Sequence[Vector] | None = None) -> list[list[Vector]]:
+    """Shares of columns that stay, by cut and party: without the last quarter, and without the trace left out.
+
+    `lengths` are the squared lengths of the factors' columns, if they are known. The second cut is for little trace.
+    """
+    if lengths is None:
+        lengths = [to_numpy(column_squares(e.factor)).astype(float) for e in errors]
+    pairs = list(zip(errors, lengths, strict=True))
+    shares = [[_last_quarter(e, len(own)) for e, own in pairs], [_as_much_trace(e, own) for e, own in pairs]]
     if any(np.count_nonzero(kept < 1.0) > len(kept) / 2 for kept in shares[1]):
         shares.pop()
-    return [[_scaled(e, kept) for e, kept in zip(errors, cut, strict=True)] for cut in shares]
+    return shares
 
 
-def _last_quarter(error: PartyError) -> Vector:
+def _last_quarter(error: PartyError, rank: int) -> Vector:
     """Share of each column that stays."""
-    rank = error.factor.shape[1]
     kept = rank if error.left_out <= error.rounding else min(rank - 1, math.ceil(KEPT * rank))
     return np.where(np.arange(rank) < kept, 1.0, 0.0)
 
 
-def _as_much_trace(error: PartyError) -> Vector:
+def _as_much_trace(error: PartyError, lengths: Vector) -> Vector:
     """Share of each column that stays: none of the last, part of the one where the trace is used up."""
-    lengths = to_numpy(column_squares(error.factor)).astype(float)
     left = max(0.0, error.trace - float(lengths.sum()))
     behind = np.cumsum(lengths[::-1])[::-1]  # of each column and those behind it
     taken = np.clip(left - (behind - lengths), 0.0, lengths)
@@ -95,13 +118,22 @@ def _as_much_trace(error: PartyError) -> Vector:
 
 def _scaled(error: PartyError, kept: Vector) -> Factor:
     """Return the factor with each column's share, without those that vanish at the end."""
+    return scaled(error.factor, like(without_last(kept), reference_of(error.factor)))
+
+
+def without_last(kept: Vector) -> Vector:
+    """What columns are multiplied by for these shares, without those that vanish at the end."""
     width = max(1, int(np.max(np.nonzero(kept)[0], initial=-1)) + 1)
-    return scaled(error.factor, like(np.sqrt(kept[:width]), reference_of(error.factor)))
+    roots: Vector = np.sqrt(kept[:width])
+    return roots
 
 
-def _rounding(errors: Sequence[PartyError], law: Law, spectrum: Spectrum) -> Vector:
+def rounding_norm(errors: Sequence[PartyError], amplification: Sequence[float]) -> float:
+    """Size of what rounding at all parties does to the fused matrix."""
+    return math.hypot(*(w * e.rounding for w, e in zip(amplification, errors, strict=True)))
+
+
+def _rounding(moved: float, spectrum: Spectrum) -> Vector:
     """Squared sine by which rounding turns each component: anywhere, so mostly to far directions."""
-    weights = law.amplification([e.received for e in errors], [e.diagonal for e in errors])
-    moved = math.hypot(*(w * e.rounding for w, e in zip(weights, errors, strict=True)))
     distance = spectrum.values - spectrum.far_value
     return ROUNDING * np.divide(moved, distance, out=np.ones_like(distance), where=distance > moved) ** 2

@@ -42,6 +42,22 @@ class Widths:
     trace_gap: float
 
 
+@dataclass(frozen=True)
+class OverRows:
+    """What the rows of all parties say together about the true matrix."""
+
+    n: int
+    amplification: tuple[float, ...]  # largest factor by which each party's error enters; least left out first
+    total: float  # trace
+
+    @classmethod
+    def of(cls, errors: Sequence[PartyError], law: Law) -> "OverRows":
+        """Read it off the parties' diagonals."""
+        received, true = [e.received for e in errors], [e.diagonal for e in errors]
+        total = law.total_trace([e.trace for e in errors], true)
+        return cls(true[0].shape[0], tuple(law.amplification(received, true)), total)
+
+
 def certify(
     errors: Sequence[PartyError],
     *,
@@ -50,6 +66,7 @@ def certify(
     fused_trace: float,
     meaning: str = "",
     centered: bool = True,
+    over_rows: OverRows | None = None,
 ) -> Certificate:
     """Derive the certificate.
 
@@ -67,12 +84,15 @@ def certify(
         What the true matrix is a kernel of.
     centered : bool
         Whether the fused matrix was centered.
+    over_rows : OverRows, optional
+        What is otherwise read off the rows; without them, nothing is known of directions in what was left out.
     """
     found = to_numpy(pairs.values).astype(float)
-    T, D = errors[0].factor.shape[0], len(found)
     errors = sorted(errors, key=lambda e: e.left_out)
-    G = ceiling(errors, law, pairs, centered=centered)
-    widths = _widths(errors, law, pairs, fused_trace, G)
+    G = None if over_rows is not None else ceiling(errors, law, pairs, centered=centered)
+    rows = OverRows.of(errors, law) if over_rows is None else over_rows
+    T, D = rows.n, len(found)
+    widths = _widths(errors, rows, pairs, fused_trace, G)
     above, below, positive = widths.above, widths.below, widths.positive
     # Equal eigenvalues may have changed places with the next one.
     at_most = np.maximum(found, pairs.next_value)
@@ -116,20 +136,17 @@ def certify(
 
 
 def _widths(
-    errors: Sequence[PartyError], law: Law, pairs: Eigenpairs, fused_trace: float, G: Ceiling | None
+    errors: Sequence[PartyError], rows: OverRows, pairs: Eigenpairs, fused_trace: float, G: Ceiling | None
 ) -> Widths:
     """Add up what the parties say of their errors, and what the solver at the center says of its own."""
-    received, true = [e.received for e in errors], [e.diagonal for e in errors]
-    weighted = list(zip(law.amplification(received, true), errors, strict=True))
+    weighted = list(zip(rows.amplification, errors, strict=True))
     rounding = sum(weight * e.rounding for weight, e in weighted)
     below = rounding + pairs.residual_norm
     nuclear = sum(weight * e.nuclear for weight, e in weighted) + pairs.residual_nuclear
     tails = tuple(weight * (e.left_out + e.rounding) for weight, e in weighted)
-    total = law.total_trace([e.trace for e in errors], true)
-    trace_gap = total - fused_trace
-    summed = (
-        growth(true[0].shape[0]) * unit(errors[0].reference) * (abs(fused_trace) + abs(total))
-    )  # rounding of these
+    trace_gap = rows.total - fused_trace
+    rounded = growth(rows.n) * unit(errors[0].reference)
+    summed = rounded * (abs(fused_trace) + abs(rows.total))  # rounding of these
     # K minus the matrix that the pairs are exact for is a positive semidefinite P, of which the solver at the center
     # may have missed a part, plus rounding N. P is no larger than its trace.
     positive = max(0.0, trace_gap) + summed + nuclear + pairs.missed_trace

@@ -50,7 +50,10 @@ def one_of(flag: str, known: Collection[str], help: str, panel: str, *, no_defau
 MODEL = "The model"
 
 TableFile = Annotated[
-    Path, typer.Argument(help="The party's own table: CSV, Parquet, Arrow, Excel or NumPy.", metavar="TABLE")
+    Path,
+    typer.Argument(
+        help="The party's own table: CSV, Parquet (a file or a folder), Arrow, Excel or NumPy.", metavar="TABLE"
+    ),
 ]
 PartyName = Annotated[str | None, typer.Option("--party", help="Name of the party; else the name of the file.")]
 Id = Annotated[str | None, typer.Option("--id", help="Column with the sample ids; else rows match by position.")]

@@ -79,7 +79,8 @@ OPTIONS: Mapping[str, Any] = {
 TablePath = Annotated[
     Path | None,
     typer.Argument(
-        help="The party's own table: CSV, Parquet, Arrow, Excel or NumPy. May be named by --config.",
+        help="The party's own table: CSV, Parquet (a file or a folder), Arrow, Excel or NumPy. "
+        "May be named by --config.",
         metavar="TABLE",
         show_default=False,
     ),

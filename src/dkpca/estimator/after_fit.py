@@ -48,6 +48,8 @@ class AfterFit(TakesTables):
         >>> bool(np.allclose(shares["bank"] + shares["shop"], model.transform(X[:5]), atol=1e-5))
         True
         """
+        check_fitted(self)
+        self._check_rows_here("party_scores")
         return scoring.party_scores(self.model_, self._answers(X, sample_ids, exact=False))
 
     def score(self, X: Tables, y: object = None, *, sample_ids: Any = None) -> float:

@@ -21,6 +21,8 @@ from dkpca.tables.inputs import Source
 class FittedEstimator(BaseEstimator):  # type: ignore[misc]
     """What `DKPCA` keeps of a fit, wherever the fit comes from."""
 
+    _by_rows: Any = None  # what a fit on rows that stay elsewhere gave
+
     def save(self, path: str | Path) -> None:
         """Write the fitted estimator to one file. It contains data of every party: never send it.
 
@@ -46,6 +48,7 @@ class FittedEstimator(BaseEstimator):  # type: ignore[misc]
         True
         """
         check_fitted(self)
+        self._check_rows_here("save")
         estimator_file.write(
             Path(path),
             estimator_file.Fitted(
@@ -137,8 +140,17 @@ class FittedEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _check_unprotected(self, method: str) -> None:
         """Refuse what would take each party's own factor, or its columns beside everybody's scores."""
+        self._check_rows_here(method)
         if self._shield.protect != "none":
             raise InputError(f"{method} is for fits with protect='none', and this one had {self._shield.protect!r}")
+
+    def _check_rows_here(self, method: str) -> None:
+        """Refuse what needs every sample of the fit in one place."""
+        if self._by_rows is not None:
+            raise InputError(
+                f"{method} needs the samples of the fit in one place, and those of Dask collections stay on their "
+                "workers; write eigenvectors_ with Dask, or fit again on gathered tables (X.compute())"
+            )
 
     def _ledger_entry(self, name: str) -> LedgerEntry:
         state = self._states.get(name)

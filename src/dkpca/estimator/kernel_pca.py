@@ -5,6 +5,7 @@ from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
+import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
@@ -12,8 +13,8 @@ from dkpca import fusion
 from dkpca.checks import Constraints, check_fitted, check_parameters
 from dkpca.concerns import about_kernel, about_new_samples, remedy, warn
 from dkpca.errors import InputError, MissingPartyWarning
+from dkpca.estimator.on_cluster import OnCluster
 from dkpca.estimator.party_tables import Tables, as_precise_as
-from dkpca.estimator.protecting import Protects
 from dkpca.exchange import in_process, rounds
 from dkpca.fields import MOST_AUDITED
 from dkpca.fusion import components, scoring
@@ -31,7 +32,7 @@ from dkpca.tables.inputs import is_source
 Columns = Sequence[int | str]  # positions or names
 
 
-class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Protects):  # type: ignore[misc]
+class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OnCluster):  # type: ignore[misc]
     """One-shot distributed kernel PCA on vertically partitioned data.
 
     Parameters
@@ -215,9 +216,10 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Protects):  # typ
         ----------
         X : mapping of party to table, list of tables, or one table
             Arrays or DataFrames. Rows of DataFrames are the samples that their index says, in the order of the first
-            table; rows of arrays match by position. In a mapping or list a table may also be the path of a `.npy`
-            file or a function without arguments that returns a table: the worker that computes for the party opens
-            it, and its rows stay there.
+            table; rows of arrays match by position. In a mapping or list a table may also be a path (of a `.npy`,
+            Parquet or Arrow file of numbers, or a folder of Parquet files) or a function without arguments that
+            returns a table: the worker that computes for the party opens it, and its rows stay there. Of Dask arrays
+            and DataFrames the chunks of rows stay on their workers, and Dask arrays come out.
         y : ignored
         sample_ids : mapping of party to sequence, or sequence, optional
             Labels of the rows of arrays, as an index would be.
@@ -227,8 +229,12 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Protects):  # typ
         DKPCA
         """
         check_parameters(self.get_params(deep=False), self._parameter_constraints, "DKPCA")
-        tables = self._tables(X, reset=True, sample_ids=sample_ids)
         settings = self._settings()
+        self._by_rows = None
+        elsewhere = self._collections(X)
+        if elsewhere is not None:
+            return self._fit_on_cluster(elsewhere, settings, sample_ids)
+        tables = self._tables(X, reset=True, sample_ids=sample_ids)
         if self.protect != "none":
             if self.audit is not None:
                 raise InputError(
@@ -281,6 +287,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Protects):  # typ
             In the order of the first table.
         """
         self.fit(X, y, sample_ids=sample_ids)
+        if self._by_rows is not None:
+            return self.eigenvectors_ * np.sqrt(self.eigenvalues_)[None, :]
         return as_precise_as(X, self.eigenvectors_ * namespace(self.eigenvalues_).sqrt(self.eigenvalues_)[None, :])
 
     def transform(self, X: Tables, *, sample_ids: Any = None) -> Array:
@@ -299,6 +307,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Protects):  # typ
             In the order of the first table.
         """
         check_fitted(self)
+        if self._by_rows is not None:
+            return self._place_on_cluster(X, sample_ids)
         if self._shield.protect != "none":
             return as_precise_as(X, self._place_protected(X, sample_ids))
         answers = self._answers(X, sample_ids, exact=self.projection == "exact")

@@ -27,8 +27,10 @@ from dkpca.tables.inputs import (
     check_table,
     check_together,
     column_groups,
+    in_columns,
     is_list_of_tables,
     is_source,
+    named_columns,
     take_columns,
     without_zeros_left_out,
 )
@@ -71,9 +73,13 @@ class TakesTables(FittedEstimator):
         given, _, moved = labels.aligned(given, sample_ids, matrices=matrices)
         warn(moved)
         if reset:
-            self._names = {name: labels.names_of_columns(table) for name, table in given.items()}
+            self._names = {
+                name: labels.names_of_columns(table) or named_columns(name, table) for name, table in given.items()
+            }
         else:
-            given = {name: as_numbers(self._states[name], table) for name, table in given.items()}
+            given = {
+                name: as_numbers(self._states[name], self._in_order(name, table)) for name, table in given.items()
+            }
         tables = {name: as_table(name, table, columns_are=kinds[name]) for name, table in given.items()}
         if not tables:
             raise InputError("no party was given; pass at least one table")
@@ -84,6 +90,15 @@ class TakesTables(FittedEstimator):
         else:
             check_like_fit(here, {name: state.origin for name, state in self._states.items()})
         return tables
+
+    def _in_order(self, name: str, table: Any) -> Any:
+        """Return a table in a file with its columns as the fit had them, by their names."""
+        state = self._states[name]
+        names = named_columns(name, table) if state.preparation is None else None
+        if names is None or state.columns is None or names == state.columns:
+            return table
+        labels.check_same_columns(name, names, state.columns)
+        return in_columns(name, table, state.columns)
 
     def _columns_are(self, party: str, reset: bool) -> str:
         """Whether the party's columns are quantities, categories or samples, as its kernel says."""

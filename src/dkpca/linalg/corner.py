@@ -7,13 +7,12 @@ F, each by a substitution with L, or as inv(L) C'C inv(L)': half the work, but r
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from dkpca.linalg.arrays import like, namespace, to_numpy
-from dkpca.linalg.gram import Gram
+from dkpca.linalg.arrays import Array, like, namespace, to_numpy
 from dkpca.linalg.missed import norm_at_most
 from dkpca.linalg.moments import Moments, additions
 from dkpca.linalg.rounding import SUBTRACTIONS, growth, solver_error, unit
@@ -21,6 +20,20 @@ from dkpca.linalg.rounding import SUBTRACTIONS, growth, solver_error, unit
 Matrix = np.ndarray[Any, Any]
 SIZES = 10.0 ** -np.arange(1.0, 16.0)  # shares of the most that a landmark adds: it must add so much
 BESIDE = 1e-3  # rounding through the corner, as a share of what the landmarks miss, that is not worth fewer of them
+
+
+class Measured(Protocol):
+    """As much of a Gram matrix as bounds need."""
+
+    @property
+    def reference(self) -> Array:
+        """Some array of the precision in which it is evaluated."""
+
+    def trace(self) -> float:
+        """Sum of the diagonal."""
+
+    def evaluation_error(self) -> float:
+        """Bound on the Frobenius norm of the matrix as it is evaluated minus the one that is meant."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +55,7 @@ class Spectrum:
 class Corner:
     """Triangular factor of the corner of a matrix, and the roundings that its entries have had."""
 
-    def __init__(self, L: Matrix, gram: Gram) -> None:
+    def __init__(self, L: Matrix, gram: Measured) -> None:
         self.L, self.m = L.astype(float), L.shape[0]
         self.reference, self.unit, self.trace = gram.reference, unit(gram.reference), gram.trace()
         evaluated = gram.evaluation_error() / self.trace if self.trace > 0 else 0.0
@@ -62,6 +75,10 @@ class Corner:
             return np.zeros_like(right)
         solved: Matrix = solve_triangular(self.L, right, lower=True, trans="T")
         return solved
+
+    def additions(self, n: int) -> float:
+        """Most roundings that a term of a sum over all rows meets."""
+        return additions(n, self.m, self.reference)
 
     def head(self, m: int) -> "Corner":
         """Corner of the first landmarks."""
@@ -132,17 +149,14 @@ class Corner:
             off = growth(self.m) * found.full_length * k**0.5
         else:
             through_L = found.trace**0.5 * float(np.linalg.norm(self.L))
-            terms = (
-                growth(self.m) * (4.0 * found.full_length + through_L)
-                + 4.0 * additions(n, self.m, self.reference) * found.length
-            )
+            terms = growth(self.m) * (4.0 * found.full_length + through_L) + 4.0 * self.additions(n) * found.length
             off = terms * float(np.linalg.norm(weights))
         off *= self.unit
         return float((2.0 * root + off) * off)
 
     def _square_error(self, n: int, length: float, full_length: float, of_mean: float = 0.0) -> float:
         """Bound on the error of the sum of squares of features, measured from a start, less that of their mean."""
-        terms = additions(n, self.m, self.reference)
+        terms = self.additions(n)
         return self.unit * (terms * (length + 2.0 * of_mean) + 2.0 * SUBTRACTIONS * full_length) * length
 
     def _own_error(self, length: float) -> float:

@@ -113,17 +113,25 @@ class Landmark:
         corner = Corner(to_numpy(pick(F, pivots)), gram)
         pivots = pick(positions, pivots)
         columns = gram.against(pivots)
-        mean = xp.mean(F, axis=0)
-        as_large = gram.n / positions.shape[0]
-        some = F[::8, :] @ like(corner.L, F).T  # columns of the matrix at a few rows, to know how long they are
-        length = (8.0 * as_large * float(xp.sum(some * some))) ** 0.5
-        allowed = max(ENOUGH * trace, BESIDE_MISSED * as_large * missed)
-        substituted = corner.error_by_columns(gram.n, length) > allowed
+        substituted, start = features_to_add_up(F, corner, gram.n, missed)
         if substituted:
             columns = _substituted(columns, _substitution(corner, pivots))
-        else:
-            mean = like(corner.L, F) @ mean
-        return Chosen(pivots, corner, columns, None, substituted, mean, positions.shape[0])
+        return Chosen(pivots, corner, columns, None, substituted, start, positions.shape[0])
+
+
+def features_to_add_up(F: Array, corner: Corner, n: int, missed: float) -> tuple[bool, Array]:
+    """Whether rows have to be substituted before they are added up, and what is near the mean of what is added up.
+
+    F are the features of a sample of n rows, and `missed` the trace that they miss there.
+    """
+    xp, as_large = namespace(F), n / F.shape[0]
+    mean = xp.mean(F, axis=0)
+    some = F[::8, :] @ like(corner.L, F).T  # columns of the matrix at a few rows, to know how long they are
+    length = (8.0 * as_large * float(xp.sum(some * some))) ** 0.5
+    allowed = max(ENOUGH * corner.trace, BESIDE_MISSED * as_large * missed)
+    if corner.error_by_columns(n, length) > allowed:
+        return True, mean
+    return False, like(corner.L, F) @ mean
 
 
 def part_below(gram: Gram, n_landmarks: int) -> tuple[Array, float]:

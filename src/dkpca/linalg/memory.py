@@ -4,6 +4,7 @@ Such a file is removed by the system as soon as nobody has it open, also if the 
 read and written as they are needed, and given up when memory runs short.
 """
 
+import mmap
 import re
 import tempfile
 import threading
@@ -94,6 +95,31 @@ def tall(shape: tuple[int, ...], dtype: Any = np.float64) -> np.ndarray[Any, Any
     """Return an array with a row for each sample."""
     limit = _limit.get()
     return np.empty(shape, dtype) if limit is None else limit.empty(shape, dtype)
+
+
+def let_go(part: Any) -> None:
+    """Give back the memory of a part of a mapped file that was looked at; it is read again if it is looked at again.
+
+    Only within a limit: elsewhere the system may keep what it has room for.
+    """
+    mapped = _mapping(part) if _limit.get() is not None else None
+    if mapped is None or not hasattr(mmap, "MADV_DONTNEED"):
+        return
+    place = part.__array_interface__["data"][0] - np.frombuffer(mapped, np.uint8).__array_interface__["data"][0]
+    first, last = -(-place // mmap.PAGESIZE), (place + part.nbytes) // mmap.PAGESIZE  # whole pages: others are shared
+    if first < last:
+        mapped.madvise(mmap.MADV_DONTNEED, first * mmap.PAGESIZE, (last - first) * mmap.PAGESIZE)
+
+
+def _mapping(part: Any) -> mmap.mmap | None:
+    """Return the mapped file that an array without gaps lies in, if it can be read only."""
+    if not isinstance(part, np.ndarray) or not part.flags.c_contiguous or part.flags.writeable:
+        return None
+    base: Any = part
+    while isinstance(base, np.ndarray):
+        base = base.base
+    base = base.obj if isinstance(base, memoryview) else base
+    return base if isinstance(base, mmap.mmap) else None
 
 
 def words() -> str:

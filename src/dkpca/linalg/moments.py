@@ -33,6 +33,9 @@ class Moments:
     total: Array  # (m,)
     square: Array  # (m, m)
 
+    def __add__(self, other: "Moments") -> "Moments":
+        return Moments(self.total + other.total, self.square + other.square)
+
     def head(self, m: int) -> "Moments":
         """Sums of the first columns."""
         return Moments(self.total[:m], self.square[:m, :m])

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
 from functools import cache
 from threading import Lock
 from typing import Any, TypeVar
@@ -28,7 +29,7 @@ def split_work(work: Callable[[Sequence[ItemT]], ResultT], items: Sequence[ItemT
     if threads <= 1:
         return [work(items)]
     with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(work, shares))
+        return [task.result() for task in [pool.submit(copy_context().run, work, share) for share in shares]]
 
 
 def in_order(work: Callable[[ItemT], ResultT], items: Sequence[ItemT], reference: Array) -> Iterator[ResultT]:
@@ -44,7 +45,7 @@ def in_order(work: Callable[[ItemT], ResultT], items: Sequence[ItemT], reference
         waiting: deque[Future[ResultT]] = deque()
         try:
             for item in items:
-                waiting.append(pool.submit(work, item))
+                waiting.append(pool.submit(copy_context().run, work, item))  # with the limit on memory
                 if len(waiting) > 2 * threads:
                     yield waiting.popleft().result()
             while waiting:

@@ -194,8 +194,15 @@ def norms_of_rounding(
         part = rows_of(rows)
         return xp.concat([part, sent.rows(rows).decode(dtype) - part], axis=1) / size
 
-    # Small from here on, and in double: solvers in float32 fail where eigenvalues repeat.
     square = to_numpy(squared(both, n, 2 * rank, reference)).astype(float)
+    spectral, nuclear = norms_by_squares(square, n, reference)
+    return spectral * size * size, nuclear * size * size
+
+
+def norms_by_squares(square: np.ndarray[Any, Any], n: int, reference: Array) -> tuple[float, float]:
+    """Return the same norms from [A R]' [A R], summed over n rows."""
+    # Small, and in double: solvers in float32 fail where eigenvalues repeat.
+    rank = len(square) // 2
     lengths = np.sqrt(np.diagonal(square))
     lengths = np.where(lengths > 0, lengths, 1.0)
     # Of unit columns: those that rounding left are millions of times smaller than the others.
@@ -208,4 +215,4 @@ def norms_of_rounding(
     slack = 4.0 * (len(lengths) * growth(n) * unit(reference)) ** 0.5
     largest = float(values.max())
     nuclear = float(values.sum()) + len(lengths) * slack * largest
-    return largest * (1.0 + slack) * size * size, nuclear * size * size
+    return largest * (1.0 + slack), nuclear

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from dkpca.linalg.arrays import Array, namespace, tall_empty
 from dkpca.linalg.gram import Index, pick
+from dkpca.linalg.memory import let_go
 from dkpca.linalg.moments import groups, moments
 from dkpca.linalg.parallel import in_order, split_work
 from dkpca.linalg.precision import Rounded, check_reach, norms_of_rounding, round_to
@@ -26,7 +27,9 @@ class Tall:
 
     def rows(self, index: Index) -> Array:
         """Some rows, decoded."""
-        decoded = replace(self.sent, data=pick(self.sent.data, index)).decode(self.dtype)
+        part = pick(self.sent.data, index)
+        decoded = replace(self.sent, data=part).decode(self.dtype)
+        let_go(part)
         return decoded if self.scales is None else decoded[:, : self.scales.shape[0]] * self.scales[None, :]
 
 

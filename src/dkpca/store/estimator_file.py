@@ -68,7 +68,7 @@ def write(path: Path, fitted: Fitted) -> None:
     """Replace the file, for its owner's eyes only; nothing is changed unless all of it can be written."""
     functions = sorted(name for name, source in fitted.sources.items() if not isinstance(source, Path))
     if functions:
-        raise InputError(f"the tables of {functions} came from functions, which cannot be saved; fit from .npy files")
+        raise InputError(f"the tables of {functions} came from functions, which cannot be saved; fit from files")
     files = {MODEL: model_file.encode(fitted.model)}
     files |= {STATE + name: private_state.encode(state) for name, state in fitted.states.items()}
     facts = {

@@ -347,3 +347,4 @@ def _record_received(path: Path, items: Iterable[Received]) -> None:
     for item in items:
         record = {"party": item.message.party, "file": item.path.name, "bytes": len(item.data)}
         ledger.append(path / LEDGER, "received", **record, sha256=hashlib.sha256(item.data).hexdigest())
+        storage.let_go(item.data)

@@ -9,13 +9,14 @@ import numpy as np
 import polars as pl
 
 from dkpca.errors import InputError
-from dkpca.tables import delimited, dialect, numerals, numpy_files, workbooks
+from dkpca.tables import delimited, dialect, folders, numerals, numpy_files, workbooks
 from dkpca.tables.delimited import Delimited
 from dkpca.tables.dialect import Dialect
 
 TEXT_FILES = (".csv", ".tsv", ".tab", ".txt")
 WORKBOOKS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
 SUFFIXES = (*TEXT_FILES, ".parquet", ".pq", ".arrow", ".ipc", ".feather", ".npy", ".npz", *WORKBOOKS)
+BY_COLUMN = (".parquet", ".pq", ".arrow", ".ipc", ".feather")  # formats that keep columns apart
 AS_WRITTEN = Dialect()
 
 
@@ -30,7 +31,7 @@ class Opened:
     dialect: Dialect | None = None  # None: the format itself says what is a number
     text_file: Delimited | None = None
     proved: bool = True  # whether the decimal mark is certain
-    path: Path | None = None  # of a file that keeps types
+    parts: tuple[Path, ...] = ()  # files that keep types, and columns apart
 
     def written(self, names: Sequence[str]) -> list[str]:
         """Those columns whose text may be numbers as people write them."""
@@ -46,6 +47,8 @@ def open_table(
     """Open a table; `likely` decides what the file leaves open."""
     if not path.exists():
         raise FileNotFoundError(path)
+    if path.is_dir():
+        return _folder(path)
     if not path.is_file():
         raise InputError(f"{path}: is a directory or a pipe, not a table; give a file")
     if not path.stat().st_size:
@@ -56,7 +59,7 @@ def open_table(
     if kind in WORKBOOKS:
         return _workbook(path, asked, id_column, likely)
     frame = _typed(path, kind)
-    return Opened(str(path), frame, frame.collect_schema().names(), path=path)
+    return Opened(str(path), frame, frame.collect_schema().names(), parts=(path,) if kind in BY_COLUMN else ())
 
 
 def from_array(array: np.ndarray[Any, Any], name: str = "x") -> pl.DataFrame:
@@ -88,6 +91,13 @@ def _workbook(path: Path, asked: Dialect, id_column: str | None, likely: Dialect
     missing = numerals.USUAL_MISSING if asked.missing is None else asked.missing
     how = replace(asked, decimal=decimal, thousands=thousands, missing=missing, sheet=sheet)
     return Opened(str(path), frame.lazy(), frame.columns, [f"read sheet {sheet!r}", *notes], how)
+
+
+def _folder(path: Path) -> Opened:
+    files = folders.parts(path)
+    frame = pl.scan_parquet(files)
+    names = frame.collect_schema().names()
+    return Opened(str(path), frame, names, [folders.words(files)], parts=tuple(files))
 
 
 def _typed(path: Path, kind: str) -> pl.LazyFrame:

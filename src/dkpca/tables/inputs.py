@@ -1,12 +1,14 @@
 """What a caller may pass as a party's table, checked.
 
-An array or DataFrame is checked where the caller is. A path to a `.npy` file or a function without arguments that
-returns a table is opened and checked by the worker that computes for the party, and only there: its rows never pass
-through the caller's machine.
+An array or DataFrame is checked where the caller is. A path to a file, or a function without arguments that returns
+a table, is opened and checked by the worker that computes for the party, and only there: its rows never pass through
+the caller's machine.
 """
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +19,25 @@ from sklearn.utils.validation import check_array
 
 from dkpca.errors import InputError
 from dkpca.fields import check_party_name
+from dkpca.linalg import memory
 from dkpca.linalg.arrays import Array, device, dtype_name, free_memory, namespace
 from dkpca.tables import numpy_files
 from dkpca.tables.categories import coded
 
 Source = Path | Callable[[], Any]
 COPIES = 3  # of a table that a fit has at one time
+NUMBER_FILES = (".parquet", ".pq", ".arrow", ".ipc", ".feather")
+CONVERTED = 2**16  # rows of a mapped array that are turned into double precision together
 
 
 def as_table(name: str, table: Any, *, columns_are: str = "quantities") -> Array | Source:
     """Return a checked array, or the source of one that a worker is to open."""
     if isinstance(table, str | Path):
         path = Path(table)
-        if path.suffix != ".npy":
+        if path.suffix != ".npy" and not _of_numbers(path):
             raise InputError(
-                f"party {name!r}: {path} is not a .npy file; pass a function that loads it, or use the dkpca command"
+                f"party {name!r}: {path} is not a .npy, Parquet or Arrow file; pass a function that loads it, or use "
+                "the dkpca command"
             )
         return path.absolute()
     if callable(table) and not hasattr(table, "shape"):
@@ -44,8 +50,23 @@ def is_source(table: Array | Source) -> bool:
     return isinstance(table, Path) or (callable(table) and not hasattr(table, "shape"))
 
 
+def named_columns(name: str, table: Any) -> tuple[str, ...] | None:
+    """Names of the columns of a table in a file; None where it has none."""
+    if not isinstance(table, str | Path) or not _of_numbers(Path(table)):
+        return None
+    names: tuple[str, ...] = _number_files(name).column_names(name, Path(table))
+    return names
+
+
+def in_columns(name: str, table: Any, columns: Sequence[str]) -> Source:
+    """Return a table in a file with its columns in this order."""
+    return partial(_number_files(name).read_numbers, name, Path(table).absolute(), tuple(columns))
+
+
 def opened(name: str, table: Array | Source, *, columns_are: str = "quantities") -> Array:
     """Return the party's columns, opening them where they are only named."""
+    if isinstance(table, Path) and _of_numbers(table):
+        return check_table(name, _number_files(name).read_numbers(name, table), columns_are=columns_are)
     if isinstance(table, Path):
         if table.exists() and not table.is_file():
             raise InputError(f"party {name!r}: {table} is a directory, a pipe or a device; give a file")
@@ -66,10 +87,36 @@ def check_table(name: str, table: Any, *, columns_are: str = "quantities") -> Ar
     try:
         if array_api_compat.is_torch_array(table):
             return _check_tensor(table)
-        table = coded(table) if columns_are == "categories" else table
+        table = coded(table) if columns_are == "categories" else _in_double_precision(table)
         return check_array(table, dtype=np.float64, ensure_min_samples=1)
     except (ValueError, TypeError) as error:
         raise InputError(f"party {name!r}: {error}{_about_text(error)}") from error
+
+
+def _in_double_precision(table: Any) -> Any:
+    """Return a mapped array of other numbers a few rows at a time; any other table as it is."""
+    mapped = isinstance(table, np.memmap) and table.ndim == 2 and table.dtype.kind in "fiu"
+    if not mapped or table.dtype == np.float64:
+        return table
+    X = memory.tall(table.shape)
+    for start in range(0, len(table), CONVERTED):
+        X[start : start + CONVERTED] = table[start : start + CONVERTED]
+    return X
+
+
+def _of_numbers(path: Path) -> bool:
+    """Whether a path is one of a Parquet or Arrow table."""
+    return path.suffix.lower() in NUMBER_FILES or (path.suffix != ".npy" and path.is_dir())
+
+
+def _number_files(name: str) -> Any:
+    """Return what reads such tables; it needs an extra, and arrays do not."""
+    try:
+        return import_module("dkpca.tables.number_files")
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"party {name!r}: Parquet and Arrow files need {error.name}; install it with pip install 'dkpca[cli]'"
+        ) from error
 
 
 def without_zeros_left_out(name: str, table: Any, *, taken: bool) -> Any:
@@ -142,7 +189,7 @@ def is_list_of_tables(X: Any) -> bool:
     return (
         isinstance(X, list | tuple)
         and bool(X)
-        and all(getattr(table, "ndim", 0) == 2 or is_source(table) for table in X)
+        and all(getattr(table, "ndim", 0) == 2 or is_source(table) or isinstance(table, str) for table in X)
     )
 
 

@@ -130,13 +130,18 @@ def like_fit(name: str, table: Any, columns: tuple[str, ...] | None) -> Any:
     given = names_of_columns(table)
     if columns is None or given is None or given == columns:
         return table
+    check_same_columns(name, given, columns)
+    return table[[table.columns[given.index(column)] for column in columns]]
+
+
+def check_same_columns(name: str, given: Sequence[str], columns: Sequence[str]) -> None:
+    """Refuse new rows that have other columns than the fit."""
     if len(set(given)) < len(given) or set(given) != set(columns):
         strange, absent = sorted(set(given) - set(columns)), sorted(set(columns) - set(given))
         raise InputError(
             f"party {name!r}: these samples have other columns than the fit: {strange[:5]} are new, {absent[:5]} are "
             "missing; name them as in the fit, or pass arrays with the columns of the fit in their order"
         )
-    return table[[table.columns[given.index(column)] for column in columns]]
 
 
 def _taken(table: Any, name: str, rows: list[int], matrix: bool) -> Any:

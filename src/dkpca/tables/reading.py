@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from dkpca.errors import InputError, StorageError
-from dkpca.tables import delimited, doubts, id_columns
+from dkpca.tables import delimited, doubts, folders, id_columns
 from dkpca.tables.columns import Typed, typed
 from dkpca.tables.dates import is_date
 from dkpca.tables.dialect import SEPARATORS, Dialect
@@ -118,8 +118,8 @@ def opened(path: Path, reading: Reading) -> Iterator[Opened]:
 
 
 def is_table(path: Path) -> bool:
-    """Whether the name of the file is that of a table."""
-    return path.suffix.lower() in SUFFIXES
+    """Whether the name of the file is that of a table, or this is a folder of Parquet files."""
+    return path.suffix.lower() in SUFFIXES or folders.is_folder(path)
 
 
 def column_names(path: Path, dialect: Dialect = AS_WRITTEN, *, id_column: str | None = None) -> list[str]:
@@ -172,7 +172,8 @@ def _explained(path: Path) -> Iterator[None]:
         if isinstance(error, InputError):
             raise
         reason = str(error).strip().partition("\n")[0]
-        raise InputError(f"{path}: cannot be read as a {path.suffix} table ({reason}); check the file") from error
+        kind = "Parquet" if path.is_dir() else path.suffix
+        raise InputError(f"{path}: cannot be read as a {kind} table ({reason}); check the file") from error
 
 
 @contextlib.contextmanager

@@ -8,8 +8,7 @@ import polars as pl
 from dkpca.errors import InputError
 from dkpca.tables.formats import Opened
 
-KINDS = (".parquet", ".pq", ".arrow", ".ipc", ".feather")  # formats that keep columns apart
-LARGE = 2**26  # bytes of a file
+LARGE = 2**26  # bytes of its files
 
 
 class Stored:
@@ -46,4 +45,4 @@ class Stored:
 
 def stays_in_its_file(opened: Opened) -> bool:
     """Whether a table is better left where it is."""
-    return opened.path is not None and opened.path.suffix.lower() in KINDS and opened.path.stat().st_size >= LARGE
+    return sum(part.stat().st_size for part in opened.parts) >= LARGE

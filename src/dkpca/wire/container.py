@@ -11,6 +11,7 @@ from typing import Any
 
 from dkpca import strict_json
 from dkpca.errors import WireError
+from dkpca.linalg.memory import let_go
 from dkpca.wire import layout
 from dkpca.wire.layout import AGAIN, DTYPES, METADATA, Arrays, Buffer
 
@@ -95,4 +96,5 @@ def checksum(header: Header, arrays: Arrays) -> str:
         array = arrays[name]
         state.update(f"\0{name}\0{array.dtype.str}\0{array.shape}\0".encode())
         state.update(array.data if array.size else b"")
+        let_go(array)
     return state.hexdigest()
