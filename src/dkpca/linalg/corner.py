@@ -19,7 +19,7 @@ from dkpca.linalg.rounding import SUBTRACTIONS, growth, solver_error, unit
 
 Matrix = np.ndarray[Any, Any]
 SIZES = 10.0 ** -np.arange(2.0, 16.0, 2.0)  # shares of the most that a landmark adds: it must add so much
-BESIDE = 1e-3  # rounding through the corner, as a share of what the landmarks miss, that is not worth fewer of them ...
+BESIDE = 1e-3  # rounding through the corner, as a share of what the landmarks miss, not worth fewer of them ...
 NEXT_TO_NOTHING = 1e-9  # ... and as a share of the trace
 
 
