@@ -15,6 +15,8 @@ from dkpca.rank import Fixed
 from testkit.by_hand import FIT, scores
 from testkit.owners import GAMMA, OWNERS, frame, numbers, people, standardized
 
+pytestmark = pytest.mark.slow  # whole exchanges of the network wing
+
 BY_NAME = sorted({*KERNELS} - {"rbf", "chi2", "additive_chi2", "precomputed"})
 WAYS: dict[str, dict[str, Any]] = {
     "sum": {"law": "sum"},
@@ -26,7 +28,7 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("way", [*WAYS, *(pytest.param(name, marks=pytest.mark.slow) for name in BY_NAME)])
+@pytest.mark.parametrize("way", [*WAYS, *BY_NAME])
 def test_the_center_fuses_as_it_asked(consortium, way):
     asked = WAYS.get(way, {"kernel": way})
     wanted = replace(FIT, rank=Fixed(15), precision="float64", **asked)
