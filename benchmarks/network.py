@@ -30,6 +30,7 @@ import psutil
 from benchmarks.measure import RESULTS, report
 from dkpca.demo import OWNERS, flights
 from dkpca.network import tls
+from dkpca.store import runs
 from testkit.federation import HOST, Federation, environment, free_port, ok, wait_for
 
 N_FLIGHTS, RANK, COMPONENTS = 20_000, 40, 10
@@ -93,10 +94,15 @@ def _flight_lines(federation: Federation) -> list[dict[str, Any]]:
     added = statistics.median(net.seconds - files.seconds for net, files in pairs)
     worked = statistics.median(net.processor - files.processor for net, files in pairs)
     by_hand, carried, again = (
-        statistics.median(run.seconds for run in runs) for runs in (by_files, over_network, nothing_missing)
+        statistics.median(run.seconds for run in each) for each in (by_files, over_network, nothing_missing)
     )
     what = f"{N_FLIGHTS:,} flights, 4 parties, rank {RANK}"
     return [
+        {
+            "what": f"{what}: messages and eigenvectors other than by files",
+            "value": differing(federation),
+            "limit": "<= 0",
+        },
         {"what": f"{what}: file route, seconds", "value": by_hand},
         {"what": f"{what}: over the network, seconds", "value": carried},
         {"what": f"{what}: what the network adds, seconds", "value": added, "limit": "<= 1"},
@@ -259,6 +265,15 @@ def file_route(federation: Federation, model: list[str], number: int) -> None:
         raise RuntimeError("a party's summarize failed")
     summaries = [f"{owner}.summary" for owner in OWNERS]
     ok("fuse", *summaries, "--components", COMPONENTS, "--out", f"files{number}", cwd=federation.path, timeout=300)
+
+
+def differing(federation: Federation) -> int:
+    """How many of the last run's messages, and of its eigenvectors, are not those of the file route bit for bit."""
+    sides = federation.runs / f"run{ROUNDS - 1}", federation.path / f"files{ROUNDS - 1}"
+    messages = [[(side / "messages" / f"{owner}.summary").read_bytes() for owner in OWNERS] for side in sides]
+    vectors = [np.asarray(runs.load(side).model.eigenvectors) for side in sides]
+    changed = sum(one != other for one, other in zip(*messages, strict=True))
+    return changed + int((vectors[0] != vectors[1]).any(axis=0).sum())
 
 
 @dataclass(frozen=True)

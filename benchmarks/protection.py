@@ -2,8 +2,8 @@
 
 `python -m benchmarks.protection --data FOLDER` measures all parts, or those that are named: GSE2187 cut among 60
 parties by files, and by real processes over HTTPS; the same at fewer bits; a blind center beside an open one on 50
-and on all 232,412 flights; landmarks of all flights by files. Without --data, an invented table stands in for
-GSE2187, and the lines say so.
+and on all 232,412 flights; landmarks of all flights by files; how long a party attacks its own message. Without
+--data, an invented table stands in for GSE2187, and the lines say so.
 """
 
 import argparse
@@ -12,21 +12,24 @@ import json
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.decomposition import KernelPCA
+from threadpoolctl import threadpool_limits
 
 from benchmarks.flights import N_FLIGHTS, flights
 from benchmarks.measure import RESULTS, report
-from dkpca import DKPCA, subspace_error
+from dkpca import DKPCA, subspace_error, summarize
 from dkpca.exchange import sum_files
 from dkpca.kernels import RBF
 from dkpca.kernels.grams import KernelGram
 from dkpca.linalg.gram import Centered
 from dkpca.linalg.leading import leading
+from dkpca.recovery import measure
 from dkpca.store import runs
 from experiments.command import expression
 from testkit.federation import Federation, configure, here
@@ -46,6 +49,7 @@ def main() -> None:
         "bits": bit_lines,
         "blind": blind_lines,
         "landmarks": landmark_lines,
+        "recovery": recovery_lines,
     }
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", help=f"some of {', '.join(parts)}; else all")
@@ -190,6 +194,22 @@ def landmark_lines(data: str | None) -> list[dict[str, Any]]:
         lines.append({"what": f"{what}: peak memory of a party, GB", "value": told["parties"]})
         lines.append({"what": f"{what}: peak memory of the center, GB", "value": told["center"]})
     return lines
+
+
+def recovery_lines(data: str | None) -> list[dict[str, Any]]:
+    random = np.random.default_rng(0)
+    X = random.normal(size=(3000, 8)) @ random.normal(size=(8, 40)) + 0.3 * random.normal(size=(3000, 40))
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    shares = []
+    with threadpool_limits(1):  # processor time, of one thread: threads that wait for each other count as work
+        for _ in range(3):
+            begun = time.process_time()
+            message, _ = summarize(X, party="clinic", kernel=RBF(1 / 40), rank=40)
+            made = time.process_time()
+            measure(message, X)
+            shares.append((time.process_time() - made) / (made - begun))
+    what = "3000 samples, 40 columns, rank 40: time of recovery / time of the summary"
+    return [{"what": what, "value": float(np.median(shares)), "limit": "<= 3"}]
 
 
 def in_a_process(*arguments: object) -> float:

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import polars as pl
@@ -61,7 +62,7 @@ class Consortium:
     transport: ByHand
 
     def center(self) -> Coordinator:
-        return Coordinator(self.path / "center", OWNERS, self.transport, timeout=5)
+        return Coordinator(self.path / "center", OWNERS, self.transport.carry, timeout=5)
 
     def party(self, owner: str) -> Path:
         return self.transport.folders[owner]
@@ -76,17 +77,24 @@ def scores(path: Path):
 
 def consortium_in(path: Path) -> Consortium:
     """Make the folders of a center and of three parties with the same sixty people."""
-    folders = {}
+    for name, text in _files().items():
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_text(text)
+    (path / "center").mkdir()
+    return Consortium(path, ByHand({owner: path / owner for owner in OWNERS}))
+
+
+@cache
+def _files() -> dict[str, str]:
+    """What the parties have, by path; written out once, since every test of an exchange begins with it."""
+    files = {}
     for owner, X in numbers().items():
-        folders[owner] = path / owner
-        (folders[owner] / "new").mkdir(parents=True)
-        frame(X, people()).write_csv(folders[owner] / "people.csv")
-        frame(X[:7] + 0.1, [f"n{i}" for i in range(7)]).write_csv(folders[owner] / "new" / "spring.csv")
-        (folders[owner] / "party.toml").write_text(
+        files[f"{owner}/people.csv"] = frame(X, people()).write_csv()
+        files[f"{owner}/new/spring.csv"] = frame(X[:7] + 0.1, [f"n{i}" for i in range(7)]).write_csv()
+        files[f"{owner}/party.toml"] = (
             f'party = "{owner}"\ntable = "people.csv"\nid = "person"\n'
             'policy = "policy.toml"\nkey_file = "shared.key"\n'
         )
-        (folders[owner] / "policy.toml").write_text(POLICY)
-        (folders[owner] / "shared.key").write_text("a key of the parties, long enough")
-    (path / "center").mkdir()
-    return Consortium(path, ByHand(folders))
+        files[f"{owner}/policy.toml"] = POLICY
+        files[f"{owner}/shared.key"] = "a key of the parties, long enough"
+    return files

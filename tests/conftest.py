@@ -1,5 +1,6 @@
 """Shared data and hypothesis settings."""
 
+import gc
 import importlib
 import os
 
@@ -31,6 +32,10 @@ def pytest_collection_modifyitems(config, items):
         unneeded = left_out(items)
         config.hook.pytest_deselected(items=unneeded)
         items[:] = [item for item in items if item not in {*unneeded}]
+
+
+def pytest_collection_finish():
+    gc.freeze()  # what was imported stays: looking through it for garbage takes half a second each time
 
 
 @pytest.fixture(params=["numpy", "strict", pytest.param("torch", marks=pytest.mark.torch)])

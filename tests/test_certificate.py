@@ -194,7 +194,7 @@ def test_the_rounding_of_float32_tables_is_a_bound_at_full_rank(table, torch):
 
 @pytest.mark.parametrize("data", [load_digits, load_breast_cancer, load_wine])
 def test_rounding_is_a_thousandth_of_the_bound_on_ordinary_tables(data):
-    X = StandardScaler().fit_transform(data().data[:600])
+    X = StandardScaler().fit_transform(data().data[:150])
     for block in np.array_split(X, 4, axis=1):
         kernel = RBF(1 / X.shape[1])
         (summary,) = summaries_of([block], kernel, rank=20, precision="float32")

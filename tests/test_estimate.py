@@ -25,6 +25,7 @@ def ratio_of(X, D, seed, **settings):
     return proof.subspace_error_estimate / subspace_error(true.eigenvectors_, few.eigenvectors_)
 
 
+@pytest.mark.slow  # sixty pairs of fits: how often it holds is the claim
 @pytest.mark.parametrize("data", [load_digits, load_breast_cancer, load_wine])
 @pytest.mark.parametrize(
     "settings", [{"rank": 15}, {"rank": 40}, {"rank": 20, "law": "sum"}, {"kernel": "laplacian"}]

@@ -273,6 +273,7 @@ class TestProportion:
             assert most < 1.8 * 8 * 1200**2 + 2 * hadamard.STEP * 2**20
 
 
+@pytest.mark.slow  # an experiment
 @pytest.mark.torch
 class TestSearchForViolations:
     def test_a_short_search_finds_none(self, tmp_path):

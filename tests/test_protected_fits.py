@@ -25,7 +25,7 @@ from dkpca.recovery.attacks import Seen, Truth
 X = load_breast_cancer().data
 X = (X - X.mean(axis=0)) / X.std(axis=0)
 GROUPS = {"clinic": slice(0, 10), "lab": slice(10, 20), "registry": slice(20, 30)}
-FIT, NEW = 400, X[400:]
+FIT, MANY, NEW = 160, 400, X[400:450]
 KEY = b"a key that the center does not have"
 
 
@@ -37,7 +37,7 @@ def split(table):
     ("settings", "pooled"),
     [
         ({"gamma": 1 / 30}, {"kernel": "rbf", "gamma": 1 / 30}),
-        ({"gamma": "auto"}, {"kernel": "rbf", "gamma": 1 / (2 * X[:400].var(axis=0, ddof=1).sum())}),
+        ({"gamma": "auto"}, {"kernel": "rbf", "gamma": 1 / (2 * X[:FIT].var(axis=0, ddof=1).sum())}),
         ({"kernel": "linear"}, {"kernel": "linear"}),
         (
             {"kernel": dkpca.kernels.Polynomial(0.01, degree=2)},
@@ -52,6 +52,19 @@ def test_masked_sums_give_kernel_pca_of_the_joined_table(settings, pooled):
     np.testing.assert_allclose(model.eigenvalues_, truth.eigenvalues_, rtol=1e-6)
     np.testing.assert_allclose(np.abs(model.transform(split(NEW))), np.abs(truth.transform(NEW)), atol=1e-5)
     assert model.certificate_.subspace_error_at_most < 1e-4
+
+
+@pytest.mark.parametrize("kernel", [RBF(1.0), Linear(), dkpca.kernels.Laplacian(1.0)])
+@pytest.mark.parametrize("value", [1e300, 1e-300, 0.0])
+def test_numbers_beyond_the_range_of_squares_are_refused_and_small_ones_are_not(kernel, value):
+    table = value * X[:20, :3]
+    asked = member.Sum("first", kernel)
+    if value > 1 and not isinstance(kernel, dkpca.kernels.Laplacian):
+        with pytest.raises(InputError, match="not finite; scale the columns"):
+            member.join_fit(table, asked, party_name="clinic", identity=Identity.new())
+        return
+    key, _ = member.join_fit(table, asked, party_name="clinic", identity=Identity.new())
+    assert 0 < key.offer.reach < np.inf
 
 
 def test_one_sample_far_from_all_others_costs_their_distances_no_digits():
@@ -86,19 +99,19 @@ def test_fewer_bits_are_fewer_bytes_and_a_larger_error_that_the_certificate_know
 def test_landmarks_serve_many_samples(monkeypatch):
     monkeypatch.setattr(sum_rounds, "PAIRS_UP_TO", 300)
     monkeypatch.setattr(quantities, "PIECE", 5000)  # so that there are several pieces
-    model = DKPCA(5, protect="sums", n_landmarks=150, precision="float64").fit(split(X[:FIT]))
-    truth = KernelPCA(5, kernel="rbf", gamma=1 / 30).fit(X[:FIT])
+    model = DKPCA(5, protect="sums", n_landmarks=150, precision="float64").fit(split(X[:MANY]))
+    truth = KernelPCA(5, kernel="rbf", gamma=1 / 30).fit(X[:MANY])
     assert subspace_error(truth.eigenvectors_, model.eigenvectors_) < 0.01
-    assert model.ledger_[0].bytes_sent == FIT * 150 * 8
+    assert model.ledger_[0].bytes_sent == MANY * 150 * 8
     scores, expected = model.transform(split(NEW)), truth.transform(NEW)
     assert np.linalg.norm(np.abs(scores) - np.abs(expected)) < 0.1 * np.linalg.norm(expected)
-    np.testing.assert_allclose(model.transform(split(X[:FIT])), model.fit_transform(split(X[:FIT])), atol=1e-3)
+    np.testing.assert_allclose(model.transform(split(X[:MANY])), model.fit_transform(split(X[:MANY])), atol=1e-3)
 
 
 def test_landmarks_certify_what_they_leave_out(monkeypatch):
     monkeypatch.setattr(sum_rounds, "PAIRS_UP_TO", 10)
-    model = DKPCA(2, protect="sums", n_landmarks=200, precision="float64").fit(split(X[:FIT]))
-    K = RBF(1 / 30)(X[:FIT], X[:FIT])
+    model = DKPCA(2, protect="sums", n_landmarks=200, precision="float64").fit(split(X[:MANY]))
+    K = RBF(1 / 30)(X[:MANY], X[:MANY])
     factor = next(iter(model.model_.summaries.values())).factor.decode()
     values = np.linalg.eigvalsh(K - factor @ factor.T)
     assert values[-1] <= model.certificate_.kernel_error_above

@@ -150,6 +150,7 @@ dkpca.DKPCA.load(f"{folder}/estimator").transform({"bank": X[:, :3], "shop": X[:
 """
 
 
+@pytest.mark.slow
 def test_the_library_works_without_the_command_line_extra(tmp_path):
     ran = subprocess.run([sys.executable, "-c", LIBRARY_ONLY, tmp_path], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr

@@ -123,6 +123,7 @@ def test_the_sample_costs_little(rng):
     assert sampled < 2 * among_all
 
 
+@pytest.mark.slow  # needs its size
 def test_memory_is_that_of_the_answer(rng):
     n, m = 20_000, 400
     matrix = KernelGram(RBF(0.1), table(rng, n))

@@ -19,6 +19,7 @@ from dkpca.tuning.stability import split_half
 WINE, KIND = (values[::2] for values in load_wine(return_X_y=True))  # 89 samples
 WINE = (WINE - WINE.mean(axis=0)) / WINE.std(axis=0)
 QUICK: dict[str, Any] = {"gammas": [0.02, 0.2], "ranks": [20], "repeats": 1}
+QUICKEST: dict[str, Any] = QUICK | {"gammas": [0.02]}
 
 
 def parties(X=WINE):
@@ -46,7 +47,7 @@ class TestStability:
         rng = np.random.default_rng(3)
         real = np.repeat(rng.normal(size=(3, 8)), 40, axis=0) * 4 + rng.normal(size=(120, 8))
         structured, noise = (
-            tune(DKPCA(2), {"a": X[:, :4], "b": X[:, 4:]}, **QUICK).gammas[0].stability
+            tune(DKPCA(2), {"a": X[:, :4], "b": X[:, 4:]}, **QUICKEST).gammas[0].stability
             for X in (real, rng.normal(size=(120, 8)))
         )
         assert structured > 0.95
@@ -115,12 +116,12 @@ class TestSuggestion:
 
 class TestAnswer:
     def test_the_same_question_has_the_same_answer(self):
-        one, other = (tune(DKPCA(2), parties(), KIND, max_samples=60, **QUICK) for _ in range(2))
+        one, other = (tune(DKPCA(2), parties(), KIND, max_samples=60, folds=2, **QUICKEST) for _ in range(2))
         assert one.to_dict() == other.to_dict()
         assert (one.n_samples, one.n_samples_given) == (60, 89)
 
     def test_what_protects_messages_changes_no_curve(self):
-        plain, protected = (tune(DKPCA(2, protect=mode), parties(), **QUICK) for mode in ("none", "sums"))
+        plain, protected = (tune(DKPCA(2, protect=mode), parties(), **QUICKEST) for mode in ("none", "sums"))
         assert plain.to_dict() == protected.to_dict()
 
     def test_the_ways_to_weigh_parties_are_compared(self, found):
@@ -137,7 +138,7 @@ class TestAnswer:
     def test_labels_that_are_missing_or_rare_are_left_out_and_said(self):
         labels = np.array([f"kind {k}" for k in KIND], dtype=object)
         labels[:10], labels[10:12] = None, "rare"
-        tried = tune(DKPCA(2), parties(), labels, **QUICK)
+        tried = tune(DKPCA(2), parties(), labels, **QUICKEST)
         assert tried.notes == (
             "10 samples have no label, and are not predicted",
             "classes with fewer than 5 samples are not predicted: rare",

@@ -14,6 +14,8 @@ from dkpca.store.message_files import read
 from testkit.owners import OWNERS, frame, numbers, people, standardized
 from testkit.program import command
 
+pytestmark = pytest.mark.slow  # whole exchanges; test_protected_fits.py has the same sums in one process
+
 BLIND = ("--kernel", "linear", "--protect", "blind", "--run", "spring", "--key-file", "key", "--precision", "float64")
 
 

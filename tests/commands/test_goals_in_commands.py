@@ -49,9 +49,8 @@ def test_compact_bytes_cannot_be_judged_from_statistics(office):
     assert "the bytes of 'bank' cannot be judged from statistics; give its table, or another --precision" in words
 
 
-@pytest.mark.parametrize(
-    "rule", [Auto(5), Fixed(20), pytest.param(Error(0.3), marks=pytest.mark.slow), Budget(20_000)], ids=str
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", [Auto(5), Fixed(20), Error(0.3), Budget(20_000)], ids=str)
 def test_the_bytes_of_a_large_table_are_foreseen_within_a_tenth(rule, monkeypatch):
     monkeypatch.setattr(rehearsal, "WHOLE", 500)
     monkeypatch.setattr(rehearsal, "COMPACT_PROBE_ROWS", 600)
@@ -65,11 +64,8 @@ def test_the_bytes_of_a_large_table_are_foreseen_within_a_tenth(rule, monkeypatc
     assert not planned.exact
 
 
-@pytest.mark.parametrize(
-    "rules",
-    [[Budget(25_000)], [Budget(120_000)], pytest.param([Error(1.0), Budget(25_000)], marks=pytest.mark.slow)],
-    ids=str,
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("rules", [[Budget(25_000)], [Budget(120_000)], [Error(1.0), Budget(25_000)]], ids=str)
 def test_a_limit_of_bytes_for_many_samples_is_foreseen_within_a_tenth(rules, monkeypatch):
     monkeypatch.setattr(rehearsal, "WHOLE", 500)
     monkeypatch.setattr(rehearsal, "COMPACT_PROBE_ROWS", 500)

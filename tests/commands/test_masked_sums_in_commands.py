@@ -13,6 +13,8 @@ from dkpca.protection import quantities
 from dkpca.store import ledger
 from testkit.owners import OWNERS, frame, numbers, people, standardized
 
+pytestmark = pytest.mark.slow  # whole exchanges; test_protected_fits.py has the same sums in one process
+
 GAMMA = 0.05
 
 

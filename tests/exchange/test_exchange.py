@@ -30,6 +30,8 @@ from testkit.by_hand import FIT, scores
 from testkit.owners import GAMMA, OWNERS, frame, numbers, standardized
 from testkit.program import Office
 
+pytestmark = pytest.mark.slow  # whole exchanges of the network wing
+
 
 def ask(question, run="first", number="9" * 32):
     """A question without a message attached, as it reaches a party."""

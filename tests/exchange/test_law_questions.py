@@ -15,6 +15,8 @@ from dkpca.rank import Fixed
 from testkit.by_hand import FIT, scores
 from testkit.owners import GAMMA, OWNERS, frame, numbers, people, standardized
 
+pytestmark = pytest.mark.slow  # whole exchanges of the network wing
+
 BY_NAME = sorted({*KERNELS} - {"rbf", "chi2", "additive_chi2", "precomputed"})
 WAYS: dict[str, dict[str, Any]] = {
     "sum": {"law": "sum"},
@@ -23,15 +25,15 @@ WAYS: dict[str, dict[str, Any]] = {
     "weights": {"law": "sum", "weights": {"bank": 1.0, "clinic": 2.0, "shop": 0.5}},
     "a kernel each": {"kernel": {"bank": "rbf", "clinic": "poly", "shop": "cosine"}, "law": "sum"},
     "a kernel object": {"kernel": Polynomial(0.1, 2, 0.5)},
-    **{name: {"kernel": name} for name in BY_NAME},
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", [*WAYS, *BY_NAME])
 def test_the_center_fuses_as_it_asked(consortium, way):
-    wanted = replace(FIT, rank=Fixed(15), precision="float64", **WAYS[way])
+    asked = WAYS.get(way, {"kernel": way})
+    wanted = replace(FIT, rank=Fixed(15), precision="float64", **asked)
     run = consortium.center().fit("first", wanted)
-    settings: dict[str, Any] = {"gamma": GAMMA, "rank": 15, "precision": "float64"} | WAYS[way]
+    settings: dict[str, Any] = {"gamma": GAMMA, "rank": 15, "precision": "float64"} | asked
     model = DKPCA(3, **settings).fit({owner: standardized(X) for owner, X in numbers().items()})
     assert run.model.meaning == model.model_.meaning
     np.testing.assert_allclose(run.model.eigenvalues, model.eigenvalues_, rtol=1e-9)

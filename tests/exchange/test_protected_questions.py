@@ -29,6 +29,8 @@ from dkpca.store import ledger, message_files
 from testkit.by_hand import FIT, consortium_in, scores
 from testkit.owners import GAMMA, OWNERS, frame, numbers, people, standardized
 
+pytestmark = pytest.mark.slow  # whole exchanges; test_protected_fits.py has the same sums in one process
+
 SUMS = replace(FIT, protect="sums", rank=Auto(3))
 BLIND = replace(FIT, kernel="linear", protect="blind", precision="float64")
 JOINED = np.hstack([standardized(X) for X in numbers().values()])

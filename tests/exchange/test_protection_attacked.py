@@ -33,6 +33,8 @@ from dkpca.store import ledger, message_files
 from testkit.owners import GAMMA, OWNERS
 from tests.exchange.test_protected_questions import BLIND, SUMS, ask, offers_of, peers
 
+pytestmark = pytest.mark.slow  # whole exchanges; test_protected_fits.py has the same sums in one process
+
 __all__ = ["peers"]  # a fixture
 
 

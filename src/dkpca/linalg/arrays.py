@@ -11,7 +11,7 @@ import scipy.linalg
 
 from dkpca.linalg.memory import available, tall
 
-SUBSTITUTED = 48  # columns that are solved for by plain substitution
+SUBSTITUTED = 96  # columns that are solved for by plain substitution
 ASSUMED_FREE = 4 * 2**30  # bytes, where the system does not tell
 
 Array = Any  # a NumPy array or a torch tensor: whatever follows the array API standard

@@ -18,8 +18,9 @@ from dkpca.linalg.moments import Moments, additions
 from dkpca.linalg.rounding import SUBTRACTIONS, growth, solver_error, unit
 
 Matrix = np.ndarray[Any, Any]
-SIZES = 10.0 ** -np.arange(1.0, 16.0)  # shares of the most that a landmark adds: it must add so much
-BESIDE = 1e-3  # rounding through the corner, as a share of what the landmarks miss, that is not worth fewer of them
+SIZES = 10.0 ** -np.arange(2.0, 16.0, 2.0)  # shares of the most that a landmark adds: it must add so much
+BESIDE = 1e-3  # rounding through the corner, as a share of what the landmarks miss, not worth fewer of them ...
+NEXT_TO_NOTHING = 1e-9  # ... and as a share of the trace
 
 
 class Measured(Protocol):
@@ -99,7 +100,7 @@ class Corner:
             return max(0.0, self.trace - float(np.trace(square[:m, :m]))), self.head(m).beside(square[:m, :m])
 
         missed, beside = rest(self.m)
-        if beside <= BESIDE * missed:
+        if beside <= max(BESIDE * missed, NEXT_TO_NOTHING * self.trace):
             return int(self.m)
         added = np.diagonal(self.L) ** 2
         small = added[None, :] < SIZES[:, None] * added.max()

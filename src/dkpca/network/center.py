@@ -5,7 +5,6 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -15,7 +14,7 @@ from dkpca.errors import DKPCAError, InputError
 from dkpca.fields import check_name
 from dkpca.network import jobs, membership
 from dkpca.network import x509 as pki
-from dkpca.network.coordinator import Coordinator, check_settings, roster_of
+from dkpca.network.coordinator import Coordinator, check_again, check_settings, roster_of
 from dkpca.network.events import Events
 from dkpca.network.jobs import FitWanted, Job
 from dkpca.network.membership import Consortium
@@ -32,7 +31,6 @@ class Center:
     consortium: Consortium
     pending: Pending
     events: Events
-    connected: Callable[[str], bool]
     working: dict[str, str] = field(default_factory=dict)  # run: number of its job
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _revocations: tuple[tuple[int, int], tuple[int, frozenset[int], bytes]] = ((0, 0), (0, frozenset(), b""))
@@ -50,9 +48,7 @@ class Center:
             check_settings(folder, wanted.fit)
         elif not (folder / "settings.json").exists():
             raise InputError(f"{wanted.run}: there is no finished fit of that name; make one with 'submit fit'")
-        strangers = sorted(set(wanted.again) - set(roster_of(folder, self.consortium.parties)))
-        if strangers:
-            raise InputError(f"{strangers} cannot be asked again: not on the roster of this run")
+        check_again(wanted.again, roster_of(folder, self.consortium.parties))
         with self._lock:
             if wanted.run in self.working:
                 if json.loads(storage.read(folder / jobs.FILE))["job"] != jobs.to_dict(wanted):
@@ -81,7 +77,7 @@ class Center:
         if run:
             return exchange_of(self._folder(run))
         folders = sorted((self.consortium.path / "runs").iterdir())
-        here = [party for party in self.consortium.parties if self.connected(party)]
+        here = [party for party in self.consortium.parties if self.pending.connected(party)]
         return {
             "connected": here,
             "parties": list(self.consortium.parties),
@@ -108,7 +104,7 @@ class Center:
         carry = partial(self.pending.carry, joined_by=time.monotonic() + job.join_timeout)
         home, parties = self.consortium.path / "runs", self.consortium.parties
         limits = (job.timeout, self.consortium.max_answer)
-        coordinator = Coordinator(home, parties, _Transport(carry), *limits, job=number, resumes=resumes)
+        coordinator = Coordinator(home, parties, carry, *limits, job=number, resumes=resumes)
         try:
             job.work(coordinator)
             self.events.say(f"run {job.run}: {what} finished", "run finished", run=job.run, what=what)
@@ -129,10 +125,3 @@ class Center:
 
     def _folder(self, run: str) -> Path:
         return self.consortium.path / "runs" / check_name(run, "run name")
-
-
-@dataclass(frozen=True)
-class _Transport:
-    """Pending questions, for one job."""
-
-    carry: Any

@@ -23,9 +23,9 @@ from dkpca.network.remote import (
     COMPUTING,
     RUNNING,
     STATUS,
+    Carry,
     RemoteParties,
     Status,
-    Transport,
     forget_numbers,
     state_of,
 )
@@ -44,7 +44,7 @@ class Coordinator:
 
     folder: Path  # of all runs
     roster: Sequence[str]
-    transport: Transport
+    carry: Carry
     timeout: float = 600.0  # seconds for one question
     max_answer: int = 4 * 10**9  # bytes of an answer, where the question does not say
     job: str = ""  # number of the command that wants it
@@ -138,15 +138,11 @@ class Coordinator:
     def _parties(
         self, run: str, folder: Path, roster: Sequence[str], status: Status, again: Collection[str]
     ) -> RemoteParties:
-        strangers = sorted(set(again) - set(roster))
-        if strangers:
-            raise InputError(f"{strangers} cannot be asked again: not on the roster {sorted(roster)} of this run")
+        check_again(again, roster)
         make_directory(folder / "messages")
         if again and not self.resumes:
             forget_numbers(folder, list(again))
-        return RemoteParties(
-            run, folder, roster, self.transport, self.timeout, status, self.max_answer, frozenset(again)
-        )
+        return RemoteParties(run, folder, roster, self.carry, self.timeout, status, self.max_answer, frozenset(again))
 
 
 @contextmanager
@@ -179,6 +175,13 @@ def check_settings(folder: Path, fit: Fit) -> None:
             f"{folder.name} was begun with other settings ({REQUEST} in its directory has them); "
             "repeat them, or choose another name for the run"
         )
+
+
+def check_again(again: Collection[str], roster: Sequence[str]) -> None:
+    """Refuse to ask parties again that are not on the roster of a run."""
+    strangers = sorted(set(again) - set(roster))
+    if strangers:
+        raise InputError(f"{strangers} cannot be asked again: not on the roster {sorted(roster)} of this run")
 
 
 def roster_of(folder: Path, otherwise: Sequence[str]) -> Sequence[str]:

@@ -3,10 +3,9 @@
 A private key is made where it is used and never leaves that folder.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey as PrivateKey
 from cryptography.x509 import Certificate
@@ -96,7 +95,7 @@ def announce(consortium: Consortium) -> None:
 def load(path: Path) -> Consortium:
     """Read a center's folder."""
     file = path / "consortium.toml"
-    table = _read_toml(file, "make it with 'dkpca consortium init'")
+    table = storage.read_toml(file, "make it with 'dkpca consortium init'")
     try:
         address, limits = (table["center"], int(table["port"])), (table.get("local_port", 0), table.get("max_answer"))
         port, most = int(limits[0]), int(limits[1] or MAX_ANSWER)
@@ -202,7 +201,7 @@ def renew(member: Membership) -> tuple[Path, str]:
 
 def admit(member: Membership, admission: Path) -> int:
     """Check the center's answer and install it; return the days the certificate is valid."""
-    table = _read_toml(admission, "ask the center for the file 'consortium approve' wrote")
+    table = storage.read_toml(admission, "ask the center for the file 'consortium approve' wrote")
     certificate = pki.from_pem(str(table.get("certificate", "")).encode(), admission)
     waiting = member.path / PENDING_KEY
     key, days = _check(member, certificate, waiting if waiting.exists() else member.tls / "own.key", admission)
@@ -239,7 +238,7 @@ def _check(member: Membership, certificate: Certificate, key_file: Path, where: 
 
 
 def _membership(path: Path, invitation: Path) -> Membership:
-    table = _read_toml(invitation, "ask the center for the invitation, then run 'dkpca party join'")
+    table = storage.read_toml(invitation, "ask the center for the invitation, then run 'dkpca party join'")
     try:
         name, party, host = str(table["consortium"]), str(table["party"]), str(table["center"])
         port, ca = int(table["port"]), str(table["ca"])
@@ -294,9 +293,3 @@ def _check_address(host: str, port: int) -> None:
         raise InputError(f"center {host!r} cannot be used; give a host name or an IPv4 address, without a port")
     if not 0 < port < 65536:
         raise InputError(f"port {port} cannot be used; take one from 1 to 65535")
-
-
-def _read_toml(path: Path, advice: str) -> Mapping[str, Any]:
-    if not path.exists():
-        raise InputError(f"{path}: there is no such file; {advice}")
-    return storage.read_toml(path, advice)

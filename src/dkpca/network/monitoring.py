@@ -4,6 +4,7 @@ import os
 import time
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from aiohttp import web
@@ -49,17 +50,14 @@ class Monitor:
 
     async def page(self, request: web.Request) -> web.Response:
         """Parties, runs, progress, reports."""
-        reports = {
-            folder.parent.name for folder in (self.consortium.path / "runs").glob("*/report.html")
-        } if request.get(CALLER) == OPERATOR else set()  # fmt: skip
+        reports = self._reports() if request.get(CALLER) == OPERATOR else ()
         text = status_page.render(self.consortium, self.center.status(), reports)
         headers = {"Content-Security-Policy": PAGE_POLICY}
         return web.Response(text=text, content_type="text/html", charset="utf-8", headers=headers)
 
     async def report(self, request: web.Request) -> web.StreamResponse:
         """The report of a run, as 'dkpca report' wrote it."""
-        known = {file.parent.name: file for file in (self.consortium.path / "runs").glob("*/report.html")}
-        file = known.get(request.match_info["run"])
+        file = self._reports().get(request.match_info["run"])
         if file is None:
             raise CutOffError(404, "there is no report of that run; make it with 'dkpca report'")
         body = storage.read(file)
@@ -93,6 +91,9 @@ class Monitor:
                 labels = ",".join(f'{a}="{b}"' for a, b in zip(key[1::2], key[2::2], strict=True))
                 lines += [f"{name}{{{labels}}} {count}"] if key[0] == name else []
         return web.Response(text="\n".join(lines) + "\n", content_type="text/plain", charset="utf-8")
+
+    def _reports(self) -> dict[str, Path]:
+        return {file.parent.name: file for file in (self.consortium.path / "runs").glob("*/report.html")}
 
     def _seconds_left(self) -> float:
         file = self.consortium.tls / "own.crt"

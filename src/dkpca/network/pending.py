@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from dkpca.network.remote import Arrived, Delivered, Failure, Outgoing
+from dkpca.network.remote import Arrived, Delivered, Failure, Noticed, Outgoing
 
 REMEMBERED = 1000  # questions closed lately, so that a party whose reply was lost learns how it ended
 
@@ -22,7 +22,7 @@ class Waiting:
     party: str
     outgoing: Outgoing
     arrived: Arrived
-    noticed: Callable[[str, str], None]
+    noticed: Noticed
     taken: bool = False  # whether the party has seen it
     closed: bool = False
     receiving: bool = False  # whether a request brings a piece of the answer now
@@ -45,11 +45,11 @@ class Pending:
         questions: Mapping[str, Outgoing],
         timeout: float,
         arrived: Arrived,
-        noticed: Callable[[str, str], None],
+        noticed: Noticed,
         *,
         joined_by: float,
     ) -> None:
-        """Wait for the answers, in the thread of a run; see `dkpca.network.remote.Transport`."""
+        """Wait for the answers, in the thread of a run; a `dkpca.network.remote.Carry`."""
         items = {party: Waiting(party, outgoing, arrived, noticed) for party, outgoing in questions.items()}
         end = time.monotonic() + timeout
         with self._changed:

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from dkpca import wire
 from dkpca.errors import DKPCAError, InputError, NoAnswerError, StorageError, WireError
@@ -67,19 +67,11 @@ class Failure:
     reason: str
 
 
-Arrived = Callable[[str, Delivered | Failure], str]  # returns why it is turned away; empty if it is not
-
-
-class Transport(Protocol):
-    """What a network does for us."""
-
-    def carry(
-        self, questions: Mapping[str, Outgoing], timeout: float, arrived: Arrived, noticed: Callable[[str, str], None]
-    ) -> None:
-        """Bring each party its question and the answers back; return when all have answered or time is up.
-
-        The name given to `arrived` is the one on the party's certificate, whatever the answer says.
-        """
+# Called with the name on a party's certificate, whatever the answer says; returns why it is turned away, or nothing.
+Arrived = Callable[[str, Delivered | Failure], str]
+Noticed = Callable[[str, str], None]  # with a party's name and words
+# What a network does for us: bring each party its question and the answers back, so many seconds at most.
+Carry = Callable[[Mapping[str, Outgoing], float, Arrived, Noticed], None]
 
 
 @dataclass
@@ -125,7 +117,7 @@ class RemoteParties:
     run: str
     folder: Path  # of the run, or of a batch of new samples in it
     roster: Sequence[str]
-    transport: Transport
+    carry: Carry
     timeout: float  # seconds for one question
     status: Status
     max_answer: int  # bytes of an answer, where the question does not say
@@ -198,7 +190,7 @@ class RemoteParties:
                 self.status.party(party, question.answer, "failed" if reason else "answered", reason)
                 return reason
 
-        self.transport.carry(outgoing, self.timeout, arrived, noticed)
+        self.carry(outgoing, self.timeout, arrived, noticed)
         for party in sorted(waiting):
             arrived(party, Failure(f"no answer within {self.timeout:g} s"))
         if failed:

@@ -61,7 +61,7 @@ async def serve(folder: Path, stopped: asyncio.Event) -> None:
         events = Events(consortium.path, "center")
         held.callback(events.close)
         pending = Pending(asyncio.get_running_loop(), lambda party: server.connected(party))
-        center = Center(consortium, pending, events, lambda party: server.connected(party))
+        center = Center(consortium, pending, events)
         server = Server(pending, center, events)
         monitor = Monitor(consortium, server, center)
         host = consortium.host if consortium.host in LOCAL_HOSTS else None

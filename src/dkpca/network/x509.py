@@ -1,5 +1,6 @@
 """Keys, certificates and revocation lists: who may speak to whom, and under which name."""
 
+import hashlib
 import ipaddress
 from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
@@ -134,9 +135,8 @@ def name_of(subject: x509.Name) -> str:
 
 def fingerprint(key: PublicKey) -> str:
     """Short enough to read out over the phone, long enough that nobody finds another key for it."""
-    digest = hashes.Hash(hashes.SHA256())
-    digest.update(key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo))
-    text = digest.finalize().hex()[:32]
+    data = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    text = hashlib.sha256(data).hexdigest()[:32]
     return " ".join(text[start : start + 4] for start in range(0, len(text), 4))
 
 

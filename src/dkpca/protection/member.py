@@ -10,6 +10,7 @@ from dkpca.errors import InputError, ProtectionError
 from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import Array
 from dkpca.linalg.deviations import column_scales, standardized
+from dkpca.linalg.rounding import quiet
 from dkpca.messages import Agreed, MaskedSum, Offer, Scorer
 from dkpca.party.state import PartyState
 from dkpca.policy import Policy
@@ -214,7 +215,7 @@ def _rows_of(agreed: Agreed, part: int) -> tuple[slice, int]:
 
 
 def _offered(identity: Identity, name: str, agreed: Agreed, state: PartyState, X: Numbers) -> SumKey:
-    with np.errstate(over="ignore"):
+    with quiet():
         size = quantities.largest(agreed, state.kernel, X, state.anchors)
     return make_offer(identity, name, agreed, n_features=X.shape[1], largest=size)
 
@@ -232,7 +233,8 @@ def _check(X: Array, asked: Sum, name: str) -> None:
         )
     if asked.n_landmarks > X.shape[0]:
         raise InputError(f"party {name!r}: {asked.n_landmarks} landmarks of {X.shape[0]} samples; ask for fewer")
-    kernel.partial(X[:1], X[:1])  # an error of the kernel, where nothing of it adds up
+    with quiet():
+        kernel.partial(X[:1], X[:1])  # an error of the kernel, where nothing of it adds up
 
 
 def digest_of(sample_ids: Sequence[str] | None, n_samples: int) -> str:

@@ -115,14 +115,14 @@ def addend(
 
 
 def largest(agreed: Agreed, kernel: Kernel, X: Numbers, anchors: Numbers | None = None) -> float:
-    """Size of the largest of a party's numbers, a length taken for a sixteenth of it."""
-    exact, found = for_rows(kernel, X), 0.0
+    """Size of the largest of a party's numbers, a length taken for a sixteenth of it; not finite if one is not."""
+    exact, found = for_rows(kernel, X), [0.0]
     for rows in pieces(agreed):
         values, lengths = addend(agreed, exact, rows, X, anchors)
-        found = max(found, float(np.max(np.abs(values), initial=0.0)))
+        found.append(float(np.max(np.abs(values), initial=0.0)))
         if lengths is not None:
-            found = max(found, float(np.max(np.abs(lengths))) / LENGTHS)
-    return found
+            found.append(float(np.max(np.abs(lengths))) / LENGTHS)
+    return float(np.max(found))
 
 
 def fill(matrix: Numbers, rows: slice, values: Numbers, lengths: Numbers | None) -> None:

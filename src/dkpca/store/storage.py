@@ -205,7 +205,9 @@ def alone(folder: Path) -> Iterator[None]:
 
 
 def read_toml(path: Path, advice: str) -> dict[str, Any]:
-    """Return the table in a file of settings; the advice is for one that is not whole."""
+    """Return the table in a file of settings; the advice is for one that is not there, or not whole."""
+    if not path.exists():
+        raise StorageError(f"{path}: there is no such file; {advice}")
     try:
         return tomllib.loads(read(path, at_most=MOST_SETTINGS).decode())
     except (ValueError, RecursionError) as error:  # of TOML, of UTF-8, of dates and numbers that cannot be
