@@ -20,7 +20,7 @@ from dkpca.linalg.leading import leading
 from dkpca.party import statistics, summarize
 from dkpca.rank import Auto, Fixed
 from experiments.adversary.__main__ import attempt, climb, main
-from experiments.adversary.configurations import draw
+from experiments.adversary.configurations import Configuration, draw
 from experiments.adversary.truth import party_matrix
 from testkit.protocol import fused_from, summaries_of
 
@@ -278,6 +278,18 @@ class TestProportion:
 class TestSearchForViolations:
     def test_a_short_search_finds_none(self, tmp_path):
         assert main(["--configurations", "30", "--seed", "3", "--results", str(tmp_path)]) == 0
+
+    def test_a_width_beyond_what_errors_can_be_multiplied_by_is_refused(self):
+        """Found by seed 16: a warning of an overflow in the certificate."""
+        tiny = Configuration(
+            seed=45592171, n_samples=41, n_features=5, n_parties=3, shape="offset", log_scale=-137.5530831509107,
+            kernel="poly", law=None, centered=True, log_gamma=-1.2469609498364278, relative_gamma=True, rank="fixed",
+            rank_size=0.23366856988230855, precision="float16", solver="auto", n_landmarks=22, n_components=5,
+            library="numpy",
+        )  # fmt: skip
+        outcome = attempt(tiny)
+        assert outcome.ended == "refused", outcome.words
+        assert "add up to more than a number can hold" in outcome.words
 
     def test_a_bound_that_is_too_small_is_found(self, monkeypatch):
         monkeypatch.setattr("dkpca.linalg.rounding.SOLVER_SHARE", -1.0)
