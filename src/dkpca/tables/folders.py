@@ -58,7 +58,7 @@ def _check_alike(folder: Path, files: list[Path]) -> None:
     first = pl.read_parquet_schema(files[0])
     for file in files[1:]:
         schema = pl.read_parquet_schema(file)
-        if schema == first:
+        if [*schema.items()] == [*first.items()]:  # in their order, with any release of polars
             continue
         raise InputError(
             f"{folder}: {_difference(files[0].name, first, file.name, schema)}; write all files with the same columns"
