@@ -13,6 +13,7 @@ from dkpca.network.protocol import PIECE
 
 STALLED = 60.0  # seconds without a byte
 SPARE = 16 * 2**20  # bytes of disk left alone
+MOST_WAITING = 64  # parts of a piece: an object in memory takes fifty bytes, and a peer may send one at a time
 
 
 class CutOffError(Exception):
@@ -41,19 +42,20 @@ async def receive(body: AsyncIterator[bytes], piece: Piece, path: Path) -> bool:
             path.unlink()
         raise CutOffError(409, "another part of it is wanted")
     _check_room(piece.size - here, path)
-    received, waiting = here, bytearray()
+    received, waiting, held = here, list[bytes](), 0
+    digest = await asyncio.to_thread(_digest_so_far, path)
     with path.open("ab", buffering=0) as file:
         try:
             while True:
                 async with asyncio.timeout(STALLED):
                     data = await anext(body, b"")
-                received += len(data)
+                received, held = received + len(data), held + len(data)
                 if received > piece.size:
                     raise CutOffError(413, "more came than was announced", final=True)
-                waiting += data
-                if len(waiting) >= PIECE or (not data and waiting):
-                    await asyncio.to_thread(_write, file.fileno(), bytes(waiting))
-                    waiting.clear()
+                waiting.append(data)
+                if held >= PIECE or len(waiting) >= MOST_WAITING or (not data and held):
+                    await asyncio.to_thread(_write, file.fileno(), waiting, digest)
+                    waiting, held = [], 0
                 if not data:
                     break
         except TimeoutError as error:
@@ -65,22 +67,26 @@ async def receive(body: AsyncIterator[bytes], piece: Piece, path: Path) -> bool:
         if received < piece.size:
             return False
         await asyncio.to_thread(os.fsync, file.fileno())
-    if await asyncio.to_thread(digest_of, path) != piece.sha256:
+    if digest.hexdigest() != piece.sha256:
         path.unlink()
         raise CutOffError(422, "what arrived has another digest than was announced")
     return True
 
 
-def digest_of(path: Path) -> str:
-    """SHA-256 of a file."""
+def _digest_so_far(path: Path) -> "hashlib._Hash":
+    """SHA-256 of what a file holds, to go on with."""
+    if not path.exists():
+        return hashlib.sha256()
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        return hashlib.file_digest(file, "sha256")
 
 
-def _write(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
+def _write(descriptor: int, pieces: list[bytes], digest: "hashlib._Hash") -> None:
+    for piece in pieces:
+        view = memoryview(piece)
+        while view:
+            view = view[os.write(descriptor, view) :]
+        digest.update(piece)
 
 
 def _check_room(wanted: int, path: Path) -> None:
