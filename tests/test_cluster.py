@@ -1,7 +1,6 @@
 """The parties' work on other processes: loky on one machine, a real Dask scheduler with two workers."""
 
 import os
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 
 from dkpca import DKPCA, subspace_error
 from dkpca.errors import DKPCAError, InputError, NoAnswerError
+from testkit.deadline import within
 
 DEADLINE = 120  # seconds until a hanging cluster counts as a failure
 
@@ -53,12 +53,7 @@ def on_dask(client):
 
 
 def within_deadline(work):
-    """Run in a thread, so that a hang ends the test instead of the session."""
-    pool = ThreadPoolExecutor(1)
-    try:
-        return pool.submit(work).result(timeout=DEADLINE)
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+    return within(DEADLINE, work)
 
 
 def fit_on_dask(tables, timeout=DEADLINE):

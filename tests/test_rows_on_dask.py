@@ -1,7 +1,6 @@
 """Dask in, Dask out: rows stay in their chunks, and only sums of the size of landmarks are added up."""
 
 import os
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from dkpca.kernels import RBF, Laplacian
 from dkpca.linalg import landmark
 from dkpca.linalg.progress import listening
 from dkpca.rank import Budget
+from testkit.deadline import within
 from testkit.row_blocks import CHUNK, COLUMNS, block
 
 N, DEADLINE = 700, 600  # seconds until a hanging cluster counts as a failure
@@ -278,12 +278,7 @@ def large_table(seed, marker=None, rows=ROWS):
 
 
 def within_deadline(work):
-    """Run in a thread, so that a hang ends the test instead of the session."""
-    pool = ThreadPoolExecutor(1)
-    try:
-        return pool.submit(work).result(timeout=DEADLINE)
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+    return within(DEADLINE, work)
 
 
 @pytest.fixture(scope="module")

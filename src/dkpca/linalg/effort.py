@@ -11,7 +11,6 @@ EIGENSOLVER_GPU = 60.0  # of n^3: a GPU has no partial solver
 STREAMED_PASSES = 10  # products with a block, those that search for missed pairs included
 SPARE = 10  # columns of a block beyond the pairs, and half as many again as there are
 SAMPLED, SAMPLED_PER_LANDMARK = 20_000, 40  # rows whose features are kept at one time, at most
-LANDMARK_SHARE = 1.0  # of the operations counted: products of matrices, which those of other solvers mostly are not
 
 
 @dataclass(frozen=True)
@@ -37,10 +36,10 @@ def streamed(n: int, entry: float, k: int) -> Effort:
 def landmark(n: int, entry: float, landmarks: int) -> Effort:
     """Effort of so many columns of the matrix, and of what they explain."""
     kept = min(n, max(SAMPLED, SAMPLED_PER_LANDMARK * landmarks))
-    return Effort(LANDMARK_SHARE * n * landmarks * (entry + 3.0 * landmarks), 3.0 * kept * landmarks + 4.0 * n)
+    return Effort(n * landmarks * (entry + 3.0 * landmarks), 3.0 * kept * landmarks + 4.0 * n)
 
 
 def landmarks_within(n: int, entry: float, operations: float) -> int:
     """Most landmarks that take no more than so many operations."""
-    share = operations / (LANDMARK_SHARE * n)
+    share = operations / n
     return min(n, int(((entry**2 + 12.0 * share) ** 0.5 - entry) / 6.0))
