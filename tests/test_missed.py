@@ -10,7 +10,7 @@ from dkpca.kernels.grams import FusedGram, KernelGram
 from dkpca.kernels.laws import Product
 from dkpca.linalg.gram import Centered
 from dkpca.linalg.landmark import Landmark, part_below
-from dkpca.linalg.missed import missed
+from dkpca.linalg.missed import missed, missed_in, rounding_in_blocks
 
 
 def left_by(gram, F):
@@ -25,6 +25,23 @@ def test_no_eigenvalue_of_what_is_left_exceeds_its_bound(seed, n, landmarks, gam
     found, true = missed(gram, F, k), left_by(gram, F)
     assert found.norm >= true[0] - 1e-12 * n
     assert found.leading >= true[:k].sum() - 1e-12 * n * k
+
+
+@given(st.integers(0, 10**6), st.integers(130, 400), st.integers(1, 40), st.floats(1e-2, 1e2), st.integers(1, 8))
+def test_differences_in_float32_are_allowed_for(seed, n, landmarks, gamma, k):
+    gram = KernelGram(RBF(gamma), np.random.default_rng(seed).normal(size=(n, 3)))
+    F, _, _ = Landmark(landmarks, random_state=seed).factorize(gram, landmarks)
+    true = left_by(gram, F)
+    rounding, rough = rounding_in_blocks(landmarks, gram.trace(), np.inf, 2.0**-53)
+    assert rough
+    found = missed_in(gram.within(slice(0, n)), slice(0, n), F.copy(), k, rough=True)
+    assert found.norm + rounding >= true[0]
+    assert found.leading + k * rounding >= true[:k].sum()
+
+
+def test_float32_is_not_used_where_its_rounding_would_show():
+    assert not rounding_in_blocks(100, 1e6, 1.0, 2.0**-53)[1]
+    assert rounding_in_blocks(100, 1e6, 1e4, 2.0**-53)[1]
 
 
 @pytest.mark.parametrize("center", [False, True])

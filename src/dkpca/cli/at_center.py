@@ -16,7 +16,7 @@ from dkpca.fusion.scoring import share_words
 from dkpca.kernels.laws import SUM
 from dkpca.linalg import memory
 from dkpca.messages import CommonTokens
-from dkpca.store import message_files, runs
+from dkpca.store import message_files, projections, runs
 from dkpca.store.runs import Run
 from dkpca.tables import reading
 from dkpca.wording import in_bytes
@@ -127,7 +127,7 @@ def project(
     """
     run = runs.load(path)
     names = read_names(ids, id_column, how)
-    placed = runs.place(
+    placed = projections.place(
         run,
         rows,
         out,
@@ -137,7 +137,7 @@ def project(
         marginalize=marginalize,
     )
     n_samples, n_components = placed.scores.shape
-    outside = runs.outside(out)
+    outside = projections.outside(out)
     result = {"n_samples": n_samples, "n_components": n_components, "outside": outside, "out": str(out)}
     lost = {"missing": placed.missing, "share_missing": placed.share_missing} if placed.missing else {}
     words = [f"note: {share_words(placed)}"] if placed.missing else []

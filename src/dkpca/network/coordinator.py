@@ -30,7 +30,7 @@ from dkpca.network.remote import (
     state_of,
 )
 from dkpca.rank import Auto
-from dkpca.store import audits, runs, storage
+from dkpca.store import audits, projections, runs, storage
 from dkpca.store.runs import Run
 from dkpca.store.storage import make_directory
 
@@ -106,7 +106,7 @@ class Coordinator:
                     files = protected_runs.gather_new(remote, told, fused, self._fit_of(folder), batch, common)
                 status.write(COMPUTING)
                 names = None if common is None else alignment.names(common)
-                scores = runs.project(fused, files, place, sample_names=names)
+                scores = projections.project(fused, files, place, sample_names=names)
                 if publish:
                     digest = str(storage.read_json(place / "settings.json")["sample_digest"])
                     remote.ask(Result(result(fused.model, scores, digest), batch))

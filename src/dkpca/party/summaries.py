@@ -17,11 +17,12 @@ from dkpca.linalg.precision import COMPACT, DIGITS, Rounded
 from dkpca.linalg.rounding import quiet
 from dkpca.linalg.strips import by_strips
 from dkpca.messages import Partials, PartScores, Rows, Scorer, Statistics, Summary
-from dkpca.party.drafts import Drafts, Turned, settle
+from dkpca.party.drafts import Draft, Drafts, Turned, settle
 from dkpca.party.reach import check_not_lost, check_not_vanished, mean_squared_distance, moved, rounded
 from dkpca.party.state import PartyState
 from dkpca.policy import LOWER, Policy
 from dkpca.rank import RankRule
+from dkpca.recovery import Measurement
 from dkpca.wording import counted
 
 ANYTHING = Policy()
@@ -91,18 +92,13 @@ def summarize(
     -------
     (Summary, PartyState)
     """
-    check_party_name(party)
-    policy.check_samples(X.shape[0])
+    _check_samples(X, party, policy)
     shift, scale = column_scales(X) if standardize and kernel.columns_are == "quantities" else (None, None)
     X = standardized(X, shift, scale)
     kernel.check(X)
     kernel = kernel.balanced(X, balance) if balance else kernel
-    policy.check_kernel(kernel)
-    policy.check_law(kernel, law)
-    policy.check_precision(precision)
-    policy.check_protection("none" if blind is None else "blind")
-    if X.shape[0] < 2:
-        raise InputError(f"party {party!r} has {counted(X.shape[0], 'row')}; a fit needs at least 2 samples")
+    protect = "none" if blind is None else "blind"
+    _check_allowed(policy, kernel, law, precision, protect)
     rank = policy.limit(rank.sent_in(precision))
     origin = kernel.origin(X)
     X = moved(X, origin, party)
@@ -121,31 +117,19 @@ def summarize(
         diagonal=_diagonal(sent_as, X, party),
         turned=blind is not None,
     )
-    try:
-        drafts = Drafts(
-            gram,
-            X,
-            message,
-            precision=precision,
-            digits=DIGITS[policy.max_precision],
-            most=rank.most(),
-            solver=solver,
-            random_state=random_state,
-            turn=turn,
-        )
-        if policy.limits_recovery and policy.if_beyond == LOWER:  # where even the coarsest message says too much
-            coarsest = drafts.at(0)
-            policy.check_recovery(coarsest.summary.rank, coarsest.recovery(policy.known_rows).worst)
-        draft, decided = settle(drafts, rank)
-    except InputError as error:
-        raise InputError(f"party {party!r}: {error}") from error
-    check_not_vanished(gram.trace(), X, party)
+    drafts = Drafts(
+        gram,
+        X,
+        message,
+        precision=precision,
+        digits=DIGITS[policy.max_precision],
+        most=rank.most(),
+        solver=solver,
+        random_state=random_state,
+        turn=turn,
+    )
+    draft, decided = _settled(drafts, rank, policy, party)
     summary, pairs = draft.summary, draft.pairs
-    check_not_lost(draft.exact, summary.factor, party)
-    known_rows = policy.known_rows if policy.limits_recovery else known_rows
-    found = draft.recovery(known_rows) if known_rows else None
-    if found is not None:
-        policy.check_recovery(summary.rank, found.worst)
     state = PartyState(
         party=party,
         summary_id=wire.fingerprint(summary),
@@ -162,11 +146,50 @@ def summarize(
         keep_training=keep_training,
         shift=shift,
         scale=scale,
-        protect="none" if blind is None else "blind",
+        protect=protect,
         offset=None if blind is None else pairs.extension.offset,
-        recovery=found,
+        recovery=_recovered(draft, policy, known_rows),
     )
     return summary, state
+
+
+def _check_samples(X: Array, party: str, policy: Policy) -> None:
+    check_party_name(party)
+    policy.check_samples(X.shape[0])
+    if X.shape[0] < 2:
+        raise InputError(f"party {party!r} has {counted(X.shape[0], 'row')}; a fit needs at least 2 samples")
+
+
+def _check_allowed(policy: Policy, kernel: Kernel, law: str | None, precision: str, protect: str) -> None:
+    """Refuse what the policy does not allow, before anything is computed."""
+    policy.check_kernel(kernel)
+    policy.check_law(kernel, law)
+    policy.check_precision(precision)
+    policy.check_protection(protect)
+
+
+def _settled(drafts: Drafts, rank: RankRule, policy: Policy, party: str) -> tuple[Draft, str]:
+    """Return the message to send and the rule that decided; refuse one that has lost what it is about."""
+    try:
+        if policy.limits_recovery and policy.if_beyond == LOWER:
+            coarsest = drafts.at(0)  # may even this be sent?
+            policy.check_recovery(coarsest.summary.rank, coarsest.recovery(policy.known_rows).worst)
+        draft, decided = settle(drafts, rank)
+    except InputError as error:
+        raise InputError(f"party {party!r}: {error}") from error
+    check_not_vanished(drafts.gram.trace(), drafts.table, party)
+    check_not_lost(draft.exact, draft.summary.factor, party)
+    return draft, decided
+
+
+def _recovered(draft: Draft, policy: Policy, known_rows: int) -> Measurement | None:
+    """Attack the message as the policy says, or else with so many known rows; refuse it beyond the policy."""
+    known_rows = policy.known_rows if policy.limits_recovery else known_rows
+    if not known_rows:
+        return None
+    found = draft.recovery(known_rows)
+    policy.check_recovery(draft.summary.rank, found.worst)
+    return found
 
 
 def extend(

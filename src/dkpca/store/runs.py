@@ -18,21 +18,19 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from dkpca import fusion, wire
-from dkpca.concerns import outside_at_center
 from dkpca.errors import FusionError, InputError, StorageError
-from dkpca.fusion import FusedModel, scoring
-from dkpca.fusion.scoring import Placed, scorers
+from dkpca.fusion import FusedModel
+from dkpca.fusion.scoring import scorers
 from dkpca.kernels.laws import SUM
 from dkpca.kernels.weights import Weights
 from dkpca.linalg.arrays import to_numpy
 from dkpca.linalg.leading import NAMES, Solver
-from dkpca.messages import MaskedSum, Partials, PartScores, Rows, Summary
+from dkpca.messages import Summary
 from dkpca.store import ledger, model_file, storage
 from dkpca.store.message_files import Received, by_party, naming_files, receive, stored_summaries
 from dkpca.store.run_directory import (
     SETTINGS,
     check,
-    checked_names,
     consistent,
     is_projection,
     names_of,
@@ -42,7 +40,7 @@ from dkpca.store.run_directory import (
     read_settings,
     stored_names,
 )
-from dkpca.store.run_settings import ROW_NUMBERS, RunSettings, settings_of, versions
+from dkpca.store.run_settings import ROW_NUMBERS, RunSettings, settings_of
 from dkpca.store.storage import Content
 from dkpca.tables.embeddings import embedding_files
 from dkpca.wire import codec
@@ -54,11 +52,9 @@ __all__ = [
     "fuse",
     "is_projection",
     "load",
-    "outside",
     "parties_in",
-    "place",
-    "project",
     "read_settings",
+    "record_received",
 ]
 LEDGER = "ledger.jsonl"
 RESULT = "result.scores"  # a message for the parties
@@ -145,7 +141,7 @@ def fuse(
             if model.law is not SUM or file.stem not in model.summaries
         ]
         _write(path, model, accepted, names, settings, states or {}, gone)
-        _record_received(path, received)
+        record_received(path, received)
         ledger.append(path / LEDGER, "fused", parties=sorted(model.summaries))
     return Run(path, model, settings, names, (*notes, *lost))
 
@@ -173,71 +169,10 @@ def load(path: Path) -> Run:
     return Run(path, model, settings, names)
 
 
-def outside(path: Path) -> list[str]:
-    """New samples in a directory of `project` that lie outside the range of the fit."""
-    described: dict[str, Any] = storage.read_json(path / SETTINGS)
-    return list(described["outside"])
-
-
 def _comparable(settings: RunSettings) -> RunSettings:
     """Settings without what the messages do not say."""
     parties = {name: replace(known, file="") for name, known in settings.parties.items()}
     return replace(settings, parties=parties, versions={})
-
-
-def project(run: Run, files: Iterable[Path], out: Path, **settings: Any) -> Any:
-    """Place new samples as `place` does; return their scores."""
-    return to_numpy(place(run, files, out, **settings).scores)
-
-
-def place(
-    run: Run,
-    files: Iterable[Path],
-    out: Path,
-    *,
-    sample_names: Sequence[str] | None = None,
-    id_normalize: Sequence[str] = (),
-    missing: Sequence[str] = (),
-    marginalize: bool = False,
-) -> Placed:
-    """Place new samples; write their scores, and the messages they came in, to a directory.
-
-    Its settings name the samples that lie outside the range of the fit, and the parties that were missing, as far as
-    `dkpca.fusion.scoring.place` allows that.
-    """
-    check(out)
-    received = [receive(file, Rows, Partials, PartScores, MaskedSum) for file in files]
-    answers = [item.message for item in received]
-    hidden = any(isinstance(message, MaskedSum) for message in answers)
-    with naming_files({item.message.party: item.path for item in received}):
-        if hidden:
-            placed = _added_shares(run.model, answers, missing)
-        else:
-            placed = scoring.place(run.model, answers, missing, marginalize=marginalize)
-    scores = to_numpy(placed.scores)
-    digest = answers[0].agreed.sample_digest if hidden else answers[0].sample_digest
-    names = checked_names(sample_names, digest, len(scores), id_normalize) or numbered(len(scores))
-    outside = None if hidden or isinstance(answers[0], PartScores) else outside_at_center(run.model, answers).tolist()
-    settings = {
-        "run": run.path.name,
-        "n_samples": len(scores),
-        "sample_digest": digest,
-        "outside": [name for name, is_outside in zip(names, outside, strict=True) if is_outside] if outside else [],
-        "missing": list(placed.missing),
-        "share_missing": list(placed.share_missing),
-        "versions": versions(),
-    }
-    with prepared(out):
-        produced: dict[str, Content] = {**embedding_files(names, scores, outside=outside)}
-        produced[SETTINGS] = storage.as_json(settings)
-        produced[RESULT] = wire.encode(fusion.result(run.model, scores, digest))
-        stored = {out / "messages" / f"{item.message.party}.{_ending(item.message)}": item for item in received}
-        new = {target: item for target, item in stored.items() if item.path != target}
-        written: dict[Path, Content] = {out / name: data for name, data in produced.items()}
-        written |= {target: item.data for target, item in new.items()}
-        storage.write_all(written)
-        _record_received(out, new.values())
-    return placed
 
 
 def _settings_before(path: Path, *, needed: bool) -> tuple[RunSettings | None, tuple[str, ...]]:
@@ -284,30 +219,6 @@ def _weights_before(before: RunSettings | None, accepted: Mapping[str, Received]
     return weights
 
 
-def _added_shares(model: FusedModel, received: Sequence[Any], missing: Sequence[str]) -> Placed:
-    """Scores of new samples from everybody's share under masks: all parties of the fit or nothing."""
-    from dkpca.protection import joint  # needs an extra that nothing else here needs
-
-    if missing or not all(isinstance(message, MaskedSum) for message in received):
-        raise FusionError("masks cancel only if every party of the fit sends its masked share, and nothing else")
-    pieces: dict[int, list[MaskedSum]] = {}
-    for message in received:
-        pieces.setdefault(message.part, []).append(message)
-    scores = joint.scores_of(lambda: [pieces[part] for part in sorted(pieces)])
-    if set(received[0].parties) != set(model.summaries) or scores.shape[1] != model.n_components:
-        raise FusionError(
-            f"these shares are of {list(received[0].parties)} and {scores.shape[1]} components; the fit has "
-            f"{sorted(model.summaries)} and {model.n_components}"
-        )
-    return Placed(scores + to_numpy(model.extension.offset)[None, :], (), (0.0,) * model.n_components)
-
-
-def _ending(message: Rows | Partials | PartScores | MaskedSum) -> str:
-    if isinstance(message, MaskedSum):
-        return "sums" if message.part == 1 else f"sums-{message.part}"
-    return "scores" if isinstance(message, PartScores) else "rows"
-
-
 def _write(
     path: Path,
     model: FusedModel,
@@ -343,7 +254,8 @@ def _writing(pieces: Sequence[Buffer]) -> Callable[[BinaryIO], None]:
     return lambda file: file.writelines(pieces)
 
 
-def _record_received(path: Path, items: Iterable[Received]) -> None:
+def record_received(path: Path, items: Iterable[Received]) -> None:
+    """Write into the ledger which files came."""
     for item in items:
         record = {"party": item.message.party, "file": item.path.name, "bytes": len(item.data)}
         ledger.append(path / LEDGER, "received", **record, sha256=hashlib.sha256(item.data).hexdigest())
