@@ -78,6 +78,6 @@ def test_answers_that_come_together_are_examined_side_by_side(tmp_path, monkeypa
             list(pool.map(lambda party: carried({party: questions[party]}, timeout, arrived, noticed), questions))
 
     monkeypatch.setattr(message_files, "decode", decode_together)
-    consortium.transport.carry = carry
+    monkeypatch.setattr(consortium.transport, "carry", carry)
     fused = consortium.center().fit("first", FIT)
     assert sorted(fused.model.summaries) == sorted(OWNERS)
