@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from dkpca.kernels import RBF, Linear
 from dkpca.kernels.grams import FusedGram, KernelGram
 from dkpca.kernels.laws import Product
+from dkpca.linalg import landmark
 from dkpca.linalg.gram import Centered
 from dkpca.linalg.landmark import Landmark, part_below
-from dkpca.linalg.missed import missed
+from dkpca.linalg.missed import missed, missed_in, rounding_in_blocks
 
 
 def left_by(gram, F):
@@ -27,6 +28,23 @@ def test_no_eigenvalue_of_what_is_left_exceeds_its_bound(seed, n, landmarks, gam
     assert found.leading >= true[:k].sum() - 1e-12 * n * k
 
 
+@given(st.integers(0, 10**6), st.integers(130, 400), st.integers(1, 40), st.floats(1e-2, 1e2), st.integers(1, 8))
+def test_differences_in_float32_are_allowed_for(seed, n, landmarks, gamma, k):
+    gram = KernelGram(RBF(gamma), np.random.default_rng(seed).normal(size=(n, 3)))
+    F, _, _ = Landmark(landmarks, random_state=seed).factorize(gram, landmarks)
+    true = left_by(gram, F)
+    rounding, rough = rounding_in_blocks(landmarks, gram.trace(), np.inf, 2.0**-53)
+    assert rough
+    found = missed_in(gram.within(slice(0, n)), slice(0, n), F.copy(), k, rough=True)
+    assert found.norm + rounding >= true[0]
+    assert found.leading + k * rounding >= true[:k].sum()
+
+
+def test_float32_is_not_used_where_its_rounding_would_show():
+    assert not rounding_in_blocks(100, 1e6, 1.0, 2.0**-53)[1]
+    assert rounding_in_blocks(100, 1e6, 1e4, 2.0**-53)[1]
+
+
 @pytest.mark.parametrize("center", [False, True])
 @pytest.mark.parametrize("kernel", [RBF(0.2), Linear()])
 def test_pairs_by_landmarks_state_a_true_tail_that_is_much_less_than_the_trace(kernel, center):
@@ -41,7 +59,10 @@ def test_pairs_by_landmarks_state_a_true_tail_that_is_much_less_than_the_trace(k
         assert pairs.missed_norm < 0.2 * pairs.missed_trace
 
 
-def test_a_part_below_a_product_is_below_it():
+@pytest.mark.parametrize("sample", [10_000, 50])
+def test_a_part_below_a_product_is_below_it(sample, monkeypatch):
+    monkeypatch.setattr(landmark, "SAMPLE", sample)
+    monkeypatch.setattr(landmark, "SAMPLE_SHARE", 1)
     rng = np.random.default_rng(3)
     gram = FusedGram(Product(), [rng.normal(size=(200, 6)), rng.normal(size=(200, 9))])
     F, off = part_below(gram, 30)

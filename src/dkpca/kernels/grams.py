@@ -131,6 +131,15 @@ class FusedGram(Gram):
 
         return opened
 
+    def within(self, group: slice) -> Callable[[slice], Array]:
+        left = self.rows(group)
+
+        def block(rows: slice) -> Array:
+            own = slice(rows.start - group.start, rows.stop - group.start, rows.step)
+            return self.law.recombine(A[own, :] @ A[own, :].T for A in left)
+
+        return block
+
     def among(self, positions: Array) -> Gram:
         diagonals = None if self._diagonals is None else [pick(d, positions) for d in self._diagonals]
         return FusedGram(self.law, [rows_of(A, positions) for A in self._parts], diagonals)

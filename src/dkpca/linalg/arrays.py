@@ -101,6 +101,24 @@ def solve_lower(L: np.ndarray[Any, Any], rows: Array) -> Array:
     return xp.linalg.solve(like(L, rows), rows.T).T
 
 
+def multiply_lower(
+    L: np.ndarray[Any, Any], inverses: list[np.ndarray[Any, Any]], rows: np.ndarray[Any, Any]
+) -> np.ndarray[Any, Any]:
+    """Return rows @ inv(L)', maybe written over the rows, given the inverses of blocks on the diagonal of L."""
+    if len(inverses) == 1:
+        trmm = scipy.linalg.get_blas_funcs("trmm", (rows,))
+        product: np.ndarray[Any, Any] = trmm(1.0, inverses[0], rows.T, lower=1, overwrite_b=1).T
+        return product
+    start = 0
+    for inverse in inverses:
+        own = slice(start, start + len(inverse))
+        if start:
+            rows[:, own] -= rows[:, :start] @ L[own, :start].T.astype(rows.dtype, copy=False)
+        rows[:, own] = rows[:, own] @ inverse.T
+        start = own.stop
+    return rows
+
+
 def add_square(total: Array, Z: Array) -> Array:
     """Return total + Z'Z, of which the lower triangle counts, maybe written over the total."""
     if not isinstance(Z, np.ndarray):

@@ -44,6 +44,10 @@ class Gram(ABC):
 
         return opened
 
+    def within(self, group: slice) -> Callable[[slice], Array]:
+        """Say how to evaluate blocks on the diagonal, for slices of rows that lie in a group, in new arrays."""
+        return lambda rows: self.block(rows, rows)
+
     def among(self, positions: Array) -> "Gram":
         """Return the matrix of some of the samples."""
         return Among(self, positions)

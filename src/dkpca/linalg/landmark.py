@@ -6,31 +6,33 @@ are those of the small F'F. The first pass adds up C'C or F'F, the second makes 
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from dkpca.errors import InputError
 from dkpca.linalg import memory
-from dkpca.linalg.arrays import Array, device, eps, like, namespace, on_gpu, solve_lower, tall_empty, to_numpy
+from dkpca.linalg.arrays import Array, device, like, namespace, on_gpu, tall_empty, to_numpy
 from dkpca.linalg.corner import Corner, Spectrum
 from dkpca.linalg.eigenpairs import NEARBY, Eigenpairs, Extension, Nearby, inverse_roots, signs_of
 from dkpca.linalg.gram import Centered, Gram, Opened, pick
-from dkpca.linalg.missed import MOST_NUMBERS, Missed, missed, missed_in
-from dkpca.linalg.moments import Done, moments, write_products
+from dkpca.linalg.missed import MOST_NUMBERS, Missed, missed, missed_in, rounding_in_blocks
+from dkpca.linalg.moments import Done, groups, moments, write_products
+from dkpca.linalg.parallel import split_work
 from dkpca.linalg.pivoting import draw_rows, factorize
 from dkpca.linalg.progress import Progress, silent
+from dkpca.linalg.ritz import orthonormalize
 from dkpca.linalg.rounding import growth, unit
-from dkpca.linalg.strips import cross, multiply
+from dkpca.linalg.strips import cross, multiply, squared, strips
 
 LANDMARKS_PER_PAIR = 4
 LEAST_LANDMARKS = 100
 SAMPLE, SAMPLE_SHARE = 10_000, 20  # rows to choose landmarks among: at least so many, and so many for each landmark
 ENOUGH = 1e-12  # error of the eigenvalues, as a share of the trace, that is not worth a substitution for each row ...
 CHOOSING, LIFTING = 0.1, 0.6  # shares of the work that are done after the choice, and before the second pass
-EVEN = 64.0  # epsilons by which the lengths of eigenvectors may differ from one
+BLOCK = 40  # rows of a triangle to invert at a time, where all of it would be too rough ...
+WORTH = 1e-2  # ... with this share of what is left out anyway as rounding: for a third of the time
 BESIDE_MISSED = 1e-4  # ... and as a share of the trace that the landmarks miss
 
 
@@ -89,7 +91,7 @@ class Landmark:
     def __call__(self, gram: Gram, k: int) -> Eigenpairs:
         wanted = default_landmarks(k) if self.n_landmarks is None else self.n_landmarks
         base = gram.base if isinstance(gram, Centered) else gram
-        chosen = self._choose(base, min(max(wanted, k), gram.n))
+        chosen = self._choose(base, min(max(wanted, k), gram.n), k)
         return _pairs(base, chosen, k, centered=base is not gram, bounded=self.bounded, progress=self.progress)
 
     def factorize(self, gram: Gram, most: int) -> tuple[Array, Array, float]:
@@ -101,7 +103,7 @@ class Landmark:
     def _choosing(self, what: str, share: float) -> None:
         self.progress(what, CHOOSING * share)
 
-    def _choose(self, gram: Gram, most: int) -> Chosen:
+    def _choose(self, gram: Gram, most: int, k: int) -> Chosen:
         sample = max(SAMPLE, SAMPLE_SHARE * most)
         trace, xp = gram.trace(), namespace(gram.reference)
         if gram.n <= 2 * sample or not trace > 0.0:
@@ -114,6 +116,7 @@ class Landmark:
         pivots = pick(positions, pivots)
         columns = gram.against(pivots)
         substituted, start = features_to_add_up(F, corner, gram.n, missed)
+        corner = _quicker(corner, F, gram.n, k, missed)
         if substituted:
             columns = _substituted(columns, _substitution(corner, pivots))
         return Chosen(pivots, corner, columns, None, substituted, start, positions.shape[0])
@@ -134,12 +137,44 @@ def features_to_add_up(F: Array, corner: Corner, n: int, missed: float) -> tuple
     return False, like(corner.L, F) @ mean
 
 
+def _quicker(corner: Corner, F: Array, n: int, k: int, missed: float) -> Corner:
+    """The corner by inverses, where they round next to nothing; F are features of a sample of n rows."""
+    if not isinstance(F, np.ndarray):
+        return corner
+    as_large = n / F.shape[0]
+    square = as_large * cross(F, F).astype(float)
+    left_out = float(np.linalg.eigvalsh(square)[-k - 1]) if k < len(square) else 0.0
+    allowed = WORTH * max(left_out, as_large * missed)
+    for size in (corner.m, BLOCK):
+        quick = corner.by_inverses(size)
+        if quick is not None and quick.beside(square) <= allowed:
+            return quick
+    return corner
+
+
 def part_below(gram: Gram, n_landmarks: int) -> tuple[Array, float]:
     """Return F and a number e with F F' <= gram + e I (in the order of symmetric matrices), through landmarks."""
-    F, pivots, _ = Landmark(n_landmarks).factorize(gram, min(n_landmarks, gram.n))
-    corner, square = Corner(to_numpy(pick(F, pivots)), gram), to_numpy(cross(F, F)).astype(float)
-    sound = corner.sound(square)
-    return F[:, :sound], corner.head(sound).beside(square[:sound, :sound])
+    most = min(n_landmarks, gram.n)
+    chosen = Landmark(n_landmarks)._choose(gram, most, most)
+    F = _all_features(gram, chosen) if chosen.factor is None else chosen.factor
+    square = to_numpy(squared(lambda rows: F[rows, :], gram.n, F.shape[1], F)).astype(float)
+    sound = chosen.corner.sound(square)
+    return F[:, :sound], chosen.corner.head(sound).beside(square[:sound, :sound])
+
+
+def _all_features(gram: Gram, chosen: Chosen) -> Array:
+    """Rows of F for all samples."""
+    made = _substituted(gram.against(chosen.pivots), _substitution(chosen.corner, chosen.pivots))
+    F = tall_empty((gram.n, chosen.corner.m), chosen.start)
+
+    def share(parts: Sequence[slice]) -> None:
+        for group in parts:
+            rows_of = made(group)
+            for rows in strips(group.stop - group.start, F.shape[1], F):
+                F[group.start + rows.start : group.start + rows.stop, :] = rows_of(rows)
+
+    split_work(share, groups(gram.n), F)
+    return F
 
 
 def default_landmarks(k: int) -> int:
@@ -164,17 +199,20 @@ def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, bounded: bool,
     near_values, near = values[behind], scaled[:, behind]
     (values, U), scaled = _first(k, values, U), _first(k, values, scaled)[1]
     rounded = growth(n) * unit(start) * corner.trace
-    left = max(0.0, corner.trace - found.trace) + found.beside + rounded + corner.m**0.5 * found.moved
-    in_blocks = bounded and left > next_value and (on_gpu(start) or n * corner.m <= MOST_NUMBERS)
-    lifted = _lifted(gram, scaled, near, chosen, found, progress, in_blocks=in_blocks)
+    unexplained = max(0.0, corner.trace - found.trace)
+    left = unexplained + found.beside + rounded + corner.m**0.5 * found.moved
+    in_products, rough = rounding_in_blocks(corner.m, corner.trace, next_value, unit(start))
+    in_entries = in_products + gram.evaluation_error() + found.beside
+    worthwhile = left > next_value and unexplained > in_entries
+    in_blocks = bounded and worthwhile and (on_gpu(start) or n * corner.m <= MOST_NUMBERS)
+    lifted = _lifted(gram, scaled, near, chosen, found, progress, in_blocks=in_blocks, rough=rough)
     vectors, square = lifted.vectors, lifted.square
-    turned = _orthonormalize(vectors, square, found.values[:k])
+    turned = orthonormalize(vectors, square, found.values[:k])
     signs = signs_of(vectors)
     multiply(vectors, xp.eye(k, dtype=signs.dtype, device=device(signs)) * signs[None, :])
     U = U * signs[None, :]
     weights = corner.solve_transposed(to_numpy(U))
     made = corner.product_error(found, weights, n, k, substituted=chosen.substituted)
-    blocks = growth(corner.m) * unit(start) * corner.trace + gram.evaluation_error() + found.beside
     pairs = Eigenpairs(
         values,
         vectors,
@@ -183,8 +221,8 @@ def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, bounded: bool,
         Extension(like(weights, start), -(like(found.factor_mean, start) @ U), anchors=chosen.pivots),
         solver=_words(chosen, n),
         missed_trace=left,
-        missed_norm=min(lifted.missed.norm + blocks, left),
-        missed_leading=min(lifted.missed.leading + k * blocks, left),
+        missed_norm=min(lifted.missed.norm + in_entries, left),
+        missed_leading=min(lifted.missed.leading + k * in_entries, left),
         residual_norm=found.beside,
         residual_nuclear=2.0 * corner.m**0.5 * found.beside,
         nearby=Nearby(near_values, lifted.nearby),
@@ -230,7 +268,7 @@ def _substitution(corner: Corner, pivots: Array) -> Callable[[Array, int], Array
     own = to_numpy(pivots)
 
     def solved(C: Array, start: int) -> Array:
-        F = solve_lower(corner.L, C)
+        F = corner.solve(C)
         places = own - start
         for i in np.flatnonzero((places >= 0) & (places < F.shape[0])).tolist():
             F[int(places[i]), :] = like(corner.L[i], F)
@@ -256,6 +294,7 @@ def _lifted(
     progress: Progress,
     *,
     in_blocks: bool,
+    rough: bool,
 ) -> _Lifted:
     """Products of the centered factor with leading columns and with those behind; and a bound on what is left.
 
@@ -271,8 +310,11 @@ def _lifted(
     def keep(group: slice, rows: Array) -> None:
         vectors[group, :], nearby[group, :] = rows[:, :k], rows[:, k:]
 
-    def left(rows: slice, Z: Array) -> Missed:
-        return missed_in(gram, rows, Z if chosen.substituted else solved(Z, rows.start), k)
+    def left(group: slice) -> Callable[[slice, Array], Missed]:
+        within = gram.within(group)
+        return lambda rows, Z: missed_in(
+            within, rows, Z if chosen.substituted else solved(Z, rows.start), k, rough=rough
+        )
 
     shift, done = like(found.mean, weights) @ weights, _part(progress, LIFTING, 1.0)
     square, parts = write_products(
@@ -301,34 +343,3 @@ def _first(k: int, values: Array, U: Array) -> tuple[Array, Array]:
         nothing = xp.zeros((U.shape[0], missing), dtype=U.dtype, device=device(U))
         values, U = xp.concat([values, xp.zeros_like(nothing[0, :])]), xp.concat([U, nothing], axis=1)
     return values[:k], U[:, :k]
-
-
-def _orthonormalize(vectors: Array, square: Array, values: np.ndarray[Any, Any]) -> float:
-    """Make columns orthonormal to the last digit, directions kept; return how far that moves the matrix they span.
-
-    The symmetric way, V (V'V)^(-1/2): twice is enough. Zero columns are filled in.
-    """
-    moved = 0.0
-    Lambda = np.diag(np.append(values, np.zeros(vectors.shape[1] - len(values))))
-    for _ in range(2):
-        sizes, Q = np.linalg.eigh(to_numpy(square).astype(float))
-        if np.abs(sizes - 1.0).max() <= EVEN * eps(vectors):
-            return moved
-        if sizes[0] < 0.5:
-            return moved + _filled(vectors, Lambda)
-        root = (Q * np.sqrt(sizes)) @ Q.T
-        moved += float(np.linalg.norm(root @ Lambda @ root - Lambda, 2))
-        multiply(vectors, like((Q / np.sqrt(sizes)) @ Q.T, vectors))
-        square = cross(vectors, vectors)
-    return moved
-
-
-def _filled(vectors: Array, Lambda: np.ndarray[Any, Any]) -> float:
-    """Make columns orthonormal one after the other, in place."""
-    xp = namespace(vectors)
-    Q, R = xp.linalg.qr(vectors)
-    diagonal = xp.linalg.diagonal(R)
-    signs = xp.where(diagonal < 0, -xp.ones_like(diagonal), xp.ones_like(diagonal))
-    vectors[...] = Q * signs[None, :]
-    R = to_numpy(R).astype(float)
-    return float(np.linalg.norm(R @ Lambda @ R.T - Lambda, 2))

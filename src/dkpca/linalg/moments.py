@@ -89,13 +89,13 @@ def write_products(
     shift: Array,
     out: Callable[[slice, Array], None],
     *,
-    looked_at: Callable[[slice, Array], SeenT] | None = None,
+    looked_at: Callable[[slice], Callable[[slice, Array], SeenT]] | None = None,
     progress: Done = nobody,
 ) -> tuple[Array, list[SeenT]]:
     """Hand z W - shift for all rows z to `out`, group by group in order.
 
-    Return the sum of their squares, and what was seen of each strip of z by whoever wants to look at it: given which
-    rows it is, and the strip to write over.
+    Return the sum of their squares, and what was seen of each strip of z by whoever wants to look at it: given the
+    group, and then which rows it is, and the strip to write over.
     """
     xp, width = namespace(weights), weights.shape[1]
 
@@ -103,14 +103,15 @@ def write_products(
         rows_of = opened(group)
         made = xp.empty((group.stop - group.start, width), dtype=weights.dtype, device=device(weights))
         square = xp.zeros((width, width), dtype=weights.dtype, device=device(weights))
+        look = None if looked_at is None else looked_at(group)
         seen: list[SeenT] = []
         for rows in strips(group.stop - group.start, weights.shape[0], weights):
             Z = rows_of(rows)
             made[rows, :] = Z @ weights
             made[rows, :] -= shift[None, :]
             square = add_square(square, made[rows, :])
-            if looked_at is not None:
-                seen.append(looked_at(slice(group.start + rows.start, group.start + rows.stop), Z))
+            if look is not None:
+                seen.append(look(slice(group.start + rows.start, group.start + rows.stop), Z))
         return made, square, seen
 
     total = xp.zeros((width, width), dtype=weights.dtype, device=device(weights))

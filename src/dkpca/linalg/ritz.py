@@ -1,14 +1,16 @@
 """Rayleigh and Ritz: the best eigenpairs inside a subspace, and bases of subspaces."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from dkpca.linalg.arrays import Array, like, namespace, on_gpu
+from dkpca.linalg.arrays import Array, eps, like, namespace, on_gpu, to_numpy
 from dkpca.linalg.eigenpairs import rounding_of
-from dkpca.linalg.strips import cross, times
+from dkpca.linalg.strips import cross, multiply, times
 
 WELL_CONDITIONED = 1e-4  # smallest eigenvalue of the cross product of columns of length one
+EVEN = 64.0  # epsilons by which the lengths of eigenvectors may differ from one
 TINY = 1e-30  # keeps 0 / 0 out, in float32 too
 
 
@@ -98,3 +100,34 @@ def _by_cross_product(block: Array) -> Array | None:
 def beside(left: Array, right: Array) -> Array:
     """Columns of both."""
     return namespace(left, right).concat([left, right], axis=1)
+
+
+def orthonormalize(vectors: Array, square: Array, values: np.ndarray[Any, Any]) -> float:
+    """Make columns orthonormal to the last digit, directions kept; return how far that moves the matrix they span.
+
+    The symmetric way, V (V'V)^(-1/2): twice is enough. Zero columns are filled in.
+    """
+    moved = 0.0
+    Lambda = np.diag(np.append(values, np.zeros(vectors.shape[1] - len(values))))
+    for _ in range(2):
+        sizes, Q = np.linalg.eigh(to_numpy(square).astype(float))
+        if np.abs(sizes - 1.0).max() <= EVEN * eps(vectors):
+            return moved
+        if sizes[0] < 0.5:
+            return moved + _filled(vectors, Lambda)
+        root = (Q * np.sqrt(sizes)) @ Q.T
+        moved += float(np.linalg.norm(root @ Lambda @ root - Lambda, 2))
+        multiply(vectors, like((Q / np.sqrt(sizes)) @ Q.T, vectors))
+        square = cross(vectors, vectors)
+    return moved
+
+
+def _filled(vectors: Array, Lambda: np.ndarray[Any, Any]) -> float:
+    """Make columns orthonormal one after the other, in place."""
+    xp = namespace(vectors)
+    Q, R = xp.linalg.qr(vectors)
+    diagonal = xp.linalg.diagonal(R)
+    signs = xp.where(diagonal < 0, -xp.ones_like(diagonal), xp.ones_like(diagonal))
+    vectors[...] = Q * signs[None, :]
+    R = to_numpy(R).astype(float)
+    return float(np.linalg.norm(R @ Lambda @ R.T - Lambda, 2))

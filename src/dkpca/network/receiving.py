@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dkpca.network.protocol import PIECE
+from dkpca.store import storage
 
 STALLED = 60.0  # seconds without a byte
 SPARE = 16 * 2**20  # bytes of disk left alone
@@ -35,42 +36,59 @@ class Piece:
 
 
 async def receive(body: AsyncIterator[bytes], piece: Piece, path: Path) -> bool:
-    """Append a piece to the file; return whether the answer is whole now. Hashing and writing leave the loop free."""
+    """Append a piece to the file; return whether the answer is whole now."""
     here = path.stat().st_size if path.exists() else 0
     if piece.offset != here or here > piece.size:
         if here > piece.size:
             path.unlink()
         raise CutOffError(409, "another part of it is wanted")
     _check_room(piece.size - here, path)
-    received, waiting, held = here, list[bytes](), 0
     digest = await asyncio.to_thread(_digest_so_far, path)
     with path.open("ab", buffering=0) as file:
         try:
-            while True:
-                async with asyncio.timeout(STALLED):
-                    data = await anext(body, b"")
-                received, held = received + len(data), held + len(data)
-                if received > piece.size:
-                    raise CutOffError(413, "more came than was announced", final=True)
-                waiting.append(data)
-                if held >= PIECE or len(waiting) >= MOST_WAITING or (not data and held):
-                    await asyncio.to_thread(_write, file.fileno(), waiting, digest)
-                    waiting, held = [], 0
-                if not data:
-                    break
-        except TimeoutError as error:
-            raise CutOffError(408, f"nothing came for {STALLED:g} s") from error
+            await _append(body, piece.size - here, file.fileno(), digest)
+            if os.fstat(file.fileno()).st_size < piece.size:
+                return False
+            await asyncio.to_thread(os.fsync, file.fileno())
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise CutOffError(507, "the center's disk is full", final=True) from error
             raise
-        if received < piece.size:
-            return False
-        await asyncio.to_thread(os.fsync, file.fileno())
     if digest.hexdigest() != piece.sha256:
         path.unlink()
         raise CutOffError(422, "what arrived has another digest than was announced")
     return True
+
+
+async def _append(body: AsyncIterator[bytes], most: int, descriptor: int, digest: "hashlib._Hash") -> None:
+    """Have a thread write and hash what has come, while more comes."""
+    writing = asyncio.ensure_future(asyncio.sleep(0))
+    try:
+        async for parts in _batches(body, most):
+            await asyncio.wait({writing})
+            writing.result()
+            writing = asyncio.ensure_future(asyncio.to_thread(_write, descriptor, parts, digest))
+    finally:
+        await asyncio.wait({writing})  # also if the request broke off: its thread must not outlive the open file
+    writing.result()
+
+
+async def _batches(body: AsyncIterator[bytes], most: int) -> AsyncIterator[list[bytes]]:
+    """What comes, in parts enough to be written together; cut off at the first byte too many."""
+    parts, held, data = list[bytes](), 0, b" "
+    while data:
+        try:
+            async with asyncio.timeout(STALLED):
+                data = await anext(body, b"")
+        except TimeoutError as error:
+            raise CutOffError(408, f"nothing came for {STALLED:g} s") from error
+        held, most = held + len(data), most - len(data)
+        if most < 0:
+            raise CutOffError(413, "more came than was announced", final=True)
+        parts.append(data)
+        if held >= PIECE or len(parts) >= MOST_WAITING or not data:
+            yield parts
+            parts, held = [], 0
 
 
 def _digest_so_far(path: Path) -> "hashlib._Hash":
@@ -81,12 +99,10 @@ def _digest_so_far(path: Path) -> "hashlib._Hash":
         return hashlib.file_digest(file, "sha256")
 
 
-def _write(descriptor: int, pieces: list[bytes], digest: "hashlib._Hash") -> None:
-    for piece in pieces:
-        view = memoryview(piece)
-        while view:
-            view = view[os.write(descriptor, view) :]
-        digest.update(piece)
+def _write(descriptor: int, parts: list[bytes], digest: "hashlib._Hash") -> None:
+    for part in parts:
+        storage.write_fully(descriptor, part)
+        digest.update(part)
 
 
 def _check_room(wanted: int, path: Path) -> None:

@@ -38,6 +38,7 @@ log.addHandler(logging.NullHandler())
 STATUS, NUMBERS = "exchange.json", "asked.json"
 RUNNING = "running"
 COMPUTING = "computing"  # the center is at work, no party is waited for
+AT_ONCE = threading.BoundedSemaphore(2)  # answers that are examined: each may take its own size in memory
 
 
 @dataclass(frozen=True)
@@ -179,14 +180,18 @@ class RemoteParties:
                     self.status.party(party, question.answer, "asked", words)
 
         def arrived(party: str, brought: Delivered | Failure) -> str:
+            what = brought, asks[party], paths[party]
+            reason = _refusal(party, self._examine, *what)  # not under the lock: answers are examined side by side
             with lock:
                 if party not in waiting:
                     return "it was not asked, or has answered already"
-                reason = self._accept(party, brought, outgoing[party], asks[party], paths[party])
+                reason = reason or _refusal(party, self._keep, *what, outgoing[party].asked)
                 waiting.discard(party)
                 if reason:
                     failed[party] = reason
                     self._record("no answer", party=party, number=numbers[party], reason=reason)
+                    if isinstance(brought, Delivered):
+                        forget_numbers(self.folder, [party])  # under the old one it would send the same again
                 self.status.party(party, question.answer, "failed" if reason else "answered", reason)
                 return reason
 
@@ -225,31 +230,22 @@ class RemoteParties:
             width = self.extending[party].n_samples if question.exact else self.extending[party].rank
         return int(min(self.max_answer, largest_answer(question, n_samples=n_samples, width=width)))
 
-    def _accept(
-        self, party: str, brought: Delivered | Failure, outgoing: Outgoing, question: Question, path: Path
-    ) -> str:
-        """Keep an answer; return why not, if so."""
+    def _examine(self, party: str, brought: Delivered | Failure, question: Question, path: Path) -> None:
+        """Raise unless what came answers the question."""
         if isinstance(brought, Failure):
-            return brought.reason
-        try:
-            if isinstance(question, TOLD):
-                self._record("told", party=party, number=outgoing.asked.number, sha256=outgoing.asked.sha256)
-            else:
-                self._keep(party, brought, outgoing, question, path)
-            return ""
-        except DKPCAError as error:
-            reason = f"its answer is turned away: {error}"
-        except Exception as error:  # whatever a party sends, the question is still open for it
-            log.exception("the answer of %s", party)
-            reason = f"its answer is turned away: it cannot be read ({type(error).__name__})"
-        forget_numbers(self.folder, [party])  # under the old one it would send the same again
-        return reason
+            raise NoAnswerError(brought.reason)
+        if isinstance(question, TOLD):
+            return
+        with AT_ONCE:
+            data = storage.mapped(brought.path)
+            self._check(message_files.decode(Path(path.name), data, *KINDS[type(question)]), party, question)
 
-    def _keep(self, party: str, brought: Delivered, outgoing: Outgoing, question: Question, path: Path) -> None:
-        message = message_files.decode(Path(path.name), storage.read(brought.path), *KINDS[type(question)])
-        self._check(message, party, question)
+    def _keep(self, party: str, brought: Delivered, question: Question, path: Path, asked: Asked) -> None:
+        if isinstance(question, TOLD):
+            self._record("told", party=party, number=asked.number, sha256=asked.sha256)
+            return
         told = {"file": path.name, "bytes": brought.bytes, "sha256": brought.sha256, "party_ledger": brought.ledger}
-        self._record("received", party=party, number=outgoing.asked.number, **told)
+        self._record("received", party=party, number=asked.number, **told)
         brought.path.replace(path)
 
     def _check(self, message: Any, party: str, question: Question) -> None:
@@ -260,6 +256,20 @@ class RemoteParties:
 
     def _record(self, event: str, **facts: Any) -> None:
         ledger.append(self.folder / LEDGER, event, **facts)
+
+
+def _refusal(party: str, work: Callable[..., None], *what: Any) -> str:
+    """Do something with an answer; return why it is turned away, if so."""
+    try:
+        work(party, *what)
+        return ""
+    except NoAnswerError as error:  # the party's own words
+        return str(error)
+    except DKPCAError as error:
+        return f"its answer is turned away: {error}"
+    except Exception as error:  # whatever a party sends, the question is still open for it
+        log.exception("the answer of %s", party)
+        return f"its answer is turned away: it cannot be read ({type(error).__name__})"
 
 
 def forget_numbers(folder: Path, parties: Sequence[str]) -> None:

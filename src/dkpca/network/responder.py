@@ -179,8 +179,7 @@ class Responder:
             files.answer(question, holding, sender, state=state, blind=blind)
         if question.common is not None:
             storage.write(place / COMMON, wire.encode(question.common))
-        data = storage.read(file)
-        return Answer(asked.number, file=file, bytes=len(data), sha256=_digest(data))
+        return Answer(asked.number, file=file, bytes=file.stat().st_size, sha256=_file_digest(file))
 
     def _again(self, asked: Asked, place: Path, before: Mapping[str, str], fingerprint: str) -> Answer:
         """The very bytes that left under this number, or a refusal; nothing is computed."""
@@ -189,10 +188,9 @@ class Responder:
         if not before["file"]:
             return Answer(asked.number)
         file = place / before["file"]
-        data = storage.read(file)
-        if _digest(data) != before["sha256"]:
+        if _file_digest(file) != before["sha256"]:
             raise PolicyError(f"refused: the answer to {asked.number} was replaced since; ask under a new number")
-        return Answer(asked.number, file=file, bytes=len(data), sha256=before["sha256"])
+        return Answer(asked.number, file=file, bytes=file.stat().st_size, sha256=before["sha256"])
 
     def check(self) -> str:
         """Read the table as for a question, under the policy; return in words what would be answered about."""
@@ -247,6 +245,14 @@ def _answered(place: Path) -> dict[str, dict[str, str]]:
 
 def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
+
+
+def _file_digest(file: Path) -> str:
+    try:
+        with file.open("rb") as source:
+            return hashlib.file_digest(source, "sha256").hexdigest()
+    except OSError as error:
+        raise StorageError(f"{file}: cannot be read ({error.strerror}); ask under a new number") from error
 
 
 def _reason(error: Exception) -> tuple[str, str]:
