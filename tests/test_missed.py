@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from dkpca.kernels import RBF, Linear
 from dkpca.kernels.grams import FusedGram, KernelGram
 from dkpca.kernels.laws import Product
+from dkpca.linalg import landmark
 from dkpca.linalg.gram import Centered
 from dkpca.linalg.landmark import Landmark, part_below
 from dkpca.linalg.missed import missed, missed_in, rounding_in_blocks
@@ -58,7 +59,10 @@ def test_pairs_by_landmarks_state_a_true_tail_that_is_much_less_than_the_trace(k
         assert pairs.missed_norm < 0.2 * pairs.missed_trace
 
 
-def test_a_part_below_a_product_is_below_it():
+@pytest.mark.parametrize("sample", [10_000, 50])
+def test_a_part_below_a_product_is_below_it(sample, monkeypatch):
+    monkeypatch.setattr(landmark, "SAMPLE", sample)
+    monkeypatch.setattr(landmark, "SAMPLE_SHARE", 1)
     rng = np.random.default_rng(3)
     gram = FusedGram(Product(), [rng.normal(size=(200, 6)), rng.normal(size=(200, 9))])
     F, off = part_below(gram, 30)

@@ -13,7 +13,7 @@ through landmarks only, less is taken away from the diagonal part: what landmark
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,7 +22,7 @@ from dkpca.kernels.grams import column_products
 from dkpca.kernels.laws import Law
 from dkpca.linalg.arrays import Array, device, dtype_name, namespace, on_gpu, set_diagonal, to_numpy
 from dkpca.linalg.eigenpairs import Eigenpairs
-from dkpca.linalg.gram import Gram, Index, pick
+from dkpca.linalg.gram import Gram, Index, Opened, pick
 from dkpca.linalg.landmark import part_below
 from dkpca.linalg.missed import MOST_NUMBERS
 from dkpca.linalg.progress import Progress, silent
@@ -115,6 +115,20 @@ class Covered(Gram):
     def block(self, rows: Index, columns: Index) -> Array:
         parts, changes = ((pick(A, rows) @ pick(A, columns).T for A in each) for each in (self.factors, self.changes))
         return self.law.derivative(parts, changes)
+
+    def against(self, columns: Array) -> Opened:
+        right, towards = ([pick(A, columns).T for A in each] for each in (self.factors, self.changes))
+
+        def opened(group: slice) -> Callable[[slice], Array]:
+            def strip(rows: slice) -> Array:
+                own = slice(group.start + rows.start, group.start + rows.stop)
+                parts = (A[own, :] @ B for A, B in zip(self.factors, right, strict=True))
+                changes = (A[own, :] @ B for A, B in zip(self.changes, towards, strict=True))
+                return self.law.derivative(parts, changes)
+
+            return strip
+
+        return opened
 
     @property
     def factor(self) -> Array | None:

@@ -6,7 +6,7 @@ are those of the small F'F. The first pass adds up C'C or F'F, the second makes 
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,12 +18,13 @@ from dkpca.linalg.corner import Corner, Spectrum
 from dkpca.linalg.eigenpairs import NEARBY, Eigenpairs, Extension, Nearby, inverse_roots, signs_of
 from dkpca.linalg.gram import Centered, Gram, Opened, pick
 from dkpca.linalg.missed import MOST_NUMBERS, Missed, missed, missed_in, rounding_in_blocks
-from dkpca.linalg.moments import Done, moments, write_products
+from dkpca.linalg.moments import Done, groups, moments, write_products
+from dkpca.linalg.parallel import split_work
 from dkpca.linalg.pivoting import draw_rows, factorize
 from dkpca.linalg.progress import Progress, silent
 from dkpca.linalg.ritz import orthonormalize
 from dkpca.linalg.rounding import growth, unit
-from dkpca.linalg.strips import cross, multiply
+from dkpca.linalg.strips import cross, multiply, squared, strips
 
 LANDMARKS_PER_PAIR = 4
 LEAST_LANDMARKS = 100
@@ -153,10 +154,27 @@ def _quicker(corner: Corner, F: Array, n: int, k: int, missed: float) -> Corner:
 
 def part_below(gram: Gram, n_landmarks: int) -> tuple[Array, float]:
     """Return F and a number e with F F' <= gram + e I (in the order of symmetric matrices), through landmarks."""
-    F, pivots, _ = Landmark(n_landmarks).factorize(gram, min(n_landmarks, gram.n))
-    corner, square = Corner(to_numpy(pick(F, pivots)), gram), to_numpy(cross(F, F)).astype(float)
-    sound = corner.sound(square)
-    return F[:, :sound], corner.head(sound).beside(square[:sound, :sound])
+    most = min(n_landmarks, gram.n)
+    chosen = Landmark(n_landmarks)._choose(gram, most, most)
+    F = _all_features(gram, chosen) if chosen.factor is None else chosen.factor
+    square = to_numpy(squared(lambda rows: F[rows, :], gram.n, F.shape[1], F)).astype(float)
+    sound = chosen.corner.sound(square)
+    return F[:, :sound], chosen.corner.head(sound).beside(square[:sound, :sound])
+
+
+def _all_features(gram: Gram, chosen: Chosen) -> Array:
+    """Rows of F for all samples."""
+    made = _substituted(gram.against(chosen.pivots), _substitution(chosen.corner, chosen.pivots))
+    F = tall_empty((gram.n, chosen.corner.m), chosen.start)
+
+    def share(parts: Sequence[slice]) -> None:
+        for group in parts:
+            rows_of = made(group)
+            for rows in strips(group.stop - group.start, F.shape[1], F):
+                F[group.start + rows.start : group.start + rows.stop, :] = rows_of(rows)
+
+    split_work(share, groups(gram.n), F)
+    return F
 
 
 def default_landmarks(k: int) -> int:
