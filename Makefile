@@ -12,14 +12,14 @@ IN_MEMORY := $(shell test "$$(df --output=avail /dev/shm 2>/dev/null | tail -1)"
 TEST_ENVIRONMENT := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(IN_MEMORY:%=PYTEST_DEBUG_TEMPROOT=%)
 # Fewer examples for the laws than make test takes, unless a profile is given.
 FEWER := HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-quick}
-PYTEST_OPTIONS := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+PYTEST_OPTIONS := --workers $(WORKERS)
 PYTEST = $(TEST_ENVIRONMENT) $(BIN)/python -m pytest $(PYTEST_OPTIONS)
 # Of a test with many combinations of parameters, as few as have every pair of values; make test runs them all.
 QUICK := --pairs --ignore tests/experiments --ignore tests/test_gpu.py \
   -m "not slow and not network and not browser and not cluster and not gpu"
 # Elsewhere torch is left out: its builds for other versions of Python bring gigabytes of CUDA.
 ELSEWHERE := $(QUICK:"=) and not torch"
-COVERED := --cov --cov-report term
+COVERED := --workers 1 --cov --cov-report term  # coverage does not see into forks
 EXTRAS := demo,excel,network
 # The newest Python on this machine: make newest NEWEST=path for another.
 NEWEST ?= $(shell for minor in 19 18 17 16 15 14 13 12 11; do \

@@ -247,13 +247,12 @@ def test_rows_at_hand_say_what_sent_rows_say(cancer):
 
 
 def test_tables_at_hand_are_audited_without_their_rows_of_the_matrix(rng):
-    tables = {f"p{j}": rng.standard_normal((30_000, 2)) for j in range(4)}
+    tables = {f"p{j}": rng.standard_normal((12_000, 2)) for j in range(4)}
     model = DKPCA(2, rank=3, gamma=0.2, solver="landmark", n_landmarks=30).fit(tables)
     parties = in_process.Parties(tables, states=model._states)
     tracemalloc.start()
     rounds.audited(parties, model.model_, 100, 0)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert (
-        peak < 100 * 30_000 * 8 * 2
-    )  # the rows of four parties, the true and the fused ones would be three times as much
+    rows = 100 * 12_000 * 8
+    assert peak < 2 * rows  # those of four parties, the true and the fused ones would be three times as much

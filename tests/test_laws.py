@@ -17,7 +17,10 @@ from dkpca import DKPCA, subspace_error
 from dkpca.errors import DKPCAError, InputError
 from dkpca.kernels import KERNELS, RBF, CosineKernel, Kernel, Laplacian, Linear, Overlap, Polynomial, Precomputed
 from dkpca.kernels.combination import combination
+from dkpca.kernels.grams import KernelGram
+from dkpca.linalg.gram import Centered
 from testkit.joined_kernels import JOINED, T, fused_matrix, overlap_kernel, table
+from testkit.matrices import Given
 
 pytestmark = pytest.mark.filterwarnings("ignore::dkpca.errors.DataWarning")  # small tables of odd kernels
 
@@ -99,6 +102,19 @@ def test_every_bound_holds_for_every_kernel_and_law(kernel, law, rank, precision
     assert subspace_error(true.eigenvectors_, few.eigenvectors_) <= proof.subspace_error_at_most + 1e-9
     outside = few.eigenvectors_ - true.eigenvectors_ @ (true.eigenvectors_.T @ few.eigenvectors_)
     assert (np.sum(outside**2, axis=0) <= np.array(proof.component_errors_at_most) + 1e-9).all()
+
+
+@pytest.mark.parametrize("center", [True, False])
+def test_a_precomputed_matrix_is_not_written_over_while_it_is_solved(center):
+    """Of a slowly falling spectrum "auto" asks for more pairs a second time, and so of the same matrix."""
+    X = np.random.default_rng(0).normal(size=(100, 3))
+    K = RBF(2.0)(X, X)
+    model = DKPCA(3, kernel="precomputed", law="sum", center=center, precision="float64").fit({"lab": K})
+    trusted = Centered(Given(K)).dense() if center else K
+    np.testing.assert_allclose(model.eigenvalues_, np.linalg.eigvalsh(trusted)[:-4:-1], rtol=1e-6)
+    gram = KernelGram(Precomputed(), K)
+    assert not np.shares_memory(gram.dense(), K)
+    assert not np.shares_memory(gram.block(slice(3, 9), slice(3, 9)), K)
 
 
 def test_strings_categories_and_numbers_meet_in_one_embedding(rng):

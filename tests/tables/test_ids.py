@@ -2,6 +2,7 @@
 
 import datetime as dt
 import unicodedata
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -64,23 +65,23 @@ def test_awkward_ids_of_data_frames_come_back_exactly_as_they_came(kind):
 
 
 @pytest.mark.parametrize(
-    ("column", "ids"),
+    ("values", "kind", "ids"),
     [
-        (pl.Series([7, 10], dtype=pl.Int64), ["7", "10"]),
-        (pl.Series([2**64 - 1, 10], dtype=pl.UInt64), ["18446744073709551615", "10"]),
-        (pl.Series([3.0, 1e6]), ["3", "1000000"]),
-        (pl.Series(["a", "b"], dtype=pl.Categorical), ["a", "b"]),
-        (pl.Series([dt.date(2024, 1, 31), dt.date(850, 2, 1)]), ["2024-01-31", "0850-02-01"]),
-        (pl.Series([dt.datetime(2024, 1, 31, 8, 30), dt.datetime(2024, 1, 31, 8, 30, 1, 500_000)]),
+        ([7, 10], pl.Int64, ["7", "10"]),
+        ([2**64 - 1, 10], pl.UInt64, ["18446744073709551615", "10"]),
+        ([3.0, 1e6], pl.Float64, ["3", "1000000"]),
+        (["a", "b"], pl.Categorical, ["a", "b"]),
+        ([dt.date(2024, 1, 31), dt.date(850, 2, 1)], pl.Date, ["2024-01-31", "0850-02-01"]),
+        ([dt.datetime(2024, 1, 31, 8, 30), dt.datetime(2024, 1, 31, 8, 30, 1, 500_000)], pl.Datetime("us"),
          ["2024-01-31T08:30:00", "2024-01-31T08:30:01.500000"]),
-        (pl.Series([dt.datetime(2024, 1, 31), dt.datetime(2024, 2, 1)], dtype=pl.Datetime("ms", "UTC")),
+        ([dt.datetime(2024, 1, 31), dt.datetime(2024, 2, 1)], pl.Datetime("ms", "UTC"),
          ["2024-01-31T00:00:00+00:00", "2024-02-01T00:00:00+00:00"]),
-        (pl.Series([dt.time(8, 30), dt.time(9, 0)]), ["08:30:00", "09:00:00"]),
-        (pl.Series(["1.00", "2.00"]).cast(pl.Decimal(10, 2)), ["1", "2"]),
+        ([dt.time(8, 30), dt.time(9, 0)], pl.Time, ["08:30:00", "09:00:00"]),
+        ([Decimal("1.00"), Decimal("2.00")], pl.Decimal(10, 2), ["1", "2"]),
     ],
 )  # fmt: skip
-def test_ids_of_other_types_become_text_by_one_rule_a_type(tmp_path, column, ids):
-    pl.DataFrame({"id": column, "x": [1.0, 2.0]}).write_parquet(tmp_path / "t.parquet")
+def test_ids_of_other_types_become_text_by_one_rule_a_type(tmp_path, values, kind, ids):
+    pl.DataFrame({"id": pl.Series(values, dtype=kind), "x": [1.0, 2.0]}).write_parquet(tmp_path / "t.parquet")
     assert read(tmp_path / "t.parquet", Reading("id")).ids == ids
 
 

@@ -56,7 +56,7 @@ class Precomputed(Kernel):
         return 0.0  # the matrix is what it is
 
     def block(self, X: Array, rows: Index, columns: Index) -> Array:
-        return pick(pick(X, rows).T, columns).T
+        return namespace(X).asarray(pick(pick(X, rows).T, columns).T, copy=True)  # solvers write over what they get
 
     def rows(self, X: Array, positions: Array) -> Array:
         return self.block(X, positions, positions)

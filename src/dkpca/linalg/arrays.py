@@ -1,6 +1,7 @@
 """The one place that knows more than one array library."""
 
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,12 @@ def to_numpy(x: Array) -> np.ndarray[Any, Any]:
 
 def dtype_name(x: Array) -> str:
     """Name of the precision, the same in every library."""
-    return str(x.dtype).rpartition(".")[2]
+    return _name(x.dtype.str) if isinstance(x, np.ndarray) else str(x.dtype).rpartition(".")[2]
+
+
+@cache
+def _name(kind: str) -> str:
+    return str(np.dtype(kind))  # asked hundreds of times in a fit, and slow
 
 
 def like(x: np.ndarray[Any, Any], reference: Array) -> Array:

@@ -1,6 +1,6 @@
 """Build the matrix and solve it: the reference, for small n."""
 
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from dkpca.linalg.strips import slices, times, triangle
 
 LANCZOS_SHARE = 20  # Lanczos pays when fewer than one eigenpair in this many is asked for
 LANCZOS_FROM = 300  # rows; below that LAPACK is done before Lanczos has started
+WHOLE_SHARE, WHOLE_BELOW = 8, 500  # of so many rows, one pair in eight takes as long as all; they take more memory
 STRIP_BYTES = 2**23  # of the matrix that is checked at a time, beside the matrix itself
 FEW = 4  # times as many columns as pairs, and rows as columns, before it pays not to know all left vectors
 SHARED_FROM = 1500  # rows; below that BLAS threads wait for each other longer than they work
@@ -83,12 +84,13 @@ def _of_matrix(gram: Gram, k: int) -> tuple[Array, Array]:
             return pairs
         K = gram.dense()  # the check has written over it
     # Transposed: LAPACK's own layout, so that nothing is copied.
-    try:
-        values, vectors = scipy.linalg.eigh(K.T, subset_by_index=[n - k, n - 1], overwrite_a=True, check_finite=False)
-    except np.linalg.LinAlgError:
-        values, vectors = np.empty(0), np.empty((n, 0))
-    if len(values) < k:  # MRRR fails, or comes back empty-handed, where many eigenvalues are equal
-        values, vectors = scipy.linalg.eigh(gram.dense().T, driver="evd", overwrite_a=True, check_finite=False)
+    if n >= WHOLE_BELOW or k * WHOLE_SHARE <= n:
+        with suppress(np.linalg.LinAlgError):
+            found = scipy.linalg.eigh(K.T, subset_by_index=[n - k, n - 1], overwrite_a=True, check_finite=False)
+            if len(found[0]) == k:
+                return found[0][::-1], found[1][:, ::-1]
+        K = gram.dense()  # MRRR fails, or comes back empty-handed, where many eigenvalues are equal
+    values, vectors = scipy.linalg.eigh(K.T, driver="evd", overwrite_a=True, check_finite=False)
     return values[::-1][:k], vectors[:, ::-1][:, :k]
 
 

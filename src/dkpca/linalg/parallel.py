@@ -24,7 +24,7 @@ def split_work(work: Callable[[Sequence[ItemT]], ResultT], items: Sequence[ItemT
     Who gets which item is fixed, so that sums over the results do not depend on timing. Only NumPy arrays are worked
     on by threads of ours; other libraries keep their own.
     """
-    threads = min(_blas_threads(), len(items)) if isinstance(reference, np.ndarray) else 1
+    threads = _threads_for(len(items), reference)
     shares = [items[i::threads] for i in range(threads)]
     if threads <= 1:
         return [work(items)]
@@ -37,7 +37,7 @@ def in_order(work: Callable[[ItemT], ResultT], items: Sequence[ItemT], reference
 
     For results that are large: at most two per thread wait.
     """
-    threads = min(_blas_threads(), len(items)) if isinstance(reference, np.ndarray) else 1
+    threads = _threads_for(len(items), reference)
     if threads <= 1:
         yield from map(work, items)
         return
@@ -63,6 +63,12 @@ def _controller() -> ThreadpoolController:
 def limit_blas_threads(most: int) -> None:
     """Keep BLAS to so many threads in this process from now on."""
     _controller().limit(limits=most)
+
+
+def _threads_for(n_items: int, reference: Array) -> int:
+    if n_items <= 1 or not isinstance(reference, np.ndarray):  # most are small: BLAS need not be asked
+        return 1
+    return min(_blas_threads(), n_items)
 
 
 def _blas_threads() -> int:

@@ -206,13 +206,21 @@ def norms_by_squares(square: np.ndarray[Any, Any], n: int, reference: Array) -> 
     lengths = np.sqrt(np.diagonal(square))
     lengths = np.where(lengths > 0, lengths, 1.0)
     # Of unit columns: those that rounding left are millions of times smaller than the others.
-    eigenvalues, Q = np.linalg.eigh(square / lengths / lengths[:, None])
-    root = (Q * np.sqrt(np.clip(eigenvalues, 0.0, None))[None, :]) @ Q.T
+    root = _root(square / lengths / lengths[:, None])
     one = np.eye(rank)
     M = np.block([[np.zeros_like(one), one], [one, one]]) * lengths[None, :] * lengths[:, None]
-    values = np.abs(np.linalg.eigvalsh(root @ M @ root))
+    values = np.abs(np.linalg.eigvalsh(root.T @ M @ root))
     # The norms themselves were computed in floating point, and a root has half as many digits.
     slack = 4.0 * (len(lengths) * growth(n) * unit(reference)) ** 0.5
     largest = float(values.max())
     nuclear = float(values.sum()) + len(lengths) * slack * largest
     return largest * (1.0 + slack), nuclear
+
+
+def _root(S: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return some L with L L' = S for a semidefinite matrix."""
+    try:
+        return np.asarray(np.linalg.cholesky(S))
+    except np.linalg.LinAlgError:  # singular: a factor has at most as many columns as rows
+        eigenvalues, Q = np.linalg.eigh(S)
+        return np.asarray(Q * np.sqrt(np.clip(eigenvalues, 0.0, None))[None, :])

@@ -28,7 +28,7 @@ class Tall:
     def rows(self, index: Index) -> Array:
         """Some rows, decoded."""
         part = pick(self.sent.data, index)
-        decoded = replace(self.sent, data=part).decode(self.dtype)
+        decoded = Rounded(part, self.sent.scale).decode(self.dtype)
         let_go(part)
         return decoded if self.scales is None else decoded[:, : self.scales.shape[0]] * self.scales[None, :]
 
