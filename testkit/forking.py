@@ -5,6 +5,7 @@ The processes that `dkpca fit` starts are copies of a loaded one too.
 """
 
 import contextlib
+import functools
 import gc
 import importlib
 import io
@@ -22,6 +23,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from dkpca.cli import catalog
 from testkit import dying
 
 ROOT = Path(__file__).parents[1]
@@ -93,7 +95,11 @@ def load() -> None:
     for name in ("dkpca.cli", "dkpca.report"):
         for module in pkgutil.iter_modules(importlib.import_module(name).__path__, f"{name}."):
             importlib.import_module(module.name)
-    importlib.import_module("sklearn.cluster")
+    for name in ("sklearn.cluster", "rich._emoji_codes", "polars._utils.parquet"):
+        importlib.import_module(name)
+    catalog.load = functools.cache(catalog.load)  # a command knows its options; making it takes half of its time
+    for entry in catalog.CATALOG:
+        catalog.load(entry.name)
     with contextlib.redirect_stderr(io.StringIO()):
         assert importlib.import_module("dkpca.cli").run(["inspect", "nothing"]) == 1  # loads what reads options
     multiprocessing.get_context("forkserver").set_forkserver_preload(["dkpca.exchange.processes"])
