@@ -71,7 +71,8 @@ def outcome(tmp_path):
             (tmp_path / f"test_{name}.py").write_text(re.sub("^    ", "", text, flags=re.MULTILINE))
         command = [sys.executable, "-m", "pytest", "-p", "testkit.workers", "-p", "no:cacheprovider", "-vv", "-ra"]
         command += ["-c", os.devnull, "--rootdir", str(tmp_path), str(tmp_path), *options]
-        found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        alone = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        found = subprocess.run(command, cwd=ROOT, env=alone, capture_output=True, text=True)
         return found.returncode, found.stdout + found.stderr
 
     return run
