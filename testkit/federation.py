@@ -22,10 +22,11 @@ from dkpca import cli
 from dkpca.network import membership as members
 from dkpca.network import serving
 from dkpca.store import ledger
+from testkit import sites
+from testkit.sites import MODULES
 
 HOST = "127.0.0.1"
 DEADLINE = 120.0
-MODULES = {"center": "dkpca.network.serving", "party": "dkpca.network.polling"}
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -94,10 +95,10 @@ class Site:
 
     def __init__(self, kind: str, name: str, path: Path, home: Path):
         self.kind, self.name, self.path, self.home = kind, name, path, home
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | sites.Fork | None = None
         self.terminal = path.with_name(f"{path.name}.terminal")
 
-    def start(self) -> "Site":
+    def start(self, *, as_program: bool = False) -> "Site":
         """Start it without waiting for anything; its words go to a file of its own.
 
         As `dkpca ... start` does after its checks, which test_consortium.py goes through; two seconds less each time.
@@ -105,6 +106,9 @@ class Site:
         assert not self.running, f"{self.name} is running"
         self.terminal.write_text("")
         with self.terminal.open("ab") as words:
+            if sites.servers and not as_program:
+                self.process = sites.Fork(self.kind, self.path, self.home.parent, environment(self.home), words)
+                return self
             self.process = subprocess.Popen(
                 [sys.executable, "-m", MODULES[self.kind], str(self.path)],
                 cwd=self.home.parent,
@@ -158,8 +162,10 @@ class Site:
         self.signal(signal.SIGKILL, DEADLINE)
 
     def signal(self, number: int, timeout: float) -> int:
-        if not self.running:
-            return 0 if self.process is None else int(self.process.returncode)
+        if self.process is None:
+            return 0
+        if (code := self.process.poll()) is not None:
+            return code
         os.kill(self.pid, number)
         return self.wait_ended(timeout)
 
@@ -245,12 +251,13 @@ class Federation:
         assert not left, left
 
     def left(self) -> list[psutil.Process]:
-        """Every process of ours that has this federation's folder in its command line."""
+        """Every process of ours that has this federation's folder in its command line, or works there as a fork."""
         here, found = str(self.path), []
-        for process in psutil.process_iter(["cmdline", "status"]):
+        for process in psutil.process_iter(["cmdline", "status", "cwd"]):
             words = process.info["cmdline"] or []
             ours = any(here in word for word in words) and any("dkpca.network" in word for word in words)
-            if ours and process.info["status"] != "zombie":
+            fork = "testkit.sites" in words and process.info["cwd"] == here
+            if (ours or fork) and process.info["status"] != "zombie":
                 found.append(process)
         return found
 

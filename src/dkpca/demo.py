@@ -96,7 +96,7 @@ def play(
         seconds[name] = time.perf_counter() - start
 
     say("writing the files of four owners of the same flights")
-    _write_tables(out, n_flights, n_new)
+    write_tables(out, n_flights, n_new)
     reading = ("--id", ID, "--text", "one-hot")
     step("statistics", [("statistics", f"{o}/{o}.csv", *reading, "--out", f"{o}/{o}.statistics") for o in OWNERS])
     gamma = _gamma(out)
@@ -139,7 +139,7 @@ def _packaged(name: str) -> pl.DataFrame:
     return pl.read_csv(data / f"{name}.csv", null_values="NA", infer_schema_length=None)
 
 
-def _write_tables(out: Path, n_flights: int, n_new: int) -> None:
+def write_tables(out: Path, n_flights: int, n_new: int) -> None:
     """Write one folder an owner, with its training rows and its new rows."""
     tables = flights()
     total = tables["airline"].height

@@ -2,8 +2,16 @@
 
 import pytest
 
+from testkit import sites
 from testkit.federation import Federation, configure
 from testkit.owners import OWNERS, frame, numbers, people
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forks(tmp_path_factory):
+    """Centers and parties are forks of one process."""
+    with sites.forked_from(tmp_path_factory.mktemp("sites")):
+        yield
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import threading
 import time
 import tracemalloc
 import warnings
+from urllib.parse import parse_qsl, urlsplit
 
 import aiohttp
 import pytest
@@ -256,33 +257,43 @@ def test_a_question_about_a_class_a_path_or_a_large_message_is_refused_by_the_wo
     assert ledger.count("not answered") == 5
 
 
-@pytest.mark.parametrize("offset", [-1, 10**15, "../../people.csv", True, None, [1]])
-def test_an_offset_of_the_centers_choice_reads_nothing_but_the_message(quiet, victim, offset):
-    """What is asked for beyond the message is sent from its beginning again, and the bytes that left are counted."""
-    message = victim / "message"
+def upload(quiet, victim, offset) -> tuple[list[str], dict]:
+    """Send 1,000 bytes to a center that says where to go on; return from where each time, and the line at the end."""
+    message, asked = victim / "message", []
     message.write_bytes(b"m" * 1000)
-    asked = []
 
     def answer(sent: bytes) -> bytes:
-        asked.append(sent)
         if sent.startswith(b"GET"):
             return page(json.dumps({"offset": offset}).encode())
-        done = sum(request.startswith(b"PUT") for request in asked) > 2
+        asked.append(dict(parse_qsl(urlsplit(sent.split()[1].decode()).query))["offset"])
+        done = asked[-1] == "1000" or len(asked) > 2
         return page(b'{"accepted": true, "reason": ""}' if done else b"{}", "200 OK" if done else "409 Conflict")
 
-    async def upload():
+    async def send():
         async with party_at(quiet, victim) as party:
             await party._upload(p.Asked.from_dict(question()), message, 1000, "0" * 64)
 
     with Listener(quiet.path / "center" / "tls", quiet.port, answer):
-        asyncio.run(upload())
+        asyncio.run(send())
     message.unlink()
-    sent = [json.loads(line) for line in (victim / "dkpca-ledger.jsonl").read_text().splitlines()]
-    assert [record["event"] for record in sent] == ["sending", "sent"]
-    assert sent[1]["bytes_left"] == 3000
-    assert sent[1]["outcome"] == "accepted"
-    puts = [request for request in asked if request.startswith(b"PUT")]
-    assert all(b"offset=0" in request for request in puts)
+    book = [json.loads(line) for line in (victim / "dkpca-ledger.jsonl").read_text().splitlines()]
+    assert [record["event"] for record in book] == ["sending", "sent"]
+    assert book[1]["outcome"] == "accepted"
+    return asked, book[1]
+
+
+@pytest.mark.parametrize("offset", [-1, 1001, 10**15, "../../people.csv", True, None, [1]])
+def test_an_offset_of_the_centers_choice_reads_nothing_but_the_message(quiet, victim, offset):
+    """What is asked for beyond the message is sent from its beginning again, and the bytes that left are counted."""
+    asked, sent = upload(quiet, victim, offset)
+    assert asked == ["0", "0", "0"]
+    assert sent["bytes_left"] == 3000
+
+
+def test_a_center_that_died_with_all_of_an_answer_is_told_its_digest_and_takes_it(quiet, victim):
+    asked, sent = upload(quiet, victim, 1000)
+    assert asked == ["0", "1000"]
+    assert sent["bytes_left"] == 1000
 
 
 def revocation_reply(number, listed):

@@ -1,4 +1,4 @@
-"""A center and four parties as processes of their own, with mutual TLS, on 2,000 flights.
+"""A center and four parties as processes of their own, with mutual TLS, on 800 flights.
 
 `python -m benchmarks.network flights` compares the bits of both routes on 20,000.
 """
@@ -11,11 +11,11 @@ import pytest
 
 from dkpca import demo
 from dkpca.store import ledger, runs
-from testkit.federation import Federation, dkpca, ok
+from testkit.federation import Federation, here, ok
 
 pytestmark = [pytest.mark.network, pytest.mark.slow]
 
-N_FLIGHTS, N_NEW = 2_000, 200
+N_FLIGHTS, N_NEW = 800, 100
 FIT = ("--gamma", 0.01, "--rank", 40, "--components", 10)
 POLICY = 'max_rank = 40\ngamma = [0.001, 0.1]\nmax_precision = "float32"\n'
 
@@ -46,7 +46,7 @@ def flights(tmp_path_factory):
 @pytest.fixture(scope="module")
 def fitted(flights):
     """A run over the network, and the same by files."""
-    ok("submit", "fit", "center", "first", *FIT, cwd=flights.path, timeout=200)
+    ok("submit", "fit", "center", "first", *FIT, cwd=flights.path)
     for owner in demo.OWNERS:
         reading = ("--party", owner, "--id", "flight", "--text", "one-hot")
         model = ("--gamma", 0.01, "--rank", 40)
@@ -85,7 +85,7 @@ def test_every_party_gets_the_result_under_its_own_ids(fitted):
 
 
 def test_two_batches_are_placed_in_one_command_as_by_files(fitted):
-    ok("submit", "project", "center", "first", "october", "november", cwd=fitted.path, timeout=200)
+    ok("submit", "project", "center", "first", "october", "november", cwd=fitted.path)
     for owner in demo.OWNERS:
         state = f"{owner}/runs/first/{owner}.state"
         ok("extend", f"{owner}/new/october.csv", "--state", state, "--out", f"{owner}.rows", cwd=fitted.path)
@@ -110,9 +110,9 @@ def test_what_a_policy_forbids_is_refused_and_logged_at_both_ends(fitted):
     }
     for owner, (policy, _) in forbidding.items():
         (fitted.path / owner / "policy.toml").write_text(policy)
-    ran = dkpca("submit", "fit", "center", "beyond", *FIT, cwd=fitted.path, timeout=200)
+    ran = here("submit", "fit", "center", "beyond", *FIT, cwd=fitted.path)
     assert ran.returncode == 1
-    told = dkpca("status", "center", "beyond", "--json", cwd=fitted.path)
+    told = here("status", "center", "beyond", "--json", cwd=fitted.path)
     assert told.returncode == 1
     for owner, (_, words) in forbidding.items():
         assert words in ran.stderr
@@ -126,6 +126,6 @@ def test_a_projection_that_one_policy_forbids_is_refused(fitted):
     for owner in demo.OWNERS:
         (fitted.path / owner / "policy.toml").write_text(POLICY)
     (fitted.path / "weather" / "policy.toml").write_text(POLICY + "projection = false\n")
-    ran = dkpca("submit", "project", "center", "first", "december", cwd=fitted.path, timeout=200)
+    ran = here("submit", "project", "center", "first", "december", cwd=fitted.path)
     assert ran.returncode == 1
     assert "weather: refused by the party's policy: it does not place new samples" in ran.stderr

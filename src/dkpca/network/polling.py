@@ -106,7 +106,7 @@ class Party:
         query = {"known": ",".join(sorted(self.open & set(self.held))), "revocations": str(self.revocations)}
         query |= {} if wait else {"wait": "0"}
         status, reply = await self.client.get(
-            p.QUESTIONS, largest=p.LARGEST_POLL, timeout=p.POLL_SECONDS + 15, **query
+            p.QUESTIONS, largest=p.LARGEST_POLL, timeout=p.POLL_SECONDS + p.POLL_SPARE, **query
         )
         if status != 200:
             raise LostError(f"it refuses ({status}: {str(reply.get('reason', ''))[:200]})")
@@ -210,7 +210,7 @@ class Party:
                     break
                 status, told = await self.client.get(path)
                 found = told.get("offset")
-                offset = found if type(found) is int and 0 <= found < size else 0
+                offset = found if type(found) is int and 0 <= found <= size else 0
             except (LostError, WireError) as error:
                 self.events.note("broken off", level=logging.WARNING, number=asked.number, reason=str(error))
                 offset = size  # asks for nothing but where to go on

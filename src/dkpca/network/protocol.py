@@ -17,6 +17,7 @@ QUESTIONS, ANSWERS, REVOCATIONS = "/v1/questions", "/v1/answers", "/v1/revocatio
 RUNS, HEALTH, METRICS = "/v1/runs", "/health", "/metrics"
 
 POLL_SECONDS = 25.0  # a poll waits so long for a question
+POLL_SPARE = 15.0  # and its reply is so late at most
 MOST_OPEN = 16  # questions that a party holds, and requests that it has under way
 MOST_RUNS = 32  # that a center works on at once
 LARGEST_QUESTION = 2**14  # bytes of JSON
