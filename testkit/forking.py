@@ -1,7 +1,7 @@
 """Commands as processes of their own that take no second to start: forks of one that has loaded the library.
 
 A fork gets the arguments, working directory, environment, open files and signals that a new process would have got.
-The processes that `dkpca fit` starts are copies of a loaded one too.
+The processes that `dkpca fit` and `dkpca demo` start are copies of a loaded one too.
 """
 
 import contextlib
@@ -23,6 +23,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from dkpca import demo
 from dkpca.cli import catalog
 from testkit import dying
 
@@ -58,7 +59,7 @@ def serving(folder: Path) -> Iterator[Path]:
         listening.bind(str(path))
         listening.listen()
         server = subprocess.Popen(
-            [sys.executable, "-m", "testkit.forking", str(listening.fileno())],
+            [sys.executable, "-m", "testkit.forking", str(listening.fileno()), str(client)],
             cwd=ROOT,
             env={
                 **os.environ,
@@ -90,8 +91,9 @@ def run(server: Path, arguments: Sequence[str], directory: Path, *, dies_at: int
             return int(answers.readline())
 
 
-def load() -> None:
+def load(client: str) -> None:
     """Import what commands use before the forks, which would import it each on its own."""
+    demo.PROGRAM = (client,)
     for name in ("dkpca.cli", "dkpca.report"):
         for module in pkgutil.iter_modules(importlib.import_module(name).__path__, f"{name}."):
             importlib.import_module(module.name)
@@ -172,5 +174,5 @@ def command(arguments: list[str], dies_at: int | None) -> None:
 
 
 if __name__ == "__main__":
-    load()
+    load(sys.argv[2])
     serve(socket.socket(fileno=int(sys.argv[1])))
