@@ -1,10 +1,13 @@
 """Every decoder as a function of bytes that ends normally or with an error a caller may catch, or has a bug."""
 
+import atexit
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import cache
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -42,7 +45,14 @@ from dkpca.tables.reading import Reading, read
 from dkpca.wire import codec
 
 Target = Callable[[bytes], Any]
-SCRATCH = Path(tempfile.mkdtemp(prefix="dkpca-fuzz-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None))
+
+
+@cache
+def scratch() -> Path:
+    """Return a folder of this process, in memory where that is possible; gone at its end."""
+    folder = tempfile.mkdtemp(prefix="dkpca-fuzz-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
 
 
 def message(data: bytes) -> None:
@@ -103,8 +113,8 @@ def party_file(data: bytes) -> None:
 def run_settings(data: bytes) -> None:
     """Read the settings of a run."""
     _file("settings.json", data)
-    run_directory.read_settings(SCRATCH)
-    run_directory.is_projection(SCRATCH)
+    run_directory.read_settings(scratch())
+    run_directory.is_projection(scratch())
 
 
 def fit_settings(data: bytes) -> None:
@@ -225,6 +235,6 @@ def samples() -> list[messages.Message]:
 
 
 def _file(name: str, data: bytes) -> Path:
-    path = SCRATCH / name
+    path = scratch() / name
     path.write_bytes(data)
     return path

@@ -1,10 +1,11 @@
 """Commands as processes of their own that take no second to start: forks of one that has loaded the library.
 
 A fork gets the arguments, working directory, environment, open files and signals that a new process would have got.
-The processes that `dkpca fit` starts are copies of a loaded one too.
+The processes that `dkpca fit` and `dkpca demo` start are copies of a loaded one too.
 """
 
 import contextlib
+import functools
 import gc
 import importlib
 import io
@@ -22,6 +23,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from dkpca import demo
+from dkpca.cli import catalog
 from testkit import dying
 
 ROOT = Path(__file__).parents[1]
@@ -56,7 +59,7 @@ def serving(folder: Path) -> Iterator[Path]:
         listening.bind(str(path))
         listening.listen()
         server = subprocess.Popen(
-            [sys.executable, "-m", "testkit.forking", str(listening.fileno())],
+            [sys.executable, "-m", "testkit.forking", str(listening.fileno()), str(client)],
             cwd=ROOT,
             env={
                 **os.environ,
@@ -88,12 +91,17 @@ def run(server: Path, arguments: Sequence[str], directory: Path, *, dies_at: int
             return int(answers.readline())
 
 
-def load() -> None:
+def load(client: str) -> None:
     """Import what commands use before the forks, which would import it each on its own."""
+    demo.PROGRAM = (client,)
     for name in ("dkpca.cli", "dkpca.report"):
         for module in pkgutil.iter_modules(importlib.import_module(name).__path__, f"{name}."):
             importlib.import_module(module.name)
-    importlib.import_module("sklearn.cluster")
+    for name in ("sklearn.cluster", "rich._emoji_codes", "polars._utils.parquet"):
+        importlib.import_module(name)
+    catalog.load = functools.cache(catalog.load)  # a command knows its options; making it takes half of its time
+    for entry in catalog.CATALOG:
+        catalog.load(entry.name)
     with contextlib.redirect_stderr(io.StringIO()):
         assert importlib.import_module("dkpca.cli").run(["inspect", "nothing"]) == 1  # loads what reads options
     multiprocessing.get_context("forkserver").set_forkserver_preload(["dkpca.exchange.processes"])
@@ -166,5 +174,5 @@ def command(arguments: list[str], dies_at: int | None) -> None:
 
 
 if __name__ == "__main__":
-    load()
+    load(sys.argv[2])
     serve(socket.socket(fileno=int(sys.argv[1])))

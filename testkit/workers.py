@@ -201,10 +201,11 @@ def _crashed(session: pytest.Session, worker: Worker, how: str) -> int:
 
 
 class _Told:
-    """In a worker: what there is to tell about one test."""
+    """In a worker, instead of what writes to the terminal: what there is to tell about one test."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
+        self._tw = config.get_terminal_writer()  # asked for its colors
         self.reports: list[Any] = []
         self.warnings: list[Any] = []
 
@@ -245,7 +246,6 @@ def _run_tests(session: pytest.Session, connection: Connection, folder: Path) ->
     capture.stop_global_capturing()  # the files it writes to are not this process's alone
     capture.start_global_capturing()
     capture.suspend_global_capture()
-    config.pluginmanager.unregister(name="terminalreporter")
     folder.mkdir(exist_ok=True, mode=0o700)
     config._tmp_path_factory._basetemp = folder  # type: ignore[attr-defined]
 
@@ -254,7 +254,8 @@ def _run_tests(session: pytest.Session, connection: Connection, folder: Path) ->
         return position
 
     told = _Told(config)
-    config.pluginmanager.register(told)
+    config.pluginmanager.unregister(name="terminalreporter")
+    config.pluginmanager.register(told, "terminalreporter")
     current = received()
     while current is not None:
         following = received()

@@ -35,9 +35,11 @@ def always_crash():
 
 @pytest.fixture(scope="module")
 def client():
+    import dask
     from distributed import Client, LocalCluster
 
     with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 1}),  # each brings a new worker
         LocalCluster(
             n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0", resources={"party": 1}
         ) as cluster,

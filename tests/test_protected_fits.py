@@ -178,7 +178,7 @@ def test_another_run_other_samples_or_another_key_turn_otherwise():
 
 
 # A uniform rotation, and rounds of cosine transforms.
-@pytest.mark.parametrize("n", [569, pytest.param(2000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n", [569, pytest.param(1200, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kernel", [Linear(), RBF(1 / 30)])
 def test_a_blind_center_with_a_hundred_known_rows_recovers_nothing(n, kernel):
     rows = np.random.default_rng(0).integers(0, len(X), size=n) if n != len(X) else np.arange(n)

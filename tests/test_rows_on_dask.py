@@ -284,6 +284,7 @@ def within_deadline(work):
 @pytest.fixture(scope="module")
 def client():
     with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 1}),  # each brings a new worker
         LocalCluster(
             n_workers=2,
             threads_per_worker=1,

@@ -71,7 +71,8 @@ def outcome(tmp_path):
             (tmp_path / f"test_{name}.py").write_text(re.sub("^    ", "", text, flags=re.MULTILINE))
         command = [sys.executable, "-m", "pytest", "-p", "testkit.workers", "-p", "no:cacheprovider", "-vv", "-ra"]
         command += ["-c", os.devnull, "--rootdir", str(tmp_path), str(tmp_path), *options]
-        found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        alone = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        found = subprocess.run(command, cwd=ROOT, env=alone, capture_output=True, text=True)
         return found.returncode, found.stdout + found.stderr
 
     return run
@@ -96,8 +97,9 @@ def test_a_worker_that_dies_fails_the_test_it_died_in_and_the_others_run(outcome
     code, text = outcome({"a": dying + "n == 4 and os._exit(0)", "b": dying + "n == 7 and os.abort()"}, "--workers=2")
     assert code == 1
     assert "2 failed, 16 passed" in text
-    assert "test_a.py::test_one[4] - the worker died in this test (exit code 0)" in text
-    assert "test_b.py::test_one[7] - the worker died in this test (signal 6)" in text
+    for test, how in (("test_a.py::test_one[4]", "exit code 0"), ("test_b.py::test_one[7]", "signal 6")):
+        assert re.search(f"^FAILED .*{re.escape(test)}", text, flags=re.MULTILINE)
+        assert f"the worker died in this test ({how})" in text
 
 
 def test_after_the_first_failure_no_more_are_dealt(outcome):

@@ -30,6 +30,7 @@ ID = "flight"
 OWNERS = ("airline", "weather", "registry", "airport")
 LABEL = "time zone of the destination"
 TIME_ZONES = {-5: "Eastern", -6: "Central", -7: "Mountain", -8: "Pacific", -9: "Alaska", -10: "Hawaii"}
+PROGRAM: tuple[str, ...] = (sys.executable, "-m", "dkpca")  # what runs each step
 POOLED = 3000  # samples on which pooled kernel PCA is affordable on a laptop
 
 
@@ -165,7 +166,7 @@ def _together(directory: Path, commands: Sequence[Sequence[str]]) -> None:
     """Run commands at the same time, each in a process of its own; the first that fails is the error."""
     started = [
         subprocess.Popen(
-            [sys.executable, "-m", "dkpca", *command],
+            [*PROGRAM, *command],
             cwd=directory,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

@@ -70,8 +70,8 @@ def test_a_limit_of_bytes_for_many_samples_is_foreseen_within_a_tenth(rules, mon
     monkeypatch.setattr(rehearsal, "WHOLE", 500)
     monkeypatch.setattr(rehearsal, "COMPACT_PROBE_ROWS", 500)
     rng = np.random.default_rng(0)
-    X = rng.standard_normal((8000, 6)) @ rng.standard_normal((6, 6))
-    X[:, 5] = rng.integers(0, 4, 8000)
+    X = rng.standard_normal((2000, 6)) @ rng.standard_normal((6, 6))
+    X[:, 5] = rng.integers(0, 4, 2000)
     fit = Fit("rbf", 0.02, 5, True, All(tuple(rules)), "compact", "landmark")
     planned = rehearse(Parties({"bank": statistics(X, party="bank")}, {"bank": X}), fit)["bank"]
     sent, _ = summarize(
