@@ -18,7 +18,7 @@ from testkit.pairs import left_out
 pytest_plugins = ["testkit.workers"]
 
 settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=30)
-settings.register_profile("quick", settings.get_profile("repeatable"), max_examples=15)
+settings.register_profile("quick", settings.get_profile("repeatable"), max_examples=10)
 # Other examples each time: HYPOTHESIS_PROFILE=random make quick. What fails is printed so that it can be repeated.
 settings.register_profile("random", deadline=None, max_examples=100, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))

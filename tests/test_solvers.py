@@ -361,7 +361,7 @@ def groups_of_duplicates(sizes, seed):
     return KernelGram(RBF(1.0), 10.0 * labels[:, None].astype(float))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))])
 @pytest.mark.parametrize("sizes", STEPPED.values(), ids=STEPPED)
 class TestSteppedSpectra:
     def test_no_copy_of_an_eigenvalue_is_missed(self, sizes, seed):

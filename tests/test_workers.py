@@ -84,6 +84,7 @@ def said(text):
     return sorted(line.strip("= ") for line in lines)
 
 
+@pytest.mark.slow
 def test_what_is_said_is_what_one_process_says(outcome):
     files = {"one": OUTCOMES, "other": OUTCOMES}
     alone, together = outcome(files), outcome(files, "--workers", "2")
@@ -92,6 +93,7 @@ def test_what_is_said_is_what_one_process_says(outcome):
     assert said(together[1]) == said(alone[1])
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_fails_the_test_it_died_in_and_the_others_run(outcome):
     dying = "    import os, pytest\n\n    @pytest.mark.parametrize('n', range(9))\n    def test_one(n):\n        "
     code, text = outcome({"a": dying + "n == 4 and os._exit(0)", "b": dying + "n == 7 and os.abort()"}, "--workers=2")
@@ -102,6 +104,7 @@ def test_a_worker_that_dies_fails_the_test_it_died_in_and_the_others_run(outcome
         assert f"the worker died in this test ({how})" in text
 
 
+@pytest.mark.slow
 def test_after_the_first_failure_no_more_are_dealt(outcome):
     failing = "    import pytest\n\n    @pytest.mark.parametrize('n', range(99))\n    def test_one(n):\n        "
     code, text = outcome({"a": failing + "assert False"}, "--workers=2", "-x")
@@ -110,6 +113,7 @@ def test_after_the_first_failure_no_more_are_dealt(outcome):
     assert int(re.findall(r"(\d+) failed", text)[-1]) < 10
 
 
+@pytest.mark.slow
 def test_threads_that_workers_would_not_have_are_refused(outcome):
     starting = "    import threading\n\n    threading.Thread(target=threading.Event().wait, daemon=True).start()\n\n"
     code, text = outcome({"a": starting + "    def test_one():\n        pass"}, "--workers=2")
