@@ -111,6 +111,7 @@ class TestInputs:
         scores = DKPCA(3).set_output(transform="pandas").fit_transform(tables)
         assert list(scores.columns) == ["dkpca0", "dkpca1", "dkpca2"]
 
+    @pytest.mark.slow
     def test_more_workers_change_nothing(self):
         one = DKPCA(3, parties=4).fit(DIGITS[:120])
         two = DKPCA(3, parties=4, n_jobs=2).fit(DIGITS[:120])

@@ -67,6 +67,7 @@ class TestJudgment:
         assert found.gammas[0].score == pytest.approx(trusted.mean())
         assert found.gammas[0].score_error == pytest.approx(trusted.std(ddof=1) / 5**0.5)
 
+    @pytest.mark.slow
     def test_numbers_are_scored_as_scikit_learn_scores_a_pipeline(self):
         tried = tune(DKPCA(3), {"rest": WINE[:, 1:]}, WINE[:, 0], **QUICK)
         pipeline = make_pipeline(DKPCA(3, gamma=0.02), StandardScaler(), Ridge())
@@ -74,6 +75,7 @@ class TestJudgment:
         assert tried.gammas[0].score == pytest.approx(trusted.mean())
         assert "R2 of ridge regression" in tried.scored_by
 
+    @pytest.mark.slow
     def test_labels_without_meaning_score_by_chance(self):
         shuffled = np.random.default_rng(0).permutation(KIND)
         tried = tune(DKPCA(3), parties(), shuffled, **QUICK)
@@ -115,6 +117,7 @@ class TestSuggestion:
 
 
 class TestAnswer:
+    @pytest.mark.slow
     def test_the_same_question_has_the_same_answer(self):
         one, other = (tune(DKPCA(2), parties(), KIND, max_samples=60, folds=2, **QUICKEST) for _ in range(2))
         assert one.to_dict() == other.to_dict()
@@ -124,6 +127,7 @@ class TestAnswer:
         plain, protected = (tune(DKPCA(2, protect=mode), parties(), **QUICKEST) for mode in ("none", "sums"))
         assert plain.to_dict() == protected.to_dict()
 
+    @pytest.mark.slow
     def test_the_ways_to_weigh_parties_are_compared(self, found):
         assert [a.name for a in found.alternatives] == ["as given", "product, balanced", "sum, balanced"]
         balanced = DKPCA(4, law="sum", weights="balanced").fit(parties())
@@ -135,6 +139,7 @@ class TestAnswer:
         assert tried.gamma is None
         assert "no curve over gamma" in tried.notes[0]
 
+    @pytest.mark.slow
     def test_labels_that_are_missing_or_rare_are_left_out_and_said(self):
         labels = np.array([f"kind {k}" for k in KIND], dtype=object)
         labels[:10], labels[10:12] = None, "rare"

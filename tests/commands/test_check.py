@@ -191,6 +191,7 @@ def test_what_text_ignore_leaves_out_is_listed(clinic):
     assert "left out 1 columns of dates: 'Aufnahme'" in told["notes"]
 
 
+@pytest.mark.slow
 def test_parties_that_agreed_match_ids_that_are_written_differently(tmp_path):
     office = Office(tmp_path)
     rng = np.random.default_rng(0)

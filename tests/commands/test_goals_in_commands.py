@@ -33,6 +33,7 @@ def test_a_need_is_said_in_one_way(office):
     assert "--rank, --epsilon and --error are three ways to say what is needed; use one of them" in words
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("goal", [(), ("--rank", 5), ("--error", 0.05), ("--budget", 1500)])
 def test_a_compact_fit_runs_and_sends_what_plan_foresees(office, goal):
     asked = (*TABLES, "--id", "person", "--components", 3, *COMPACT, *goal, "--json")
