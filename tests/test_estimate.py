@@ -50,6 +50,7 @@ def test_it_is_called_estimated(table):
     assert proof.to_dict()["subspace_error_estimate"] == proof.subspace_error_estimate
 
 
+@pytest.mark.slow
 def test_with_landmarks_at_the_center_some_rows_are_enough(rng):
     X = rng.standard_normal((3 * ROWS, 4)) @ rng.standard_normal((4, 8))
     quick = DKPCA(3, parties=2, gamma=0.02, rank=30, solver="landmark", n_landmarks=60).fit(X)

@@ -250,10 +250,12 @@ class TestProportion:
         assert summary.rank == 1
         assert asked == [63]
 
+    @pytest.mark.slow
     def test_many_pairs_of_few_samples_are_not_streamed(self, rng):
         model = DKPCA(3, gamma=1e3, parties=1, solver="streamed").fit(rng.standard_normal((400, 3)))
         assert "too many to stream" in model.solvers_["party0"]
 
+    @pytest.mark.slow
     def test_fusing_small_messages_takes_memory_in_proportion(self, rng):
         summaries = summaries_of([rng.standard_normal((2000, 2)) for _ in range(2)], RBF(0.1), 4, "float32")
         received = sum(s.factor.data.nbytes for s in summaries)
@@ -263,6 +265,7 @@ class TestProportion:
         tracemalloc.stop()
         assert most < 40 * received
 
+    @pytest.mark.slow
     def test_the_dense_solver_holds_the_matrix_once(self, rng):
         summaries = summaries_of([rng.standard_normal((1200, 3)) for _ in range(2)], RBF(0.1), 30, "float32")
         for n_components in (3, 100):  # by Lanczos, and by LAPACK

@@ -63,6 +63,7 @@ class TestTallArrays:
             assert free_memory(np.empty(0)) == 10**8 - kept.nbytes
 
 
+@pytest.mark.slow
 def test_the_solver_follows_from_the_memory(rng):
     X = {"shop": rng.standard_normal((2200, 4))}
     plenty, little = (DKPCA(2, gamma="auto", rank=4, max_memory=m).fit(X).solvers_["shop"] for m in ("4GB", "100MB"))

@@ -197,6 +197,7 @@ GROUPS = {
 
 
 class TestModelSelection:
+    @pytest.mark.slow
     @pytest.mark.filterwarnings("ignore::dkpca.errors.DataWarning")  # a few tumors are unlike all others
     def test_grid_search_over_one_table_with_column_groups(self):
         X, y = DATA.data[:200], DATA.target[:200]

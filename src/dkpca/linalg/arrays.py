@@ -8,8 +8,8 @@ from typing import Any
 import array_api_compat
 import array_api_compat.numpy
 import numpy as np
-import scipy.linalg
 
+from dkpca.linalg.blas import add_lower_square, by_lower, times_lower
 from dkpca.linalg.memory import available, tall
 
 SUBSTITUTED = 96  # columns that are solved for by plain substitution
@@ -92,9 +92,7 @@ def solve_lower(L: np.ndarray[Any, Any], rows: Array) -> Array:
             first = solve_lower(L[:half, :half], np.ascontiguousarray(rows[:, :half]))
             second = rows[:, half:] - first @ L[half:, :half].T.astype(rows.dtype, copy=False)
             return np.concatenate([first, solve_lower(L[half:, half:], second)], axis=1)
-        (trsm,) = scipy.linalg.get_blas_funcs(("trsm",), (rows,))
-        solved: Array = trsm(1.0, L.astype(rows.dtype), rows.T, lower=1, overwrite_b=1).T
-        return solved
+        return by_lower(L, rows)
     xp = namespace(rows)
     if array_api_compat.is_torch_array(rows):
         return xp.linalg.solve_triangular(like(L, rows).T, rows, upper=True, left=False)
@@ -106,9 +104,7 @@ def multiply_lower(
 ) -> np.ndarray[Any, Any]:
     """Return rows @ inv(L)', maybe written over the rows, given the inverses of blocks on the diagonal of L."""
     if len(inverses) == 1:
-        trmm = scipy.linalg.get_blas_funcs("trmm", (rows,))
-        product: np.ndarray[Any, Any] = trmm(1.0, inverses[0], rows.T, lower=1, overwrite_b=1).T
-        return product
+        return times_lower(inverses[0], rows)
     start = 0
     for inverse in inverses:
         own = slice(start, start + len(inverse))
@@ -123,8 +119,8 @@ def add_square(total: Array, Z: Array) -> Array:
     """Return total + Z'Z, of which the lower triangle counts, maybe written over the total."""
     if not isinstance(Z, np.ndarray):
         return total + Z.T @ Z
-    syrk = scipy.linalg.get_blas_funcs("syrk", (Z,))
-    return syrk(1.0, Z.T, beta=1.0, c=total.T, overwrite_c=1).T  # BLAS reads columns first: its upper is our lower
+    add_lower_square(total, Z)
+    return total
 
 
 def full_from_lower(A: Array) -> Array:

@@ -84,7 +84,7 @@ class Corner:
             if not rough * float(np.linalg.norm(off)) <= AS_MUCH - 1.0:
                 return None
             share = np.linalg.norm(off @ np.abs(block), axis=1) / np.linalg.norm(self.L[own], axis=1)
-            same.inverses.append(np.asfortranarray(inverse))
+            same.inverses.append(np.ascontiguousarray(inverse))
             same.solving = max(same.solving, AS_MUCH * rough * float(share.max()))
         return same
 
@@ -118,7 +118,7 @@ class Corner:
         if self.inverses:
             starts = range(0, m, len(self.inverses[0]))
             kept = zip(starts, self.inverses, strict=False)
-            same.inverses = [np.asfortranarray(X[: m - start, : m - start]) for start, X in kept]
+            same.inverses = [np.ascontiguousarray(X[: m - start, : m - start]) for start, X in kept]
         vars(same).pop("inverse_norm", None)
         return same
 

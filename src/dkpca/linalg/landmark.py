@@ -19,7 +19,7 @@ from dkpca.linalg.eigenpairs import NEARBY, Eigenpairs, Extension, Nearby, inver
 from dkpca.linalg.gram import Centered, Gram, Opened, pick
 from dkpca.linalg.missed import MOST_NUMBERS, Missed, missed, missed_in, rounding_in_blocks
 from dkpca.linalg.moments import Done, groups, moments, write_products
-from dkpca.linalg.parallel import split_work
+from dkpca.linalg.parallel import split_work, threads_of_our_own
 from dkpca.linalg.pivoting import draw_rows, factorize
 from dkpca.linalg.progress import Progress, silent
 from dkpca.linalg.ritz import orthonormalize
@@ -91,8 +91,9 @@ class Landmark:
     def __call__(self, gram: Gram, k: int) -> Eigenpairs:
         wanted = default_landmarks(k) if self.n_landmarks is None else self.n_landmarks
         base = gram.base if isinstance(gram, Centered) else gram
-        chosen = self._choose(base, min(max(wanted, k), gram.n), k)
-        return _pairs(base, chosen, k, centered=base is not gram, bounded=self.bounded, progress=self.progress)
+        with threads_of_our_own():
+            chosen = self._choose(base, min(max(wanted, k), gram.n), k)
+            return _pairs(base, chosen, k, centered=base is not gram, bounded=self.bounded, progress=self.progress)
 
     def factorize(self, gram: Gram, most: int) -> tuple[Array, Array, float]:
         """Return F, pivots and the trace of gram - F F', which is positive semidefinite; F[pivots] is triangular."""

@@ -75,26 +75,51 @@ def _blas_threads() -> int:
     with _lock:
         if _entered:
             return 1  # somebody else's threads are at work already
-        return max((int(library.num_threads) for library in _controller().lib_controllers), default=1)
+        return _given[0] if _given else _most_threads()
+
+
+def _most_threads() -> int:
+    return max((int(library.num_threads) for library in _controller().lib_controllers), default=1)
 
 
 _lock = Lock()
 _entered: list[Any] = []  # one entry for each user of the limit; the first to come sets it, the last to go lifts it
+_given: list[int] = []  # threads that BLAS leaves to ours for longer; one entry for each who asked for that
 _limit: list[Any] = []
 
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
     """Keep BLAS to one thread: for our own threads, and for products too small to be worth sharing."""
+    with _limited(_entered, 1):
+        yield
+
+
+@contextmanager
+def threads_of_our_own() -> Iterator[None]:
+    """Leave all threads to `split_work` and `in_order` for a while.
+
+    Between two of them, BLAS would use its own for small products, and these then wait for more in a busy loop: half
+    of the time of two cores.
+    """
     with _lock:
-        if not _entered:
+        threads = _given[0] if _given else 1 if _entered else _most_threads()
+    with _limited(_given, threads):
+        yield
+
+
+@contextmanager
+def _limited(users: list[Any], entry: Any) -> Iterator[None]:
+    """BLAS has one thread as long as anybody uses the limit."""
+    with _lock:
+        if not (_entered or _given):
             _limit.append(_controller().limit(limits=1))
             _limit[0].__enter__()
-        _entered.append(True)
+        users.append(entry)
     try:
         yield
     finally:
         with _lock:
-            _entered.pop()
-            if not _entered:
+            users.pop()
+            if not (_entered or _given):
                 _limit.pop().__exit__(None, None, None)
