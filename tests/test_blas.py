@@ -31,6 +31,22 @@ def test_squares_are_added_to_the_lower_triangle(rng, height, m, order, dtype, t
     np.testing.assert_allclose(np.tril(total), np.tril(1.0 + Z.T @ Z), atol=tolerance * height)
 
 
+def test_what_does_not_fit_is_refused_before_memory_is_touched(rng):
+    rows = rng.standard_normal((4, 3))
+    with pytest.raises(ValueError, match="do not go into an array"):
+        add_lower_square(np.zeros((2, 2)), rows)
+    with pytest.raises(ValueError, match="do not go into an array"):
+        add_lower_square(np.zeros((6, 6))[::2, ::2], rows)
+    with pytest.raises(ValueError, match="do not go with a triangle"):
+        by_lower(np.eye(2), rows)
+
+
+def test_squares_of_another_precision_are_added_in_that_of_the_sum(rng):
+    Z, total = rng.standard_normal((50, 4)).astype(np.float32), np.zeros((4, 4))
+    add_lower_square(total, Z)
+    np.testing.assert_allclose(np.tril(total), np.tril(Z.astype(float).T @ Z.astype(float)), rtol=1e-12)
+
+
 def test_threads_are_left_to_our_own_work_and_given_back():
     before = _blas_threads()
     with threads_of_our_own(), threads_of_our_own():

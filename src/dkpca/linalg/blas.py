@@ -17,8 +17,10 @@ NUMBERS: dict[str, Any] = {"float64": ctypes.c_double, "float32": ctypes.c_float
 
 def add_lower_square(total: Matrix, Z: Matrix) -> None:
     """Add Z'Z to a square array in place; only its lower triangle counts."""
-    Z = np.ascontiguousarray(Z)
+    Z = np.ascontiguousarray(Z, dtype=total.dtype)
     height, m = Z.shape
+    if total.shape != (m, m) or not total.flags.c_contiguous:  # BLAS would write wherever that leads
+        raise ValueError(f"squares of {m} columns do not go into an array of shape {total.shape}")
     _call("syrk", Z.dtype.name, "U", "N", m, height, 1.0, Z, m, 1.0, total, m)
 
 
@@ -36,6 +38,8 @@ def _triangular(routine: str, A: Matrix, rows: Matrix) -> Matrix:
     rows = np.ascontiguousarray(rows)
     A = np.ascontiguousarray(A, dtype=rows.dtype)
     height, m = rows.shape
+    if A.shape != (m, m):
+        raise ValueError(f"rows of {m} columns do not go with a triangle of shape {A.shape}")
     _call(routine, rows.dtype.name, "L", "U", "T", "N", m, height, 1.0, A, m, rows, m)
     return rows
 
@@ -51,8 +55,8 @@ def _held(argument: str | int | float | Matrix, number: Any) -> Any:
         return argument.ctypes.data_as(ctypes.c_void_p)
     if isinstance(argument, str):
         return ctypes.cast(ctypes.c_char_p(argument.encode()), ctypes.c_void_p)
-    return ctypes.cast(ctypes.pointer(ctypes.c_int(argument) if isinstance(argument, int) else number(argument)),
-                       ctypes.c_void_p)  # fmt: skip
+    value = ctypes.c_int(argument) if isinstance(argument, int) else number(argument)
+    return ctypes.cast(ctypes.pointer(value), ctypes.c_void_p)
 
 
 @cache
