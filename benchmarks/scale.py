@@ -62,7 +62,7 @@ def flight_lines() -> list[dict[str, object]]:
         {"what": f"{what}: seconds", "value": last["seconds"]},
         {"what": f"{what}: peak memory, GB", "value": last["peak_gb"], "limit": "<= 3"},
         {"what": f"{what}: time / bare GEMM of the same flops", "value": last["over_gemm"], "limit": "<= 3"},
-        {"what": f"{what}: time / pooled Nystroem + PCA", "value": last["over_nystroem"], "limit": "<= 3"},
+        {"what": f"{what}: time / pooled Nystroem + PCA", "value": last["over_nystroem"], "limit": "<= 1.3"},
         {"what": f"log-log slope of time over T from {SIZES[0]} to {SIZES[-1]}", "value": slope, "limit": "<= 1.1"},
     ]
 
@@ -71,8 +71,8 @@ def million_lines() -> list[dict[str, object]]:
     run = in_a_process("million", 1_000_000)
     what = "1,000,000 synthetic samples, 4 parties of 16 columns, rank 30"
     return [
-        {"what": f"{what}: seconds", "value": run["seconds"]},
-        {"what": f"{what}: peak memory, GB", "value": run["peak_gb"], "limit": "<= 12"},
+        {"what": f"{what}: seconds", "value": run["seconds"], "limit": "<= 30"},
+        {"what": f"{what}: peak memory, GB", "value": run["peak_gb"], "limit": "<= 3"},
     ]
 
 
