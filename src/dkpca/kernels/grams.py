@@ -47,6 +47,14 @@ class KernelGram(Gram):
 
         return opened
 
+    def within(self, group: slice) -> Callable[[Sequence[slice]], Array]:
+        diagonal, xp = self.diagonal(), namespace(self.X)
+
+        def stacked(parts: Sequence[slice]) -> Array:
+            return set_diagonal(self.kernel.blocks(self.X, parts), xp.stack([diagonal[rows] for rows in parts]))
+
+        return stacked
+
     def among(self, positions: Array) -> Gram:
         return KernelGram(self.kernel, self.kernel.rows(self.X, positions), self.origin)
 
@@ -131,14 +139,15 @@ class FusedGram(Gram):
 
         return opened
 
-    def within(self, group: slice) -> Callable[[slice], Array]:
-        left = self.rows(group)
+    def within(self, group: slice) -> Callable[[Sequence[slice]], Array]:
+        left, xp = self.rows(group), namespace(self.reference)
 
-        def block(rows: slice) -> Array:
-            own = slice(rows.start - group.start, rows.stop - group.start, rows.step)
-            return self.law.recombine(A[own, :] @ A[own, :].T for A in left)
+        def stacked(parts: Sequence[slice]) -> Array:
+            own = [slice(rows.start - group.start, rows.stop - group.start, rows.step) for rows in parts]
+            stacks = (xp.stack([A[rows, :] for rows in own]) for A in left)
+            return self.law.recombine(A @ xp.matrix_transpose(A) for A in stacks)
 
-        return block
+        return stacked
 
     def among(self, positions: Array) -> Gram:
         diagonals = None if self._diagonals is None else [pick(d, positions) for d in self._diagonals]
