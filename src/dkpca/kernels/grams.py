@@ -6,7 +6,7 @@ from copy import copy
 
 from dkpca.kernels.base import Kernel
 from dkpca.kernels.laws import Law
-from dkpca.linalg.arrays import Array, device, dtype_name, itemsize, namespace, set_diagonal
+from dkpca.linalg.arrays import Array, device, dtype_name, itemsize, namespace, set_diagonal, transposed
 from dkpca.linalg.gram import Gram, Index, Opened, pick, thinner
 from dkpca.linalg.moments import groups
 from dkpca.linalg.parallel import in_order
@@ -131,11 +131,11 @@ class FusedGram(Gram):
         return roundings * unit(self.reference) * self.trace()
 
     def against(self, columns: Array) -> Opened:
-        right = [A.T for A in self.rows(columns)]
+        right = [transposed(A) for A in self.rows(columns)]
 
         def opened(group: slice) -> Callable[[slice], Array]:
             left = self.rows(group)
-            return lambda rows: self.law.recombine(A[rows, :] @ B for A, B in zip(left, right, strict=True))
+            return lambda rows: self.law.crossed([A[rows, :] for A in left], right)
 
         return opened
 

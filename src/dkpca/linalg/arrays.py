@@ -81,6 +81,11 @@ def set_diagonal(x: Array, values: Array) -> Array:
     return xp.where(xp.eye(x.shape[-1], dtype=x.dtype, device=device(x)) > 0, values[..., None, :], x)
 
 
+def transposed(x: Array) -> Array:
+    """Transposed array, in the order in which products read it fastest."""
+    return np.ascontiguousarray(x.T) if isinstance(x, np.ndarray) else x.T
+
+
 def solve_lower(L: np.ndarray[Any, Any], rows: Array) -> Array:
     """Return rows @ inv(L)' for a lower triangular L on the host, maybe written over rows.
 
