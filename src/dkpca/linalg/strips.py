@@ -7,7 +7,7 @@ import array_api_compat
 import numpy as np
 
 from dkpca.linalg.arrays import Array, add_square, device, free_memory, full_from_lower, itemsize, namespace, on_gpu
-from dkpca.linalg.parallel import split_work
+from dkpca.linalg.parallel import one_blas_thread, split_work
 
 Matrix = np.ndarray[Any, Any]
 TILE_BYTES = 2**20  # what stays in the second-level cache of a core
@@ -66,7 +66,8 @@ def triangle(A: Array) -> Array:
     height = max(TRIANGLE_SHARE * A.shape[1], tile_bytes(A) // (max(A.shape[1], 1) * itemsize(A)))
     parts = list(slices(A.shape[0], height))
     if len(parts) == 1:
-        return _triangle(A)
+        with one_blas_thread():  # its columns are too short to be shared: threads would only wait for each other
+            return _triangle(A)
     found: dict[int, Array] = {}
 
     def share(numbers: Sequence[int]) -> None:
