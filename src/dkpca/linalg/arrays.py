@@ -50,6 +50,20 @@ def like(x: np.ndarray[Any, Any], reference: Array) -> Array:
     return namespace(reference).asarray(x, dtype=reference.dtype, device=device(reference))
 
 
+def sent_to(x: Array, place: Array) -> Array:
+    """Return the same numbers where another array lives."""
+    if isinstance(place, np.ndarray):
+        return to_numpy(x)
+    if isinstance(x, np.ndarray):  # torch takes neither gaps that go backwards nor what must not be written to
+        x = np.ascontiguousarray(x) if x.flags.writeable else np.array(x, order="C")
+    return namespace(place).asarray(x, device=device(place))
+
+
+def same_place(x: Array, y: Array) -> bool:
+    """Whether two arrays can be computed with together."""
+    return type(x) is type(y) and device(x) == device(y)
+
+
 def itemsize(x: Array) -> int:
     """Bytes of one number."""
     return int(namespace(x).finfo(x.dtype).bits) // 8

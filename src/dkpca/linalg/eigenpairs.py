@@ -1,9 +1,12 @@
 """What every eigensolver returns."""
 
 from dataclasses import dataclass, replace
+from functools import reduce
 
 from dkpca.linalg.arrays import Array, eps, namespace
 from dkpca.linalg.gram import Gram
+from dkpca.linalg.moments import groups
+from dkpca.linalg.parallel import in_order
 from dkpca.linalg.strips import strips
 
 RESIDUAL_SHARE = 1.2
@@ -131,10 +134,16 @@ def from_all_rows(gram: Gram, values: Array, vectors: Array) -> Extension:
 def signs_of(vectors: Array) -> Array:
     """Signs that make the entry of largest magnitude of each column positive, the first of several."""
     xp = namespace(vectors)
-    extreme = xp.zeros_like(vectors[0, :])
-    for rows in strips(vectors.shape[0], vectors.shape[1], vectors):
-        part = vectors[rows, :]
-        largest = xp.argmax(xp.abs(part), axis=0)
-        entries = xp.take_along_axis(part, largest[None, :], axis=0)[0, :]
-        extreme = xp.where(xp.abs(entries) > xp.abs(extreme), entries, extreme)
+
+    def farther(extreme: Array, entries: Array) -> Array:
+        return xp.where(xp.abs(entries) > xp.abs(extreme), entries, extreme)
+
+    def farthest(group: slice) -> Array:
+        own, extreme = vectors[group, :], xp.zeros_like(vectors[0, :])
+        for rows in strips(own.shape[0], own.shape[1], own):
+            largest = xp.argmax(xp.abs(own[rows, :]), axis=0)
+            extreme = farther(extreme, xp.take_along_axis(own[rows, :], largest[None, :], axis=0)[0, :])
+        return extreme
+
+    extreme = reduce(farther, in_order(farthest, groups(vectors.shape[0]), vectors))
     return xp.where(extreme < 0, -xp.ones_like(extreme), xp.ones_like(extreme))

@@ -13,7 +13,7 @@ import numpy as np
 
 from dkpca.errors import InputError
 from dkpca.linalg import memory
-from dkpca.linalg.arrays import Array, device, like, namespace, on_gpu, tall_empty, to_numpy
+from dkpca.linalg.arrays import Array, device, like, namespace, on_gpu, same_place, sent_to, tall_empty, to_numpy
 from dkpca.linalg.corner import Corner, Spectrum
 from dkpca.linalg.eigenpairs import NEARBY, Eigenpairs, Extension, Nearby, inverse_roots, signs_of
 from dkpca.linalg.gram import Centered, Gram, Opened, pick
@@ -185,7 +185,7 @@ def default_landmarks(k: int) -> int:
 
 def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, bounded: bool, progress: Progress) -> Eigenpairs:
     """Leading pairs of F F', or of the same after centering, and how far they may be from those of the matrix."""
-    n, xp = gram.n, namespace(gram.reference)
+    n, home = gram.n, gram.home
     done = _part(progress, CHOOSING, LIFTING)
     sums = moments(chosen.features, n, chosen.start, centered=centered, progress=done)
     if chosen.substituted:
@@ -194,7 +194,7 @@ def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, bounded: bool,
         chosen, sums = (chosen.head(sound, gram), sums.head(sound)) if sound < chosen.corner.m else (chosen, sums)
     corner, start = chosen.corner, chosen.start
     found = corner.spectrum(sums, to_numpy(start) if centered else None, n, substituted=chosen.substituted)
-    values, U = like(found.values, start), like(found.U, start)
+    values, U = like(found.values, home), like(found.U, home)
     next_value = float(values[k]) if values.shape[0] > k else 0.0
     scaled, behind = U * inverse_roots(n, values)[None, :], slice(k, k + NEARBY)
     near_values, near = values[behind], scaled[:, behind]
@@ -210,7 +210,7 @@ def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, bounded: bool,
     vectors, square = lifted.vectors, lifted.square
     turned = orthonormalize(vectors, square, found.values[:k])
     signs = signs_of(vectors)
-    multiply(vectors, xp.eye(k, dtype=signs.dtype, device=device(signs)) * signs[None, :])
+    multiply(vectors, namespace(signs).eye(k, dtype=signs.dtype, device=device(signs)) * signs[None, :])
     U = U * signs[None, :]
     weights = corner.solve_transposed(to_numpy(U))
     made = corner.product_error(found, weights, n, k, substituted=chosen.substituted)
@@ -219,8 +219,8 @@ def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, bounded: bool,
         vectors,
         next_value,
         found.centered_trace + left,
-        Extension(like(weights, start), -(like(found.factor_mean, start) @ U), anchors=chosen.pivots),
-        solver=_words(chosen, n),
+        Extension(like(weights, home), -(like(found.factor_mean, home) @ U), anchors=sent_to(chosen.pivots, home)),
+        solver=_words(chosen, gram),
         missed_trace=left,
         missed_norm=min(lifted.missed.norm + in_entries, left),
         missed_leading=min(lifted.missed.leading + k * in_entries, left),
@@ -236,9 +236,11 @@ def _part(progress: Progress, start: float, end: float) -> Done:
     return lambda share: progress("landmarks", start + (end - start) * share)
 
 
-def _words(chosen: Chosen, n: int) -> str:
+def _words(chosen: Chosen, gram: Gram) -> str:
+    n, there = gram.n, gram.reference
     among = "" if chosen.among == n else f", chosen among {chosen.among}"
-    return f"landmark: {chosen.corner.m} of {n} samples{among}{memory.words()}"
+    where = "" if same_place(there, gram.home) else f", rows in host memory, computed on {device(there)}"
+    return f"landmark: {chosen.corner.m} of {n} samples{among}{where}{memory.words()}"
 
 
 def _slices_of(F: Array) -> Opened:
@@ -305,11 +307,13 @@ def _lifted(
     weights = xp.concat([leading, behind], axis=1)
     if not chosen.substituted:
         weights = like(chosen.corner.solve_transposed(to_numpy(weights)), weights)
+    weights = sent_to(weights, chosen.start)
     vectors, nearby = (tall_empty((n, A.shape[1]), A) for A in (leading, behind))
     solved = _substitution(chosen.corner, chosen.pivots)
 
     def keep(group: slice, rows: Array) -> None:
-        vectors[group, :], nearby[group, :] = rows[:, :k], rows[:, k:]
+        made = sent_to(rows, vectors)
+        vectors[group, :], nearby[group, :] = made[:, :k], made[:, k:]
 
     def left(group: slice) -> Callable[[slice, Array], Missed]:
         within = gram.within(group)
