@@ -17,7 +17,7 @@ from dkpca.linalg.parallel import split_work
 from dkpca.linalg.rounding import growth, solver_error
 
 LANDMARKS_PER_ROW = 4  # of a block: it then costs a part of what the landmarks cost
-LEAST_ROWS, LEAST_ROWS_GPU = 32, 2048
+LEAST_ROWS, LEAST_ROWS_GPU = 32, 4096
 MOST_NUMBERS = 2**27  # rows times landmarks for which bounds may take as long as all the rest
 SMALL = 128  # rows of a block, where many rows are passed over
 FEW = 2 * SMALL  # rows for which float32 is precise enough: n^2 / 2 roundings at worst are within ...
@@ -56,13 +56,13 @@ def missed_in(within: Callable[[slice], Array], rows: slice, F: Array, k: int, *
     `within` makes blocks on the diagonal of the matrix. Roughly, differences are taken in float32.
     """
     blocks = max(1, F.shape[0] // (LEAST_ROWS_GPU if on_gpu(F) else SMALL))
-    places = [(slice(rows.start + number, rows.stop, blocks), F[number::blocks, :]) for number in range(blocks)]
-    if on_gpu(F):
-        lengths = [_length(within(own) - part @ part.T) for own, part in places]
-        norm = float(sum(lengths))  # asked for once: the device works on while we go through the blocks
-        return Missed(norm, min(k, places[0][1].shape[0]) ** 0.5 * norm)
     norm = leading = 0.0
-    for own, part in places:
+    for number in range(blocks):
+        own, part = slice(rows.start + number, rows.stop, blocks), F[number::blocks, :]
+        if on_gpu(F):
+            largest, several = _sizes(within(own) - part @ part.T, k)
+            norm, leading = norm + largest, leading + several
+            continue
         P = _left(to_numpy(within(own)), to_numpy(part), np.float32 if rough else float)
         largest, trace = norm_at_most(P), float(np.clip(np.diagonal(P), 0.0, None).sum(dtype=float))
         several = min(k * largest, min(k, len(P)) ** 0.5 * WIDER * float(np.linalg.norm(P)), trace)
@@ -95,14 +95,9 @@ def norm_at_most(S: np.ndarray[Any, Any]) -> float:
     return float(WIDER * size * np.linalg.norm(second @ second) ** 0.25)
 
 
-def _length(P: Array) -> Array:
-    xp = namespace(P)
-    return xp.sqrt(xp.sum(P * P, dtype=xp.float64))
-
-
 def _sizes(P: Array, k: int) -> tuple[float, float]:
     if on_gpu(P):  # where a small eigenproblem takes as long as a large product
-        length = float(_length(P))
+        length = float(namespace(P).sum(P * P)) ** 0.5
         return length, min(k, P.shape[0]) ** 0.5 * length
     values = np.clip(np.linalg.eigvalsh(to_numpy(P))[::-1], 0.0, None).astype(float)
     off = solver_error(len(values), float(values[0]), P)

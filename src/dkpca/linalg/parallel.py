@@ -16,7 +16,6 @@ from dkpca.linalg.arrays import Array, on_gpu
 
 ResultT = TypeVar("ResultT")
 ItemT = TypeVar("ItemT")
-FEEDING = 2  # threads that keep a GPU at work
 
 
 def split_work(work: Callable[[Sequence[ItemT]], ResultT], items: Sequence[ItemT], reference: Array) -> list[ResultT]:
@@ -36,11 +35,11 @@ def split_work(work: Callable[[Sequence[ItemT]], ResultT], items: Sequence[ItemT
 def in_order(work: Callable[[ItemT], ResultT], items: Sequence[ItemT], reference: Array) -> Iterator[ResultT]:
     """Yield what is made of each item, in order; threads take the next item as they come, a few ahead of the caller.
 
-    For results that are large: at most two per thread wait. A GPU is fed by two threads of ours: one waits for it
-    while the other sends rows there, or fetches what was made of them.
+    For results that are large: at most two per thread wait. A GPU is fed by one thread, while the caller fetches what
+    was made.
     """
-    threads = min(FEEDING, len(items)) if on_gpu(reference) else _threads_for(len(items), reference)
-    if threads <= 1:
+    threads = _threads_for(len(items), reference)
+    if threads <= 1 and not on_gpu(reference):
         yield from map(work, items)
         return
     with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
