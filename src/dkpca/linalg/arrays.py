@@ -59,6 +59,14 @@ def sent_to(x: Array, place: Array) -> Array:
     return namespace(place).asarray(x, device=device(place))
 
 
+def write_over(target: Array, x: Array) -> None:
+    """Write numbers that may live elsewhere over an array."""
+    if isinstance(target, np.ndarray) and array_api_compat.is_torch_array(x):  # without an array in between
+        namespace(x).from_numpy(target).copy_(x)
+    else:
+        target[...] = sent_to(x, target)
+
+
 def same_place(x: Array, y: Array) -> bool:
     """Whether two arrays can be computed with together."""
     return type(x) is type(y) and device(x) == device(y)

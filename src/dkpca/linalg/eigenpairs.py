@@ -3,11 +3,12 @@
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from dkpca.linalg.arrays import Array, eps, namespace
+import numpy as np
+
+from dkpca.linalg.arrays import Array, eps, namespace, to_numpy
 from dkpca.linalg.gram import Gram
 from dkpca.linalg.moments import groups
 from dkpca.linalg.parallel import in_order
-from dkpca.linalg.strips import strips
 
 RESIDUAL_SHARE = 1.2
 NEARBY = 5  # pairs behind the leading ones that a solver returns beside them
@@ -135,15 +136,14 @@ def signs_of(vectors: Array) -> Array:
     """Signs that make the entry of largest magnitude of each column positive, the first of several."""
     xp = namespace(vectors)
 
-    def farther(extreme: Array, entries: Array) -> Array:
-        return xp.where(xp.abs(entries) > xp.abs(extreme), entries, extreme)
+    def extremes(group: slice) -> tuple[Array, Array]:
+        return xp.max(vectors[group, :], axis=0), xp.min(vectors[group, :], axis=0)
 
-    def farthest(group: slice) -> Array:
-        own, extreme = vectors[group, :], xp.zeros_like(vectors[0, :])
-        for rows in strips(own.shape[0], own.shape[1], own):
-            largest = xp.argmax(xp.abs(own[rows, :]), axis=0)
-            extreme = farther(extreme, xp.take_along_axis(own[rows, :], largest[None, :], axis=0)[0, :])
-        return extreme
-
-    extreme = reduce(farther, in_order(farthest, groups(vectors.shape[0]), vectors))
-    return xp.where(extreme < 0, -xp.ones_like(extreme), xp.ones_like(extreme))
+    parts = list(in_order(extremes, groups(vectors.shape[0]), vectors))
+    highest = reduce(xp.maximum, (high for high, _ in parts))
+    lowest = reduce(xp.minimum, (low for _, low in parts))
+    signs = xp.where(highest < -lowest, -xp.ones_like(highest), xp.ones_like(highest))
+    for column in np.flatnonzero(to_numpy(highest == -lowest)).tolist():
+        if int(xp.argmin(vectors[:, column])) < int(xp.argmax(vectors[:, column])):
+            signs[column] = -1.0
+    return signs

@@ -13,7 +13,7 @@ import numpy as np
 
 from dkpca.errors import InputError
 from dkpca.linalg import memory
-from dkpca.linalg.arrays import Array, device, like, namespace, on_gpu, same_place, sent_to, tall_empty, to_numpy
+from dkpca.linalg.arrays import Array, device, like, namespace, on_gpu, sent_to, tall_empty, to_numpy, write_over
 from dkpca.linalg.corner import Corner, Spectrum
 from dkpca.linalg.eigenpairs import NEARBY, Eigenpairs, Extension, Nearby, inverse_roots, signs_of
 from dkpca.linalg.gram import Centered, Gram, Opened, pick
@@ -220,7 +220,7 @@ def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, bounded: bool,
         next_value,
         found.centered_trace + left,
         Extension(like(weights, home), -(like(found.factor_mean, home) @ U), anchors=sent_to(chosen.pivots, home)),
-        solver=_words(chosen, gram),
+        solver=_words(chosen, n),
         missed_trace=left,
         missed_norm=min(lifted.missed.norm + in_entries, left),
         missed_leading=min(lifted.missed.leading + k * in_entries, left),
@@ -236,11 +236,9 @@ def _part(progress: Progress, start: float, end: float) -> Done:
     return lambda share: progress("landmarks", start + (end - start) * share)
 
 
-def _words(chosen: Chosen, gram: Gram) -> str:
-    n, there = gram.n, gram.reference
+def _words(chosen: Chosen, n: int) -> str:
     among = "" if chosen.among == n else f", chosen among {chosen.among}"
-    where = "" if same_place(there, gram.home) else f", rows in host memory, computed on {device(there)}"
-    return f"landmark: {chosen.corner.m} of {n} samples{among}{where}{memory.words()}"
+    return f"landmark: {chosen.corner.m} of {n} samples{among}{memory.words()}"
 
 
 def _slices_of(F: Array) -> Opened:
@@ -312,8 +310,8 @@ def _lifted(
     solved = _substitution(chosen.corner, chosen.pivots)
 
     def keep(group: slice, rows: Array) -> None:
-        made = sent_to(rows, vectors)
-        vectors[group, :], nearby[group, :] = made[:, :k], made[:, k:]
+        write_over(vectors[group, :], rows[:, :k])
+        write_over(nearby[group, :], rows[:, k:])
 
     def left(group: slice) -> Callable[[slice, Array], Missed]:
         within = gram.within(group)

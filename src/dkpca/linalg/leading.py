@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from dkpca.errors import InputError, OutOfMemoryError
 from dkpca.linalg import effort
-from dkpca.linalg.arrays import device, free_memory, itemsize, on_gpu, out_of_memory_errors
+from dkpca.linalg.arrays import device, free_memory, itemsize, on_gpu, out_of_memory_errors, same_place
 from dkpca.linalg.dense import Dense
 from dkpca.linalg.eigenpairs import Eigenpairs
 from dkpca.linalg.gram import Gram
@@ -87,8 +87,11 @@ def _placed(gram: Gram, solver: str | Solver, by_groups: bool) -> Gram:
 def _solve(solver: Solver, gram: Gram, k: int) -> Eigenpairs:
     """Solve at ordinary size, and say how far the evaluation of the matrix can be from what is meant."""
     same, size = ordinary(gram)
-    pairs = solver(same, k)
-    return as_large(pairs.with_residual(same.evaluation_error()), size)
+    pairs = as_large(solver(same, k).with_residual(same.evaluation_error()), size)
+    there = gram.reference
+    if same_place(there, gram.home):
+        return pairs
+    return replace(pairs, solver=f"{pairs.solver}, rows in host memory, computed on {device(there)}")
 
 
 def _named(name: str, n_landmarks: int | None, random_state: int) -> Solver:
