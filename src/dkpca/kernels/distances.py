@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from dkpca.linalg.arrays import Array, at_most_in_place, device, namespace
+from dkpca.linalg.arrays import Array, at_most_in_place, device, namespace, row_squares
 from dkpca.linalg.moments import column_means, groups
 from dkpca.linalg.parallel import in_order, split_work
 from dkpca.linalg.rounding import SUBTRACTIONS, growth, quiet, unit
@@ -47,7 +47,7 @@ def largest_square(X: Array, origin: Array | None = None) -> float:
         with quiet():
             part = X[group, :] if origin is None else X[group, :] - origin[None, :]
             part = xp.astype(part, xp.float64, copy=False)
-            return float(xp.max(xp.sum(part * part, axis=1)))
+            return float(xp.max(row_squares(part)))
 
     found = [*in_order(of, groups(X.shape[0]), X)]
     return math.nan if any(map(math.isnan, found)) else max(found)

@@ -7,7 +7,7 @@ from copy import copy
 from dkpca.errors import InputError
 from dkpca.kernels.base import Kernel
 from dkpca.kernels.laws import Law
-from dkpca.linalg.arrays import Array, device, dtype_name, itemsize, namespace, set_diagonal
+from dkpca.linalg.arrays import Array, device, dtype_name, itemsize, namespace, row_squares, set_diagonal
 from dkpca.linalg.gram import Gram, Index, Opened, pick, thinner
 from dkpca.linalg.moments import groups
 from dkpca.linalg.on_device import OnDevice
@@ -156,7 +156,7 @@ class FusedGram(Gram):
 
         def of(group: slice) -> tuple[Array, Array]:
             with quiet():
-                squares = [xp.sum(A * A, axis=1) for A in self.rows(group)]
+                squares = [row_squares(A) for A in self.rows(group)]
                 return self.law.recombine(squares), xp.max(self.law.log_diagonal(squares))
 
         parts = list(in_order(of, groups(self.n), self.reference))

@@ -91,6 +91,16 @@ def at_most_in_place(x: Array, most: float) -> Array:
     return x.clamp_(max=most) if array_api_compat.is_torch_array(x) else namespace(x).clip(x, None, most)
 
 
+def row_squares(A: Array) -> Array:
+    """Squared length of each row, without an array of all squares where the library allows it."""
+    return np.einsum("ij,ij->i", A, A) if isinstance(A, np.ndarray) else namespace(A).sum(A * A, axis=1)
+
+
+def column_squares(A: Array) -> Array:
+    """Squared length of each column, in the same way."""
+    return np.einsum("ij,ij->j", A, A) if isinstance(A, np.ndarray) else namespace(A).sum(A * A, axis=0)
+
+
 def set_diagonal(x: Array, values: Array) -> Array:
     """Write the diagonal of a square array that is not needed any more."""
     if isinstance(x, np.ndarray):

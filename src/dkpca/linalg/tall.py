@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from dkpca.linalg import arrays
 from dkpca.linalg.arrays import Array, device, dtype_name, namespace, sent_to, tall_empty, to_numpy
 from dkpca.linalg.gram import Index, pick
 from dkpca.linalg.memory import let_go
@@ -172,22 +173,10 @@ def rounding_norms(A: Factor, sent: Rounded) -> tuple[float, float]:
 def row_squares(A: Factor) -> Array:
     """Squared length of each row."""
     reference = reference_of(A)
-    xp = namespace(reference)
-
-    def of(group: slice) -> Array:
-        part = rows_of(A, group)
-        return xp.sum(part * part, axis=1)
-
-    return xp.concat(list(in_order(of, groups(A.shape[0]), reference)))
+    parts = in_order(lambda group: arrays.row_squares(rows_of(A, group)), groups(A.shape[0]), reference)
+    return namespace(reference).concat(list(parts))
 
 
 def column_squares(A: Factor) -> Array:
     """Squared length of each column."""
-    reference = reference_of(A)
-    xp = namespace(reference)
-
-    def of(group: slice) -> Array:
-        part = rows_of(A, group)
-        return xp.sum(part * part, axis=0)
-
-    return sum(in_order(of, groups(A.shape[0]), reference))
+    return sum(in_order(lambda group: arrays.column_squares(rows_of(A, group)), groups(A.shape[0]), reference_of(A)))
