@@ -1,6 +1,7 @@
 """Tables in host memory, computed with on a device: a GPU, or where there is none torch on the CPU."""
 
 import importlib
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from dkpca import DKPCA, subspace_error
 from dkpca.errors import InputError
 from dkpca.fusion import fuse
 from dkpca.kernels import RBF, Linear, Polynomial, Precomputed
+from dkpca.linalg import memory
 from dkpca.linalg.arrays import sent_to
 from dkpca.linalg.landmark import Landmark
 from dkpca.linalg.moments import groups
@@ -245,3 +247,16 @@ def test_after_the_fit_everything_is_computed_where_it_lies(torch):
     _, _, model = fitted(tables(300), "cpu")
     assert "computed on cpu" in model.solver
     assert "computed on" not in model.excluding("party0").solver
+
+
+def test_little_memory_and_a_device_go_together(torch):
+    """Tall arrays lie in files then, and are written there from the device."""
+    X = tables(100_000, parties=1)["party0"]
+    solver = Landmark(80, bounded=False)
+    work = partial(summarize, X, party="bank", kernel=RBF(0.05), rank=Fixed(64), solver=solver)
+    plenty, _ = work()
+    with memory.limited("100MB"), computing_on("cpu"):
+        tight, state = work()
+    assert "in files to keep within 0.1 GB" in state.solver
+    assert "computed on cpu" in state.solver
+    np.testing.assert_allclose(tight.factor.data[:, :5], plenty.factor.data[:, :5], atol=1e-5)
