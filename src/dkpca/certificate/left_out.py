@@ -180,13 +180,13 @@ class Ceiling:
 def ceiling(errors: Sequence[PartyError], law: Law, pairs: Eigenpairs, *, centered: bool) -> Ceiling | None:
     """Return what is known of G; None where it missed more than G could take away, or G takes too much."""
     received, true = [e.received for e in errors], [e.diagonal for e in errors]
+    landmarks = None if law.linear else _landmarks(received[0].shape[0], pairs.extension.anchors)
+    if landmarks is not None and not _affordable(landmarks, [e.factor for e in errors], received[0]):
+        return None
     weights = law.error_weights(received, true)
     size = sum(e.left_out * _largest(w) for e, w in zip(errors, weights, strict=True))
     size = max(size, LEAST_SIZE * float(pairs.values[0]))
     if not (size > 0.0 and math.isfinite(size)) or pairs.values.shape[0] * size < pairs.missed_leading:
-        return None
-    landmarks = None if law.linear else _landmarks(received[0].shape[0], pairs.extension.anchors)
-    if landmarks is not None and not _affordable(landmarks, [e.factor for e in errors], received[0]):
         return None
     lifted = law.shortfall(received, true, [e.rounding for e in errors])
     room = sum(

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from dkpca.linalg.arrays import Array, at_most_in_place, device, namespace
-from dkpca.linalg.moments import groups
+from dkpca.linalg.arrays import Array, at_most_in_place, device, namespace, row_squares
+from dkpca.linalg.moments import column_means, groups
 from dkpca.linalg.parallel import in_order, split_work
 from dkpca.linalg.rounding import SUBTRACTIONS, growth, quiet, unit
 from dkpca.linalg.strips import strips
@@ -30,7 +30,7 @@ def exponents(X: Array, Y: Array, gamma: float) -> Array:
     X, Y = xp.astype(X, xp.float64, copy=False), xp.astype(Y, xp.float64, copy=False)
     with quiet():
         of_X, of_Y = (xp.sum(A * A, axis=-1, keepdims=True) for A in (X, Y))
-        largest = max(float(xp.max(of_X)), float(xp.max(of_Y)))
+        largest = float(xp.maximum(xp.max(of_X), xp.max(of_Y)))  # at once: a GPU is waited for
         if not _product_error(X.shape[-1], gamma * largest) <= LOSS or 0.0 < largest < UNDERFLOW:
             if X.ndim == 2:
                 return _by_differences(X, Y, gamma)
@@ -49,7 +49,7 @@ def largest_square(X: Array, origin: Array | None = None) -> float:
         with quiet():
             part = X[group, :] if origin is None else X[group, :] - origin[None, :]
             part = xp.astype(part, xp.float64, copy=False)
-            return float(xp.max(xp.sum(part * part, axis=1)))
+            return float(xp.max(row_squares(part)))
 
     found = [*in_order(of, groups(X.shape[0]), X)]
     return math.nan if any(map(math.isnan, found)) else max(found)
@@ -73,7 +73,7 @@ def best_origin(X: Array, gamma: float) -> Array:
     """Point from which distances lose least: the mean, or zero where subtracting the mean would round too much."""
     xp = namespace(X)
     with quiet():
-        mean = xp.mean(X, axis=0)
+        mean = column_means(X)
         if not bool(xp.all(xp.isfinite(mean))):
             return xp.zeros_like(mean)
         errors = [relative_error(X, gamma, moved=True, origin=mean), relative_error(X, gamma, moved=False)]

@@ -14,7 +14,7 @@ import numpy as np
 
 from dkpca.errors import InputError
 from dkpca.linalg import memory
-from dkpca.linalg.arrays import Array, device, like, namespace, tall_empty, to_numpy
+from dkpca.linalg.arrays import Array, device, like, namespace, sent_to, tall_empty, to_numpy, write_over
 from dkpca.linalg.corner import Corner, Spectrum
 from dkpca.linalg.eigenpairs import NEARBY, Eigenpairs, Extension, Nearby, inverse_roots, signs_of
 from dkpca.linalg.gram import Centered, Gram, Opened, pick
@@ -186,7 +186,7 @@ def default_landmarks(k: int) -> int:
 
 def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, bounded: bool, progress: Progress) -> Eigenpairs:
     """Leading pairs of F F', or of the same after centering, and how far they may be from those of the matrix."""
-    n, xp = gram.n, namespace(gram.reference)
+    n, home = gram.n, gram.home
     done = _part(progress, CHOOSING, LIFTING)
     sums = moments(chosen.features, n, chosen.start, centered=centered, progress=done)
     if chosen.substituted:
@@ -195,7 +195,7 @@ def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, bounded: bool,
         chosen, sums = (chosen.head(sound, gram), sums.head(sound)) if sound < chosen.corner.m else (chosen, sums)
     corner, start = chosen.corner, chosen.start
     found = corner.spectrum(sums, to_numpy(start) if centered else None, n, substituted=chosen.substituted)
-    values, U = like(found.values, start), like(found.U, start)
+    values, U = like(found.values, home), like(found.U, home)
     next_value = float(values[k]) if values.shape[0] > k else 0.0
     scaled, behind = U * inverse_roots(n, values)[None, :], slice(k, k + NEARBY)
     near_values, near = values[behind], scaled[:, behind]
@@ -211,7 +211,7 @@ def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, bounded: bool,
     vectors, square = lifted.vectors, lifted.square
     turned = orthonormalize(vectors, square, found.values[:k])
     signs = signs_of(vectors)
-    multiply(vectors, xp.eye(k, dtype=signs.dtype, device=device(signs)) * signs[None, :])
+    multiply(vectors, namespace(signs).eye(k, dtype=signs.dtype, device=device(signs)) * signs[None, :])
     U = U * signs[None, :]
     weights = corner.solve_transposed(to_numpy(U))
     made = corner.product_error(found, weights, n, k, substituted=chosen.substituted)
@@ -220,7 +220,7 @@ def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, bounded: bool,
         vectors,
         next_value,
         found.centered_trace + left,
-        Extension(like(weights, start), -(like(found.factor_mean, start) @ U), anchors=chosen.pivots),
+        Extension(like(weights, home), -(like(found.factor_mean, home) @ U), anchors=sent_to(chosen.pivots, home)),
         solver=_words(chosen, n),
         missed_trace=left,
         missed_norm=min(lifted.missed.norm + in_entries, left),
@@ -306,11 +306,13 @@ def _lifted(
     weights = xp.concat([leading, behind], axis=1)
     if not chosen.substituted:
         weights = like(chosen.corner.solve_transposed(to_numpy(weights)), weights)
+    weights = sent_to(weights, chosen.start)
     vectors, nearby = (tall_empty((n, A.shape[1]), A) for A in (leading, behind))
     solved = _substitution(chosen.corner, chosen.pivots)
 
     def keep(group: slice, rows: Array) -> None:
-        vectors[group, :], nearby[group, :] = rows[:, :k], rows[:, k:]
+        write_over(vectors[group, :], rows[:, :k])
+        write_over(nearby[group, :], rows[:, k:])
 
     def left(size: int, group: slice) -> Callable[[slice, Array], Missed]:
         within = gram.within(group)

@@ -18,7 +18,7 @@ from dkpca.linalg.parallel import split_work
 from dkpca.linalg.rounding import growth, solver_error
 
 LANDMARKS_PER_ROW = 4  # of a block: it then costs a part of what the landmarks cost
-LEAST_ROWS, LEAST_ROWS_GPU = 32, 2048
+LEAST_ROWS, LEAST_ROWS_GPU = 32, 4096
 SIZES = {2**33: 128, 2**35: 64}  # rows of a block by the work of substituting all rows: a second or two of bounds
 FEW = 256  # rows for which float32 is precise enough: n^2 / 2 roundings at worst are within ...
 WIDER = 1.003  # ... what a bound on a norm is widened by
