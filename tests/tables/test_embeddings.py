@@ -30,7 +30,7 @@ def test_never_more_than_a_group_of_rows_is_made_at_a_time(monkeypatch):
             taken.append(len(range(*rows.indices(len(self)))))
             return super().__getitem__(rows)
 
-    taken = []
+    taken: list[int] = []
     monkeypatch.setattr(embeddings, "ROWS", 5)
     for write in embeddings.embedding_files(Ids(map(str, range(23))), np.zeros((23, 2))).values():
         write(io.BytesIO())
