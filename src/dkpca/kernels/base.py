@@ -5,6 +5,7 @@ equal kernels of all parties make one of the joined table, which settings it tak
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any, ClassVar, Self
 
@@ -67,6 +68,10 @@ class Kernel(ABC):
     def block(self, X: Factor, rows: Index, columns: Index) -> Array:
         """Entries of the matrix of X with itself."""
         return self(rows_of(X, rows), rows_of(X, columns))
+
+    def blocks(self, X: Array, parts: Sequence[slice]) -> Array:
+        """Entries of that matrix for slices of as many rows each with themselves, in a stack."""
+        return namespace(X).stack([self.block(X, rows, rows) for rows in parts])
 
     def anchors(self, X: Factor, positions: Array | None) -> Array:
         """Return what new samples are compared with, so that `self(X_new, anchors)` are their kernel rows."""

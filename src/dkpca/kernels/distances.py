@@ -25,18 +25,20 @@ HALF_EPS = 2.0**-53
 
 
 def exponents(X: Array, Y: Array, gamma: float) -> Array:
-    """Return -gamma |x - y|^2 for the rows of X against those of Y, in float64, none above zero."""
+    """Return -gamma |x - y|^2 for the rows of X against those of Y, in float64, none above zero; or for stacks."""
     xp = namespace(X, Y)
     X, Y = xp.astype(X, xp.float64, copy=False), xp.astype(Y, xp.float64, copy=False)
     with quiet():
-        of_X, of_Y = xp.sum(X * X, axis=1), xp.sum(Y * Y, axis=1)
+        of_X, of_Y = (xp.sum(A * A, axis=-1, keepdims=True) for A in (X, Y))
         largest = float(xp.maximum(xp.max(of_X), xp.max(of_Y)))  # at once: a GPU is waited for
-        if not _product_error(X.shape[1], gamma * largest) <= LOSS or 0.0 < largest < UNDERFLOW:
-            return _by_differences(X, Y, gamma)
+        if not _product_error(X.shape[-1], gamma * largest) <= LOSS or 0.0 < largest < UNDERFLOW:
+            if X.ndim == 2:
+                return _by_differences(X, Y, gamma)
+            return xp.stack([_by_differences(X[i, ...], Y[i, ...], gamma) for i in range(X.shape[0])])
         # The squares as two more columns: one product instead of four passes over the result.
-        left = [(2.0 * gamma) * X, (-gamma * of_X)[:, None], xp.ones_like(of_X)[:, None]]
-        right = [Y, xp.ones_like(of_Y)[:, None], (-gamma * of_Y)[:, None]]
-        return at_most_in_place(xp.concat(left, axis=1) @ xp.concat(right, axis=1).T, 0.0)
+        left = [(2.0 * gamma) * X, -gamma * of_X, xp.ones_like(of_X)]
+        right = [Y, xp.ones_like(of_Y), -gamma * of_Y]
+        return at_most_in_place(xp.concat(left, axis=-1) @ xp.matrix_transpose(xp.concat(right, axis=-1)), 0.0)
 
 
 def largest_square(X: Array, origin: Array | None = None) -> float:

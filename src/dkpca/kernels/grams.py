@@ -7,7 +7,16 @@ from copy import copy
 from dkpca.errors import InputError
 from dkpca.kernels.base import Kernel
 from dkpca.kernels.laws import Law
-from dkpca.linalg.arrays import Array, device, dtype_name, itemsize, namespace, row_squares, set_diagonal
+from dkpca.linalg.arrays import (
+    Array,
+    device,
+    dtype_name,
+    itemsize,
+    namespace,
+    row_squares,
+    set_diagonal,
+    transposed,
+)
 from dkpca.linalg.gram import Gram, Index, Opened, pick, thinner
 from dkpca.linalg.moments import groups
 from dkpca.linalg.on_device import OnDevice
@@ -62,16 +71,16 @@ class KernelGram(Gram):
 
         return opened
 
-    def within(self, group: slice) -> Callable[[slice], Array]:
-        if not isinstance(self.X, Tall):
-            return super().within(group)
-        near = KernelGram(self.kernel, self.X.rows(group))
+    def within(self, group: slice) -> Callable[[Sequence[slice]], Array]:
+        if isinstance(self.X, Tall):
+            near = KernelGram(self.kernel, self.X.rows(group)).within(slice(0, group.stop - group.start))
+            return lambda parts: near(_inside(group, parts))
+        X, diagonal, xp = self.X, self.diagonal(), namespace(self.X)
 
-        def block(rows: slice) -> Array:
-            own = slice(rows.start - group.start, rows.stop - group.start, rows.step)
-            return near.block(own, own)
+        def stacked(parts: Sequence[slice]) -> Array:
+            return set_diagonal(self.kernel.blocks(X, parts), xp.stack([diagonal[rows] for rows in parts]))
 
-        return block
+        return stacked
 
     def among(self, positions: Array) -> Gram:
         return KernelGram(self.kernel, self.kernel.rows(self.X, positions), self.origin)
@@ -167,22 +176,23 @@ class FusedGram(Gram):
         return roundings * unit(self.reference) * self.trace()
 
     def against(self, columns: Array) -> Opened:
-        right = [A.T for A in self.rows(columns)]
+        right = [transposed(A) for A in self.rows(columns)]
 
         def opened(group: slice) -> Callable[[slice], Array]:
             left = self.rows(group)
-            return lambda rows: self.law.recombine(A[rows, :] @ B for A, B in zip(left, right, strict=True))
+            return lambda rows: self.law.crossed([A[rows, :] for A in left], right)
 
         return opened
 
-    def within(self, group: slice) -> Callable[[slice], Array]:
-        left = self.rows(group)
+    def within(self, group: slice) -> Callable[[Sequence[slice]], Array]:
+        left, xp = self.rows(group), namespace(self.reference)
 
-        def block(rows: slice) -> Array:
-            own = slice(rows.start - group.start, rows.stop - group.start, rows.step)
-            return self.law.recombine(A[own, :] @ A[own, :].T for A in left)
+        def stacked(parts: Sequence[slice]) -> Array:
+            own = _inside(group, parts)
+            stacks = (xp.stack([A[rows, :] for rows in own]) for A in left)
+            return self.law.recombine(A @ xp.matrix_transpose(A) for A in stacks)
 
-        return block
+        return stacked
 
     def among(self, positions: Array) -> Gram:
         return FusedGram(self.law, *self.parts(positions))
@@ -225,6 +235,11 @@ def column_products(factors: Sequence[Array]) -> Array | None:
     for A in factors[1:]:
         joined = namespace(A).reshape(joined[:, :, None] * A[:, None, :], (A.shape[0], -1))
     return joined
+
+
+def _inside(group: slice, parts: Sequence[slice]) -> list[slice]:
+    """Slices of all rows, as those of a group."""
+    return [slice(rows.start - group.start, rows.stop - group.start, rows.step) for rows in parts]
 
 
 def _same(rows: Index, columns: Index) -> bool:

@@ -102,15 +102,20 @@ def column_squares(A: Array) -> Array:
 
 
 def set_diagonal(x: Array, values: Array) -> Array:
-    """Write the diagonal of a square array that is not needed any more."""
+    """Write the diagonal of a square array, or of each in a stack, that is not needed any more."""
     if isinstance(x, np.ndarray):
-        np.fill_diagonal(x, values)
+        np.einsum("...ii->...i", x)[...] = values
         return x
     if array_api_compat.is_torch_array(x):
-        x.diagonal().copy_(values)
+        x.diagonal(dim1=-2, dim2=-1).copy_(values)
         return x
     xp = namespace(x)
-    return xp.where(xp.eye(x.shape[0], dtype=x.dtype, device=device(x)) > 0, values[None, :], x)
+    return xp.where(xp.eye(x.shape[-1], dtype=x.dtype, device=device(x)) > 0, values[..., None, :], x)
+
+
+def transposed(x: Array) -> Array:
+    """Transposed array, in the order in which products read it fastest."""
+    return np.ascontiguousarray(x.T) if isinstance(x, np.ndarray) else x.T
 
 
 def solve_lower(L: np.ndarray[Any, Any], rows: Array) -> Array:

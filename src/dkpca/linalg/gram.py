@@ -54,9 +54,9 @@ class Gram(ABC):
 
         return opened
 
-    def within(self, group: slice) -> Callable[[slice], Array]:
-        """Say how to evaluate blocks on the diagonal, for slices of rows that lie in a group, in new arrays."""
-        return lambda rows: self.block(rows, rows)
+    def within(self, group: slice) -> Callable[[Sequence[slice]], Array]:
+        """Say how to evaluate blocks on the diagonal for slices of as many rows each in a group, in a new stack."""
+        return lambda parts: namespace(self.reference).stack([self.block(rows, rows) for rows in parts])
 
     def among(self, positions: Array) -> "Gram":
         """Return the matrix of some of the samples."""

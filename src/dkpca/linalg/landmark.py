@@ -8,16 +8,17 @@ are those of the small F'F. The first pass adds up C'C or F'F, the second makes 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from dkpca.errors import InputError
 from dkpca.linalg import memory
-from dkpca.linalg.arrays import Array, device, like, namespace, on_gpu, sent_to, tall_empty, to_numpy, write_over
+from dkpca.linalg.arrays import Array, device, like, namespace, sent_to, tall_empty, to_numpy, write_over
 from dkpca.linalg.corner import Corner, Spectrum
 from dkpca.linalg.eigenpairs import NEARBY, Eigenpairs, Extension, Nearby, inverse_roots, signs_of
 from dkpca.linalg.gram import Centered, Gram, Opened, pick
-from dkpca.linalg.missed import MOST_NUMBERS, Missed, missed, missed_in, rounding_in_blocks
+from dkpca.linalg.missed import Missed, block_rows, missed, missed_in, rounding_in_blocks
 from dkpca.linalg.moments import Done, groups, moments, write_products
 from dkpca.linalg.parallel import split_work, threads_of_our_own
 from dkpca.linalg.pivoting import draw_rows, factorize
@@ -205,8 +206,8 @@ def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, bounded: bool,
     in_products, rough = rounding_in_blocks(corner.m, corner.trace, next_value, unit(start))
     in_entries = in_products + gram.evaluation_error() + found.beside
     worthwhile = left > next_value and unexplained > in_entries
-    in_blocks = bounded and worthwhile and (on_gpu(start) or n * corner.m <= MOST_NUMBERS)
-    lifted = _lifted(gram, scaled, near, chosen, found, progress, in_blocks=in_blocks, rough=rough)
+    blocks = block_rows(n, corner.m, start) if bounded and worthwhile else None
+    lifted = _lifted(gram, scaled, near, chosen, found, progress, blocks=blocks, rough=rough)
     vectors, square = lifted.vectors, lifted.square
     turned = orthonormalize(vectors, square, found.values[:k])
     signs = signs_of(vectors)
@@ -294,7 +295,7 @@ def _lifted(
     found: Spectrum,
     progress: Progress,
     *,
-    in_blocks: bool,
+    blocks: int | None,
     rough: bool,
 ) -> _Lifted:
     """Products of the centered factor with leading columns and with those behind; and a bound on what is left.
@@ -313,10 +314,10 @@ def _lifted(
         write_over(vectors[group, :], rows[:, :k])
         write_over(nearby[group, :], rows[:, k:])
 
-    def left(group: slice) -> Callable[[slice, Array], Missed]:
+    def left(size: int, group: slice) -> Callable[[slice, Array], Missed]:
         within = gram.within(group)
         return lambda rows, Z: missed_in(
-            within, rows, Z if chosen.substituted else solved(Z, rows.start), k, rough=rough
+            within, rows, Z if chosen.substituted else solved(Z, rows.start), k, size, rough=rough
         )
 
     shift, done = like(found.mean, weights) @ weights, _part(progress, LIFTING, 1.0)
@@ -326,10 +327,10 @@ def _lifted(
         weights,
         shift,
         keep,
-        looked_at=left if in_blocks and chosen.factor is None else None,
+        looked_at=None if blocks is None or chosen.factor is not None else partial(left, blocks),
         progress=done,
     )
-    if not in_blocks:
+    if blocks is None:
         unexplained = Missed(math.inf, math.inf)
     elif chosen.factor is not None:
         unexplained = missed(gram, chosen.factor, k)

@@ -4,7 +4,7 @@
 group and matrices of landmark size are ever there. What has a row for each sample stays in host memory.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -55,7 +55,7 @@ class OnDevice(Gram):
     def against(self, columns: Array) -> Opened:
         return self.there.against(columns)
 
-    def within(self, group: slice) -> Callable[[slice], Array]:
+    def within(self, group: slice) -> Callable[[Sequence[slice]], Array]:
         return self.there.within(group)
 
     def among(self, positions: Array) -> Gram:
