@@ -82,7 +82,7 @@ def missed_in(
 
 
 def _lengths_on_gpu(K: Array, F: Array, k: int) -> tuple[float, float]:
-    """Bounds on K - F F', added up over a stack, from lengths: a small eigenproblem takes as long as a large product."""
+    """Bounds on K - F F', added over a stack, by lengths: a small eigenproblem takes as long as a large product."""
     xp = namespace(K)
     K -= F @ xp.matrix_transpose(F)
     length = float(xp.sum(xp.linalg.vector_norm(K, axis=(1, 2))))
