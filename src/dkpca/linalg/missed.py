@@ -18,7 +18,7 @@ from dkpca.linalg.parallel import split_work
 from dkpca.linalg.rounding import growth, solver_error
 
 LANDMARKS_PER_ROW = 4  # of a block: it then costs a part of what the landmarks cost
-LEAST_ROWS, LEAST_ROWS_GPU = 32, 4096
+LEAST_ROWS, LEAST_ROWS_GPU = 32, 2048
 SIZES = {2**33: 128, 2**35: 64}  # rows of a block by the work of substituting all rows: a second or two of bounds
 FEW = 256  # rows for which float32 is precise enough: n^2 / 2 roundings at worst are within ...
 WIDER = 1.003  # ... what a bound on a norm is widened by
@@ -68,18 +68,25 @@ def missed_in(
     height = F.shape[0]
     blocks = max(1, height // size)
     parts = [slice(number, height, blocks) for number in range(blocks)]
-    # The first of them may have a row more; on a GPU, one by one fill it.
-    cuts = range(blocks + 1) if on_gpu(F) else sorted({0, height % blocks, blocks})
+    cuts = sorted({0, height % blocks, blocks})  # the first of them may have a row more
     found = np.zeros(2)
     for some in (parts[start:stop] for start, stop in pairwise(cuts)):
         K = within([slice(rows.start + own.start, rows.stop, blocks) for own in some])
         if on_gpu(F):
-            found += _sizes(K[0, ...] - F[some[0], :] @ F[some[0], :].T, k)
+            found += _lengths_on_gpu(K, namespace(F).stack([F[own, :] for own in some]), k)
         else:
             P = _left(to_numpy(K), [to_numpy(F)[own] for own in some], np.float32 if rough else float)
             found += _sizes_of_stack(P, k)
     norm, leading = found.tolist()
     return Missed(norm, leading)
+
+
+def _lengths_on_gpu(K: Array, F: Array, k: int) -> tuple[float, float]:
+    """Bounds on K - F F', added over a stack, by lengths: a small eigenproblem takes as long as a large product."""
+    xp = namespace(K)
+    K -= F @ xp.matrix_transpose(F)
+    length = float(xp.sum(xp.linalg.vector_norm(K, axis=(1, 2))))
+    return length, min(k, K.shape[1]) ** 0.5 * length
 
 
 def _left(K: np.ndarray[Any, Any], parts: Sequence[np.ndarray[Any, Any]], dtype: type) -> np.ndarray[Any, Any]:
