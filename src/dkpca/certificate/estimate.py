@@ -13,7 +13,7 @@ import numpy as np
 from dkpca.certificate.left_out import PartyError
 from dkpca.kernels.grams import FusedGram
 from dkpca.kernels.laws import Law
-from dkpca.linalg.arrays import Array, like, namespace, sent_to, to_numpy
+from dkpca.linalg.arrays import Array, like, namespace, sent_to, to_numpy, transposed
 from dkpca.linalg.eigenpairs import Eigenpairs, Nearby
 from dkpca.linalg.gram import Index
 from dkpca.linalg.moments import crossed
@@ -75,11 +75,11 @@ def rows_times(
         rows, own = there.parts(index)
         return [law.merge([scaled(A, by) for A, by in zip(rows, cut, strict=True)], own) for cut in scales]
 
-    at_positions = merged(sent_to(positions, there.reference))
+    right = [list(map(transposed, each)) for each in merged(sent_to(positions, there.reference))]
 
     def opened(group: slice) -> Callable[[slice], Array]:
-        pairs = [list(zip(*both, strict=True)) for both in zip(merged(group), at_positions, strict=True)]
-        return lambda rows: xp.concat([law.recombine(A[rows, :] @ B.T for A, B in each) for each in pairs], axis=1)
+        both = list(zip(merged(group), right, strict=True))
+        return lambda rows: xp.concat([law.crossed([A[rows, :] for A in left], own) for left, own in both], axis=1)
 
     found = to_numpy(crossed(opened, n, V, V if place is None else place)).astype(float)
     return np.split(found, len(cuts))
