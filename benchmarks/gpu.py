@@ -18,7 +18,9 @@ from benchmarks.measure import report
 from dkpca import subspace_error
 from dkpca.fusion import fuse, resolve_gamma
 from dkpca.kernels import RBF
+from dkpca.kernels.grams import FusedGram
 from dkpca.linalg.streamed import Streamed
+from dkpca.linalg.tall import as_received, whole
 from dkpca.messages import Summary
 from dkpca.party import statistics, summarize
 from dkpca.rank import Fixed
@@ -89,6 +91,7 @@ def exact(tables: dict[str, torch.Tensor]) -> list[dict[str, object]]:
     return [
         {"what": f"flights, {n} samples: four parties by landmarks, seconds", "value": parties},
         {"what": f"flights: center, {model.solver}, float64, seconds", "value": center, "limit": "<= 1"},
+        *passes(summaries),
         {"what": "flights: center by 500 landmarks, seconds", "value": landmark_seconds},
         {
             "what": "flights: subspace error of 500 landmarks against the exact answer",
@@ -96,6 +99,19 @@ def exact(tables: dict[str, torch.Tensor]) -> list[dict[str, object]]:
             "limit": "<= 1e-3",
         },
     ]
+
+
+def passes(summaries: list[Summary]) -> list[dict[str, object]]:
+    """A pass over the fused matrix, in all digits and in few, with as many columns as the solver has."""
+    gram = FusedGram(RBF(1.0).law, [whole(as_received(summary.factor, "float64")) for summary in summaries])
+    rough = gram.rough(32)
+    assert rough is not None
+    lines: list[dict[str, object]] = []
+    for what, matrix, width in (("float64, 16 columns", gram, 16), ("few digits, 32 columns", rough, 32)):
+        block = torch.randn(gram.n, width, dtype=matrix.reference.dtype, device="cuda", generator=_seeded(0))
+        _, seconds = timed(partial(matrix.product, block))
+        lines.append({"what": f"flights: a pass in {what}, seconds", "value": seconds})
+    return lines
 
 
 def million() -> list[dict[str, object]]:

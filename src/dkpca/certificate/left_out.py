@@ -14,6 +14,7 @@ through landmarks only, less is taken away from the diagonal part: what landmark
 
 import math
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,10 +23,10 @@ from dkpca.kernels.grams import column_products
 from dkpca.kernels.laws import Law
 from dkpca.linalg.arrays import (
     Array,
-    device,
     dtype_name,
     free_memory,
     itemsize,
+    like,
     namespace,
     on_gpu,
     set_diagonal,
@@ -92,14 +93,14 @@ class PartyError:
         """
         xp = namespace(self.reference)
         Q, R = xp.linalg.qr(whole(self.factor))  # first: an SVD of the tall matrix takes seconds on a GPU
-        U, s, _ = xp.linalg.svd(R, full_matrices=False)
-        values = to_numpy(s).astype(float) ** 2
+        U, s, _ = np.linalg.svd(to_numpy(R), full_matrices=False)  # small: a GPU takes longer
+        values = s.astype(float) ** 2
         moved = self.rounding + solver_error(self.factor.shape[0], float(values[0]), self.reference)
         off = np.divide(moved, values, out=np.full_like(values, np.inf), where=values > 0)
         off = np.minimum(off, 1.0)  # further off than that is off altogether
         shown = np.clip((1.0 + TURNED) - (1.0 + 1.0 / TURNED) * off**2, 0.0, None)
         roots = np.sqrt(shown * (max(0.0, self.left_out - self.overlap) / size))
-        return times(Q, U * xp.asarray(roots, dtype=Q.dtype, device=device(Q))[None, :])
+        return times(Q, like(U * roots.astype(U.dtype)[None, :], Q))
 
 
 class Covered(Gram):
@@ -140,6 +141,12 @@ class Covered(Gram):
             return strip
 
         return opened
+
+    def among(self, positions: Array) -> Gram:
+        same = copy(self)
+        same.factors, same.changes = ([pick(A, positions) for A in each] for each in (self.factors, self.changes))
+        same.n, same.reference = positions.shape[0], same.factors[0]
+        return same
 
     @property
     def factor(self) -> Array | None:
