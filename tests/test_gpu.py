@@ -11,7 +11,6 @@ from dkpca.kernels.grams import FusedGram, KernelGram
 from dkpca.linalg import hadamard
 from dkpca.linalg.gram import Centered, Gram
 from dkpca.linalg.leading import leading
-from dkpca.linalg.strips import cross
 
 pytestmark = pytest.mark.gpu
 
@@ -41,22 +40,6 @@ def test_the_kernel_is_the_plain_product(n, ranks, width, dtype, tolerance):
     assert hadamard.supported(A, B)
     expected = Gram.product(gram, B)
     assert float(torch.linalg.norm(hadamard.product(A, B) - expected) / torch.linalg.norm(expected)) < tolerance
-
-
-@pytest.mark.parametrize("width", [7, 21])
-def test_factors_that_came_in_float32_are_multiplied_in_float64(width):
-    A, _ = factors(1111, (40, 17), torch.float32)
-    A = [a.double() for a in A]
-    B = torch.randn(1111, width, dtype=torch.float64, device="cuda")
-    expected = in_numpy(A, B)
-    assert np.linalg.norm(hadamard.product(A, B).cpu().numpy() - expected) < 1e-14 * np.linalg.norm(expected)
-
-
-@pytest.mark.parametrize(("n", "columns"), [(5, 3), (127, 3), (128, 1), (1000, 40), (100_000, 33), (1000, 300)])
-def test_a_product_of_tall_matrices_on_the_gpu_is_that_of_the_cpu(n, columns):
-    A, B = torch.randn(n, columns, dtype=torch.float64), torch.randn(n, 7, dtype=torch.float64)
-    found = cross(A.cuda(), B.cuda()).cpu()
-    np.testing.assert_allclose(found.numpy(), (A.T @ B).numpy(), atol=1e-13 * n)
 
 
 def in_numpy(A, B):

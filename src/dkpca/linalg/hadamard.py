@@ -19,7 +19,6 @@ STEP = 16  # columns of a factor taken at a time: the least a tensor core instru
 SIDES = (64, 32)  # rows and columns of a tile, the largest that fits
 TILES = ((128, 128), (128, 64), (64, 64))  # the same for rough products
 SLOWER = {1: 1.5, 2: 1.2, 3: 1.0, 4: 1.0}  # time of a piece, by how many are loaded at one time, on an H200
-RAISED = 2.0**7  # what numbers of length one are multiplied by, its square being within float16
 CHUNK = 32  # tiles a program works on, so that its own rows are summed in registers
 
 Shape = TypeVar("Shape")
@@ -27,24 +26,23 @@ Shape = TypeVar("Shape")
 
 def supported(factors: Sequence[Array], block: Array) -> bool:
     """Whether the kernel can be used for this product."""
-    return _is_thin(factors, block, block.shape[1]) and _side(*_settings(factors, block, block.dtype)) is not None
+    if not _is_thin(factors, block, block.shape[1]):
+        return False
+    each, ends = _groups(factors)
+    return _side(block.device, block.dtype, each, ends, _padded_width(block.shape[1])) is not None
 
 
 def product(factors: Sequence[Array], block: Array) -> Array:
-    """Multiply the Hadamard product of the factors' Gram matrices by a block.
-
-    Factors that came in float32 are kept so: the same numbers, and half of what has to be moved.
-    """
+    """Multiply the Hadamard product of the factors' Gram matrices by a block."""
     xp = namespace(block)
     n, width = block.shape
-    dtype = xp.float32 if all(map(_is_single, factors)) else block.dtype
-    side = _side(*_settings(factors, block, dtype))
-    assert side is not None
     each, ends = _groups(factors)
+    side = _side(block.device, block.dtype, each, ends, _padded_width(width))
+    assert side is not None
     rows = _padded(n, side)
     padded = _filled(xp.zeros((rows, _padded_width(width)), dtype=block.dtype, device=block.device), block)
     out = xp.zeros_like(padded)
-    _exact(side, _joined(factors, rows, each * STEP, dtype), padded, out, each, ends)
+    _exact(side, _joined(factors, rows, each * STEP, block.dtype), padded, out, each, ends)
     return out[:n, :width]
 
 
@@ -66,7 +64,6 @@ def rough(factors: Sequence[Array], width: int) -> Callable[[Array], Array] | No
         lengths = xp.where(lengths > 0, lengths, xp.ones_like(lengths))
         weights = weights * lengths
         directions.append(A / lengths[:, None])
-    directions[0] = directions[0] * RAISED  # the smallest numbers of a tile would lose their digits
     joined = _joined(directions, _padded(weights.shape[0], max(tile)), STEP, xp.float16)
     return partial(_rough_product, joined, weights, ends, tile)
 
@@ -78,12 +75,11 @@ def _rough_product(
     n, width = block.shape
     weighted = block * xp.astype(weights, block.dtype)[:, None]
     sizes = xp.max(xp.abs(weighted), axis=0)
-    sizes = xp.where(sizes > 0, sizes, xp.ones_like(sizes)) / RAISED
+    sizes = xp.where(sizes > 0, sizes, xp.ones_like(sizes))
     padded = xp.zeros((joined.shape[0], _padded_width(width)), dtype=xp.float16, device=block.device)
     out = xp.zeros(padded.shape, dtype=xp.float32, device=block.device)
     _rough(tile, joined, _filled(padded, weighted / sizes[None, :]), out, ends)
-    back = sizes / RAISED**2  # a tile has the square of what its first factor has
-    return xp.astype(out[:n, :width], block.dtype) * back[None, :] * xp.astype(weights, block.dtype)[:, None]
+    return xp.astype(out[:n, :width], block.dtype) * sizes[None, :] * xp.astype(weights, block.dtype)[:, None]
 
 
 def _is_thin(factors: Sequence[Array], where: Array, width: int) -> bool:
@@ -102,24 +98,14 @@ def _groups(factors: Sequence[Array]) -> tuple[int, tuple[int, ...]]:
     return each, tuple(int(last) for count in groups(each) for last in [*[0] * (count - 1), 1])
 
 
-def _is_single(A: Array) -> bool:
-    xp = namespace(A)
-    return bool(xp.all(xp.astype(xp.astype(A, xp.float32), A.dtype) == A))
-
-
-def _settings(factors: Sequence[Array], block: Array, dtype: Any) -> tuple[Any, ...]:
-    return block.device, dtype, block.dtype, *_groups(factors), _padded_width(block.shape[1])
-
-
 @cache
-def _side(device: Any, kept: Any, dtype: Any, each: int, ends: tuple[int, ...], width: int) -> int | None:
+def _side(device: Any, dtype: Any, each: int, ends: tuple[int, ...], width: int) -> int | None:
     """Tile of the kernel for which the device has room."""
     import torch
 
     def tried(side: int) -> None:
-        joined = torch.zeros(side, len(ends) * each * STEP, dtype=kept, device=device)
-        block = torch.zeros(side, width, dtype=dtype, device=device)
-        _exact(side, joined, block, torch.zeros_like(block), each, ends)
+        empty = partial(torch.zeros, dtype=dtype, device=device)
+        _exact(side, empty(side, len(ends) * each * STEP), empty(side, width), empty(side, width), each, ends)
 
     return _first_that_fits(tried, SIDES)
 

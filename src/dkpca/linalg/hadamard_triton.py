@@ -45,8 +45,8 @@ def exact_kernel(
                 for piece in tl.static_range(EACH):
                     k = (group * EACH + piece) * STEP + d
                     if BY_ROWS:
-                        left = tl.load(joined + rows[:, None] * total + k[None, :]).to(dtype)
-                        right = tl.trans(tl.load(joined + columns[:, None] * total + k[None, :]).to(dtype))
+                        left = tl.load(joined + rows[:, None] * total + k[None, :])
+                        right = tl.trans(tl.load(joined + columns[:, None] * total + k[None, :]))
                     else:
                         left = tl.load(joined + k[None, :] * n + rows[:, None])
                         right = tl.load(joined + k[:, None] * n + columns[None, :])

@@ -17,6 +17,7 @@ from dkpca.linalg.ritz import Ritz, beside, orthonormal, outside, ritz
 from dkpca.linalg.strips import cross, times
 
 CORRECTING = 2  # passes to correct what was measured
+INDEPENDENT = 1e-4  # squared length that a direction must have outside of the others
 MOST_COLUMNS = 8  # blocks as wide as the first one that the space and its corrections may come to
 
 
@@ -45,28 +46,28 @@ class Preview:
         """Directions in which the first pairs found are off.
 
         Rayleigh and Ritz once more, with the pairs and their residuals as measured in all digits, and few digits for
-        what the matrix does to all the rest: an error of one is then an error of a correction only. The space is that
-        of the first passes, the residuals, and their images; what the matrix does to the last is left out as small.
+        what the matrix does to all the rest: an error of one is then an error of a correction only.
         """
         few = self.gram.reference
         V, residuals = like(found.vectors[:, :width], few), like(found.residuals()[:, :width], few)
         Z, images = self.pairs.vectors[:, width:], self.pairs.images[:, width:]
         shown = cross(V, Z)
         Z, images = Z - times(V, shown), images - times(like(found.images[:, :width], few), shown)
-        block = outside(beside(V, Z), residuals)
-        for _ in range(CORRECTING):
+        chain, block = V, outside(V, residuals)  # not outside of Z: a correction is mostly one of these columns
+        for step in range(CORRECTING):
             image = self.gram.product(block, self.progress)
-            Z, images = beside(Z, block), beside(images, image)
-            block = outside(beside(V, Z), image)
-        Z, imaged = beside(Z, block), images.shape[1]
-        coupling, own = (to_numpy(x).astype(float) for x in (cross(residuals, Z), cross(Z, images)))
-        H = np.zeros((width + Z.shape[1],) * 2)
-        H[:width, :width] = np.diag(to_numpy(found.values[:width]))
-        H[:width, width:] = coupling
-        H[width : width + imaged, width : width + imaged] = (own[:imaged] + own[:imaged].T) / 2
-        H[width : width + imaged, width + imaged :] = own[imaged:].T
-        Y = np.flip(np.linalg.eigh(H, UPLO="U")[1][:, -width:], axis=1)
-        return like(times(Z, like(Y[width:, :].copy(), Z)), found.vectors)
+            Z, images, chain = beside(Z, block), beside(images, image), beside(chain, block)
+            if step + 1 < CORRECTING:
+                block = outside(chain, image)
+        square, own, coupling = (
+            to_numpy(cross(*both)).astype(float) for both in ((Z, Z), (Z, images), (residuals, Z))
+        )
+        sizes, Q = np.linalg.eigh(square)
+        turned = Q[:, sizes > INDEPENDENT] / np.sqrt(sizes[sizes > INDEPENDENT])[None, :]  # makes Z orthonormal
+        coupling, own = coupling @ turned, turned.T @ (own + own.T) @ turned / 2
+        H = np.block([[np.diag(to_numpy(found.values[:width])), coupling], [coupling.T, own]])
+        Y = np.flip(np.linalg.eigh(H)[1][:, -width:], axis=1)
+        return like(times(Z, like(turned @ Y[width:, :], Z)), found.vectors)
 
     def search(self, V: Array) -> Found:
         """Return the largest Ritz values of the space outside the orthonormal columns of V."""

@@ -11,7 +11,6 @@ from dkpca.linalg.parallel import split_work
 TILE_BYTES = 2**20  # what stays in the second-level cache of a core
 SCRATCH_BYTES = 2**26  # what a product may take beyond its result, where one large block is faster than many small
 TRIANGLE_SHARE = 8  # rows for each column, or stacked triangles are nearly as large as what they stand for
-PARTS, SMALL = 128, 2**15  # sums of rows that a GPU makes at one time, for products of so few numbers
 GPU_SHARE = 16  # on a GPU, one part in this many of the free memory at a time
 
 
@@ -39,21 +38,11 @@ def by_strips(work: Callable[[slice], Array], X: Array, weights: Array) -> Array
 
 def cross(A: Array, B: Array) -> Array:
     """A' B."""
-    if on_gpu(A) and A.shape[1] * B.shape[1] <= SMALL:
-        return _cross_in_parts(A, B)
 
     def share(parts: Sequence[slice]) -> Array:
         return sum(A[rows, :].T @ B[rows, :] for rows in parts)
 
     return sum(split_work(share, strips(A.shape[0], max(A.shape[1], B.shape[1]), A), A))
-
-
-def _cross_in_parts(A: Array, B: Array) -> Array:
-    """A' B for a GPU, which would have one of its processors add up all rows of a small product."""
-    xp, height = namespace(A, B), A.shape[0] // PARTS
-    head = slice(0, PARTS * height)
-    left, right = (xp.reshape(x[head, :], (PARTS, height, x.shape[1])) for x in (A, B))
-    return xp.sum(xp.matrix_transpose(left) @ right, axis=0) + A[head.stop :, :].T @ B[head.stop :, :]
 
 
 def squared(made: Callable[[slice], Array], n: int, width: int, reference: Array) -> Array:
