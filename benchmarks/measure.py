@@ -52,6 +52,12 @@ def machine() -> dict[str, Any]:
     return {"cores": os.cpu_count(), "machine": platform.machine(), "python": platform.python_version()} | packages
 
 
+def before(name: str) -> list[dict[str, Any]]:
+    """Lines of the last report of this name."""
+    lines: list[dict[str, Any]] = json.loads((RESULTS / f"{name}.json").read_text())["lines"]
+    return lines
+
+
 def report(name: str, lines: list[dict[str, Any]]) -> None:
     """Print a table and keep it as JSON."""
     RESULTS.mkdir(exist_ok=True)

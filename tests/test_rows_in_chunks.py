@@ -9,7 +9,7 @@ from dkpca import DKPCA, fuse, subspace_error, summarize
 from dkpca.certificate import left_out
 from dkpca.kernels import RBF, Polynomial
 from dkpca.kernels.grams import FusedGram, KernelGram
-from dkpca.linalg import landmark, moments, parallel, pivoting, precision, tall
+from dkpca.linalg import landmark, missed, moments, parallel, pivoting, precision, tall
 from dkpca.linalg.arrays import to_numpy
 from dkpca.linalg.gram import Among, Centered
 from dkpca.linalg.landmark import Landmark
@@ -160,7 +160,7 @@ def test_the_largest_eigenvalue_of_what_is_missed_is_bounded_by_blocks(rng, kind
 
 def test_many_rows_are_not_looked_at_in_blocks(rng, monkeypatch):
     """Blocks cost as much as all the rest."""
-    monkeypatch.setattr(landmark, "MOST_NUMBERS", 12 * N - 1)
+    monkeypatch.setattr(missed, "SIZES", {12**2 * N - 1: 64})
     pairs = Landmark(12)(gram(np, rng, "wide"), 5)
     assert pairs.missed_norm == pairs.missed_leading == pairs.missed_trace
 

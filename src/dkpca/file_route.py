@@ -23,6 +23,7 @@ from dkpca.kernels.laws import LAWS
 from dkpca.kernels.weights import BALANCED
 from dkpca.linalg.arrays import Array
 from dkpca.linalg.leading import NAMES, Solver
+from dkpca.linalg.on_device import computing_on
 from dkpca.linalg.precision import PRECISIONS
 from dkpca.messages import Message, Partials, Rows, Summary
 from dkpca.party import ANYTHING
@@ -53,6 +54,7 @@ CONSTRAINTS: Constraints = {
     "roster": ["array-like", None],
     "law": [StrOptions(set(LAWS)), None],
     "weights": [StrOptions({BALANCED}), Mapping, None],
+    "device": [str, None],
 }
 
 
@@ -67,6 +69,7 @@ def summarize(
     random_state: int = 0,
     keep_training: bool = False,
     sample_ids: Sequence[str] | None = None,
+    device: str | None = None,
     policy: Policy = ANYTHING,
 ) -> tuple[Summary, PartyState]:
     """Turn a party's columns into the one message it sends, and the state it keeps to itself.
@@ -91,6 +94,8 @@ def summarize(
         Whether the state keeps all rows, for `extend(..., exact=True)`.
     sample_ids : sequence of str, optional
         In row order. Without ids, rows of all parties match by position.
+    device : str, optional
+        Where landmarks of a table in host memory are computed, as torch names it: "cuda". None: where it lies.
     policy : Policy, default=Policy()
         What this party is willing to answer; a request beyond it raises `dkpca.errors.PolicyError`.
 
@@ -111,22 +116,23 @@ def summarize(
     ('bank', 50, 5)
     """
     _check("summarize", kernel=kernel, rank=rank, precision=precision, solver=solver, policy=policy)
-    _check("summarize", random_state=random_state, keep_training=keep_training, sample_ids=sample_ids)
+    _check("summarize", random_state=random_state, keep_training=keep_training, sample_ids=sample_ids, device=device)
     X = without_zeros_left_out(party, X, taken=kernel.takes_sparse)
     if kernel.columns_are == "samples":
         X = labels.matrix_like_its_rows(party, X)
-    summary, state = core.summarize(
-        check_table(check_party_name(party), X, columns_are=kernel.columns_are),
-        party=party,
-        kernel=kernel,
-        rank=as_rule(rank),
-        precision=precision,
-        solver=solver,
-        random_state=random_state,
-        keep_training=keep_training,
-        sample_ids=sample_ids,
-        policy=policy,
-    )
+    with computing_on(device):
+        summary, state = core.summarize(
+            check_table(check_party_name(party), X, columns_are=kernel.columns_are),
+            party=party,
+            kernel=kernel,
+            rank=as_rule(rank),
+            precision=precision,
+            solver=solver,
+            random_state=random_state,
+            keep_training=keep_training,
+            sample_ids=sample_ids,
+            policy=policy,
+        )
     return summary, replace(state, columns=labels.names_of_columns(X))
 
 
@@ -142,6 +148,7 @@ def fuse(
     dtype: str = "float64",
     law: str | None = None,
     weights: str | Mapping[str, float] | None = None,
+    device: str | None = None,
 ) -> FusedModel:
     """Turn the parties' summaries into kernel principal components of the joined table.
 
@@ -167,6 +174,8 @@ def fuse(
         How the parties' matrices combine. None: as their kernel, which must then be the same, implies.
     weights : "balanced" or mapping of party to number, optional
         Under the sum, what each party's matrix is multiplied by.
+    device : str, optional
+        Where landmarks of summaries in host memory are computed, as torch names it: "cuda". None: where they lie.
 
     Returns
     -------
@@ -185,19 +194,20 @@ def fuse(
     (50, 3)
     """
     _check("fuse", n_components=n_components, center=center, solver=solver, n_landmarks=n_landmarks)
-    _check("fuse", random_state=random_state, dtype=dtype, roster=roster, law=law, weights=weights)
-    return fusion.fuse(
-        _of_kind("fuse", summaries, Summary),
-        n_components=n_components,
-        center=center,
-        roster=roster,
-        solver=solver,
-        n_landmarks=n_landmarks,
-        random_state=random_state,
-        dtype=dtype,
-        law=law,
-        weights=weights,
-    )
+    _check("fuse", random_state=random_state, dtype=dtype, roster=roster, law=law, weights=weights, device=device)
+    with computing_on(device):
+        return fusion.fuse(
+            _of_kind("fuse", summaries, Summary),
+            n_components=n_components,
+            center=center,
+            roster=roster,
+            solver=solver,
+            n_landmarks=n_landmarks,
+            random_state=random_state,
+            dtype=dtype,
+            law=law,
+            weights=weights,
+        )
 
 
 def extend(

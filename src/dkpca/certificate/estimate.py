@@ -6,17 +6,19 @@ columns whose trace is that of what was left out. The smaller turn counts; calib
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from dkpca.certificate.left_out import PartyError
 from dkpca.kernels.grams import FusedGram
 from dkpca.kernels.laws import Law
-from dkpca.linalg.arrays import Array, device, like, namespace, to_numpy
+from dkpca.linalg.arrays import Array, like, namespace, sent_to, to_numpy
 from dkpca.linalg.eigenpairs import Eigenpairs, Nearby
+from dkpca.linalg.gram import Index
 from dkpca.linalg.moments import crossed
 from dkpca.linalg.nearfar import Matrix, Spectrum, Vector, turned
+from dkpca.linalg.on_device import away_from
 from dkpca.linalg.tall import Factor, as_sent, column_squares, reference_of, scaled
 
 KEPT = 0.75  # of a factor, in the first cut
@@ -41,17 +43,46 @@ def component_errors(
     weights = np.full(len(positions), n / len(positions))
     diagonals = [e.sent_diagonal for e in errors if e.sent_diagonal is not None] or None
 
-    def image(factors: Sequence[Factor]) -> Matrix:
-        if not all_rows and diagonals is None:
-            factors = [as_sent(A) for A in factors]
-        gram = FusedGram(law, factors, diagonals)
-        rows = namespace(V).asarray(positions, device=device(V))
-        return to_numpy(gram @ V if all_rows else crossed(gram.against(rows), n, V)).astype(float)
-
-    whole = None if exact else image([e.factor for e in errors])
-    cuts = [[_scaled(e, kept) for e, kept in zip(errors, cut, strict=True)] for cut in kept_shares(errors)]
+    cuts = [[without_last(kept) for kept in cut] for cut in kept_shares(errors)]
+    cuts = cuts if exact else [[np.ones(e.factor.shape[1]) for e in errors], *cuts]
+    factors = [e.factor for e in errors]
+    if all_rows:
+        grams = [FusedGram(law, list(map(_scaled, factors, cut)), diagonals) for cut in cuts]
+        images = [to_numpy(gram @ V).astype(float) for gram in grams]
+    else:
+        factors = factors if diagonals is not None else [as_sent(A) for A in factors]
+        images = rows_times(law, factors, cuts, diagonals, positions, V)
+    whole, images = (None, images) if exact else (images[0], images[1:])
     moved = rounding_norm(errors, law.amplification([e.received for e in errors], [e.diagonal for e in errors]))
-    return from_images(whole, [image(cut) for cut in cuts], spectrum, weights, moved, all_rows=all_rows)
+    return from_images(whole, images, spectrum, weights, moved, all_rows=all_rows)
+
+
+def rows_times(
+    law: Law,
+    factors: Sequence[Factor],
+    cuts: Sequence[Sequence[Vector]],
+    diagonals: Sequence[Array] | None,
+    positions: Positions,
+    V: Array,
+) -> list[Matrix]:
+    """Some rows of the fused matrix times V, as each cut multiplies columns of the factors: in one pass over them."""
+    gram, place = FusedGram(law, factors, diagonals), away_from(V)
+    there = gram if place is None else gram.at(place)
+    xp, n = namespace(there.reference), V.shape[0]
+    scales = [[like(kept, there.reference) for kept in cut] for cut in cuts]
+
+    def merged(index: Index) -> list[list[Array]]:
+        rows, own = there.parts(index)
+        return [law.merge([scaled(A, by) for A, by in zip(rows, cut, strict=True)], own) for cut in scales]
+
+    at_positions = merged(sent_to(positions, there.reference))
+
+    def opened(group: slice) -> Callable[[slice], Array]:
+        pairs = [list(zip(*both, strict=True)) for both in zip(merged(group), at_positions, strict=True)]
+        return lambda rows: xp.concat([law.recombine(A[rows, :] @ B.T for A, B in each) for each in pairs], axis=1)
+
+    found = to_numpy(crossed(opened, n, V, V if place is None else place)).astype(float)
+    return np.split(found, len(cuts))
 
 
 def from_images(
@@ -80,7 +111,7 @@ def spectrum_at(values: Array, vectors: Array, nearby: Nearby | None, positions:
     """Components and what lies next to them, at some of the samples."""
 
     def rows_of(x: Array) -> Matrix:
-        return to_numpy(namespace(x).take(x, namespace(x).asarray(positions, device=device(x)), axis=0)).astype(float)
+        return to_numpy(namespace(x).take(x, sent_to(positions, x), axis=0)).astype(float)
 
     here = rows_of(vectors)
     if nearby is None:
@@ -120,9 +151,8 @@ def _as_much_trace(error: PartyError, lengths: Vector) -> Vector:
     return np.where(changed, 1.0 - share, 1.0)
 
 
-def _scaled(error: PartyError, kept: Vector) -> Factor:
-    """Return the factor with each column's share, without those that vanish at the end."""
-    return scaled(error.factor, like(without_last(kept), reference_of(error.factor)))
+def _scaled(A: Factor, by: Vector) -> Factor:
+    return scaled(A, like(by, reference_of(A)))
 
 
 def without_last(kept: Vector) -> Vector:

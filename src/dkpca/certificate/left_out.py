@@ -35,10 +35,9 @@ from dkpca.linalg.arrays import (
 from dkpca.linalg.eigenpairs import Eigenpairs
 from dkpca.linalg.gram import Gram, Index, Opened, pick
 from dkpca.linalg.landmark import part_below
-from dkpca.linalg.missed import MOST_NUMBERS
 from dkpca.linalg.progress import Progress, silent
 from dkpca.linalg.rounding import growth, quiet, solver_error, unit
-from dkpca.linalg.strips import cross, times
+from dkpca.linalg.strips import cross, times, triangle
 from dkpca.linalg.tall import Factor, row_squares, whole
 from dkpca.messages import Summary
 
@@ -46,6 +45,8 @@ Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 MOST_SAMPLES = 1000  # of a matrix that is built to know its largest eigenvalue
 MOST_PASSED = 20_000  # samples for which G itself is multiplied; beyond, landmarks stand in for the part taken away
 LANDMARKS = 1000
+SHARE = 4  # of a center's own landmarks, one in so many stands in too: a few points less, for a third of the time
+MOST_NUMBERS = 2**25  # samples times these, for which they take no longer than all the rest
 COPIES = 4  # of each factor: as it is, its directions, and what both of them are made from
 LEAST_SIZE = 1e-30  # of the unit, as a share of the largest eigenvalue: far below any rounding
 TURNED = 1e-3  # share by which the bound is widened, so that directions turned by rounding may be used
@@ -91,16 +92,16 @@ class PartyError:
         most: (I - VV') B B' q = (I - VV') (B B' - A A') q for the factor A before rounding. It counts the less the
         further off it may be: |x + y|^2 <= (1 + 1/t) |x|^2 + (1 + t) |y|^2 with t = TURNED.
         """
-        xp = namespace(self.reference)
-        Q, R = xp.linalg.qr(whole(self.factor))  # first: an SVD of the tall matrix takes seconds on a GPU
-        U, s, _ = np.linalg.svd(to_numpy(R), full_matrices=False)  # small: a GPU takes longer
+        B = whole(self.factor)
+        _, s, V = np.linalg.svd(to_numpy(triangle(B)), full_matrices=False)  # an SVD of the tall matrix takes seconds
         values = s.astype(float) ** 2
-        moved = self.rounding + solver_error(self.factor.shape[0], float(values[0]), self.reference)
+        moved = self.rounding + 2.0 * solver_error(self.factor.shape[0], float(values[0]), self.reference)
         off = np.divide(moved, values, out=np.full_like(values, np.inf), where=values > 0)
         off = np.minimum(off, 1.0)  # further off than that is off altogether
         shown = np.clip((1.0 + TURNED) - (1.0 + 1.0 / TURNED) * off**2, 0.0, None)
         roots = np.sqrt(shown * (max(0.0, self.left_out - self.overlap) / size))
-        return times(Q, like(U * roots.astype(U.dtype)[None, :], Q))
+        scales = np.divide(roots, values**0.5, out=np.zeros_like(roots), where=roots > 0)
+        return times(B, like(V.T * scales.astype(V.dtype)[None, :], B))
 
 
 class Covered(Gram):
@@ -185,13 +186,13 @@ class Ceiling:
 def ceiling(errors: Sequence[PartyError], law: Law, pairs: Eigenpairs, *, centered: bool) -> Ceiling | None:
     """Return what is known of G; None where it missed more than G could take away, or G takes too much."""
     received, true = [e.received for e in errors], [e.diagonal for e in errors]
+    landmarks = None if law.linear else _landmarks(received[0].shape[0], pairs.extension.anchors)
+    if landmarks is not None and not _affordable(landmarks, [e.factor for e in errors], received[0]):
+        return None
     weights = law.error_weights(received, true)
     size = sum(e.left_out * _largest(w) for e, w in zip(errors, weights, strict=True))
     size = max(size, LEAST_SIZE * float(pairs.values[0]))
     if not (size > 0.0 and math.isfinite(size)) or pairs.values.shape[0] * size < pairs.missed_leading:
-        return None
-    landmarks = None if law.linear else _landmarks(received[0].shape[0], pairs.extension.anchors)
-    if landmarks is not None and not _affordable(landmarks, [e.factor for e in errors], received[0]):
         return None
     lifted = law.shortfall(received, true, [e.rounding for e in errors])
     room = sum(
@@ -226,7 +227,7 @@ def _affordable(landmarks: int, factors: Sequence[Factor], reference: Array) -> 
 def _landmarks(n: int, anchors: Array | None) -> int | None:
     """How many of them stand in for the part taken away; None if that part itself is multiplied."""
     if anchors is not None:
-        return int(anchors.shape[0])
+        return max(1, int(anchors.shape[0]) // SHARE)
     return LANDMARKS if n > MOST_PASSED else None
 
 

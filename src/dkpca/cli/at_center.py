@@ -15,6 +15,7 @@ from dkpca.exchange import alignment
 from dkpca.fusion.scoring import share_words
 from dkpca.kernels.laws import SUM
 from dkpca.linalg import memory
+from dkpca.linalg.on_device import computing_on
 from dkpca.messages import CommonTokens
 from dkpca.store import message_files, projections, runs
 from dkpca.store.runs import Run
@@ -55,6 +56,7 @@ def fuse(
         ),
     ] = None,
     solver: o.Solver = "auto",
+    device: o.Device = None,
     max_memory: o.MaxMemory = None,
     law: o.Law = None,
     weights: o.Weights = "",
@@ -73,7 +75,7 @@ def fuse(
 
     Example: `dkpca fuse airline.summary weather.summary --components 10 --out run/`
     """
-    with progress("fusing"), memory.limited(max_memory, out.parent):
+    with progress("fusing"), memory.limited(max_memory, out.parent), computing_on(device):
         run = runs.fuse(
             out,
             paths or [],

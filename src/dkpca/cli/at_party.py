@@ -17,6 +17,7 @@ from dkpca.exchange import files
 from dkpca.exchange.sending import Holding
 from dkpca.kernels.laws import LAWS
 from dkpca.linalg import memory
+from dkpca.linalg.on_device import computing_on
 from dkpca.messages import Partials, Scorer, Summary
 from dkpca.party.state import PartyState
 from dkpca.policy import PROTECTIONS
@@ -83,6 +84,7 @@ def summarize(
     components: o.Components = 10,
     precision: o.WirePrecision = "float32",
     solver: o.Solver = "auto",
+    device: o.Device = None,
     max_memory: o.MaxMemory = None,
     state: Annotated[
         Path | None, typer.Option("--state", help="Private file for new samples; else --out with .state. Keep it.")
@@ -128,7 +130,8 @@ def summarize(
     )
     holding = table.holding(common, key_file)
     blind = o.rotation(protect, run, key_file)
-    with progress(f"{holding.party}: eigenpairs of its Gram matrix"), memory.limited(max_memory, out.parent):
+    about = f"{holding.party}: eigenpairs of its Gram matrix"
+    with progress(about), memory.limited(max_memory, out.parent), computing_on(device):
         summary, preparation, kept = files.summarize(
             holding,
             box,

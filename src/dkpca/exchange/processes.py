@@ -17,6 +17,7 @@ from dkpca.exchange.questions import Question, SummaryWanted
 from dkpca.exchange.rounds import Fit
 from dkpca.exchange.sending import Holding, Sender
 from dkpca.linalg import memory
+from dkpca.linalg.on_device import computing_on
 from dkpca.linalg.parallel import limit_blas_threads
 from dkpca.store import runs, scratch, storage
 from dkpca.store.runs import Run
@@ -34,6 +35,7 @@ class Parties:
     pool: Executor
     done: Callable[[], None]
     notes: list[str] = field(default_factory=list)  # what was dropped or filled in, in words
+    device: str | None = None  # where each process computes landmarks
     max_memory: str | None = None  # of each process
 
     @property
@@ -45,7 +47,8 @@ class Parties:
         """Put a question to all parties."""
         paths = {holding.party: self.scratch / f"{holding.party}.{question.answer}" for holding in self.holdings}
         tasks = {
-            self.pool.submit(self._answer, question, h, paths[h.party], self.max_memory): h for h in self.holdings
+            self.pool.submit(self._answer, question, h, paths[h.party], self.device, self.max_memory): h
+            for h in self.holdings
         }
         try:
             for task in as_completed(tasks):
@@ -61,9 +64,11 @@ class Parties:
         return files.Answers(paths)
 
     @staticmethod
-    def _answer(question: Question, holding: Holding, path: Path, max_memory: str | None) -> Sequence[str]:
+    def _answer(
+        question: Question, holding: Holding, path: Path, device: str | None, max_memory: str | None
+    ) -> Sequence[str]:
         state = path.with_name(f"{holding.party}.state")
-        with memory.limited(max_memory, path.parent):
+        with memory.limited(max_memory, path.parent), computing_on(device):
             return files.answer(question, holding, Sender(path, measures=False), state=state)
 
 
@@ -73,6 +78,7 @@ def fit(
     request: Fit,
     *,
     n_jobs: int | None = None,
+    device: str | None = None,
     max_memory: str | None = None,
     done: Callable[[], None] = lambda: None,
 ) -> tuple[Run, list[str]]:
@@ -85,9 +91,10 @@ def fit(
     with (
         scratch.beside(out) as folder,
         memory.limited(max_memory, folder),
+        computing_on(device),
         _pool(n_jobs or os.cpu_count() or 1, len(holdings)) as pool,
     ):
-        parties = Parties(holdings, folder, pool, done, max_memory=max_memory)
+        parties = Parties(holdings, folder, pool, done, device=device, max_memory=max_memory)
         answers, _ = rounds.summaries(parties, request)
         names = holdings[0].order or (holdings[0].ids() if holdings[0].reading.id_column else None)
         run = runs.fuse(

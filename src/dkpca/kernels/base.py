@@ -5,6 +5,7 @@ equal kernels of all parties make one of the joined table, which settings it tak
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any, ClassVar, Self
 
@@ -12,8 +13,9 @@ from dkpca.errors import InputError
 from dkpca.kernels.installed import package_of
 from dkpca.kernels.laws import Law
 from dkpca.linalg.arrays import Array, namespace
-from dkpca.linalg.gram import Index, pick
+from dkpca.linalg.gram import Index
 from dkpca.linalg.rounding import growth, unit
+from dkpca.linalg.tall import Factor, rows_of
 
 
 class Kernel(ABC):
@@ -63,13 +65,17 @@ class Kernel(ABC):
         """Raise `InputError` if the kernel is not defined for these rows."""
         return
 
-    def block(self, X: Array, rows: Index, columns: Index) -> Array:
+    def block(self, X: Factor, rows: Index, columns: Index) -> Array:
         """Entries of the matrix of X with itself."""
-        return self(pick(X, rows), pick(X, columns))
+        return self(rows_of(X, rows), rows_of(X, columns))
 
-    def anchors(self, X: Array, positions: Array | None) -> Array:
+    def blocks(self, X: Array, parts: Sequence[slice]) -> Array:
+        """Entries of that matrix for slices of as many rows each with themselves, in a stack."""
+        return namespace(X).stack([self.block(X, rows, rows) for rows in parts])
+
+    def anchors(self, X: Factor, positions: Array | None) -> Array:
         """Return what new samples are compared with, so that `self(X_new, anchors)` are their kernel rows."""
-        return X if positions is None else pick(X, positions)
+        return X if positions is None else rows_of(X, positions)
 
     def relative_error(self, X: Array, origin: Array | None) -> float:
         """Bound on the error of a computed kernel value of two rows of X, as a share of sqrt(k(x, x) k(y, y)).
@@ -79,9 +85,9 @@ class Kernel(ABC):
         """
         return 2.0 * growth(X.shape[1]) * unit(X)
 
-    def rows(self, X: Array, positions: Array) -> Array:
+    def rows(self, X: Factor, positions: Array) -> Array:
         """Some of the samples, as a table of their own."""
-        return pick(X, positions)
+        return rows_of(X, positions)
 
     def explicit_features(self, X: Array) -> Array | None:
         """F with self(X, X) = F F', where a finite one is at hand."""

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from dkpca.linalg.arrays import Array, at_most_in_place, device, namespace
-from dkpca.linalg.moments import groups
+from dkpca.linalg.arrays import Array, at_most_in_place, device, namespace, row_squares
+from dkpca.linalg.moments import column_means, groups
 from dkpca.linalg.parallel import in_order, split_work
 from dkpca.linalg.rounding import SUBTRACTIONS, growth, quiet, unit
 from dkpca.linalg.strips import strips
@@ -25,18 +25,20 @@ HALF_EPS = 2.0**-53
 
 
 def exponents(X: Array, Y: Array, gamma: float) -> Array:
-    """Return -gamma |x - y|^2 for the rows of X against those of Y, in float64, none above zero."""
+    """Return -gamma |x - y|^2 for the rows of X against those of Y, in float64, none above zero; or for stacks."""
     xp = namespace(X, Y)
     X, Y = xp.astype(X, xp.float64, copy=False), xp.astype(Y, xp.float64, copy=False)
     with quiet():
-        of_X, of_Y = xp.sum(X * X, axis=1), xp.sum(Y * Y, axis=1)
-        largest = max(float(xp.max(of_X)), float(xp.max(of_Y)))
-        if not _product_error(X.shape[1], gamma * largest) <= LOSS or 0.0 < largest < UNDERFLOW:
-            return _by_differences(X, Y, gamma)
+        of_X, of_Y = (xp.sum(A * A, axis=-1, keepdims=True) for A in (X, Y))
+        largest = float(xp.maximum(xp.max(of_X), xp.max(of_Y)))  # at once: a GPU is waited for
+        if not _product_error(X.shape[-1], gamma * largest) <= LOSS or 0.0 < largest < UNDERFLOW:
+            if X.ndim == 2:
+                return _by_differences(X, Y, gamma)
+            return xp.stack([_by_differences(X[i, ...], Y[i, ...], gamma) for i in range(X.shape[0])])
         # The squares as two more columns: one product instead of four passes over the result.
-        left = [(2.0 * gamma) * X, (-gamma * of_X)[:, None], xp.ones_like(of_X)[:, None]]
-        right = [Y, xp.ones_like(of_Y)[:, None], (-gamma * of_Y)[:, None]]
-        return at_most_in_place(xp.concat(left, axis=1) @ xp.concat(right, axis=1).T, 0.0)
+        left = [(2.0 * gamma) * X, -gamma * of_X, xp.ones_like(of_X)]
+        right = [Y, xp.ones_like(of_Y), -gamma * of_Y]
+        return at_most_in_place(xp.concat(left, axis=-1) @ xp.matrix_transpose(xp.concat(right, axis=-1)), 0.0)
 
 
 def largest_square(X: Array, origin: Array | None = None) -> float:
@@ -47,7 +49,7 @@ def largest_square(X: Array, origin: Array | None = None) -> float:
         with quiet():
             part = X[group, :] if origin is None else X[group, :] - origin[None, :]
             part = xp.astype(part, xp.float64, copy=False)
-            return float(xp.max(xp.sum(part * part, axis=1)))
+            return float(xp.max(row_squares(part)))
 
     found = [*in_order(of, groups(X.shape[0]), X)]
     return math.nan if any(map(math.isnan, found)) else max(found)
@@ -71,7 +73,7 @@ def best_origin(X: Array, gamma: float) -> Array:
     """Point from which distances lose least: the mean, or zero where subtracting the mean would round too much."""
     xp = namespace(X)
     with quiet():
-        mean = xp.mean(X, axis=0)
+        mean = column_means(X)
         if not bool(xp.all(xp.isfinite(mean))):
             return xp.zeros_like(mean)
         errors = [relative_error(X, gamma, moved=True, origin=mean), relative_error(X, gamma, moved=False)]

@@ -3,16 +3,27 @@
 import math
 from collections.abc import Callable, Sequence
 
+from dkpca.errors import InputError
 from dkpca.kernels.base import Kernel
 from dkpca.kernels.laws import Law
-from dkpca.linalg.arrays import Array, device, dtype_name, itemsize, namespace, set_diagonal
+from dkpca.linalg.arrays import (
+    Array,
+    device,
+    dtype_name,
+    itemsize,
+    namespace,
+    row_squares,
+    set_diagonal,
+    transposed,
+)
 from dkpca.linalg.gram import Gram, Index, Opened, pick, thinner
 from dkpca.linalg.moments import groups
+from dkpca.linalg.on_device import OnDevice
 from dkpca.linalg.parallel import in_order
 from dkpca.linalg.progress import Progress, silent
 from dkpca.linalg.rounding import growth, quiet, unit
 from dkpca.linalg.strips import cross, slices, times
-from dkpca.linalg.tall import Factor, Tall, reference_of, rows_of, whole
+from dkpca.linalg.tall import Factor, Tall, placed, reference_of, rows_of, whole
 
 STRIP_BYTES = 2**23  # of the matrix made at a time, beside the matrix itself
 FUNCTION = 40.0  # operations of an exponential, or what else a kernel makes of an inner product
@@ -22,9 +33,9 @@ MOST_PRODUCTS = 64  # columns of a thin factor of the fused matrix: more are not
 class KernelGram(Gram):
     """A party's Gram matrix: a kernel on its own columns."""
 
-    def __init__(self, kernel: Kernel, X: Array, origin: Array | None = None) -> None:
+    def __init__(self, kernel: Kernel, X: Factor, origin: Array | None = None) -> None:
         self.kernel, self.X, self.origin = kernel, X, origin  # X is measured from the origin already
-        self.n, self.reference, self.entry_operations = X.shape[0], X, 2.0 * X.shape[1] + FUNCTION
+        self.n, self.reference, self.entry_operations = X.shape[0], reference_of(X), 2.0 * X.shape[1] + FUNCTION
         self._error: float | None = None  # of a value, once it is known: it takes a pass over the rows
         self._diagonal: Array | None = None
 
@@ -35,16 +46,40 @@ class KernelGram(Gram):
 
     def block(self, rows: Index, columns: Index) -> Array:
         K = self.kernel.block(self.X, rows, columns)
-        return set_diagonal(K, pick(self.diagonal(), rows)) if _same(rows, columns) else K
+        return set_diagonal(K, self._diagonal_at(rows)) if _same(rows, columns) else K
+
+    def _diagonal_at(self, rows: Index) -> Array:
+        if isinstance(self.X, Tall):
+            return self.kernel.diagonal(self.X.rows(rows))
+        return pick(self.diagonal(), rows)
+
+    def sent_to(self, place: Array) -> Gram:
+        if self.kernel.columns_are == "samples":
+            raise InputError(
+                "a precomputed kernel matrix is computed with where it lies; leave device out, or pass it as a "
+                "tensor on the device"
+            )
+        return OnDevice(self, KernelGram(self.kernel, placed(self.X, place), self.origin))
 
     def against(self, columns: Array) -> Opened:
         anchors = self.kernel.anchors(self.X, columns)
 
         def opened(group: slice) -> Callable[[slice], Array]:
-            X = self.X[group, :]
+            X = rows_of(self.X, group)
             return lambda rows: self.kernel(X[rows, :], anchors)
 
         return opened
+
+    def within(self, group: slice) -> Callable[[Sequence[slice]], Array]:
+        if isinstance(self.X, Tall):
+            near = KernelGram(self.kernel, self.X.rows(group)).within(slice(0, group.stop - group.start))
+            return lambda parts: near(_inside(group, parts))
+        X, diagonal, xp = self.X, self.diagonal(), namespace(self.X)
+
+        def stacked(parts: Sequence[slice]) -> Array:
+            return set_diagonal(self.kernel.blocks(X, parts), xp.stack([diagonal[rows] for rows in parts]))
+
+        return stacked
 
     def among(self, positions: Array) -> Gram:
         return KernelGram(self.kernel, self.kernel.rows(self.X, positions), self.origin)
@@ -62,11 +97,12 @@ class KernelGram(Gram):
 class FusedGram(Gram):
     """The matrix the center works with: what the law makes of the parties' factors."""
 
-    def __init__(self, law: Law, factors: Sequence[Factor], diagonals: Sequence[Array] | None = None) -> None:
+    def __init__(self, law: Law, factors: Sequence[Factor], diagonals: Sequence[Factor] | None = None) -> None:
         self.law, self._parts, self._diagonals = law, list(factors), diagonals
         self.n, self.reference = factors[0].shape[0], reference_of(factors[0])
         self._trace: float | None = None
         self._diagonal: Array | None = None
+        self._log_largest: float | None = None
         self._merged = None if any(isinstance(A, Tall) for A in factors) else law.merge(factors, diagonals)
         self.entry_operations = sum(2.0 * A.shape[1] for A in self.rows(slice(0, 1)))
 
@@ -81,8 +117,22 @@ class FusedGram(Gram):
         """Some rows of the merged factors; not all are decoded for it."""
         if self._merged is not None:
             return [pick(A, index) for A in self._merged]
-        diagonals = None if self._diagonals is None else [pick(d, index) for d in self._diagonals]
-        return self.law.merge([rows_of(A, index) for A in self._parts], diagonals)
+        return self.law.merge(*self.parts(index))
+
+    def parts(self, index: Index) -> tuple[list[Array], list[Array] | None]:
+        """Some rows of the parties' own factors, and their diagonals there."""
+        factors, diagonals = [rows_of(A, index) for A in self._parts], self._diagonals
+        if diagonals is None:
+            return factors, None
+        return factors, [d.rows(index)[:, 0] if isinstance(d, Tall) else pick(d, index) for d in diagonals]
+
+    def at(self, place: Array) -> "FusedGram":
+        """The same matrix of rows that are decoded where another array lives."""
+        diagonals = None if self._diagonals is None else [placed(whole(d)[:, None], place) for d in self._diagonals]
+        return FusedGram(self.law, [placed(A, place) for A in self._parts], diagonals)
+
+    def sent_to(self, place: Array) -> Gram:
+        return OnDevice(self, self.at(place))
 
     def rough(self, width: int) -> Gram | None:
         if dtype_name(self.reference) != "float64":
@@ -96,48 +146,51 @@ class FusedGram(Gram):
 
     def diagonal(self) -> Array:
         if self._diagonal is None:
-            self._diagonal = self._by_group(self.law.recombine)
+            self._diagonal, self._log_largest = self._from_lengths()
         return self._diagonal
 
     def log_largest(self) -> float:
-        with quiet():
-            return float(namespace(self.reference).max(self._by_group(self.law.log_diagonal)))
+        if self._log_largest is None:
+            self._diagonal, self._log_largest = self._from_lengths()
+        return self._log_largest
 
-    def _by_group(self, combined: Callable[[list[Array]], Array]) -> Array:
-        """What is made of the squared lengths of the factors' rows, for all rows."""
+    def _from_lengths(self) -> tuple[Array, float]:
+        """Diagonal, and the logarithm of its largest entry, from the squared lengths of the factors' rows."""
         xp = namespace(self.reference)
 
-        def of(group: slice) -> Array:
+        def of(group: slice) -> tuple[Array, Array]:
             with quiet():
-                return combined([xp.sum(A * A, axis=1) for A in self.rows(group)])
+                squares = [row_squares(A) for A in self.rows(group)]
+                return self.law.recombine(squares), xp.max(self.law.log_diagonal(squares))
 
-        return xp.concat(list(in_order(of, groups(self.n), self.reference)))
+        parts = list(in_order(of, groups(self.n), self.reference))
+        return xp.concat([own for own, _ in parts]), max(float(log) for _, log in parts)
 
     def evaluation_error(self) -> float:
         roundings = self.law.powers * sum(growth(A.shape[1]) + 2 for A in self.rows(slice(0, 1)))
         return roundings * unit(self.reference) * self.trace()
 
     def against(self, columns: Array) -> Opened:
-        right = [A.T for A in self.rows(columns)]
+        right = [transposed(A) for A in self.rows(columns)]
 
         def opened(group: slice) -> Callable[[slice], Array]:
             left = self.rows(group)
-            return lambda rows: self.law.recombine(A[rows, :] @ B for A, B in zip(left, right, strict=True))
+            return lambda rows: self.law.crossed([A[rows, :] for A in left], right)
 
         return opened
 
-    def within(self, group: slice) -> Callable[[slice], Array]:
-        left = self.rows(group)
+    def within(self, group: slice) -> Callable[[Sequence[slice]], Array]:
+        left, xp = self.rows(group), namespace(self.reference)
 
-        def block(rows: slice) -> Array:
-            own = slice(rows.start - group.start, rows.stop - group.start, rows.step)
-            return self.law.recombine(A[own, :] @ A[own, :].T for A in left)
+        def stacked(parts: Sequence[slice]) -> Array:
+            own = _inside(group, parts)
+            stacks = (xp.stack([A[rows, :] for rows in own]) for A in left)
+            return self.law.recombine(A @ xp.matrix_transpose(A) for A in stacks)
 
-        return block
+        return stacked
 
     def among(self, positions: Array) -> Gram:
-        diagonals = None if self._diagonals is None else [pick(d, positions) for d in self._diagonals]
-        return FusedGram(self.law, [rows_of(A, positions) for A in self._parts], diagonals)
+        return FusedGram(self.law, *self.parts(positions))
 
     def dense(self) -> Array:
         xp = namespace(self.reference)
@@ -195,6 +248,11 @@ def column_products(factors: Sequence[Array]) -> Array | None:
     for A in factors[1:]:
         joined = namespace(A).reshape(joined[:, :, None] * A[:, None, :], (A.shape[0], -1))
     return joined
+
+
+def _inside(group: slice, parts: Sequence[slice]) -> list[slice]:
+    """Slices of all rows, as those of a group."""
+    return [slice(rows.start - group.start, rows.stop - group.start, rows.step) for rows in parts]
 
 
 def _same(rows: Index, columns: Index) -> bool:

@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import ClassVar
 
+import numpy as np
+
 from dkpca.linalg import hadamard
 from dkpca.linalg.arrays import Array, namespace
 from dkpca.linalg.rounding import quiet
+from dkpca.linalg.strips import multiplied
 
 
 class Law(ABC):
@@ -56,6 +59,10 @@ class Law(ABC):
     def diagonal(self, diagonals: Sequence[Array]) -> Array:
         """Diagonal of the global Gram matrix."""
         return self.recombine(diagonals)
+
+    def crossed(self, left: Sequence[Array], right: Sequence[Array]) -> Array:
+        """Entries of the fused matrix from rows of the merged factors, and others as columns; in a new array."""
+        return self.recombine(A @ B for A, B in zip(left, right, strict=True))
 
     @abstractmethod
     def error_weights(self, received: Sequence[Array], diagonals: Sequence[Array]) -> list[Array]:
@@ -115,6 +122,9 @@ class Product(Law):
 
     def recombine(self, parts: Iterable[Array]) -> Array:
         return _folded(parts, operator.mul, operator.imul)
+
+    def crossed(self, left: Sequence[Array], right: Sequence[Array]) -> Array:
+        return multiplied(left, right) if isinstance(left[0], np.ndarray) else super().crossed(left, right)
 
     def log_diagonal(self, received: Sequence[Array]) -> Array:
         xp = namespace(*received)

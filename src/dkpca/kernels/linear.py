@@ -8,6 +8,7 @@ from dkpca.errors import InputError
 from dkpca.kernels.base import Kernel
 from dkpca.kernels.laws import SUM, Law
 from dkpca.linalg.arrays import Array, namespace
+from dkpca.linalg.moments import column_means
 from dkpca.linalg.rounding import growth, quiet, unit
 
 
@@ -49,7 +50,7 @@ class Linear(Kernel):
     def origin(self, X: Array) -> Array:
         xp = namespace(X)
         with quiet():
-            mean = xp.mean(X, axis=0)
+            mean = column_means(X)
         return mean if self.centered else xp.zeros_like(mean)
 
     def __call__(self, X: Array, Y: Array) -> Array:

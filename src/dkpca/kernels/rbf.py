@@ -1,5 +1,6 @@
 """The RBF (Gaussian) kernel, the paper's subject."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -8,6 +9,7 @@ from dkpca.kernels.distances import best_origin, exponents, relative_error
 from dkpca.kernels.laws import PRODUCT, Law
 from dkpca.kernels.widths import checked_width, exponents_of, required_width
 from dkpca.linalg.arrays import Array, exp_in_place, namespace
+from dkpca.linalg.moments import column_variances
 from dkpca.linalg.rounding import quiet
 
 
@@ -53,6 +55,10 @@ class RBF(Kernel):
             K = exp_in_place(exponents(X, Y, self.gamma))
         return namespace(K).astype(K, X.dtype, copy=False)
 
+    def blocks(self, X: Array, parts: Sequence[slice]) -> Array:
+        tables = namespace(X).stack([X[rows, :] for rows in parts])
+        return self(tables, tables)
+
     def relative_error(self, X: Array, origin: Array | None) -> float:
         moved = origin is not None and bool(namespace(origin).any(origin != 0))
         return relative_error(X, self.gamma, moved=moved)
@@ -74,8 +80,7 @@ class RBF(Kernel):
         return xp.ones_like(X[:, 0])
 
     def mean_distance(self, X: Array) -> float:
-        xp = namespace(X)
-        return 2.0 * float(xp.sum(xp.var(X, axis=0, correction=1))) if X.shape[0] > 1 else 0.0
+        return 2.0 * float(namespace(X).sum(column_variances(X))) if X.shape[0] > 1 else 0.0
 
     def revealed(self, rank: int, n_features: int) -> str:
         return (

@@ -61,6 +61,28 @@ def random_normal(shape: tuple[int, int], seed: list[int], reference: Array) -> 
     return like(np.random.default_rng(seed).standard_normal(shape), reference)
 
 
+def sent_to(x: Array, place: Array) -> Array:
+    """Return the same numbers where another array lives."""
+    if isinstance(place, np.ndarray):
+        return to_numpy(x)
+    if isinstance(x, np.ndarray):  # torch takes neither gaps that go backwards nor what must not be written to
+        x = np.ascontiguousarray(x) if x.flags.writeable else np.array(x, order="C")
+    return namespace(place).asarray(x, device=device(place))
+
+
+def write_over(target: Array, x: Array) -> None:
+    """Write numbers that may live elsewhere over an array."""
+    if isinstance(target, np.ndarray) and array_api_compat.is_torch_array(x):  # without an array in between
+        namespace(x).from_numpy(target).copy_(x)
+    else:
+        target[...] = sent_to(x, target)
+
+
+def same_place(x: Array, y: Array) -> bool:
+    """Whether two arrays can be computed with together."""
+    return type(x) is type(y) and device(x) == device(y)
+
+
 def itemsize(x: Array) -> int:
     """Bytes of one number."""
     return int(namespace(x).finfo(x.dtype).bits) // 8
@@ -80,16 +102,31 @@ def at_most_in_place(x: Array, most: float) -> Array:
     return x.clamp_(max=most) if array_api_compat.is_torch_array(x) else namespace(x).clip(x, None, most)
 
 
+def row_squares(A: Array) -> Array:
+    """Squared length of each row, without an array of all squares where the library allows it."""
+    return np.einsum("ij,ij->i", A, A) if isinstance(A, np.ndarray) else namespace(A).sum(A * A, axis=1)
+
+
+def column_squares(A: Array) -> Array:
+    """Squared length of each column, in the same way."""
+    return np.einsum("ij,ij->j", A, A) if isinstance(A, np.ndarray) else namespace(A).sum(A * A, axis=0)
+
+
 def set_diagonal(x: Array, values: Array) -> Array:
-    """Write the diagonal of a square array that is not needed any more."""
+    """Write the diagonal of a square array, or of each in a stack, that is not needed any more."""
     if isinstance(x, np.ndarray):
-        np.fill_diagonal(x, values)
+        np.einsum("...ii->...i", x)[...] = values
         return x
     if array_api_compat.is_torch_array(x):
-        x.diagonal().copy_(values)
+        x.diagonal(dim1=-2, dim2=-1).copy_(values)
         return x
     xp = namespace(x)
-    return xp.where(xp.eye(x.shape[0], dtype=x.dtype, device=device(x)) > 0, values[None, :], x)
+    return xp.where(xp.eye(x.shape[-1], dtype=x.dtype, device=device(x)) > 0, values[..., None, :], x)
+
+
+def transposed(x: Array) -> Array:
+    """Transposed array, in the order in which products read it fastest."""
+    return np.ascontiguousarray(x.T) if isinstance(x, np.ndarray) else x.T
 
 
 def set_rows(

@@ -50,13 +50,15 @@ def _call(routine: str, dtype: str, *arguments: str | int | float | Matrix) -> N
 
 
 def _held(argument: str | int | float | Matrix, number: Any) -> Any:
-    """Pointer to an argument, as Fortran takes them; whatever it points to lives as long as the pointer."""
+    """Pointer to an argument, as Fortran takes them; the caller keeps what it points to.
+
+    In the cheapest ways that ctypes has: threads wait for each other meanwhile.
+    """
     if isinstance(argument, np.ndarray):
-        return argument.ctypes.data_as(ctypes.c_void_p)
+        return argument.ctypes.data
     if isinstance(argument, str):
-        return ctypes.cast(ctypes.c_char_p(argument.encode()), ctypes.c_void_p)
-    value = ctypes.c_int(argument) if isinstance(argument, int) else number(argument)
-    return ctypes.cast(ctypes.pointer(value), ctypes.c_void_p)
+        return argument.encode()
+    return ctypes.byref(ctypes.c_int(argument) if isinstance(argument, int) else number(argument))
 
 
 @cache

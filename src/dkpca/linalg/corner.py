@@ -90,12 +90,14 @@ class Corner:
 
     def solve(self, rows: Array) -> Array:
         """Return rows @ inv(L)', maybe written over the rows."""
-        return multiply_lower(self.L, self.inverses, rows) if self.inverses else solve_lower(self.placed, rows)
+        if self.inverses:
+            return multiply_lower(self.L, self.inverses, rows)
+        return solve_lower(self.L if isinstance(rows, np.ndarray) else self.placed, rows)
 
     @cached_property
     def placed(self) -> Array:
-        """L where the rows are: sent there once."""
-        return self.L if isinstance(self.reference, np.ndarray) else like(self.L, self.reference)
+        """L where the matrix is evaluated: sent there once."""
+        return like(self.L, self.reference)
 
     @cached_property
     def inverse_norm(self) -> float:

@@ -1,10 +1,14 @@
 """What every eigensolver returns."""
 
 from dataclasses import dataclass, replace
+from functools import reduce
 
-from dkpca.linalg.arrays import Array, eps, namespace
+import numpy as np
+
+from dkpca.linalg.arrays import Array, eps, namespace, to_numpy
 from dkpca.linalg.gram import Gram
-from dkpca.linalg.strips import strips
+from dkpca.linalg.moments import groups
+from dkpca.linalg.parallel import in_order
 
 RESIDUAL_SHARE = 1.2
 NEARBY = 5  # pairs behind the leading ones that a solver returns beside them
@@ -131,10 +135,15 @@ def from_all_rows(gram: Gram, values: Array, vectors: Array) -> Extension:
 def signs_of(vectors: Array) -> Array:
     """Signs that make the entry of largest magnitude of each column positive, the first of several."""
     xp = namespace(vectors)
-    extreme = xp.zeros_like(vectors[0, :])
-    for rows in strips(vectors.shape[0], vectors.shape[1], vectors):
-        part = vectors[rows, :]
-        largest = xp.argmax(xp.abs(part), axis=0)
-        entries = xp.take_along_axis(part, largest[None, :], axis=0)[0, :]
-        extreme = xp.where(xp.abs(entries) > xp.abs(extreme), entries, extreme)
-    return xp.where(extreme < 0, -xp.ones_like(extreme), xp.ones_like(extreme))
+
+    def extremes(group: slice) -> tuple[Array, Array]:
+        return xp.max(vectors[group, :], axis=0), xp.min(vectors[group, :], axis=0)
+
+    parts = list(in_order(extremes, groups(vectors.shape[0]), vectors))
+    highest = reduce(xp.maximum, (high for high, _ in parts))
+    lowest = reduce(xp.minimum, (low for _, low in parts))
+    signs = xp.where(highest < -lowest, -xp.ones_like(highest), xp.ones_like(highest))
+    for column in np.flatnonzero(to_numpy(highest == -lowest)).tolist():
+        if int(xp.argmin(vectors[:, column])) < int(xp.argmax(vectors[:, column])):
+            signs[column] = -1.0
+    return signs

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from dkpca.errors import InputError
 from dkpca.linalg.arrays import Array, eps, itemsize, namespace
 from dkpca.linalg.parallel import split_work
 from dkpca.linalg.progress import Progress, silent
@@ -36,6 +37,15 @@ class Gram(ABC):
     def block(self, rows: Index, columns: Index) -> Array:
         """Entries at the crossing of rows and columns, in a new array: callers write over it."""
 
+    @property
+    def home(self) -> Array:
+        """An array of the library, precision and place where what has a row for each sample is kept."""
+        return self.reference
+
+    def sent_to(self, place: Array) -> "Gram":
+        """Return the same matrix, evaluated where another array lives: rows travel there a group at a time."""
+        raise InputError(f"{type(self).__name__} is evaluated where its rows lie; leave device out")
+
     def against(self, columns: Array) -> Opened:
         """Say how to evaluate these columns, group by group of rows and strip by strip of a group, in new arrays."""
 
@@ -44,9 +54,9 @@ class Gram(ABC):
 
         return opened
 
-    def within(self, group: slice) -> Callable[[slice], Array]:
-        """Say how to evaluate blocks on the diagonal, for slices of rows that lie in a group, in new arrays."""
-        return lambda rows: self.block(rows, rows)
+    def within(self, group: slice) -> Callable[[Sequence[slice]], Array]:
+        """Say how to evaluate blocks on the diagonal for slices of as many rows each in a group, in a new stack."""
+        return lambda parts: namespace(self.reference).stack([self.block(rows, rows) for rows in parts])
 
     def among(self, positions: Array) -> "Gram":
         """Return the matrix of some of the samples."""
@@ -141,6 +151,13 @@ class Centered(Gram):
         self.base = base
         self.n, self.reference, self.entry_operations = base.n, base.reference, base.entry_operations
         self._row_means: Array | None = None  # of the base; whichever method sees the matrix first fills them in
+
+    @property
+    def home(self) -> Array:
+        return self.base.home
+
+    def sent_to(self, place: Array) -> Gram:
+        return Centered(self.base.sent_to(place))
 
     def row_means(self) -> Array:
         """Mean of each row of the matrix that is centered; costs one product, unless they are known already."""

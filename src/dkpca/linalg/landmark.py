@@ -8,16 +8,17 @@ are those of the small F'F. The first pass adds up C'C or F'F, the second makes 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from dkpca.errors import InputError
 from dkpca.linalg import memory
-from dkpca.linalg.arrays import Array, device, like, namespace, on_gpu, set_rows, tall_empty, to_numpy
+from dkpca.linalg.arrays import Array, device, like, namespace, sent_to, set_rows, tall_empty, to_numpy, write_over
 from dkpca.linalg.corner import Corner, Spectrum
 from dkpca.linalg.eigenpairs import NEARBY, Eigenpairs, Extension, Nearby, inverse_roots, signs_of
 from dkpca.linalg.gram import Centered, Gram, Opened, pick
-from dkpca.linalg.missed import MOST_NUMBERS, Missed, missed, missed_in, rounding_in_blocks
+from dkpca.linalg.missed import Missed, block_rows, missed, missed_in, rounding_in_blocks
 from dkpca.linalg.moments import Done, groups, moments, write_products
 from dkpca.linalg.parallel import split_work, threads_of_our_own
 from dkpca.linalg.pivoting import draw_rows, factorize
@@ -106,8 +107,7 @@ class Landmark:
 
     def _sampled(self, gram: Gram, most: int) -> tuple[Array, Array, Corner, float]:
         """Features of all rows, or of a sample of many; landmarks; their corner; and the trace missed there."""
-        sample = max(SAMPLE, SAMPLE_SHARE * most)
-        trace = gram.trace()
+        sample, trace = max(SAMPLE, SAMPLE_SHARE * most), gram.trace()
         if gram.n <= 2 * sample or not trace > 0.0:
             F, pivots, missed = self.factorize(gram, most if trace > 0.0 else 1)
             return F, pivots, Corner(to_numpy(pick(F, pivots)), gram), missed
@@ -119,11 +119,9 @@ class Landmark:
         F, pivots, corner, missed = self._sampled(gram, most)
         if F.shape[0] == gram.n:
             return Chosen(pivots, corner, _slices_of(F), F, True, namespace(F).mean(F, axis=0), gram.n)
-        columns = gram.against(pivots)
         substituted, start = features_to_add_up(F, corner, gram.n, missed)
-        corner = _quicker(corner, F, gram.n, k, missed)
-        if substituted:
-            columns = _substituted(columns, _substitution(corner, pivots))
+        corner, columns = _quicker(corner, F, gram.n, k, missed), gram.against(pivots)
+        columns = _substituted(columns, _substitution(corner, pivots)) if substituted else columns
         return Chosen(pivots, corner, columns, None, substituted, start, F.shape[0])
 
 
@@ -190,7 +188,7 @@ def default_landmarks(k: int) -> int:
 
 def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, bounded: bool, progress: Progress) -> Eigenpairs:
     """Leading pairs of F F', or of the same after centering, and how far they may be from those of the matrix."""
-    n, xp = gram.n, namespace(gram.reference)
+    n, home = gram.n, gram.home
     done = _part(progress, CHOOSING, LIFTING)
     sums = moments(chosen.features, n, chosen.start, centered=centered, progress=done)
     if chosen.substituted:
@@ -199,7 +197,7 @@ def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, bounded: bool,
         chosen, sums = (chosen.head(sound, gram), sums.head(sound)) if sound < chosen.corner.m else (chosen, sums)
     corner, start = chosen.corner, chosen.start
     found = corner.spectrum(sums, to_numpy(start) if centered else None, n, substituted=chosen.substituted)
-    values, U = like(found.values, start), like(found.U, start)
+    values, U = like(found.values, home), like(found.U, home)
     next_value = float(values[k]) if values.shape[0] > k else 0.0
     scaled, behind = U * inverse_roots(n, values)[None, :], slice(k, k + NEARBY)
     near_values, near = values[behind], scaled[:, behind]
@@ -210,12 +208,12 @@ def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, bounded: bool,
     in_products, rough = rounding_in_blocks(corner.m, corner.trace, next_value, unit(start))
     in_entries = in_products + gram.evaluation_error() + found.beside
     worthwhile = left > next_value and unexplained > in_entries
-    in_blocks = bounded and worthwhile and (on_gpu(start) or n * corner.m <= MOST_NUMBERS)
-    lifted = _lifted(gram, scaled, near, chosen, found, progress, in_blocks=in_blocks, rough=rough)
+    blocks = block_rows(n, corner.m, start) if bounded and worthwhile else None
+    lifted = _lifted(gram, scaled, near, chosen, found, progress, blocks=blocks, rough=rough)
     vectors, square = lifted.vectors, lifted.square
     turned = orthonormalize(vectors, square, found.values[:k])
     signs = signs_of(vectors)
-    multiply(vectors, xp.eye(k, dtype=signs.dtype, device=device(signs)) * signs[None, :])
+    multiply(vectors, namespace(signs).eye(k, dtype=signs.dtype, device=device(signs)) * signs[None, :])
     U = U * signs[None, :]
     weights = corner.solve_transposed(to_numpy(U))
     made = corner.product_error(found, weights, n, k, substituted=chosen.substituted)
@@ -224,7 +222,7 @@ def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, bounded: bool,
         vectors,
         next_value,
         found.centered_trace + left,
-        Extension(like(weights, start), -(like(found.factor_mean, start) @ U), anchors=chosen.pivots),
+        Extension(like(weights, home), -(like(found.factor_mean, home) @ U), anchors=sent_to(chosen.pivots, home)),
         solver=_words(chosen, n),
         missed_trace=left,
         missed_norm=min(lifted.missed.norm + in_entries, left),
@@ -298,7 +296,7 @@ def _lifted(
     found: Spectrum,
     progress: Progress,
     *,
-    in_blocks: bool,
+    blocks: int | None,
     rough: bool,
 ) -> _Lifted:
     """Products of the centered factor with leading columns and with those behind; and a bound on what is left.
@@ -309,16 +307,18 @@ def _lifted(
     weights = xp.concat([leading, behind], axis=1)
     if not chosen.substituted:
         weights = like(chosen.corner.solve_transposed(to_numpy(weights)), weights)
+    weights = sent_to(weights, chosen.start)
     vectors, nearby = (tall_empty((n, A.shape[1]), A) for A in (leading, behind))
     solved = _substitution(chosen.corner, chosen.pivots)
 
     def keep(group: slice, rows: Array) -> None:
-        vectors[group, :], nearby[group, :] = rows[:, :k], rows[:, k:]
+        write_over(vectors[group, :], rows[:, :k])
+        write_over(nearby[group, :], rows[:, k:])
 
-    def left(group: slice) -> Callable[[slice, Array], Missed]:
+    def left(size: int, group: slice) -> Callable[[slice, Array], Missed]:
         within = gram.within(group)
         return lambda rows, Z: missed_in(
-            within, rows, Z if chosen.substituted else solved(Z, rows.start), k, rough=rough
+            within, rows, Z if chosen.substituted else solved(Z, rows.start), k, size, rough=rough
         )
 
     shift, done = like(found.mean, weights) @ weights, _part(progress, LIFTING, 1.0)
@@ -328,10 +328,10 @@ def _lifted(
         weights,
         shift,
         keep,
-        looked_at=left if in_blocks and chosen.factor is None else None,
+        looked_at=None if blocks is None or chosen.factor is not None else partial(left, blocks),
         progress=done,
     )
-    if not in_blocks:
+    if blocks is None:
         unexplained = Missed(math.inf, math.inf)
     elif chosen.factor is not None:
         unexplained = missed(gram, chosen.factor, k)

@@ -5,11 +5,12 @@ from dataclasses import replace
 
 from dkpca.errors import InputError, OutOfMemoryError
 from dkpca.linalg import effort
-from dkpca.linalg.arrays import free_memory, itemsize, on_gpu, out_of_memory_errors
+from dkpca.linalg.arrays import device, free_memory, itemsize, on_gpu, out_of_memory_errors, same_place
 from dkpca.linalg.dense import Dense
 from dkpca.linalg.eigenpairs import Eigenpairs
 from dkpca.linalg.gram import Gram
 from dkpca.linalg.landmark import Landmark, default_landmarks
+from dkpca.linalg.on_device import away_from
 from dkpca.linalg.progress import current
 from dkpca.linalg.scaled import as_large, ordinary
 from dkpca.linalg.streamed import Streamed
@@ -52,10 +53,11 @@ def leading(
     if not 1 <= k <= gram.n:
         raise InputError(f"{k} eigenpairs of a {gram.n} x {gram.n} matrix were asked for; ask for 1 to {gram.n}")
     if not isinstance(solver, str):
-        return _solve(solver, gram, k)
+        return _solve(solver, _placed(gram, solver, isinstance(solver, Landmark)), k)
     if solver not in NAMES:
         raise InputError(f"solver {solver!r} is unknown; use one of {list(NAMES)} or a solver object")
     name, reason = choose(gram, k) if solver == "auto" else (solver, "as asked")
+    gram = gram if solver == "auto" and name != "landmark" else _placed(gram, name, name == "landmark")
     if solver == "auto" and name == "landmark":
         n_landmarks = enough_landmarks(gram, k, n_landmarks)
     try:
@@ -69,11 +71,27 @@ def leading(
     return replace(pairs, solver=f"{pairs.solver} ({reason})")
 
 
+def _placed(gram: Gram, solver: str | Solver, by_groups: bool) -> Gram:
+    """Return the matrix where it is to be computed with: on a device from rows in host memory, only by groups."""
+    place = away_from(gram.reference)
+    if place is None:
+        return gram
+    if not by_groups:
+        raise InputError(
+            f"solver {solver!r} computes with all rows where they lie, and these lie in host memory; use "
+            f"solver='landmark' with device={str(device(place))!r}, or pass tensors that lie there"
+        )
+    return gram.sent_to(place)
+
+
 def _solve(solver: Solver, gram: Gram, k: int) -> Eigenpairs:
     """Solve at ordinary size, and say how far the evaluation of the matrix can be from what is meant."""
     same, size = ordinary(gram)
-    pairs = solver(same, k)
-    return as_large(pairs.with_residual(same.evaluation_error()), size)
+    pairs = as_large(solver(same, k).with_residual(same.evaluation_error()), size)
+    there = gram.reference
+    if same_place(there, gram.home):
+        return pairs
+    return replace(pairs, solver=f"{pairs.solver}, rows in host memory, computed on {device(there)}")
 
 
 def _named(name: str, n_landmarks: int | None, random_state: int) -> Solver:

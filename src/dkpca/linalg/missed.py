@@ -7,6 +7,7 @@ operators with convex or concave functions*). Its trace is the case of blocks of
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,8 @@ from dkpca.linalg.rounding import growth, solver_error
 
 LANDMARKS_PER_ROW = 4  # of a block: it then costs a part of what the landmarks cost
 LEAST_ROWS, LEAST_ROWS_GPU = 32, 2048
-MOST_NUMBERS = 2**27  # rows times landmarks for which bounds may take as long as all the rest
-SMALL = 128  # rows of a block, where many rows are passed over
-FEW = 2 * SMALL  # rows for which float32 is precise enough: n^2 / 2 roundings at worst are within ...
+SIZES = {2**33: 128, 2**35: 64}  # rows of a block by the work of substituting all rows: a second or two of bounds
+FEW = 256  # rows for which float32 is precise enough: n^2 / 2 roundings at worst are within ...
 WIDER = 1.003  # ... what a bound on a norm is widened by
 SINGLE = 2.0**-24  # largest relative error of a rounding in float32
 ROUGH = 2e-3  # that, as a share of the eigenvalue behind the last, is not worth twice the time
@@ -50,32 +50,60 @@ def missed(gram: Gram, F: Array, k: int) -> Missed:
     return Missed(norm, leading)
 
 
-def missed_in(within: Callable[[slice], Array], rows: slice, F: Array, k: int, *, rough: bool = False) -> Missed:
+def block_rows(n: int, m: int, reference: Array) -> int | None:
+    """Rows of a block that are worth their time where n rows are passed over with m landmarks; None if none are."""
+    if on_gpu(reference):
+        return LEAST_ROWS_GPU
+    return next((rows for most, rows in SIZES.items() if n * m**2 <= most), None)
+
+
+def missed_in(
+    within: Callable[[Sequence[slice]], Array], rows: slice, F: Array, k: int, size: int, *, rough: bool = False
+) -> Missed:
     """The same for some of the rows, of which F is at hand; bounds for parts of a matrix add up to one for it.
 
-    `within` makes blocks on the diagonal of the matrix. Roughly, differences are taken in float32.
+    `within` makes blocks on the diagonal of the matrix, here of at least `size` rows. Roughly, differences are taken
+    in float32.
     """
-    blocks = max(1, F.shape[0] // (LEAST_ROWS_GPU if on_gpu(F) else SMALL))
-    norm = leading = 0.0
-    for number in range(blocks):
-        own, part = slice(rows.start + number, rows.stop, blocks), F[number::blocks, :]
+    height = F.shape[0]
+    blocks = max(1, height // size)
+    parts = [slice(number, height, blocks) for number in range(blocks)]
+    cuts = sorted({0, height % blocks, blocks})  # the first of them may have a row more
+    found = np.zeros(2)
+    for some in (parts[start:stop] for start, stop in pairwise(cuts)):
+        K = within([slice(rows.start + own.start, rows.stop, blocks) for own in some])
         if on_gpu(F):
-            largest, several = _sizes(within(own) - part @ part.T, k)
-            norm, leading = norm + largest, leading + several
-            continue
-        P = _left(to_numpy(within(own)), to_numpy(part), np.float32 if rough else float)
-        largest, trace = norm_at_most(P), float(np.clip(np.diagonal(P), 0.0, None).sum(dtype=float))
-        several = min(k * largest, min(k, len(P)) ** 0.5 * WIDER * float(np.linalg.norm(P)), trace)
-        norm, leading = norm + min(largest, trace), leading + several
+            found += _lengths_on_gpu(K, namespace(F).stack([F[own, :] for own in some]), k)
+        else:
+            P = _left(to_numpy(K), [to_numpy(F)[own] for own in some], np.float32 if rough else float)
+            found += _sizes_of_stack(P, k)
+    norm, leading = found.tolist()
     return Missed(norm, leading)
 
 
-def _left(K: np.ndarray[Any, Any], F: np.ndarray[Any, Any], dtype: type) -> np.ndarray[Any, Any]:
-    """K - F F' in a precision."""
-    part: np.ndarray[Any, Any] = F.astype(dtype)
-    product: np.ndarray[Any, Any] = part @ part.T
+def _lengths_on_gpu(K: Array, F: Array, k: int) -> tuple[float, float]:
+    """Bounds on K - F F', added over a stack, by lengths: a small eigenproblem takes as long as a large product."""
+    xp = namespace(K)
+    K -= F @ xp.matrix_transpose(F)
+    length = float(xp.sum(xp.linalg.vector_norm(K, axis=(1, 2))))
+    return length, min(k, K.shape[1]) ** 0.5 * length
+
+
+def _left(K: np.ndarray[Any, Any], parts: Sequence[np.ndarray[Any, Any]], dtype: type) -> np.ndarray[Any, Any]:
+    """K - F F' in a precision, in a stack."""
+    F: np.ndarray[Any, Any] = np.stack(parts, dtype=dtype, casting="same_kind")
+    product: np.ndarray[Any, Any] = F @ F.transpose(0, 2, 1)
     np.subtract(K.astype(dtype, copy=False), product, out=product)
     return product
+
+
+def _sizes_of_stack(P: np.ndarray[Any, Any], k: int) -> tuple[float, float]:
+    """Bounds on the largest eigenvalue and the sum of the k largest, added up over a stack; writes over it."""
+    traces = np.clip(np.einsum("bii->bi", P), 0.0, None).sum(axis=1, dtype=float)
+    sizes = _made_even(P)
+    several = min(k, P.shape[1]) ** 0.5 * WIDER * sizes * _lengths(P)
+    norms = np.minimum(WIDER * sizes * _fourth_roots(P), traces)
+    return float(norms.sum()), float(np.minimum(np.minimum(k * norms, several), traces).sum())
 
 
 def rounding_in_blocks(m: int, trace: float, next_value: float, own: float) -> tuple[float, bool]:
@@ -87,12 +115,29 @@ def rounding_in_blocks(m: int, trace: float, next_value: float, own: float) -> t
 
 def norm_at_most(S: np.ndarray[Any, Any]) -> float:
     """Bound on the largest eigenvalue of a symmetric matrix: at most n^(1/8) times too large, a tenth of the time."""
-    size = float(np.abs(S).max())
-    if not size > 0.0:
-        return 0.0
-    even = (S / size).astype(np.float32 if len(S) <= FEW else float, copy=False)
+    stack = S[None].copy()
+    return float((WIDER * _made_even(stack) * _fourth_roots(stack))[0])
+
+
+def _made_even(stack: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Divide each matrix of a stack by its largest entry, in place, and return these."""
+    flat = stack.reshape(len(stack), -1)
+    sizes = np.maximum(flat.max(axis=1), -flat.min(axis=1))
+    flat /= np.where(sizes > 0.0, sizes, 1.0)[:, None]
+    return np.asarray(sizes, dtype=float)
+
+
+def _fourth_roots(stack: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """|S^4|^(1/4) for each symmetric S of a stack with entries up to one."""
+    even = stack.astype(np.float32 if stack.shape[1] <= FEW else float, copy=False)
     second = even @ even
-    return float(WIDER * size * np.linalg.norm(second @ second) ** 0.25)
+    return np.asarray(_lengths(second @ second) ** 0.25)
+
+
+def _lengths(stack: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Length of each matrix of a stack, as a vector of its entries."""
+    flat = stack.reshape(len(stack), 1, -1)
+    return np.asarray(np.sqrt((flat @ flat.transpose(0, 2, 1))[:, 0, 0], dtype=float))
 
 
 def _sizes(P: Array, k: int) -> tuple[float, float]:

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from dkpca.linalg.arrays import Array, add_square, device, full_from_lower, namespace
+from dkpca.linalg.arrays import Array, add_square, device, full_from_lower, namespace, sent_to
 from dkpca.linalg.gram import Opened
 from dkpca.linalg.parallel import in_order
-from dkpca.linalg.rounding import growth
+from dkpca.linalg.rounding import growth, quiet
 from dkpca.linalg.strips import slices, strips
 
 GROUPS, LEAST_ROWS, MOST_ROWS = 16, 2**10, 2**15
@@ -124,19 +124,39 @@ def write_products(
     return full_from_lower(total), everything
 
 
-def crossed(opened: Opened, n: int, block: Array) -> Array:
-    """Z' B for the n rows of Z and of a thin B: some rows of a symmetric matrix times B, if Z are its columns.
+def column_means(X: Array) -> Array:
+    """Mean of each column."""
+    xp = namespace(X)
+    return sum(in_order(lambda group: xp.sum(X[group, :], axis=0), groups(X.shape[0]), X)) / X.shape[0]
 
-    Products of a strip are made in the precision of Z, and added up in that of B.
-    """
-    xp = namespace(block)
+
+def column_variances(X: Array) -> Array:
+    """Variance of each column, of samples: over one row less than there are."""
+    xp, mean = namespace(X), column_means(X)
 
     def of(group: slice) -> Array:
-        rows_of, own = opened(group), block[group, :]
+        with quiet():
+            off = X[group, :] - mean[None, :]
+            return xp.sum(off * off, axis=0)
+
+    return sum(in_order(of, groups(X.shape[0]), X)) / (X.shape[0] - 1)
+
+
+def crossed(opened: Opened, n: int, block: Array, reference: Array | None = None) -> Array:
+    """Z' B for the n rows of Z and of a thin B: some rows of a symmetric matrix times B, if Z are its columns.
+
+    Products of a strip are made in the precision of Z, and added up in that of B. The reference is an array where Z
+    lives; None: where B does.
+    """
+    reference = block if reference is None else reference
+    xp = namespace(reference)
+
+    def of(group: slice) -> Array:
+        rows_of, own = opened(group), sent_to(block[group, :], reference)
         total = 0.0
-        for rows in strips(group.stop - group.start, SHORT, block):
+        for rows in strips(group.stop - group.start, SHORT, reference):
             Z = rows_of(rows)
-            total = total + xp.astype(Z.T @ xp.astype(own[rows, :], Z.dtype, copy=False), block.dtype)
+            total = total + xp.astype(Z.T @ xp.astype(own[rows, :], Z.dtype, copy=False), own.dtype)
         return total
 
-    return sum(in_order(of, groups(n), block))
+    return sum(in_order(of, groups(n), reference))

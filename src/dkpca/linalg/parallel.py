@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from dkpca.linalg.arrays import Array
+from dkpca.linalg.arrays import Array, on_gpu
 
 ResultT = TypeVar("ResultT")
 ItemT = TypeVar("ItemT")
@@ -35,10 +35,11 @@ def split_work(work: Callable[[Sequence[ItemT]], ResultT], items: Sequence[ItemT
 def in_order(work: Callable[[ItemT], ResultT], items: Sequence[ItemT], reference: Array) -> Iterator[ResultT]:
     """Yield what is made of each item, in order; threads take the next item as they come, a few ahead of the caller.
 
-    For results that are large: at most two per thread wait.
+    For results that are large: at most two per thread wait. A GPU is fed by one thread, while the caller fetches what
+    was made.
     """
     threads = _threads_for(len(items), reference)
-    if threads <= 1:
+    if threads <= 1 and not on_gpu(reference):
         yield from map(work, items)
         return
     with one_blas_thread(), ThreadPoolExecutor(threads) as pool:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dkpca.errors import InputError
-from dkpca.linalg.arrays import Array, device, eps, like, namespace, set_rows, solve_lower, to_numpy
+from dkpca.linalg.arrays import Array, device, eps, like, namespace, sent_to, set_rows, solve_lower, to_numpy
 from dkpca.linalg.gram import Gram
 from dkpca.linalg.parallel import split_work
 from dkpca.linalg.progress import Progress, silent
@@ -26,7 +26,7 @@ def factorize(
     """Return F, pivots and the trace of gram - F F', which is positive semidefinite; F[pivots] is triangular."""
     rng = np.random.default_rng(random_state)
     xp = namespace(gram.reference)
-    left = xp.asarray(gram.diagonal(), copy=True)
+    left = xp.asarray(sent_to(gram.diagonal(), gram.reference), copy=True)
     scale = float(xp.max(xp.abs(left)))
     _check_diagonal(left, scale)
     trace, allowed = float(xp.sum(left)), max(tolerance, most * eps(left))
@@ -52,12 +52,12 @@ def draw_rows(gram: Gram, size: int, random_state: int) -> Array:
 
     A row with more than one share is in for certain, so that the few that matter are not left to chance.
     """
-    xp = namespace(gram.reference)
+    xp = namespace(gram.home)
     edges = xp.cumulative_sum(xp.astype(gram.diagonal(), xp.float64))
     draws = (np.arange(size) + np.random.default_rng(random_state).random(size)) * (float(edges[-1]) / size)
     positions = to_numpy(xp.searchsorted(edges, like(draws, edges), side="right"))
     positions = np.minimum(positions, gram.n - 1).astype(np.int64)
-    return xp.asarray(positions[np.append(True, np.diff(positions) > 0)], device=device(gram.reference))
+    return sent_to(positions[np.append(True, np.diff(positions) > 0)], gram.reference)
 
 
 def _propose(

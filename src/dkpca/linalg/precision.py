@@ -1,7 +1,7 @@
 """How a matrix is rounded for the wire, and what the rounding did to it."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,8 +9,8 @@ import numpy as np
 
 from dkpca.errors import InputError
 from dkpca.linalg.arrays import Array, device, dtype_name, namespace, to_numpy
-from dkpca.linalg.rounding import growth, power_of_four, unit
-from dkpca.linalg.strips import slices, squared
+from dkpca.linalg.rounding import growth, unit
+from dkpca.linalg.strips import slices
 
 COMPACT = "compact"
 PRECISIONS = {"float64": 8, "float32": 4, "float16": 2, COMPACT: 4}  # bytes a number; compact: before it is coded
@@ -175,32 +175,12 @@ def _largest(A: Array) -> Array:
     return xp.where(largest > 0, largest, xp.ones_like(largest))
 
 
-def norms_of_rounding(
-    rows_of: Callable[[slice], Array], reach: float, reference: Array, sent: Rounded
-) -> tuple[float, float]:
-    """Spectral and nuclear norm of B B' - A A' for the B that was sent; A has orthogonal columns.
-
-    A is given by its rows, its largest magnitude, and some array of its precision.
-
-    With R = B - A the difference is [A R] M [A R]' with M = [[0, I], [I, I]]: its eigenvalues are those of a
-    matrix of twice the rank, so no n x n matrix and no cancellation.
-    """
-    xp, dtype, (n, rank) = namespace(reference), dtype_name(reference), sent.shape
-    if sent.precision == dtype:
-        return 0.0, 0.0
-    size = power_of_four(reach) if reach > 0 else 1.0  # ordinary, so that squares of what was rounded do not vanish
-
-    def both(rows: slice) -> Array:
-        part = rows_of(rows)
-        return xp.concat([part, sent.rows(rows).decode(dtype) - part], axis=1) / size
-
-    square = to_numpy(squared(both, n, 2 * rank, reference)).astype(float)
-    spectral, nuclear = norms_by_squares(square, n, reference)
-    return spectral * size * size, nuclear * size * size
-
-
 def norms_by_squares(square: np.ndarray[Any, Any], n: int, reference: Array) -> tuple[float, float]:
-    """Return the same norms from [A R]' [A R], summed over n rows."""
+    """Spectral and nuclear norm of B B' - A A' from [A R]' [A R], summed over n rows, with R = B - A.
+
+    A has orthogonal columns. The difference is [A R] M [A R]' with M = [[0, I], [I, I]]: its eigenvalues are those of
+    a matrix of twice the rank, so no n x n matrix and no cancellation.
+    """
     # Small, and in double: solvers in float32 fail where eigenvalues repeat.
     rank = len(square) // 2
     lengths = np.sqrt(np.diagonal(square))

@@ -22,6 +22,10 @@ class Scaled(Gram):
         self.base, self.size, self.root = base, size, size**0.5
         self.n, self.reference, self.entry_operations = base.n, base.reference, base.entry_operations
 
+    @property
+    def home(self) -> Array:
+        return self.base.home
+
     def diagonal(self) -> Array:
         return self.base.diagonal() / self.size
 
@@ -62,7 +66,8 @@ def ordinary(gram: Gram) -> tuple[Gram, float]:
     base = gram.base if isinstance(gram, Centered) else gram
     xp = namespace(gram.reference)
     with quiet():
-        size, trace, log_size = float(xp.max(base.diagonal())), base.trace(), base.log_largest()
+        size = float(namespace(gram.home).max(base.diagonal()))
+        trace, log_size = base.trace(), base.log_largest()
     limits = xp.finfo(gram.reference.dtype)
     if not trace <= float(limits.max) * HEADROOM:
         reach = math.inf if math.isnan(size) else size

@@ -1,16 +1,19 @@
 """Products with tall, thin matrices, strip by strip over all cores."""
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import array_api_compat
 import numpy as np
 
 from dkpca.linalg.arrays import Array, add_square, device, free_memory, full_from_lower, itemsize, namespace, on_gpu
-from dkpca.linalg.parallel import split_work
+from dkpca.linalg.parallel import one_blas_thread, split_work
 
+Matrix = np.ndarray[Any, Any]
 TILE_BYTES = 2**20  # what stays in the second-level cache of a core
 SCRATCH_BYTES = 2**26  # what a product may take beyond its result, where one large block is faster than many small
 TRIANGLE_SHARE = 8  # rows for each column, or stacked triangles are nearly as large as what they stand for
+CACHED_ROWS = 64  # of a product with hundreds of columns, to be used at once
 GPU_SHARE = 16  # on a GPU, one part in this many of the free memory at a time
 
 
@@ -63,7 +66,8 @@ def triangle(A: Array) -> Array:
     height = max(TRIANGLE_SHARE * A.shape[1], tile_bytes(A) // (max(A.shape[1], 1) * itemsize(A)))
     parts = list(slices(A.shape[0], height))
     if len(parts) == 1:
-        return _triangle(A)
+        with one_blas_thread():  # its columns are too short to be shared: threads would only wait for each other
+            return _triangle(A)
     found: dict[int, Array] = {}
 
     def share(numbers: Sequence[int]) -> None:
@@ -90,6 +94,18 @@ def times(A: Array, B: Array) -> Array:
             out[rows, :] = A[rows, :] @ B
 
     split_work(share, strips(A.shape[0], A.shape[1], A), A)
+    return out
+
+
+def multiplied(left: Sequence[Matrix], right: Sequence[Matrix]) -> Matrix:
+    """Products A B of each pair, multiplied entry by entry; a few rows at a time, so that none leaves the cache."""
+    out = np.empty((left[0].shape[0], right[0].shape[1]), dtype=left[0].dtype)
+    scratch = np.empty((CACHED_ROWS, out.shape[1]), dtype=out.dtype)
+    for rows in slices(out.shape[0], CACHED_ROWS):
+        own, factor = out[rows], scratch[: rows.stop - rows.start]
+        np.matmul(left[0][rows], right[0], out=own)
+        for A, B in zip(left[1:], right[1:], strict=True):
+            own *= np.matmul(A[rows], B, out=factor)
     return out
 
 

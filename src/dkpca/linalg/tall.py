@@ -3,13 +3,17 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
-from dkpca.linalg.arrays import Array, namespace, tall_empty
+from dkpca.linalg import arrays
+from dkpca.linalg.arrays import Array, device, dtype_name, namespace, sent_to, tall_empty, to_numpy
 from dkpca.linalg.gram import Index, pick
 from dkpca.linalg.memory import let_go
 from dkpca.linalg.moments import groups, moments
+from dkpca.linalg.on_device import away_from
 from dkpca.linalg.parallel import in_order, split_work
-from dkpca.linalg.precision import Rounded, check_reach, norms_of_rounding, round_to
+from dkpca.linalg.precision import Rounded, check_reach, norms_by_squares, round_to
+from dkpca.linalg.rounding import power_of_four
 
 
 @dataclass(frozen=True)
@@ -19,6 +23,7 @@ class Tall:
     sent: Rounded
     dtype: str  # to compute in
     scales: Array | None = None  # (columns,), or none are changed
+    place: Array | None = None  # an array where rows are decoded and computed with, if not where they lie
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -27,10 +32,19 @@ class Tall:
 
     def rows(self, index: Index) -> Array:
         """Some rows, decoded."""
-        part = pick(self.sent.data, index)
-        decoded = Rounded(part, self.sent.scale).decode(self.dtype)
+        part = pick(self.sent.data, index if isinstance(index, slice) else self._at_home(index))
+        received = part if self.place is None else sent_to(part, self.place)
+        decoded = Rounded(received, self.sent.scale).decode(self.dtype)
         let_go(part)
         return decoded if self.scales is None else decoded[:, : self.scales.shape[0]] * self.scales[None, :]
+
+    @cached_property
+    def largest(self) -> float:
+        """Largest magnitude; not a number if any entry is none."""
+        return _largest_of(self.rows, self.shape[0], reference_of(self))
+
+    def _at_home(self, positions: Array) -> Array:
+        return positions if self.place is None else sent_to(positions, self.sent.data)
 
 
 Factor = Array | Tall  # a matrix at hand, or one that is decoded where it is looked at
@@ -64,6 +78,19 @@ def as_received(sent: Rounded, dtype: str) -> Factor:
     return sent.data if sent.precision == dtype else Tall(sent, dtype)
 
 
+def placed(A: Factor, place: Array) -> Tall:
+    """A matrix that stays where it lies, and of which rows travel to where another array lives."""
+    tall = A if isinstance(A, Tall) else Tall(Rounded(A), dtype_name(A))
+    scale, scales = (None if x is None else sent_to(x, place) for x in (tall.sent.scale, tall.scales))
+    return Tall(Rounded(tall.sent.data, scale), tall.dtype, scales, place)
+
+
+def where_computed(A: Factor) -> Factor:
+    """The same matrix, its rows on the device where this is computed; see `computing_on`."""
+    place = away_from(reference_of(A))
+    return A if place is None else placed(A, place)
+
+
 def as_sent(A: Factor) -> Factor:
     """For estimates: a factor that came in float32 is computed with in float32, at twice the speed."""
     if not isinstance(A, Tall) or A.sent.precision != "float32":
@@ -82,19 +109,27 @@ def square(A: Factor) -> Array:
     """A'A."""
 
     def opened(group: slice) -> Callable[[slice], Array]:
-        part = rows_of(A, group)
+        part = rows_of(there, group)
         return lambda rows: part[rows, :]
 
-    start = reference_of(A)[0, :]
+    there = where_computed(A)
+    start = reference_of(there)[0, :]
     return moments(opened, A.shape[0], start, centered=False).square
 
 
 def largest(A: Factor) -> float:
     """Largest magnitude; not a number if any entry is none."""
-    reference = reference_of(A)
+    return A.largest if isinstance(A, Tall) else _largest_of(lambda rows: A[rows, :], A.shape[0], A)
+
+
+def _largest_of(rows_of: Callable[[slice], Array], n: int, reference: Array) -> float:
     xp = namespace(reference)
-    parts = in_order(lambda group: float(xp.max(xp.abs(rows_of(A, group)))), groups(A.shape[0]), reference)
-    found = [*parts]
+
+    def of(group: slice) -> tuple[float, float]:
+        part = rows_of(group)
+        return float(xp.max(part)), -float(xp.min(part))
+
+    found = [size for part in in_order(of, groups(n), reference) for size in part]
     return math.nan if any(map(math.isnan, found)) else max(found)
 
 
@@ -117,28 +152,31 @@ def rounded(A: Factor, precision: str) -> Rounded:
 
 def rounding_norms(A: Factor, sent: Rounded) -> tuple[float, float]:
     """Spectral and nuclear norm of B B' - A A' for the B that was sent; A has orthogonal columns."""
-    return norms_of_rounding(lambda rows: rows_of(A, rows), largest(A), reference_of(A), sent)
+    dtype, (n, rank), reach = dtype_name(reference_of(A)), sent.shape, largest(A)
+    if sent.precision == dtype:
+        return 0.0, 0.0
+    size = power_of_four(reach) if reach > 0 else 1.0  # ordinary, so that squares of what was rounded do not vanish
+    exact, decoded = where_computed(A), where_computed(Tall(sent, dtype))
+    reference = reference_of(exact)
+    xp = namespace(reference)
+
+    def opened(group: slice) -> Callable[[slice], Array]:
+        before, after = rows_of(exact, group), rows_of(decoded, group)
+        return lambda rows: xp.concat([before[rows, :], after[rows, :] - before[rows, :]], axis=1) / size
+
+    start = xp.zeros(2 * rank, dtype=reference.dtype, device=device(reference))
+    square = to_numpy(moments(opened, n, start, centered=False).square).astype(float)
+    spectral, nuclear = norms_by_squares(square, n, reference)
+    return spectral * size * size, nuclear * size * size
 
 
 def row_squares(A: Factor) -> Array:
     """Squared length of each row."""
     reference = reference_of(A)
-    xp = namespace(reference)
-
-    def of(group: slice) -> Array:
-        part = rows_of(A, group)
-        return xp.sum(part * part, axis=1)
-
-    return xp.concat(list(in_order(of, groups(A.shape[0]), reference)))
+    parts = in_order(lambda group: arrays.row_squares(rows_of(A, group)), groups(A.shape[0]), reference)
+    return namespace(reference).concat(list(parts))
 
 
 def column_squares(A: Factor) -> Array:
     """Squared length of each column."""
-    reference = reference_of(A)
-    xp = namespace(reference)
-
-    def of(group: slice) -> Array:
-        part = rows_of(A, group)
-        return xp.sum(part * part, axis=0)
-
-    return sum(in_order(of, groups(A.shape[0]), reference))
+    return sum(in_order(lambda group: arrays.column_squares(rows_of(A, group)), groups(A.shape[0]), reference_of(A)))

@@ -4,7 +4,8 @@ import math
 
 from dkpca.errors import InputError
 from dkpca.linalg.arrays import Array, dtype_name, namespace, tall_empty
-from dkpca.linalg.moments import groups
+from dkpca.linalg.moments import column_variances, groups
+from dkpca.linalg.parallel import in_order
 from dkpca.linalg.precision import COMPACT, DIGITS, Rounded, round_by, round_to
 from dkpca.linalg.rounding import quiet
 from dkpca.linalg.tall import Factor, largest
@@ -15,7 +16,7 @@ LEAST = {"float32": 1e-30, COMPACT: 2.0**-900}  # a factor smaller than this has
 def mean_squared_distance(X: Array, party: str) -> float:
     """Mean over all pairs of different samples."""
     with quiet():
-        variance = float(namespace(X).sum(namespace(X).var(X, axis=0, correction=1))) if X.shape[0] > 1 else 0.0
+        variance = float(namespace(X).sum(column_variances(X))) if X.shape[0] > 1 else 0.0
     smallest = float(namespace(X).finfo(X.dtype).smallest_normal)
     if not math.isfinite(2.0 * variance) or (variance < smallest and bool(namespace(X).any(X[:1, :] != X))):
         raise InputError(
@@ -29,13 +30,15 @@ def moved(X: Array, origin: Array, party: str) -> Array:
     """Rows measured from a point, if the numbers allow it."""
     xp = namespace(X)
     moved = tall_empty(X.shape, X)
-    finite = xp.ones_like(origin, dtype=xp.bool)
-    for rows in groups(X.shape[0]):
+
+    def part_moved(rows: slice) -> Array:
         with quiet():
             moved[rows, :] = X[rows, :] - origin[None, :]
-        finite = finite & xp.all(xp.isfinite(moved[rows, :]), axis=0)
-    if not bool(xp.all(finite)):
-        column = int(xp.argmax(xp.astype(~finite, xp.int64)))
+        return xp.astype(~xp.all(xp.isfinite(moved[rows, :]), axis=0), xp.int64)
+
+    beyond = sum(in_order(part_moved, groups(X.shape[0]), X))
+    if bool(xp.any(beyond > 0)):
+        column = int(xp.argmax(xp.astype(beyond > 0, xp.int64)))
         raise InputError(
             f"party {party!r}: the numbers of its column {column + 1} are too large for their mean to be taken in "
             f"{dtype_name(X)}; scale the column down"
