@@ -32,7 +32,7 @@ from dkpca.party import statistics, summarize
 from dkpca.rank import Fixed
 
 Result = TypeVar("Result")
-STREAMED = "in host memory"
+FLIGHTS, STREAMED = "flights", "in host memory"
 
 
 def main() -> None:
@@ -40,8 +40,12 @@ def main() -> None:
     parser.add_argument("--flights", type=Path)
     parser.add_argument("--many", type=int, nargs="*", default=[10_000_000, 100_000_000], metavar="SAMPLES")
     parser.add_argument("--streamed", type=int, nargs="*", default=[10_000_000, 100_000_000], metavar="SAMPLES")
-    parser.add_argument("--only", choices=["streamed"])
+    parser.add_argument("--only", choices=["flights", "streamed"])
     arguments = parser.parse_args()
+    if arguments.only == "flights":
+        others = [line for line in before("gpu") if not str(line["what"]).startswith(FLIGHTS)]
+        report("gpu", [*others[:3], *exact(load(arguments.flights)), *others[3:]])
+        return
     if arguments.only is None:
         lines = [{"what": f"device: {torch.cuda.get_device_name()}", "value": 1.0}, *gemm_lines()]
         lines += exact(load(arguments.flights))
@@ -103,7 +107,7 @@ def exact(tables: dict[str, torch.Tensor]) -> list[dict[str, object]]:
     n = next(iter(tables.values())).shape[0]
     landmark, landmark_seconds = timed(lambda: fuse(summaries, n_components=10, solver="landmark", n_landmarks=500))
     return [
-        {"what": f"flights, {n} samples: four parties by landmarks, seconds", "value": parties},
+        {"what": f"{FLIGHTS}, {n} samples: four parties by landmarks, seconds", "value": parties},
         {"what": f"flights: center, {model.solver}, float64, seconds", "value": center, "limit": "<= 1"},
         *passes(summaries),
         {"what": "flights: center by 500 landmarks, seconds", "value": landmark_seconds},
