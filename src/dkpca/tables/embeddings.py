@@ -1,10 +1,11 @@
 """Embeddings as people and programs read them: CSV and Parquet, written a group of rows at a time."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, BinaryIO
 
 import numpy as np
 import polars as pl
+from polars.io.plugins import register_io_source
 
 ROWS = 2**17  # of a group
 
@@ -27,7 +28,11 @@ def embedding_files(
         for start in range(0, max(len(scores), 1), ROWS):
             rows(start, start + ROWS).write_csv(file, include_header=start == 0)
 
+    def groups(columns: list[str] | None, *unused: object) -> Iterator[pl.DataFrame]:
+        for start in range(0, max(len(scores), 1), ROWS):
+            yield rows(start, start + ROWS).select(columns or pl.all())
+
     def parquet(file: BinaryIO) -> None:
-        rows(0, len(scores)).write_parquet(file, row_group_size=ROWS)
+        register_io_source(groups, schema=rows(0, 0).schema).sink_parquet(file, row_group_size=ROWS)
 
     return {"embedding.csv": csv, "embedding.parquet": parquet}
