@@ -120,7 +120,8 @@ def _tile(device: Any, ends: tuple[int, ...], width: int) -> tuple[int, int] | N
         out = torch.zeros(tile[0], width, dtype=torch.float32, device=device)
         _rough(tile, few(tile[0], len(ends) * STEP), few(tile[0], width), out, ends)
 
-    room = torch.cuda.get_device_properties(device).shared_memory_per_block_optin
+    properties = torch.cuda.get_device_properties(device)
+    room = getattr(properties, "shared_memory_per_block_optin", 2**30)  # not every build of torch says
     least = {tile: 2 * STEP * len(ends) * (tile[0] + 2 * tile[1]) for tile in TILES}  # bytes, of factors alone
     return _first_that_fits(tried, [tile for tile in TILES if least[tile] <= room])  # to compile takes seconds
 
