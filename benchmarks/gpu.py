@@ -21,16 +21,18 @@ from benchmarks.measure import before, report
 from dkpca import subspace_error
 from dkpca.fusion import fuse, resolve_gamma
 from dkpca.kernels import RBF
+from dkpca.kernels.grams import FusedGram
 from dkpca.linalg.arrays import write_over
 from dkpca.linalg.on_device import computing_on
 from dkpca.linalg.streamed import Streamed
 from dkpca.linalg.strips import slices
+from dkpca.linalg.tall import as_received, whole
 from dkpca.messages import Summary
 from dkpca.party import statistics, summarize
 from dkpca.rank import Fixed
 
 Result = TypeVar("Result")
-STREAMED = "in host memory"
+FLIGHTS, STREAMED = "flights", "in host memory"
 
 
 def main() -> None:
@@ -38,8 +40,12 @@ def main() -> None:
     parser.add_argument("--flights", type=Path)
     parser.add_argument("--many", type=int, nargs="*", default=[10_000_000, 100_000_000], metavar="SAMPLES")
     parser.add_argument("--streamed", type=int, nargs="*", default=[10_000_000, 100_000_000], metavar="SAMPLES")
-    parser.add_argument("--only", choices=["streamed"])
+    parser.add_argument("--only", choices=["flights", "streamed"])
     arguments = parser.parse_args()
+    if arguments.only == "flights":
+        others = [line for line in before("gpu") if not str(line["what"]).startswith(FLIGHTS)]
+        report("gpu", [*others[:3], *exact(load(arguments.flights)), *others[3:]])
+        return
     if arguments.only is None:
         lines = [{"what": f"device: {torch.cuda.get_device_name()}", "value": 1.0}, *gemm_lines()]
         lines += exact(load(arguments.flights))
@@ -101,8 +107,9 @@ def exact(tables: dict[str, torch.Tensor]) -> list[dict[str, object]]:
     n = next(iter(tables.values())).shape[0]
     landmark, landmark_seconds = timed(lambda: fuse(summaries, n_components=10, solver="landmark", n_landmarks=500))
     return [
-        {"what": f"flights, {n} samples: four parties by landmarks, seconds", "value": parties},
+        {"what": f"{FLIGHTS}, {n} samples: four parties by landmarks, seconds", "value": parties},
         {"what": f"flights: center, {model.solver}, float64, seconds", "value": center, "limit": "<= 1"},
+        *passes(summaries),
         {"what": "flights: center by 500 landmarks, seconds", "value": landmark_seconds},
         {
             "what": "flights: subspace error of 500 landmarks against the exact answer",
@@ -110,6 +117,19 @@ def exact(tables: dict[str, torch.Tensor]) -> list[dict[str, object]]:
             "limit": "<= 1e-3",
         },
     ]
+
+
+def passes(summaries: list[Summary]) -> list[dict[str, object]]:
+    """A pass over the fused matrix, in all digits and in few, with as many columns as the solver has."""
+    gram = FusedGram(RBF(1.0).law, [whole(as_received(summary.factor, "float64")) for summary in summaries])
+    rough = gram.rough(32)
+    assert rough is not None
+    lines: list[dict[str, object]] = []
+    for what, matrix, width in (("float64, 16 columns", gram, 16), ("few digits, 32 columns", rough, 32)):
+        block = torch.randn(gram.n, width, dtype=matrix.reference.dtype, device="cuda", generator=_seeded(0))
+        _, seconds = timed(partial(matrix.product, block))
+        lines.append({"what": f"flights: a pass in {what}, seconds", "value": seconds})
+    return lines
 
 
 def million() -> list[dict[str, object]]:

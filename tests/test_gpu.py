@@ -15,14 +15,23 @@ from dkpca.linalg.leading import leading
 pytestmark = pytest.mark.gpu
 
 
+SHAPES = [  # samples, ranks, columns of the block; each takes seconds to compile
+    (5, (2, 3), 1),
+    (64, (16, 16), 16),
+    (1000, (40, 3, 17, 1), 7),
+    (1000, (40, 3, 17, 1), 33),
+    (2111, (5, 48), 21),
+    (300, (100, 20), 64),
+]
+
+
 def factors(n, ranks, dtype=torch.float64):
     generator = torch.Generator("cuda").manual_seed(1)
     made = [torch.randn(n, d, dtype=dtype, device="cuda", generator=generator) / d**0.5 for d in ranks]
     return made, torch.randn(n, 7, dtype=dtype, device="cuda", generator=generator)
 
 
-@pytest.mark.parametrize("width", [1, 7, 16, 21, 33, 64])
-@pytest.mark.parametrize(("n", "ranks"), [(5, (2, 3)), (64, (16, 16)), (1000, (40, 3, 17, 1)), (2111, (5, 48))])
+@pytest.mark.parametrize(("n", "ranks", "width"), SHAPES)
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-13), (torch.float32, 2e-5)])
 def test_the_kernel_is_the_plain_product(n, ranks, width, dtype, tolerance):
     A, _ = factors(n, ranks, dtype)
@@ -33,17 +42,77 @@ def test_the_kernel_is_the_plain_product(n, ranks, width, dtype, tolerance):
     assert float(torch.linalg.norm(hadamard.product(A, B) - expected) / torch.linalg.norm(expected)) < tolerance
 
 
-@pytest.mark.parametrize("width", [1, 21, 64])
-@pytest.mark.parametrize(("n", "ranks"), [(5, (2, 3)), (1000, (40, 3, 17, 1))])
+def in_numpy(A, B):
+    """The Hadamard product times a block, in float64 on the host."""
+    K = np.ones((len(B), len(B)))
+    for a in A:
+        K *= a.cpu().numpy().astype(float) @ a.cpu().numpy().astype(float).T
+    return K @ B.cpu().numpy().astype(float)
+
+
+def roughly(A, B):
+    """The same in few digits."""
+    multiply = hadamard.rough(A, B.shape[1])
+    assert multiply is not None
+    return multiply(B).cpu().numpy()
+
+
+@pytest.mark.parametrize(
+    ("n", "ranks", "width"), [*SHAPES, (1, (3,), 5), (129, (40,), 31), (700, (20,) * 8, 7), (300, (300, 7), 31)]
+)
 def test_a_rough_product_is_right_in_its_first_digits(n, ranks, width):
     A, _ = factors(n, ranks)
     B = torch.randn(n, width, dtype=torch.float64, device="cuda")
-    gram = FusedGram(RBF(1.0).law, A)
-    rough = gram.rough()
-    assert rough is not None
-    difference = float(torch.linalg.norm(rough.product(B.float()).double() - gram.product(B)))
-    assert 0.0 < difference < 1e-2 * float(torch.linalg.norm(gram.product(B)))
-    assert rough.rough() is None
+    expected = in_numpy(A, B)
+    found = roughly(A, B.float())
+    assert found.dtype == np.float32
+    assert np.linalg.norm(found - expected) < 2e-3 * np.linalg.norm(expected)
+
+
+@pytest.mark.parametrize("size", [1e-20, 1e6, 1e12])
+def test_a_rough_product_takes_numbers_that_float16_does_not_hold(size):
+    A, B = factors(1000, (40, 17, 3))
+    A = [A[0] * size, A[1] / size, A[2]]
+    found, expected = roughly(A, B), in_numpy(A, B)
+    assert np.linalg.norm(found - expected) < 2e-3 * np.linalg.norm(expected)
+
+
+def test_a_rough_product_takes_rows_of_very_different_size_and_rows_of_zeros():
+    A, B = factors(1000, (40, 17, 3))
+    rows = torch.logspace(-9, 3, 1000, dtype=torch.float64, device="cuda")[:, None]
+    A = [A[0] * rows, A[1] * rows.flip(0) ** 0.5, A[2]]
+    A[2][:50] = 0.0
+    B = B / rows
+    B[:, 3] = 0.0
+    found, expected = roughly(A, B), in_numpy(A, B)
+    assert np.isfinite(found).all()
+    assert not found[:50].any()
+    assert not found[:, 3].any()
+    assert np.linalg.norm(found - expected) < 2e-3 * np.linalg.norm(expected)
+
+
+def test_where_a_rough_product_does_not_fit_the_device_there_is_none():
+    A, B = factors(300, (16,) * 60)
+    assert hadamard.rough(A, 7) is None
+    assert hadamard.rough(A[:2], 65) is None
+    assert hadamard.rough([a.cpu() for a in A[:2]], 7) is None
+    assert FusedGram(RBF(1.0).law, [a.float() for a in A[:2]]).rough(7) is None
+    expected = in_numpy(A, B)
+    assert hadamard.supported(A, B)
+    assert np.linalg.norm(hadamard.product(A, B).cpu().numpy() - expected) < 1e-12 * np.linalg.norm(expected)
+
+
+def test_a_look_in_few_digits_changes_nothing_but_the_time(monkeypatch):
+    """So many samples that the search for missed pairs is in few digits too."""
+    A, _ = factors(90_000, (12, 12, 12))
+    A = [a * torch.exp(-0.3 * torch.arange(12, device="cuda"))[None, :] for a in A]
+    gram = Centered(FusedGram(RBF(1.0).law, A))
+    found = leading(gram, 5, solver="streamed")
+    monkeypatch.setattr(FusedGram, "rough", lambda self, width: None)
+    slowly = leading(Centered(FusedGram(RBF(1.0).law, A)), 5, solver="streamed")
+    assert subspace_error(found.vectors, slowly.vectors) < 1e-10
+    assert float(torch.max(torch.abs(found.values / slowly.values - 1))) < 1e-10
+    assert found.next_value == pytest.approx(slowly.next_value, rel=1e-2)
 
 
 def test_an_exact_answer_that_began_in_few_digits_has_them_all():

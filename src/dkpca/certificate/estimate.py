@@ -109,10 +109,14 @@ def from_images(
 
 def spectrum_at(values: Array, vectors: Array, nearby: Nearby | None, positions: Positions) -> Spectrum:
     """Components and what lies next to them, at some of the samples."""
-    here = to_numpy(vectors)[positions].astype(float)
+
+    def rows_of(x: Array) -> Matrix:
+        return to_numpy(namespace(x).take(x, sent_to(positions, x), axis=0)).astype(float)
+
+    here = rows_of(vectors)
     if nearby is None:
         return Spectrum(to_numpy(values).astype(float), here, np.zeros(0), here[:, :0])
-    near = to_numpy(nearby.vectors)[positions].astype(float)
+    near = rows_of(nearby.vectors)
     return Spectrum(to_numpy(values).astype(float), here, to_numpy(nearby.values).astype(float), near)
 
 

@@ -14,6 +14,7 @@ through landmarks only, less is taken away from the diagonal part: what landmark
 
 import math
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,10 +23,10 @@ from dkpca.kernels.grams import column_products
 from dkpca.kernels.laws import Law
 from dkpca.linalg.arrays import (
     Array,
-    device,
     dtype_name,
     free_memory,
     itemsize,
+    like,
     namespace,
     on_gpu,
     set_diagonal,
@@ -91,17 +92,16 @@ class PartyError:
         most: (I - VV') B B' q = (I - VV') (B B' - A A') q for the factor A before rounding. It counts the less the
         further off it may be: |x + y|^2 <= (1 + 1/t) |x|^2 + (1 + t) |y|^2 with t = TURNED.
         """
-        xp = namespace(self.reference)
         B = whole(self.factor)
-        _, s, V = xp.linalg.svd(triangle(B), full_matrices=False)  # an SVD of the tall matrix takes seconds
-        values = to_numpy(s).astype(float) ** 2
+        _, s, V = np.linalg.svd(to_numpy(triangle(B)), full_matrices=False)  # an SVD of the tall matrix takes seconds
+        values = s.astype(float) ** 2
         moved = self.rounding + 2.0 * solver_error(self.factor.shape[0], float(values[0]), self.reference)
         off = np.divide(moved, values, out=np.full_like(values, np.inf), where=values > 0)
         off = np.minimum(off, 1.0)  # further off than that is off altogether
         shown = np.clip((1.0 + TURNED) - (1.0 + 1.0 / TURNED) * off**2, 0.0, None)
         roots = np.sqrt(shown * (max(0.0, self.left_out - self.overlap) / size))
         scales = np.divide(roots, values**0.5, out=np.zeros_like(roots), where=roots > 0)
-        return times(B, xp.matrix_transpose(V) * xp.asarray(scales, dtype=B.dtype, device=device(B))[None, :])
+        return times(B, like(V.T * scales.astype(V.dtype)[None, :], B))
 
 
 class Covered(Gram):
@@ -142,6 +142,12 @@ class Covered(Gram):
             return strip
 
         return opened
+
+    def among(self, positions: Array) -> Gram:
+        same = copy(self)
+        same.factors, same.changes = ([pick(A, positions) for A in each] for each in (self.factors, self.changes))
+        same.n, same.reference = positions.shape[0], same.factors[0]
+        return same
 
     @property
     def factor(self) -> Array | None:

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Sequence
-from copy import copy
 
 from dkpca.errors import InputError
 from dkpca.kernels.base import Kernel
@@ -102,7 +101,6 @@ class FusedGram(Gram):
         self.law, self._parts, self._diagonals = law, list(factors), diagonals
         self.n, self.reference = factors[0].shape[0], reference_of(factors[0])
         self._trace: float | None = None
-        self._is_rough = False
         self._diagonal: Array | None = None
         self._log_largest: float | None = None
         self._merged = None if any(isinstance(A, Tall) for A in factors) else law.merge(factors, diagonals)
@@ -136,14 +134,11 @@ class FusedGram(Gram):
     def sent_to(self, place: Array) -> Gram:
         return OnDevice(self, self.at(place))
 
-    def rough(self) -> Gram | None:
-        xp = namespace(self.reference)
-        if dtype_name(self.reference) != "float64" or not self.law.has_rough_product(self.factors):
+    def rough(self, width: int) -> Gram | None:
+        if dtype_name(self.reference) != "float64":
             return None
-        same = copy(self)
-        same._merged, same._is_rough = [xp.astype(A, xp.float32) for A in self.factors], True
-        same.reference, same._diagonal, same._log_largest = same.factors[0], None, None
-        return same
+        multiply = self.law.rough_product(self.factors, width)
+        return None if multiply is None else RoughGram(self, multiply)
 
     def trace(self) -> float:
         self._trace = super().trace() if self._trace is None else self._trace
@@ -218,8 +213,26 @@ class FusedGram(Gram):
         factor, _ = self.factor, self.factors  # decoded once, and not for every tile
         if factor is not None:
             return times(factor, cross(factor, block))
-        fast = self.law.fused_product(self.factors, block, rough=self._is_rough)
+        fast = self.law.fused_product(self.factors, block)
         return super().product(block, progress) if fast is None else fast
+
+
+class RoughGram(Gram):
+    """The fused matrix with products in few digits."""
+
+    def __init__(self, base: FusedGram, multiply: Callable[[Array], Array]) -> None:
+        self.base, self.multiply = base, multiply
+        xp = namespace(base.reference)
+        self.n, self.reference = base.n, xp.astype(base.reference[:1, :], xp.float32)
+
+    def diagonal(self) -> Array:
+        return namespace(self.reference).astype(self.base.diagonal(), self.reference.dtype)
+
+    def block(self, rows: Index, columns: Index) -> Array:
+        return namespace(self.reference).astype(self.base.block(rows, columns), self.reference.dtype)
+
+    def product(self, block: Array, progress: Progress = silent) -> Array:
+        return self.multiply(block)
 
 
 def few_products(widths: Sequence[int]) -> bool:

@@ -101,13 +101,13 @@ class Law(ABC):
     def theorem_1_dimension(self, n_samples: int, n_components: int) -> int:
         """What stands under the square root in Theorem 1 of the paper."""
 
-    def fused_product(self, factors: Sequence[Array], block: Array, *, rough: bool = False) -> Array | None:
+    def fused_product(self, factors: Sequence[Array], block: Array) -> Array | None:
         """Return the recombined matrix times a thin block, where there is a faster way than tile by tile."""
         return None
 
-    def has_rough_product(self, factors: Sequence[Array]) -> bool:
-        """Whether `fused_product` of such factors in float32 is still faster where few digits do."""
-        return False
+    def rough_product(self, factors: Sequence[Array], width: int) -> Callable[[Array], Array] | None:
+        """Return what multiplies blocks of so many columns, if it is much faster where few digits do."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -161,11 +161,11 @@ class Product(Law):
     def theorem_1_dimension(self, n_samples: int, n_components: int) -> int:
         return n_samples
 
-    def fused_product(self, factors: Sequence[Array], block: Array, *, rough: bool = False) -> Array | None:
-        return hadamard.product(factors, block, rough=rough) if hadamard.supported(factors, block) else None
+    def fused_product(self, factors: Sequence[Array], block: Array) -> Array | None:
+        return hadamard.product(factors, block) if hadamard.supported(factors, block) else None
 
-    def has_rough_product(self, factors: Sequence[Array]) -> bool:
-        return hadamard.supported(factors, factors[0][:, :1]) and all(map(_is_moderate, factors))
+    def rough_product(self, factors: Sequence[Array], width: int) -> Callable[[Array], Array] | None:
+        return hadamard.rough(factors, width)
 
 
 @dataclass(frozen=True)
@@ -255,8 +255,8 @@ class Power(Law):
     def theorem_1_dimension(self, n_samples: int, n_components: int) -> int:
         return n_samples
 
-    def fused_product(self, factors: Sequence[Array], block: Array, *, rough: bool = False) -> Array | None:
-        return PRODUCT.fused_product([*factors] * self.degree, block, rough=rough)
+    def fused_product(self, factors: Sequence[Array], block: Array) -> Array | None:
+        return PRODUCT.fused_product([*factors] * self.degree, block)
 
     @property
     def powers(self) -> int:
@@ -331,9 +331,3 @@ def _folded(parts: Iterable[Array], two: Callable[[Array, Array], Array], into: 
     for part in rest:
         total = into(total, part)
     return total
-
-
-def _is_moderate(x: Array) -> bool:
-    """Whether its largest number is far from the limits of float32."""
-    xp = namespace(x)
-    return 1e-12 < float(xp.max(xp.abs(x))) < 1e12

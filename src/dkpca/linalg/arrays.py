@@ -50,6 +50,17 @@ def like(x: np.ndarray[Any, Any], reference: Array) -> Array:
     return namespace(reference).asarray(x, dtype=reference.dtype, device=device(reference))
 
 
+def random_normal(shape: tuple[int, int], seed: list[int], reference: Array) -> Array:
+    """Independent normal numbers where `reference` lives; on a GPU they are drawn there, which is much faster."""
+    if on_gpu(reference):
+        import torch
+
+        own = int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0] >> 1)
+        generator = torch.Generator(reference.device).manual_seed(own)
+        return torch.randn(shape, generator=generator, dtype=reference.dtype, device=reference.device)
+    return like(np.random.default_rng(seed).standard_normal(shape), reference)
+
+
 def sent_to(x: Array, place: Array) -> Array:
     """Return the same numbers where another array lives."""
     if isinstance(place, np.ndarray):
@@ -118,8 +129,23 @@ def transposed(x: Array) -> Array:
     return np.ascontiguousarray(x.T) if isinstance(x, np.ndarray) else x.T
 
 
-def solve_lower(L: np.ndarray[Any, Any], rows: Array) -> Array:
-    """Return rows @ inv(L)' for a lower triangular L on the host, maybe written over rows.
+def set_rows(
+    x: Array, positions: np.ndarray[Any, Any], rows: np.ndarray[Any, Any], columns: slice = slice(None)
+) -> Array:
+    """Write rows from the host over some rows of an array, or over some columns of these."""
+    if isinstance(x, np.ndarray):
+        x[positions, columns] = rows
+    elif array_api_compat.is_torch_array(x):  # one transfer: a row at a time takes longer than all the rest
+        x[namespace(x).asarray(positions, device=x.device), columns] = like(rows, x)
+    else:
+        own = like(rows, x)
+        for i, position in enumerate(positions.tolist()):
+            x[position, columns] = own[i, :]
+    return x
+
+
+def solve_lower(L: Array, rows: Array) -> Array:
+    """Return rows @ inv(L)' for a lower triangular L on the host or where the rows are, maybe written over rows.
 
     By substitution, which is stable whatever the condition of L.
     """

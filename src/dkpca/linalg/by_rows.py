@@ -172,7 +172,7 @@ def _sound(features: Features, whole: Whole, sums: Moments, *, centered: bool) -
     if not features.substituted:
         return corner, n, features.start
     square = sums.from_zero(n, features.start) if centered else sums.square
-    kept = corner.sound(to_numpy(square).astype(float))
+    kept, _ = corner.sound(to_numpy(square).astype(float))
     return corner.head(kept), n, features.start[:kept]
 
 

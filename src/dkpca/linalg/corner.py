@@ -90,7 +90,14 @@ class Corner:
 
     def solve(self, rows: Array) -> Array:
         """Return rows @ inv(L)', maybe written over the rows."""
-        return multiply_lower(self.L, self.inverses, rows) if self.inverses else solve_lower(self.L, rows)
+        if self.inverses:
+            return multiply_lower(self.L, self.inverses, rows)
+        return solve_lower(self.L if isinstance(rows, np.ndarray) else self.placed, rows)
+
+    @cached_property
+    def placed(self) -> Array:
+        """L where the matrix is evaluated: sent there once."""
+        return like(self.L, self.reference)
 
     @cached_property
     def inverse_norm(self) -> float:
@@ -119,11 +126,12 @@ class Corner:
             starts = range(0, m, len(self.inverses[0]))
             kept = zip(starts, self.inverses, strict=False)
             same.inverses = [np.ascontiguousarray(X[: m - start, : m - start]) for start, X in kept]
-        vars(same).pop("inverse_norm", None)
+        for kept_of_all in ("inverse_norm", "placed"):
+            vars(same).pop(kept_of_all, None)
         return same
 
-    def sound(self, square: Matrix) -> int:
-        """How many landmarks to keep, given F'F for all of them: those for which the bound on the rest is least.
+    def sound(self, square: Matrix) -> tuple[int, float]:
+        """How many landmarks to keep, given F'F, so that the bound on the rest is least; and what is `beside` them.
 
         One that adds next to nothing at the landmarks' own rows can add more at others, through a division by nearly
         zero: its rounding is then more than what it explains.
@@ -134,11 +142,13 @@ class Corner:
 
         missed, beside = rest(self.m)
         if beside <= max(BESIDE * missed, NEXT_TO_NOTHING * self.trace):
-            return int(self.m)
+            return self.m, beside
         added = np.diagonal(self.L) ** 2
         small = added[None, :] < SIZES[:, None] * added.max()
         candidates: set[int] = {self.m, *small.argmax(axis=1)[small.any(axis=1)].tolist()} - {0}
-        return min(sorted(candidates, reverse=True), key=lambda m: sum(rest(m)))
+        bounds = {m: rest(m) for m in sorted(candidates, reverse=True)}
+        best = min(bounds, key=lambda m: sum(bounds[m]))
+        return best, bounds[best][1]
 
     def error_by_columns(self, n: int, length: float) -> float:
         """Bound on the error of F'F from C'C for columns of this length."""

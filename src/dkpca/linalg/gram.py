@@ -88,8 +88,11 @@ class Gram(ABC):
         """F with matrix = F F', if one with fewer than n columns is at hand."""
         return None
 
-    def rough(self) -> "Gram | None":
-        """Return the matrix in fewer digits, if products with it are much faster: to look around, not to state."""
+    def rough(self, width: int) -> "Gram | None":
+        """Return the matrix in few digits, if its products with blocks of so many columns are much faster.
+
+        To look around, not to state.
+        """
         return None
 
     def affine(self, weights: Array) -> tuple[Array, Array]:
@@ -186,8 +189,8 @@ class Centered(Gram):
         left, right = pick(means, rows), pick(means, columns)
         return self.base.block(rows, columns) - left[:, None] - (right - namespace(means).mean(means))[None, :]
 
-    def rough(self) -> Gram | None:
-        base = self.base.rough()
+    def rough(self, width: int) -> Gram | None:
+        base = self.base.rough(width + 1)  # the first product brings the row means along
         return None if base is None else Centered(base)
 
     @property

@@ -14,7 +14,7 @@ import numpy as np
 
 from dkpca.errors import InputError
 from dkpca.linalg import memory
-from dkpca.linalg.arrays import Array, device, like, namespace, sent_to, tall_empty, to_numpy, write_over
+from dkpca.linalg.arrays import Array, device, like, namespace, sent_to, set_rows, tall_empty, to_numpy, write_over
 from dkpca.linalg.corner import Corner, Spectrum
 from dkpca.linalg.eigenpairs import NEARBY, Eigenpairs, Extension, Nearby, inverse_roots, signs_of
 from dkpca.linalg.gram import Centered, Gram, Opened, pick
@@ -105,23 +105,24 @@ class Landmark:
     def _choosing(self, what: str, share: float) -> None:
         self.progress(what, CHOOSING * share)
 
-    def _choose(self, gram: Gram, most: int, k: int) -> Chosen:
-        sample = max(SAMPLE, SAMPLE_SHARE * most)
-        trace, xp = gram.trace(), namespace(gram.reference)
+    def _sampled(self, gram: Gram, most: int) -> tuple[Array, Array, Corner, float]:
+        """Features of all rows, or of a sample of many; landmarks; their corner; and the trace missed there."""
+        sample, trace = max(SAMPLE, SAMPLE_SHARE * most), gram.trace()
         if gram.n <= 2 * sample or not trace > 0.0:
-            F, pivots, _ = self.factorize(gram, most if trace > 0.0 else 1)
-            corner = Corner(to_numpy(pick(F, pivots)), gram)
-            return Chosen(pivots, corner, _slices_of(F), F, True, xp.mean(F, axis=0), gram.n)
+            F, pivots, missed = self.factorize(gram, most if trace > 0.0 else 1)
+            return F, pivots, Corner(to_numpy(pick(F, pivots)), gram), missed
         positions = draw_rows(gram, sample, self.random_state)
         F, pivots, missed = self.factorize(gram.among(positions), min(most, positions.shape[0]))
-        corner = Corner(to_numpy(pick(F, pivots)), gram)
-        pivots = pick(positions, pivots)
-        columns = gram.against(pivots)
+        return F, pick(positions, pivots), Corner(to_numpy(pick(F, pivots)), gram), missed
+
+    def _choose(self, gram: Gram, most: int, k: int) -> Chosen:
+        F, pivots, corner, missed = self._sampled(gram, most)
+        if F.shape[0] == gram.n:
+            return Chosen(pivots, corner, _slices_of(F), F, True, namespace(F).mean(F, axis=0), gram.n)
         substituted, start = features_to_add_up(F, corner, gram.n, missed)
-        corner = _quicker(corner, F, gram.n, k, missed)
-        if substituted:
-            columns = _substituted(columns, _substitution(corner, pivots))
-        return Chosen(pivots, corner, columns, None, substituted, start, positions.shape[0])
+        corner, columns = _quicker(corner, F, gram.n, k, missed), gram.against(pivots)
+        columns = _substituted(columns, _substitution(corner, pivots)) if substituted else columns
+        return Chosen(pivots, corner, columns, None, substituted, start, F.shape[0])
 
 
 def features_to_add_up(F: Array, corner: Corner, n: int, missed: float) -> tuple[bool, Array]:
@@ -156,18 +157,19 @@ def _quicker(corner: Corner, F: Array, n: int, k: int, missed: float) -> Corner:
 
 def part_below(gram: Gram, n_landmarks: int) -> tuple[Array, float]:
     """Return F and a number e with F F' <= gram + e I (in the order of symmetric matrices), through landmarks."""
-    most = min(n_landmarks, gram.n)
-    chosen = Landmark(n_landmarks)._choose(gram, most, most)
-    F = _all_features(gram, chosen) if chosen.factor is None else chosen.factor
+    F, pivots, corner, missed = Landmark()._sampled(gram, min(n_landmarks, gram.n))
+    if F.shape[0] < gram.n:
+        corner = _quicker(corner, F, gram.n, n_landmarks, missed)
+        F = _all_features(gram, pivots, corner, F)
     square = to_numpy(squared(lambda rows: F[rows, :], gram.n, F.shape[1], F)).astype(float)
-    sound = chosen.corner.sound(square)
-    return F[:, :sound], chosen.corner.head(sound).beside(square[:sound, :sound])
+    sound, beside = corner.sound(square)
+    return F[:, :sound], beside
 
 
-def _all_features(gram: Gram, chosen: Chosen) -> Array:
+def _all_features(gram: Gram, pivots: Array, corner: Corner, reference: Array) -> Array:
     """Rows of F for all samples."""
-    made = _substituted(gram.against(chosen.pivots), _substitution(chosen.corner, chosen.pivots))
-    F = tall_empty((gram.n, chosen.corner.m), chosen.start)
+    made = _substituted(gram.against(pivots), _substitution(corner, pivots))
+    F = tall_empty((gram.n, corner.m), reference)
 
     def share(parts: Sequence[slice]) -> None:
         for group in parts:
@@ -191,7 +193,7 @@ def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, bounded: bool,
     sums = moments(chosen.features, n, chosen.start, centered=centered, progress=done)
     if chosen.substituted:
         square = sums.from_zero(n, chosen.start) if centered else sums.square
-        sound = chosen.corner.sound(to_numpy(square).astype(float))
+        sound, _ = chosen.corner.sound(to_numpy(square).astype(float))
         chosen, sums = (chosen.head(sound, gram), sums.head(sound)) if sound < chosen.corner.m else (chosen, sums)
     corner, start = chosen.corner, chosen.start
     found = corner.spectrum(sums, to_numpy(start) if centered else None, n, substituted=chosen.substituted)
@@ -272,9 +274,8 @@ def _substitution(corner: Corner, pivots: Array) -> Callable[[Array, int], Array
     def solved(C: Array, start: int) -> Array:
         F = corner.solve(C)
         places = own - start
-        for i in np.flatnonzero((places >= 0) & (places < F.shape[0])).tolist():
-            F[int(places[i]), :] = like(corner.L[i], F)
-        return F
+        here = np.flatnonzero((places >= 0) & (places < F.shape[0]))
+        return set_rows(F, places[here], corner.L[here]) if len(here) else F
 
     return solved
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dkpca.errors import InputError
-from dkpca.linalg.arrays import Array, device, eps, like, namespace, sent_to, solve_lower, to_numpy
+from dkpca.linalg.arrays import Array, device, eps, like, namespace, sent_to, set_rows, solve_lower, to_numpy
 from dkpca.linalg.gram import Gram
 from dkpca.linalg.parallel import split_work
 from dkpca.linalg.progress import Progress, silent
@@ -114,10 +114,9 @@ def _append(gram: Gram, F: Array, done: int, chosen: Array, L: np.ndarray[Any, A
             left[rows] -= xp.sum(tile * tile, axis=1)
 
     split_work(share, strips(gram.n, L.shape[0], F), F)
-    own = like(L, F)
-    for i, row in enumerate(to_numpy(chosen).tolist()):  # triangular, and nothing left, to the last digit
-        F[row, columns] = own[i, :]
-        left[row] = 0.0
+    places = to_numpy(chosen)  # triangular, and nothing left, to the last digit
+    set_rows(F, places, L, columns)
+    set_rows(left[:, None], places, np.zeros((len(places), 1)))
 
 
 def _check_diagonal(left: Array, scale: float) -> None:

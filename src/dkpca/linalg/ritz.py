@@ -88,12 +88,11 @@ def orthonormal(block: Array) -> Array:
 
 def _by_cross_product(block: Array) -> Array | None:
     """Orthonormal basis by B'B: QR of a tall block is slow on a GPU. None if digits would be lost."""
-    xp = namespace(block)
     for _ in range(2):  # the second time takes out what the first rounded
-        values, Q = xp.linalg.eigh(cross(block, block))
-        if not float(values[0]) > WELL_CONDITIONED:
+        values, Q = np.linalg.eigh(to_numpy(cross(block, block)))  # small: a GPU takes longer
+        if not values[0] > WELL_CONDITIONED:
             return None
-        block = times(block, Q / xp.sqrt(values)[None, :])
+        block = times(block, like(Q / np.sqrt(values)[None, :], block))
     return block
 
 

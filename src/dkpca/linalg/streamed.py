@@ -10,8 +10,9 @@ from dkpca.linalg.arrays import Array, like, namespace
 from dkpca.linalg.dense import Dense
 from dkpca.linalg.eigenpairs import NEARBY, Eigenpairs, Nearby, from_all_rows, signs_of
 from dkpca.linalg.gram import Gram
-from dkpca.linalg.landmark import Landmark
-from dkpca.linalg.probe import COLUMNS, Found, search, statement
+from dkpca.linalg.landmark import LEAST_LANDMARKS, Landmark
+from dkpca.linalg.preview import MOST_COLUMNS, Preview
+from dkpca.linalg.probe import COLUMNS, STEPS, Found, search, statement
 from dkpca.linalg.progress import Progress, silent
 from dkpca.linalg.ritz import Ritz, beside, orthonormal, outside, ritz
 from dkpca.linalg.rounding import solver_error
@@ -20,6 +21,7 @@ NOISE = 1e-6  # random part of the start: below the tolerance, but the next bloc
 MOST_LANDMARKS = 500  # for the start: more cost as much as a pass
 MIN_PASSES = 4  # the start may consist of eigenvectors that are not the leading ones; two or three miss some
 ROUGH = 1e-3  # share of an eigenvalue by which few digits can err
+WORTHWHILE = 0.1  # of the residual before, to which a correction in few digits must have brought it to be made again
 SPARE = 10  # directions carried beyond the pairs wanted: they decide how fast the last pair converges
 MANY = 6  # a basis of so many blocks as large as the matrix takes more memory and time than the matrix
 MOST_BLOCKS = 8  # blocks kept before the basis is cut back to its best part
@@ -29,11 +31,13 @@ MOST_BLOCKS = 8  # blocks kept before the basis is cut back to its best part
 class Streamed:
     """Exact leading eigenpairs from products with thin blocks.
 
-    The start comes from landmarks, with a little noise so that nothing is orthogonal to it. Every further pass adds
-    the residual of the present answer to the basis (Rayleigh and Ritz on a block Krylov space), so that residuals are
-    measured and not estimated. It stops when the pairs wanted have converged, none of the others, residual
-    included, reaches up to them, and a random search of the rest (`dkpca.linalg.probe`) finds none that does. As with
-    every Krylov method that is a proof for the pairs; that none is missing holds with the probability of the search.
+    The start comes from landmarks, with a little noise so that nothing is orthogonal to it; where products in few
+    digits are much faster, from passes in these (`dkpca.linalg.preview`). Every further pass adds the residual of the
+    present answer to the basis (Rayleigh and Ritz on a block Krylov space), or what few digits make of it, so that
+    residuals are measured and not estimated. It stops when the pairs wanted have converged, none of the others,
+    residual included, reaches up to them, and a random search of the rest (`dkpca.linalg.probe`) finds none that
+    does. As with every Krylov method that is a proof for the pairs; that none is missing holds with the probability
+    of the search.
 
     Parameters
     ----------
@@ -59,12 +63,13 @@ class Streamed:
         width = min(gram.n, k + max(SPARE, k // 2))
         if MANY * width >= gram.n:
             return replace(Dense()(gram, k), solver=f"dense: {k} pairs of {gram.n} samples are too many to stream")
-        rough = gram.rough()
-        basis = orthonormal(self._first_block(gram, width))
-        since = 0  # passes since the last find, or the start
-        if rough is not None:
-            since = MIN_PASSES - 1
-            basis = orthonormal(like(self._refined(rough, basis, since), basis))
+        preview, since = self._preview(gram, k), 0  # passes since the last find, or the start
+        if preview is None:
+            basis = orthonormal(self._first_block(gram, width))
+        else:
+            width, since = k + NEARBY, STEPS
+            basis = orthonormal(like(preview.pairs.vectors[:, :width], gram.reference))
+        before, few = math.inf, preview
         images = gram.product(basis, self.progress)
         for passes in range(1, self.max_passes + 1):
             since += 1
@@ -79,12 +84,14 @@ class Streamed:
                 rest = gram.trace() - pairs.total(k)
                 if rest <= pairs.noise():  # nothing is left to be missed
                     return _result(gram, pairs, k, note, at_least=rest)
-                found, margin = self._search(gram, rough, pairs.vectors[:, :k], self.random_state + passes)
+                found, margin = self._search(gram, few, pairs.vectors[:, :k], self.random_state + passes)
                 if found.highest <= (1 + margin) * max(float(pairs.values[k - 1]), 0.0) + pairs.noise():
                     return replace(_result(gram, pairs, k, note, at_least=found.highest), probe=found.said())
-                since, following = 0, found.vectors
+                since, following, few = 0, found.vectors, None  # what few digits show must hold in all of them
             if basis.shape[1] + width > MOST_BLOCKS * width:
                 basis, images = pairs.vectors[:, : 2 * width], pairs.images[:, : 2 * width]
+            if following is None and preview is not None and worst <= WORTHWHILE * before:
+                following, before = preview.corrections(pairs, width), worst
             following = pairs.residuals() if following is None else following
             fresh = outside(basis, following[:, : min(width, gram.n - basis.shape[1])])
             basis = beside(basis, fresh)
@@ -94,32 +101,31 @@ class Streamed:
             "and no other pair that may still reach up; raise the tolerance or ask for another number of components"
         )
 
-    def _refined(self, rough: Gram, start: Array, passes: int) -> Array:
-        """Pass over the matrix in few digits: what is left to do in all digits is then little."""
-        width = start.shape[1]
-        basis = like(start, rough.reference)
-        images = rough.product(basis, self.progress)
-        for _ in range(passes - 1):
-            fresh = outside(basis, ritz(basis, images).residuals()[:, :width])
-            basis = beside(basis, fresh)
-            images = beside(images, rough.product(fresh, self.progress))
-        return ritz(basis, images).vectors[:, :width]
+    def _preview(self, gram: Gram, k: int) -> Preview | None:
+        """Look around in few digits, where that is much faster: what is left to do in all digits is then little."""
+        width = k + NEARBY + COLUMNS
+        rough = gram.rough(width) if MOST_COLUMNS * width < gram.n else None
+        if rough is None:
+            return None
+        start = self._by_landmarks(gram, k + NEARBY, max(4 * (k + NEARBY), LEAST_LANDMARKS))
+        return Preview.of(rough, start, self.random_state, self.progress)
 
-    def _search(self, gram: Gram, rough: Gram | None, V: Array, seed: int) -> tuple[Found, float]:
+    def _search(self, gram: Gram, preview: Preview | None, V: Array, seed: int) -> tuple[Found, float]:
         """Search outside V; in few digits where the search is too short for so many samples to be a statement."""
-        if rough is None or math.isfinite(statement(gram.n, COLUMNS).factor):
+        if preview is None or math.isfinite(statement(gram.n, COLUMNS).factor):
             return search(gram, V, seed, self.progress), self.tolerance
-        found = search(rough, like(V, rough.reference), seed, self.progress)
-        return replace(found, vectors=like(found.vectors, V)), ROUGH
+        return preview.search(V), ROUGH
 
     def _first_block(self, gram: Gram, width: int) -> Array:
         """Landmark eigenvectors with a little noise, so that no eigenvector is orthogonal to the start."""
         enough = max(4 * width, min(int(4 * gram.n**0.5), MOST_LANDMARKS))
-        landmarks = enough if self.n_landmarks is None else self.n_landmarks
-        choose = Landmark(min(landmarks, gram.n), random_state=self.random_state, bounded=False)
-        start = choose(gram, width).vectors
+        start = self._by_landmarks(gram, width, enough)
         noise = np.random.default_rng(self.random_state).standard_normal((gram.n, width))
         return start + like(noise, gram.reference) * (NOISE / gram.n**0.5)
+
+    def _by_landmarks(self, gram: Gram, width: int, enough: int) -> Array:
+        landmarks = enough if self.n_landmarks is None else self.n_landmarks
+        return Landmark(min(landmarks, gram.n), random_state=self.random_state, bounded=False)(gram, width).vectors
 
 
 def _result(gram: Gram, pairs: Ritz, k: int, note: str, at_least: float = 0.0) -> Eigenpairs:
