@@ -19,6 +19,7 @@ from dkpca.linalg.rounding import growth, solver_error
 
 LANDMARKS_PER_ROW = 4  # of a block: it then costs a part of what the landmarks cost
 LEAST_ROWS, LEAST_ROWS_GPU = 32, 2048
+STACK_GPU = 4  # blocks at a time there: enough to fill it, and little of its memory
 SIZES = {2**33: 128, 2**35: 64}  # rows of a block by the work of substituting all rows: a second or two of bounds
 FEW = 256  # rows for which float32 is precise enough: n^2 / 2 roundings at worst are within ...
 WIDER = 1.003  # ... what a bound on a norm is widened by
@@ -68,7 +69,8 @@ def missed_in(
     height = F.shape[0]
     blocks = max(1, height // size)
     parts = [slice(number, height, blocks) for number in range(blocks)]
-    cuts = sorted({0, height % blocks, blocks})  # the first of them may have a row more
+    few = range(0, blocks, STACK_GPU) if on_gpu(F) else ()
+    cuts = sorted({0, height % blocks, blocks, *few})  # the first of them may have a row more
     found = np.zeros(2)
     for some in (parts[start:stop] for start, stop in pairwise(cuts)):
         K = within([slice(rows.start + own.start, rows.stop, blocks) for own in some])
