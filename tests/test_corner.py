@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dkpca.kernels import RBF
 from dkpca.kernels.grams import KernelGram
-from dkpca.linalg import landmark
+from dkpca.linalg import features, landmark
 from dkpca.linalg.corner import Corner
 from dkpca.linalg.landmark import Landmark
 from dkpca.linalg.rounding import growth
@@ -62,7 +62,7 @@ def test_pairs_by_inverses_are_those_by_substitution(monkeypatch):
     gram = KernelGram(RBF(0.3), np.random.default_rng(1).normal(size=(3000, 6)))
     by = {}
     for worth in (1e-2, 0.0):
-        monkeypatch.setattr(landmark, "WORTH", worth)
+        monkeypatch.setattr(features, "WORTH", worth)
         assert bool(Landmark(20)._choose(gram, 20, 5).corner.inverses) == bool(worth)
         by[worth] = Landmark(20)(gram, 5)
     quick, plain = by[1e-2], by[0.0]

@@ -9,7 +9,7 @@ from dkpca import DKPCA, fuse, subspace_error, summarize
 from dkpca.certificate import left_out
 from dkpca.kernels import RBF, Polynomial
 from dkpca.kernels.grams import FusedGram, KernelGram
-from dkpca.linalg import landmark, missed, moments, parallel, pivoting, precision, tall
+from dkpca.linalg import features, landmark, moments, parallel, pivoting, precision, tall
 from dkpca.linalg.arrays import to_numpy
 from dkpca.linalg.gram import Among, Centered
 from dkpca.linalg.landmark import Landmark
@@ -46,8 +46,8 @@ class TestEveryWay:
     def pairs(self, xp, rng, kind, center, by_columns, monkeypatch):
         if by_columns is not None:
             allowed = np.inf if by_columns else 0.0
-            monkeypatch.setattr(landmark, "ENOUGH", allowed)
-            monkeypatch.setattr(landmark, "BESIDE_MISSED", allowed)
+            monkeypatch.setattr(features, "ENOUGH", allowed)
+            monkeypatch.setattr(features, "BESIDE_MISSED", allowed)
         base = gram(xp, rng, kind)
         return (matrix := Centered(base) if center else base), leading(matrix, 5, solver="landmark", n_landmarks=40)
 
@@ -77,7 +77,7 @@ def test_sums_of_columns_and_of_substituted_rows_give_the_same_pairs(rng, center
     base = gram(np, rng, "fused")
     found = []
     for allowed in (0.0, np.inf):
-        monkeypatch.setattr(landmark, "ENOUGH", allowed)
+        monkeypatch.setattr(features, "ENOUGH", allowed)
         found.append(Landmark(40)(Centered(base) if center else base, 5))
     np.testing.assert_allclose(found[0].values, found[1].values, rtol=1e-10)
     assert subspace_error(found[0].vectors, found[1].vectors) < 1e-10
@@ -160,7 +160,7 @@ def test_the_largest_eigenvalue_of_what_is_missed_is_bounded_by_blocks(rng, kind
 
 def test_many_rows_are_not_looked_at_in_blocks(rng, monkeypatch):
     """Blocks cost as much as all the rest."""
-    monkeypatch.setattr(missed, "SIZES", {12**2 * N - 1: 64})
+    monkeypatch.setattr(landmark, "MOST_NUMBERS", 12 * N - 1)
     pairs = Landmark(12)(gram(np, rng, "wide"), 5)
     assert pairs.missed_norm == pairs.missed_leading == pairs.missed_trace
 

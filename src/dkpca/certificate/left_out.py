@@ -35,6 +35,7 @@ from dkpca.linalg.arrays import (
 from dkpca.linalg.eigenpairs import Eigenpairs
 from dkpca.linalg.gram import Gram, Index, Opened, pick
 from dkpca.linalg.landmark import part_below
+from dkpca.linalg.missed import MOST_NUMBERS
 from dkpca.linalg.progress import Progress, silent
 from dkpca.linalg.rounding import growth, quiet, solver_error, unit
 from dkpca.linalg.strips import cross, times, triangle
@@ -46,7 +47,6 @@ MOST_SAMPLES = 1000  # of a matrix that is built to know its largest eigenvalue
 MOST_PASSED = 20_000  # samples for which G itself is multiplied; beyond, landmarks stand in for the part taken away
 LANDMARKS = 1000
 SHARE = 4  # of a center's own landmarks, one in so many stands in too: a few points less, for a third of the time
-MOST_NUMBERS = 2**25  # samples times these, for which they take no longer than all the rest
 COPIES = 4  # of each factor: as it is, its directions, and what both of them are made from
 LEAST_SIZE = 1e-30  # of the unit, as a share of the largest eigenvalue: far below any rounding
 TURNED = 1e-3  # share by which the bound is widened, so that directions turned by rounding may be used

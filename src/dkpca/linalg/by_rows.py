@@ -14,8 +14,8 @@ import numpy as np
 from dkpca.linalg.arrays import Array, solve_lower, to_numpy
 from dkpca.linalg.corner import Corner, Spectrum
 from dkpca.linalg.eigenpairs import NEARBY, RESIDUAL_SHARE, inverse_roots
+from dkpca.linalg.features import features_to_add_up
 from dkpca.linalg.gram import Gram, Opened
-from dkpca.linalg.landmark import features_to_add_up
 from dkpca.linalg.moments import Moments, additions, moments
 from dkpca.linalg.pivoting import factorize
 from dkpca.linalg.rounding import growth, solver_error, unit

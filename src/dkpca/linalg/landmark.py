@@ -6,59 +6,47 @@ are those of the small F'F. The first pass adds up C'C or F'F, the second makes 
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-
-import numpy as np
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from dkpca.errors import InputError
 from dkpca.linalg import memory
-from dkpca.linalg.arrays import Array, device, like, namespace, sent_to, set_rows, tall_empty, to_numpy, write_over
+from dkpca.linalg.arrays import (
+    Array,
+    device,
+    like,
+    namespace,
+    on_gpu,
+    sent_to,
+    tall_empty,
+    to_numpy,
+    write_over,
+)
 from dkpca.linalg.corner import Corner, Spectrum
 from dkpca.linalg.eigenpairs import NEARBY, Eigenpairs, Extension, Nearby, inverse_roots, signs_of
-from dkpca.linalg.gram import Centered, Gram, Opened, pick
-from dkpca.linalg.missed import Missed, block_rows, missed, missed_in, rounding_in_blocks
-from dkpca.linalg.moments import Done, groups, moments, write_products
-from dkpca.linalg.parallel import split_work, threads_of_our_own
+from dkpca.linalg.features import (
+    Chosen,
+    all_features,
+    features_from,
+    features_to_add_up,
+    quicker,
+    slices_of,
+    substitution,
+)
+from dkpca.linalg.gram import Centered, Gram, pick
+from dkpca.linalg.missed import MOST_NUMBERS, Missed, missed, missed_in, rounding_in_blocks
+from dkpca.linalg.moments import Done, moments, write_products
+from dkpca.linalg.parallel import threads_of_our_own
 from dkpca.linalg.pivoting import draw_rows, factorize
 from dkpca.linalg.progress import Progress, silent
 from dkpca.linalg.ritz import orthonormalize
 from dkpca.linalg.rounding import growth, unit
-from dkpca.linalg.strips import cross, multiply, squared, strips
+from dkpca.linalg.strips import multiply, squared
 
 LANDMARKS_PER_PAIR = 4
 LEAST_LANDMARKS = 100
 SAMPLE, SAMPLE_SHARE = 10_000, 20  # rows to choose landmarks among: at least so many, and so many for each landmark
-ENOUGH = 1e-12  # error of the eigenvalues, as a share of the trace, that is not worth a substitution for each row ...
 CHOOSING, LIFTING = 0.1, 0.6  # shares of the work that are done after the choice, and before the second pass
-BLOCK = 40  # rows of a triangle to invert at a time, where all of it would be too rough ...
-WORTH = 1e-2  # ... with this share of what is left out anyway as rounding: for a third of the time
-BESIDE_MISSED = 1e-4  # ... and as a share of the trace that the landmarks miss
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """Landmarks, and how to get the features of all rows."""
-
-    pivots: Array  # (m,) positions
-    corner: Corner
-    features: Opened  # rows of F, or of C
-    factor: Array | None  # F, if it is at hand
-    substituted: bool  # whether they are those of F
-    start: Array  # (m,) near the mean of the features
-    among: int  # rows they were chosen among
-
-    def head(self, m: int, gram: Gram) -> "Chosen":
-        """Return the first of them, where the features are those of F."""
-        pivots, corner = self.pivots[:m], self.corner.head(m)
-        factor = None if self.factor is None else self.factor[:, :m]
-        features = (
-            _substituted(gram.against(pivots), _substitution(corner, pivots))
-            if factor is None
-            else _slices_of(factor)
-        )
-        return replace(self, pivots=pivots, corner=corner, features=features, factor=factor, start=self.start[:m])
 
 
 @dataclass(frozen=True)
@@ -118,67 +106,22 @@ class Landmark:
     def _choose(self, gram: Gram, most: int, k: int) -> Chosen:
         F, pivots, corner, missed = self._sampled(gram, most)
         if F.shape[0] == gram.n:
-            return Chosen(pivots, corner, _slices_of(F), F, True, namespace(F).mean(F, axis=0), gram.n)
+            return Chosen(pivots, corner, slices_of(F), F, True, namespace(F).mean(F, axis=0), gram.n)
         substituted, start = features_to_add_up(F, corner, gram.n, missed)
-        corner, columns = _quicker(corner, F, gram.n, k, missed), gram.against(pivots)
-        columns = _substituted(columns, _substitution(corner, pivots)) if substituted else columns
+        corner, columns = quicker(corner, F, gram.n, k, missed), gram.against(pivots)
+        columns = features_from(columns, substitution(corner, pivots)) if substituted else columns
         return Chosen(pivots, corner, columns, None, substituted, start, F.shape[0])
-
-
-def features_to_add_up(F: Array, corner: Corner, n: int, missed: float) -> tuple[bool, Array]:
-    """Whether rows have to be substituted before they are added up, and what is near the mean of what is added up.
-
-    F are the features of a sample of n rows, and `missed` the trace that they miss there.
-    """
-    xp, as_large = namespace(F), n / F.shape[0]
-    mean = xp.mean(F, axis=0)
-    some = F[::8, :] @ like(corner.L, F).T  # columns of the matrix at a few rows, to know how long they are
-    length = (8.0 * as_large * float(xp.sum(some * some))) ** 0.5
-    allowed = max(ENOUGH * corner.trace, BESIDE_MISSED * as_large * missed)
-    if corner.error_by_columns(n, length) > allowed:
-        return True, mean
-    return False, like(corner.L, F) @ mean
-
-
-def _quicker(corner: Corner, F: Array, n: int, k: int, missed: float) -> Corner:
-    """The corner by inverses, where they round next to nothing; F are features of a sample of n rows."""
-    if not isinstance(F, np.ndarray):
-        return corner
-    as_large = n / F.shape[0]
-    square = as_large * cross(F, F).astype(float)
-    left_out = float(np.linalg.eigvalsh(square)[-k - 1]) if k < len(square) else 0.0
-    allowed = WORTH * max(left_out, as_large * missed)
-    for size in (corner.m, BLOCK):
-        quick = corner.by_inverses(size)
-        if quick is not None and quick.beside(square) <= allowed:
-            return quick
-    return corner
 
 
 def part_below(gram: Gram, n_landmarks: int) -> tuple[Array, float]:
     """Return F and a number e with F F' <= gram + e I (in the order of symmetric matrices), through landmarks."""
     F, pivots, corner, missed = Landmark()._sampled(gram, min(n_landmarks, gram.n))
     if F.shape[0] < gram.n:
-        corner = _quicker(corner, F, gram.n, n_landmarks, missed)
-        F = _all_features(gram, pivots, corner, F)
+        corner = quicker(corner, F, gram.n, n_landmarks, missed)
+        F = all_features(gram, pivots, corner, F)
     square = to_numpy(squared(lambda rows: F[rows, :], gram.n, F.shape[1], F)).astype(float)
     sound, beside = corner.sound(square)
     return F[:, :sound], beside
-
-
-def _all_features(gram: Gram, pivots: Array, corner: Corner, reference: Array) -> Array:
-    """Rows of F for all samples."""
-    made = _substituted(gram.against(pivots), _substitution(corner, pivots))
-    F = tall_empty((gram.n, corner.m), reference)
-
-    def share(parts: Sequence[slice]) -> None:
-        for group in parts:
-            rows_of = made(group)
-            for rows in strips(group.stop - group.start, F.shape[1], F):
-                F[group.start + rows.start : group.start + rows.stop, :] = rows_of(rows)
-
-    split_work(share, groups(gram.n), F)
-    return F
 
 
 def default_landmarks(k: int) -> int:
@@ -208,8 +151,8 @@ def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, bounded: bool,
     in_products, rough = rounding_in_blocks(corner.m, corner.trace, next_value, unit(start))
     in_entries = in_products + gram.evaluation_error() + found.beside
     worthwhile = left > next_value and unexplained > in_entries
-    blocks = block_rows(n, corner.m, start) if bounded and worthwhile else None
-    lifted = _lifted(gram, scaled, near, chosen, found, progress, blocks=blocks, rough=rough)
+    in_blocks = bounded and worthwhile and (on_gpu(start) or n * corner.m <= MOST_NUMBERS)
+    lifted = _lifted(gram, scaled, near, chosen, found, progress, in_blocks=in_blocks, rough=rough)
     vectors, square = lifted.vectors, lifted.square
     turned = orthonormalize(vectors, square, found.values[:k])
     signs = signs_of(vectors)
@@ -244,42 +187,6 @@ def _words(chosen: Chosen, n: int) -> str:
     return f"landmark: {chosen.corner.m} of {n} samples{among}{memory.words()}"
 
 
-def _slices_of(F: Array) -> Opened:
-    """Features that are at hand, in new arrays."""
-
-    def opened(group: slice) -> Callable[[slice], Array]:
-        part = F[group, :]
-        return lambda rows: namespace(F).asarray(part[rows, :], copy=True)
-
-    return opened
-
-
-def _substituted(columns: Opened, solved: Callable[[Array, int], Array]) -> Opened:
-    """Rows of F from those of C."""
-
-    def opened(group: slice) -> Callable[[slice], Array]:
-        rows_of = columns(group)
-        return lambda rows: solved(rows_of(rows), group.start + rows.start)
-
-    return opened
-
-
-def _substitution(corner: Corner, pivots: Array) -> Callable[[Array, int], Array]:
-    """Return what makes rows of F from rows of C, given the place of the first.
-
-    Those of the landmarks are triangular to the last digit.
-    """
-    own = to_numpy(pivots)
-
-    def solved(C: Array, start: int) -> Array:
-        F = corner.solve(C)
-        places = own - start
-        here = np.flatnonzero((places >= 0) & (places < F.shape[0]))
-        return set_rows(F, places[here], corner.L[here]) if len(here) else F
-
-    return solved
-
-
 @dataclass(frozen=True)
 class _Lifted:
     vectors: Array  # (n, k)
@@ -296,7 +203,7 @@ def _lifted(
     found: Spectrum,
     progress: Progress,
     *,
-    blocks: int | None,
+    in_blocks: bool,
     rough: bool,
 ) -> _Lifted:
     """Products of the centered factor with leading columns and with those behind; and a bound on what is left.
@@ -309,16 +216,16 @@ def _lifted(
         weights = like(chosen.corner.solve_transposed(to_numpy(weights)), weights)
     weights = sent_to(weights, chosen.start)
     vectors, nearby = (tall_empty((n, A.shape[1]), A) for A in (leading, behind))
-    solved = _substitution(chosen.corner, chosen.pivots)
+    solved = substitution(chosen.corner, chosen.pivots)
 
     def keep(group: slice, rows: Array) -> None:
         write_over(vectors[group, :], rows[:, :k])
         write_over(nearby[group, :], rows[:, k:])
 
-    def left(size: int, group: slice) -> Callable[[slice, Array], Missed]:
+    def left(group: slice) -> Callable[[slice, Array], Missed]:
         within = gram.within(group)
         return lambda rows, Z: missed_in(
-            within, rows, Z if chosen.substituted else solved(Z, rows.start), k, size, rough=rough
+            within, rows, Z if chosen.substituted else solved(Z, rows.start), k, rough=rough
         )
 
     shift, done = like(found.mean, weights) @ weights, _part(progress, LIFTING, 1.0)
@@ -328,10 +235,10 @@ def _lifted(
         weights,
         shift,
         keep,
-        looked_at=None if blocks is None or chosen.factor is not None else partial(left, blocks),
+        looked_at=left if in_blocks and chosen.factor is None else None,
         progress=done,
     )
-    if blocks is None:
+    if not in_blocks:
         unexplained = Missed(math.inf, math.inf)
     elif chosen.factor is not None:
         unexplained = missed(gram, chosen.factor, k)

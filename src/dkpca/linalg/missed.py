@@ -20,8 +20,9 @@ from dkpca.linalg.rounding import growth, solver_error
 LANDMARKS_PER_ROW = 4  # of a block: it then costs a part of what the landmarks cost
 LEAST_ROWS, LEAST_ROWS_GPU = 32, 2048
 STACK_GPU = 4  # blocks at a time there: enough to fill it, and little of its memory
-SIZES = {2**33: 128, 2**35: 64}  # rows of a block by the work of substituting all rows: a second or two of bounds
-FEW = 256  # rows for which float32 is precise enough: n^2 / 2 roundings at worst are within ...
+MOST_NUMBERS = 2**25  # rows times landmarks for which bounds may take as long as all the rest
+SMALL = 128  # rows of a block, where many rows are passed over
+FEW = 2 * SMALL  # rows for which float32 is precise enough: n^2 / 2 roundings at worst are within ...
 WIDER = 1.003  # ... what a bound on a norm is widened by
 SINGLE = 2.0**-24  # largest relative error of a rounding in float32
 ROUGH = 2e-3  # that, as a share of the eigenvalue behind the last, is not worth twice the time
@@ -51,23 +52,15 @@ def missed(gram: Gram, F: Array, k: int) -> Missed:
     return Missed(norm, leading)
 
 
-def block_rows(n: int, m: int, reference: Array) -> int | None:
-    """Rows of a block that are worth their time where n rows are passed over with m landmarks; None if none are."""
-    if on_gpu(reference):
-        return LEAST_ROWS_GPU
-    return next((rows for most, rows in SIZES.items() if n * m**2 <= most), None)
-
-
 def missed_in(
-    within: Callable[[Sequence[slice]], Array], rows: slice, F: Array, k: int, size: int, *, rough: bool = False
+    within: Callable[[Sequence[slice]], Array], rows: slice, F: Array, k: int, *, rough: bool = False
 ) -> Missed:
     """The same for some of the rows, of which F is at hand; bounds for parts of a matrix add up to one for it.
 
-    `within` makes blocks on the diagonal of the matrix, here of at least `size` rows. Roughly, differences are taken
-    in float32.
+    `within` makes blocks on the diagonal of the matrix. Roughly, differences are taken in float32.
     """
     height = F.shape[0]
-    blocks = max(1, height // size)
+    blocks = max(1, height // (LEAST_ROWS_GPU if on_gpu(F) else SMALL))
     parts = [slice(number, height, blocks) for number in range(blocks)]
     few = range(0, blocks, STACK_GPU) if on_gpu(F) else ()
     cuts = sorted({0, height % blocks, blocks, *few})  # the first of them may have a row more
