@@ -40,6 +40,16 @@ def test_differences_in_float32_are_allowed_for(seed, n, landmarks, gamma, k):
     assert found.leading + k * rounding >= true[:k].sum()
 
 
+@pytest.mark.parametrize("size", [1e-30, 1e-12, 1e12])
+def test_no_square_in_float32_under_or_overflows(size):
+    K = size * np.eye(300)
+    found = missed_in(
+        lambda parts: np.stack([K[rows, rows] for rows in parts]), slice(0, 300), np.zeros((300, 3)), 5, rough=True
+    )
+    assert size <= found.norm <= 5 * size
+    assert 5 * size <= found.leading <= 25 * size
+
+
 def test_float32_is_not_used_where_its_rounding_would_show():
     assert not rounding_in_blocks(100, 1e6, 1.0, 2.0**-53)[1]
     assert rounding_in_blocks(100, 1e6, 1e4, 2.0**-53)[1]
