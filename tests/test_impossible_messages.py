@@ -14,12 +14,7 @@ from hypothesis import strategies as st
 from dkpca import party
 from dkpca.errors import DKPCAError, FusionError
 from dkpca.fusion import fuse, plausibility, project, project_exact
-from dkpca.kernels import RBF, Linear
-from dkpca.kernels.chi2 import ChiSquared
-from dkpca.kernels.cosine import CosineKernel
-from dkpca.kernels.laplacian import Laplacian
-from dkpca.kernels.overlap import Overlap
-from dkpca.kernels.polynomial import Polynomial
+from dkpca.kernels import RBF, ChiSquared, CosineKernel, Laplacian, Linear, Overlap, Polynomial
 from dkpca.linalg.landmark import Landmark
 from dkpca.linalg.precision import PRECISIONS, Rounded, round_to
 from dkpca.rank import Adaptive, Auto, Fixed

@@ -19,8 +19,8 @@ from dkpca.errors import InputError
 from dkpca.fields import check_party_name
 from dkpca.fusion import LANDMARKS, FusedModel
 from dkpca.kernels import Kernel
+from dkpca.kernels.combination import BALANCED
 from dkpca.kernels.laws import LAWS
-from dkpca.kernels.weights import BALANCED
 from dkpca.linalg.arrays import Array
 from dkpca.linalg.leading import NAMES, Solver
 from dkpca.linalg.on_device import computing_on

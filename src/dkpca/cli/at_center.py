@@ -13,7 +13,6 @@ from dkpca.concerns import about_kernel
 from dkpca.disclosure import raw_bytes
 from dkpca.exchange import alignment
 from dkpca.fusion.scoring import share_words
-from dkpca.kernels.laws import SUM
 from dkpca.linalg import memory
 from dkpca.linalg.on_device import computing_on
 from dkpca.messages import CommonTokens
@@ -94,7 +93,7 @@ def fuse(
     words = [*used, *run_words(run)]
     if run.model.is_blind:
         words.append(f"send {out / runs.RESULT} to each party, which runs 'dkpca mask turn-back' and 'dkpca report'")
-    if run.model.law is SUM:
+    if run.model.law.scores_add:
         answer = "'dkpca mask offer-new --scorer'" if run.model.is_blind else "'dkpca score'"
         words.append(f"for new samples: send each party its file in {out / runs.SCORERS}; it then runs {answer}")
     show(as_json, run_facts(run), words)

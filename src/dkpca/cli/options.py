@@ -14,9 +14,9 @@ from dkpca.exchange.rounds import Fit
 from dkpca.exchange.sending import Sender
 from dkpca.fields import check_name, check_party_name
 from dkpca.kernels import Kernel, family, kernel_names
+from dkpca.kernels.base import adjusted
+from dkpca.kernels.combination import BALANCED
 from dkpca.kernels.laws import LAWS
-from dkpca.kernels.parameters import adjusted
-from dkpca.kernels.weights import BALANCED
 from dkpca.linalg.leading import NAMES
 from dkpca.linalg.precision import PRECISIONS
 from dkpca.party import ANYTHING

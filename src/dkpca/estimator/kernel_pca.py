@@ -19,8 +19,8 @@ from dkpca.exchange import in_process, rounds
 from dkpca.fields import MOST_AUDITED
 from dkpca.fusion import components, scoring
 from dkpca.kernels import Kernel
+from dkpca.kernels.combination import BALANCED
 from dkpca.kernels.laws import LAWS
-from dkpca.kernels.weights import BALANCED
 from dkpca.linalg import memory
 from dkpca.linalg.arrays import Array, dtype_name, namespace
 from dkpca.linalg.leading import NAMES, Solver

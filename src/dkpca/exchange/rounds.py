@@ -10,10 +10,15 @@ from dkpca.exchange import alignment
 from dkpca.exchange.questions import AuditWanted, Question, RowsWanted, StatisticsWanted, SummaryWanted, TokensWanted
 from dkpca.fusion import FusedModel
 from dkpca.kernels import Kernel
-from dkpca.kernels.combination import check_law, combination
-from dkpca.kernels.laws import PRODUCT
-from dkpca.kernels.parameters import adjusted
-from dkpca.kernels.weights import BALANCED, check_weights
+from dkpca.kernels.base import adjusted
+from dkpca.kernels.combination import (
+    BALANCED,
+    center_weights,
+    check_law,
+    check_weights,
+    combination,
+    weighed,
+)
 from dkpca.linalg.leading import Solver
 from dkpca.messages import CommonTokens, Summary
 from dkpca.rank import RankRule
@@ -88,7 +93,7 @@ def fusing(fit: Fit, answers: Mapping[str, Summary]) -> dict[str, Any]:
     by_party = isinstance(fit.kernel, Mapping) or isinstance(fit.gamma, Mapping)
     if law is None and (by_party or fit.weights is not None):
         law = combination({name: summary.kernel for name, summary in answers.items()}).law.name
-    return {"law": law, "weights": None if law == PRODUCT.name else fit.weights}
+    return {"law": law, "weights": center_weights(fit.weights, law)}
 
 
 def new_samples(
@@ -127,10 +132,7 @@ def kernels_of(parties: Parties, fit: Fit, common: CommonTokens | None = None) -
     one = len(set(made.values())) == 1 and fit.weights is None
     if not one or (fit.law is not None and _law_name(made) != fit.law):
         made = {name: kernel.alone() for name, kernel in made.items()}
-    law = combination(made, fit.law).law
-    if isinstance(fit.weights, Mapping) and law is PRODUCT:
-        made = {name: kernel.rescaled(fit.weights[name]) for name, kernel in made.items()}
-    return made
+    return weighed(made, fit.weights, combination(made, fit.law).law)
 
 
 def _by_party(kernel: str | Kernel | Mapping[str, str | Kernel], names: Sequence[str]) -> dict[str, str | Kernel]:
@@ -149,10 +151,8 @@ def _law_name(made: Mapping[str, Kernel]) -> str | None:
 
 
 def _balance(fit: Fit, chosen: Mapping[str, Kernel]) -> float:
-    """Mean exponent per party: all together have 1 under the product, as with one well chosen width."""
-    if fit.weights != BALANCED:
-        return 0.0
-    return 1.0 / len(chosen) if combination(chosen, fit.law).law is PRODUCT else 1.0
+    """Mean exponent of each party's kernel; 0: as it is."""
+    return combination(chosen, fit.law).law.mean_exponent(len(chosen)) if fit.weights == BALANCED else 0.0
 
 
 def _widths(gamma: Mapping[str, float], derived: Sequence[str]) -> Mapping[str, float]:

@@ -178,7 +178,7 @@ def _by_columns(
     n, p = sum(chunks.sizes), len(moved.total)
     trace = float(np.trace(moved.square))
     left = np.abs(moved.total / n) + 2.0 * growth(n) * unit(moved.square) * moved.absolute / n
-    # What a mean that is itself rounded adds to inner products, as in `kernels.linear`.
+    # What a mean that is itself rounded adds to inner products, as in `kernels.inner_products`.
     share = float(np.sqrt(n * np.sum(left**2) / trace)) if trace > 0 and state.origin.any() else 0.0
     error = 2.0 * growth(p) * unit(moved.square) + 2.0 * share + share * share
     whole, sums, start = Whole(chunks.sizes, trace, error * trace), Moments(moved.total, moved.square), np.zeros(p)

@@ -14,7 +14,7 @@ from dkpca.exchange import rounds
 from dkpca.exchange.questions import OfferWanted, Question, ShareOfferWanted, SumsWanted
 from dkpca.exchange.rounds import Fit, Parties
 from dkpca.kernels import Kernel
-from dkpca.kernels.laws import SUM
+from dkpca.kernels.laws import adds_up
 from dkpca.messages import CommonTokens, MaskedSum, Offer, Offers, Rows, Summary
 from dkpca.protection import joint, member, quantities
 from dkpca.protection.keys import difference
@@ -140,12 +140,12 @@ def check_blind(names: Sequence[str], fit: Fit) -> None:
     check_parties(names, "blind")
     if not fit.center:
         raise InputError("protect='blind': parties center their matrices, since the center cannot; use center=True")
-    if fit.law not in (None, SUM.name):
+    if fit.law is not None and not adds_up(fit.law):
         raise InputError("protect='blind' needs the sum law, which the center can form on turned samples; law='sum'")
     given = fit.kernel
     if isinstance(given, str):
         given = kernels.family(given).from_settings(gamma=1.0, centered=True)
-    if fit.law is None and isinstance(given, Kernel) and given.law is not SUM:
+    if fit.law is None and isinstance(given, Kernel) and not given.adds_up:
         raise InputError(
             f"protect='blind': a blind center can only add matrices up; use law='sum' with the {given.name} kernel"
         )

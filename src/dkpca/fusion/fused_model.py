@@ -11,10 +11,9 @@ from dkpca.errors import FusionError, InputError
 from dkpca.fusion import plausibility
 from dkpca.fusion.roster import accept, check_same, check_turned, complete
 from dkpca.kernels import Kernel
-from dkpca.kernels.combination import combination
+from dkpca.kernels.combination import Weights, combination, party_weights
 from dkpca.kernels.grams import FusedGram
 from dkpca.kernels.laws import Law
-from dkpca.kernels.weights import Weights, party_weights
 from dkpca.linalg.arrays import Array, device, dtype_name, namespace, to_numpy
 from dkpca.linalg.eigenpairs import Extension, Nearby
 from dkpca.linalg.gram import Centered

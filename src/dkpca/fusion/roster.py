@@ -6,7 +6,7 @@ from typing import Protocol, TypeVar
 from dkpca import wire
 from dkpca.errors import FusionError
 from dkpca.fusion import plausibility
-from dkpca.kernels.laws import SUM
+from dkpca.kernels.laws import adds_up
 from dkpca.linalg.arrays import Array
 from dkpca.linalg.gram import Index
 from dkpca.messages import Partials, Rows, Summary
@@ -91,7 +91,7 @@ def audited_rows(
 def check_turned(summaries: Mapping[str, Summary], center: bool, law: str | None) -> None:
     """Raise unless turned samples are only added up: all of them turned, by the sum law, and not centered again."""
     check_same(summaries, "whether samples are turned", lambda s: s.turned, "let all parties use one protection")
-    if next(iter(summaries.values())).turned and (center or law != SUM.name):
+    if next(iter(summaries.values())).turned and (center or not adds_up(law)):
         raise FusionError(
             "these summaries are of turned samples, which the center can only add up, centered as they are; "
             "use law='sum' and center=False (--law sum --no-center)"

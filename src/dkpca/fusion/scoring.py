@@ -18,7 +18,6 @@ from dkpca import wire
 from dkpca.errors import FusionError, InputError
 from dkpca.fusion import fused_model
 from dkpca.fusion.fused_model import FusedModel
-from dkpca.kernels.laws import SUM
 from dkpca.linalg.arrays import Array, namespace, to_numpy
 from dkpca.linalg.precision import Rounded
 from dkpca.messages import Partials, PartScores, Rows, Scorer
@@ -187,7 +186,7 @@ def _check_missing(
             f"the exact projection needs every party, and {sorted(missing)} are missing; place the samples by factor "
             "rows (projection='extend')"
         )
-    if model.law is not SUM and not marginalize:
+    if not model.law.scores_add and not marginalize:
         raise InputError(
             f"{sorted(missing)} are missing, and the fit is {model.meaning}: no part of a score is without them; "
             "wait for them, or ask for their mean rows in their place (missing='mean', --marginalize)"
@@ -195,7 +194,7 @@ def _check_missing(
 
 
 def _check_additive(model: FusedModel) -> None:
-    if model.law is not SUM:
+    if not model.law.scores_add:
         raise InputError(
             f"the fit is {model.meaning}: its scores are no sums over parties, no party can score its columns alone; "
             "place new samples by factor rows of all parties, or fit with law='sum'"

@@ -5,14 +5,9 @@ from collections.abc import Mapping
 from dkpca.errors import InputError
 from dkpca.kernels import installed
 from dkpca.kernels.base import Kernel
-from dkpca.kernels.chi2 import AdditiveChiSquared, ChiSquared
-from dkpca.kernels.cosine import CosineKernel
-from dkpca.kernels.laplacian import Laplacian
-from dkpca.kernels.linear import Linear
-from dkpca.kernels.overlap import Overlap
-from dkpca.kernels.polynomial import Polynomial
+from dkpca.kernels.distances import RBF, ChiSquared, Laplacian, Overlap
+from dkpca.kernels.inner_products import AdditiveChiSquared, CosineKernel, Linear, Polynomial
 from dkpca.kernels.precomputed import Precomputed
-from dkpca.kernels.rbf import RBF
 
 __all__ = [
     "RBF",

@@ -1,12 +1,15 @@
-"""What every kernel says about itself. A new kernel is one class in a file of its own.
+"""What every kernel says about itself. A new kernel is one class.
 
 A kernel owns everything that depends on which kernel it is: evaluation on a party's own columns, the law by which
 equal kernels of all parties make one of the joined table, which settings it takes, and the words for all of it.
+Nobody else asks which kernel it is.
 """
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields, replace
+from numbers import Real
 from typing import Any, ClassVar, Self
 
 from dkpca.errors import InputError
@@ -111,6 +114,16 @@ class Kernel(ABC):
         return own[:, None] + own[None, :] - 2.0 * K
 
     @property
+    def adds_up(self) -> bool:
+        """Whether equal kernels of all parties add up to the kernel of the joined table, entry by entry."""
+        return self.law is not None and self.law.scores_add
+
+    @property
+    def by_inner_products(self) -> bool:
+        """Whether inner products of samples, added up over parties, give the kernel of the joined table."""
+        return not self.unit_diagonal
+
+    @property
     def sends_diagonal(self) -> bool:
         """Whether the center needs the diagonal of the party's matrix as one more column of numbers."""
         return self.law is not None and self.law.needs_diagonals
@@ -118,6 +131,10 @@ class Kernel(ABC):
     def alone(self) -> "Kernel":
         """Return the kernel that does not count on the center to finish it: for parties with different kernels."""
         return self
+
+    def on_scores(self) -> "Kernel | None":
+        """Return the kernel that gives for scores what this one gives for their samples; None: there is none."""
+        return None
 
     def mean_distance(self, X: Array) -> float:
         """Mean over pairs of samples of what gamma multiplies."""
@@ -144,3 +161,33 @@ class Kernel(ABC):
         package = None if ours else package_of(self.name)
         named = {"name": self.name} if package is None else {"name": self.name, "package": package}
         return {**named, **asdict(self)}  # type: ignore[call-overload]
+
+
+def checked_width(kernel: Any) -> None:
+    """Hold gamma to a positive number, the same one whatever kind of number it was."""
+    width = kernel.gamma
+    if isinstance(width, bool) or not isinstance(width, Real) or not 0.0 < float(width) < math.inf:
+        raise InputError(f"gamma is {kernel.gamma!r}; the {kernel.name} kernel needs a positive, finite number")
+    object.__setattr__(kernel, "gamma", float(kernel.gamma))
+
+
+def width_for(cls: type[Kernel], gamma: float | None) -> float:
+    """Width that was given, or the one that the kernel has by itself."""
+    gamma = cls.default_gamma if gamma is None else gamma
+    if gamma is None:
+        raise InputError(f"the {cls.name} kernel needs a width; give gamma")
+    return gamma
+
+
+def adjusted(kernels: Mapping[str, Kernel], **given: Any) -> dict[str, Kernel]:
+    """Kernels by party with the parameters that are given, where they have them; one that none has is refused."""
+    wanted = {name: value for name, value in given.items() if value is not None}
+    own = {party: {f.name for f in fields(kernel)} for party, kernel in kernels.items()}  # type: ignore[arg-type]
+    strange = sorted(set(wanted) - set().union(*own.values()))
+    if strange:
+        names = ", ".join(sorted({kernel.name for kernel in kernels.values()}))
+        raise InputError(f"{' and '.join(strange)}: no parameter of the {names} kernel; leave it out")
+    return {
+        party: replace(kernel, **{k: v for k, v in wanted.items() if k in own[party]})  # type: ignore[type-var]
+        for party, kernel in kernels.items()
+    }

@@ -1,11 +1,18 @@
-"""Which law combines these kernels, and what the result is a kernel of."""
+"""Which law combines these kernels, what the result is a kernel of, and how much each party counts."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from numbers import Real
 
 from dkpca.errors import InputError
 from dkpca.kernels.base import Kernel
 from dkpca.kernels.laws import LAWS, Law
+from dkpca.linalg.arrays import Array, namespace
+from dkpca.linalg.strips import cross
+from dkpca.linalg.tall import Factor, whole
+
+BALANCED = "balanced"
+Weights = str | Mapping[str, float] | None
 
 
 @dataclass(frozen=True)
@@ -58,3 +65,50 @@ def _implied(kernels: Mapping[str, Kernel]) -> Law:
         described = ", ".join(f"{party}: {kernel.name}" for party, kernel in kernels.items())
         raise InputError(f"these kernels imply no common law ({described}); say law='product' or law='sum'")
     return implied
+
+
+def check_weights(weights: Weights, parties: Iterable[str]) -> None:
+    """Raise unless these are weights for just these parties."""
+    if weights is None or weights == BALANCED:
+        return
+    if not isinstance(weights, Mapping) or set(weights) != set(parties):
+        raise InputError(f"weights are {weights!r}; give 'balanced', or a number for each of {sorted(parties)}")
+    for name, weight in weights.items():
+        if isinstance(weight, bool) or not isinstance(weight, Real) or not 0.0 < float(weight) < float("inf"):
+            raise InputError(f"the weight of party {name!r} is {weight!r}; give a positive number")
+
+
+def weighed(kernels: Mapping[str, Kernel], weights: Weights, law: Law) -> dict[str, Kernel]:
+    """Kernels by party with their weights, where the law has the parties weigh by their widths."""
+    if not isinstance(weights, Mapping) or law.weighed_by != "party":
+        return dict(kernels)
+    return {name: kernel.rescaled(weights[name]) for name, kernel in kernels.items()}
+
+
+def center_weights(weights: Weights, law: str | None) -> Weights:
+    """Weights that are left for the center: none where the parties have weighed already."""
+    return None if law is not None and LAWS[law].weighed_by == "party" else weights
+
+
+def party_weights(weights: Weights, factors: Mapping[str, Factor], law: Law) -> dict[str, float]:
+    """What each party's matrix is multiplied by; under the product its own width does that, at the party."""
+    check_weights(weights, factors)
+    if weights is None:
+        return dict.fromkeys(factors, 1.0)
+    if law.weighed_by == "party":
+        raise InputError(
+            "under the product law a party counts by the width of its kernel, which it chose before it sent its "
+            "summary; let the parties summarize with other widths (--balance, --gamma), or combine by law='sum'"
+        )
+    if law.weighed_by != "center":
+        raise InputError("weights need a sum or a product of the parties' kernels, not one that the center finishes")
+    if isinstance(weights, Mapping):
+        return {name: float(weights[name]) for name in factors}
+    return {name: 1.0 / (_leading_value(whole(A)) or 1.0) for name, A in factors.items()}
+
+
+def _leading_value(A: Array) -> float:
+    """Largest eigenvalue of the centered matrix that a factor stands for."""
+    xp = namespace(A)
+    centered = A - xp.mean(A, axis=0, keepdims=True)
+    return float(xp.max(xp.linalg.eigvalsh(cross(centered, centered))))

@@ -1,18 +1,25 @@
-"""Squared distances that keep their digits, whatever the scale of the columns and the width of the kernel.
+"""Kernels of a distance that adds up over columns, exp(-gamma d): they multiply over parties.
 
+Squared distances keep their digits whatever the scale of the columns and the width of the kernel.
 |x|^2 + |y|^2 - 2 x'y is one matrix product, but what x and y have in common is lost: the error is about
 eps (|x| + |y|)^2. Where that would show in the kernel, the differences are taken column by column instead, whose
 error is a few eps of the distance itself; this costs several times as much. Everything is computed in float64.
 """
 
 import math
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Self
 
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from dkpca.linalg.arrays import Array, at_most_in_place, device, namespace, row_squares
-from dkpca.linalg.moments import column_means, groups
+from dkpca.errors import InputError
+from dkpca.kernels.base import Kernel, checked_width, width_for
+from dkpca.kernels.laws import PRODUCT, Law
+from dkpca.linalg.arrays import Array, at_most_in_place, device, exp_in_place, namespace, row_squares
+from dkpca.linalg.moments import column_means, column_variances, groups
 from dkpca.linalg.parallel import in_order, split_work
 from dkpca.linalg.rounding import SUBTRACTIONS, growth, quiet, unit
 from dkpca.linalg.strips import strips
@@ -22,6 +29,261 @@ UNDERFLOW = 1e-290  # squares below this have lost digits
 ZERO_BEYOND = 750.0  # exp(-750) is below the smallest double
 LARGEST_EXPONENT = 1000  # powers of two that leave room for squares to overflow, never for differences
 HALF_EPS = 2.0**-53
+FEW = 8  # roundings of one term, its product with gamma and the exponential
+MOST_ROWS = 1000  # of which the chi-squared kernel takes its mean distance
+Term = Callable[[Array, Array], Array]
+
+
+@dataclass(frozen=True)
+class OfDistance(Kernel):
+    """exp(-gamma * distance), where the distance is a sum over columns."""
+
+    gamma: float
+    has_width: ClassVar[bool] = True
+    unit_diagonal: ClassVar[bool] = True
+
+    @classmethod
+    def from_settings(cls, *, gamma: float | None, centered: bool) -> Self:
+        return cls(width_for(cls, gamma))
+
+    def __post_init__(self) -> None:
+        checked_width(self)
+
+    @property
+    def law(self) -> Law:
+        return PRODUCT
+
+    @abstractmethod
+    def partial(self, X: Array, Y: Array) -> Array:
+        """Distances between the rows of X and those of Y, in a new array."""
+
+    @abstractmethod
+    def mean_distance(self, X: Array) -> float: ...
+
+    def __call__(self, X: Array, Y: Array) -> Array:
+        return exponential_of(self.partial(X, Y), self.gamma)
+
+    def finish(self, total: Array) -> Array:
+        return exponential_of(namespace(total).asarray(total, copy=True), self.gamma)
+
+    def diagonal(self, X: Array) -> Array:
+        return namespace(X).ones_like(X[:, 0])
+
+    def relative_error(self, X: Array, origin: Array | None) -> float:
+        # Each term has a relative error of a few roundings, so has their sum, and x exp(-x) is below 1.
+        return (growth(X.shape[1]) + FEW) * unit(X)
+
+    def squared_distances(self, K: Array, floor: float) -> Array:
+        xp = namespace(K)
+        return -xp.log(xp.clip(K, floor, 1.0)) * (1.0 - xp.eye(K.shape[0], dtype=K.dtype)) / self.gamma
+
+
+@dataclass(frozen=True)
+class RBF(OfDistance):
+    """Squared distances add over parties, so kernels multiply: eq. (3) and (4) of the paper.
+
+    Parameters
+    ----------
+    gamma : float
+        exp(-gamma * squared distance); the paper's text has gamma = 1 / (2 sigma^2).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dkpca
+    >>> dkpca.kernels.RBF(0.5)(np.zeros((1, 2)), np.ones((1, 2))).round(3)
+    array([[0.368]])
+    """
+
+    name: ClassVar[str] = "rbf"
+
+    def origin(self, X: Array) -> Array:
+        return best_origin(X, self.gamma)
+
+    def __call__(self, X: Array, Y: Array) -> Array:
+        """Kernel matrix in one array: this is where a party spends its time."""
+        with quiet():
+            K = exp_in_place(exponents(X, Y, self.gamma))
+        return namespace(K).astype(K, X.dtype, copy=False)
+
+    def blocks(self, X: Array, parts: Sequence[slice]) -> Array:
+        tables = namespace(X).stack([X[rows, :] for rows in parts])
+        return self(tables, tables)
+
+    def relative_error(self, X: Array, origin: Array | None) -> float:
+        moved = origin is not None and bool(namespace(origin).any(origin != 0))
+        return relative_error(X, self.gamma, moved=moved)
+
+    def partial(self, X: Array, Y: Array) -> Array:
+        xp = namespace(X, Y)
+        with quiet():
+            return xp.astype(exponents(X, Y, self.gamma) / -self.gamma, X.dtype, copy=False)
+
+    @property
+    def by_inner_products(self) -> bool:
+        return True
+
+    def on_scores(self) -> Kernel:
+        return self
+
+    def mean_distance(self, X: Array) -> float:
+        return 2.0 * float(namespace(X).sum(column_variances(X))) if X.shape[0] > 1 else 0.0
+
+    def revealed(self, rank: int, n_features: int) -> str:
+        return (
+            "squared distances between samples over this party's columns, by -log(similarity) / gamma, to the "
+            "accuracy of the factor: the columns up to rotation and shift, which whoever knows a few rows can undo"
+        )
+
+
+@dataclass(frozen=True)
+class Laplacian(OfDistance):
+    """Absolute differences add over parties, so kernels multiply.
+
+    Parameters
+    ----------
+    gamma : float
+        exp(-gamma * L1 distance).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dkpca
+    >>> dkpca.kernels.Laplacian(1.0)(np.array([[0.0, 0.0]]), np.array([[0.0, 0.0]]))
+    array([[1.]])
+    """
+
+    name: ClassVar[str] = "laplacian"
+
+    def partial(self, X: Array, Y: Array) -> Array:
+        xp = namespace(X, Y)
+        return summed_over_columns(lambda x, y: xp.abs(x - y), X, Y)
+
+    def mean_distance(self, X: Array) -> float:
+        xp = namespace(X)
+        n = X.shape[0]
+        place = xp.astype(xp.arange(n, device=X.device), X.dtype)
+        weights = (2 * place - (n - 1))[:, None]  # how often a value of this rank is the larger less the smaller
+        return float(xp.sum(xp.sort(X, axis=0) * weights)) * 2.0 / (n * (n - 1)) if n > 1 else 0.0
+
+    def revealed(self, rank: int, n_features: int) -> str:
+        return (
+            "sums of absolute differences between samples over this party's columns, by -log(similarity) / gamma, to "
+            "the accuracy of the factor"
+        )
+
+
+@dataclass(frozen=True)
+class Overlap(OfDistance):
+    """exp(-gamma * number of columns in which two samples differ): the counts add over parties, so kernels multiply.
+
+    Columns hold categories as numbers; only whether two are equal counts, so none is expanded into zeros and ones.
+
+    Parameters
+    ----------
+    gamma : float
+        What one differing column costs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dkpca
+    >>> colors = np.array([[1.0, 3.0], [2.0, 3.0]])
+    >>> dkpca.kernels.Overlap(np.log(2.0))(colors, colors)
+    array([[1. , 0.5],
+           [0.5, 1. ]])
+    """
+
+    name: ClassVar[str] = "overlap"
+    columns_are: ClassVar[str] = "categories"
+
+    def partial(self, X: Array, Y: Array) -> Array:
+        xp = namespace(X, Y)
+        return summed_over_columns(lambda x, y: xp.astype(x != y, X.dtype), X, Y)
+
+    def mean_distance(self, X: Array) -> float:
+        xp = namespace(X)
+        n = X.shape[0]
+        total = 0.0
+        for k in range(X.shape[1]):
+            counts = xp.astype(xp.unique_counts(X[:, k])[1], xp.float64)
+            total += n * n - float(xp.sum(counts * counts))
+        return total / (n * (n - 1)) if n > 1 else 0.0
+
+    def revealed(self, rank: int, n_features: int) -> str:
+        return "in how many of this party's columns any two samples differ, to the accuracy of the factor"
+
+
+@dataclass(frozen=True)
+class ChiSquared(OfDistance):
+    """exp(-gamma * sum of (x - y)^2 / (x + y)): the exponents add over parties, so kernels multiply.
+
+    Parameters
+    ----------
+    gamma : float
+        1 in scikit-learn unless given.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dkpca
+    >>> dkpca.kernels.ChiSquared()(np.array([[2.0, 0.0]]), np.array([[2.0, 0.0]]))
+    array([[1.]])
+    """
+
+    gamma: float = 1.0
+    name: ClassVar[str] = "chi2"
+    default_gamma: ClassVar[float | None] = 1.0
+
+    def check(self, X: Array) -> None:
+        check_not_negative(self.name, X)
+
+    def partial(self, X: Array, Y: Array) -> Array:
+        return summed_over_columns(lambda x, y: ratio(x - y, x + y) * (x - y), X, Y)
+
+    def mean_distance(self, X: Array) -> float:
+        n = min(X.shape[0], MOST_ROWS)
+        step = max(1, X.shape[0] // n)
+        rows = X[: n * step : step, :]
+        return float(namespace(X).sum(self.partial(rows, rows))) / (n * (n - 1)) if n > 1 else 0.0
+
+
+def check_not_negative(name: str, X: Array) -> None:
+    """Raise `InputError` if there is a number below 0."""
+    lowest = float(namespace(X).min(X))
+    if lowest < 0:
+        raise InputError(
+            f"the {name} kernel is for counts and histograms, and there is a value {lowest:g} below 0; "
+            "use columns as they are (standardize=False, --no-standardize)"
+        )
+
+
+def exponential_of(distances: Array, gamma: float) -> Array:
+    """exp(-gamma * distances) in place, also where gamma is beyond the range of the precision."""
+    most = float(namespace(distances).finfo(distances.dtype).max) ** 0.5
+    with quiet():
+        while gamma > most:
+            distances *= most
+            gamma /= most
+        distances *= -gamma
+        return exp_in_place(distances)
+
+
+def summed_over_columns(term: Term, X: Array, Y: Array) -> Array:
+    """Matrix of sums over k of term(X[i, k], Y[j, k])."""
+    xp = namespace(X, Y)
+    total = xp.zeros((X.shape[0], Y.shape[0]), dtype=X.dtype, device=X.device)
+    for k in range(X.shape[1]):
+        total += term(X[:, k][:, None], Y[:, k][None, :])
+    return total
+
+
+def ratio(above: Array, below: Array) -> Array:
+    """Quotient, and zero where nothing is below."""
+    xp = namespace(above, below)
+    above, below = xp.broadcast_arrays(above, below)
+    there = below > 0
+    return xp.where(there, above, xp.zeros_like(above)) / xp.where(there, below, xp.ones_like(below))
 
 
 def exponents(X: Array, Y: Array, gamma: float) -> Array:

@@ -31,6 +31,12 @@ class Law(ABC):
     needs_diagonals: ClassVar[bool] = False  # whether the factors do not recombine without them
     keeps_factors: ClassVar[bool] = True  # whether one merged factor is a factor of the fused matrix
     linear: ClassVar[bool] = False  # whether a change of the fused matrix is one of its merged factor alone
+    scores_add: ClassVar[bool] = False  # whether matrices, and so scores, are sums over parties and nothing more
+    weighed_by: ClassVar[str | None] = None  # who multiplies by a party's weight: "party" (its width) or "center"
+
+    def mean_exponent(self, n_parties: int) -> float:
+        """Mean exponent of each party's kernel at which those of n parties are balanced."""
+        return 1.0
 
     @property
     def powers(self) -> int:
@@ -116,6 +122,10 @@ class Product(Law):
 
     name: ClassVar[str] = "product"
     shares: ClassVar[str] = "for a product of kernels, to first order"
+    weighed_by: ClassVar[str | None] = "party"
+
+    def mean_exponent(self, n_parties: int) -> float:
+        return 1.0 / n_parties  # exponents add: all together have 1, as with one well chosen width
 
     def merge(self, factors: Sequence[Array], diagonals: Sequence[Array] | None = None) -> list[Array]:
         return list(factors)
@@ -173,8 +183,10 @@ class Sum(Law):
     """Matrices add: eq. (2) of the paper."""
 
     name: ClassVar[str] = "sum"
-    linear: ClassVar[bool] = True
     shares: ClassVar[str] = "exact for a sum of kernels"
+    linear: ClassVar[bool] = True
+    scores_add: ClassVar[bool] = True
+    weighed_by: ClassVar[str | None] = "center"
 
     def merge(self, factors: Sequence[Array], diagonals: Sequence[Array] | None = None) -> list[Array]:
         return [namespace(*factors).concat(list(factors), axis=1)]
@@ -305,6 +317,11 @@ class Cosine(Law):
 
 PRODUCT, SUM, COSINE = Product(), Sum(), Cosine()
 LAWS: dict[str, Law] = {"product": PRODUCT, "sum": SUM}
+
+
+def adds_up(name: str | None) -> bool:
+    """Whether the law of this name adds the parties' own matrices up; None is no law."""
+    return name is not None and LAWS[name].scores_add
 
 
 def _inverse_lengths(diagonals: Sequence[Array]) -> Array:

@@ -8,7 +8,7 @@ features made of so many, so that it stays linear in the samples.
 import numpy as np
 
 from dkpca.errors import InputError
-from dkpca.kernels import RBF, Kernel, Linear
+from dkpca.kernels import RBF, Kernel
 from dkpca.linalg.arrays import Array, like, to_numpy
 from dkpca.party.state import PartyState
 
@@ -52,10 +52,5 @@ def columns_of(state: PartyState, fitted: Matrix, scores: Matrix, *, kernel: Ker
 
 def kernel_of_scores(kernels: list[Kernel], fitted: Matrix) -> Kernel:
     """The kernel of the fit, if it is one RBF or linear kernel; else RBF by the mean squared distance of scores."""
-    first = kernels[0]
-    if all(kernel == first for kernel in kernels):
-        if isinstance(first, RBF):
-            return first
-        if isinstance(first, Linear):
-            return Linear(centered=False)
-    return RBF(1.0 / max(2.0 * float(fitted.var(axis=0).sum()), np.finfo(float).tiny))
+    same = kernels[0].on_scores() if len(set(kernels)) == 1 else None
+    return same or RBF(1.0 / max(2.0 * float(fitted.var(axis=0).sum()), np.finfo(float).tiny))

@@ -8,7 +8,7 @@ from dkpca.errors import InputError
 from dkpca.fields import check_party_name
 from dkpca.kernels import Kernel, Precomputed
 from dkpca.kernels.grams import KernelGram
-from dkpca.kernels.laws import SUM
+from dkpca.kernels.laws import adds_up
 from dkpca.linalg.arrays import Array, like, to_numpy
 from dkpca.linalg.deviations import column_scales, standardized
 from dkpca.linalg.gram import Centered, Gram
@@ -277,7 +277,7 @@ def _check_open(state: PartyState) -> None:
 
 def _check_sum(kernel: Kernel, law: str | None, party: str) -> None:
     """Refuse what a center cannot add up on samples that it does not see."""
-    if kernel.sends_diagonal or (law or (kernel.law.name if kernel.law else None)) != SUM.name:
+    if not (adds_up(law) if law else kernel.adds_up) or kernel.sends_diagonal:
         raise InputError(f"party {party!r}: a blind center can only add matrices up; use law='sum' (--law sum)")
 
 

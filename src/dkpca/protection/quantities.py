@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from dkpca.errors import InputError
-from dkpca.kernels import RBF, Kernel
+from dkpca.kernels import Kernel
 from dkpca.kernels.distances import LOSS
 from dkpca.linalg.arrays import to_numpy
 from dkpca.messages import Agreed
@@ -48,7 +48,7 @@ def has_diagonal(kernel: Kernel) -> bool:
 
 def are_products(kernel: Kernel) -> bool:
     """Whether pairs of samples travel as inner products, and not as distances that are no such thing."""
-    return has_diagonal(kernel) or isinstance(kernel, RBF)
+    return kernel.by_inner_products
 
 
 def have_lengths(agreed: Agreed) -> bool:

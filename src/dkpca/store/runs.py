@@ -21,8 +21,7 @@ from dkpca import fusion, wire
 from dkpca.errors import FusionError, InputError, StorageError
 from dkpca.fusion import FusedModel
 from dkpca.fusion.scoring import scorers
-from dkpca.kernels.laws import SUM
-from dkpca.kernels.weights import Weights
+from dkpca.kernels.combination import Weights
 from dkpca.linalg.arrays import to_numpy
 from dkpca.linalg.leading import NAMES, Solver
 from dkpca.messages import Summary
@@ -138,7 +137,7 @@ def fuse(
         gone += [
             file
             for file in (path / SCORERS).glob("*.scorer")
-            if model.law is not SUM or file.stem not in model.summaries
+            if not model.law.scores_add or file.stem not in model.summaries
         ]
         _write(path, model, accepted, names, settings, states or {}, gone)
         record_received(path, received)
@@ -242,7 +241,7 @@ def _write(
     stored = {path / "messages" / f"{name}.summary": item for name, item in accepted.items()}
     new: dict[Path, Content] = {target: item.data for target, item in stored.items() if item.path != target}
     kept = {storage.make_directory(path / "private") / f"{party}.state": data for party, data in states.items()}
-    if model.law is SUM:
+    if model.law.scores_add:
         folder = storage.make_directory(path / SCORERS)
         new |= {folder / f"{name}.scorer": wire.encode(scorer) for name, scorer in scorers(model).items()}
     files = new | kept | {path / name: data for name, data in produced.items()}

@@ -1,0 +1,290 @@
+"""Kernels made of inner products, which add up over parties: linear, polynomial, cosine, additive chi-squared."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from dkpca.errors import InputError
+from dkpca.kernels.base import Kernel, checked_width, width_for
+from dkpca.kernels.distances import check_not_negative, ratio, summed_over_columns
+from dkpca.kernels.laws import COSINE, SUM, Law, Power
+from dkpca.linalg.arrays import Array, dtype_name, namespace
+from dkpca.linalg.moments import column_means
+from dkpca.linalg.rounding import growth, quiet, unit
+
+
+@dataclass(frozen=True)
+class Linear(Kernel):
+    """Inner products add over parties, so Gram matrices add: eq. (2) of the paper.
+
+    Parameters
+    ----------
+    centered : bool
+        Measure each column from its mean. The centered global Gram matrix is the sum of the parties'
+        centered ones, so a party spends none of its rank on the mean. The paper's experiments do not center.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dkpca
+    >>> dkpca.kernels.Linear()(np.eye(2), np.eye(2))
+    array([[1., 0.],
+           [0., 1.]])
+    """
+
+    centered: bool = True
+    name: ClassVar[str] = "linear"
+    takes_sparse: ClassVar[bool] = True
+
+    @classmethod
+    def from_settings(cls, *, gamma: float | None, centered: bool) -> "Linear":
+        return cls(centered=centered)
+
+    @property
+    def law(self) -> Law:
+        return SUM
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.centered, bool):
+            raise InputError(f"centered is {self.centered!r}; the linear kernel needs True or False")
+
+    def origin(self, X: Array) -> Array:
+        xp = namespace(X)
+        with quiet():
+            mean = column_means(X)
+        return mean if self.centered else xp.zeros_like(mean)
+
+    def __call__(self, X: Array, Y: Array) -> Array:
+        return X @ Y.T
+
+    def partial(self, X: Array, Y: Array) -> Array:
+        return X @ Y.T
+
+    def finish(self, total: Array) -> Array:
+        return total
+
+    def diagonal(self, X: Array) -> Array:
+        return namespace(X).sum(X * X, axis=1)
+
+    def relative_error(self, X: Array, origin: Array | None) -> float:
+        measured = self.centered and origin is not None
+        return super().relative_error(X, origin) + (_mean_error(X) if measured else 0.0)
+
+    def explicit_features(self, X: Array) -> Array | None:
+        return X
+
+    def on_scores(self) -> Kernel:
+        return Linear(centered=False)
+
+    def revealed(self, rank: int, n_features: int) -> str:
+        what = "all columns" if rank >= n_features else f"the {rank} leading directions of the {n_features} columns"
+        return f"{what} up to a rotation: whoever knows the values of a few samples can work out those of the others"
+
+
+@dataclass(frozen=True)
+class Polynomial(Kernel):
+    """Inner products add over parties; the center raises their sum to the power.
+
+    Parameters
+    ----------
+    gamma : float
+        Factor of the inner product.
+    degree : int
+        At least 1.
+    coef0 : float
+        Not negative, or the kernel is not positive semidefinite.
+    own : bool
+        False: the kernel of the joined table, for which a party sends inner products and their diagonal. True: the
+        polynomial kernel of the party's own columns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dkpca
+    >>> dkpca.kernels.Polynomial(1.0, degree=2, own=True)(np.array([[2.0]]), np.array([[1.0]]))
+    array([[9.]])
+    """
+
+    gamma: float
+    degree: int = 3
+    coef0: float = 1.0
+    own: bool = False
+    name: ClassVar[str] = "poly"
+    has_width: ClassVar[bool] = True
+
+    @classmethod
+    def from_settings(cls, *, gamma: float | None, centered: bool) -> "Polynomial":
+        return cls(width_for(cls, gamma))
+
+    def __post_init__(self) -> None:
+        checked_width(self)
+        if isinstance(self.degree, bool) or not isinstance(self.degree, int) or not 1 <= self.degree <= 20:
+            raise InputError(f"degree is {self.degree!r}; the poly kernel needs a whole number from 1 to 20")
+        if isinstance(self.coef0, bool) or not 0.0 <= self.coef0 < float("inf"):
+            raise InputError(f"coef0 is {self.coef0!r}; below 0 the poly kernel is not positive semidefinite")
+        object.__setattr__(self, "coef0", float(self.coef0))
+
+    @property
+    def law(self) -> Law | None:
+        return None if self.own else Power(self.degree, self.gamma, self.coef0)
+
+    def check(self, X: Array) -> None:
+        if not self.own:
+            return
+        xp = namespace(X)
+        with quiet():
+            largest = self.gamma * float(xp.max(xp.sum(X * X, axis=1))) + self.coef0
+        least = math.log(float(xp.finfo(X.dtype).smallest_normal))
+        if largest > 0.0 and self.degree * math.log(largest) < least:
+            raise InputError(f"powers of its inner products vanish in {dtype_name(X)}; scale the columns up")
+
+    def __call__(self, X: Array, Y: Array) -> Array:
+        return self.finish(X @ Y.T) if self.own else X @ Y.T
+
+    def diagonal(self, X: Array) -> Array:
+        squared = namespace(X).sum(X * X, axis=1)
+        return self.finish(squared) if self.own else squared
+
+    def relative_error(self, X: Array, origin: Array | None) -> float:
+        # By Cauchy and Schwarz gamma |x| |y| + coef0 <= sqrt of the two diagonals, so the power multiplies the error.
+        return super().relative_error(X, origin) * (2 * self.degree if self.own else 1)
+
+    def squared_distances(self, K: Array, floor: float) -> Array:
+        if not self.own:
+            return super().squared_distances(K, floor)
+        xp = namespace(K)
+        root = xp.sign(K) * xp.abs(K) ** (1.0 / self.degree)  # an even power hides a sign that coef0 makes rare
+        return super().squared_distances((root - self.coef0) / self.gamma, floor)
+
+    def explicit_features(self, X: Array) -> Array | None:
+        return None if self.own else X
+
+    def partial(self, X: Array, Y: Array) -> Array:
+        return super().partial(X, Y) if self.own else X @ Y.T
+
+    def finish(self, total: Array) -> Array:
+        return (total * self.gamma + self.coef0) ** self.degree
+
+    def alone(self) -> "Polynomial":
+        return replace(self, own=True)
+
+    def revealed(self, rank: int, n_features: int) -> str:
+        return (
+            "inner products of any two samples over this party's columns, and the length of each sample: once the "
+            "rank reaches the number of columns, all of them up to a rotation"
+        )
+
+
+@dataclass(frozen=True)
+class CosineKernel(Kernel):
+    """Inner products and squared lengths add over parties; the center divides one by the other.
+
+    Parameters
+    ----------
+    own : bool
+        False: the kernel of the joined table, for which a party sends inner products and squared lengths. True: the
+        cosine kernel of the party's own columns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dkpca
+    >>> dkpca.kernels.CosineKernel(own=True)(np.array([[2.0, 0.0]]), np.array([[5.0, 0.0]]))
+    array([[1.]])
+    """
+
+    own: bool = False
+    name: ClassVar[str] = "cosine"
+
+    @classmethod
+    def from_settings(cls, *, gamma: float | None, centered: bool) -> "CosineKernel":
+        return cls()
+
+    @property
+    def law(self) -> Law | None:
+        return None if self.own else COSINE
+
+    def __call__(self, X: Array, Y: Array) -> Array:
+        return _unit(X) @ _unit(Y).T if self.own else X @ Y.T
+
+    def diagonal(self, X: Array) -> Array:
+        X = _unit(X) if self.own else X
+        return namespace(X).sum(X * X, axis=1)
+
+    def relative_error(self, X: Array, origin: Array | None) -> float:
+        return super().relative_error(X, origin) * (3 if self.own else 1)  # the lengths are rounded too
+
+    def explicit_features(self, X: Array) -> Array | None:
+        return _unit(X) if self.own else X
+
+    def alone(self) -> "CosineKernel":
+        return replace(self, own=True)
+
+    def revealed(self, rank: int, n_features: int) -> str:
+        if self.own:
+            return "the angle between any two samples over this party's columns, to the accuracy of the factor"
+        return "inner products of any two samples over this party's columns, and the length of each sample"
+
+
+@dataclass(frozen=True)
+class AdditiveChiSquared(Kernel):
+    """Sum of 4 x y / (x + y): kernels add over parties.
+
+    Centered, it is scikit-learn's `additive_chi2`, minus the sum of (x - y)^2 / (x + y), which is positive
+    semidefinite only after centering: the two differ by numbers of each sample alone.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dkpca
+    >>> dkpca.kernels.AdditiveChiSquared()(np.array([[2.0, 0.0]]), np.array([[2.0, 4.0]]))
+    array([[4.]])
+    """
+
+    name: ClassVar[str] = "additive_chi2"
+
+    @classmethod
+    def from_settings(cls, *, gamma: float | None, centered: bool) -> "AdditiveChiSquared":
+        return cls()
+
+    @property
+    def law(self) -> Law:
+        return SUM
+
+    def check(self, X: Array) -> None:
+        check_not_negative(self.name, X)
+
+    def __call__(self, X: Array, Y: Array) -> Array:
+        return summed_over_columns(lambda x, y: 4.0 * x * ratio(y, x + y), X, Y)
+
+    def diagonal(self, X: Array) -> Array:
+        return 2.0 * namespace(X).sum(X, axis=1)
+
+    def partial(self, X: Array, Y: Array) -> Array:
+        return self(X, Y)
+
+    def finish(self, total: Array) -> Array:
+        return total
+
+
+def _mean_error(X: Array) -> float:
+    """What a mean that is itself rounded adds to inner products, as a share of their trace.
+
+    The mean that is left in the columns tells how far the one subtracted was from the true one.
+    """
+    xp = namespace(X)
+    left = xp.abs(xp.mean(X, axis=0)) + 2.0 * growth(X.shape[0]) * unit(X) * xp.mean(xp.abs(X), axis=0)
+    size = float(xp.max(xp.abs(X)))
+    if size == 0.0:
+        return 0.0
+    left, X = left / size, X / size  # squares of very small numbers would vanish
+    share = math.sqrt(float(X.shape[0] * xp.sum(left * left) / xp.sum(X * X)))
+    return 2.0 * share + share * share
+
+
+def _unit(X: Array) -> Array:
+    xp = namespace(X)
+    largest = xp.max(xp.abs(X), axis=1, keepdims=True)  # first to size one, so that no square over- or underflows
+    X = X / xp.where(largest > 0, largest, xp.ones_like(largest))
+    lengths = xp.sqrt(xp.sum(X * X, axis=1, keepdims=True))
+    return X / xp.where(lengths > 0, lengths, xp.ones_like(lengths))
