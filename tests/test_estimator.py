@@ -175,14 +175,14 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("table", "words"),
         [
-            (frame_with(np.nan), "party 'bank': Input contains NaN"),
+            (frame_with(np.nan), r"party 'bank': 1 column contains NaN: 4 \(1 of 30 rows\)"),
             (frame_with(np.inf), "party 'bank': Input contains infinity"),
             (DIGITS[:30] + 1j, "party 'bank': Complex data not supported"),
             (DIGITS[:29], "parties have different numbers of rows {'airline': 30, 'bank': 29}"),
             (DIGITS[0], "party 'bank': Expected 2D array, got 1D array"),
             (np.empty((30, 0)), r"party 'bank': Found array with 0 feature\(s\)"),
             (np.empty((0, 3)), r"party 'bank': Found array with 0 sample\(s\)"),
-            (pd.DataFrame({"a": ["x"] * 30}), "party 'bank': could not convert string to float"),
+            (pd.DataFrame({"a": ["x"] * 30}), "party 'bank': 1 column of text: 'a'"),
         ],
         ids=lambda v: v if isinstance(v, str) else "",
     )
@@ -257,7 +257,7 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("X", "words"),
         [
-            (frame_with(np.nan), "Input X contains NaN"),
+            (frame_with(np.nan), "1 column contains NaN: 4"),
             (DIGITS[0], "Expected 2D array, got 1D array"),
             (DIGITS[:1], "minimum of 2 is required"),
             (DIGITS[:30] + 1j, "Complex data not supported"),

@@ -31,6 +31,7 @@ from dkpca.party.state import PartyState
 from dkpca.policy import Policy
 from dkpca.rank import RankRule, as_rule
 from dkpca.tables import labels
+from dkpca.tables.column_rules import check_features
 from dkpca.tables.inputs import check_like_fit, check_table, without_zeros_left_out
 
 MessageT = TypeVar("MessageT")
@@ -120,6 +121,8 @@ def summarize(
     X = without_zeros_left_out(party, X, taken=kernel.takes_sparse)
     if kernel.columns_are == "samples":
         X = labels.matrix_like_its_rows(party, X)
+    else:
+        check_features(party, X)
     with computing_on(device):
         summary, state = core.summarize(
             check_table(check_party_name(party), X, columns_are=kernel.columns_are),

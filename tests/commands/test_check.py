@@ -48,7 +48,7 @@ def test_everything_about_a_table_is_said_at_once(clinic):
     assert "-999 stands 4 times: missing? (--null-values)" in remarks["CRP"]
     assert "far from most: another unit?" in remarks["Kalium"]
     assert {name for name, column in columns.items() if column["use"] == "leave out"} == {
-        "Fall", "Konstant", "Leer", "Freitext",
+        "Aufnahme", "Fall", "Konstant", "Leer", "Freitext",
     }  # fmt: skip
     words = clinic.ok("check", "clinic.csv").out
     assert max(len(line) for line in words.splitlines() if not line.startswith(("note", "Kalium"))) <= 80
@@ -61,20 +61,20 @@ def test_a_label_is_not_suggested_for_sending_and_a_date_is_explained(tmp_path):
     columns = {column["name"]: column for column in office.ok("check", "ward.csv", "--json").json["columns"]}
     assert columns["Diagnose"]["use"] == "leave out"
     assert "color by it (report --labels)" in "; ".join(columns["Diagnose"]["remarks"])
-    assert columns["Aufnahme"]["use"] == "as days"
-    assert "only when a row was made" in "; ".join(columns["Aufnahme"]["remarks"])
+    assert columns["Aufnahme"]["use"] == "leave out"
+    assert "--dates number" in "; ".join(columns["Aufnahme"]["remarks"])
     office.ok("check", "ward.csv", "--write", "party.toml")
-    assert 'exclude = ["Diagnose"]' in (tmp_path / "party.toml").read_text()
+    assert 'exclude = ["Diagnose", "Aufnahme"]' in (tmp_path / "party.toml").read_text()
 
 
 def test_what_it_writes_is_what_summarize_and_the_network_party_read(clinic):
     clinic.ok("check", "clinic.csv", "--null-values", "-999", "--write", "party.toml")
     told = clinic.ok("summarize", "--config", "party.toml", "--gamma", 0.1, "--out", "clinic.summary", "--json").json
     assert told["party"] == "clinic"
-    assert told["n_features"] == 6  # age, two of sex, admission, CRP, potassium
+    assert told["n_features"] == 5  # age, two of sex, CRP, potassium
     by_hand = clinic.ok(
         "summarize", "clinic.csv", "--id", "Patienten-Nr", "--exclude", "Fall,Konstant,Leer,Freitext", "--text",
-        "one-hot", "--dates", "number", "--null-values", "-999", "--gamma", 0.1, "--out", "other.summary",
+        "one-hot", "--dates", "ignore", "--null-values", "-999", "--gamma", 0.1, "--out", "other.summary",
     )  # fmt: skip
     assert by_hand.code == 0
     assert (clinic.path / "clinic.summary").read_bytes() == (clinic.path / "other.summary").read_bytes()

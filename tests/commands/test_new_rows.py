@@ -45,6 +45,16 @@ def test_columns_out_of_range_are_named_at_the_party_and_the_samples_at_the_cent
     ]
 
 
+def test_placed_samples_without_ids_have_no_name_of_a_sample_of_the_fit(scaled):
+    for owner in OWNERS:
+        extend(scaled, owner, f"new-{owner}.csv")
+    scaled.ok("project", "run", *(f"{owner}.rows" for owner in OWNERS), "--out", "new")
+    assert pl.read_csv(scaled.path / "new" / "embedding.csv")["sample"].to_list() == [f"new-{i}" for i in range(10)]
+    scaled.ok(
+        "report", "run", "--new", "new", "--new-table", "new-bank.csv", "--id", "person"
+    )  # the party knows them
+
+
 def test_unknown_categories_and_missing_values_are_said(office):
     bank = pl.read_csv(office.path / "bank.csv")
     kinds = [["gold", "silver"][i % 2] for i in range(bank.height)]

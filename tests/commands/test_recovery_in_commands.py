@@ -1,9 +1,14 @@
 """What could be recovered from a message, said and limited at the party, and kept there."""
 
+import io
 import json
 
 import pytest
+from rich.console import Console
 
+from dkpca import Policy
+from dkpca.cli.inspecting import may_send
+from dkpca.recovery import Measurement
 from dkpca.store import ledger
 
 SUMMARIZE = ("summarize", "bank.csv", "--id", "person", "--gamma", 0.05, "--rank", 20, "--out", "bank.summary")
@@ -20,6 +25,28 @@ def test_summarize_says_what_could_be_recovered_and_the_ledger_keeps_it(office):
     found = office.ok(*SUMMARIZE, "--json").json["recovery"]
     assert found["worst"] == max(found["columns"]) == recorded(office)["recovered_at_most"]
     assert b"recover" not in (office.path / "bank.summary").read_bytes()
+
+
+def test_summarize_answers_red_or_green_whether_the_file_may_be_sent(office):
+    answer = office.ok(*SUMMARIZE)
+    (line,) = [line for line in answer.out.splitlines() if line.startswith("May I send this?")]
+    assert "RED, no: whoever knows 30 rows recovers 4 of 4 columns beyond R² 0.5" in line
+    assert "\x1b" not in answer.out  # words alone, where no terminal shows colors
+    assert office.ok(*SUMMARIZE, "--json").json["may_send"] is False
+    told = office.ok(*SUMMARIZE, "--recovery", 0.4)
+    assert "May I send this? GREEN, yes: whoever knows 30 rows recovers no column beyond R² 0.5" in told.out
+    (office.path / "policy.toml").write_text("max_recovery = 0.3\n")
+    told = office.ok(*SUMMARIZE, "--policy", "policy.toml").out
+    assert "GREEN, yes: whoever knows 30 rows recovers no column beyond R² 0.3 (your policy)" in told
+
+
+def test_the_answer_is_colored_on_a_terminal(office):
+    colored = may_send(Measurement(30, 60, {"rows": (1.0, 0.2)}), Policy())[1]
+    console = Console(force_terminal=True, color_system="standard", file=io.StringIO())
+    console.print(colored)
+    assert "\x1b[1;31m" in console.file.getvalue()
+    assert may_send(Measurement(30, 60, {"rows": (0.1, 0.2)}), Policy())[1].style == "bold green"
+    assert may_send(Measurement(30, 60, not_measured="a matrix"), Policy())[0] is None
 
 
 def test_inspect_at_the_party_shows_it_by_column_and_draws_it(office):

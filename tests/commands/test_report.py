@@ -89,6 +89,33 @@ def test_a_message_of_scores_is_named_by_the_party_whose_ids_were_fitted(party):
     assert "own.csv: none of its 60 ids is a sample of result.scores, as '0'" in error
 
 
+def test_labels_about_other_samples_are_counted_and_refused(party):
+    strangers = [f"q{i:02d}" for i in range(60)]
+    pl.DataFrame({"who": strangers, "diagnosis": ["ill"] * 60}).write_csv(party.path / "others.csv")
+    asked = (
+        "report",
+        "clinic/runs/first/result.scores",
+        "--table",
+        "clinic.csv",
+        "--id",
+        "person",
+        "--out",
+        "a.html",
+    )
+    error = party.refused(*asked, "--labels", "others.csv", "--label-id", "who")
+    assert "none of its 60 ids is a sample" in error
+    half = pl.DataFrame({"who": [*PEOPLE[:30], *strangers[:30]], "diagnosis": ["ill"] * 60})
+    half.write_csv(party.path / "half.csv")
+    told = party.ok(*asked, "--labels", "half.csv", "--label-id", "who")
+    assert "half.csv has labels for 30 of 60 samples; 30 have none, as 'p30'" in told.out
+
+
+def test_row_numbers_of_a_message_are_no_ids(party):
+    pl.DataFrame({"person": range(1, 51), "diagnosis": ["ill"] * 50}).write_csv(party.path / "numbers.csv")
+    error = party.refused("report", "clinic/runs/first/result.scores", "--labels", "numbers.csv", "--id", "person")
+    assert "none of its 50 ids is a sample" in error
+
+
 def test_a_run_of_a_center_without_names_is_named_at_the_party(party):
     party.ok("report", "unnamed", "--table", "bank.csv", "--labels", "own.csv", "--id", "person", "--out", "my.html")
     names, header = page_names(party.path / "my.html")
@@ -293,7 +320,7 @@ def test_new_samples_are_drawn_with_their_run_and_not_alone(fused):
     assert "draw them with the run: dkpca report RUN --new placed" in fused.refused("report", "placed")
     fused.ok("report", "run", "--new", "placed")
     names, header = page_names(fused.path / "run" / "report.html")
-    assert names[60:] == [str(i) for i in range(7)]
+    assert names[60:] == [f"new-{i}" for i in range(7)]
     assert (header["fitted"], header["count"]) == (60, 67)
     wrong = pl.read_csv(fused.path / "placed" / "embedding.csv").drop("component_3")
     wrong.write_csv(fused.path / "wrong.csv")

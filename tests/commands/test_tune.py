@@ -43,6 +43,16 @@ def test_json_has_every_point_and_the_suggestion(labeled):
     assert facts["out"] is None
 
 
+def test_ids_of_the_labels_may_stand_in_another_column(labeled):
+    table = pl.read_csv(labeled.path / "labels.csv").rename({"person": "patient"})
+    table.head(40).write_csv(labeled.path / "labels.csv")
+    asked = ("tune", *TABLES, "--id", "person", *SMALL, "--labels", "labels.csv", "--label", "side")
+    told = labeled.ok(*asked, "--label-id", "patient", "--json").json
+    assert any("has labels for 40 of 60 samples" in note for note in told["notes"])
+    table.with_columns(pl.col("patient") + "?").write_csv(labeled.path / "labels.csv")
+    assert "none of its 60 ids is a sample" in labeled.refused(*asked, "--label-id", "patient")
+
+
 def test_what_it_suggests_can_be_fitted(office):
     suggested = office.ok("tune", *TABLES, "--id", "person", *SMALL, "--json").json["suggested"]
     settings = [item for name, value in suggested.items() for item in (f"--{name}", value)]

@@ -8,7 +8,7 @@ import typer
 
 from dkpca import wire
 from dkpca.cli import options as o
-from dkpca.cli.inspecting import recovery_facts
+from dkpca.cli.inspecting import may_send, recovery_facts
 from dkpca.cli.output import progress, show
 from dkpca.cli.table_options import HOW_WRITTEN, Changed, TableAtHand, aligned, reads_table, takes
 from dkpca.disclosure import raw_bytes, share_sent
@@ -146,16 +146,18 @@ def summarize(
             blind=blind,
         )
     notes = [*preparation.notes, *_left_by_limit(summary, kept)]
+    within, verdict = may_send(kept.recovery, box.policy)
     result = summary_facts(summary) | {
         "decided": kept.decided,
         "recovery": recovery_facts(kept.recovery),
+        "may_send": within,
         "out": str(out),
         "state": None if state_path is None else str(state_path),
         "standardize": table.reading.standardize,
         "notes": notes,
     }
     units = "standardized" if table.reading.standardize else "in their own units"
-    show(as_json, result, [*map(_note, notes), *_summary_words(summary, units, kept, out, state_path)])
+    show(as_json, result, [*map(_note, notes), *_summary_words(summary, units, kept, out, state_path), verdict])
 
 
 @takes(*HOW_WRITTEN)

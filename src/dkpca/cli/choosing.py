@@ -42,6 +42,15 @@ def tune(
         str | None,
         typer.Option("--label", help="Its column; else the only one.", show_default=False, rich_help_panel=LABELS),
     ] = None,
+    label_id: Annotated[
+        str | None,
+        typer.Option(
+            "--label-id",
+            help="Its column with the sample ids; else that of the first table.",
+            show_default=False,
+            rich_help_panel=LABELS,
+        ),
+    ] = None,
     folds: Annotated[
         int, typer.Option("--folds", min=2, help="Parts, each predicted from the others.", rich_help_panel=LABELS)
     ] = 5,
@@ -91,7 +100,7 @@ def tune(
     _check_out(out, labels)
     holdings, notes = shared_samples(holdings_of(sources, how, ids))
     asked = o.kernels(kernel, [holding.party for holding in holdings])
-    y, about_labels = (None, []) if labels is None else _labels(labels, label, holdings, how)
+    y, about_labels = (None, []) if labels is None else _labels(labels, label, label_id, holdings, how)
     columns, said = prepared(holdings, asked)
     model = DKPCA(components, kernel=asked, law=law, weights=o.weights(weights), center=center)
     widths, wanted = _numbers("--gammas", gammas, float), _numbers("--ranks", ranks, int)
@@ -114,18 +123,21 @@ def _check_out(out: Path | None, labels: Path | None) -> None:
     storage.check_writable(out)
 
 
-def _labels(path: Path, label: str | None, holdings: Sequence[Holding], how: Changed) -> tuple[Any, list[str]]:
+def _labels(
+    path: Path, label: str | None, label_id: str | None, holdings: Sequence[Holding], how: Changed
+) -> tuple[Any, list[str]]:
     """Label of each sample that takes part, None where there is none."""
     from dkpca.report.label_columns import NONE, read_labels
 
     first = holdings[0]
     if first.reading.id_column is None:
         raise InputError("labels are found by sample ids; name the column with the ids with --id")
-    table = read_labels(path, how(Reading(first.reading.id_column)), [label] if label else [])
+    table = read_labels(path, how(Reading(label_id or first.reading.id_column)), [label] if label else [])
     if len(table.frame.columns) != 1:
         raise InputError(f"{path}: which of its columns {table.frame.columns} is the label? Name it with --label")
-    (column,) = table.columns(first.order or first.ids())
-    notes = [f"labels: {note}" for note in table.notes]
+    samples = first.order or first.ids()
+    (column,) = table.columns(samples)
+    notes = [f"labels: {note}" for note in (*table.notes, *table.check_match(samples, first.path))]
     if column.numbers is not None:
         return column.numbers, notes
     values = [column.categories[code] for code in column.codes.tolist()]

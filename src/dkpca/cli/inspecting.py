@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from dkpca import wire
 from dkpca.cli import options as o
@@ -15,8 +16,10 @@ from dkpca.errors import InputError
 from dkpca.exchange.files import preparation_of
 from dkpca.messages import Summary
 from dkpca.party.state import PartyState
-from dkpca.recovery import Measurement
+from dkpca.policy import Policy
+from dkpca.recovery import RECOVERED, Measurement
 from dkpca.store import message_files, private_state, storage
+from dkpca.wording import counted
 
 PANEL = "At a party"
 MOST_SHOWN = 40  # columns in a table on the terminal; the picture has all of them
@@ -130,6 +133,34 @@ def _drawn(names: list[str], found: Measurement) -> str:
         f'font-family="sans-serif" font-size="11"><rect width="100%" height="100%" fill="white"/>'
         f'<text x="10" y="22" font-size="13">{title}</text>{"".join(lines)}</svg>\n'
     )
+
+
+def may_send(found: Measurement | None, policy: Policy) -> tuple[bool | None, Text]:
+    """Red or green: whether a message stays within the party's limit on recovery, or within the usual one.
+
+    None: nothing was measured, so nobody knows.
+    """
+    limit = policy.max_recovery if policy.limits_recovery else RECOVERED
+    whose = "your policy" if policy.limits_recovery else "the usual limit"
+    if found is None or not found.by_attack:
+        why = "it was not measured" if found is None else found.not_measured
+        return None, Text(
+            f"May I send this? UNKNOWN: what could be recovered from it is not known ({why}).", "bold yellow"
+        )
+    beyond = sum(value > limit for value in found.columns)
+    known = f"whoever knows {counted(found.known_rows, 'row')}"
+    if beyond:
+        words = (
+            f"May I send this? RED, no: {known} recovers {beyond:,} of {counted(len(found.columns), 'column')} "
+            f"beyond R² {limit:g} ({whose}), up to {found.worst:.2f}. --recovery {limit:g} sends "
+            "less; --protect hides more."
+        )
+        return False, Text(words, "bold red")
+    words = (
+        f"May I send this? GREEN, yes: {known} recovers no column beyond R² {limit:g} ({whose}); at most "
+        f"{found.worst:.2f}."
+    )
+    return True, Text(words, "bold green")
 
 
 def recovery_facts(found: Measurement | None) -> dict[str, Any] | None:

@@ -18,6 +18,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Table
+from rich.text import Text
 
 from dkpca.linalg.progress import listening
 
@@ -25,7 +26,7 @@ out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty()
 aside = Console(stderr=True, highlight=False)
 
 
-def show(as_json: bool, result: Mapping[str, Any], lines: Sequence[str | Table]) -> None:
+def show(as_json: bool, result: Mapping[str, Any], lines: Sequence[str | Text | Table]) -> None:
     """Print the result: as one JSON object, or in words."""
     if as_json:
         print(json.dumps(result))

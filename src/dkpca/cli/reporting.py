@@ -48,7 +48,15 @@ def report(
     ] = None,
     id_column: Annotated[
         str | None,
-        typer.Option("--id", help="Column with the sample ids in --labels and --table.", rich_help_panel=NAMES),
+        typer.Option("--id", help="Column with the sample ids in --table, and in --labels.", rich_help_panel=NAMES),
+    ] = None,
+    label_id: Annotated[
+        str | None,
+        typer.Option(
+            "--label-id",
+            help="Column with the sample ids in --labels, where it has another name.",
+            rich_help_panel=NAMES,
+        ),
     ] = None,
     table: Annotated[
         Path | None,
@@ -143,7 +151,7 @@ def report(
         label_columns=o.column_names(label),
         table=table,
         how=how(Reading(id_column, id_normalize=known.id_normalize, dialect=known.dialect)),
-        how_labels=how(Reading(id_column, id_normalize=known.id_normalize)),
+        how_labels=how(Reading(label_id or id_column, id_normalize=known.id_normalize)),
         key=o.key(key_file) if key_file is not None or align is not None else None,
         common=None if align is None else message_files.read(align, CommonTokens),
         new=new or (),

@@ -20,6 +20,7 @@ from dkpca.linalg.arrays import Array
 from dkpca.party.state import PartyState
 from dkpca.tables import labels
 from dkpca.tables.categories import coded_columns
+from dkpca.tables.column_rules import check_features
 from dkpca.tables.inputs import (
     Source,
     as_table,
@@ -27,6 +28,7 @@ from dkpca.tables.inputs import (
     check_table,
     check_together,
     column_groups,
+    explained,
     in_columns,
     is_list_of_tables,
     is_source,
@@ -69,6 +71,8 @@ class TakesTables(FittedEstimator):
             for name, table in given.items()
         }
         matrices = [name for name, kind in kinds.items() if kind == "samples" and reset]
+        for name in [name for name in given if reset and name not in matrices]:
+            check_features(name, given[name])
         given |= {name: labels.matrix_like_its_rows(name, given[name]) for name in matrices}
         given, _, moved = labels.aligned(given, sample_ids, matrices=matrices)
         warn(moved)
@@ -158,9 +162,15 @@ class TakesTables(FittedEstimator):
                 )
         else:
             X = without_zeros_left_out("X", X, taken=all(kernel.takes_sparse for kernel in self._families()))
+            check_features("X", X, ids=reset)
             X = self._coded(X, reset)
-            with as_input_error():
-                table = validate_data(self, X, reset=reset, dtype=np.float64, ensure_min_samples=2 if reset else 1)
+            try:
+                with as_input_error():
+                    table = validate_data(
+                        self, X, reset=reset, dtype=np.float64, ensure_min_samples=2 if reset else 1
+                    )
+            except InputError as error:
+                raise type(error)(explained(X, error)) from error
             names = getattr(self, "feature_names_in_", None)
         groups = column_groups(self.parties, table.shape[1], names)
         tables = {name: take_columns(table, columns) for name, columns in groups.items()}

@@ -67,13 +67,13 @@ def assemble(wanted: Wanted) -> Content:
     source = read_source(wanted.path)
     other = None if wanted.other is None else read_source(wanted.other)
     notes: list[str] = [TURNED] if source.run is not None and source.run.model.is_blind else []
-    own_table = wanted.table or wanted.labels
+    own_table, how = (wanted.table, wanted.how) if wanted.table else (wanted.labels, wanted.how_labels)
     if own_table is not None:
-        source, said = _named(wanted, source, own_table, wanted.common)
+        source, said = _named(wanted, source, own_table, how, wanted.common)
         notes += [said] if said else []
-        other = None if other is None else _named(wanted, other, own_table, wanted.common)[0]
+        other = None if other is None else _named(wanted, other, own_table, how, wanted.common)[0]
     new = _new_samples(wanted, source.scores.shape[1])
-    labels, own = _labels(wanted, notes), _own_columns(wanted, source, notes)
+    labels, own = _labels(wanted, source, notes), _own_columns(wanted, source, notes)
     return Content(
         source,
         wanted.title or source.title,
@@ -86,9 +86,11 @@ def assemble(wanted: Wanted) -> Content:
     )
 
 
-def _named(wanted: Wanted, source: Source, table: Path, common: CommonTokens | None) -> tuple[Source, str]:
-    ways = wanted.how.id_normalize
-    ids = reading.read_ids(table, wanted.how.id_column or "", wanted.how.dialect, ways)
+def _named(
+    wanted: Wanted, source: Source, table: Path, how: Reading, common: CommonTokens | None
+) -> tuple[Source, str]:
+    ways = how.id_normalize
+    ids = reading.read_ids(table, how.id_column or "", how.dialect, ways)
     return with_own_ids(source, ids, table=table, key=wanted.key, common=common, ways=ways)
 
 
@@ -96,14 +98,17 @@ def _new_samples(wanted: Wanted, n_components: int) -> list[Source]:
     found = [read_new(path, n_components) for path in wanted.new]
     if not wanted.new_tables:
         return found
-    return [_named(wanted, part, table, None)[0] for part, table in zip(found, wanted.new_tables, strict=True)]
+    return [
+        _named(wanted, part, table, wanted.how, None)[0] for part, table in zip(found, wanted.new_tables, strict=True)
+    ]
 
 
-def _labels(wanted: Wanted, notes: list[str]) -> LabelTable | None:
+def _labels(wanted: Wanted, source: Source, notes: list[str]) -> LabelTable | None:
     if wanted.labels is None:
         return None
     found = read_labels(wanted.labels, wanted.how_labels, wanted.label_columns)
     notes += [f"columns of {wanted.labels.name}: {words}" for words in found.notes]
+    notes += found.check_match(source.names, source.path)
     return found
 
 
@@ -117,9 +122,11 @@ def _own_columns(wanted: Wanted, source: Source, notes: list[str]) -> OwnColumns
 
 def _check(wanted: Wanted) -> None:
     """Refuse what does not go together, before anything is read."""
-    tables = [table for table in (wanted.labels, wanted.table, *wanted.new_tables) if table is not None]
+    tables = [table for table in (wanted.table, *wanted.new_tables) if table is not None]
     if tables and wanted.how.id_column is None:
         raise InputError(f"{tables[0]}: name its column with the sample ids with --id")
+    if wanted.labels is not None and wanted.how_labels.id_column is None:
+        raise InputError(f"{wanted.labels}: name its column with the sample ids with --id, or with --label-id")
     if wanted.label_columns and wanted.labels is None:
         raise InputError(f"--label {wanted.label_columns[0]!r}: of which table? Give it with --labels")
     if wanted.new_tables and len(wanted.new_tables) != len(wanted.new):

@@ -47,6 +47,24 @@ class LabelTable:
     notes: tuple[str, ...]  # how the file is written, and what was left out, in words
     id_normalize: tuple[str, ...] = ()
 
+    def check_match(self, names: Sequence[str], source: object) -> list[str]:
+        """Refuse a table about other samples; say how many of these have no row in it."""
+        known = set(matching_keys(self.ids, self.id_normalize))
+        lacking = [
+            name for name, key in zip(names, matching_keys(names, self.id_normalize), strict=True) if key not in known
+        ]
+        if len(lacking) == len(names):
+            raise InputError(
+                f"{self.path}: none of its {len(self.ids):,} ids is a sample of {source}; ids there are "
+                f"{self.ids[0]!r}, samples here {names[0]!r}; name the right column with --label-id"
+            )
+        if not lacking:
+            return []
+        return [
+            f"{self.path.name} has labels for {len(names) - len(lacking):,} of {len(names):,} samples; "
+            f"{len(lacking):,} have none, as {lacking[0]!r}"
+        ]
+
     def columns(self, names: Sequence[str]) -> list[LabelColumn]:
         """One value per sample, for samples in this order."""
         row = {key: number for number, key in enumerate(matching_keys(self.ids, self.id_normalize))}

@@ -35,6 +35,7 @@ class Source:
     digest: str | None  # of the ordered sample ids, where known
     run: Run | None = None
     result: Scores | None = None
+    numbered: bool = False  # whether the names are row numbers, because nobody gave the ids of the fit
     outside: Any = None  # (n_samples,) of bool: new samples out of the range of the fit
 
     @property
@@ -102,13 +103,17 @@ def with_own_ids(
         if source.digest not in (None, messages.digest(alignment.names(common))):
             raise InputError(f"{source.path}: is about other samples than --align; give the answer of its own round")
         rows = alignment.common_rows(keys, _needed(key), common)
-        return replace(source, names=[ids[row] for row in rows]), f"named by the ids of {table}, aligned by tokens"
+        return replace(
+            source, names=[ids[row] for row in rows], numbered=False
+        ), f"named by the ids of {table}, aligned by tokens"
     fingerprints = (messages.digest(keys), messages.row_number_digest(len(ids)))
     if source.digest in fingerprints and len(ids) == len(source.names):
-        return replace(source, names=list(ids)), f"named by the ids of {table}, which are those of the fit"
+        return replace(
+            source, names=list(ids), numbered=False
+        ), f"named by the ids of {table}, which are those of the fit"
     if key is not None:
         return _without_tokens(source, dict(zip(keys, ids, strict=True)), key, table)
-    if set(keys) & set(matching_keys(source.names, ways)):
+    if not source.numbered and set(keys) & set(matching_keys(source.names, ways)):
         return source, ""
     hint = "give a table with these names, or fuse again with --ids"
     if TOKEN.fullmatch(source.names[0]):
@@ -131,7 +136,7 @@ def _without_tokens(source: Source, own: Mapping[str, str], key: bytes, table: P
     words = f"named by the ids of {table} in place of tokens"
     if unknown:
         words += f"; {unknown} samples are not in that table and keep their tokens"
-    return replace(source, names=[by_token.get(name, name) for name in source.names]), words
+    return replace(source, names=[by_token.get(name, name) for name in source.names], numbered=False), words
 
 
 def _needed(key: bytes | None) -> bytes:
@@ -142,7 +147,9 @@ def _needed(key: bytes | None) -> bytes:
 
 def _run(path: Path) -> Source:
     run = runs.load(path)
-    return Source(path, run.sample_names, _matrix(run.model.scores), run.settings["sample_digest"], run=run)
+    numbered = run.settings["sample_names"] == "row numbers"
+    scores, digest = _matrix(run.model.scores), run.settings["sample_digest"]
+    return Source(path, run.sample_names, scores, digest, run=run, numbered=numbered)
 
 
 def _party_folder(path: Path) -> Source:
@@ -159,7 +166,7 @@ def _party_folder(path: Path) -> Source:
 def _message(path: Path) -> Source:
     result = message_files.read(path, Scores)
     names = [str(row) for row in range(result.scores.shape[0])]
-    return Source(path, names, _matrix(result.scores.decode()), result.sample_digest, result=result)
+    return Source(path, names, _matrix(result.scores.decode()), result.sample_digest, result=result, numbered=True)
 
 
 def _embedding(path: Path) -> Source:

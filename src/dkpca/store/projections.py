@@ -51,7 +51,9 @@ def place(
             placed = scoring.place(run.model, answers, missing, marginalize=marginalize)
     scores = to_numpy(placed.scores)
     digest = answers[0].agreed.sample_digest if hidden else answers[0].sample_digest
-    names = checked_names(sample_names, digest, len(scores), id_normalize) or numbered(len(scores))
+    names = checked_names(sample_names, digest, len(scores), id_normalize)
+    if names is None:  # not the numbers that samples of the fit may have
+        names = [f"new-{row}" for row in numbered(len(scores))]
     outside = None if hidden or isinstance(answers[0], PartScores) else outside_at_center(run.model, answers).tolist()
     settings = {
         "run": run.path.name,

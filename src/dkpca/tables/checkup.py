@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from dkpca.errors import InputError
-from dkpca.tables import dates, doubts, id_columns
+from dkpca.tables import column_rules, dates, doubts, id_columns
 from dkpca.tables.columns import typed
 from dkpca.tables.dialect import Dialect
 from dkpca.tables.formats import Opened
@@ -21,7 +21,7 @@ from dkpca.tables.reading import TEXT, Reading, check_columns, column_names, ope
 FAR = 1000.0  # times the middle values' distance from their middle: not of the same unit
 IDENTIFIER = "perhaps an identifier"
 LABEL = "perhaps a label: color by it (report --labels), do not send it"
-WHEN = "its days count as a quantity; only when a row was made? leave it out"
+WHEN = "dates are left out; --dates number takes them as days since 1970-01-01"
 FEW = 10  # different values of a label
 STAND_INS = (-9.0, -99.0, -999.0, -9999.0, 99.0, 999.0, 9999.0, 99999.0)  # numbers that often mean there is none
 
@@ -95,7 +95,7 @@ def examine(path: Path, reading: Reading) -> Findings:
 
 def _likely_id(names: Sequence[str]) -> str | None:
     """A column that is called as ids are; None if there is none, or more than one."""
-    called = doubts.called_as_ids(names)
+    called = column_rules.called_as_ids(names)
     return called[0] if len(called) == 1 else None
 
 
@@ -165,9 +165,9 @@ def _column(values: pl.Series, reading: Reading, dialect: Dialect | None, padded
         remarks.append("some have leading zeros: perhaps a code, not a number")
     if not mixed and (_is_identifier(values, kind) or (padded and values.n_unique() == len(values))):
         remarks.append(f"different in every row: {IDENTIFIER}")
-    if 2 <= n_different <= FEW and kind != "date" and doubts.called_as_labels(values.name):
+    if 2 <= n_different <= FEW and kind != "date" and column_rules.called_as_labels(values.name):
         remarks.append(LABEL)
-    if kind == "date":
+    if kind == "date" and reading.dates != "number":
         remarks.append(WHEN)
     if kind == "text" and n_different > MOST_CATEGORIES:
         remarks.append(f"{n_different:,} different texts")
@@ -222,7 +222,7 @@ def _is_identifier(values: pl.Series, kind: str) -> bool:
 
 
 def _use(kind: str, n_different: int, dropped: bool, remarks: Sequence[str]) -> str:
-    doubtful = any(words in remark for remark in remarks for words in ("identifier", "infinite", LABEL))
+    doubtful = any(words in remark for remark in remarks for words in ("identifier", "infinite", LABEL, WHEN))
     too_many = kind == "text" and n_different > MOST_CATEGORIES
     if kind == "nothing" or n_different < 2 or dropped or doubtful or too_many:
         return LEAVE_OUT

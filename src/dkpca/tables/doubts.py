@@ -1,12 +1,13 @@
 """What a careful person would ask about a table: text among numbers, a second header, a row of totals."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import polars as pl
 
 from dkpca.errors import InputError
 from dkpca.tables import numerals
+from dkpca.tables.column_rules import are_ids, called_as_ids
 from dkpca.tables.dialect import Dialect
 
 TOTALS = (
@@ -14,11 +15,6 @@ TOTALS = (
     "mittelwert", "mittel", "durchschnitt",
 )  # fmt: skip
 FEWEST = 5  # rows: of fewer, one may well be the sum of the others
-ID_WORDS = {"id", "nr", "no", "number", "nummer", "key", "identifier"}
-ID_ENDS = ("nr", "nummer", "kennung")  # of a German word: Patientennr
-WHOLE_NAMES = {"patient", "subject", "proband"}
-LABEL_STARTS = ("diagnos", "outcome", "label", "target", "class", "klasse", "response", "ergebnis", "befund", "died")
-WORD = re.compile(r"[A-ZÄÖÜ]?[a-zäöüß]+|[A-ZÄÖÜ]+(?![a-zäöüß])")  # also within PatNr, patientID
 EXACT, NEAR = 1e-3, 0.02  # of the last value: what rounding in an export leaves; NEAR where its id says what it is
 
 
@@ -63,28 +59,10 @@ def totals_row(frame: pl.DataFrame, ids: Sequence[str] | None) -> str | None:
     return f"the last row{called} sums up the rows above it (column {found!r}), so that it is no sample; remove it"
 
 
-def called_as_ids(names: Iterable[str]) -> list[str]:
-    """Columns whose names say that they hold ids."""
-    return [name for name in names if _called_as_ids(name)]
-
-
-def _called_as_ids(name: str) -> bool:
-    words = {word.lower() for word in WORD.findall(name)}
-    ends = any(word.endswith(ID_ENDS) for word in words)
-    return ends or bool(ID_WORDS & words) or name.strip().lower() in WHOLE_NAMES
-
-
-def called_as_labels(name: str) -> bool:
-    """Whether a name says that the column holds what a study asks about."""
-    return any(word.lower().startswith(LABEL_STARTS) for word in WORD.findall(name))
-
-
 def refuse_unnamed_ids(frame: pl.DataFrame, chosen: Sequence[str], source: str) -> None:
     """Raise if rows match by position though a column is called as ids are, and is different in every row."""
     for name in called_as_ids(frame.columns):
-        whole = frame[name].dtype.is_integer() or isinstance(frame[name].dtype, pl.String)
-        whole = whole or (frame[name].dtype.is_float() and bool((frame[name] == frame[name].round()).all()))
-        if name not in chosen and whole and frame.height >= FEWEST and frame[name].n_unique() == frame.height:
+        if name not in chosen and are_ids(frame[name].to_numpy()):
             raise InputError(
                 f"{source}: {name!r} looks like the ids of the samples, and rows would match by position; match them "
                 f"by it with --id {name!r}, or leave it out with --exclude {name!r} if all parties' rows are in one "

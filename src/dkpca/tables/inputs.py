@@ -23,10 +23,17 @@ from dkpca.linalg import memory
 from dkpca.linalg.arrays import Array, device, dtype_name, free_memory, namespace
 from dkpca.tables import numpy_files
 from dkpca.tables.categories import coded
+from dkpca.tables.column_rules import check_features
+from dkpca.wording import counted
 
 Source = Path | Callable[[], Any]
 COPIES = 3  # of a table that a fit has at one time
 NUMBER_FILES = (".parquet", ".pq", ".arrow", ".ipc", ".feather")
+TEXT_ADVICE = (
+    "make text 0/1 columns with sklearn.preprocessing.OneHotEncoder (the recipe for numbers and categories in one "
+    "table is in the documentation, 'Tables'), or pass these columns as a party of their own with the kernel "
+    "'overlap', to which every column is a category, numbers too"
+)
 CONVERTED = 2**16  # rows of a mapped array that are turned into double precision together
 
 
@@ -84,13 +91,45 @@ def check_table(name: str, table: Any, *, columns_are: str = "quantities") -> Ar
 
     Categories may be text, and may be missing.
     """
+    if columns_are != "samples":
+        check_features(name, table, ids=False)
     try:
         if array_api_compat.is_torch_array(table):
             return _check_tensor(table)
         table = coded(table) if columns_are == "categories" else _in_double_precision(table)
         return check_array(table, dtype=np.float64, ensure_min_samples=1)
     except (ValueError, TypeError) as error:
-        raise InputError(f"party {name!r}: {error}{_about_text(error)}") from error
+        raise InputError(f"party {name!r}: {explained(table, error)}") from error
+
+
+def explained(table: Any, error: Exception) -> str:
+    """What a check of scikit-learn found, and what helps: where values are missing, or a column holds text."""
+    if "NaN" in str(error):
+        return _about_missing(table)
+    return _about_text(table, error) if "could not convert string" in str(error) else str(error)
+
+
+def _about_missing(table: Any) -> str:
+    """Which columns contain NaN, in how many rows, and the two ways out."""
+    cells = np.asarray(table) if np.asarray(table).dtype.kind == "f" else np.asarray(table, dtype=object)
+    named = [repr(str(name)) for name in table.columns] if hasattr(table, "columns") else range(cells.shape[-1])
+    missing = [int(np.sum([_is_missing(cell) for cell in column] if column.dtype == object else np.isnan(column)))
+               for column in np.atleast_2d(cells).T]  # fmt: skip
+    found = sorted(
+        ((count, name) for count, name in zip(missing, named, strict=True) if count), key=lambda each: -each[0]
+    )
+    listed = ", ".join(f"{name} ({count:,} of {len(cells):,} rows)" for count, name in found[:5])
+    more = f" and {len(found) - 5} more" if len(found) > 5 else ""
+    contain = "column contains" if len(found) == 1 else "columns contain"
+    return (
+        f"{len(found)} {contain} NaN: {listed}{more}; fill in missing values with "
+        "sklearn.impute.SimpleImputer().set_output(transform='pandas'), which keeps names and index, or use the "
+        "dkpca command, which fills in column means and says how many"
+    )
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or type(value).__name__ == "NAType" or bool(value != value)
 
 
 def _in_double_precision(table: Any) -> Any:
@@ -138,11 +177,18 @@ def without_zeros_left_out(name: str, table: Any, *, taken: bool) -> Any:
     return table.toarray()
 
 
-def _about_text(error: Exception) -> str:
-    """What helps where a table has text in it."""
-    if "could not convert string" not in str(error):
-        return ""
-    return "; turn text into numbers, or use a kernel of categories for this party (kernel='overlap')"
+def _about_text(table: Any, error: Exception) -> str:
+    """Which columns hold text, and the two ways out."""
+    if not hasattr(table, "columns"):
+        return f"{error}; {TEXT_ADVICE}"
+    cells = [np.asarray(table[name], dtype=object) for name in dict.fromkeys(table.columns)]
+    texts = [
+        str(name)
+        for name, column in zip(dict.fromkeys(table.columns), cells, strict=True)
+        if any(isinstance(value, str) for value in column.ravel())
+    ]
+    shown = ", ".join(map(repr, texts[:5])) + (f" and {len(texts) - 5} more" if len(texts) > 5 else "")
+    return f"{counted(len(texts), 'column')} of text: {shown}; {TEXT_ADVICE}"
 
 
 def check_together(tables: Mapping[str, Array]) -> None:
@@ -204,6 +250,14 @@ def column_groups(parties: Any, n_features: int, names: Any) -> dict[str, list[i
             )
         blocks = np.array_split(np.arange(n_features), int(parties))
         return {f"party{j}": block.tolist() for j, block in enumerate(blocks)}
+    texts = [
+        group for group in (parties.values() if isinstance(parties, Mapping) else parties) if isinstance(group, str)
+    ]
+    if texts:
+        raise InputError(
+            f"parties names {texts[0]!r} where a party's columns belong; write a list, such as [{texts[0]!r}], with "
+            "the names or positions of its columns"
+        )
     if not isinstance(parties, Mapping):
         parties = {f"party{j}": group for j, group in enumerate(parties)}
     groups = {

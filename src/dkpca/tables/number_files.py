@@ -10,6 +10,7 @@ import polars as pl
 from dkpca.errors import InputError, StorageError
 from dkpca.linalg import memory
 from dkpca.tables import reading
+from dkpca.tables.column_rules import are_ids, called_as_ids
 from dkpca.tables.reading import Matrix, Reading, some
 from dkpca.tables.stored import Stored
 
@@ -31,6 +32,13 @@ def read_numbers(party: str, path: Path, columns: Sequence[str] | None = None) -
             raise InputError(
                 f"{table.source}: the columns {some(others)} are no numbers; leave them out of the file, pass a "
                 "DataFrame, or use the dkpca command, which turns text and dates into numbers"
+            )
+        called = called_as_ids(stored.columns) if columns is None else []
+        ids = [name for name in called if are_ids(stored[name].to_numpy())]
+        if ids:
+            raise InputError(
+                f"{table.source}: column {ids[0]!r} looks like the ids of the samples, which are no features; leave "
+                "it out of the file, or use the dkpca command with --id"
             )
         X = memory.tall((stored.height, len(stored.columns)))
         for place, name in zip(X.T, stored.columns, strict=True):

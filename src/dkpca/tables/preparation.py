@@ -98,20 +98,10 @@ def prepare(table: Table, reading: Reading) -> Preparation:
     if len(table) < 2:
         raise InputError(f"{table.source}: {counted(len(table), 'row')}; kernel PCA needs at least 2 samples")
     notes = list(table.notes)
+    table = _without_gaps(table, reading, notes)
     columns = _expand(table, reading, notes)
     X = _numbers(table, columns)
-    share = np.array([np.isnan(values).mean() for values in X.T])
-    _refuse_columns(table, columns, share == 1.0, "no value at all")
-    kept = share <= reading.max_missing
-    dropped = _sources(columns, ~kept)
-    if dropped:
-        notes.append(
-            f"dropped {len(dropped)} columns with more than {reading.max_missing:.0%} missing: {some(dropped)}"
-        )
-    if not kept.any():
-        raise InputError(f"{table.source}: no column is left; raise --max-missing above {reading.max_missing:g}")
-    columns = [column for column, keep in zip(columns, kept, strict=True) if keep]
-    learned = [_learned(values) for values, keep in zip(X.T, kept, strict=True) if keep]
+    learned = [_learned(values) for values in X.T]
     low, high, fill, deviations, holes = (np.array(each) for each in zip(*learned, strict=True))
     _refuse_columns(table, columns, high == low, "the same value in every row")
     _refuse_columns(table, columns, high / 2 - low / 2 > FARTHEST, "numbers too far apart to be subtracted")
@@ -131,6 +121,32 @@ def prepare(table: Table, reading: Reading) -> Preparation:
     )
     as_read = replace(reading, likely=table.dialect, date_formats=table.date_formats)
     return Preparation(as_read, finished, tuple(notes))
+
+
+def _without_gaps(table: Table, reading: Reading, notes: list[str]) -> Table:
+    """Drop columns with too many missing values, before anything else is said of them."""
+    shares = {name: _missing_share(table.frame[name], reading) for name in table.frame.columns}
+    empty = [name for name, share in shares.items() if share == 1.0]
+    if empty:
+        left_out = ",".join(empty[:10])
+        raise InputError(
+            f"{table.source}: no value at all in column {some(empty)}; leave it out with --exclude {left_out}"
+        )
+    dropped = [name for name, share in shares.items() if share > reading.max_missing]
+    if not dropped:
+        return table
+    kept = [name for name in shares if name not in dropped]
+    if not kept:
+        raise InputError(f"{table.source}: no column is left; raise --max-missing above {reading.max_missing:g}")
+    notes.append(f"dropped {len(dropped)} columns with more than {reading.max_missing:.0%} missing: {some(dropped)}")
+    return replace(table, frame=table.frame.select(kept))
+
+
+def _missing_share(values: pl.Series, reading: Reading) -> float:
+    if _is_text(values) and reading.text_handling(values.name) == "codes":
+        return 0.0  # no value is a category too
+    gaps = values.is_null() | values.is_nan() if values.dtype.is_float() else values.is_null()
+    return float(gaps.sum()) / len(values)
 
 
 def _learned(values: Any) -> tuple[float, float, float, float, int]:

@@ -1,0 +1,107 @@
+"""Dates and ids are no features unless somebody says so; the library and the commands have one rule for it."""
+
+import datetime
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import dkpca
+from dkpca import DKPCA
+from dkpca.errors import InputError
+
+N = 40
+NUMBERS = pd.DataFrame(np.random.default_rng(0).normal(size=(N, 3)), columns=["a", "b", "c"])
+VISITS = pd.date_range("2020-01-01", periods=N)
+
+
+def dated():
+    yield "timestamps", NUMBERS.assign(visit=VISITS)
+    yield "with a zone", NUMBERS.assign(visit=VISITS.tz_localize("UTC"))
+    yield "python dates", NUMBERS.assign(visit=[datetime.date(2020, 1, 1)] * N)
+    yield "durations", NUMBERS.assign(visit=VISITS - VISITS[0])
+    yield "polars", pl.DataFrame({"a": np.arange(N), "visit": list(VISITS)})
+
+
+@pytest.mark.parametrize("table", [table for _, table in dated()], ids=[name for name, _ in dated()])
+def test_dates_are_refused_by_the_library(table):
+    for X in ({"clinic": table}, table):
+        with pytest.raises(InputError, match="column 'visit' holds dates"):
+            DKPCA(2).fit(X)
+
+
+def test_an_array_of_dates_is_refused():
+    with pytest.raises(InputError, match="holds dates"):
+        DKPCA(2).fit({"clinic": np.array([VISITS.to_numpy()] * 2).T})
+
+
+@pytest.mark.parametrize("ids", [range(N), [float(i) for i in range(N)]])
+def test_ids_are_refused_by_the_library_and_by_the_commands(ids, office):
+    table = NUMBERS.assign(patient_id=list(ids))
+    for X in ({"clinic": table}, table):
+        with pytest.raises(InputError, match=r"'patient_id' looks like the ids of the samples.*set_index"):
+            DKPCA(2).fit(X)
+    with pytest.raises(InputError, match="'patient_id' looks like the ids"):
+        dkpca.summarize(table, party="clinic", kernel=dkpca.kernels.RBF(0.1), rank=3)
+    table.to_parquet(office.path / "clinic.parquet")
+    with pytest.raises(InputError, match="'patient_id' looks like the ids"):
+        DKPCA(2).fit({"clinic": office.path / "clinic.parquet"})
+    told = office.refused("summarize", "clinic.parquet", "--gamma", 0.1, "--out", "clinic.summary")
+    assert "'patient_id' looks like the ids" in told
+
+
+def test_what_is_called_as_ids_and_is_none_is_a_feature():
+    assert DKPCA(2).fit({"shop": NUMBERS.assign(number=np.arange(N) // 2)}).n_features_in_ == 4
+    model = DKPCA(2).fit({"shop": NUMBERS.assign(number=np.arange(N) // 2)})
+    model.transform({"shop": NUMBERS.assign(number=np.arange(N) / 2)[::2]})  # only a fit asks what columns are
+
+
+def test_check_leaves_dates_out_unless_they_are_asked_for(office):
+    NUMBERS.assign(person=[f"p{i}" for i in range(N)], visit=VISITS).to_csv(office.path / "dated.csv", index=False)
+    for more, excluded in (((), True), (("--dates", "number"), False)):
+        office.ok("check", "dated.csv", "--id", "person", *more, "--write", "party.toml")
+        assert ("visit" in (office.path / "party.toml").read_text()) is excluded
+        told = office.ok("summarize", "--config", "party.toml", "--gamma", 0.1, "--out", "dated.summary", "--json")
+        assert told.json["n_features"] == 4 - excluded
+
+
+def test_names_of_two_levels_are_refused_with_the_way_to_parties():
+    table = NUMBERS.set_axis(pd.MultiIndex.from_tuples([("rna", "a"), ("rna", "b"), ("protein", "c")]), axis=1)
+    with pytest.raises(InputError, match="names of 2 levels; make each name of the first level a party"):
+        DKPCA(2).fit(table)
+    model = DKPCA(2).fit({name: table[name] for name in table.columns.unique(0)})
+    assert model.party_names_ == ["rna", "protein"]
+
+
+def test_a_text_where_a_list_of_columns_belongs_is_named():
+    with pytest.raises(InputError, match=r"parties names 'rna' where a party's columns belong.*\['rna'\]"):
+        DKPCA(2, parties={"rna": "rna"}).fit(NUMBERS)
+
+
+@pytest.mark.parametrize("as_parties", [True, False])
+def test_missing_values_are_counted_by_column_with_two_ways_out(as_parties):
+    table = NUMBERS.copy()
+    table.iloc[3:6, 1] = np.nan
+    table.iloc[0, 0] = np.nan
+    with pytest.raises(InputError) as caught:
+        DKPCA(2).fit({"clinic": table} if as_parties else table)
+    said = str(caught.value)
+    assert "2 columns contain NaN: 'b' (3 of 40 rows), 'a' (1 of 40 rows)" in said
+    assert "SimpleImputer().set_output(transform='pandas')" in said
+    assert "dkpca command" in said
+
+
+def test_text_among_numbers_is_named_and_the_advice_does_not_make_age_a_category():
+    with pytest.raises(InputError, match="1 column of text: 'sex'; .*OneHotEncoder.*every column is a category"):
+        DKPCA(2).fit({"clinic": NUMBERS.assign(sex=["m", "f"] * (N // 2))})
+
+
+def test_a_column_that_is_dropped_is_not_expanded(office):
+    stage = ["I", "II", "III", "IV"] * 5 + [None] * 20
+    NUMBERS.assign(person=[f"p{i}" for i in range(N)], stage=stage).to_csv(office.path / "clinic.csv", index=False)
+    notes = office.ok(
+        *("summarize", "clinic.csv", "--id", "person", "--text", "one-hot", "--gamma", 0.1, "--out", "c.summary"),
+        "--json",
+    ).json["notes"]
+    assert [note for note in notes if "stage" in note] == ["dropped 1 columns with more than 10% missing: 'stage'"]
