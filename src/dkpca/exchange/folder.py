@@ -1,0 +1,286 @@
+"""The folder of a study: files that are written once and whole, in any place that fsspec reaches.
+
+The folder's host may delay, hide, alter, replace and delete. Nothing here trusts it: sizes are known before memory is
+spent, nothing is cached, and what lies there already is never written over.
+"""
+
+import contextlib
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+from urllib.parse import urlsplit
+
+import fsspec
+
+from dkpca.errors import InputError, StorageError
+from dkpca.wording import printable
+
+BLOCK = 2**22  # bytes read from a distant file at a time
+MOST_LISTED = 100_000  # files below one member's prefix
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
+FILE = re.compile(r"[a-z0-9][a-z0-9._-]{0,95}")
+DEVICES = {"con", "prn", "aux", "nul", *(f"{kind}{number}" for kind in ("com", "lpt") for number in range(10))}
+EXTRAS = {"paramiko": "sftp", "webdav4": "webdav", "s3fs": "s3", "fsspec": "study"}
+
+
+def check_name(name: str, what: str = "member") -> str:
+    """Names become folders on every kind of disk, so they are kept plain."""
+    if not isinstance(name, str) or not NAME.fullmatch(name) or name in DEVICES:
+        raise InputError(
+            f"{what} name {printable(str(name))!r} cannot be used; take up to 32 lower-case letters, digits, '_', '-'"
+        )
+    return name
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A file as the folder lists it."""
+
+    name: str
+    size: int
+    time: float  # of its last change, as the host says; 0 where it says nothing
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A local path, or a URL such as sftp://user@host/path, webdav+https://host/path or s3://bucket/path."""
+
+    url: str
+
+    def read(self, name: str, at_most: int) -> bytes | None:
+        """Return all bytes of a small file; None while there is none."""
+        with self.opened(name) as found:
+            if found is None:
+                return None
+            file, size = found
+            if size > at_most:
+                raise StorageError(f"{self.url}/{name}: has {size} bytes, more than the {at_most} that belong here")
+            return file.read(size + 1)[: size + 1]
+
+    @contextlib.contextmanager
+    def opened(self, name: str) -> Iterator[tuple[BinaryIO, int] | None]:
+        """Open a file for reading, with its size; None while there is none."""
+        path = self._path(name)
+        with self._explained(name):
+            try:
+                self._fs.invalidate_cache()
+                found = self._fs.info(path)
+            except FileNotFoundError:
+                found = None
+        if found is None:
+            yield None
+            return
+        if found.get("type") != "file" or not isinstance(found.get("size"), int):
+            raise StorageError(f"{self.url}/{name}: is no plain file of a known size; remove it")
+        with self._explained(name), self._fs.open(path, "rb", block_size=BLOCK) as file:
+            if hasattr(file, "prefetch") and found["size"]:  # of SFTP: many requests at once instead of one by one
+                file.prefetch(found["size"])
+            yield cast("BinaryIO", file), found["size"]
+
+    def write(self, name: str, data: bytes) -> bool:
+        """Write a new file whole; False if there is one already, which stays as it is."""
+        return self._publish(name, lambda path: self._fs.pipe_file(path, data))
+
+    def put(self, name: str, source: Path) -> bool:
+        """Copy a local file into the folder under a new name; False if there is one already, which stays."""
+        return self._publish(name, lambda path: self._fs.put_file(str(source), path))
+
+    def listing(self, member: str) -> dict[str, Listed]:
+        """Files below a member's prefix, but for those that are on their way and copies of sync clients."""
+        root = self._path(member)
+        with self._explained(member):
+            try:
+                self._fs.invalidate_cache()
+                found = self._fs.ls(root, detail=True)
+            except FileNotFoundError:
+                return {}
+        if len(found) > MOST_LISTED:
+            raise StorageError(f"{self.url}/{member}: has {len(found)} files; {MOST_LISTED} are the most")
+        files = [
+            Listed(str(each["name"]).rstrip("/").rpartition("/")[2], each.get("size") or 0, _seconds(each))
+            for each in found
+            if each.get("type") == "file"
+        ]
+        return {file.name: file for file in files if FILE.fullmatch(file.name) and not file.name.endswith(".part")}
+
+    def members(self) -> list[str]:
+        """Names below which somebody has written."""
+        with self._explained(""):
+            try:
+                self._fs.invalidate_cache()
+                found = self._fs.ls(self._root, detail=True)
+            except FileNotFoundError:
+                return []
+        names = [str(each["name"]).rstrip("/").rpartition("/")[2] for each in found if each["type"] == "directory"]
+        return sorted(name for name in names if NAME.fullmatch(name))
+
+    def close(self) -> None:
+        """End the connection, if there is one."""
+        client: Any = getattr(self._located[0], "client", None) if "_located" in vars(self) else None
+        with contextlib.suppress(OSError):
+            if hasattr(client, "close"):  # of SSH
+                client.close()
+            elif hasattr(client, "http"):  # of WebDAV
+                client.http.close()
+
+    def _publish(self, name: str, store: Any) -> bool:
+        """Bring a file to a hidden name, then to its own; what is there already stays."""
+        path = self._path(name)
+        with self._explained(name):
+            self._fs.invalidate_cache()
+            if self._fs.exists(path):
+                return False
+            parent = path.rpartition("/")[0]
+            if self._is_whole_at_once:
+                store(path)
+                return True
+            if parent and not self._fs.exists(parent):
+                self._fs.makedirs(parent, exist_ok=True)
+            part = f"{parent}/.{path.rpartition('/')[2]}.{secrets.token_hex(4)}.part".removeprefix("/" * (not parent))
+            try:
+                store(part)
+                return self._move(part, path)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    self._fs.rm_file(part)
+                raise
+
+    def _move(self, part: str, path: str) -> bool:
+        """Give a whole file its name; on a local disk in one step that never replaces another."""
+        if not self._is_local:
+            if self._fs.exists(path):
+                return False
+            self._fs.mv(part, path)
+            return True
+        with open(part, "rb+") as file:  # noqa: PTH123
+            os.fsync(file.fileno())
+        try:
+            os.link(part, path)
+        except FileExistsError:
+            return False
+        except OSError:  # a file system without links, where the only other writer is the folder's host
+            os.rename(part, path)  # noqa: PTH104
+            return True
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(part)  # noqa: PTH108
+        return True
+
+    @cached_property
+    def _located(self) -> tuple[Any, str]:
+        return _located(self.url)
+
+    @property
+    def _fs(self) -> Any:
+        return self._located[0]
+
+    @property
+    def _root(self) -> str:
+        return self._located[1]
+
+    @property
+    def _is_local(self) -> bool:
+        return "file" in _protocols(self._fs)
+
+    @property
+    def _is_whole_at_once(self) -> bool:
+        """Whether a put is seen whole or not at all, as in object stores."""
+        return bool({"s3", "s3a", "gs", "gcs", "abfs", "az"} & set(_protocols(self._fs)))
+
+    def _path(self, name: str) -> str:
+        for part in name.split("/"):
+            if not FILE.fullmatch(part) or part.partition(".")[0] in DEVICES:
+                raise InputError(f"{printable(name)!r} is no name of a file of a study")
+        return f"{self._root}/{name}" if self._root else name
+
+    @contextlib.contextmanager
+    def _explained(self, name: str) -> Iterator[None]:
+        """Turn whatever a file system raises into one sentence; its libraries have hundreds of classes for it."""
+        try:
+            yield
+        except (InputError, StorageError, KeyboardInterrupt, GeneratorExit, MemoryError):
+            raise
+        except Exception as error:
+            if type(error).__module__.startswith("dkpca"):
+                raise
+            where = f"{self.url}/{name}".rstrip("/")
+            reason = printable(str(error))[:200] or type(error).__name__
+            raise StorageError(f"{where}: the folder cannot be used ({reason}); check it and repeat") from error
+
+
+def _protocols(fs: Any) -> tuple[str, ...]:
+    return (fs.protocol,) if isinstance(fs.protocol, str) else tuple(fs.protocol)
+
+
+def _seconds(listed: Any) -> float:
+    for key in ("mtime", "LastModified", "modified", "created"):
+        value = listed.get(key)
+        if value is not None:
+            return float(value.timestamp()) if hasattr(value, "timestamp") else float(value)
+    return 0.0
+
+
+def _located(url: str) -> tuple[Any, str]:
+    """File system of a URL, and the folder in it. Credentials are fsspec's business, and never in a URL."""
+    parts = urlsplit(url)
+    if "://" not in url or parts.scheme in ("file", "local"):
+        path = Path(url.partition("://")[2] if "://" in url else url).expanduser().absolute()
+        return fsspec.filesystem("file", skip_instance_cache=True), path.as_posix()
+    if parts.password is not None:
+        raise InputError(
+            f"{parts.scheme}://...: a URL with a password is refused; put it into fsspec's configuration"
+        )
+    if parts.query or parts.fragment:
+        raise InputError(f"{parts.scheme}://{parts.hostname}: give a URL without '?' and '#'")
+    kept: dict[str, Any] = {"skip_instance_cache": True, "use_listings_cache": False}
+    try:
+        if parts.scheme in ("webdav+https", "webdav+http"):
+            return _webdav(parts), ""
+        if parts.scheme in ("sftp", "ssh"):
+            how = _known_hosts() | {"username": parts.username, "port": parts.port or 22, "skip_instance_cache": True}
+            return fsspec.filesystem("sftp", host=parts.hostname, **how), parts.path.rstrip("/")
+        fs = fsspec.filesystem(parts.scheme, **kept)
+    except ImportError as error:
+        extra = EXTRAS.get((error.name or "").partition(".")[0], "study")
+        raise InputError(f"{parts.scheme}:// needs more; install it with: pip install 'dkpca[{extra}]'") from error
+    except (OSError, ValueError, EOFError) as error:
+        raise StorageError(
+            f"{parts.scheme}://{parts.hostname}: cannot be reached ({printable(str(error))})"
+        ) from error
+    except Exception as error:
+        if not type(error).__module__.startswith("paramiko"):
+            raise
+        raise StorageError(
+            f"{parts.scheme}://{parts.hostname}: cannot be reached ({printable(str(error))})"
+        ) from error
+    return fs, str(fs._strip_protocol(url)).rstrip("/")
+
+
+def _webdav(parts: Any) -> Any:
+    given = fsspec.config.conf.get("webdav", {}).get("auth")
+    auth = {"auth": tuple(given)} if isinstance(given, list) else {}  # JSON has no tuples, and httpx takes no list
+    scheme, host = parts.scheme.removeprefix("webdav+"), parts.netloc
+    return fsspec.filesystem("webdav", base_url=f"{scheme}://{host}{parts.path}", skip_instance_cache=True, **auth)
+
+
+def _known_hosts() -> dict[str, Any]:
+    """Accept the host keys of the user's known_hosts only, unless fsspec's configuration says otherwise."""
+    if "host_key_policy" in fsspec.config.conf.get("sftp", {}):
+        return {}
+    import paramiko
+
+    class Known(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]
+        def missing_host_key(self, client: Any, hostname: str, key: Any) -> None:
+            path = Path.home() / ".ssh" / "known_hosts"
+            known = paramiko.HostKeys(str(path)) if path.exists() else paramiko.HostKeys()
+            if not known.check(hostname, key):
+                raise paramiko.SSHException(
+                    f"the {key.get_name()} key of {hostname} is not in {path}; add it with 'ssh-keyscan'"
+                )
+
+    return {"host_key_policy": Known()}

@@ -1,0 +1,260 @@
+"""What a member writes into the study's folder and reads there: each step once, signed, sealed and recorded."""
+
+import contextlib
+import json
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import BinaryIO, NoReturn, cast
+
+from dkpca.errors import NoAnswerError, ProtectionError, WireError
+from dkpca.exchange import memory as memories
+from dkpca.exchange import plan as plans
+from dkpca.exchange import sealed
+from dkpca.exchange.folder import Folder
+from dkpca.exchange.identity import Secrets
+from dkpca.exchange.memory import StudyMemory
+from dkpca.exchange.plan import NO_QUESTION, Agreement, Study
+
+REFUSAL = "refusal"
+MOST_REFUSAL = 2**14
+REASONS = {
+    "limits": "the study is beyond its limits",
+    "samples": "too few samples are common to all",
+    "gamma": "the width of the kernel is outside the plan's bounds",
+    "question": "the center asked for something that is not in the plan",
+    "constant": "its share of the answer would be nearly constant, and single the others out",
+    "agree": "the members were told different values",
+    "end": "the last day of the plan is over",
+    "data": "its table cannot be used as the plan says",
+}  # no code has a figure in it
+
+
+class WaitingError(Exception):
+    """A file that is not there yet, and of whom."""
+
+    def __init__(self, member: str, step: str) -> None:
+        super().__init__(f"waiting for {member}: {step}")
+        self.member, self.step = member, step
+
+
+class RefusedError(NoAnswerError):
+    """A member refused, and signed that it did."""
+
+    def __init__(self, member: str, step: str, reason: str) -> None:
+        super().__init__(f"{member} refused at step {step!r}: {REASONS.get(reason, 'for a reason it does not name')}")
+        self.member, self.step, self.reason = member, step, reason
+
+
+@dataclass(frozen=True)
+class Membership:
+    """One member of an agreed study, at its own machine."""
+
+    name: str
+    folder: Folder
+    memory: StudyMemory
+    agreement: Agreement
+
+    @cached_property
+    def me(self) -> Secrets:
+        """Private keys."""
+        return self.memory.secrets()
+
+    @property
+    def study(self) -> Study:
+        """Plan and members, as signed."""
+        return self.agreement.study
+
+    def send(
+        self, step: str, parts: Sequence[sealed.Part], *, question: str = NO_QUESTION, kind: str = "answer"
+    ) -> None:
+        """Write one step of this member: recorded in DIR first, then in the ledger, then in the folder."""
+        if self.sent(step, question) is None:
+            about = sealed.Header(kind, self.agreement.digest, step, self.name, question, {})
+            self._adopt(step, about, parts)
+            if self.sent(step, question) is None:
+                self.memory.seal(about, parts, self.me, self.study.sealing)
+        self.publish(step, question)
+
+    def sent(self, step: str, question: str = NO_QUESTION) -> sealed.Header | None:
+        """Return the header of a step that was recorded; another question for it is refused."""
+        found = self.memory.answered(step, self.study.public)
+        if found is None:
+            return None
+        header = found[1]
+        if header.agreement != self.agreement.digest or header.question != question:
+            raise ProtectionError(
+                f"step {step!r} was answered already, for another question; nothing is answered twice"
+            )
+        return header
+
+    def publish(self, step: str, question: str = NO_QUESTION) -> None:
+        """Bring a recorded step into the folder; what lies there in its place has to be the same file."""
+        header = self.sent(step, question)
+        assert header is not None
+        path = self.memory.path / "sent" / step
+        self.memory.log(path, header)
+        where = f"{self.name}/{step}"
+        if self.folder.put(where, path):
+            return
+        with self.folder.opened(where) as found, path.open("rb") as ours:
+            start = min(part.offset for part in header.parts.values())
+            if found is None or found[1] > path.stat().st_size or found[0].read(start) != ours.read(start):
+                raise ProtectionError(
+                    f"{self.folder.url}/{where}: somebody put another file in the place of the one that this member "
+                    "wrote; have the folder's host remove it"
+                )
+
+    def receive(
+        self, writer: str, step: str, part: str, *, at_most: int, question: str = NO_QUESTION, kind: str = "answer"
+    ) -> Path:
+        """Return a file in DIR with what another member wrote for this one, or raise `WaitingError`.
+
+        What was opened once counts, whatever the folder shows later.
+        """
+        opened = self.memory.path / "opened" / f"{writer}.{step}.{part}"
+        if opened.exists():
+            return opened
+        with self._verified(writer, step, kind) as (file, header):
+            if header.question != question:
+                raise self._refused(writer, step, "answers another question than the one that follows from the plan")
+            place = header.parts.get(part)
+            if place is None:
+                raise self._refused(writer, step, f"has no part {part!r}")
+            if place.plain_length > at_most:
+                raise self._refused(
+                    writer, step, f"declares {place.plain_length} bytes, and {at_most} are the most for this step"
+                )
+            self._open(file, header, part, opened)
+        return opened
+
+    def check_refusals(self) -> None:
+        """Raise if a member has refused."""
+        for name in self.study.plan.members:
+            with self.folder.opened(f"{name}/{REFUSAL}") as found:
+                if found is None:
+                    continue
+            self._check_refusal(name)
+
+    def refuse(self, step: str, reason: str) -> NoReturn:
+        """Tell all members that this one will not go on: signed, with a code, without figures."""
+        assert reason in REASONS
+        body = json.dumps({"step": step, "reason": reason}).encode()
+        self.send(REFUSAL, [sealed.Part("all", sealed.ANYBODY, [body])], kind=REFUSAL)
+        raise RefusedError(self.name, step, reason)
+
+    def has(self, writer: str, step: str) -> bool:
+        """Whether a member's file lies in the folder, whole or not."""
+        with self.folder.opened(f"{writer}/{step}") as found:
+            return found is not None
+
+    def _check_refusal(self, name: str) -> None:
+        with contextlib.suppress(WaitingError):
+            kept = self.receive(name, REFUSAL, "all", at_most=MOST_REFUSAL, kind=REFUSAL)
+            try:
+                found = json.loads(kept.read_bytes())
+                step, reason = str(found["step"]), str(found["reason"])
+            except (ValueError, KeyError, TypeError):
+                step, reason = "?", "?"
+            raise RefusedError(name, step[:40], reason)
+
+    def _adopt(self, step: str, about: sealed.Header, parts: Sequence[sealed.Part]) -> None:
+        """Take back what this member wrote before its folder was restored from a copy; other content is refused."""
+        if not self.has(self.name, step):
+            return
+        with self._verified(self.name, step, about.kind) as (file, header):
+            same = header.question == about.question and list(header.parts) == [part.name for part in parts]
+            with tempfile.TemporaryFile(dir=self.memory.path) as copy:
+                for part in parts if same else ():
+                    place = header.parts[part.name]
+                    same = same and place.readers == part.readers and place.plain_length == part.length
+                    if same:
+                        self._decrypt(file, header, part.name, cast("BinaryIO", copy))
+                        same = _same(cast("BinaryIO", copy), part.content)
+            if not same:
+                raise ProtectionError(
+                    f"this member has answered step {step!r} before, with other content: its own folder was restored "
+                    "from an older copy, or is used twice; nothing is answered twice"
+                )
+            file.seek(0)
+            memories.write(self.memory.path / "sent" / step, lambda target: _copy(file, target, header.length))
+
+    @contextlib.contextmanager
+    def _verified(self, writer: str, step: str, kind: str) -> Iterator[tuple[BinaryIO, sealed.Header]]:
+        """Open a member's file whose header is signed by it, for this agreement and step."""
+        with self.folder.opened(f"{writer}/{step}") as found:
+            if found is None:
+                raise WaitingError(writer, step)
+            file, size = found
+            try:
+                header = sealed.read_header(file, size, self.study.public)
+                about = (header.kind, header.agreement, header.step, header.writer)
+                if about[1] != self.agreement.digest:
+                    raise ProtectionError("belongs to another study, or to another agreement of this one")
+                if about != (kind, self.agreement.digest, step, writer):
+                    raise ProtectionError(
+                        f"is {header.writer}'s {header.kind} for step {header.step!r}, in a wrong place"
+                    )
+                yield file, header
+            except sealed.NotWholeError:
+                raise WaitingError(writer, step) from None
+            except (WireError, ProtectionError) as error:
+                if str(error).startswith(self.folder.url):
+                    raise
+                raise self._refused(writer, step, str(error)) from error
+
+    def _open(self, file: BinaryIO, header: sealed.Header, part: str, target: Path) -> None:
+        memories.write(target, lambda opened: self._decrypt(file, header, part, opened))
+
+    def _decrypt(self, file: BinaryIO, header: sealed.Header, part: str, target: BinaryIO) -> None:
+        target.seek(0)
+        with tempfile.TemporaryFile(dir=self.memory.path) as kept:
+            for piece in sealed.contents(
+                file, header, part, (self.name, self.me), keep=lambda _: cast("BinaryIO", kept)
+            ):
+                target.write(piece)
+        target.truncate()
+
+    def _refused(self, writer: str, step: str, reason: str) -> ProtectionError:
+        return ProtectionError(f"{self.folder.url}/{writer}/{step}: {reason}; nothing of it is used")
+
+
+def agree(folder: Folder, memory: StudyMemory, study: Study) -> Agreement:
+    """Return the agreement once all signatures verify; it is kept, and from then on no other counts."""
+    kept = memory.agreed(study)
+    if kept is not None:
+        return kept
+    signatures = {}
+    for name in study.plan.members:
+        raw = folder.read(f"{name}/signature-{study.number}", plans.MOST_SIGNATURE)
+        if raw is None:
+            raise WaitingError(name, "signature")
+        try:
+            plans.check_signature(raw, name, study)
+        except sealed.NotWholeError:
+            raise WaitingError(name, "signature") from None
+        signatures[name] = raw
+    return memory.agree(Agreement(study, signatures))
+
+
+def _copy(source: BinaryIO, target: BinaryIO, length: int) -> None:
+    while length:
+        piece = source.read(min(sealed.PIECE, length))
+        if not piece:
+            raise sealed.NotWholeError
+        target.write(piece)
+        length -= len(piece)
+
+
+def _same(file: BinaryIO, content: Sequence[bytes | memoryview]) -> bool:
+    """Whether a file has exactly these pieces in it."""
+    file.seek(0)
+    for piece in content:
+        view = memoryview(piece).cast("B") if memoryview(piece).nbytes else memoryview(b"")
+        for start in range(0, len(view), sealed.PIECE):
+            chunk = view[start : start + sealed.PIECE]
+            if file.read(len(chunk)) != chunk:
+                return False
+    return not file.read(1)

@@ -1,0 +1,327 @@
+"""The plan that all sign, who the members are, and the agreement that follows from all signatures.
+
+The raw bytes of the plan and of every member's file are what is signed: nobody's parser decides what they mean. A
+plan has every field written out; an unknown key or one that is missing is refused.
+"""
+
+import datetime
+import hashlib
+import io
+import json
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+from dkpca.errors import InputError, ProtectionError, WireError
+from dkpca.exchange import sealed
+from dkpca.exchange.folder import check_name
+from dkpca.exchange.identity import Secrets, check_keys, sha256
+from dkpca.wording import printable
+
+VERSION = 1
+NO_QUESTION = "0" * 64
+MOST_MEMBERS = 200
+MOST_PLAN, MOST_MEMBER, MOST_SIGNATURE = 2**18, 2**12, 2**14  # bytes
+FEWEST_MASKED = 3  # parties of a masked sum in a study: of two, each knows the other's numbers from the sum
+ALIGNMENTS = ("position", "tokens")
+HEX = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that will be computed and sent. `fit` holds the settings of the fit, by their names."""
+
+    version: int
+    id: str  # random
+    ends: datetime.date  # nothing is answered after this day
+    center: str  # who fuses
+    parties: tuple[str, ...]
+    result_to: tuple[str, ...]  # who gets the result, the center among them
+    align: str  # "position" or "tokens"
+    samples: int  # fewest samples with which the study goes on
+    gamma: tuple[float, float]  # bounds of a width that follows from the data
+    batches: int  # of new samples
+    batch_samples: int  # fewest of a batch
+    fit: Mapping[str, Any]
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """All who sign, in the order of the plan."""
+        return (self.center, *self.parties)
+
+    @property
+    def protect(self) -> str:
+        """Protection that the settings of the fit ask for."""
+        return str(self.fit.get("protect"))
+
+    def to_toml(self) -> bytes:
+        """Write the plan, every field of it."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        lines = [f"{name} = {toml(value)}" for name, value in values.items() if name != "fit"]
+        return "\n".join([*lines, "", "[fit]", *(f"{n} = {toml(v)}" for n, v in self.fit.items()), ""]).encode()
+
+
+@dataclass(frozen=True)
+class Member:
+    """What a member says of itself when it joins."""
+
+    version: int
+    study: str  # id of the plan for which the sealing key was made
+    name: str
+    identity: str
+    sealing: str
+    nonce: str  # digest of a nonce that the signature reveals
+    columns: int
+
+    def to_toml(self) -> bytes:
+        """Write the member's file."""
+        return "".join(f"{field.name} = {toml(getattr(self, field.name))}\n" for field in fields(self)).encode()
+
+
+@dataclass(frozen=True)
+class Study:
+    """A plan and all members' files, as raw bytes and as what they say; the fingerprint covers all of it."""
+
+    number: int
+    raw_plan: bytes
+    raw_members: Mapping[str, bytes]
+
+    def __post_init__(self) -> None:
+        members = self.members
+        for one in ("identity", "sealing", "nonce"):
+            if len({getattr(member, one) for member in members.values()}) < len(members):
+                raise ProtectionError(f"two members have the same {one}: one of them was copied; do not sign")
+        without = [name for name in self.plan.parties if not members[name].columns]
+        if without:
+            raise ProtectionError(f"{', '.join(without)} joined without columns; a party has a table")
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The plan, parsed."""
+        return read_plan(self.raw_plan)
+
+    @cached_property
+    def members(self) -> dict[str, Member]:
+        """All members by name, in the order of the plan."""
+        plan = self.plan
+        return {name: read_member(self.raw_members[name], name, plan.id) for name in plan.members}
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """One number for plan and all members, which people compare."""
+        state = hashlib.sha256(b"dkpca study 1\0" + self.number.to_bytes(4, "big"))
+        for raw in (self.raw_plan, *(self.raw_members[name] for name in self.plan.members)):
+            state.update(hashlib.sha256(raw).digest())
+        return state.hexdigest()
+
+    @cached_property
+    def public(self) -> dict[str, str]:
+        """Identity of every member."""
+        return {name: member.identity for name, member in self.members.items()}
+
+    @cached_property
+    def sealing(self) -> dict[str, str]:
+        """Sealing key of every member."""
+        return {name: member.sealing for name, member in self.members.items()}
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a member's signature says beyond "I agree"."""
+
+    nonce: str  # whose digest is in the member's file
+    second: str  # digest of the nonce for the rows of an audit, revealed when all summaries are in
+    table: str  # keyed commitment to the member's table; the key stays with the member
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What all members signed. Every signature, seal, mask and coin is bound to its digest."""
+
+    study: Study
+    raw_signatures: Mapping[str, bytes]
+
+    @cached_property
+    def signatures(self) -> dict[str, Signature]:
+        """All signatures by member, verified."""
+        return {name: check_signature(raw, name, self.study) for name, raw in self.raw_signatures.items()}
+
+    @cached_property
+    def digest(self) -> str:
+        """Digest of plan, members and all signatures."""
+        state = hashlib.sha256(b"dkpca agreement 1\0" + bytes.fromhex(self.study.fingerprint))
+        for name in self.study.plan.members:
+            state.update(hashlib.sha256(self.raw_signatures[name]).digest())
+        return state.hexdigest()
+
+    @cached_property
+    def coin(self) -> bytes:
+        """Randomness that no member chose: every nonce was committed to before any was seen."""
+        signatures = self.signatures
+        nonces = b"".join(bytes.fromhex(signatures[name].nonce) for name in self.study.plan.members)
+        return hashlib.sha256(b"dkpca coin 1\0" + bytes.fromhex(self.digest) + nonces).digest()
+
+
+def make_member(name: str, me: Secrets, plan: Plan, columns: int) -> Member:
+    """Return what a member says of itself."""
+    return Member(VERSION, plan.id, name, me.public, me.sealing, sha256(_nonce(me, "first")), columns)
+
+
+def make_signature(study: Study, name: str, me: Secrets, table_digest: str) -> bytes:
+    """Sign a study: the same bytes each time."""
+    commitment = hashlib.sha256(me.derive("commitment to the table") + bytes.fromhex(table_digest)).hexdigest()
+    says = Signature(_nonce(me, "first").hex(), sha256(_nonce(me, "second")), commitment)
+    body = sealed.canonical({field.name: getattr(says, field.name) for field in fields(says)})
+    about = sealed.Header("signature", study.fingerprint, "signature", name, NO_QUESTION, {})
+    file = io.BytesIO()
+    sealed.write(file, about, [sealed.Part("all", sealed.ANYBODY, [body])], me, {})
+    return file.getvalue()
+
+
+def second_nonce(me: Secrets) -> bytes:
+    """Nonce for the rows of an audit, committed to in the signature."""
+    return _nonce(me, "second")
+
+
+def check_signature(raw: bytes, name: str, study: Study) -> Signature:
+    """Return what a member signed, if it signed this study."""
+    file = io.BytesIO(raw)
+    try:
+        header = sealed.read_header(file, len(raw), study.public)
+        pieces = sealed.contents(file, header, "all", None, keep=lambda _: io.BytesIO())
+        if header.kind != "signature" or header.writer != name or list(header.parts) != ["all"]:
+            raise ProtectionError("is no signature of this member")
+        if header.agreement != study.fingerprint:
+            raise ProtectionError("is over another plan or other members: the folder shows you another study")
+        found = sealed.uncanonical(b"".join(pieces), "its content")
+    except (ProtectionError, WireError) as error:
+        raise ProtectionError(f"the signature of {name} {error}; compare the fingerprint with {name}") from error
+    if not isinstance(found, dict) or set(found) != {field.name for field in fields(Signature)}:
+        raise ProtectionError(f"the signature of {name} does not have the entries of its kind")
+    if not all(isinstance(value, str) and HEX.fullmatch(value) for value in found.values()):
+        raise ProtectionError(f"the signature of {name} does not have the entries of its kind")
+    if sha256(bytes.fromhex(found["nonce"])) != study.members[name].nonce:
+        raise ProtectionError(f"{name} reveals another nonce than the one it committed to; start another study")
+    return Signature(**found)
+
+
+def read_plan(raw: bytes) -> Plan:
+    """Return the plan in these bytes, if every key is there and of its kind, and no other."""
+    values = _parsed(raw, "the plan", PLAN)
+    if not isinstance(values["ends"], datetime.date) or isinstance(values["ends"], datetime.datetime):
+        raise InputError("the plan: ends is no date; write ends = 2027-01-31")
+    plan = Plan(
+        **values
+        | {name: tuple(values[name]) for name in ("parties", "result_to")}
+        | {"gamma": tuple(map(float, values["gamma"]))}
+    )
+    for name in plan.members:
+        check_name(name)
+    if len(set(plan.members)) < len(plan.members):
+        raise InputError("the plan: a member is named twice; the center is no party of its own study")
+    if not set(plan.result_to) <= set(plan.members) or plan.center not in plan.result_to:
+        raise InputError(f"the plan: result_to has to be members, {plan.center} among them")
+    if plan.protect != "none" and len(plan.parties) < FEWEST_MASKED:
+        raise InputError(f"the plan: protect = {plan.protect!r} needs {FEWEST_MASKED} parties besides the center")
+    if plan.batches and plan.batch_samples < 2:
+        raise InputError("the plan: a batch of one sample would single it out; batch_samples is at least 2")
+    return plan
+
+
+def read_member(raw: bytes, name: str, study: str) -> Member:
+    """Return a member's file, if it is that of this member for this study."""
+    member = Member(**_parsed(raw, f"the member file of {name}", MEMBER))
+    if member.name != name or member.study != study:
+        raise ProtectionError(f"the member file of {name} is that of another member or study; do not sign")
+    check_keys(name, member.identity, member.sealing)
+    return member
+
+
+def check_end(plan: Plan, today: datetime.date | None = None) -> None:
+    """Refuse to answer after the last day of the plan."""
+    today = today or datetime.datetime.now(datetime.UTC).date()
+    if today > plan.ends:
+        raise InputError(f"the study ended on {plan.ends}; nothing is answered after that day; found another")
+
+
+def toml(value: Any) -> str:
+    """Write one value as TOML."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(toml, value)) + "]"
+    if isinstance(value, Mapping):
+        inside = ", ".join(f"{toml(str(key))} = {toml(item)}" for key, item in value.items())
+        return "{ " + inside + " }" if inside else "{}"
+    if isinstance(value, float):
+        return repr(value)  # inf and nan are TOML too
+    return str(value)
+
+
+def _nonce(me: Secrets, which: str) -> bytes:
+    return me.derive("nonce", which)
+
+
+def _parsed(raw: bytes, what: str, valid: Mapping[str, Callable[[Any], bool]]) -> dict[str, Any]:
+    """Return the values of a TOML file that has exactly these keys, each with a valid value."""
+    try:
+        values = tomllib.loads(raw.decode())
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{what} is no TOML file ({printable(str(error))[:100]})") from error
+    if values.get("version") != VERSION:
+        raise InputError(f"{what} is of another version; this program reads version {VERSION}")
+    unknown, missing = sorted(set(values) - set(valid)), sorted(set(valid) - set(values))
+    if unknown or missing:
+        named = printable(", ".join(unknown or missing))
+        raise InputError(f"{what} {'has unknown keys' if unknown else 'lacks the keys'} {named}; do not sign it")
+    for key, is_valid in valid.items():
+        if not is_valid(values[key]):
+            raise InputError(f"{what}: {key} = {printable(repr(values[key]))[:80]} cannot be used; do not sign it")
+    return values
+
+
+def _whole(least: int, most: int = 10**9) -> Callable[[Any], bool]:
+    return lambda value: type(value) is int and least <= value <= most
+
+
+def _names(value: Any) -> bool:
+    return isinstance(value, list) and 0 < len(value) <= MOST_MEMBERS and all(isinstance(name, str) for name in value)
+
+
+def _digest(value: Any) -> bool:
+    return isinstance(value, str) and bool(HEX.fullmatch(value))
+
+
+def _bounds(value: Any) -> bool:
+    numbers = isinstance(value, list) and len(value) == 2 and all(type(v) in (int, float) for v in value)
+    return numbers and 0 < value[0] <= value[1] < float("inf")
+
+
+PLAN: Mapping[str, Callable[[Any], bool]] = {
+    "version": lambda value: type(value) is int,
+    "id": lambda value: isinstance(value, str) and bool(re.fullmatch(r"[0-9a-f]{32}", value)),
+    "ends": lambda value: isinstance(value, datetime.date),
+    "center": lambda value: isinstance(value, str),
+    "parties": _names,
+    "result_to": _names,
+    "align": lambda value: value in ALIGNMENTS,
+    "samples": _whole(2),
+    "gamma": _bounds,
+    "batches": _whole(0, 1000),
+    "batch_samples": _whole(0),
+    "fit": lambda value: isinstance(value, dict),
+}
+MEMBER: Mapping[str, Callable[[Any], bool]] = {
+    "version": lambda value: type(value) is int,
+    "study": lambda value: isinstance(value, str),
+    "name": lambda value: isinstance(value, str),
+    "identity": _digest,
+    "sealing": _digest,
+    "nonce": _digest,
+    "columns": _whole(0),
+}

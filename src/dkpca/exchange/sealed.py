@@ -1,0 +1,288 @@
+"""The one format of everything that a member signs: a header, its signature, and parts for their readers.
+
+A file is `MAGIC`, the length of the header, the header (canonical JSON), an Ed25519 signature over it, and the parts.
+The header says who wrote the file for which agreement, step and question, and for each part its readers, length and
+digest. A part without readers is public; any other is encrypted once under a fresh key, in pieces of 1 MiB, and the
+key is sealed to each reader and to the writer, bound to the whole header. Nothing is opened before the signature
+and the digest of the ciphertext are verified.
+"""
+
+import hashlib
+import json
+import os
+import re
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+from dkpca.errors import ProtectionError, WireError
+from dkpca.exchange.identity import Secrets, is_signed, seal, sha256
+
+MAGIC = b"dkpca sealed 1\n"
+SIGNED = b"dkpca signed file 1\0"
+PREFIX = len(MAGIC) + 4
+SIGNATURE_BYTES = 64
+MOST_HEADER = 2**20  # of 200 parts for one reader each: a tenth of it
+PIECE = 2**20
+TAG = 16
+HEX = re.compile(r"[0-9a-f]{64}")
+ANYBODY: tuple[str, ...] = ()
+
+
+class NotWholeError(Exception):
+    """A file that is shorter than its header says: it is still on its way."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One content and who may read it; no readers: everybody."""
+
+    name: str
+    readers: tuple[str, ...]
+    content: Sequence[bytes | memoryview]  # pieces of any size
+
+    @property
+    def length(self) -> int:
+        """Bytes before encryption."""
+        return sum(memoryview(piece).nbytes for piece in self.content)
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """Where one part lies in its file, and how it is opened."""
+
+    readers: tuple[str, ...]
+    length: int  # bytes in the file
+    sha256: str  # of these bytes
+    keys: Mapping[str, str] = field(repr=False)  # sealed to each reader and to the writer, in hexadecimal
+    offset: int = 0  # in the file
+
+    @property
+    def plain_length(self) -> int:
+        """Bytes of the content."""
+        return self.length - (TAG * -(-self.length // (PIECE + TAG)) if self.readers else 0)
+
+
+@dataclass(frozen=True)
+class Header:
+    """What the writer signed."""
+
+    kind: str  # "signature", "question", "answer", "refusal"
+    agreement: str
+    step: str
+    writer: str
+    question: str  # digest of the question that this answers; 64 zeros where there is none
+    parts: Mapping[str, Sealed]
+
+    @property
+    def length(self) -> int:
+        """Bytes of the whole file."""
+        last = max(self.parts.values(), key=lambda part: part.offset)
+        return last.offset + last.length
+
+
+def write(file: BinaryIO, about: Header, parts: Iterable[Part], me: Secrets, sealing: Mapping[str, str]) -> Header:
+    """Write a signed file with these parts to a file that can seek; return its header.
+
+    `about` says everything but the parts; `sealing` has the sealing key of every member.
+    """
+    parts = list(parts)
+    blank = {
+        part.name: Sealed(part.readers, _ciphertext(part), "0" * 64, dict.fromkeys(_holders(part, about), "00" * 80))
+        for part in parts
+    }
+    start = PREFIX + len(_encoded(about, blank)) + SIGNATURE_BYTES  # digests and keys have fixed lengths
+    file.seek(start)
+    keys = {part.name: secrets.token_bytes(32) for part in parts}
+    found = {
+        part.name: Sealed(part.readers, blank[part.name].length, _write_part(file, part, keys[part.name]), {})
+        for part in parts
+    }
+    final = {}
+    for part in parts:
+        info = _info(about, found, part.name)
+        wrapped = {n: seal(keys[part.name], sealing[n], info).hex() for n in _holders(part, about)}
+        final[part.name] = Sealed(part.readers, found[part.name].length, found[part.name].sha256, wrapped)
+    text = _encoded(about, final)
+    file.seek(0)
+    file.write(MAGIC + len(text).to_bytes(4, "big") + text + me.sign(SIGNED + text))
+    file.seek(0, os.SEEK_END)
+    return _placed(about, final, start)
+
+
+def read_header(file: BinaryIO, size: int, public: Mapping[str, str]) -> Header:
+    """Return the header of a file of this size if a member signed it.
+
+    Raises `NotWholeError` while the file is shorter than it says, `WireError` if it is no such file, and
+    `ProtectionError` if the signature is not that of the member whom it names.
+    """
+    prefix = file.read(PREFIX)
+    if len(prefix) < PREFIX and MAGIC.startswith(prefix[: len(MAGIC)]):
+        raise NotWholeError
+    if not prefix.startswith(MAGIC):
+        raise WireError("is no file of a study, or of a version that this one does not read")
+    length = int.from_bytes(prefix[len(MAGIC) :], "big")
+    if length > MOST_HEADER:
+        raise WireError(f"declares a header of {length} bytes; {MOST_HEADER} are the most")
+    text = file.read(length + SIGNATURE_BYTES)
+    if len(text) < length + SIGNATURE_BYTES:
+        raise NotWholeError
+    text, signature = text[:length], text[length:]
+    header = _decoded(text, PREFIX + length + SIGNATURE_BYTES)
+    if header.writer not in public:
+        raise ProtectionError(f"names {header.writer!r} as its writer, who is no member")
+    if not is_signed(SIGNED + text, signature, public[header.writer]):
+        raise ProtectionError(f"is not signed by {header.writer!r}: it was altered or forged")
+    if size < header.length:
+        raise NotWholeError
+    if size > header.length:
+        raise ProtectionError(f"has {size} bytes, and {header.writer!r} signed {header.length}")
+    return header
+
+
+def contents(
+    file: BinaryIO, header: Header, part: str, reader: tuple[str, Secrets] | None, *, keep: Callable[[int], BinaryIO]
+) -> Iterator[bytes]:
+    """Yield the content of one part in pieces, after its digest was verified.
+
+    The ciphertext is copied into the file that `keep(bytes)` makes while it is hashed, and only opened from there:
+    a folder that shows other bytes at the second look gains nothing.
+    """
+    place = header.parts[part]
+    file.seek(place.offset)
+    state, left, kept = hashlib.sha256(), place.length, keep(place.length)
+    while left:
+        piece = file.read(min(PIECE, left))
+        if not piece:
+            raise NotWholeError
+        state.update(piece)
+        kept.write(piece)
+        left -= len(piece)
+    if state.hexdigest() != place.sha256:
+        raise ProtectionError(f"was altered after {header.writer!r} signed it")
+    kept.seek(0)
+    if not place.readers:
+        while piece := kept.read(PIECE):
+            yield piece
+        return
+    if reader is None or reader[0] not in place.keys:
+        raise ProtectionError(f"is sealed to {', '.join(place.readers)} only")
+    name, me = reader
+    cipher = ChaCha20Poly1305(me.unseal(bytes.fromhex(place.keys[name]), _info(header, header.parts, part)))
+    count = -(-place.length // (PIECE + TAG))
+    for number in range(count):
+        try:
+            yield cipher.decrypt(_nonce(number, count), kept.read(PIECE + TAG), None)
+        except InvalidTag as error:
+            raise ProtectionError(f"cannot be opened: {header.writer!r} sealed it wrongly") from error
+
+
+def canonical(value: Any) -> bytes:
+    """JSON with one spelling."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+def uncanonical(text: bytes, what: str) -> Any:
+    """Return the value in canonical JSON; any other spelling is refused."""
+    try:
+        value = json.loads(text)
+        if canonical(value) != text:
+            raise ValueError("another spelling")
+    except (ValueError, RecursionError) as error:
+        raise WireError(f"{what} is not canonical JSON") from error
+    return value
+
+
+def _ciphertext(part: Part) -> int:
+    """Bytes of a part in the file; an encrypted one has one piece at least."""
+    return part.length + (TAG * max(1, -(-part.length // PIECE)) if part.readers else 0)
+
+
+def _holders(part: Part, about: Header) -> list[str]:
+    return sorted({*part.readers, about.writer}) if part.readers else []
+
+
+def _write_part(file: BinaryIO, part: Part, key: bytes) -> str:
+    """Write one part; return the digest of what was written."""
+    state, cipher = hashlib.sha256(), ChaCha20Poly1305(key)
+    count = max(1, -(-part.length // PIECE))
+    for number, piece in enumerate(_pieces(part.content)):
+        written = cipher.encrypt(_nonce(number, count), piece, None) if part.readers else piece
+        state.update(written)
+        file.write(written)
+    return state.hexdigest()
+
+
+def _pieces(content: Sequence[bytes | memoryview]) -> Iterator[bytes | memoryview]:
+    """Cut or join pieces of any size into pieces of `PIECE` bytes, the last one shorter; one at least."""
+    waiting, given = bytearray(), False
+    for each in content:
+        view = memoryview(each).cast("B") if memoryview(each).nbytes else memoryview(b"")
+        while len(waiting) + len(view) > PIECE:
+            taken = PIECE - len(waiting)
+            yield (view[:taken] if not waiting else bytes(waiting) + bytes(view[:taken]))
+            waiting, view, given = bytearray(), view[taken:], True
+        waiting += view
+    if waiting or not given:
+        yield bytes(waiting)
+
+
+def _nonce(number: int, count: int) -> bytes:
+    """Position of a piece, and whether it is the last: none can be moved, left out or repeated."""
+    return (b"last" if number == count - 1 else b"more") + number.to_bytes(8, "big")
+
+
+def _info(about: Header, parts: Mapping[str, Sealed], part: str) -> bytes:
+    """Place to which a key is sealed: the whole header without the sealed keys, and the part."""
+    bare = {name: Sealed(p.readers, p.length, p.sha256, {}) for name, p in parts.items()}
+    return bytes.fromhex(sha256(_encoded(about, bare) + b"\0" + part.encode()))
+
+
+def _encoded(about: Header, parts: Mapping[str, Sealed]) -> bytes:
+    listed = [
+        {"name": name, "readers": list(p.readers), "length": p.length, "sha256": p.sha256, "keys": dict(p.keys)}
+        for name, p in parts.items()
+    ]
+    head = {"kind": about.kind, "agreement": about.agreement, "step": about.step, "writer": about.writer}
+    return canonical({**head, "question": about.question, "parts": listed})
+
+
+def _placed(about: Header, parts: Mapping[str, Sealed], start: int) -> Header:
+    placed = {}
+    for name, part in parts.items():
+        placed[name] = Sealed(part.readers, part.length, part.sha256, part.keys, start)
+        start += part.length
+    return Header(about.kind, about.agreement, about.step, about.writer, about.question, placed)
+
+
+def _decoded(text: bytes, start: int) -> Header:
+    """Header from its bytes; every entry has to be there and of its type."""
+    found = uncanonical(text, "its header")
+    try:
+        listed = found.pop("parts")
+        parts = {part.pop("name"): part for part in listed}
+        words = (found.pop("kind"), found.pop("agreement"), found.pop("step"), found.pop("writer"))
+        made = {
+            name: Sealed(tuple(part.pop("readers")), part.pop("length"), part.pop("sha256"), part.pop("keys"))
+            for name, part in parts.items()
+        }
+        header = _placed(Header(*words, found.pop("question"), {}), made, start)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise WireError("its header does not have the entries of its kind") from error
+    texts = [*words, header.question, *header.parts]
+    names = [name for part in header.parts.values() for name in (*part.readers, *part.keys, *part.keys.values())]
+    if (
+        found
+        or any(parts.values())
+        or not 0 < len(header.parts) == len(listed)
+        or not all(isinstance(text, str) for text in (*texts, *names))
+        or not all(type(p.length) is int and 0 <= p.length < 2**48 for p in header.parts.values())
+        or not all(HEX.fullmatch(digest) for digest in (header.question, *(p.sha256 for p in header.parts.values())))
+        or not all(re.fullmatch(r"[0-9a-f]{160}", key) for p in header.parts.values() for key in p.keys.values())
+    ):
+        raise WireError("its header does not have the entries of its kind")
+    return header

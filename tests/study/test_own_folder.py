@@ -1,0 +1,195 @@
+"""A member's own folder: killed at any write, a full disk, two commands at once, no fcntl."""
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from dkpca.errors import DKPCAError, InputError, StorageError
+from dkpca.exchange.memory import Memory, write
+from dkpca.exchange.sealed import Part
+from dkpca.party import limits
+from testkit import dying
+from testkit.studies import Actors
+
+
+def in_a_child(act, *, dies_at=0):
+    """Run in a fork; return its exit code, negative for a signal."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            if dies_at:
+                dying.at_call(dies_at)
+            act()
+            code = 0
+        except DKPCAError as error:
+            print(error, file=sys.stderr)
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def exchange_step(actors, content=b"numbers of the airline"):
+    actors.member("airline").send("summary", [Part("all", ("center",), [content])])
+    return actors.member("center").receive("airline", "summary", "all", at_most=1000).read_bytes()
+
+
+def test_killed_at_every_write_and_repeated_it_ends_with_the_same_content(tmp_path):
+    died, at = 0, 0
+    while True:
+        at += 1
+        actors = Actors(tmp_path / f"{at}", tmp_path / f"own {at}").ready()
+        code = in_a_child(lambda here=actors: exchange_step(here), dies_at=at)
+        left = tmp_path / f"{at}/airline/summary"
+        seen = left.read_bytes() if left.exists() else None
+        assert exchange_step(actors) == b"numbers of the airline"
+        assert seen is None or left.read_bytes() == seen  # nothing is answered twice with other bytes
+        lines = [line["step"] for line in actors.memories["airline"].ledger()]
+        assert lines == ["summary"]
+        if code == 0:
+            break
+        assert code == -signal.SIGKILL
+        died += 1
+    assert died > 15
+
+
+def test_killed_while_joining_and_signing_it_signs_the_same(tmp_path):
+    at = 0
+    while True:
+        at += 1
+        actors = Actors(tmp_path / f"{at}", tmp_path / f"own {at}")
+        code = in_a_child(actors.ready, dies_at=at)
+        seen = {p: p.read_bytes() for p in (tmp_path / f"{at}").rglob("[a-z]*") if p.is_file()}
+        actors.ready()
+        assert all(path.read_bytes() == before for path, before in seen.items())
+        actors.member("airline")
+        if code == 0:
+            break
+        at += 6  # there are many writes; each of them is hit by the test above
+
+
+def test_a_full_disk_is_one_sentence_and_nothing_leaves(tmp_path):
+    actors = Actors(tmp_path / "folder", tmp_path / "own").ready()
+
+    def on_a_full_disk():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+        with pytest.raises(StorageError, match="cannot be written"):
+            exchange_step(actors, b"x" * 5000)
+
+    assert in_a_child(on_a_full_disk) == 0
+    assert not (tmp_path / "folder/airline/summary").exists()
+    assert not list((tmp_path / "own/airline").rglob("*.part"))
+    assert actors.memories["airline"].ledger() == []
+    assert exchange_step(actors) == b"numbers of the airline"
+
+
+def test_two_commands_at_once_are_refused(tmp_path):
+    memory = Memory(tmp_path)
+
+    def second():
+        with pytest.raises(InputError, match="another command works here"), memory.locked():
+            pass
+
+    with memory.locked():
+        assert in_a_child(second) == 0
+    with memory.locked():
+        pass
+
+
+def test_a_killed_command_leaves_no_lock(tmp_path):
+    def dies():
+        with Memory(tmp_path).locked():
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    assert in_a_child(dies) == -signal.SIGKILL
+    with Memory(tmp_path).locked():
+        pass
+
+
+def test_an_altered_ledger_is_noticed(tmp_path):
+    memory = Memory(tmp_path)
+    for step in ("tokens", "summary", "audit"):
+        memory.record(step=step)
+    path = tmp_path / "ledger.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(lines[0] + lines[2])
+    with pytest.raises(StorageError, match="line 2 does not follow"):
+        memory.ledger()
+    path.write_bytes(b"".join(lines) + b'{"cut sho')  # by a crash
+    assert [line["step"] for line in memory.ledger()] == ["tokens", "summary", "audit"]
+    memory.record(step="result")
+    assert len(memory.ledger()) == 4
+
+
+def test_private_files_are_readable_by_their_owner_only(tmp_path):
+    Memory(tmp_path).study("ab").secrets()
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.rglob("*.key")} == {0o600}
+
+
+def test_closing_deletes_the_keys(tmp_path):
+    study = Memory(tmp_path).study("ab")
+    study.secrets()
+    (study.path / "opened" / "x").write_bytes(b"1")
+    study.close()
+    assert not (study.path / "seed.key").exists()
+    assert not (study.path / "opened").exists()
+    with pytest.raises(InputError, match="closed"):
+        study.secrets()
+
+
+def test_a_rename_that_fails_while_a_file_is_open_is_tried_again(tmp_path, monkeypatch):
+    from pathlib import Path
+
+    replace, failures = Path.replace, [PermissionError(), PermissionError()]
+
+    def refusing(self, target):  # as Windows does while a scanner has the file open
+        if failures:
+            raise failures.pop()
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", refusing)
+    write(tmp_path / "x", b"1")
+    assert (tmp_path / "x").read_bytes() == b"1"
+
+
+def test_the_transport_runs_without_fcntl_and_loads_no_numpy(tmp_path):
+    program = (
+        "import sys; sys.modules['fcntl'] = None\n"
+        "from pathlib import Path\n"
+        "from testkit.studies import Actors\n"
+        "from dkpca.exchange.sealed import Part\n"
+        f"actors = Actors({str(tmp_path / 'folder')!r}, Path({str(tmp_path / 'own')!r})).ready()\n"
+        "with actors.memories['airline'].locked():\n"
+        "    actors.member('airline').send('summary', [Part('all', ('center',), [b'1'])])\n"
+        "print(actors.member('center').receive('airline', 'summary', 'all', at_most=9).read_bytes())\n"
+        "assert not {'numpy', 'polars', 'sklearn'} & set(sys.modules)\n"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (run.stdout, run.stderr) == ("b'1'\n", "")
+
+
+class TestLimits:
+    def test_what_join_writes_is_read_back(self):
+        assert limits.from_toml(limits.Limits().to_toml()) == limits.Limits()
+
+    def test_an_empty_file_allows_nothing(self):
+        with pytest.raises(InputError, match="missing"):
+            limits.from_toml("")
+
+    def test_a_misspelled_limit_is_refused(self):
+        with pytest.raises(InputError, match="unknown limits"):
+            limits.from_toml(limits.Limits().to_toml().replace("recovery =", "recovry ="))
+
+    @pytest.mark.parametrize(
+        "line", ["recovery = 1.5", "recovery = nan", "studies = true", "rank = 0", 'protect = "x"', "protect = []"]
+    )
+    def test_values_that_cannot_be_are_refused(self, line):
+        key = line.partition(" ")[0]
+        lines = [each for each in limits.Limits().to_toml().splitlines() if not each.startswith(f"{key} =")]
+        with pytest.raises(InputError, match=key):
+            limits.from_toml("\n".join([*lines, line]))
