@@ -4,7 +4,7 @@ from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 
 from dkpca import fusion, party
 from dkpca.errors import InputError
-from dkpca.kernels import RBF, Linear
+from dkpca.kernels import KERNELS, RBF, Laplacian, Linear, Polynomial
 from dkpca.linalg.arrays import to_numpy
 
 BOTH = [Linear(), RBF(0.05)]
@@ -62,14 +62,39 @@ def test_gamma_adds_up_over_parties(table):
     statistics = [party.statistics(b, party=f"p{j}") for j, b in enumerate(blocks)]
     distances = ((table[:, None, :] - table[None, :, :]) ** 2).sum(-1)
     off_diagonal = distances[~np.eye(len(table), dtype=bool)]
-    assert fusion.resolve_gamma("auto", statistics) == pytest.approx(1 / off_diagonal.mean(), rel=1e-12)
+    assert fusion.resolve_gamma("scale", statistics) == pytest.approx(1 / off_diagonal.mean(), rel=1e-12)
     assert fusion.resolve_gamma(None, statistics) == 1 / table.shape[1]
     assert fusion.resolve_gamma(0.25, []) == 0.25
 
 
-def test_gamma_auto_needs_a_column_that_varies():
+def test_gamma_of_constant_tables_is_one():
     statistics = [party.statistics(np.ones((5, 2)), party="a")]
-    with pytest.raises(InputError, match="all columns of all parties are constant"):
-        fusion.resolve_gamma("auto", statistics)
-    with pytest.raises(InputError, match="gamma is 'scale'"):
-        fusion.resolve_gamma("scale", statistics)
+    assert fusion.resolve_gamma("scale", statistics) == 1.0
+    with pytest.raises(InputError, match="gamma is 'wide'"):
+        fusion.resolve_gamma("wide", statistics)
+
+
+WIDE = [family for family in KERNELS.values() if family.has_width]
+
+
+@pytest.mark.parametrize("family", WIDE, ids=lambda family: family.name)
+def test_what_gamma_multiplies_adds_up_over_parties(family, rng):
+    X = rng.integers(0, 6, size=(40, 7)).astype(float)
+    kernel = family.from_settings(gamma=0.3, centered=True)
+    apart = [kernel.scale_statistic(block) for block in np.array_split(X, 3, axis=1)]
+    partial = np.asarray(kernel.partial(X, X))
+    own = partial.trace() / 40 if family.name == "poly" else partial.sum() / (40 * 39)
+    assert sum(apart) == pytest.approx(own, rel=1e-12)
+    assert kernel.scale_by_column(X).sum() == pytest.approx(own, rel=1e-12)
+
+
+@pytest.mark.parametrize("family", [RBF, Laplacian, Polynomial], ids=lambda family: family.name)
+def test_a_column_that_makes_up_the_distances_is_found(family, rng):
+    X = rng.normal(size=(50, 4)) * [1.0, 1.0, 100.0, 1.0]
+    kernel = family(0.1)
+    column, share = kernel.dominant_column(X)
+    assert column == 2
+    assert share == pytest.approx(kernel.scale_by_column(X)[2] / kernel.scale_statistic(X))
+    assert kernel.dominant_column(X / X.std(axis=0)) is None
+    assert kernel.dominant_column(X[:, 2:3]) is None  # alone it hides nothing
+    assert kernel.dominant_column(np.hstack([X[:, 2:3], np.zeros((50, 3))])) is None

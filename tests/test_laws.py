@@ -196,7 +196,6 @@ def test_the_order_of_parties_does_not_matter(kernel, rng):
         ),
         ({"gamma": {"a": 1.0, "b": -1.0}}, "gamma is -1.0"),
         ({"kernel": "chi2"}, "is for counts and histograms, and there is a value"),
-        ({"kernel": "laplacian", "gamma": "auto"}, "gamma='auto' is for the rbf kernel"),
         ({"kernel": Polynomial}, "'kernel' parameter of DKPCA must be"),
     ],
 )

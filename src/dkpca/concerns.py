@@ -11,6 +11,7 @@ import numpy as np
 
 from dkpca.errors import DataWarning
 from dkpca.fusion import FusedModel, training_block
+from dkpca.fusion.scoring import party_shares
 from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import Array, device, namespace, to_numpy
 from dkpca.messages import Partials, Rows, Summary
@@ -20,6 +21,7 @@ SAMPLED = 300  # rows that stand for all
 ALIKE = 0.02  # of the diagonal: samples that have less in common, on the root of the mean square, are strangers
 DIFFERENT = 1e-3  # of the diagonal: samples that differ by less are one sample
 UNLIKE = 0.01  # of what a training sample shows of itself: a new one that shows less is unlike all of them
+MOST_INFLUENCE = 0.8  # of one party among several that are balanced
 BEYOND = 10.0  # times the longest training sample, for kernels without a unit diagonal
 
 Flags = np.ndarray[tuple[int], np.dtype[np.bool_]]
@@ -67,6 +69,33 @@ def about_kernel(model: FusedModel, *, remedy: str) -> list[str]:
             "larger gamma, such as gamma='auto' (--gamma auto)"
         ]
     return []
+
+
+def about_columns(state: PartyState) -> list[str]:
+    """Say so if one of the party's columns makes up nearly all of the distances between its samples."""
+    if state.dominant is None:
+        return []
+    column, share = state.dominant
+    name = f"column {column + 1}" if state.columns is None else f"column {state.columns[column]!r}"
+    return [
+        f"party {state.party!r}: {name} makes up {share:.1%} of the distances between its samples, so the other "
+        "columns hardly count; standardize the columns (standardize=True, --standardize)"
+    ]
+
+
+def about_influence(model: FusedModel) -> list[str]:
+    """Say so if one of several balanced parties still shapes nearly all of the components."""
+    if len(model.summaries) < 2:
+        return []
+    weights = to_numpy(model.eigenvalues) / float(to_numpy(model.eigenvalues).sum())
+    shares = {name: float(each @ weights) for name, each in party_shares(model).items()}
+    party = max(shares, key=shares.__getitem__)
+    if not shares[party] > MOST_INFLUENCE:
+        return []
+    return [
+        f"party {party!r} has {shares[party]:.0%} of the influence on the components although the parties are "
+        f"balanced; give it less by a weight of your own, such as weights={{{party!r}: 0.25, ...}}, or use law='sum'"
+    ]
 
 
 def about_new_samples(model: FusedModel, received: Iterable[Rows | Partials]) -> list[str]:

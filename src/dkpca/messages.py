@@ -39,7 +39,7 @@ class Statistics:
     party: PartyName
     n_samples: Count
     n_features: Count
-    mean_squared_distance: NotNegative  # over all pairs of different samples; adds up over parties
+    mean_squared_distance: NotNegative  # what gamma multiplies, over pairs of different samples; adds up over parties
 
 
 @dataclass(frozen=True)

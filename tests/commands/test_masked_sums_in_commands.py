@@ -293,14 +293,15 @@ def test_the_width_may_be_derived_of_the_sum(parties, rule):
     assert told["kernel"]["gamma"] == pytest.approx(expected, rel=1e-6)
 
 
-def test_a_rule_for_the_width_that_the_kernel_has_not_is_refused(parties):
+def test_a_rule_for_the_width_is_for_the_kernels_own_distance(parties):
     for owner in OWNERS:
         offer(parties, owner, "spring", "--kernel", "laplacian")
     for owner in OWNERS:
         parties.ok(*numbers_of(owner))
     files = [f"{owner}.sums" for owner in OWNERS]
-    words = parties.refused("add", *files, "--gamma", "auto", "--out", "joined.summary")
-    assert "gamma='auto' is for the rbf kernel; give a number" in words
+    X = joined()
+    told = parties.ok("add", *files, "--gamma", "auto", "--out", "other.summary", "--json").json
+    assert told["kernel"]["gamma"] == pytest.approx(60 * 59 / abs(X[:, None] - X[None]).sum(), rel=1e-6)
     assert "--gamma is 'wide'" in parties.refused("add", *files, "--gamma", "wide", "--out", "joined.summary")
     assert parties.ok("add", *files, "--out", "joined.summary", "--json").json["kernel"]["name"] == "laplacian"
 

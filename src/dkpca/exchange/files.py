@@ -9,7 +9,15 @@ from dkpca import party, wire
 from dkpca.concerns import outside_at_party
 from dkpca.errors import InputError
 from dkpca.exchange import alignment
-from dkpca.exchange.questions import AuditWanted, Question, RowsWanted, StatisticsWanted, SummaryWanted, TokensWanted
+from dkpca.exchange.questions import (
+    ANY_WIDTH,
+    AuditWanted,
+    Question,
+    RowsWanted,
+    StatisticsWanted,
+    SummaryWanted,
+    TokensWanted,
+)
 from dkpca.exchange.sending import Holding, Sender
 from dkpca.kernels import Kernel
 from dkpca.linalg.leading import Solver
@@ -63,7 +71,7 @@ def answer(
     if isinstance(question, TokensWanted):
         sample_tokens(holding, sender, new=bool(question.batch))
     elif isinstance(question, StatisticsWanted):
-        statistics(holding.aligned(question.common), sender, categories=holding.party in question.categories)
+        statistics(holding.aligned(question.common), sender, kernel=question.kernel_of(holding.party))
     elif isinstance(question, SummaryWanted):
         _, preparation, _ = summarize(
             holding.aligned(question.common),
@@ -88,12 +96,12 @@ def answer(
     return ()
 
 
-def statistics(holding: Holding, sender: Sender, *, categories: bool = False) -> Statistics:
+def statistics(holding: Holding, sender: Sender, *, kernel: Kernel = ANY_WIDTH) -> Statistics:
     """First round, only where gamma has to be derived; text is codes for a kernel of categories."""
     with sender.answering(holding, "statistics"):
         table, _ = holding.load()
-        X = prepare(table, reading_for(holding.reading, "categories" if categories else "quantities")).apply(table)
-        message = party.statistics(X, party=holding.party, policy=sender.policy)
+        X = prepare(table, reading_for(holding.reading, kernel.columns_are)).apply(table)
+        message = party.statistics(X, party=holding.party, kernel=kernel, policy=sender.policy)
         sender.send(message, party=message.party, n_samples=message.n_samples)
     return message
 

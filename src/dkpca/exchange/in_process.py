@@ -125,8 +125,9 @@ class Parties:
 
 
 def _statistics(name: str, table: Array | Source, question: StatisticsWanted, standardize: bool) -> Statistics:
-    columns_are = "categories" if name in question.categories else "quantities"
-    return party.statistics(opened(name, table, columns_are=columns_are), party=name, standardize=standardize)
+    kernel = question.kernel_of(name)
+    X = opened(name, table, columns_are=kernel.columns_are)
+    return party.statistics(X, party=name, kernel=kernel, standardize=standardize)
 
 
 def _summarize(

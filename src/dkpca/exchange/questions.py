@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal
 
 from dkpca.errors import InputError
 from dkpca.fields import Bits, Count, NotNegative, RunName, check_name
-from dkpca.kernels import Kernel
+from dkpca.kernels import RBF, Kernel
 from dkpca.linalg.leading import NAMES, Solver
 from dkpca.linalg.precision import PRECISIONS
 from dkpca.messages import AuditRequest, CommonTokens, Offers, Scorer, Scores
@@ -40,6 +40,7 @@ BatchName = Annotated[str, _batch_name]
 WirePrecision = Annotated[str, _wire_precision]
 Whole = Annotated[int, _whole]
 LawName = Literal["product", "sum"]
+ANY_WIDTH = RBF(1.0)
 SolverName = Annotated[str | Solver, _solver_name]
 
 
@@ -58,10 +59,14 @@ class StatisticsWanted:
     """How wide is your table? Answered by `Statistics`."""
 
     common: CommonTokens | None = None  # the samples to use, in their order; None: all, as they stand
-    categories: tuple[str, ...] = ()  # parties that will be asked for a kernel of categories
+    kernels: dict[str, Kernel] = field(default_factory=dict)  # by party; a width in it is still to be derived
 
     batch: ClassVar[str] = ""
     answer: ClassVar[str] = "statistics"
+
+    def kernel_of(self, party: str) -> Kernel:
+        """Kernel for which a party gives its statistics."""
+        return self.kernels.get(party, ANY_WIDTH)
 
 
 @dataclass(frozen=True)

@@ -53,10 +53,15 @@ class Parties:
     def ask(self, question: Question) -> dict[str, Any]:
         """Answer as in a fit, but for the factors."""
         if isinstance(question, StatisticsWanted):
-            return dict(self.statistics)
+            return {name: self._told(name, question.kernel_of(name)) for name in self.names}
         if isinstance(question, SummaryWanted):
             return {name: self._planned(name, question) for name in self.names}
         raise TypeError(f"a rehearsal is not asked for {question}")
+
+    def _told(self, name: str, kernel: Kernel) -> Statistics:
+        """Statistics for the party's kernel, of its columns if they are at hand; messages are for the rbf kernel."""
+        at_hand = name in self.columns
+        return party.statistics(self.columns[name], party=name, kernel=kernel) if at_hand else self.statistics[name]
 
     def _planned(self, name: str, question: SummaryWanted) -> Planned:
         kernel, n_samples = question.kernel_of(name), self.statistics[name].n_samples

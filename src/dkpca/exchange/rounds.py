@@ -121,7 +121,11 @@ def kernels_of(parties: Parties, fit: Fit, common: CommonTokens | None = None) -
     if isinstance(fit.gamma, Mapping):
         widths: dict[str, float | None] = dict(_widths(fit.gamma, derived))
     else:
-        widths = dict.fromkeys(derived, _gamma(parties, fit, common, derived, families) if derived else None)
+        unscaled = {
+            n: k if isinstance(k, Kernel) else families[n].from_settings(gamma=1.0, centered=fit.center)
+            for n, k in asked.items()
+        }
+        widths = _derived(parties, fit, common, unscaled, derived) if derived else {}
     by_name = {
         name: families[name].from_settings(gamma=widths.get(name), centered=fit.center)
         for name, kernel in asked.items()
@@ -164,26 +168,23 @@ def _widths(gamma: Mapping[str, float], derived: Sequence[str]) -> Mapping[str, 
     return {name: fusion.resolve_gamma(width, []) for name, width in gamma.items()}
 
 
-def _gamma(
-    parties: Parties,
-    fit: Fit,
-    common: CommonTokens | None,
-    derived: Sequence[str],
-    families: Mapping[str, type[Kernel]],
-) -> float | None:
-    """Width for the parties whose kernel is given by its name only."""
-    assert not isinstance(fit.gamma, Mapping)
-    if fit.gamma is not None and not isinstance(fit.gamma, str):
-        return fusion.resolve_gamma(fit.gamma, [])
-    if fit.gamma is None and all(families[name].default_gamma is not None for name in derived):
-        return None
-    if fit.gamma == "auto" and any(families[name] is not kernels.RBF for name in derived):
-        raise InputError("gamma='auto' is for the rbf kernel; give a number, or weights='balanced'")
-    of_categories = tuple(name for name, cls in families.items() if cls.columns_are == "categories")
-    statistics = parties.ask(StatisticsWanted(common, of_categories))
+def _derived(
+    parties: Parties, fit: Fit, common: CommonTokens | None, unscaled: dict[str, Kernel], derived: Sequence[str]
+) -> dict[str, float | None]:
+    """Widths of the parties whose kernel is given by its name only: those with one kernel have one width."""
+    gamma = fit.gamma
+    assert not isinstance(gamma, Mapping)
+    if gamma is not None and not isinstance(gamma, str):
+        return dict.fromkeys(derived, fusion.resolve_gamma(gamma, []))
+    if gamma is None and all(unscaled[name].default_gamma is not None for name in derived):
+        return dict.fromkeys(derived)
+    statistics = parties.ask(StatisticsWanted(common, unscaled))
     for told in statistics.values():
         _check_components(fit, told.n_samples)
-    return fusion.resolve_gamma(fit.gamma, [statistics[name] for name in derived])
+    if gamma is None:
+        return dict.fromkeys(derived, fusion.resolve_gamma(None, [statistics[name] for name in derived]))
+    alike = {name: [other for other in derived if unscaled[other] == unscaled[name]] for name in derived}
+    return {name: fusion.resolve_gamma(gamma, [statistics[other] for other in alike[name]]) for name in derived}
 
 
 def _check_components(fit: Fit, n_samples: int) -> None:

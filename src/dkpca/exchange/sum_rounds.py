@@ -104,8 +104,6 @@ def _one_kernel(settings: Fit, names: Sequence[str]) -> tuple[Kernel, bool]:
     family = type(given) if isinstance(given, Kernel) else kernels.family(given)
     derived = not isinstance(given, Kernel) and family.has_width and isinstance(settings.gamma, str | None)
     derived = derived and (settings.gamma is not None or family.default_gamma is None)
-    if derived and settings.gamma is not None and family is not kernels.RBF:
-        raise InputError("gamma='auto' is for the rbf kernel; give a number")
     kernel = rounds.kernels_of(_Nobody(names), replace(settings, gamma=1.0) if derived else settings)[names[0]]
     if kernel.law is None or (settings.law is not None and settings.law != kernel.law.name):
         raise InputError(

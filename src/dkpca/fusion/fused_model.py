@@ -162,20 +162,19 @@ class FusedModel:
 
 
 def resolve_gamma(gamma: float | str | None, statistics: Iterable[Statistics]) -> float:
-    """Derive gamma: as given, 1 / number of columns (None), or 1 / mean squared distance ("auto")."""
-    if isinstance(gamma, str) and gamma != "auto":
-        raise InputError(f"gamma is {gamma!r}; give a positive number, None or 'auto'")
+    """Derive gamma: as given, 1 / number of columns (None), or 1 / mean distance ("scale"); 1 if all are constant.
+
+    The statistics are those of the parties with the same kernel, taken for that kernel.
+    """
+    if isinstance(gamma, str) and gamma not in ("scale", "auto"):
+        raise InputError(f"gamma is {gamma!r}; give a positive number, None or 'scale'")
     if gamma is not None and not isinstance(gamma, str):
         return float(gamma)
     known = list(statistics)
     if gamma is None:
         return 1.0 / sum(s.n_features for s in known)
     distance = sum(s.mean_squared_distance for s in known)
-    if not distance > 0:
-        raise InputError(
-            "gamma='auto' needs at least one column that varies; all columns of all parties are constant"
-        )
-    return 1.0 / distance
+    return 1.0 / distance if distance > 0 else 1.0
 
 
 def fuse(

@@ -17,8 +17,11 @@ from dkpca.kernels.installed import package_of
 from dkpca.kernels.laws import Law
 from dkpca.linalg.arrays import Array, namespace
 from dkpca.linalg.gram import Index
-from dkpca.linalg.rounding import growth, unit
+from dkpca.linalg.rounding import growth, quiet, unit
 from dkpca.linalg.tall import Factor, rows_of
+
+JUDGED_ROWS = 1000  # of which a dominant column is told
+DOMINANT = 0.9  # share of one column in the mean distance from which the others hardly count
 
 
 class Kernel(ABC):
@@ -136,14 +139,35 @@ class Kernel(ABC):
         """Return the kernel that gives for scores what this one gives for their samples; None: there is none."""
         return None
 
-    def mean_distance(self, X: Array) -> float:
-        """Mean over pairs of samples of what gamma multiplies."""
-        return 0.0
+    def scale_by_column(self, X: Array) -> Array:
+        """Part of each column in `scale_statistic`; a kernel of your own with a width should say it."""
+        return namespace(X).zeros_like(X[0, :])
+
+    def scale_statistic(self, X: Array) -> float:
+        """Mean of what gamma multiplies, over pairs of different samples; it adds up over parties.
+
+        gamma="scale" is 1 / (sum of it over the parties), whatever gamma this kernel has.
+        """
+        return float(namespace(X).sum(self.scale_by_column(X)))
+
+    def dominant_column(self, X: Array) -> tuple[int, float] | None:
+        """Column that makes up nearly all of what gamma multiplies, and its share; None: there is none.
+
+        Some of the rows are looked at. Columns that do not vary do not count.
+        """
+        rows = X[:: max(1, X.shape[0] // JUDGED_ROWS), :]
+        if not self.has_width or self.columns_are != "quantities" or rows.shape[0] < 2:
+            return None
+        xp = namespace(X)
+        with quiet():
+            parts = self.scale_by_column(rows)
+            share = float(xp.max(parts) / xp.sum(parts))
+        varying = int(xp.sum(xp.astype(parts > 0, xp.int64)))
+        return (int(xp.argmax(parts)), share) if varying > 1 and share > DOMINANT else None
 
     def balanced(self, X: Array, share: float) -> Self:
-        """Return the kernel whose exponent is the share on average over these rows; as it is, if it has no width."""
-        distance = self.mean_distance(X) if self.has_width else 0.0
-        return self.rescaled(share / (distance * self.gamma)) if distance > 0 else self  # type: ignore[attr-defined]
+        """Return the kernel whose exponent is the share on average over these rows; itself, if it has none."""
+        return self
 
     def rescaled(self, factor: float) -> Self:
         """Return the kernel with its width multiplied."""

@@ -58,7 +58,12 @@ class OfDistance(Kernel):
         """Distances between the rows of X and those of Y, in a new array."""
 
     @abstractmethod
-    def mean_distance(self, X: Array) -> float: ...
+    def scale_by_column(self, X: Array) -> Array:
+        """Mean distance over pairs of different samples, column by column."""
+
+    def balanced(self, X: Array, share: float) -> Self:
+        distance = self.scale_statistic(X)
+        return self.rescaled(share / (distance * self.gamma)) if distance > 0 else self
 
     def __call__(self, X: Array, Y: Array) -> Array:
         return exponential_of(self.partial(X, Y), self.gamma)
@@ -126,8 +131,8 @@ class RBF(OfDistance):
     def on_scores(self) -> Kernel:
         return self
 
-    def mean_distance(self, X: Array) -> float:
-        return 2.0 * float(namespace(X).sum(column_variances(X))) if X.shape[0] > 1 else 0.0
+    def scale_by_column(self, X: Array) -> Array:
+        return 2.0 * column_variances(X) if X.shape[0] > 1 else namespace(X).zeros_like(X[0, :])
 
     def revealed(self, rank: int, n_features: int) -> str:
         return (
@@ -159,12 +164,12 @@ class Laplacian(OfDistance):
         xp = namespace(X, Y)
         return summed_over_columns(lambda x, y: xp.abs(x - y), X, Y)
 
-    def mean_distance(self, X: Array) -> float:
+    def scale_by_column(self, X: Array) -> Array:
         xp = namespace(X)
         n = X.shape[0]
         place = xp.astype(xp.arange(n, device=X.device), X.dtype)
         weights = (2 * place - (n - 1))[:, None]  # how often a value of this rank is the larger less the smaller
-        return float(xp.sum(xp.sort(X, axis=0) * weights)) * 2.0 / (n * (n - 1)) if n > 1 else 0.0
+        return xp.sum(xp.sort(X, axis=0) * weights, axis=0) * (2.0 / max(n * (n - 1), 1))
 
     def revealed(self, rank: int, n_features: int) -> str:
         return (
@@ -201,14 +206,10 @@ class Overlap(OfDistance):
         xp = namespace(X, Y)
         return summed_over_columns(lambda x, y: xp.astype(x != y, X.dtype), X, Y)
 
-    def mean_distance(self, X: Array) -> float:
-        xp = namespace(X)
-        n = X.shape[0]
-        total = 0.0
-        for k in range(X.shape[1]):
-            counts = xp.astype(xp.unique_counts(X[:, k])[1], xp.float64)
-            total += n * n - float(xp.sum(counts * counts))
-        return total / (n * (n - 1)) if n > 1 else 0.0
+    def scale_by_column(self, X: Array) -> Array:
+        xp, n = namespace(X), X.shape[0]
+        counts = [xp.astype(xp.unique_counts(X[:, k])[1], xp.float64) for k in range(X.shape[1])]
+        return xp.stack([n * n - xp.sum(each * each) for each in counts]) / max(n * (n - 1), 1)
 
     def revealed(self, rank: int, n_features: int) -> str:
         return "in how many of this party's columns any two samples differ, to the accuracy of the factor"
@@ -238,14 +239,17 @@ class ChiSquared(OfDistance):
     def check(self, X: Array) -> None:
         check_not_negative(self.name, X)
 
+    def dominant_column(self, X: Array) -> None:
+        """Counts have one unit, and cannot be standardized."""
+
     def partial(self, X: Array, Y: Array) -> Array:
         return summed_over_columns(lambda x, y: ratio(x - y, x + y) * (x - y), X, Y)
 
-    def mean_distance(self, X: Array) -> float:
-        n = min(X.shape[0], MOST_ROWS)
+    def scale_by_column(self, X: Array) -> Array:
+        n, xp = min(X.shape[0], MOST_ROWS), namespace(X)
         step = max(1, X.shape[0] // n)
-        rows = X[: n * step : step, :]
-        return float(namespace(X).sum(self.partial(rows, rows))) / (n * (n - 1)) if n > 1 else 0.0
+        columns = [X[: n * step : step, k : k + 1] for k in range(X.shape[1])]
+        return xp.stack([xp.sum(self.partial(x, x)) for x in columns]) / max(n * (n - 1), 1)
 
 
 def check_not_negative(name: str, X: Array) -> None:

@@ -145,6 +145,10 @@ class Polynomial(Kernel):
         squared = namespace(X).sum(X * X, axis=1)
         return self.finish(squared) if self.own else squared
 
+    def scale_by_column(self, X: Array) -> Array:
+        """Mean square of each column: gamma="scale" is 1 / mean squared norm of the joined table's rows."""
+        return namespace(X).mean(X * X, axis=0)
+
     def relative_error(self, X: Array, origin: Array | None) -> float:
         # By Cauchy and Schwarz gamma |x| |y| + coef0 <= sqrt of the two diagonals, so the power multiplies the error.
         return super().relative_error(X, origin) * (2 * self.degree if self.own else 1)

@@ -3,8 +3,9 @@
 import math
 
 from dkpca.errors import InputError
+from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import Array, dtype_name, namespace, tall_empty
-from dkpca.linalg.moments import column_variances, groups
+from dkpca.linalg.moments import groups
 from dkpca.linalg.parallel import in_order
 from dkpca.linalg.precision import COMPACT, DIGITS, Rounded, round_by, round_to
 from dkpca.linalg.rounding import quiet
@@ -13,17 +14,17 @@ from dkpca.linalg.tall import Factor, largest
 LEAST = {"float32": 1e-30, COMPACT: 2.0**-900}  # a factor smaller than this has lost digits
 
 
-def mean_squared_distance(X: Array, party: str) -> float:
-    """Mean over all pairs of different samples."""
+def scale_statistic(kernel: Kernel, X: Array, party: str) -> float:
+    """Mean of what gamma multiplies, over all pairs of different samples."""
     with quiet():
-        variance = float(namespace(X).sum(column_variances(X))) if X.shape[0] > 1 else 0.0
+        scale = kernel.scale_statistic(X)
     smallest = float(namespace(X).finfo(X.dtype).smallest_normal)
-    if not math.isfinite(2.0 * variance) or (variance < smallest and bool(namespace(X).any(X[:1, :] != X))):
+    if not math.isfinite(scale) or (kernel.has_width and scale < smallest and bool(namespace(X).any(X[:1, :] != X))):
         raise InputError(
-            f"party {party!r}: squared distances between its samples are beyond the range of {dtype_name(X)} "
-            f"({2.0 * variance:.1e}); scale the columns, or give gamma"
+            f"party {party!r}: distances between its samples are beyond the range of {dtype_name(X)} "
+            f"({scale:.1e}); scale the columns, or give gamma"
         )
-    return 2.0 * variance
+    return scale
 
 
 def moved(X: Array, origin: Array, party: str) -> Array:

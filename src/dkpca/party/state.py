@@ -54,6 +54,8 @@ class PartyState:
         Of a Gram matrix that was centered.
     recovery : Measurement, optional
         What somebody who knows some rows recovers of the others from the summary; None: not measured.
+    dominant : (int, float), optional
+        Column that makes up nearly all of the distances between samples, and its share; None: there is none.
 
     Examples
     --------
@@ -85,6 +87,7 @@ class PartyState:
     protect: str = "none"
     offset: Array | None = None
     recovery: Measurement | None = None
+    dominant: tuple[int, float] | None = None
 
     def without_rows(self) -> "PartyState":
         """Return the state without the rows of the table, for a holder who can open the table again."""

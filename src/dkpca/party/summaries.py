@@ -6,7 +6,7 @@ from functools import partial
 from dkpca import messages, wire
 from dkpca.errors import InputError
 from dkpca.fields import check_party_name
-from dkpca.kernels import Kernel, Precomputed
+from dkpca.kernels import RBF, Kernel, Precomputed
 from dkpca.kernels.grams import KernelGram
 from dkpca.kernels.laws import adds_up
 from dkpca.linalg.arrays import Array, like, to_numpy
@@ -18,7 +18,7 @@ from dkpca.linalg.rounding import quiet
 from dkpca.linalg.strips import by_strips
 from dkpca.messages import Partials, PartScores, Rows, Scorer, Statistics, Summary
 from dkpca.party.drafts import Draft, Drafts, Turned, settle
-from dkpca.party.reach import check_not_lost, check_not_vanished, mean_squared_distance, moved, rounded
+from dkpca.party.reach import check_not_lost, check_not_vanished, moved, rounded, scale_statistic
 from dkpca.party.state import PartyState
 from dkpca.policy import LOWER, Policy
 from dkpca.rank import RankRule
@@ -28,12 +28,16 @@ from dkpca.wording import counted
 ANYTHING = Policy()
 
 
-def statistics(X: Array, *, party: str, standardize: bool = False, policy: Policy = ANYTHING) -> Statistics:
-    """Return the numbers from which the center derives gamma."""
+def statistics(
+    X: Array, *, party: str, kernel: Kernel | None = None, standardize: bool = False, policy: Policy = ANYTHING
+) -> Statistics:
+    """Return the numbers from which the center derives the width of a kernel, the RBF kernel if none is given."""
     policy.check_samples(X.shape[0])
     n_samples, n_features = X.shape
-    X = standardized(X, *column_scales(X)) if standardize else X
-    return Statistics(party, n_samples, n_features, mean_squared_distance=mean_squared_distance(X, party))
+    kernel = RBF(1.0) if kernel is None else kernel
+    if standardize and kernel.columns_are == "quantities":
+        X = standardized(X, *column_scales(X))
+    return Statistics(party, n_samples, n_features, mean_squared_distance=scale_statistic(kernel, X, party))
 
 
 def summarize(
@@ -149,6 +153,7 @@ def summarize(
         protect=protect,
         offset=None if blind is None else pairs.extension.offset,
         recovery=_recovered(draft, policy, known_rows),
+        dominant=kernel.dominant_column(X),
     )
     return summary, state
 

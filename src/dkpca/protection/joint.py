@@ -65,17 +65,20 @@ def summary_of(kernel: Kernel, pieces: Pieces) -> Summary:
 
 
 def width_of(kernel: Kernel, pieces: Pieces) -> float:
-    """Return one over the mean squared distance between different samples, or between samples and landmarks."""
+    """Return one over the mean of what gamma multiplies: between different samples, or samples and landmarks.
+
+    For a kernel of inner products that is the mean squared length of a sample. 1 if all of it is zero.
+    """
     first = sums.check_complete(next(iter(pieces())))
     check_kernel(kernel, first.agreed)
     n, agreed = first.agreed.rows, first.agreed
-    if agreed.kind == quantities.PAIRS:
+    if quantities.has_diagonal(kernel):
+        total, count = float(np.trace(_pairs(kernel, agreed, pieces))), n
+    elif agreed.kind == quantities.PAIRS:
         total, count = float(_pairs(kernel, agreed, pieces).sum()), n * (n - 1)
     else:
         total, count = sum(float(values.sum()) for _, values in _blocks(agreed, pieces)), (n - 1) * agreed.columns
-    if not total > 0:
-        raise FusionError("all samples are equal, so that gamma='auto' has no width; give a number")
-    return count / total
+    return count / total if total > 0 else 1.0
 
 
 def rows_of(summary: Summary, pieces: Pieces, positions: Numbers | None = None) -> Rows:

@@ -90,6 +90,7 @@ def join_fit(
         shift=shift,
         scale=scale,
         protect="sums",
+        dominant=kernel.dominant_column(X),
     )
     agreed = Agreed(
         run=asked.run,
