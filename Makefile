@@ -16,11 +16,11 @@ PYTEST_OPTIONS := --workers $(WORKERS)
 PYTEST = $(TEST_ENVIRONMENT) $(BIN)/python -m pytest $(PYTEST_OPTIONS)
 # Of a test with many combinations of parameters, as few as have every pair of values; make test runs them all.
 QUICK := --pairs --ignore tests/experiments --ignore tests/test_gpu.py \
-  -m "not slow and not network and not browser and not cluster and not gpu"
+  -m "not slow and not browser and not cluster and not gpu"
 # Elsewhere torch is left out: its builds for other versions of Python bring gigabytes of CUDA.
 ELSEWHERE := $(QUICK:"=) and not torch"
 COVERED := --workers 1 --cov --cov-report term  # coverage does not see into forks
-EXTRAS := demo,excel,network,sftp,webdav,s3
+EXTRAS := demo,excel,protect,sftp,webdav,s3
 # The newest Python on this machine: make newest NEWEST=path for another.
 NEWEST ?= $(shell for minor in 19 18 17 16 15 14 13 12 11; do \
   for python in python3.$$minor $$HOME/.pyenv/versions/3.$$minor.*/bin/python3; do \
@@ -38,7 +38,7 @@ test: $(VENV)/test
 	$(if $(BROWSERLESS),@echo "No chromium here: the browser tests are left out. Install it to run them too.")
 	$(PYTEST) $(BROWSERLESS)
 
-# What to run while working: no network, browser, cluster or experiment, nothing slow.
+# What to run while working: no browser, cluster or experiment, nothing slow.
 # HYPOTHESIS_PROFILE=random make quick takes other examples each time.
 quick: $(VENV)/test
 	$(FEWER) $(PYTEST) $(QUICK)
@@ -91,10 +91,9 @@ mutants:
 demo: $(VENV)/demo
 	$(BIN)/dkpca demo --out dkpca-demo
 
-bench: $(VENV)/demo $(VENV)/network
+bench: $(VENV)/demo
 	$(BIN)/python -m benchmarks.library $(if $(DATA),--data $(DATA))
 	$(BIN)/python -m benchmarks.scale
-	$(BIN)/python -m benchmarks.network
 	$(BIN)/python -m benchmarks.protection $(if $(DATA),--data $(DATA))
 	$(BIN)/python -m benchmarks.page
 
@@ -130,7 +129,7 @@ $(VENV)/core: pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable .
 	touch $@
 
-$(VENV)/demo $(VENV)/network: $(VENV)/core
+$(VENV)/demo: $(VENV)/core
 	$(BIN)/python -m pip install --quiet --editable ".[$(notdir $@)]"
 	touch $@
 

@@ -16,7 +16,6 @@ import numpy as np
 
 from dkpca import messages, party, strict_json, wire
 from dkpca.errors import DKPCAError
-from dkpca.exchange.questions import SummaryWanted
 from dkpca.exchange.rounds import Fit
 from dkpca.fusion import fuse
 from dkpca.fusion.plausibility import check_summary
@@ -37,10 +36,10 @@ from dkpca.messages import (
     Summary,
     Tokens,
 )
-from dkpca.network import configuration, envelopes, jobs, protocol
 from dkpca.packed import Packed
 from dkpca.rank import Fixed
 from dkpca.store import model_file, policy_file, private_state, run_directory
+from dkpca.store import party_file as party_files
 from dkpca.tables.reading import Reading, read
 from dkpca.wire import codec
 
@@ -106,8 +105,7 @@ def policy(data: bytes) -> None:
 
 def party_file(data: bytes) -> None:
     """Read what a party has written down about itself."""
-    _file("policy.toml", b"")
-    configuration.read_configuration(_file("party.toml", data))
+    party_files.read(_file("party.toml", data))
 
 
 def run_settings(data: bytes) -> None:
@@ -125,21 +123,9 @@ def fit_settings(data: bytes) -> None:
             Fit.from_dict(described)
 
 
-def question(data: bytes) -> None:
-    """Read a question, as a party does."""
-    envelopes.decode_question(protocol.Asked.from_dict(protocol.from_json(data, len(data))).question)
-
-
-def job(data: bytes) -> None:
-    """Read what an operator sends to a center."""
-    jobs.from_dict(protocol.from_json(data, len(data)))
-
-
 TARGETS: dict[str, Target] = {
     "message": message,
     "forged_message": forged_message,
-    "question": question,
-    "job": job,
     "state": private_state.decode,
     "model": model_file.decode,
     "run_settings": run_settings,
@@ -169,12 +155,6 @@ def seeds(name: str) -> Iterator[bytes]:
     elif name == "forged_message":
         yield b'\0\0{"n_features": 3, "kernel": {"name": "linear", "centered": false}}\0' + bytes(24)
         yield b'\2\xff{"party": "x"}\0' + np.arange(6.0).tobytes()
-    elif name == "question":
-        described, _ = envelopes.encode_question(SummaryWanted(RBF(0.5), Fixed(3), "float32"))
-        yield protocol.Asked("0" * 32, "first", described).to_bytes()
-    elif name == "job":
-        fit = Fit("rbf", 0.5, 2, True, Fixed(3), "float32")
-        yield protocol.to_json(jobs.to_dict(jobs.FitWanted(run="first", fit=fit)))
     elif name == "state":
         yield private_state.encode(state)
     elif name == "model":

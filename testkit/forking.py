@@ -23,7 +23,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from dkpca import demo
 from dkpca.cli import catalog
 from testkit import dying
 
@@ -93,7 +92,6 @@ def run(server: Path, arguments: Sequence[str], directory: Path, *, dies_at: int
 
 def load(client: str) -> None:
     """Import what commands use before the forks, which would import it each on its own."""
-    demo.PROGRAM = (client,)
     for name in ("dkpca.cli", "dkpca.report"):
         for module in pkgutil.iter_modules(importlib.import_module(name).__path__, f"{name}."):
             importlib.import_module(module.name)

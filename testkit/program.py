@@ -6,9 +6,11 @@ import io
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
@@ -16,6 +18,7 @@ from unittest import mock
 from dkpca import cli
 from dkpca.cli import catalog
 from dkpca.exchange import processes
+from dkpca.store import runs
 from testkit.owners import GAMMA
 
 PROGRAM = Path(sys.executable).with_name("dkpca")
@@ -105,6 +108,14 @@ class Office:
         assert answer.out == ""
         assert snapshot(self.path) == before
         return answer.err
+
+    def place(self, tables: Mapping[str, str]) -> None:
+        """Place new samples in `run`, from the states beside the tables."""
+        private = self.path / "run" / "private"
+        private.mkdir(exist_ok=True)
+        for owner in tables:
+            shutil.copy(self.path / f"{owner}.state", private)
+        processes.place(runs.load(self.path / "run"), {o: self.path / name for o, name in tables.items()})
 
     def summarize(self, owner: str, *more, suffix: str = "csv", **options) -> Answer:
         settings = ("--id", "person", "--gamma", GAMMA, "--rank", 20, "--out", f"{owner}.summary", "--json")

@@ -14,7 +14,6 @@ from dkpca.fusion import fuse
 from dkpca.kernels import RBF
 from dkpca.linalg.precision import round_by, round_to
 from dkpca.messages import CommonTokens, Summary, Tokens, digest
-from dkpca.network import envelopes, protocol
 from dkpca.party import summarize
 from dkpca.rank import Fixed
 from dkpca.store import model_file, private_state, storage
@@ -58,15 +57,8 @@ INPUTS: dict[str, Callable[[str], bytes]] = {
 }
 
 
-def question(data: bytes) -> object:
-    """The header of a file as if it were a question."""
-    asked = protocol.Asked.from_dict(protocol.from_json(data[8:], len(data)))
-    return envelopes.decode_question(asked.question)
-
-
 DECODERS: dict[str, tuple[Callable[[bytes], object], str]] = {
     "message": (wire.decode, container.MESSAGE),
-    "question": (question, container.MESSAGE),
     "state": (private_state.decode, container.PRIVATE),
     "model": (model_file.decode, container.MODEL),
 }

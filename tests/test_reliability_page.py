@@ -38,7 +38,6 @@ def test_every_row_of_a_table_of_faults_names_a_test():
 def test_every_test_that_the_threat_model_names_exists():
     known = {name for file in (ROOT / "tests").rglob("test_*.py") for name in names(file)}
     named = re.findall(r"`(test_\w+?)(\.\.\.)?`", (ROOT / "docs" / "threat-model.md").read_text())
-    assert len(named) > 30
     missing = [
         name for name, cut in named if not any(each.startswith(name) if cut else each == name for each in known)
     ]

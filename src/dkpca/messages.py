@@ -1,7 +1,7 @@
 """Everything that leaves a party: this file, with `dkpca.masked` for masked sums, is the whole disclosure.
 
 A reviewer who knows these classes knows what the center can learn. What each of them reveals in plain words
-is in docs/disclosure.md. Over a network, the reason why there is no message leaves too: `network.responder.REASONS`.
+is in docs/disclosure.md.
 """
 
 import hashlib

@@ -6,7 +6,6 @@ import numpy as np
 import polars as pl
 import pytest
 
-from dkpca.network.configuration import read_configuration
 from dkpca.store import party_file
 from testkit.program import Office
 
@@ -82,9 +81,7 @@ def test_what_it_writes_is_what_summarize_and_the_network_party_read(clinic):
     text = (clinic.path / "party.toml").read_text()
     (clinic.path / "policy.toml").write_text("")
     (clinic.path / "party.toml").write_text(text + 'policy = "policy.toml"\n')
-    configuration = read_configuration(clinic.path / "party.toml")
-    assert configuration.reading == party_file.read(clinic.path / "party.toml").reading
-    assert configuration.table == clinic.path / "clinic.csv"
+    assert party_file.read(clinic.path / "party.toml").table == clinic.path / "clinic.csv"
     clinic.ok("check", "clinic.csv", "--write", "party.toml")
     assert 'policy = "policy.toml"' in (clinic.path / "party.toml").read_text()
 
@@ -189,29 +186,3 @@ def test_what_text_ignore_leaves_out_is_listed(clinic):
     told = clinic.ok(*asked, "--json").json
     assert "left out 2 columns of text: 'Geschlecht', 'Freitext'" in told["notes"]
     assert "left out 1 columns of dates: 'Aufnahme'" in told["notes"]
-
-
-@pytest.mark.slow
-def test_parties_that_agreed_match_ids_that_are_written_differently(tmp_path):
-    office = Office(tmp_path)
-    rng = np.random.default_rng(0)
-    first = [f"P-{i:02d}" for i in range(30)]
-    second = [f" p-{i:02d}" for i in range(29, -1, -1)]
-    for name, own in (("a", first), ("b", second)):
-        columns = {f"x{j}": rng.normal(size=30) for j in range(3)}
-        pl.DataFrame({"id": own, **columns}).write_csv(tmp_path / f"{name}.csv")
-    (tmp_path / "key").write_text("k" * 32)
-    agreed = ("--id-normalize", "strip,case")
-    keyed = ("--id", "id", "--key-file", "key", *agreed)
-    for name in "ab":
-        office.ok("align", "tokens", f"{name}.csv", *keyed, "--out", f"{name}.tokens")
-    office.ok("align", "intersect", "a.tokens", "b.tokens", "--out", "common")
-    for name in "ab":
-        office.ok("summarize", f"{name}.csv", *keyed, "--align", "common", "--gamma", 0.1, "--out", f"{name}.summary")
-    office.ok("fuse", "a.summary", "b.summary", "--components", 2, "--ids", "common", "--out", "run")
-    office.ok("align", "names", "run/embedding.csv", "--table", "b.csv", *keyed, "--out", "mine.csv")
-    assert set(pl.read_csv(tmp_path / "mine.csv", infer_schema=False)["sample"]) == set(second)
-    fit = ("fit", "a.csv", "b.csv", "--id", "id", "--components", 2, "--jobs", 1)
-    assert office.ok(*fit, *agreed, "--out", "f", "--json").json["n_samples"] == 30
-    assert pl.read_csv(tmp_path / "f" / "embedding.csv")["sample"].to_list() == first
-    assert "30 more ids would match with --id-normalize strip,case" in office.refused(*fit, "--out", "g")

@@ -10,7 +10,6 @@ from testkit.crashing import crashes
 from testkit.owners import GAMMA, OWNERS
 
 SUMMARIES = tuple(f"{owner}.summary" for owner in OWNERS)
-ROWS = tuple(f"{owner}.rows" for owner in OWNERS)
 
 
 @pytest.fixture
@@ -44,12 +43,6 @@ class TestEveryWrite:
         command = ("summarize", "bank.csv", "--id", "person", "--gamma", GAMMA, "--rank", 5, "--out", "bank.summary")
         assert survived(summarized.path, *command) > 10
 
-    def test_of_statistics(self, survived, office):
-        assert survived(office.path, "statistics", "bank.csv", "--id", "person", "--out", "bank.statistics") > 4
-
-    def test_of_extend(self, survived, summarized):
-        assert survived(summarized.path, "extend", "bank.csv", "--state", "bank.state", "--out", "bank.rows") > 4
-
     def test_of_fuse(self, survived, summarized):
         assert survived(summarized.path, "fuse", *SUMMARIES, "--components", 3, "--out", "run") > 30
 
@@ -60,11 +53,6 @@ class TestEveryWrite:
     def test_of_fuse_with_fewer_components(self, survived, fused):
         assert survived(fused.path, "fuse", "--components", 2, "--out", "run", every=3) > 7
 
-    def test_of_project(self, survived, fused):
-        for owner in OWNERS:
-            fused.ok("extend", f"{owner}.csv", "--state", f"{owner}.state", "--out", f"{owner}.rows")
-        assert survived(fused.path, "project", "run", *ROWS, "--out", "new") > 20
-
     def test_of_report(self, survived, fused):
         assert survived(fused.path, "report", "run") > 2
 
@@ -73,14 +61,6 @@ class TestEveryWrite:
         tables = ("bank.csv", "shop.csv", "--id", "person", "--jobs", 1)
         fit = ("fit", *tables, "--rank", 5, "--components", 2, "--out", "run")
         assert survived(office.path, *fit, every=19) > 4
-
-    def test_of_align(self, survived, office):
-        (office.path / "shared.key").write_text("a key of the parties, long enough")
-        tokens = ("align", "tokens", "bank.csv", "--id", "person", "--key-file", "shared.key", "--out", "bank.tokens")
-        assert survived(office.path, *tokens) > 4
-        office.ok(*tokens)
-        office.ok(*(word.replace("bank", "shop") for word in tokens))
-        assert survived(office.path, "align", "intersect", "bank.tokens", "shop.tokens", "--out", "common.tokens") > 2
 
 
 @pytest.mark.slow

@@ -3,18 +3,14 @@
 The commands are forks of a process that has loaded the library; test_feel.py runs the program as it is installed.
 """
 
-import contextlib
 import os
 import re
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
-import psutil
 import pytest
 
-from testkit.federation import environment, free_port, wait_for
 from testkit.program import PROGRAM
 
 ROOT = Path(__file__).parents[2]
@@ -41,9 +37,9 @@ def path(server):
 @pytest.mark.slow
 def test_every_command_in_the_documentation_runs_as_printed(path, tmp_path):
     docs = ROOT / "docs"
-    pages = [docs / "getting-started.md", docs / "tables.md", docs / "deploying.md", ROOT / "README.md"]
+    pages = [docs / "getting-started.md", docs / "tables.md", ROOT / "README.md"]
     script = "set -eu\n" + "".join(map(shell_script, pages))
-    assert script.count("dkpca ") > 20
+    assert script.count("dkpca ") > 8
     ran = subprocess.run(
         ["bash", "-c", script],
         cwd=tmp_path,
@@ -60,7 +56,7 @@ def test_every_command_in_the_documentation_runs_as_printed(path, tmp_path):
 @pytest.mark.slow
 def test_the_tutorial_and_the_guide_to_choosing_run_as_printed(path, tmp_path):
     script = "set -eu\n" + "".join(shell_script(ROOT / "docs" / page) for page in ("tutorial.md", "choosing.md"))
-    assert script.count("dkpca ") > 15
+    assert script.count("dkpca ") > 8
     ran = subprocess.run(
         ["bash", "-c", script],
         cwd=tmp_path,
@@ -71,7 +67,7 @@ def test_the_tutorial_and_the_guide_to_choosing_run_as_printed(path, tmp_path):
     )
     assert ran.returncode == 0, ran.stderr[-2000:]
     tutorial = " ".join((ROOT / "docs" / "tutorial.md").read_text().split())
-    assert "in common: 164 samples" in ran.stdout
+    assert "using the 164 samples that all tables have" in ran.stdout
     assert "164 patients are in all three" in tutorial
     assert "at least 99.8% of what the best 3 could (proved)" in ran.stdout
     assert "good to about 2 digits (estimated); proved to 1" in ran.stdout
@@ -83,59 +79,6 @@ def test_the_tutorial_and_the_guide_to_choosing_run_as_printed(path, tmp_path):
     assert "columns that the page holds, for every sample: Diagnose" in ran.stdout
     assert (tmp_path / "hospitals" / "clinic" / "report.html").exists()
     assert (tmp_path / "hospitals" / "labeled.svg").exists()
-
-
-def processes_in(folder: Path) -> list[psutil.Process]:
-    """Every process that works in a folder."""
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            if process.status() != "zombie" and Path(process.cwd()).is_relative_to(folder):
-                found.append(process)
-    return found
-
-
-# In the background a shell of a script ignores Ctrl-C, so that only SIGTERM reaches center and parties.
-STOP_ALL = "trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n"
-
-
-@pytest.mark.network
-@pytest.mark.slow
-def test_three_organizations_over_a_network_as_printed(path, tmp_path):
-    script = "set -eu\n" + STOP_ALL + shell_script(ROOT / "docs" / "network.md")
-    assert script.count("dkpca ") > 20
-    program = {"PATH": path, "PORT": str(free_port())}
-    words = tmp_path / "words.txt"
-    with words.open("w") as file:
-        shell = subprocess.Popen(
-            ["bash", "-c", script],
-            cwd=tmp_path,
-            env=environment(tmp_path / "home") | program,
-            stdout=file,
-            stderr=file,
-            start_new_session=True,
-        )
-    try:
-        assert shell.wait(timeout=1800) == 0, words.read_text()[-3000:]
-        wait_for(lambda: not processes_in(tmp_path), "end of all processes")
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(shell.pid, signal.SIGKILL)
-        for process in processes_in(tmp_path):
-            process.kill()
-    said = words.read_text()
-    assert "registry: summary failed (it is not connected" in said
-    assert said.count("exit code 1") == 1
-    runs = tmp_path / "center" / "runs"
-    assert (runs / "first" / "report.html").exists()
-    assert (runs / "first" / "new" / "november" / "embedding.csv").exists()
-    assert len((runs / "second" / "embedding.csv").read_text().splitlines()) == 251
-    assert (runs / "third" / "certificate.json").exists()
-    assert {file.name for file in (runs / "hidden" / "messages").glob("airline.*")} == {
-        "airline.tokens", "airline.offer", "airline.sums"
-    }  # fmt: skip
-    for party in ("airline", "weather", "registry"):
-        assert (tmp_path / party / "runs" / "first" / "new" / "october" / "embedding.csv").exists()
 
 
 @pytest.mark.slow

@@ -121,10 +121,8 @@ def explored(templates, tmp_path_factory) -> Office:
     pl.DataFrame(labels).write_csv(office.path / "labels.csv")
     for owner, X in numbers().items():
         frame(X[:7] + 0.1, NEW).write_csv(office.path / f"{owner}.new.csv")
-        office.ok("extend", f"{owner}.new.csv", "--state", f"{owner}.state", "--out", f"{owner}.rows")
-    named = ("--ids", "bank.new.csv", "--id", "person")
-    office.ok("project", "run", *(f"{o}.rows" for o in OWNERS), *named, "--out", "placed")
-    placed = pl.read_csv(office.path / "placed" / "embedding.csv")
+    office.place({o: f"{o}.new.csv" for o in OWNERS})
+    placed = pl.read_csv(office.path / "run/new" / "embedding.csv")
     placed.with_columns(outside=pl.col("sample").is_in(NEW[5:])).write_csv(office.path / "new.csv")
     two = ("bank.summary", "clinic.summary", "--components", 3, "--ids", "bank.csv", "--id", "person")
     office.ok("fuse", *two, "--out", "other")

@@ -26,7 +26,7 @@ def test_help_loads_neither_polars_nor_numpy_nor_any_command():
         "sys.argv = ['dkpca', '--help']\n"
         "from dkpca.cli import run\n"
         "run()\n"
-        "heavy = {'polars', 'numpy', 'scipy', 'sklearn', 'plotly', 'aiohttp', 'dkpca.cli.at_party'}\n"
+        "heavy = {'polars', 'numpy', 'scipy', 'sklearn', 'plotly', 'dkpca.cli.at_party'}\n"
         "print(sorted(heavy & set(sys.modules)), file=sys.stderr)\n"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -64,7 +64,7 @@ def test_the_page_of_commands_is_made_from_the_commands():
         (("summarize", "bank.csv", "--gama", 1), "usage"),
         (("fuse", "bank.summary", "--roster", "bank,shop", "--out", "run"), "mismatch"),
         (("fuse", "bank.csv", "--out", "run"), "damaged"),
-        (("report", "placed"), "input"),
+        (("report", "nowhere"), "input"),
         ((), "usage"),
     ],
 )
@@ -107,17 +107,10 @@ def test_bare_the_program_lists_its_commands_and_says_that_none_was_named(office
     assert answer.err == "dkpca: no command was named; see 'dkpca --help'\n"
 
 
-def test_a_projection_is_no_run(fused):
-    for owner in ("bank", "clinic", "shop"):
-        fused.ok("extend", f"{owner}.csv", "--state", f"{owner}.state", "--out", f"{owner}.rows")
-    fused.ok("project", "run", "bank.rows", "clinic.rows", "shop.rows", "--out", "placed")
-    assert "placed: holds new samples, placed among the components of a run" in fused.refused("report", "placed")
-
-
 @pytest.mark.parametrize(
     ("words", "completed"),
     [
-        ("dkpca su", {"summarize", "submit"}),
+        ("dkpca su", {"summarize"}),
         ("dkpca summarize --kernel la", {"laplacian"}),
         ("dkpca fit --stand", {"--standardize"}),
     ],

@@ -57,35 +57,6 @@ def test_the_format_of_a_table_does_not_matter(office):
     assert_same_components(runs.load(office.path / "run"), estimator(tables))
 
 
-def test_shuffled_and_partly_overlapping_samples_align_without_ids_at_the_center(office):
-    rng = np.random.default_rng(1)
-    tables, present = numbers(), {}
-    for owner in OWNERS:
-        present[owner] = rng.permutation(60)[:45]
-        ids = [f"p{i:02d}" for i in present[owner]]
-        frame(tables[owner][present[owner]], ids).write_csv(office.path / f"{owner}.csv")
-    key = {"DKPCA_ALIGN_KEY": "a key of the parties, long enough"}
-    for owner in OWNERS:
-        office.ok("align", "tokens", f"{owner}.csv", "--id", "person", "--out", f"{owner}.tokens", **key)
-    answer = office.ok(
-        "align", "intersect", *(f"{o}.tokens" for o in OWNERS), "--out", "common.tokens", "--json"
-    ).json
-    common = set.intersection(*(set(rows.tolist()) for rows in present.values()))
-    assert answer["n_samples"] == len(common) > 10
-    for owner in OWNERS:
-        office.summarize(owner, "--align", "common.tokens", **key)
-    office.ok("fuse", *(f"{o}.summary" for o in OWNERS), "--components", 3, "--ids", "common.tokens", "--out", "run")
-    named = ("--table", "bank.csv", "--id", "person", "--out", "named.csv")
-    office.ok("align", "names", "run/embedding.csv", *named, **key)
-
-    order = [int(name[1:]) for name in pl.read_csv(office.path / "named.csv")["sample"]]
-    assert set(order) == common
-    model = estimator({owner: X[order] for owner, X in tables.items()})
-    assert_same_components(runs.load(office.path / "run"), model)
-    sent = b"".join((office.path / f"{o}.{kind}").read_bytes() for o in OWNERS for kind in ("tokens", "summary"))
-    assert not any(f"p{i:02d}".encode() in sent for i in order)
-
-
 @pytest.mark.slow
 def test_fit_on_one_machine_is_the_estimator(office):
     for gamma, value in (("features", None), ("auto", "auto")):
@@ -110,40 +81,22 @@ def test_fit_uses_the_samples_that_all_tables_have(office):
     assert names == [f"p{i:02d}" for i in kept]
 
 
+@pytest.mark.slow
 def test_new_samples_are_placed_as_the_estimator_places_them(fused):
     new = {owner: X[:7] + 0.1 for owner, X in numbers(seed=0).items()}
     train = numbers()
     for owner, X in new.items():
         frame(X, [f"n{i}" for i in range(7)]).write_csv(fused.path / f"{owner}.new.csv")
-        fused.ok("extend", f"{owner}.new.csv", "--state", f"{owner}.state", "--out", f"{owner}.rows")
-    fused.ok(
-        "project", "run", *(f"{o}.rows" for o in OWNERS), "--ids", "bank.new.csv", "--id", "person", "--out", "new"
-    )
-    placed = pl.read_csv(fused.path / "new" / "embedding.csv")
+    tables = [f"{owner}={owner}.csv" for owner in OWNERS]
+    new_tables = [part for owner in OWNERS for part in ("--new", f"{owner}={owner}.new.csv")]
+    asked = ("--id", "person", "--gamma", GAMMA, "--rank", 20, "--components", 3, "--jobs", 1)
+    fused.ok("fit", *tables, *asked, *new_tables, "--out", "placed")
+    placed = pl.read_csv(fused.path / "placed" / "new" / "embedding.csv")
     assert placed["sample"].to_list() == [f"n{i}" for i in range(7)]
     model = estimator(train)
     scaled = {o: (new[o] - X.mean(axis=0)) / X.std(axis=0) for o, X in train.items()}
     truth = model.transform(scaled)
     np.testing.assert_allclose(np.abs(placed.drop("sample", "outside").to_numpy()), np.abs(truth), atol=1e-6)
-
-
-def test_the_papers_projection_works_by_files_too(fused):
-    for owner in OWNERS:
-        fused.summarize(owner, "--keep-training")
-        fused.ok("extend", f"{owner}.csv", "--exact", "--state", f"{owner}.state", "--out", f"{owner}.rows")
-    fused.ok("project", "run", *(f"{o}.rows" for o in OWNERS), "--out", "new")
-    placed = pl.read_csv(fused.path / "new" / "embedding.csv").drop("sample", "outside").to_numpy()
-    model = estimator(numbers(), projection="exact")
-    truth = model.transform({owner: standardized(X) for owner, X in numbers().items()})
-    np.testing.assert_allclose(np.abs(placed), np.abs(truth), atol=1e-5)
-
-
-def test_gamma_from_statistics_files_is_the_estimators(office):
-    for owner in OWNERS:
-        office.ok("statistics", f"{owner}.csv", "--id", "person", "--out", f"{owner}.statistics")
-    plan = office.ok("plan", *(f"{o}.statistics" for o in OWNERS), "--rank", 20, "--json").json
-    assert plan["gamma"]["features"] == pytest.approx(estimator(numbers(), gamma=None).gamma_)
-    assert plan["gamma"]["auto"] == pytest.approx(estimator(numbers(), gamma="auto").gamma_)
 
 
 def test_a_run_directory_holds_everything(fused):
@@ -232,7 +185,7 @@ def test_no_file_is_executed_when_read(fused, disguise):
     fused.refused(
         *{
             ".summary": ("fuse", disguise, "--out", "run"),
-            ".state": ("extend", "bank.csv", "--state", disguise, "--out", "bank.rows"),
+            ".state": ("inspect", disguise),
             ".safetensors": ("report", "run"),
         }.get(path.suffix, ("summarize", disguise, "--gamma", 1, "--out", "new.summary"))
     )

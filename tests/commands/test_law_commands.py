@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from dkpca import DKPCA, fuse, principal_angles
+from dkpca.exchange import processes
 from dkpca.store import runs
 from testkit.owners import GAMMA, OWNERS, frame, numbers, people, standardized
 
@@ -87,7 +88,6 @@ def test_a_run_remembers_law_and_weights(summarized):
     expected = fuse(sent, n_components=3, law="sum", weights="balanced")
     np.testing.assert_allclose(first.model.eigenvalues, expected.eigenvalues, rtol=1e-6)
     summarized.ok("fuse", "--law", "product", "--weights", "", "--without", "shop", "--out", "other", *summaries)
-    assert not list((summarized.path / "other").glob("scorers/*"))
 
 
 def test_numbers_as_weights_are_asked_for_anew_when_the_parties_change(summarized):
@@ -97,10 +97,6 @@ def test_numbers_as_weights_are_asked_for_anew_when_the_parties_change(summarize
     words = summarized.refused("fuse", "--without", "shop", "--out", "run")
     assert "the run so far has weights for ['bank', 'clinic', 'shop']" in words
     summarized.ok("fuse", "--without", "shop", "--weights", "bank=1,clinic=2", "--out", "run")
-    assert [file.name for file in sorted((summarized.path / "run/scorers").iterdir())] == [
-        "bank.scorer",
-        "clinic.scorer",
-    ]
 
 
 def test_under_the_product_the_parties_balance_before_they_send(office):
@@ -125,44 +121,7 @@ def new_tables(office):
 
 
 def placed_in(folder):
-    return pl.read_csv(folder / "embedding.csv").drop("sample").to_numpy()
-
-
-def test_parties_score_their_own_columns_and_one_may_be_missing(summarized):
-    summaries = [f"{owner}.summary" for owner in OWNERS]
-    said = summarized.ok("fuse", *summaries, "--components", 3, "--law", "sum", "--out", "run").out
-    assert "it then runs 'dkpca score'" in said
-    scaled = new_tables(summarized)
-    for owner in OWNERS:
-        summarized.ok("score", f"{owner}.new.csv", "--state", f"{owner}.state", "--out", f"{owner}.scores",
-                      "--scorer", f"run/scorers/{owner}.scorer", "--id", "person")  # fmt: skip
-    told = summarized.ok("inspect", "bank.scores", "--json").json
-    assert told["kind"] == "partscores"
-    summarized.ok("project", "run", *(f"{o}.scores" for o in OWNERS), "--out", "new")
-    model = estimator(law="sum", gamma=GAMMA)
-    np.testing.assert_allclose(np.abs(placed_in(summarized.path / "new")), np.abs(model.transform(scaled)), atol=1e-5)
-
-    answer = summarized.ok("project", "run", "bank.scores", "shop.scores", "--missing", "clinic", "--out", "few",
-                           "--json").json  # fmt: skip
-    assert answer["missing"] == ["clinic"]
-    assert all(0 < share < 1 for share in answer["share_missing"])
-    with pytest.warns(UserWarning, match="placed without"):
-        expected = model.transform({name: X for name, X in scaled.items() if name != "clinic"})
-    np.testing.assert_allclose(np.abs(placed_in(summarized.path / "few")), np.abs(expected), atol=1e-5)
-    assert "no scores from ['clinic']; wait for them" in summarized.refused(
-        "project", "run", "bank.scores", "shop.scores", "--out", "none"
-    )
-
-
-def test_under_the_product_the_mean_row_has_to_be_asked_for(fused):
-    new_tables(fused)
-    for owner in ("bank", "shop"):
-        fused.ok("extend", f"{owner}.new.csv", "--state", f"{owner}.state", "--out", f"{owner}.rows")
-    command = ("project", "run", "bank.rows", "shop.rows", "--missing", "clinic", "--out", "new")
-    assert "no part of a score is without them" in fused.refused(*command)
-    said = fused.ok(*command, "--marginalize").out
-    assert "note: placed without ['clinic']" in said
-    assert json.loads((fused.path / "new/settings.json").read_text())["missing"] == ["clinic"]
+    return pl.read_csv(folder / "embedding.csv").drop("sample", "outside", strict=False).to_numpy()
 
 
 def categories(seed=0):
@@ -181,25 +140,6 @@ def test_text_becomes_categories_for_a_kernel_of_categories(office):
     tables = {o: standardized(X) for o, X in numbers().items()} | {"clinic": codes.astype(float)}
     kernel = {"bank": "rbf", "clinic": "overlap", "shop": "rbf"}
     assert_same(office.path / "run", DKPCA(3, kernel=kernel, law="product", rank=20).fit(tables))
-
-
-def test_an_unknown_category_differs_from_every_known_one(office):
-    categories().write_csv(office.path / "clinic.csv")
-    office.ok("summarize", "clinic.csv", "--id", "person", "--kernel", "overlap", "--gamma", 0.5, "--rank", 60,
-              "--precision", "float64", "--out", "clinic.summary")  # fmt: skip
-    office.ok("fuse", "clinic.summary", "--components", 3, "--no-center", "--out", "run")
-    new = categories()[:2].with_columns(color=pl.Series(["violet", "red"]))
-    new.write_csv(office.path / "new.csv")
-    office.ok("extend", "new.csv", "--state", "clinic.state", "--out", "clinic.rows")
-    from dkpca import load
-
-    rows, summary = (load(office.path / name).factor.decode() for name in ("clinic.rows", "clinic.summary"))
-    K = rows @ summary.T
-    known = categories()
-    same = (np.array(known["size"]) == known["size"][0]).astype(int) + (
-        np.array(known["grade"]) == known["grade"][0]
-    ).astype(int)
-    np.testing.assert_allclose(K[0], np.exp(-0.5 * (3 - same)), atol=1e-8)
 
 
 def test_codes_are_no_quantities_for_other_kernels(office):
@@ -254,35 +194,18 @@ def test_a_kernel_matrix_follows_the_order_of_the_samples(office):
     kernel = {"bank": "rbf", "clinic": "precomputed", "shop": "rbf"}
     model = DKPCA(3, kernel=kernel, law="sum", rank=20, precision="float64").fit(tables)
     assert_same(office.path / "run", model)
-    planned = office.ok("plan", *SOURCES, *FIT[:-2], *wanted, "--json").json
-    assert planned["meaning"] == "the sum of the parties' kernels"
-    assert {p["name"]: p["rank"] for p in planned["parties"]}["clinic"] == 5
 
     new = rng.normal(size=(4, 5)) @ F.T
     pl.DataFrame({"person": list("wxyz"), **{ids[j]: new[:, j] for j in range(60)}}).write_csv(office.path / "n.csv")
-    office.ok("extend", "n.csv", "--state", "run/private/clinic.state", "--out", "clinic.rows")
-    office.ok("score", "n.csv", "--state", "run/private/clinic.state", "--scorer", "run/scorers/clinic.scorer",
-              "--out", "clinic.scores")  # fmt: skip
-    answer = office.ok("project", "run", "clinic.scores", "--missing", "bank", "--missing", "shop", "--out", "new",
-                       "--json").json  # fmt: skip
-    assert answer["missing"] == ["bank", "shop"]
+    run = runs.load(office.path / "run")
+    placed, notes = processes.place(run, {"clinic": office.path / "n.csv"})
+    assert placed.missing == ("bank", "shop")
+    assert any("placed without" in note for note in notes)
     with pytest.warns(UserWarning, match="placed without"):
         expected = model.transform({"clinic": new})
-    np.testing.assert_allclose(np.abs(placed_in(office.path / "new")), np.abs(expected), atol=1e-7)
+    np.testing.assert_allclose(np.abs(placed_in(office.path / "run/new")), np.abs(expected), atol=1e-7)
 
 
 def test_a_kernel_matrix_without_a_column_per_sample_is_refused(office):
     words = office.refused("summarize", "bank.csv", "--id", "person", "--kernel", "precomputed", "--out", "s")
     assert "a kernel matrix with sample ids has a column for each sample, under its id" in words
-
-
-@pytest.mark.parametrize("kernel", ["rbf", "linear", "poly", "cosine", "laplacian", "overlap"])
-def test_plan_foresees_what_every_kernel_sends(office, kernel):
-    planned = office.ok("plan", *SOURCES, *FIT[:-2], "--kernel", kernel, "--json").json
-    office.ok("fit", *SOURCES, *FIT, "--kernel", kernel)
-    run = runs.load(office.path / "run")
-    for party in planned["parties"]:
-        known = run.settings["parties"][party["name"]]
-        assert party["rank"] == known["rank"]
-        assert abs(party["bytes_sent"] - known["bytes_sent"]) < 600
-    assert planned["meaning"] == run.model.meaning

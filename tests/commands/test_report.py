@@ -22,7 +22,7 @@ from dkpca.report.content import Content, drawn_samples, packed
 from dkpca.report.influence import influence
 from dkpca.report.label_columns import MOST_COLUMNS, NONE, read_labels
 from dkpca.report.own_columns import own_columns
-from dkpca.report.sources import Source, read_source, with_own_ids
+from dkpca.report.sources import Source, read_source
 from dkpca.store import runs, storage
 from dkpca.tables.embeddings import embedding_files
 from dkpca.tables.reading import Reading
@@ -122,49 +122,6 @@ def test_a_run_of_a_center_without_names_is_named_at_the_party(party):
     assert names == PEOPLE
     assert header["scree"]
     assert not (party.path / "unnamed" / "report.html").exists()
-
-
-def test_tokens_become_own_ids_with_the_key_and_not_without(office):
-    order = np.random.default_rng(3).permutation(60)[:50]
-    for owner, X in numbers().items():
-        rows = order if owner == "shop" else np.arange(60)
-        frame(X[rows], [f"p{i:02d}" for i in rows]).write_csv(office.path / f"{owner}.csv")
-    office.ok("align", "key", "--out", "shared.key")
-    key = ("--key-file", "shared.key")
-    for owner in OWNERS:
-        office.ok("align", "tokens", f"{owner}.csv", "--id", "person", *key, "--out", f"{owner}.tokens")
-    office.ok("align", "intersect", *(f"{o}.tokens" for o in OWNERS), "--out", "common.tokens")
-    for owner in OWNERS:
-        office.summarize(owner, "--align", "common.tokens", *key)
-    named = ("--components", 3, "--ids", "common.tokens", "--out", "run")
-    office.ok("fuse", *(f"{o}.summary" for o in OWNERS), *named)
-    asked = ("report", "run/embedding.csv", "--labels", "bank.csv", "--id", "person", "--label", "x0,x1")
-    assert "these names are tokens: give the parties' key with --key-file" in office.refused(*asked)
-    office.ok(*asked, *key, "--out", "mine.html")
-    names, header = page_names(office.path / "mine.html")
-    assert set(names) == {f"p{i:02d}" for i in order}
-    assert [column["name"] for column in header["columns"][:2]] == ["x0", "x1"]
-    # The values belong to the ids: both came from the same table.
-    labels = read_labels(office.path / "bank.csv", Reading("person"), ["x0"]).columns(names)
-    own = dict(zip(PEOPLE, numbers()["bank"][:, 0], strict=True))
-    np.testing.assert_allclose(labels[0].numbers, [own[name] for name in names])
-
-    run = runs.load(office.path / "run")
-    message = result(run.model, run.model.scores, run.settings["sample_digest"])
-    (office.path / "result.scores").write_bytes(wire.encode(message))
-    aligned = ("--table", "clinic.csv", "--id", "person", *key, "--align", "common.tokens")
-    office.ok("report", "result.scores", *aligned)
-    assert page_names(office.path / "result.html")[0] == names
-
-
-def test_samples_that_the_table_lacks_keep_their_tokens_and_it_is_said():
-    from dkpca.exchange import alignment
-
-    key = b"k" * 16
-    tokens = [token.hex() for token in alignment.tokens(["a", "b", "c"], key)]
-    source, words = with_own_ids(embedding(np.eye(3), tokens), ["c", "a"], table=Path("own.csv"), key=key)
-    assert list(source.names) == ["a", tokens[1], "c"]
-    assert "1 samples are not in that table and keep their tokens" in words
 
 
 def test_correlations_are_those_of_pearson(tmp_path):
@@ -315,14 +272,13 @@ def test_labels_that_do_not_fit_are_said(fused):
 def test_new_samples_are_drawn_with_their_run_and_not_alone(fused):
     for owner, X in numbers().items():
         frame(X[:7], [f"n{i}" for i in range(7)]).write_csv(fused.path / f"{owner}.new.csv")
-        fused.ok("extend", f"{owner}.new.csv", "--state", f"{owner}.state", "--out", f"{owner}.rows")
-    fused.ok("project", "run", *(f"{o}.rows" for o in OWNERS), "--out", "placed")
-    assert "draw them with the run: dkpca report RUN --new placed" in fused.refused("report", "placed")
-    fused.ok("report", "run", "--new", "placed")
+    fused.place({o: f"{o}.new.csv" for o in OWNERS})
+    assert "draw them with the run: dkpca report RUN --new run/new" in fused.refused("report", "run/new")
+    fused.ok("report", "run", "--new", "run/new")
     names, header = page_names(fused.path / "run" / "report.html")
-    assert names[60:] == [f"new-{i}" for i in range(7)]
+    assert names[60:] == [f"n{i}" for i in range(7)]
     assert (header["fitted"], header["count"]) == (60, 67)
-    wrong = pl.read_csv(fused.path / "placed" / "embedding.csv").drop("component_3")
+    wrong = pl.read_csv(fused.path / "run/new/embedding.csv").drop("component_3")
     wrong.write_csv(fused.path / "wrong.csv")
     error = fused.refused("report", "run", "--new", "wrong.csv")
     assert "wrong.csv: its samples have 2 components and those of the report 3" in error

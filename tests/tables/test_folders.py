@@ -95,7 +95,6 @@ class TestFolders:
         office.ok("summarize", "bank.parquet", "--gamma", 0.1, "--rank", 5, "--out", "file.summary")
         assert (tmp_path / "bank.summary").read_bytes() == (tmp_path / "file.summary").read_bytes()
         office.ok("fit", "bank", "shop", "--gamma", 0.1, "--rank", 5, "--components", 2, "--out", "run")
-        office.ok("extend", "bank", "--state", "run/private/bank.state", "--out", "bank.rows")
 
 
 class TestTheLibrary:

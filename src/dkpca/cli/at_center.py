@@ -11,12 +11,10 @@ from dkpca.cli.output import progress, show, table
 from dkpca.cli.table_options import HOW_IDS, PLAIN, Changed, takes
 from dkpca.concerns import about_kernel
 from dkpca.disclosure import raw_bytes
-from dkpca.exchange import alignment
-from dkpca.fusion.scoring import share_words
+from dkpca.errors import InputError
 from dkpca.linalg import memory
 from dkpca.linalg.on_device import computing_on
-from dkpca.messages import CommonTokens
-from dkpca.store import message_files, projections, runs
+from dkpca.store import runs
 from dkpca.store.runs import Run
 from dkpca.tables import reading
 from dkpca.wording import in_bytes
@@ -26,14 +24,13 @@ REMEDY = "standardize the columns (--standardize), or take a smaller gamma, such
 
 Ids = Annotated[
     Path | None,
-    typer.Option("--ids", help="Names for the samples: a table with the ids (and --id), or the answer of 'align'."),
+    typer.Option("--ids", help="Names for the samples: a table with the ids, whose column --id names."),
 ]
 
 
 def add_to(app: typer.Typer) -> None:
     """Register the commands."""
     app.command("fuse", rich_help_panel=PANEL)(fuse)
-    app.command("project", rich_help_panel=PANEL)(project)
 
 
 @takes(*HOW_IDS)
@@ -91,73 +88,17 @@ def fuse(
         )
     used = [f"{name}: {known['file']}" for name, known in run.settings["parties"].items()]
     words = [*used, *run_words(run)]
-    if run.model.is_blind:
-        words.append(f"send {out / runs.RESULT} to each party, which runs 'dkpca mask turn-back' and 'dkpca report'")
-    if run.model.law.scores_add:
-        answer = "'dkpca mask offer-new --scorer'" if run.model.is_blind else "'dkpca score'"
-        words.append(f"for new samples: send each party its file in {out / runs.SCORERS}; it then runs {answer}")
     show(as_json, run_facts(run), words)
 
 
-@takes(*HOW_IDS)
-def project(
-    how: Changed,
-    path: Annotated[Path, typer.Argument(help="Directory of the run.", show_default=False)],
-    rows: Annotated[
-        list[Path],
-        typer.Argument(help="New samples: one file from each party, of 'extend' or of 'score'.", show_default=False),
-    ],
-    out: Annotated[Path, typer.Option("--out", help="Directory for the new samples' scores.")],
-    missing: Annotated[
-        list[str] | None, typer.Option("--missing", help="Place them without this party, and say what that costs.")
-    ] = None,
-    marginalize: Annotated[
-        bool,
-        typer.Option(
-            "--marginalize", help="With --missing, not under the sum law: take the party's mean row instead."
-        ),
-    ] = False,
-    ids: Ids = None,
-    id_column: o.Id = None,
-    as_json: o.AsJson = False,
-) -> None:
-    """Place new samples among the components.
-
-    Examples: `dkpca project run/ airline.rows weather.rows --out new/`;
-    under the sum law `dkpca project run/ airline.scores --missing weather --out new/`
-    """
-    run = runs.load(path)
-    names = read_names(ids, id_column, how)
-    placed = projections.place(
-        run,
-        rows,
-        out,
-        sample_names=names,
-        id_normalize=how(PLAIN).id_normalize,
-        missing=missing or (),
-        marginalize=marginalize,
-    )
-    n_samples, n_components = placed.scores.shape
-    outside = projections.outside(out)
-    result = {"n_samples": n_samples, "n_components": n_components, "outside": outside, "out": str(out)}
-    lost = {"missing": placed.missing, "share_missing": placed.share_missing} if placed.missing else {}
-    words = [f"note: {share_words(placed)}"] if placed.missing else []
-    if outside:
-        words.append(
-            f"note: {len(outside):,} of {n_samples:,} new samples lie outside the range of the fit, and are "
-            f"marked so: {reading.some(outside)}"
-        )
-    show(as_json, result | lost, [*words, f"{n_samples:,} new samples placed, in {out / 'embedding.csv'}"])
-
-
 def read_names(ids: Path | None, id_column: str | None, how: Changed) -> list[str] | None:
-    """Sample names from a table, or from the answer of 'align'."""
+    """Sample names from a table."""
     if ids is None:
         return None
-    if id_column is not None:
-        wanted = how(PLAIN)
-        return reading.read_ids(ids, id_column, wanted.dialect, wanted.id_normalize)
-    return alignment.names(message_files.read(ids, CommonTokens))
+    if id_column is None:
+        raise InputError(f"--ids {ids}: name its column with the sample ids with --id")
+    wanted = how(PLAIN)
+    return reading.read_ids(ids, id_column, wanted.dialect, wanted.id_normalize)
 
 
 def run_facts(run: Run) -> dict[str, object]:

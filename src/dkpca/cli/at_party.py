@@ -1,6 +1,5 @@
 """Commands for a data holder: its table stays, one small file goes."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,19 +9,16 @@ from dkpca import wire
 from dkpca.cli import options as o
 from dkpca.cli.inspecting import may_send, recovery_facts
 from dkpca.cli.output import progress, show
-from dkpca.cli.table_options import HOW_WRITTEN, Changed, TableAtHand, aligned, reads_table, takes
+from dkpca.cli.table_options import TableAtHand, reads_table
 from dkpca.disclosure import raw_bytes, share_sent
 from dkpca.errors import InputError
 from dkpca.exchange import files
-from dkpca.exchange.sending import Holding
 from dkpca.kernels.laws import LAWS
 from dkpca.linalg import memory
 from dkpca.linalg.on_device import computing_on
-from dkpca.messages import Partials, Scorer, Summary
+from dkpca.messages import Summary
 from dkpca.party.state import PartyState
-from dkpca.policy import PROTECTIONS
 from dkpca.rank import Recovery
-from dkpca.store import message_files
 from dkpca.wording import in_bytes
 
 PANEL = "At a party"
@@ -32,9 +28,6 @@ def add_to(app: typer.Typer) -> None:
     """Register the commands."""
     app.command("summarize", rich_help_panel=PANEL)(summarize)
     app.command("summarise", hidden=True)(summarize)
-    app.command("extend", rich_help_panel=PANEL)(extend)
-    app.command("score", rich_help_panel=PANEL)(score)
-    app.command("statistics", rich_help_panel=PANEL)(statistics)
 
 
 @reads_table
@@ -91,17 +84,8 @@ def summarize(
     ] = None,
     keep_state: Annotated[bool, typer.Option("--keep-state/--no-state", help="Whether to keep one.")] = True,
     keep_training: Annotated[
-        bool, typer.Option("--keep-training", help="Keep all rows in the state, for 'extend --exact'.")
+        bool, typer.Option("--keep-training", help="Keep all rows in the state, for dkpca.extend(exact=True).")
     ] = False,
-    protect: Annotated[
-        str,
-        o.one_of("--protect", PROTECTIONS, "What the center is not to see; sums: 'dkpca mask'.", o.MODEL),
-    ] = "none",
-    run: Annotated[
-        str, typer.Option("--run", help="With --protect blind: name of the run, the same at all parties.")
-    ] = "",
-    common: o.Common = None,
-    key_file: o.KeyFile = None,
     policy: o.PolicyFile = None,
     ledger: o.Ledger = None,
     as_json: o.AsJson = False,
@@ -128,8 +112,7 @@ def summarize(
     rule = o.rank_rule(
         rank, components, epsilon=epsilon, error=error, budget=budget, recovery=recovery, known_rows=known_rows
     )
-    holding = table.holding(common, key_file)
-    blind = o.rotation(protect, run, key_file)
+    holding = table.holding()
     about = f"{holding.party}: eigenpairs of its Gram matrix"
     with progress(about), memory.limited(max_memory, out.parent), computing_on(device):
         summary, preparation, kept = files.summarize(
@@ -143,7 +126,6 @@ def summarize(
             keep_training=keep_training,
             balance=balance or 0.0,
             law=law,
-            blind=blind,
         )
     notes = [*preparation.notes, *_left_by_limit(summary, kept)]
     within, verdict = may_send(kept.recovery, box.policy)
@@ -158,99 +140,6 @@ def summarize(
     }
     units = "standardized" if table.reading.standardize else "in their own units"
     show(as_json, result, [*map(_note, notes), *_summary_words(summary, units, kept, out, state_path), verdict])
-
-
-@takes(*HOW_WRITTEN)
-def extend(
-    path: o.TableFile,
-    how: Changed,
-    state: Annotated[Path, typer.Option("--state", help="The party's private state, from 'summarize'.")],
-    out: Annotated[Path, typer.Option("--out", help="The message to write; send this file.")],
-    id_column: o.Id = None,
-    exact: Annotated[
-        bool,
-        typer.Option(
-            "--exact", help="The paper's way: distances to all training rows. Needs --keep-training; discloses more."
-        ),
-    ] = False,
-    common: o.Common = None,
-    key_file: o.KeyFile = None,
-    policy: o.PolicyFile = None,
-    ledger: o.Ledger = None,
-    as_json: o.AsJson = False,
-) -> None:
-    """Turn new samples into rows of the party's factor, for 'dkpca project' at the center.
-
-    Columns are read and scaled as they were in the fit.
-
-    Example: `dkpca extend new.csv --state airline.state --out airline.rows`
-    """
-    box = o.sender(out, policy, ledger, path)
-    holding = _new_samples(path, state, id_column, how, common, key_file)
-    message, notes = files.extend(holding, state, box, exact=exact)
-    size = out.stat().st_size
-    n_new = _rows_of(message)
-    result = {"party": message.party, "n_samples": n_new, "bytes": size, "out": str(out), "notes": notes}
-    show(as_json, result, [*map(_note, notes), f"{message.party}: {n_new:,} new samples, {in_bytes(size)} in {out}"])
-
-
-@takes(*HOW_WRITTEN)
-def score(
-    path: o.TableFile,
-    how: Changed,
-    state: Annotated[Path, typer.Option("--state", help="The party's private state, from 'summarize'.")],
-    scorer: Annotated[Path, typer.Option("--scorer", help="What the center sent for this party, from its run.")],
-    out: Annotated[Path, typer.Option("--out", help="The message to write; send this file.")],
-    id_column: o.Id = None,
-    common: o.Common = None,
-    key_file: o.KeyFile = None,
-    policy: o.PolicyFile = None,
-    ledger: o.Ledger = None,
-    as_json: o.AsJson = False,
-) -> None:
-    """Score new samples on the party's own columns, under the sum law: one number per component leaves.
-
-    The center adds the parties' scores with 'dkpca project', also without one of the parties.
-
-    Example: `dkpca score new.csv --state airline.state --scorer airline.scorer --out airline.scores`
-    """
-    box = o.sender(out, policy, ledger, path)
-    holding = _new_samples(path, state, id_column, how, common, key_file)
-    message = files.score(holding, state, message_files.read(scorer, Scorer), box)
-    n_new, n_components = message.scores.shape
-    result = {"party": message.party, "n_samples": n_new, "n_components": n_components, "out": str(out)}
-    words = (
-        f"{message.party}: its share of the scores of {n_new:,} new samples, {n_components} numbers each, in {out}"
-    )
-    show(as_json, result, [words])
-
-
-def _new_samples(
-    path: Path, state: Path, id_column: str | None, how: Changed, common: Path | None, key_file: Path | None
-) -> Holding:
-    """Return a table of new samples, aligned if the center's answer is given."""
-    holding = files.new_samples(path, state, id_column=id_column)
-    return aligned(replace(holding, reading=how(holding.reading)), common, key_file)
-
-
-@reads_table
-def statistics(
-    table: TableAtHand,
-    out: Annotated[Path, typer.Option("--out", help="The message to write; send this file.")],
-    common: o.Common = None,
-    key_file: o.KeyFile = None,
-    policy: o.PolicyFile = None,
-    ledger: o.Ledger = None,
-    as_json: o.AsJson = False,
-) -> None:
-    """Write three numbers from which the center derives gamma and predicts the cost, with 'dkpca plan'.
-
-    Needed only where the parties have not agreed on a gamma.
-    """
-    box = o.sender(out, table.policy(policy), ledger, table.path)
-    message = files.statistics(table.holding(common, key_file), box)
-    words = f"{message.party}: {message.n_samples:,} samples, {message.n_features:,} columns, in {out}"
-    show(as_json, vars(message) | {"out": str(out)}, [words])
 
 
 def summary_facts(summary: Summary) -> dict[str, Any]:
@@ -292,12 +181,8 @@ def _left_by_limit(summary: Summary, kept: PartyState) -> list[str]:
     little = ", nearly the same for all samples, so that this party will hardly count" if alike else ""
     return [
         f"the limit on recovery leaves rank {summary.rank}, {share_sent(summary):.1%} of the Gram matrix{little}; "
-        "masked sums ('dkpca mask') and a blind center reveal less of a party, and leave nothing out"
+        "masked sums and a blind center (protect=) reveal less of a party, and leave nothing out"
     ]
-
-
-def _rows_of(message: Any) -> int:
-    return int((message.partial if isinstance(message, Partials) else message.factor).shape[0])
 
 
 def _note(sentence: str) -> str:

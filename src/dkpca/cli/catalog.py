@@ -11,7 +11,7 @@ from typer.main import get_group
 
 from dkpca.errors import InputError
 
-PARTY, CENTER, ONE, NETWORK = "At a party", "At the center", "On one machine", "Over a network"
+PARTY, CENTER, ONE = "At a party", "At the center", "On one machine"
 RESULT = "Look at a result"
 
 
@@ -32,37 +32,11 @@ CATALOG = (
     Entry("summarise", "at_party", PARTY, "Turn a table into the one message of the protocol.", hidden=True),
     Entry("inspect", "inspecting", PARTY, "Say what a file discloses, in words and numbers, before it is sent."),
     Entry(
-        "extend",
-        "at_party",
-        PARTY,
-        "Turn new samples into rows of the party's factor, for 'dkpca project' at the center.",
-    ),
-    Entry(
-        "score",
-        "at_party",
-        PARTY,
-        "Score new samples on the party's own columns, under the sum law: one number per component leaves.",
-    ),
-    Entry(
-        "statistics",
-        "at_party",
-        PARTY,
-        "Write three numbers from which the center derives gamma and predicts the cost, with 'dkpca plan'.",
-    ),
-    Entry(
-        "audit-rows",
-        "auditing",
-        PARTY,
-        "Answer an audit: true rows of the party's Gram matrix, for the samples that the center drew.",
-    ),
-    Entry(
         "fuse",
         "at_center",
         CENTER,
         "Turn the parties' summaries into kernel principal components, in a run directory.",
     ),
-    Entry("project", "at_center", CENTER, "Place new samples among the components."),
-    Entry("audit", "auditing", CENTER, "Find out by some true rows of the kernel matrix how good a run is."),
     Entry(
         "report",
         "reporting",
@@ -82,46 +56,10 @@ CATALOG = (
         "Play the whole protocol: airline, weather service, aircraft registry and airport know the same flights.",
     ),
     Entry(
-        "plan",
-        "planning",
-        ONE,
-        "Predict bytes, memory and time before anything runs: gamma and ranks are those that 'dkpca fit' chooses.",
-    ),
-    Entry(
         "tune",
         "choosing",
         ONE,
         "Draw what gamma, rank, components and weights give, to choose them: for one owner of all tables.",
-    ),
-    Entry("keys", "masking", PARTY, "Make and show the identity by which other parties know this one."),
-    Entry(
-        "mask",
-        "masking",
-        PARTY,
-        "Take part in a masked sum: first an **offer**, which goes to all, then the **numbers**.",
-    ),
-    Entry(
-        "add",
-        "masking",
-        CENTER,
-        "Add up masked numbers of all parties: the joint kernel matrix, as if one party had all columns.",
-    ),
-    Entry("ledger", "ledgers", PARTY, "Read and verify what left."),
-    Entry("status", "over_network", NETWORK, "Say who is connected, and where the runs stand."),
-    Entry("consortium", "consortium", NETWORK, "At the center: found a consortium and admit its parties."),
-    Entry(
-        "party",
-        "consortium",
-        NETWORK,
-        "At a party: join a consortium, and answer its questions within the party's own policy.",
-    ),
-    Entry("center", "consortium", NETWORK, "At the center: wait for the parties and carry questions to them."),
-    Entry("submit", "over_network", NETWORK, "Ask all parties of a consortium."),
-    Entry(
-        "align",
-        "align",
-        "Where samples differ",
-        "Find the samples that all parties have, without telling the center any id.",
     ),
 )
 

@@ -28,7 +28,7 @@ def check(
     table: TableAtHand,
     write: Annotated[
         Path | None,
-        typer.Option("--write", help="party.toml to write or to change, for 'summarize --config' and the network."),
+        typer.Option("--write", help="party.toml to write or to change, for 'summarize --config'."),
     ] = None,
     as_json: o.AsJson = False,
 ) -> None:
@@ -51,12 +51,11 @@ def check(
 def _party_toml(path: Path, table: TableAtHand, found: Findings) -> str:
     """Lines of a party.toml: what was there before about the party stays, the table is described anew."""
     before = storage.read_toml(path, "see 'Tables' in the documentation") if path.exists() else {}
-    others = {key: value for key, value in before.items() if key in ("policy", "key_file", "new")}
+    others = {key: value for key, value in before.items() if key in ("policy", "new")}
     given = table.party if table.party != table.path.stem else before.get("party", table.party)
     named = {"party": given, "table": _beside(table.path, path)}
-    return (
-        "# Written by 'dkpca check'; change it as you like. Over a network, policy = names the policy file too.\n"
-        + party_file.written(named | party_file.described(found.suggested) | others)
+    return "# Written by 'dkpca check'; change it as you like.\n" + party_file.written(
+        named | party_file.described(found.suggested) | others
     )
 
 

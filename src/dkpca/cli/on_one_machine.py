@@ -15,7 +15,6 @@ from dkpca.cli.table_options import Changed, takes
 from dkpca.disclosure import raw_bytes
 from dkpca.errors import InputError
 from dkpca.exchange import processes
-from dkpca.policy import PROTECTIONS
 from dkpca.recovery import RECOVERED
 from dkpca.wording import in_bytes, in_seconds
 
@@ -60,9 +59,10 @@ def fit(
     solver: o.Solver = "auto",
     device: o.Device = None,
     max_memory: o.MaxMemory = None,
-    protect: Annotated[
-        str, o.one_of("--protect", PROTECTIONS, "Here only none: nothing is hidden on one machine.", o.MODEL)
-    ] = "none",
+    new: Annotated[
+        list[str] | None,
+        typer.Option("--new", help="Tables of new samples to place, into new/ of the run.", metavar="NAME=FILE"),
+    ] = None,
     jobs: Annotated[int | None, typer.Option("--jobs", min=1, help="Parties at a time; else one a core.")] = None,
     as_json: o.AsJson = False,
 ) -> None:
@@ -73,11 +73,6 @@ def fit(
     Examples: `dkpca fit airline=airline.csv weather=weather.parquet --id flight --out run/`;
     with `--kernel rbf --kernel clinic=overlap --law sum --weights balanced` each party has its own kernel.
     """
-    if protect != "none":
-        raise InputError(
-            f"--protect {protect} hides a party from a center, and here one machine has all tables; between parties "
-            f"use 'dkpca submit fit --protect {protect}' or 'dkpca mask', and to try it, DKPCA(protect={protect!r})"
-        )
     holdings = holdings_of(sources, how, ids)
     request = o.wanted(
         kernel=o.kernels(kernel, [holding.party for holding in holdings]),
@@ -98,7 +93,22 @@ def fit(
         run, notes = processes.fit(
             out, holdings, request, n_jobs=jobs, device=device, max_memory=max_memory, done=advance
         )
-    show(as_json, run_facts(run) | {"notes": notes}, [*(f"note: {note}" for note in notes), *run_words(run)])
+    lines: list[str | Table] = [*(f"note: {note}" for note in notes), *run_words(run)]
+    facts = run_facts(run) | {"notes": notes}
+    if new:
+        placed, said = processes.place(run, new_tables(new))
+        facts["new"] = {"out": str(run.path / processes.NEW), "n_samples": len(placed.scores), "notes": said}
+        lines += [*(f"note: {note}" for note in said), f"{len(placed.scores):,} new samples, in {run.path / 'new'}"]
+    show(as_json, facts, lines)
+
+
+def new_tables(given: list[str]) -> dict[str, Path]:
+    """Tables of new samples by party."""
+    split = [item.partition("=") for item in given]
+    unnamed = [item for item, (_, separator, _) in zip(given, split, strict=True) if not separator]
+    if unnamed:
+        raise InputError(f"--new {unnamed[0]}: write NAME=FILE, with the name of a party of the fit")
+    return {name: Path(path) for name, _, path in split}
 
 
 def demo(
@@ -140,8 +150,7 @@ def demo(
         "sent by the four parties, raw columns": f"{in_bytes(sent)}, {in_bytes(raw)}",
         "variance captured, certified at least": f"{certificate.captured_share_at_least:.1%}",
         "share of the best possible, certified at least": f"{certificate.optimality_at_least:.1%}",
-        "parties summarize, center fuses": f"{in_seconds(outcome.seconds['summarize'])}, "
-        f"{in_seconds(outcome.seconds['fuse'])}",
+        "fit, and placing the others": in_seconds(outcome.seconds["fit"]),
         "all of the demo": in_seconds(time.perf_counter() - start),
     }
     result = {

@@ -1,18 +1,15 @@
 """Options that several commands share, and what they mean."""
 
-import os
 from collections.abc import Collection, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from dkpca.cli.catalog import needing_extra
 from dkpca.errors import InputError
 from dkpca.exchange.rounds import Fit
 from dkpca.exchange.sending import Sender
-from dkpca.fields import check_name, check_party_name
+from dkpca.fields import check_party_name
 from dkpca.kernels import Kernel, family, kernel_names
 from dkpca.kernels.base import adjusted
 from dkpca.kernels.combination import BALANCED
@@ -20,12 +17,9 @@ from dkpca.kernels.laws import LAWS
 from dkpca.linalg.leading import NAMES
 from dkpca.linalg.precision import PRECISIONS
 from dkpca.party import ANYTHING
-from dkpca.policy import PROTECTIONS
 from dkpca.rank import Adaptive, All, Auto, Budget, Error, Fixed, RankRule, Recovery
 from dkpca.store import ledger as ledgers
-from dkpca.store import policy_file, storage
-
-KEY_VARIABLE = "DKPCA_ALIGN_KEY"
+from dkpca.store import policy_file
 
 
 def one_of(flag: str, known: Collection[str], help: str, panel: str, *, no_default: bool = False) -> Any:
@@ -49,23 +43,8 @@ def one_of(flag: str, known: Collection[str], help: str, panel: str, *, no_defau
 
 MODEL = "The model"
 
-TableFile = Annotated[
-    Path,
-    typer.Argument(
-        help="The party's own table: CSV, Parquet (a file or a folder), Arrow, Excel or NumPy.", metavar="TABLE"
-    ),
-]
 PartyName = Annotated[str | None, typer.Option("--party", help="Name of the party; else the name of the file.")]
 Id = Annotated[str | None, typer.Option("--id", help="Column with the sample ids; else rows match by position.")]
-RequiredId = Annotated[str, typer.Option("--id", help="Column with the sample ids.")]
-Common = Annotated[
-    Path | None,
-    typer.Option("--align", help="The center's answer to 'align': keep these samples, in this order."),
-]
-KeyFile = Annotated[
-    Path | None,
-    typer.Option("--key-file", help=f"File with the parties' key; else the variable {KEY_VARIABLE} is the key."),
-]
 KernelOption = Annotated[
     str, one_of("--kernel", kernel_names(), "Kernel of this party's columns; the same at all, or say --law.", MODEL)
 ]
@@ -156,13 +135,6 @@ Device = Annotated[
     typer.Option("--device", help="Compute landmarks there, as cuda; else on the CPU.", rich_help_panel=MODEL),
 ]
 Solver = Annotated[str, one_of("--solver", NAMES, "Eigensolver.", MODEL)]
-Protect = Annotated[
-    str, one_of("--protect", PROTECTIONS, "What the center is not to see: addends (sums), or samples (blind).", MODEL)
-]
-SumLandmarks = Annotated[
-    int,
-    typer.Option("--landmarks", min=1, help="Of masked sums about many samples.", rich_help_panel=MODEL),
-]
 PolicyFile = Annotated[
     Path | None, typer.Option("--policy", help="The party's policy (TOML); what it forbids is refused.")
 ]
@@ -194,8 +166,7 @@ def kernel(name: str, gamma: float | None, *, center: bool = True, **parameters:
     cls = family(name)
     if cls.has_width and cls.default_gamma is None and gamma is None:
         raise InputError(
-            f"the {name} kernel needs --gamma, the same number at all parties; "
-            "without one, let each party run 'dkpca statistics' and the center 'dkpca plan', or give --balance"
+            f"the {name} kernel needs --gamma, the same number at all parties; agree on one, or give --balance"
         )
     return adjusted({name: cls.from_settings(gamma=gamma, centered=center)}, **parameters)[name]
 
@@ -275,20 +246,12 @@ def wanted(
     rank: RankRule,
     precision: str,
     solver: str,
-    keep_training: bool = False,
-    align: bool = False,
     law: str | None = None,
     weights: str | dict[str, float] | None = None,
     degree: int | None = None,
     coef0: float | None = None,
-    protect: str = "none",
-    n_landmarks: int = 500,
 ) -> Fit:
     """Settings of a fit of all parties."""
-    if protect == "sums" and not isinstance(rank, Auto):
-        raise InputError("--protect sums takes no rank and no goal: all of the sum is used; leave --rank auto")
-    if protect != "none" and keep_training:
-        raise InputError(f"--protect {protect} places new samples in its own way; leave --keep-training out")
     return Fit(
         kernel=kernel if isinstance(kernel, str) else dict(kernel),
         law=law,
@@ -301,10 +264,6 @@ def wanted(
         rank=rank,
         precision=precision,
         solver=solver,
-        keep_training=keep_training,
-        align=align,
-        protect=protect,  # type: ignore[arg-type]  # one of three, as the option says
-        n_landmarks=n_landmarks,
     )
 
 
@@ -318,28 +277,6 @@ def gamma_of(given: str) -> float | str | None:
         raise InputError(f"--gamma is {given!r}; give a number, 'features' or 'auto'") from error
 
 
-def key(key_file: Path | None) -> bytes:
-    """Return the parties' key, from a file or the environment: never from the command line, which others can see."""
-    if key_file is not None:
-        return storage.read(key_file).strip()
-    if KEY_VARIABLE not in os.environ:
-        raise InputError(f"alignment needs the parties' key; give --key-file, or set the variable {KEY_VARIABLE}")
-    return os.environ[KEY_VARIABLE].strip().encode()
-
-
 def column_names(given: Sequence[str] | None) -> tuple[str, ...]:
     """Names from a repeated option with commas in it."""
     return tuple(name.strip() for part in given or () for name in part.split(",") if name.strip())
-
-
-def rotation(protect: str, run: str, key_file: Path | None) -> Any:
-    """Return what makes the parties' rotation of a blind fit from their key; None where there is none."""
-    if protect == "none":
-        return None
-    if protect == "sums":
-        raise InputError("masked sums take two rounds: 'dkpca mask offer' and 'dkpca mask numbers'")
-    if not run:
-        raise InputError("--protect blind needs --run, a name that the parties agreed on and use once")
-    return partial(
-        needing_extra("dkpca.protection.rotation").Rotation, key(key_file), check_name(run, "name of a run")
-    )

@@ -10,8 +10,7 @@ from dkpca.cli import options as o
 from dkpca.cli.output import progress, show
 from dkpca.cli.table_options import HOW_WRITTEN, Changed, takes
 from dkpca.errors import InputError
-from dkpca.messages import CommonTokens
-from dkpca.store import message_files, party_file, storage
+from dkpca.store import party_file, storage
 from dkpca.tables.reading import Reading
 from dkpca.wording import in_bytes
 
@@ -67,7 +66,7 @@ def report(
     config: Annotated[
         Path | None,
         typer.Option(
-            "--config", help="The party's party.toml: its table, ids and key; options win.", rich_help_panel=NAMES
+            "--config", help="The party's party.toml: its table and ids; options win.", rich_help_panel=NAMES
         ),
     ] = None,
     correlations: Annotated[
@@ -78,21 +77,9 @@ def report(
             rich_help_panel=NAMES,
         ),
     ] = None,
-    align: Annotated[
-        Path | None,
-        typer.Option(
-            "--align", help="The center's answer to 'align', for a message of scores.", rich_help_panel=NAMES
-        ),
-    ] = None,
-    key_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--key-file", help="The parties' key, where samples are named by tokens.", rich_help_panel=NAMES
-        ),
-    ] = None,
     new: Annotated[
         list[Path] | None,
-        typer.Option("--new", help="New samples to draw too: a directory of 'project'.", rich_help_panel=MORE),
+        typer.Option("--new", help="New samples to draw too: the folder new/ of a run.", rich_help_panel=MORE),
     ] = None,
     new_table: Annotated[
         list[Path] | None,
@@ -139,7 +126,6 @@ def report(
     own = None if config is None else party_file.read(config)
     known = Reading() if own is None else own.reading
     id_column, table = id_column or known.id_column, table or (own.table if own else None)
-    key_file = key_file or (own.key_file if own else None)
     if correlations is not None and table is None:
         raise InputError(f"--correlations {correlations}: of which columns? Give your table with --table")
     target = out or page_beside(path)
@@ -152,8 +138,6 @@ def report(
         table=table,
         how=how(Reading(id_column, id_normalize=known.id_normalize, dialect=known.dialect)),
         how_labels=how(Reading(label_id or id_column, id_normalize=known.id_normalize)),
-        key=o.key(key_file) if key_file is not None or align is not None else None,
-        common=None if align is None else message_files.read(align, CommonTokens),
         new=new or (),
         new_tables=new_table or (),
         other=compare,

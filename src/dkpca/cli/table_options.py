@@ -11,8 +11,7 @@ import typer
 from dkpca.cli import options as o
 from dkpca.errors import InputError
 from dkpca.exchange.sending import Holding
-from dkpca.messages import CommonTokens
-from dkpca.store import message_files, party_file
+from dkpca.store import party_file
 from dkpca.tables.dialect import Dialect
 from dkpca.tables.ids import WAYS, check_ways
 from dkpca.tables.reading import DATE_COLUMNS, TEXT_COLUMNS, Reading
@@ -100,22 +99,14 @@ class TableAtHand:
     path: Path
     reading: Reading
     policy_file: Path | None
-    key_file: Path | None
 
     def policy(self, given: Path | None) -> Path | None:
         """Policy given, or the one of party.toml."""
         return given or self.policy_file
 
-    def holding(self, common: Path | None = None, key_file: Path | None = None) -> Holding:
-        """Return the party's table, aligned if the center's answer is given."""
-        return aligned(Holding(self.party, self.path, self.reading), common, key_file or self.key_file)
-
-
-def aligned(holding: Holding, common: Path | None, key_file: Path | None) -> Holding:
-    """Return a table with the samples that all parties have, if the center's answer is given."""
-    if common is None:
-        return holding
-    return replace(holding, key=o.key(key_file)).aligned(message_files.read(common, CommonTokens))
+    def holding(self) -> Holding:
+        """Return the party's table."""
+        return Holding(self.party, self.path, self.reading)
 
 
 def reads_table(command: Callable[..., None]) -> Callable[..., None]:
@@ -159,7 +150,6 @@ def at_hand(
         path=table,
         reading=replace(how, id_column=id_column or how.id_column),
         policy_file=file.policy if file else None,
-        key_file=file.key_file if file else None,
     )
 
 

@@ -135,8 +135,8 @@ class TakesTables(FittedEstimator):
         missing = sorted(set(names) - set(self._states))
         if missing:
             raise InputError(
-                f"the private states of {missing} are not here; place new samples with 'dkpca extend' at each party "
-                "and 'dkpca project' at the center"
+                f"the private states of {missing} are not here; place new samples with dkpca.extend at each party "
+                "and dkpca.project at the center"
             )
 
     def _coded(self, X: Any, reset: bool) -> Any:

@@ -18,9 +18,7 @@ SHORTEST_KEY = 16  # bytes
 def tokens(sample_ids: Iterable[str], key: bytes) -> list[bytes]:
     """Keyed hash of each id, in the order given."""
     if len(key) < SHORTEST_KEY:
-        raise InputError(
-            f"the key has {len(key)} bytes; it needs at least {SHORTEST_KEY}: make one with 'dkpca align key'"
-        )
+        raise InputError(f"the key has {len(key)} bytes; it needs at least {SHORTEST_KEY}")
     return [
         hmac.digest(key, b"dkpca sample id\0" + sample_id.encode(), "sha256")[:TOKEN_BYTES]
         for sample_id in sample_ids

@@ -3,7 +3,7 @@
 import multiprocessing
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -16,13 +16,16 @@ from dkpca.exchange import files, rounds
 from dkpca.exchange.questions import Question, SummaryWanted
 from dkpca.exchange.rounds import Fit
 from dkpca.exchange.sending import Holding, Sender
+from dkpca.fusion.scoring import Placed, share_words
 from dkpca.linalg import memory
 from dkpca.linalg.on_device import computing_on
 from dkpca.linalg.parallel import limit_blas_threads
-from dkpca.store import runs, scratch, storage
+from dkpca.store import projections, runs, scratch, storage
 from dkpca.store.runs import Run
 from dkpca.tables.ids import would_match
+from dkpca.tables.reading import some
 
+NEW = "new"  # folder of placed samples in a run
 START = "spawn"  # nothing of the command, tables or keys, comes into a new process by itself
 
 
@@ -84,7 +87,7 @@ def fit(
 ) -> tuple[Run, list[str]]:
     """Summarize all tables and fuse; return the run, and what was dropped or filled in, in words.
 
-    The parties' private states go to `private/` in the run, for `dkpca extend`.
+    The parties' private states go to `private/` in the run, for `place`.
     """
     runs.check(out)
     holdings, notes = shared_samples(holdings)
@@ -110,6 +113,39 @@ def fit(
             **rounds.fusing(request, answers),
         )
     return run, sorted(notes + parties.notes)
+
+
+def place(run: Run, tables: Mapping[str, Path]) -> tuple[Placed, list[str]]:
+    """Place the new samples that all tables have, into `new/` of a run of one owner; say what is new about them."""
+    strangers = sorted(set(tables) - set(run.model.summaries))
+    if strangers:
+        raise InputError(f"there are new samples of {strangers}; the parties are {sorted(run.model.summaries)}")
+    private = run.path / "private"
+    holdings = [files.new_samples(path, private / f"{party}.state") for party, path in tables.items()]
+    holdings, notes = shared_samples(holdings)
+    names = holdings[0].order or (holdings[0].ids() if holdings[0].reading.id_column else None)
+    with scratch.beside(run.path) as folder:
+        rows = [folder / f"{holding.party}.rows" for holding in holdings]
+        for holding, path in zip(holdings, rows, strict=True):
+            state = private / f"{holding.party}.state"
+            _, said = files.extend(holding, state, Sender(path, measures=False))
+            notes += [f"{holding.party}: {note}" for note in said]
+        placed = projections.place(
+            run,
+            rows,
+            run.path / NEW,
+            sample_names=names,
+            id_normalize=holdings[0].reading.id_normalize,
+            missing=sorted(set(run.model.summaries) - set(tables)),
+        )
+    outside = projections.outside(run.path / NEW)
+    if placed.missing:
+        notes.append(share_words(placed))
+    if outside:
+        notes.append(
+            f"{len(outside):,} new samples lie outside the range of the fit, and are marked so: {some(outside)}"
+        )
+    return placed, notes
 
 
 def shared_samples(holdings: Sequence[Holding]) -> tuple[list[Holding], list[str]]:

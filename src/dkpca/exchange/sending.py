@@ -57,7 +57,7 @@ class Holding:
     def shared_key(self) -> bytes:
         """Key under which ids become tokens."""
         if self.key is None:
-            raise InputError("alignment needs the parties' key, and none was given; see 'dkpca align key'")
+            raise InputError("alignment needs the parties' key, and none was given")
         return self.key
 
     def ids(self) -> list[str]:

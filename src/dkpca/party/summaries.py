@@ -276,7 +276,7 @@ def _check_open(state: PartyState) -> None:
     if state.protect != "none":
         raise InputError(
             f"party {state.party!r}: its fit was protected (protect={state.protect!r}), and so are its new samples: "
-            "answer with masked numbers ('dkpca mask')"
+            "answer with masked numbers (protect='sums')"
         )
 
 

@@ -45,7 +45,7 @@ def check_of_fit(agreed: Agreed) -> None:
             "name of its sum with --fit-run, if it had landmarks)"
         )
     if agreed.kind == quantities.SCORES:
-        raise FusionError("these are masked shares of scores, after a blind fit; give them to 'dkpca project'")
+        raise FusionError("these are masked shares of scores, after a blind fit")
 
 
 def summary_of(kernel: Kernel, pieces: Pieces) -> Summary:
@@ -107,12 +107,9 @@ def scores_of(pieces: Pieces) -> Numbers:
     """Return the sum of all parties' shares of the scores of new samples."""
     first = sums.check_complete(next(iter(pieces())))
     if first.agreed.kind == quantities.NEW:
-        raise FusionError(
-            "these are masked numbers of new samples, not yet added up; first 'dkpca add --fit joined.summary --out "
-            "joined.rows', then 'dkpca project' with these rows"
-        )
+        raise FusionError("these are masked numbers of new samples, not yet added up")
     if first.agreed.kind != quantities.SCORES:
-        raise FusionError("these are masked numbers of a fit; 'dkpca add' makes its summary, for 'dkpca fuse'")
+        raise FusionError("these are masked numbers of a fit")
     return np.vstack([values for _, values in _blocks(first.agreed, pieces)])
 
 

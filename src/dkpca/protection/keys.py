@@ -180,5 +180,5 @@ def _signed_part(offer: Offer) -> bytes:
 def check_identity(secret: bytes) -> Identity:
     """Return the identity of these bytes, if they are one."""
     if len(secret) != 32:
-        raise InputError("not the private key of an identity; make one with 'dkpca keys new'")
+        raise InputError("not the private key of an identity")
     return Identity(secret)

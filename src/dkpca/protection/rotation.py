@@ -52,9 +52,7 @@ class Rotation:
 
     def __post_init__(self) -> None:
         if len(self.key) < SHORTEST_KEY:
-            raise InputError(
-                f"the key has {len(self.key)} bytes; it needs at least {SHORTEST_KEY}; 'dkpca align key' makes one"
-            )
+            raise InputError(f"the key has {len(self.key)} bytes; it needs at least {SHORTEST_KEY}")
 
     @property
     def hidden_digest(self) -> str:

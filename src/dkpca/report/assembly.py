@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dkpca.errors import InputError
-from dkpca.messages import CommonTokens
 from dkpca.report.clusters import cluster_columns
 from dkpca.report.comparison import compare
 from dkpca.report.content import Content
@@ -34,8 +33,6 @@ class Wanted:
     how, how_labels : Reading
         How tables are read: the column with the sample ids, how ids are made alike, how files are written. That of
         labels may be another.
-    key, common
-        The parties' key and the center's answer to 'align', where samples are named by tokens.
     new, new_tables : sequence of Path
         New samples, and a party's own tables of them.
     other : Path, optional
@@ -52,8 +49,6 @@ class Wanted:
     table: Path | None = None
     how: Reading = PLAIN
     how_labels: Reading = PLAIN
-    key: bytes | None = None
-    common: CommonTokens | None = None
     new: Sequence[Path] = ()
     new_tables: Sequence[Path] = ()
     other: Path | None = None
@@ -69,9 +64,9 @@ def assemble(wanted: Wanted) -> Content:
     notes: list[str] = [TURNED] if source.run is not None and source.run.model.is_blind else []
     own_table, how = (wanted.table, wanted.how) if wanted.table else (wanted.labels, wanted.how_labels)
     if own_table is not None:
-        source, said = _named(wanted, source, own_table, how, wanted.common)
+        source, said = _named(source, own_table, how)
         notes += [said] if said else []
-        other = None if other is None else _named(wanted, other, own_table, how, wanted.common)[0]
+        other = None if other is None else _named(other, own_table, how)[0]
     new = _new_samples(wanted, source.scores.shape[1])
     labels, own = _labels(wanted, source, notes), _own_columns(wanted, source, notes)
     return Content(
@@ -86,21 +81,17 @@ def assemble(wanted: Wanted) -> Content:
     )
 
 
-def _named(
-    wanted: Wanted, source: Source, table: Path, how: Reading, common: CommonTokens | None
-) -> tuple[Source, str]:
+def _named(source: Source, table: Path, how: Reading) -> tuple[Source, str]:
     ways = how.id_normalize
     ids = reading.read_ids(table, how.id_column or "", how.dialect, ways)
-    return with_own_ids(source, ids, table=table, key=wanted.key, common=common, ways=ways)
+    return with_own_ids(source, ids, table=table, ways=ways)
 
 
 def _new_samples(wanted: Wanted, n_components: int) -> list[Source]:
     found = [read_new(path, n_components) for path in wanted.new]
     if not wanted.new_tables:
         return found
-    return [
-        _named(wanted, part, table, wanted.how, None)[0] for part, table in zip(found, wanted.new_tables, strict=True)
-    ]
+    return [_named(part, table, wanted.how)[0] for part, table in zip(found, wanted.new_tables, strict=True)]
 
 
 def _labels(wanted: Wanted, source: Source, notes: list[str]) -> LabelTable | None:

@@ -1,7 +1,7 @@
 """What a page can be drawn of: a run, a party's result folder, a message of scores, or an embedding."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,8 @@ import polars as pl
 
 from dkpca import messages
 from dkpca.errors import InputError
-from dkpca.exchange import alignment
 from dkpca.linalg.arrays import to_numpy
-from dkpca.messages import TOKEN_BYTES, CommonTokens, Scores
+from dkpca.messages import Scores
 from dkpca.store import message_files, runs
 from dkpca.store.runs import RESULT, Run
 from dkpca.tables import reading
@@ -22,7 +21,6 @@ from dkpca.tables.reading import Matrix, Reading
 
 EMBEDDINGS = ("embedding.parquet", "embedding.csv")
 COMPONENT = re.compile(r"component_\d+")
-TOKEN = re.compile(rf"[0-9a-f]{{{2 * TOKEN_BYTES}}}")
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,7 @@ def read_source(path: Path) -> Source:
 
 
 def read_new(path: Path, n_components: int) -> Source:
-    """Read new samples: the directory of 'dkpca project', or an embedding."""
+    """Read new samples: the folder new/ of a run, or an embedding."""
     if path.is_dir():
         source = _embedding(_embedding_in(path))
         if (path / RESULT).exists():
@@ -90,8 +88,6 @@ def with_own_ids(
     ids: Sequence[str],
     *,
     table: Path,
-    key: bytes | None = None,
-    common: CommonTokens | None = None,
     ways: Sequence[str] = (),
 ) -> tuple[Source, str]:
     """Name the samples as the party that reads the page does; say in words what was done.
@@ -99,50 +95,18 @@ def with_own_ids(
     Ids are matched after they are made alike in the ways that the parties agreed on, and shown as they stand.
     """
     keys = matching_keys(ids, ways)
-    if common is not None:
-        if source.digest not in (None, messages.digest(alignment.names(common))):
-            raise InputError(f"{source.path}: is about other samples than --align; give the answer of its own round")
-        rows = alignment.common_rows(keys, _needed(key), common)
-        return replace(
-            source, names=[ids[row] for row in rows], numbered=False
-        ), f"named by the ids of {table}, aligned by tokens"
     fingerprints = (messages.digest(keys), messages.row_number_digest(len(ids)))
     if source.digest in fingerprints and len(ids) == len(source.names):
-        return replace(
-            source, names=list(ids), numbered=False
-        ), f"named by the ids of {table}, which are those of the fit"
-    if key is not None:
-        return _without_tokens(source, dict(zip(keys, ids, strict=True)), key, table)
+        named = replace(source, names=list(ids), numbered=False)
+        return named, f"named by the ids of {table}, which are those of the fit"
     if not source.numbered and set(keys) & set(matching_keys(source.names, ways)):
         return source, ""
     hint = "give a table with these names, or fuse again with --ids"
-    if TOKEN.fullmatch(source.names[0]):
-        hint = "these names are tokens: give the parties' key with --key-file"
-    elif source.result is not None:
-        hint = "if samples were aligned, give --align and --key-file as for 'summarize'; else the table of the fit"
+    if source.result is not None:
+        hint = "give the table of the fit"
     raise InputError(
         f"{table}: none of its {len(ids)} ids is a sample of {source.path}, as {source.names[0]!r}; {hint}"
     )
-
-
-def _without_tokens(source: Source, own: Mapping[str, str], key: bytes, table: Path) -> tuple[Source, str]:
-    by_token = dict(zip((token.hex() for token in alignment.tokens(own, key)), own.values(), strict=True))
-    unknown = sum(name not in by_token for name in source.names)
-    if unknown == len(source.names):
-        hint = "use the key and the table of the fit"
-        if not TOKEN.fullmatch(source.names[0]):
-            hint = "its samples are numbered by row, so give the center's answer to 'align' too, with --align"
-        raise InputError(f"{source.path}: none of its samples is in {table} under this key; {hint}")
-    words = f"named by the ids of {table} in place of tokens"
-    if unknown:
-        words += f"; {unknown} samples are not in that table and keep their tokens"
-    return replace(source, names=[by_token.get(name, name) for name in source.names], numbered=False), words
-
-
-def _needed(key: bytes | None) -> bytes:
-    if key is None:
-        raise InputError("tokens become ids with the parties' key; give --key-file beside --align")
-    return key
 
 
 def _run(path: Path) -> Source:
@@ -192,7 +156,7 @@ def _embedding(path: Path) -> Source:
 def _embedding_in(path: Path) -> Path:
     found = next((path / name for name in EMBEDDINGS if (path / name).exists()), None)
     if found is None:
-        raise InputError(f"{path}: has no embedding.csv; give the directory that 'dkpca project' wrote")
+        raise InputError(f"{path}: has no embedding.csv; give the folder new/ of a run")
     return found
 
 

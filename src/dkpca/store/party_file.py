@@ -1,4 +1,4 @@
-"""party.toml: what a party has written down about its table, for its own commands and for the network alike.
+"""party.toml: what a party has written down about its table, for its own commands.
 
 Files that it names are relative to its own folder. `dkpca check --write` writes one.
 """
@@ -27,10 +27,7 @@ class PartyFile:
     table: Path | None
     reading: Reading
     policy: Path | None
-    key_file: Path | None
     new: Path  # folder with tables of new samples, one per batch
-    approval: bool = False  # whether a person approves each question of a network
-    peers: Path | None = None  # file that says with whom it adds masked numbers over a network
 
 
 def read(path: Path) -> PartyFile:
@@ -53,10 +50,7 @@ def read(path: Path) -> PartyFile:
         table=beside("table"),
         reading=_reading(values),
         policy=beside("policy"),
-        key_file=beside("key_file"),
         new=path.parent / values.get("new", "new"),
-        approval=values.get("approval", False),
-        peers=beside("peers"),
     )
 
 
@@ -123,7 +117,7 @@ def _handles_text(value: Any) -> bool:
 
 
 KEYS: Mapping[str, Check] = {
-    "party": (_is_named, "write the name on the invitation"),
+    "party": (_is_named, "write the name of the party"),
     "table": (_is_named, "write the name of a file, relative to this one"),
     "id": (_is_text, "write the name of the column with the sample ids, or nothing"),
     "id_normalize": (lambda value: _is_names(value) and set(value) <= set(WAYS), f"write some of {list(WAYS)}"),
@@ -141,14 +135,7 @@ KEYS: Mapping[str, Check] = {
     "null_values": (_is_names, "write a list of the values that mean there is none"),
     "sheet": (_is_named, "write the name of a sheet of the workbook"),
     "policy": (_is_named, "write the name of the policy file, relative to this one"),
-    "key_file": (_is_text, "write the name of the file with the parties' key, or nothing"),
-    "peers": (_is_text, "write the name of the file with the peers of masked sums, or nothing"),
     "new": (_is_named, "write the name of the folder with new samples"),
-    "approval": (lambda value: isinstance(value, bool), "write true or false"),
-    "proxy": (
-        lambda value: isinstance(value, str) and (not value or value.startswith(("http://", "https://"))),
-        'write an address such as "http://proxy:3128", or nothing',
-    ),
 }
 READING = {
     "id": "id_column",

@@ -16,6 +16,7 @@ from dkpca.tables.reading import read_ids
 from dkpca.wire import codec
 
 SETTINGS = "settings.json"
+OLD_REQUEST = "request.json"  # only a run of the former network has it
 LOST_NAMES = "the samples are numbered: their names so far could not be read; name them with --ids"
 
 
@@ -23,8 +24,18 @@ def check(path: Path) -> None:
     """Find out before any work whether a run can be written there."""
     storage.check_folder(path if path.exists() else path.parent)
     found = {file.name for file in path.iterdir()} if path.is_dir() else set()  # at one moment: others may write
+    check_version(path)
     if found - {LOCK} and not found & {SETTINGS, "messages"}:
         raise InputError(f"{path}: is a directory with other files in it, not a run; choose another --out")
+
+
+def check_version(path: Path) -> None:
+    """Refuse a run of the former network; its messages still fuse."""
+    if (path / OLD_REQUEST).exists():
+        raise InputError(
+            f"{path}: is a run of the network of an earlier version; fuse its messages into a new run with "
+            f"'dkpca fuse {path / 'messages'}/*.summary --out NEW'"
+        )
 
 
 def read_settings(path: Path) -> RunSettings | None:

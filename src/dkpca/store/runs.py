@@ -4,7 +4,6 @@
     model.safetensors   the components, and what is needed to place new samples
     result.scores       the same for the parties: each draws it with its own ids and labels ('dkpca report')
     embedding.csv, .parquet, certificate.json, settings.json, ledger.jsonl, report.html
-    scorers/            under the sum law: for each party what it needs to score its own columns ('dkpca score')
 
 The messages alone are enough: a center that died, or that gets one more summary, fuses again from them.
 """
@@ -20,7 +19,6 @@ import numpy as np
 from dkpca import fusion, wire
 from dkpca.errors import FusionError, InputError, StorageError
 from dkpca.fusion import FusedModel
-from dkpca.fusion.scoring import scorers
 from dkpca.kernels.combination import Weights
 from dkpca.linalg.arrays import to_numpy
 from dkpca.linalg.leading import NAMES, Solver
@@ -30,6 +28,7 @@ from dkpca.store.message_files import Received, by_party, naming_files, receive,
 from dkpca.store.run_directory import (
     SETTINGS,
     check,
+    check_version,
     consistent,
     is_projection,
     names_of,
@@ -57,7 +56,6 @@ __all__ = [
 ]
 LEDGER = "ledger.jsonl"
 RESULT = "result.scores"  # a message for the parties
-SCORERS = "scorers"  # folder of messages for single parties
 
 
 @dataclass(frozen=True)
@@ -134,11 +132,6 @@ def fuse(
         names, named_by, lost = names_of(path, next(iter(model.summaries.values())), sample_names, ways)
         settings = settings_of(path, model, accepted, named_by, ways)
         gone = [path / "messages" / f"{party}.summary" for party in without]
-        gone += [
-            file
-            for file in (path / SCORERS).glob("*.scorer")
-            if not model.law.scores_add or file.stem not in model.summaries
-        ]
         _write(path, model, accepted, names, settings, states or {}, gone)
         record_received(path, received)
         ledger.append(path / LEDGER, "fused", parties=sorted(model.summaries))
@@ -147,6 +140,7 @@ def fuse(
 
 def load(path: Path) -> Run:
     """Read a fused run."""
+    check_version(path)
     with consistent(path):
         settings = read_settings(path)
         if settings is None:
@@ -241,9 +235,6 @@ def _write(
     stored = {path / "messages" / f"{name}.summary": item for name, item in accepted.items()}
     new: dict[Path, Content] = {target: item.data for target, item in stored.items() if item.path != target}
     kept = {storage.make_directory(path / "private") / f"{party}.state": data for party, data in states.items()}
-    if model.law.scores_add:
-        folder = storage.make_directory(path / SCORERS)
-        new |= {folder / f"{name}.scorer": wire.encode(scorer) for name, scorer in scorers(model).items()}
     files = new | kept | {path / name: data for name, data in produced.items()}
     storage.write_all(files, private=kept, remove=gone)
 

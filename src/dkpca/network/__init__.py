@@ -1,1 +1,0 @@
-"""The rounds between a center and parties that a network connects."""
