@@ -33,11 +33,11 @@ REASONS = {
 
 
 class WaitingError(Exception):
-    """A file that is not there yet, and of whom."""
+    """Files that are not there yet: of which members, for which step."""
 
-    def __init__(self, member: str, step: str) -> None:
-        super().__init__(f"waiting for {member}: {step}")
-        self.member, self.step = member, step
+    def __init__(self, step: str, *members: str) -> None:
+        super().__init__(f"waiting for {', '.join(members)}: {step}")
+        self.members, self.step = members, step
 
 
 class RefusedError(NoAnswerError):
@@ -108,26 +108,27 @@ class Membership:
                 )
 
     def receive(
-        self, writer: str, step: str, part: str, *, at_most: int, question: str = NO_QUESTION, kind: str = "answer"
+        self, writer: str, step: str, *parts: str, at_most: int, question: str = NO_QUESTION, kind: str = "answer"
     ) -> Path:
         """Return a file in DIR with what another member wrote for this one, or raise `WaitingError`.
 
-        What was opened once counts, whatever the folder shows later.
+        Of several parts it is the first that is there. What was opened once counts, whatever the folder shows later.
         """
-        opened = self.memory.path / "opened" / f"{writer}.{step}.{part}"
-        if opened.exists():
-            return opened
+        for part in parts:
+            if self._opened(writer, step, part).exists():
+                return self._opened(writer, step, part)
         with self._verified(writer, step, kind) as (file, header):
             if header.question != question:
                 raise self._refused(writer, step, "answers another question than the one that follows from the plan")
-            place = header.parts.get(part)
-            if place is None:
-                raise self._refused(writer, step, f"has no part {part!r}")
-            if place.plain_length > at_most:
+            there = [part for part in parts if part in header.parts]
+            if not there:
+                raise self._refused(writer, step, f"has no part for {self.name!r}")
+            length, opened = header.parts[there[0]].plain_length, self._opened(writer, step, there[0])
+            if length > at_most:
                 raise self._refused(
-                    writer, step, f"declares {place.plain_length} bytes, and {at_most} are the most for this step"
+                    writer, step, f"declares {length} bytes, and {at_most} are the most for this step"
                 )
-            self._open(file, header, part, opened)
+            memories.write(opened, lambda target: self._decrypt(file, header, there[0], target))
         return opened
 
     def check_refusals(self) -> None:
@@ -186,7 +187,7 @@ class Membership:
         """Open a member's file whose header is signed by it, for this agreement and step."""
         with self.folder.opened(f"{writer}/{step}") as found:
             if found is None:
-                raise WaitingError(writer, step)
+                raise WaitingError(step, writer)
             file, size = found
             try:
                 header = sealed.read_header(file, size, self.study.public)
@@ -199,14 +200,14 @@ class Membership:
                     )
                 yield file, header
             except sealed.NotWholeError:
-                raise WaitingError(writer, step) from None
+                raise WaitingError(step, writer) from None
             except (WireError, ProtectionError) as error:
                 if str(error).startswith(self.folder.url):
                     raise
                 raise self._refused(writer, step, str(error)) from error
 
-    def _open(self, file: BinaryIO, header: sealed.Header, part: str, target: Path) -> None:
-        memories.write(target, lambda opened: self._decrypt(file, header, part, opened))
+    def _opened(self, writer: str, step: str, part: str) -> Path:
+        return self.memory.path / "opened" / f"{writer}.{step}.{part}"
 
     def _decrypt(self, file: BinaryIO, header: sealed.Header, part: str, target: BinaryIO) -> None:
         target.seek(0)
@@ -230,11 +231,11 @@ def agree(folder: Folder, memory: StudyMemory, study: Study) -> Agreement:
     for name in study.plan.members:
         raw = folder.read(f"{name}/signature-{study.number}", plans.MOST_SIGNATURE)
         if raw is None:
-            raise WaitingError(name, "signature")
+            raise WaitingError("signature", name)
         try:
             plans.check_signature(raw, name, study)
         except sealed.NotWholeError:
-            raise WaitingError(name, "signature") from None
+            raise WaitingError("signature", name) from None
         signatures[name] = raw
     return memory.agree(Agreement(study, signatures))
 
