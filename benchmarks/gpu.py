@@ -23,10 +23,9 @@ from dkpca.fusion import fuse, resolve_gamma
 from dkpca.kernels import RBF
 from dkpca.kernels.grams import FusedGram
 from dkpca.linalg.arrays import write_over
-from dkpca.linalg.on_device import computing_on
+from dkpca.linalg.lazy_factor import as_received, whole
+from dkpca.linalg.rows import computing_on, slices
 from dkpca.linalg.streamed import Streamed
-from dkpca.linalg.strips import slices
-from dkpca.linalg.tall import as_received, whole
 from dkpca.messages import Summary
 from dkpca.party import statistics, summarize
 from dkpca.rank import Fixed

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from dkpca.kernels import RBF
 from dkpca.kernels.grams import KernelGram
-from dkpca.linalg import features, landmark
-from dkpca.linalg.corner import Corner
+from dkpca.linalg import landmark
 from dkpca.linalg.landmark import Landmark
+from dkpca.linalg.landmark_block import LandmarkBlock as Corner
 from dkpca.linalg.rounding import growth
 from dkpca.metrics import subspace_error
 
@@ -62,8 +62,8 @@ def test_pairs_by_inverses_are_those_by_substitution(monkeypatch):
     gram = KernelGram(RBF(0.3), np.random.default_rng(1).normal(size=(3000, 6)))
     by = {}
     for worth in (1e-2, 0.0):
-        monkeypatch.setattr(features, "WORTH", worth)
-        assert bool(Landmark(20)._choose(gram, 20, 5).corner.inverses) == bool(worth)
+        monkeypatch.setattr(landmark, "WORTH", worth)
+        assert bool(Landmark(20)._choose(gram, 20, 5).block.inverses) == bool(worth)
         by[worth] = Landmark(20)(gram, 5)
     quick, plain = by[1e-2], by[0.0]
     assert subspace_error(quick.vectors, plain.vectors) < 1e-20

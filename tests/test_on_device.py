@@ -13,8 +13,7 @@ from dkpca.kernels import RBF, Linear, Polynomial, Precomputed
 from dkpca.linalg import memory
 from dkpca.linalg.arrays import sent_to
 from dkpca.linalg.landmark import Landmark
-from dkpca.linalg.moments import groups
-from dkpca.linalg.on_device import computing_on
+from dkpca.linalg.rows import computing_on, groups
 from dkpca.party import summarize
 from dkpca.rank import Fixed
 
@@ -174,7 +173,8 @@ def test_no_more_than_a_group_of_rows_travels_at_a_time(torch, monkeypatch):
         seen.append(x.shape[0])
         return sent_to(x, place)
 
-    monkeypatch.setattr("dkpca.linalg.tall.sent_to", watched)
+    monkeypatch.setattr("dkpca.linalg.rows.sent_to", watched)
+    monkeypatch.setattr("dkpca.linalg.lazy_factor.sent_to", watched)
     fitted(tables(n), "cpu")
     assert len(seen) > 10
     assert max(seen) <= max(groups(n)[0].stop, 10_000)  # those are the rows among which landmarks are chosen

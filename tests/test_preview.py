@@ -8,12 +8,11 @@ import pytest
 
 from dkpca import subspace_error
 from dkpca.linalg.arrays import dtype_name, to_numpy
-from dkpca.linalg.eigenpairs import Probe
+from dkpca.linalg.eigenpairs import Probe, orthonormal, ritz
 from dkpca.linalg.gram import Centered
 from dkpca.linalg.leading import leading
-from dkpca.linalg.preview import Preview
-from dkpca.linalg.progress import silent
-from dkpca.linalg.ritz import orthonormal, ritz
+from dkpca.linalg.low_precision import LowPrecision as Preview
+from dkpca.linalg.rows import silent
 from dkpca.linalg.streamed import Streamed
 from testkit.matrices import Given
 from tests.test_solvers import STEPPED, groups_of_duplicates

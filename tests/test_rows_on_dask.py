@@ -17,7 +17,7 @@ from dkpca.errors import InputError, NoAnswerError
 from dkpca.exchange import on_dask, row_sums
 from dkpca.kernels import RBF, Laplacian
 from dkpca.linalg import landmark
-from dkpca.linalg.progress import listening
+from dkpca.linalg.rows import listening
 from dkpca.rank import Budget
 from testkit.deadline import within
 from testkit.row_blocks import CHUNK, COLUMNS, block

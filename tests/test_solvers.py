@@ -11,13 +11,13 @@ from dkpca.errors import ConvergenceError, InputError, OutOfMemoryError
 from dkpca.kernels import RBF, Linear
 from dkpca.kernels.grams import FusedGram, KernelGram
 from dkpca.kernels.laws import Product
-from dkpca.linalg import effort, strips
+from dkpca.linalg import leading as effort
+from dkpca.linalg import rows as strips
 from dkpca.linalg.arrays import to_numpy
 from dkpca.linalg.gram import Centered, Gram
 from dkpca.linalg.landmark import Landmark
 from dkpca.linalg.leading import WORK, choose, enough_landmarks, leading
-from dkpca.linalg.parallel import one_blas_thread
-from dkpca.linalg.progress import listening
+from dkpca.linalg.rows import listening, one_blas_thread
 from dkpca.linalg.streamed import Streamed
 from testkit.matrices import Given
 

@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks.measure import RESULTS, machine
 from dkpca.errors import DataWarning, DKPCAError
 from dkpca.linalg.arrays import to_numpy
-from dkpca.linalg.parallel import limit_blas_threads
+from dkpca.linalg.rows import limit_blas_threads
 from experiments.adversary.checks import Check, checks
 from experiments.adversary.configurations import Configuration, bend, draw, estimator, tables
 

@@ -22,11 +22,10 @@ from dkpca.fusion.roster import TrueRows, audited_rows
 from dkpca.kernels.grams import FusedGram
 from dkpca.linalg.arrays import Array, device, namespace, to_numpy
 from dkpca.linalg.betting import Vector, mean_at_most
+from dkpca.linalg.lazy_factor import as_received, reweighed, rows_of
 from dkpca.linalg.nearfar import Matrix, turned
-from dkpca.linalg.parallel import in_order
 from dkpca.linalg.rounding import growth, unit
-from dkpca.linalg.strips import strips
-from dkpca.linalg.tall import as_received, reweighed, rows_of
+from dkpca.linalg.rows import in_order, strips
 from dkpca.messages import AuditRequest
 
 CONFIDENCE = 0.95

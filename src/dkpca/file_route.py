@@ -23,8 +23,8 @@ from dkpca.kernels.combination import BALANCED
 from dkpca.kernels.laws import LAWS
 from dkpca.linalg.arrays import Array
 from dkpca.linalg.leading import NAMES, Solver
-from dkpca.linalg.on_device import computing_on
 from dkpca.linalg.precision import PRECISIONS
+from dkpca.linalg.rows import computing_on
 from dkpca.messages import Message, Partials, Rows, Summary
 from dkpca.party import ANYTHING
 from dkpca.party.state import PartyState

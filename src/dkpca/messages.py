@@ -20,8 +20,8 @@ from dkpca.fields import (
 )
 from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import Array
-from dkpca.linalg.gram import Index
 from dkpca.linalg.precision import Rounded
+from dkpca.linalg.rows import Index
 from dkpca.masked import Agreed as Agreed
 from dkpca.masked import MaskedSum as MaskedSum
 from dkpca.masked import Offer as Offer

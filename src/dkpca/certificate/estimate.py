@@ -6,7 +6,8 @@ columns whose trace is that of what was left out. The smaller turn counts; calib
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,11 +16,9 @@ from dkpca.kernels.grams import FusedGram
 from dkpca.kernels.laws import Law
 from dkpca.linalg.arrays import Array, like, namespace, sent_to, to_numpy, transposed
 from dkpca.linalg.eigenpairs import Eigenpairs, Nearby
-from dkpca.linalg.gram import Index
-from dkpca.linalg.moments import crossed
+from dkpca.linalg.lazy_factor import Factor, as_sent, column_squares, reference_of, scaled
 from dkpca.linalg.nearfar import Matrix, Spectrum, Vector, turned
-from dkpca.linalg.on_device import away_from
-from dkpca.linalg.tall import Factor, as_sent, column_squares, reference_of, scaled
+from dkpca.linalg.rows import away_from, crossed
 
 KEPT = 0.75  # of a factor, in the first cut
 SAFETY = 2.0  # both cuts are sometimes half as large as they should be
@@ -66,22 +65,22 @@ def rows_times(
     V: Array,
 ) -> list[Matrix]:
     """Some rows of the fused matrix times V, as each cut multiplies columns of the factors: in one pass over them."""
-    gram, place = FusedGram(law, factors, diagonals), away_from(V)
-    there = gram if place is None else gram.at(place)
-    xp, n = namespace(there.reference), V.shape[0]
+    place = away_from(V)
+    there = FusedGram(law, factors, diagonals, place)
+    xp = namespace(there.reference)
     scales = [[like(kept, there.reference) for kept in cut] for cut in cuts]
 
-    def merged(index: Index) -> list[list[Array]]:
-        rows, own = there.parts(index)
+    def merged(rows: Sequence[Array], own: Sequence[Array] | None) -> list[list[Array]]:
         return [law.merge([scaled(A, by) for A, by in zip(rows, cut, strict=True)], own) for cut in scales]
 
-    right = [list(map(transposed, each)) for each in merged(sent_to(positions, there.reference))]
+    right = [list(map(transposed, each)) for each in merged(*there.parts(sent_to(positions, there.reference)))]
 
-    def opened(group: slice) -> Callable[[slice], Array]:
-        both = list(zip(merged(group), right, strict=True))
-        return lambda rows: xp.concat([law.crossed([A[rows, :] for A in left], own) for left, own in both], axis=1)
+    def make(start: int, *stored: Array) -> Array:
+        both = zip(merged(*there.parts_from(stored)), right, strict=True)
+        return xp.concat([law.crossed(left, own) for left, own in both], axis=1)
 
-    found = to_numpy(crossed(opened, n, V, V if place is None else place)).astype(float)
+    table = replace(there.table(), make=make, width=len(positions) * len(cuts))
+    found = to_numpy(crossed(table, V, V if place is None else place)).astype(float)
     return np.split(found, len(cuts))
 
 

@@ -13,7 +13,7 @@ through landmarks only, less is taken away from the diagonal part: what landmark
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 
@@ -33,13 +33,12 @@ from dkpca.linalg.arrays import (
     to_numpy,
 )
 from dkpca.linalg.eigenpairs import Eigenpairs
-from dkpca.linalg.gram import Gram, Index, Opened, pick
+from dkpca.linalg.gram import Gram
 from dkpca.linalg.landmark import part_below
-from dkpca.linalg.missed import MOST_NUMBERS
-from dkpca.linalg.progress import Progress, silent
+from dkpca.linalg.lazy_factor import Factor, row_squares, whole
+from dkpca.linalg.residual_bound import MOST_NUMBERS
 from dkpca.linalg.rounding import growth, quiet, solver_error, unit
-from dkpca.linalg.strips import cross, times, triangle
-from dkpca.linalg.tall import Factor, row_squares, whole
+from dkpca.linalg.rows import Index, Made, Progress, cross, pick, silent, times, triangle
 from dkpca.messages import Summary
 
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
@@ -129,19 +128,16 @@ class Covered(Gram):
         parts, changes = ((pick(A, rows) @ pick(A, columns).T for A in each) for each in (self.factors, self.changes))
         return self.law.derivative(parts, changes)
 
-    def against(self, columns: Array) -> Opened:
+    def against(self, columns: Array) -> Made:
         right, towards = ([pick(A, columns).T for A in each] for each in (self.factors, self.changes))
+        count = len(self.factors)
 
-        def opened(group: slice) -> Callable[[slice], Array]:
-            def strip(rows: slice) -> Array:
-                own = slice(group.start + rows.start, group.start + rows.stop)
-                parts = (A[own, :] @ B for A, B in zip(self.factors, right, strict=True))
-                changes = (A[own, :] @ B for A, B in zip(self.changes, towards, strict=True))
-                return self.law.derivative(parts, changes)
+        def make(start: int, *rows: Array) -> Array:
+            parts = (A @ B for A, B in zip(rows[:count], right, strict=True))
+            changes = (A @ B for A, B in zip(rows[count:], towards, strict=True))
+            return self.law.derivative(parts, changes)
 
-            return strip
-
-        return opened
+        return Made((*self.factors, *self.changes), make, columns.shape[0])
 
     def among(self, positions: Array) -> Gram:
         same = copy(self)

@@ -13,7 +13,7 @@ from dkpca.concerns import about_kernel
 from dkpca.disclosure import raw_bytes
 from dkpca.errors import InputError
 from dkpca.linalg import memory
-from dkpca.linalg.on_device import computing_on
+from dkpca.linalg.rows import computing_on
 from dkpca.store import runs
 from dkpca.store.runs import Run
 from dkpca.tables import reading

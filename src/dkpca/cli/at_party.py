@@ -15,7 +15,7 @@ from dkpca.errors import InputError
 from dkpca.exchange import files
 from dkpca.kernels.laws import LAWS
 from dkpca.linalg import memory
-from dkpca.linalg.on_device import computing_on
+from dkpca.linalg.rows import computing_on
 from dkpca.messages import Summary
 from dkpca.party.state import PartyState
 from dkpca.rank import Recovery

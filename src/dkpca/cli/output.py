@@ -20,7 +20,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from dkpca.linalg.progress import listening
+from dkpca.linalg.rows import listening
 
 out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 80)
 aside = Console(stderr=True, highlight=False)

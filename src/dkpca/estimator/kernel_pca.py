@@ -24,8 +24,8 @@ from dkpca.kernels.laws import LAWS
 from dkpca.linalg import memory
 from dkpca.linalg.arrays import Array, dtype_name, namespace
 from dkpca.linalg.leading import NAMES, Solver
-from dkpca.linalg.on_device import computing_on
 from dkpca.linalg.precision import PRECISIONS
+from dkpca.linalg.rows import computing_on
 from dkpca.policy import PROTECTIONS
 from dkpca.rank import RankRule, as_rule
 from dkpca.tables.inputs import is_source

@@ -17,7 +17,7 @@ from dkpca.errors import TooLateError
 from dkpca.exchange.questions import AuditWanted, Question, RowsWanted, StatisticsWanted, SummaryWanted
 from dkpca.linalg import memory
 from dkpca.linalg.arrays import Array
-from dkpca.linalg.on_device import computing_on
+from dkpca.linalg.rows import computing_on
 from dkpca.messages import AuditRows, Partials, Rows, Statistics, Summary
 from dkpca.party.state import PartyState
 from dkpca.party.true_rows import true_rows

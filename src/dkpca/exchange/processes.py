@@ -18,8 +18,7 @@ from dkpca.exchange.rounds import Fit
 from dkpca.exchange.sending import Holding, Sender
 from dkpca.fusion.scoring import Placed, share_words
 from dkpca.linalg import memory
-from dkpca.linalg.on_device import computing_on
-from dkpca.linalg.parallel import limit_blas_threads
+from dkpca.linalg.rows import computing_on, limit_blas_threads
 from dkpca.store import projections, runs, scratch, storage
 from dkpca.store.runs import Run
 from dkpca.tables.ids import would_match

@@ -15,9 +15,9 @@ from dkpca.kernels.grams import KernelGram
 from dkpca.linalg import by_rows, landmark
 from dkpca.linalg.by_rows import Pairs, Whole
 from dkpca.linalg.eigenpairs import rounding_of
-from dkpca.linalg.moments import Moments
 from dkpca.linalg.precision import norms_by_squares, round_to
 from dkpca.linalg.rounding import growth, unit
+from dkpca.linalg.rows import Moments
 from dkpca.party.state import PartyState
 from dkpca.rank import RankRule
 

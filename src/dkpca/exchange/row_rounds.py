@@ -27,8 +27,8 @@ from dkpca.kernels.laws import PRODUCT, SUM
 from dkpca.linalg import by_rows, landmark, nearfar
 from dkpca.linalg.by_rows import Features, Pairs, Whole
 from dkpca.linalg.eigenpairs import Eigenpairs, Extension, inverse_roots
-from dkpca.linalg.progress import current
 from dkpca.linalg.rounding import growth, unit
+from dkpca.linalg.rows import Part, current
 from dkpca.messages import Statistics
 from dkpca.party.state import PartyState
 
@@ -268,7 +268,7 @@ def _eigenvectors(
     _done(5)
     signs = np.where(sums.extreme < 0, -1.0, 1.0)
     turned = found.turned(sums.square, signs)
-    here = center.columns(few)(slice(None))(slice(None))
+    here = Part(center.columns(few), slice(0, len(few[0])))[:]
     V = (here @ turned.weights + turned.offset[None, :]) * inverse_roots(1, turned.values)[None, :]
     near = here @ turned.near_weights + turned.near_offset[None, :]
     at = nearfar.Spectrum(turned.values, V, turned.near_values, near)

@@ -3,7 +3,7 @@
 Every function takes what a party or the center knows, and a chunk; what it returns is added up two by two.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,12 +13,9 @@ from dkpca.errors import InputError
 from dkpca.kernels.laws import Law
 from dkpca.linalg.arrays import Array
 from dkpca.linalg.by_rows import Features
-from dkpca.linalg.gram import Opened
-from dkpca.linalg.moments import Moments, crossed, moments, write_products
-from dkpca.linalg.parallel import one_blas_thread
 from dkpca.linalg.precision import round_to
 from dkpca.linalg.rounding import quiet
-from dkpca.linalg.strips import by_strips
+from dkpca.linalg.rows import Made, Moments, Part, by_strips, crossed, moments, one_blas_thread, write_products
 from dkpca.party.state import PartyState
 from dkpca.party.summaries import measured
 
@@ -112,7 +109,7 @@ class Center:
     weights: Matrix | None = None  # (m, k)
     offset: Matrix | None = None  # (k,)
 
-    def columns(self, rows: Sequence[Matrix]) -> Opened:
+    def columns(self, rows: Sequence[Matrix]) -> Made:
         """Entries of the fused matrix between rows and anchors."""
         return _columns(self.law, rows, self.anchors)
 
@@ -120,19 +117,18 @@ class Center:
         """Scores of the samples with these rows."""
         assert self.weights is not None
         assert self.offset is not None
-        columns = self.columns(rows)(slice(None))
-        out: Matrix = by_strips(lambda strip: columns(strip) @ self.weights, rows[0], self.weights)
+        columns = Part(self.columns(rows), slice(0, len(rows[0])))
+        out: Matrix = by_strips(lambda strip: columns[strip] @ self.weights, rows[0], self.weights)
         return out + self.offset[None, :]
 
 
-def _columns(law: Law, rows: Sequence[Matrix], anchors: Sequence[Matrix]) -> Opened:
+def _columns(law: Law, rows: Sequence[Matrix], anchors: Sequence[Matrix]) -> Made:
     left, right = law.merge(list(rows)), [A.T for A in law.merge(list(anchors))]
 
-    def opened(group: slice) -> Callable[[slice], Array]:
-        own = [A[group, :] for A in left]
-        return lambda part: law.recombine(A[part, :] @ B for A, B in zip(own, right, strict=True))
+    def make(start: int, *own: Array) -> Array:
+        return law.recombine(A @ B for A, B in zip(own, right, strict=True))
 
-    return opened
+    return Made(tuple(left), make, right[0].shape[1])
 
 
 def numbers(party: str, chunk: Any) -> Matrix:
@@ -163,7 +159,7 @@ def moved_sums(party: str, state: PartyState, squares: bool, positions: Matrix, 
         X = measured(state, numbers(party, chunk))
         lengths = np.sum(X * X, axis=1)
         farthest = X[[int(np.argmax(lengths))], :]
-        square = moments(_slices(X), len(X), X[0], centered=False).square if squares else np.zeros((0, 0))
+        square = moments(X, X[0], centered=False).square if squares else np.zeros((0, 0))
         return MovedSums(X.sum(axis=0), np.abs(X).sum(axis=0), square, farthest, X[positions])
 
 
@@ -172,11 +168,8 @@ def party_sums(party: str, state: PartyState, features: Features, chunk: Any) ->
     with one_blas_thread(), quiet():
         X = measured(state, numbers(party, chunk))
 
-        def opened(group: slice) -> Callable[[slice], Array]:
-            own = X[group, :]
-            return lambda rows: state.kernel(own[rows, :], state.anchors)
-
-        return features.sums(opened, len(X), centered=False)
+        columns = Made((X,), lambda start, rows: state.kernel(rows, state.anchors), len(features.L))
+        return features.sums(columns, centered=False)
 
 
 def factor_rows(party: str, state: PartyState, chunk: Any) -> tuple[Matrix, Matrix]:
@@ -199,12 +192,12 @@ def center_sums(
     with one_blas_thread(), quiet():
         rows = [B for _, B in factors]
         both = [np.hstack([A, B - A]) for A, B in factors]
-        sent = tuple(moments(_slices(Z), len(Z), Z[0], centered=False).square for Z in both)
+        sent = tuple(moments(Z, Z[0], centered=False).square for Z in both)
         received = [np.sum(B * B, axis=1) for B in rows]
         true = [np.ones_like(each) if unit_diagonal else each for each in received]
         amplified = center.law.amplification([received[j] for j in order], [true[j] for j in order])
         return CenterSums(
-            features.sums(center.columns(rows), len(rows[0]), centered=centered),
+            features.sums(center.columns(rows), centered=centered),
             sent,
             np.array(amplified),
             float(center.law.recombine(received).sum()),
@@ -231,12 +224,12 @@ def vector_sums(center: Center, looked: Looked, factors: Sequence[tuple[Matrix, 
         def keep(group: slice, made: Array) -> None:
             V[group] = made
 
-        square, _ = write_products(center.columns(rows), len(V), center.weights, -center.offset, keep)
+        square, _ = write_products(center.columns(rows), center.weights, -center.offset, keep)
         extreme = V[np.abs(V).argmax(axis=0), range(V.shape[1])]
         images = []
         for at, shares in zip(looked.rows, looked.shares, strict=True):
             cut = [B[:, : len(share)] * share[None, :] for B, share in zip(rows, shares, strict=True)]
-            images.append(crossed(_columns(center.law, cut, at), len(V), V))
+            images.append(crossed(_columns(center.law, cut, at), V))
         return VectorSums(square, extreme, tuple(images))
 
 
@@ -244,13 +237,3 @@ def scores(center: Center, factors: Sequence[tuple[Matrix, Matrix]]) -> Matrix:
     """Scores of the samples of a chunk."""
     with one_blas_thread(), quiet():
         return center.scores([B for _, B in factors])
-
-
-def _slices(X: Matrix) -> Opened:
-    """Rows at hand, in new arrays."""
-
-    def opened(group: slice) -> Callable[[slice], Array]:
-        own = X[group, :]
-        return lambda rows: own[rows, :].copy()
-
-    return opened

@@ -6,7 +6,7 @@ import numpy as np
 
 from dkpca.fusion.fused_model import FusedModel, merged_rows, project
 from dkpca.linalg.arrays import Array, namespace, to_numpy
-from dkpca.linalg.strips import by_strips
+from dkpca.linalg.rows import by_strips
 from dkpca.messages import Rows
 
 MEANS_OVER = 2000  # samples of the fit; with more of them, means are over so many

@@ -17,10 +17,10 @@ from dkpca.kernels.laws import Law
 from dkpca.linalg.arrays import Array, device, dtype_name, namespace, to_numpy
 from dkpca.linalg.eigenpairs import Extension, Nearby
 from dkpca.linalg.gram import Centered
+from dkpca.linalg.lazy_factor import as_received, reweighed
 from dkpca.linalg.leading import Solver, leading
 from dkpca.linalg.precision import round_to
-from dkpca.linalg.strips import by_strips
-from dkpca.linalg.tall import as_received, reweighed
+from dkpca.linalg.rows import by_strips
 from dkpca.messages import Partials, Rows, Scores, Statistics, Summary
 
 LANDMARKS = 500  # of the center, unless it is told otherwise

@@ -17,10 +17,10 @@ import numpy as np
 from dkpca.certificate import Certificate
 from dkpca.errors import FusionError
 from dkpca.linalg.arrays import Array, namespace, to_numpy
-from dkpca.linalg.moments import groups
+from dkpca.linalg.lazy_factor import as_received, row_squares, rows_of, square
 from dkpca.linalg.precision import Rounded
 from dkpca.linalg.rounding import quiet
-from dkpca.linalg.tall import as_received, row_squares, rows_of, square
+from dkpca.linalg.rows import groups
 from dkpca.messages import Partials, Rows, Summary
 
 DOUBLE = float(np.finfo(np.float64).eps)  # the precision in which all of this is computed

@@ -8,7 +8,7 @@ from dkpca.errors import FusionError
 from dkpca.fusion import plausibility
 from dkpca.kernels.laws import adds_up
 from dkpca.linalg.arrays import Array
-from dkpca.linalg.gram import Index
+from dkpca.linalg.rows import Index
 from dkpca.messages import Partials, Rows, Summary
 
 SAME_SAMPLES = "the rows are not the same samples in the same order; align them first, with one --id-normalize"

@@ -16,9 +16,9 @@ from dkpca.errors import InputError
 from dkpca.kernels.installed import package_of
 from dkpca.kernels.laws import Law
 from dkpca.linalg.arrays import Array, namespace
-from dkpca.linalg.gram import Index
+from dkpca.linalg.lazy_factor import Factor, rows_of
 from dkpca.linalg.rounding import growth, quiet, unit
-from dkpca.linalg.tall import Factor, rows_of
+from dkpca.linalg.rows import Index
 
 JUDGED_ROWS = 1000  # of which a dominant column is told
 DOMINANT = 0.9  # share of one column in the mean distance from which the others hardly count

@@ -8,8 +8,8 @@ from dkpca.errors import InputError
 from dkpca.kernels.base import Kernel
 from dkpca.kernels.laws import LAWS, Law
 from dkpca.linalg.arrays import Array, namespace
-from dkpca.linalg.strips import cross
-from dkpca.linalg.tall import Factor, whole
+from dkpca.linalg.lazy_factor import Factor, whole
+from dkpca.linalg.rows import cross
 
 BALANCED = "balanced"
 Weights = str | Mapping[str, float] | None

@@ -19,10 +19,8 @@ from dkpca.errors import InputError
 from dkpca.kernels.base import Kernel, checked_width, width_for
 from dkpca.kernels.laws import PRODUCT, Law
 from dkpca.linalg.arrays import Array, at_most_in_place, device, exp_in_place, namespace, row_squares
-from dkpca.linalg.moments import column_means, column_variances, groups
-from dkpca.linalg.parallel import in_order, split_work
 from dkpca.linalg.rounding import SUBTRACTIONS, growth, quiet, unit
-from dkpca.linalg.strips import strips
+from dkpca.linalg.rows import Part, column_means, column_variances, for_each, over, strips
 
 LOSS = 1e-10  # largest error of an exponent for which the matrix product is good enough
 UNDERFLOW = 1e-290  # squares below this have lost digits
@@ -311,13 +309,12 @@ def largest_square(X: Array, origin: Array | None = None) -> float:
     """Squared distance of the farthest row from the origin; infinite where it overflows."""
     xp = namespace(X)
 
-    def of(group: slice) -> float:
+    def of(first: int, part: Part) -> float:
         with quiet():
-            part = X[group, :] if origin is None else X[group, :] - origin[None, :]
-            part = xp.astype(part, xp.float64, copy=False)
-            return float(xp.max(row_squares(part)))
+            own = part[:] if origin is None else part[:] - origin[None, :]
+            return float(xp.max(row_squares(xp.astype(own, xp.float64, copy=False))))
 
-    found = [*in_order(of, groups(X.shape[0]), X)]
+    found = [*over(of, X)]
     return math.nan if any(map(math.isnan, found)) else max(found)
 
 
@@ -369,12 +366,11 @@ def _by_differences(X: Array, Y: Array, gamma: float) -> Array:
     X, Y = X * 2.0**power, Y * 2.0**power
     out = xp.empty((X.shape[0], Y.shape[0]), dtype=X.dtype, device=device(X))
 
-    def share(parts: Sequence[slice]) -> None:
+    def of(rows: slice) -> None:
         with quiet():
-            for rows in parts:
-                out[rows, :] = -weight * _sums_of_squares(X[rows, :], Y)
+            out[rows, :] = -weight * _sums_of_squares(X[rows, :], Y)
 
-    split_work(share, strips(X.shape[0], Y.shape[0], X), X)
+    for_each(of, strips(X.shape[0], Y.shape[0], X), X)
     return out
 
 

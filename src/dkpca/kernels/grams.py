@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from dkpca.errors import InputError
 from dkpca.kernels.base import Kernel
@@ -13,17 +14,14 @@ from dkpca.linalg.arrays import (
     itemsize,
     namespace,
     row_squares,
+    sent_to,
     set_diagonal,
     transposed,
 )
-from dkpca.linalg.gram import Gram, Index, Opened, pick, thinner
-from dkpca.linalg.moments import groups
-from dkpca.linalg.on_device import OnDevice
-from dkpca.linalg.parallel import in_order
-from dkpca.linalg.progress import Progress, silent
+from dkpca.linalg.gram import Gram, thinner
+from dkpca.linalg.lazy_factor import Factor, Tall, placed, reference_of, rows_of, whole
 from dkpca.linalg.rounding import growth, quiet, unit
-from dkpca.linalg.strips import cross, slices, times
-from dkpca.linalg.tall import Factor, Tall, placed, reference_of, rows_of, whole
+from dkpca.linalg.rows import Index, Made, Part, Progress, as_made, cross, over, pick, silent, slices, times
 
 STRIP_BYTES = 2**23  # of the matrix made at a time, beside the matrix itself
 FUNCTION = 40.0  # operations of an exponential, or what else a kernel makes of an inner product
@@ -33,11 +31,20 @@ MOST_PRODUCTS = 64  # columns of a thin factor of the fused matrix: more are not
 class KernelGram(Gram):
     """A party's Gram matrix: a kernel on its own columns."""
 
-    def __init__(self, kernel: Kernel, X: Factor, origin: Array | None = None) -> None:
+    def __init__(self, kernel: Kernel, X: Factor, origin: Array | None = None, place: Array | None = None) -> None:
         self.kernel, self.X, self.origin = kernel, X, origin  # X is measured from the origin already
-        self.n, self.reference, self.entry_operations = X.shape[0], reference_of(X), 2.0 * X.shape[1] + FUNCTION
+        self.there = X if place is None else placed(X, place)  # where it is computed with
+        self.n, self.reference, self.entry_operations = (
+            X.shape[0],
+            reference_of(self.there),
+            2.0 * X.shape[1] + FUNCTION,
+        )
         self._error: float | None = None  # of a value, once it is known: it takes a pass over the rows
         self._diagonal: Array | None = None
+
+    @property
+    def home(self) -> Array:
+        return reference_of(self.X)
 
     def diagonal(self) -> Array:
         if self._diagonal is None:
@@ -45,12 +52,12 @@ class KernelGram(Gram):
         return self._diagonal
 
     def block(self, rows: Index, columns: Index) -> Array:
-        K = self.kernel.block(self.X, rows, columns)
+        K = self.kernel.block(self.there, rows, columns)
         return set_diagonal(K, self._diagonal_at(rows)) if _same(rows, columns) else K
 
     def _diagonal_at(self, rows: Index) -> Array:
-        if isinstance(self.X, Tall):
-            return self.kernel.diagonal(self.X.rows(rows))
+        if isinstance(self.there, Tall):
+            return self.kernel.diagonal(self.there.rows(rows))
         return pick(self.diagonal(), rows)
 
     def sent_to(self, place: Array) -> Gram:
@@ -59,22 +66,21 @@ class KernelGram(Gram):
                 "a precomputed kernel matrix is computed with where it lies; leave device out, or pass it as a "
                 "tensor on the device"
             )
-        return OnDevice(self, KernelGram(self.kernel, placed(self.X, place), self.origin))
+        return KernelGram(self.kernel, self.X, self.origin, place)
 
-    def against(self, columns: Array) -> Opened:
-        anchors = self.kernel.anchors(self.X, columns)
+    def against(self, columns: Array) -> Made:
+        anchors = self.kernel.anchors(self.there, columns)
+        table = as_made(self.there)
+        if table is None:
+            return Made((self.X,), lambda start, rows: self.kernel(rows, anchors), columns.shape[0])
+        return replace(table.then(lambda start, rows: self.kernel(rows, anchors)), width=columns.shape[0])
 
-        def opened(group: slice) -> Callable[[slice], Array]:
-            X = rows_of(self.X, group)
-            return lambda rows: self.kernel(X[rows, :], anchors)
-
-        return opened
-
-    def within(self, group: slice) -> Callable[[Sequence[slice]], Array]:
-        if isinstance(self.X, Tall):
-            near = KernelGram(self.kernel, self.X.rows(group)).within(slice(0, group.stop - group.start))
-            return lambda parts: near(_inside(group, parts))
-        X, diagonal, xp = self.X, self.diagonal(), namespace(self.X)
+    def within(self, start: int, stored: Sequence[Array]) -> Callable[[Sequence[slice]], Array]:
+        if self.kernel.columns_are == "samples":
+            return super().within(start, stored)
+        table = as_made(self.there)
+        X = stored[0] if table is None else table.make(start, *stored)
+        diagonal, xp = self.kernel.diagonal(X), namespace(X)
 
         def stacked(parts: Sequence[slice]) -> Array:
             return set_diagonal(self.kernel.blocks(X, parts), xp.stack([diagonal[rows] for rows in parts]))
@@ -82,7 +88,7 @@ class KernelGram(Gram):
         return stacked
 
     def among(self, positions: Array) -> Gram:
-        return KernelGram(self.kernel, self.kernel.rows(self.X, positions), self.origin)
+        return KernelGram(self.kernel, self.kernel.rows(self.there, positions), self.origin)
 
     def evaluation_error(self) -> float:
         if self._error is None:
@@ -97,14 +103,28 @@ class KernelGram(Gram):
 class FusedGram(Gram):
     """The matrix the center works with: what the law makes of the parties' factors."""
 
-    def __init__(self, law: Law, factors: Sequence[Factor], diagonals: Sequence[Factor] | None = None) -> None:
-        self.law, self._parts, self._diagonals = law, list(factors), diagonals
-        self.n, self.reference = factors[0].shape[0], reference_of(factors[0])
+    def __init__(
+        self,
+        law: Law,
+        factors: Sequence[Factor],
+        diagonals: Sequence[Factor] | None = None,
+        place: Array | None = None,
+    ) -> None:
+        self.law, self._parts, self._diagonals, self.home_parts = law, list(factors), diagonals, (factors, diagonals)
+        if place is not None:
+            self._parts = [placed(A, place) for A in factors]
+            self._diagonals = None if diagonals is None else [placed(whole(d)[:, None], place) for d in diagonals]
+        self.n, self.reference = factors[0].shape[0], reference_of(self._parts[0])
         self._trace: float | None = None
         self._diagonal: Array | None = None
         self._log_largest: float | None = None
-        self._merged = None if any(isinstance(A, Tall) for A in factors) else law.merge(factors, diagonals)
+        lazy = any(isinstance(A, Tall) for A in self._parts)
+        self._merged = None if lazy else law.merge(self._parts, self._diagonals)
         self.entry_operations = sum(2.0 * A.shape[1] for A in self.rows(slice(0, 1)))
+
+    @property
+    def home(self) -> Array:
+        return reference_of(self.home_parts[0][0])
 
     @property
     def factors(self) -> list[Array]:
@@ -126,13 +146,8 @@ class FusedGram(Gram):
             return factors, None
         return factors, [d.rows(index)[:, 0] if isinstance(d, Tall) else pick(d, index) for d in diagonals]
 
-    def at(self, place: Array) -> "FusedGram":
-        """The same matrix of rows that are decoded where another array lives."""
-        diagonals = None if self._diagonals is None else [placed(whole(d)[:, None], place) for d in self._diagonals]
-        return FusedGram(self.law, [placed(A, place) for A in self._parts], diagonals)
-
-    def sent_to(self, place: Array) -> Gram:
-        return OnDevice(self, self.at(place))
+    def sent_to(self, place: Array) -> "FusedGram":
+        return FusedGram(self.law, *self.home_parts, place)
 
     def rough(self, width: int) -> Gram | None:
         if dtype_name(self.reference) != "float64":
@@ -156,35 +171,54 @@ class FusedGram(Gram):
 
     def _from_lengths(self) -> tuple[Array, float]:
         """Diagonal, and the logarithm of its largest entry, from the squared lengths of the factors' rows."""
-        xp = namespace(self.reference)
+        xp, table = namespace(self.reference), self.table()
 
-        def of(group: slice) -> tuple[Array, Array]:
+        def of(first: int, part: Part) -> tuple[Array, Array]:
             with quiet():
-                squares = [row_squares(A) for A in self.rows(group)]
-                return self.law.recombine(squares), xp.max(self.law.log_diagonal(squares))
+                squares = [row_squares(A) for A in self.merged_from(part.stored)]
+                return sent_to(self.law.recombine(squares), self.home), xp.max(self.law.log_diagonal(squares))
 
-        parts = list(in_order(of, groups(self.n), self.reference))
-        return xp.concat([own for own, _ in parts]), max(float(log) for _, log in parts)
+        parts = list(over(of, table, reference=self.reference))
+        return namespace(self.home).concat([own for own, _ in parts]), max(float(log) for _, log in parts)
+
+    def table(self) -> Made:
+        """What rows of the matrix are made of: the parties' factors, and their diagonals."""
+        tables = [*self._parts, *(self._diagonals or [])]
+        found = [as_made(table) for table in tables]
+        stored = tuple(table if made is None else made.stored[0] for table, made in zip(tables, found, strict=True))
+        place = next((made.place for made in found if made is not None), None)
+        return Made(stored, lambda start, *rows: rows[0], 0, place)
+
+    def parts_from(self, stored: Sequence[Array]) -> tuple[list[Array], list[Array] | None]:
+        """Rows of the parties' own factors, and their diagonals, from those of `table`."""
+        made = [as_made(table) for table in [*self._parts, *(self._diagonals or [])]]
+        rows = [x if how is None else how.make(0, x) for x, how in zip(stored, made, strict=True)]
+        count = len(self._parts)
+        if self._diagonals is None:
+            return rows, None
+        return rows[:count], [d[:, 0] if d.ndim == 2 else d for d in rows[count:]]
+
+    def merged_from(self, stored: Sequence[Array]) -> list[Array]:
+        """Rows of the merged factors from those of `table`."""
+        return self.law.merge(*self.parts_from(stored))
 
     def evaluation_error(self) -> float:
         roundings = self.law.powers * sum(growth(A.shape[1]) + 2 for A in self.rows(slice(0, 1)))
         return roundings * unit(self.reference) * self.trace()
 
-    def against(self, columns: Array) -> Opened:
+    def against(self, columns: Array) -> Made:
         right = [transposed(A) for A in self.rows(columns)]
 
-        def opened(group: slice) -> Callable[[slice], Array]:
-            left = self.rows(group)
-            return lambda rows: self.law.crossed([A[rows, :] for A in left], right)
+        def make(start: int, *stored: Array) -> Array:
+            return self.law.crossed(self.merged_from(stored), right)
 
-        return opened
+        return replace(self.table(), make=make, width=columns.shape[0])
 
-    def within(self, group: slice) -> Callable[[Sequence[slice]], Array]:
-        left, xp = self.rows(group), namespace(self.reference)
+    def within(self, start: int, stored: Sequence[Array]) -> Callable[[Sequence[slice]], Array]:
+        left, xp = self.merged_from(stored), namespace(self.reference)
 
         def stacked(parts: Sequence[slice]) -> Array:
-            own = _inside(group, parts)
-            stacks = (xp.stack([A[rows, :] for rows in own]) for A in left)
+            stacks = (xp.stack([A[rows, :] for rows in parts]) for A in left)
             return self.law.recombine(A @ xp.matrix_transpose(A) for A in stacks)
 
         return stacked
@@ -248,11 +282,6 @@ def column_products(factors: Sequence[Array]) -> Array | None:
     for A in factors[1:]:
         joined = namespace(A).reshape(joined[:, :, None] * A[:, None, :], (A.shape[0], -1))
     return joined
-
-
-def _inside(group: slice, parts: Sequence[slice]) -> list[slice]:
-    """Slices of all rows, as those of a group."""
-    return [slice(rows.start - group.start, rows.stop - group.start, rows.step) for rows in parts]
 
 
 def _same(rows: Index, columns: Index) -> bool:

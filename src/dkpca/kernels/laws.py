@@ -17,7 +17,7 @@ import numpy as np
 from dkpca.linalg import hadamard
 from dkpca.linalg.arrays import Array, namespace
 from dkpca.linalg.rounding import quiet
-from dkpca.linalg.strips import multiplied
+from dkpca.linalg.rows import multiplied
 
 
 class Law(ABC):

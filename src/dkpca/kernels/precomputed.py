@@ -9,7 +9,7 @@ from dkpca.errors import InputError
 from dkpca.kernels.base import Kernel
 from dkpca.kernels.laws import Law
 from dkpca.linalg.arrays import Array, eps, namespace, to_numpy
-from dkpca.linalg.gram import Index, pick
+from dkpca.linalg.rows import Index, pick
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from typing import Any
 import array_api_compat
 import array_api_compat.numpy
 import numpy as np
+from scipy.linalg import solve_triangular
 
-from dkpca.linalg.blas import add_lower_square, by_lower, times_lower
 from dkpca.linalg.memory import available, tall
 
 SUBSTITUTED = 96  # columns that are solved for by plain substitution
@@ -145,17 +145,17 @@ def set_rows(
 
 
 def solve_lower(L: Array, rows: Array) -> Array:
-    """Return rows @ inv(L)' for a lower triangular L on the host or where the rows are, maybe written over rows.
+    """Return rows @ inv(L)' for a lower triangular L on the host or where the rows are.
 
     By substitution, which is stable whatever the condition of L.
     """
     if isinstance(rows, np.ndarray):
         half = L.shape[0] // 2
         if half >= SUBSTITUTED:  # most of the work becomes a matrix product, which is three times as fast
-            first = solve_lower(L[:half, :half], np.ascontiguousarray(rows[:, :half]))
+            first = solve_lower(L[:half, :half], rows[:, :half])
             second = rows[:, half:] - first @ L[half:, :half].T.astype(rows.dtype, copy=False)
             return np.concatenate([first, solve_lower(L[half:, half:], second)], axis=1)
-        return by_lower(L, rows)
+        return solve_triangular(L.astype(rows.dtype, copy=False), rows.T, lower=True, check_finite=False).T
     xp = namespace(rows)
     if array_api_compat.is_torch_array(rows):
         return xp.linalg.solve_triangular(like(L, rows).T, rows, upper=True, left=False)
@@ -165,9 +165,12 @@ def solve_lower(L: Array, rows: Array) -> Array:
 def multiply_lower(
     L: np.ndarray[Any, Any], inverses: list[np.ndarray[Any, Any]], rows: np.ndarray[Any, Any]
 ) -> np.ndarray[Any, Any]:
-    """Return rows @ inv(L)', maybe written over the rows, given the inverses of blocks on the diagonal of L."""
-    if len(inverses) == 1:
-        return times_lower(inverses[0], rows)
+    """Return rows @ inv(L)', written over the rows, given the inverses of blocks on the diagonal of L."""
+    if len(inverses) == 1:  # from the right: what stands to the left of a block is still needed for it
+        for stop in range(len(L), 0, -SUBSTITUTED):
+            own = slice(max(0, stop - SUBSTITUTED), stop)
+            rows[:, own] = rows[:, :stop] @ inverses[0][own, :stop].T
+        return rows
     start = 0
     for inverse in inverses:
         own = slice(start, start + len(inverse))
@@ -176,20 +179,6 @@ def multiply_lower(
         rows[:, own] = rows[:, own] @ inverse.T
         start = own.stop
     return rows
-
-
-def add_square(total: Array, Z: Array) -> Array:
-    """Return total + Z'Z, of which the lower triangle counts, maybe written over the total."""
-    if not isinstance(Z, np.ndarray):
-        return total + Z.T @ Z
-    add_lower_square(total, Z)
-    return total
-
-
-def full_from_lower(A: Array) -> Array:
-    """Symmetric matrix from its lower triangle."""
-    xp = namespace(A)
-    return xp.tril(A) + xp.tril(A, k=-1).T
 
 
 def on_gpu(x: Array) -> bool:

@@ -5,20 +5,19 @@ depends on their number alone.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from dkpca.linalg.arrays import Array, solve_lower, to_numpy
-from dkpca.linalg.corner import Corner, Spectrum
 from dkpca.linalg.eigenpairs import NEARBY, RESIDUAL_SHARE, inverse_roots
-from dkpca.linalg.features import features_to_add_up
-from dkpca.linalg.gram import Gram, Opened
-from dkpca.linalg.moments import Moments, additions, moments
-from dkpca.linalg.pivoting import factorize
+from dkpca.linalg.gram import Gram
+from dkpca.linalg.landmark import factorize, features_to_add_up
+from dkpca.linalg.landmark_block import LandmarkBlock as Corner
+from dkpca.linalg.landmark_block import Spectrum
 from dkpca.linalg.rounding import growth, solver_error, unit
+from dkpca.linalg.rows import Made, Moments, additions, moments
 
 Matrix = np.ndarray[Any, Any]
 
@@ -71,19 +70,10 @@ class Features:
     substituted: bool  # whether rows of F = C inv(L)' are added up, or those of C
     start: Matrix  # (m,) from which they are measured, if that is wanted
 
-    def sums(self, columns: Opened, n: int, *, centered: bool) -> Moments:
-        """Sums over the n rows of a chunk, given its columns at the landmarks."""
-        return moments(self._opened(columns), n, self.start, centered=centered)
-
-    def _opened(self, columns: Opened) -> Opened:
-        if not self.substituted:
-            return columns
-
-        def opened(group: slice) -> Callable[[slice], Array]:
-            rows_of = columns(group)
-            return lambda rows: solve_lower(self.L, rows_of(rows))
-
-        return opened
+    def sums(self, columns: Made, *, centered: bool) -> Moments:
+        """Sums over the rows of a chunk, given its columns at the landmarks."""
+        features = columns.then(lambda start, C: solve_lower(self.L, C)) if self.substituted else columns
+        return moments(features, self.start, centered=centered)
 
 
 def choose(sample: Gram, whole: Whole, most: int, random_state: int) -> Features:

@@ -11,9 +11,8 @@ import scipy.sparse.linalg
 from dkpca.linalg.arrays import Array, device, namespace
 from dkpca.linalg.eigenpairs import NEARBY, Eigenpairs, from_all_rows, signs_of
 from dkpca.linalg.gram import Gram
-from dkpca.linalg.parallel import one_blas_thread
 from dkpca.linalg.rounding import solver_error
-from dkpca.linalg.strips import slices, times, triangle
+from dkpca.linalg.rows import one_blas_thread, slices, times, triangle
 
 LANCZOS_SHARE = 20  # Lanczos pays when fewer than one eigenpair in this many is asked for
 LANCZOS_FROM = 300  # rows; below that LAPACK is done before Lanczos has started

@@ -6,17 +6,13 @@ Nothing here stores an n x n matrix unless `dense()` is called.
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from dkpca.errors import InputError
-from dkpca.linalg.arrays import Array, eps, itemsize, namespace
-from dkpca.linalg.parallel import split_work
-from dkpca.linalg.progress import Progress, silent
+from dkpca.linalg.arrays import Array, device, eps, itemsize, namespace
 from dkpca.linalg.rounding import growth, unit
-from dkpca.linalg.strips import slices, tile_bytes
+from dkpca.linalg.rows import Index, Made, Progress, in_order, pick, silent, slices, tile_bytes
 
-Index = Any  # a slice, or an array of integers
-Opened = Callable[[slice], Callable[[slice], Array]]  # from a group of rows to what makes strips of that group
+SHARES = 8  # of the tiles of a product, each added up on its own: so many, whatever the number of threads
 
 
 class Gram(ABC):
@@ -46,17 +42,26 @@ class Gram(ABC):
         """Return the same matrix, evaluated where another array lives: rows travel there a group at a time."""
         raise InputError(f"{type(self).__name__} is evaluated where its rows lie; leave device out")
 
-    def against(self, columns: Array) -> Opened:
-        """Say how to evaluate these columns, group by group of rows and strip by strip of a group, in new arrays."""
+    def against(self, columns: Array) -> Made:
+        """Return these columns of the matrix, made where they are looked at."""
+        numbers = namespace(self.reference).arange(self.n, device=device(self.reference))
 
-        def opened(group: slice) -> Callable[[slice], Array]:
-            return lambda rows: self.block(slice(group.start + rows.start, group.start + rows.stop), columns)
+        def make(start: int, own: Array) -> Array:
+            return self.block(slice(start, start + own.shape[0]), columns)
 
-        return opened
+        return Made((numbers,), make, columns.shape[0])
 
-    def within(self, group: slice) -> Callable[[Sequence[slice]], Array]:
-        """Say how to evaluate blocks on the diagonal for slices of as many rows each in a group, in a new stack."""
-        return lambda parts: namespace(self.reference).stack([self.block(rows, rows) for rows in parts])
+    def within(self, start: int, stored: Sequence[Array]) -> Callable[[Sequence[slice]], Array]:
+        """Say how to evaluate blocks on the diagonal for slices of as many rows each of a group, in a new stack.
+
+        `stored` are the group's rows of what `against` is made of, the first with the number `start`.
+        """
+
+        def stacked(parts: Sequence[slice]) -> Array:
+            places = [slice(start + rows.start, start + rows.stop, rows.step) for rows in parts]
+            return namespace(self.reference).stack([self.block(rows, rows) for rows in places])
+
+        return stacked
 
     def among(self, positions: Array) -> "Gram":
         """Return the matrix of some of the samples."""
@@ -68,12 +73,14 @@ class Gram(ABC):
 
     def log_largest(self) -> float:
         """Logarithm of the largest entry, also where the entry underflows; minus infinity for a zero matrix."""
-        largest = float(namespace(self.reference).max(self.diagonal()))
+        diagonal = self.diagonal()
+        largest = float(namespace(diagonal).max(diagonal))
         return math.log(largest) if largest > 0 else -math.inf
 
     def trace(self) -> float:
         """Sum of the diagonal."""
-        return float(namespace(self.reference).sum(self.diagonal()))
+        diagonal = self.diagonal()
+        return float(namespace(diagonal).sum(diagonal))
 
     def evaluation_error(self) -> float:
         """Bound on the Frobenius norm of the matrix as it is evaluated minus the one that is meant."""
@@ -111,23 +118,24 @@ class Gram(ABC):
         """Multiply by a thin block, tile by tile; each off-diagonal tile is evaluated once and used twice."""
         side = max(1, int((tile_bytes(self.reference) / itemsize(block)) ** 0.5))
         tiles = list(slices(self.n, side))
-        done = 0
+        shares = [range(first, len(tiles), SHARES) for first in range(min(SHARES, len(tiles)))]
 
-        def share(strips: Sequence[int]) -> Array:
-            nonlocal done
+        def of(numbers: Sequence[int]) -> Array:
             out = namespace(block).zeros_like(block)
-            for i in strips:
+            for i in numbers:
                 rows = tiles[i]
                 for columns in tiles[i:]:
                     tile = self.block(rows, columns)
                     out[rows, :] += tile @ block[columns, :]
                     if rows != columns:
                         out[columns, :] += tile.T @ block[rows, :]
-                done += len(tiles) - i
-                progress("product", 2 * done / (len(tiles) * (len(tiles) + 1)))
             return out
 
-        return sum(split_work(share, range(len(tiles)), self.reference))
+        total = namespace(block).zeros_like(block)
+        for done, part in enumerate(in_order(of, shares, self.reference), start=1):
+            total += part
+            progress("product", done / len(shares))
+        return total
 
 
 class Among(Gram):
@@ -213,14 +221,53 @@ class Centered(Gram):
         return _center(both[:, :-1])
 
 
+class Scaled(Gram):
+    """A matrix divided by a power of four: exact."""
+
+    def __init__(self, base: Gram, size: float) -> None:
+        self.base, self.size, self.root = base, size, size**0.5
+        self.n, self.reference, self.entry_operations = base.n, base.reference, base.entry_operations
+
+    @property
+    def home(self) -> Array:
+        return self.base.home
+
+    def diagonal(self) -> Array:
+        return self.base.diagonal() / self.size
+
+    def block(self, rows: Index, columns: Index) -> Array:
+        return self.base.block(rows, columns) / self.size
+
+    def against(self, columns: Array) -> Made:
+        return self.base.against(columns).then(lambda start, Z: Z / self.size)
+
+    def within(self, start: int, stored: Sequence[Array]) -> Callable[[Sequence[slice]], Array]:
+        of_base = self.base.within(start, stored)
+        return lambda parts: of_base(parts) / self.size
+
+    def among(self, positions: Array) -> Gram:
+        return Scaled(self.base.among(positions), self.size)
+
+    def dense(self) -> Array:
+        K = self.base.dense()
+        K /= self.size
+        return K
+
+    def evaluation_error(self) -> float:
+        return self.base.evaluation_error() / self.size
+
+    @property
+    def factor(self) -> Array | None:
+        factor = self.base.factor
+        return None if factor is None else factor / self.root
+
+    def product(self, block: Array, progress: Progress = silent) -> Array:
+        return self.base.product(block / self.root, progress) / self.root
+
+
 def _center(block: Array) -> Array:
     """Subtract the mean of each column."""
     return block - namespace(block).mean(block, axis=0, keepdims=True)
-
-
-def pick(x: Array, index: Index) -> Array:
-    """Rows of x: a view for a slice, a copy for an array of integers."""
-    return x[index, ...] if isinstance(index, slice) else namespace(x).take(x, index, axis=0)
 
 
 def thinner(factor: Array | None) -> Array | None:

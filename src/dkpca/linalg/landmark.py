@@ -1,52 +1,105 @@
 """The landmark solver: linear in n, from a few columns of the matrix, in two passes over its rows.
 
 Landmarks are chosen by randomly pivoted Cholesky, among a sample of the rows where there are many. With C the columns
-at the landmarks and L L' their corner, F = C inv(L)' has F F' below the matrix, and the leading eigenpairs of F F'
-are those of the small F'F. The first pass adds up C'C or F'F, the second makes the eigenvectors; neither is kept.
+at the landmarks and L L' their block of the matrix, F = C inv(L)' has F F' below the matrix, and the leading
+eigenpairs of F F' are those of the small F'F. The first pass adds up C'C or F'F, the second makes the eigenvectors;
+neither C nor F is kept.
+
+Chen, Epperly, Tropp, Webber (2022), *Randomly pivoted Cholesky*; Epperly, Tropp, Webber (2024), *Embrace
+rejection*, for the block form: proposals are drawn in bulk and thinned so that the pivots are distributed as if
+they had been drawn one by one.
 """
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
 
 from dkpca.errors import InputError
 from dkpca.linalg import memory
 from dkpca.linalg.arrays import (
     Array,
     device,
+    eps,
     like,
     namespace,
     on_gpu,
     sent_to,
+    set_rows,
+    solve_lower,
     tall_empty,
     to_numpy,
     write_over,
 )
-from dkpca.linalg.corner import Corner, Spectrum
-from dkpca.linalg.eigenpairs import NEARBY, Eigenpairs, Extension, Nearby, inverse_roots, signs_of
-from dkpca.linalg.features import (
-    Chosen,
-    all_features,
-    features_from,
-    features_to_add_up,
-    quicker,
-    slices_of,
-    substitution,
+from dkpca.linalg.eigenpairs import (
+    NEARBY,
+    Eigenpairs,
+    Extension,
+    Nearby,
+    inverse_roots,
+    orthonormalize,
+    signs_of,
 )
-from dkpca.linalg.gram import Centered, Gram, pick
-from dkpca.linalg.missed import MOST_NUMBERS, Missed, missed, missed_in, rounding_in_blocks
-from dkpca.linalg.moments import Done, moments, write_products
-from dkpca.linalg.parallel import threads_of_our_own
-from dkpca.linalg.pivoting import draw_rows, factorize
-from dkpca.linalg.progress import Progress, silent
-from dkpca.linalg.ritz import orthonormalize
+from dkpca.linalg.gram import Centered, Gram
+from dkpca.linalg.landmark_block import LandmarkBlock, Spectrum
+from dkpca.linalg.residual_bound import (
+    MOST_NUMBERS,
+    ResidualBound,
+    residual_bound,
+    residual_bound_in,
+    rounding_in_blocks,
+)
 from dkpca.linalg.rounding import growth, unit
-from dkpca.linalg.strips import multiply, squared
+from dkpca.linalg.rows import (
+    Done,
+    Made,
+    Part,
+    Progress,
+    cross,
+    for_each,
+    kept,
+    moments,
+    multiply,
+    pick,
+    silent,
+    strips,
+    threads_of_our_own,
+    write_products,
+)
 
 LANDMARKS_PER_PAIR = 4
 LEAST_LANDMARKS = 100
 SAMPLE, SAMPLE_SHARE = 10_000, 20  # rows to choose landmarks among: at least so many, and so many for each landmark
 CHOOSING, LIFTING = 0.1, 0.6  # shares of the work that are done after the choice, and before the second pass
+MIN_BLOCK = 32  # pivots that are proposed at a time
+ENOUGH = 1e-12  # error of the eigenvalues, as a share of the trace, that is not worth a substitution for each row ...
+BESIDE_MISSED = 1e-4  # ... and as a share of the trace that the landmarks miss
+BLOCK = 40  # rows of a triangle to invert at a time, where all of it would be too rough ...
+WORTH = 1e-2  # ... with this share of what is left out anyway as rounding: for a third of the time
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Landmarks, and how to get the features of all rows."""
+
+    pivots: Array  # (m,) positions
+    block: LandmarkBlock
+    features: Made  # rows of F, or of C
+    factor: Array | None  # F, if it is at hand
+    substituted: bool  # whether they are those of F
+    start: Array  # (m,) near the mean of the features
+    among: int  # rows they were chosen among
+
+    def head(self, m: int, gram: Gram) -> "Chosen":
+        """Return the first of them, where the features are those of F."""
+        pivots, block = self.pivots[:m], self.block.head(m)
+        factor = None if self.factor is None else self.factor[:, :m]
+        features = (
+            gram.against(pivots).then(substitution(block, pivots)) if factor is None else features_at_hand(factor)
+        )
+        return replace(self, pivots=pivots, block=block, features=features, factor=factor, start=self.start[:m])
 
 
 @dataclass(frozen=True)
@@ -93,34 +146,34 @@ class Landmark:
     def _choosing(self, what: str, share: float) -> None:
         self.progress(what, CHOOSING * share)
 
-    def _sampled(self, gram: Gram, most: int) -> tuple[Array, Array, Corner, float]:
-        """Features of all rows, or of a sample of many; landmarks; their corner; and the trace missed there."""
+    def _sampled(self, gram: Gram, most: int) -> tuple[Array, Array, LandmarkBlock, float]:
+        """Features of all rows, or of a sample of many; landmarks; their block; and the trace missed there."""
         sample, trace = max(SAMPLE, SAMPLE_SHARE * most), gram.trace()
         if gram.n <= 2 * sample or not trace > 0.0:
             F, pivots, missed = self.factorize(gram, most if trace > 0.0 else 1)
-            return F, pivots, Corner(to_numpy(pick(F, pivots)), gram), missed
+            return F, pivots, LandmarkBlock(to_numpy(pick(F, pivots)), gram), missed
         positions = draw_rows(gram, sample, self.random_state)
         F, pivots, missed = self.factorize(gram.among(positions), min(most, positions.shape[0]))
-        return F, pick(positions, pivots), Corner(to_numpy(pick(F, pivots)), gram), missed
+        return F, pick(positions, pivots), LandmarkBlock(to_numpy(pick(F, pivots)), gram), missed
 
     def _choose(self, gram: Gram, most: int, k: int) -> Chosen:
-        F, pivots, corner, missed = self._sampled(gram, most)
+        F, pivots, block, missed = self._sampled(gram, most)
         if F.shape[0] == gram.n:
-            return Chosen(pivots, corner, slices_of(F), F, True, namespace(F).mean(F, axis=0), gram.n)
-        substituted, start = features_to_add_up(F, corner, gram.n, missed)
-        corner, columns = quicker(corner, F, gram.n, k, missed), gram.against(pivots)
-        columns = features_from(columns, substitution(corner, pivots)) if substituted else columns
-        return Chosen(pivots, corner, columns, None, substituted, start, F.shape[0])
+            return Chosen(pivots, block, features_at_hand(F), F, True, namespace(F).mean(F, axis=0), gram.n)
+        substituted, start = features_to_add_up(F, block, gram.n, missed)
+        block, columns = quicker(block, F, gram.n, k, missed), gram.against(pivots)
+        columns = columns.then(substitution(block, pivots)) if substituted else columns
+        return Chosen(pivots, block, columns, None, substituted, start, F.shape[0])
 
 
 def part_below(gram: Gram, n_landmarks: int) -> tuple[Array, float]:
     """Return F and a number e with F F' <= gram + e I (in the order of symmetric matrices), through landmarks."""
-    F, pivots, corner, missed = Landmark()._sampled(gram, min(n_landmarks, gram.n))
+    F, pivots, block, missed = Landmark()._sampled(gram, min(n_landmarks, gram.n))
     if F.shape[0] < gram.n:
-        corner = quicker(corner, F, gram.n, n_landmarks, missed)
-        F = all_features(gram, pivots, corner, F)
-    square = to_numpy(squared(lambda rows: F[rows, :], gram.n, F.shape[1], F)).astype(float)
-    sound, beside = corner.sound(square)
+        block = quicker(block, F, gram.n, n_landmarks, missed)
+        F = kept(gram.against(pivots).then(substitution(block, pivots)), F)
+    square = to_numpy(moments(F, F[0, :], centered=False).square).astype(float)
+    sound, beside = block.sound(square)
     return F[:, :sound], beside
 
 
@@ -133,33 +186,33 @@ def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, bounded: bool,
     """Leading pairs of F F', or of the same after centering, and how far they may be from those of the matrix."""
     n, home = gram.n, gram.home
     done = _part(progress, CHOOSING, LIFTING)
-    sums = moments(chosen.features, n, chosen.start, centered=centered, progress=done)
+    sums = moments(chosen.features, chosen.start, centered=centered, progress=done)
     if chosen.substituted:
         square = sums.from_zero(n, chosen.start) if centered else sums.square
-        sound, _ = chosen.corner.sound(to_numpy(square).astype(float))
-        chosen, sums = (chosen.head(sound, gram), sums.head(sound)) if sound < chosen.corner.m else (chosen, sums)
-    corner, start = chosen.corner, chosen.start
-    found = corner.spectrum(sums, to_numpy(start) if centered else None, n, substituted=chosen.substituted)
+        sound, _ = chosen.block.sound(to_numpy(square).astype(float))
+        chosen, sums = (chosen.head(sound, gram), sums.head(sound)) if sound < chosen.block.m else (chosen, sums)
+    block, start = chosen.block, chosen.start
+    found = block.spectrum(sums, to_numpy(start) if centered else None, n, substituted=chosen.substituted)
     values, U = like(found.values, home), like(found.U, home)
     next_value = float(values[k]) if values.shape[0] > k else 0.0
     scaled, behind = U * inverse_roots(n, values)[None, :], slice(k, k + NEARBY)
     near_values, near = values[behind], scaled[:, behind]
     (values, U), scaled = _first(k, values, U), _first(k, values, scaled)[1]
-    rounded = growth(n) * unit(start) * corner.trace
-    unexplained = max(0.0, corner.trace - found.trace)
-    left = unexplained + found.beside + rounded + corner.m**0.5 * found.moved
-    in_products, rough = rounding_in_blocks(corner.m, corner.trace, next_value, unit(start))
+    rounded = growth(n) * unit(start) * block.trace
+    unexplained = max(0.0, block.trace - found.trace)
+    left = unexplained + found.beside + rounded + block.m**0.5 * found.moved
+    in_products, rough = rounding_in_blocks(block.m, block.trace, next_value, unit(start))
     in_entries = in_products + gram.evaluation_error() + found.beside
     worthwhile = left > next_value and unexplained > in_entries
-    in_blocks = bounded and worthwhile and (on_gpu(start) or n * corner.m <= MOST_NUMBERS)
+    in_blocks = bounded and worthwhile and (on_gpu(start) or n * block.m <= MOST_NUMBERS)
     lifted = _lifted(gram, scaled, near, chosen, found, progress, in_blocks=in_blocks, rough=rough)
     vectors, square = lifted.vectors, lifted.square
     turned = orthonormalize(vectors, square, found.values[:k])
     signs = signs_of(vectors)
     multiply(vectors, namespace(signs).eye(k, dtype=signs.dtype, device=device(signs)) * signs[None, :])
     U = U * signs[None, :]
-    weights = corner.solve_transposed(to_numpy(U))
-    made = corner.product_error(found, weights, n, k, substituted=chosen.substituted)
+    weights = block.solve_transposed(to_numpy(U))
+    made = block.product_error(found, weights, n, k, substituted=chosen.substituted)
     pairs = Eigenpairs(
         values,
         vectors,
@@ -171,7 +224,7 @@ def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, bounded: bool,
         missed_norm=min(lifted.missed.norm + in_entries, left),
         missed_leading=min(lifted.missed.leading + k * in_entries, left),
         residual_norm=found.beside,
-        residual_nuclear=2.0 * corner.m**0.5 * found.beside,
+        residual_nuclear=2.0 * block.m**0.5 * found.beside,
         nearby=Nearby(near_values, lifted.nearby),
     )
     return pairs.with_residual(found.moved + made + turned)
@@ -184,7 +237,7 @@ def _part(progress: Progress, start: float, end: float) -> Done:
 
 def _words(chosen: Chosen, n: int) -> str:
     among = "" if chosen.among == n else f", chosen among {chosen.among}"
-    return f"landmark: {chosen.corner.m} of {n} samples{among}{memory.words()}"
+    return f"landmark: {chosen.block.m} of {n} samples{among}{memory.words()}"
 
 
 @dataclass(frozen=True)
@@ -192,7 +245,7 @@ class _Lifted:
     vectors: Array  # (n, k)
     nearby: Array  # (n, q)
     square: Array  # (k, k), of the vectors
-    missed: Missed
+    missed: ResidualBound
 
 
 def _lifted(
@@ -213,37 +266,28 @@ def _lifted(
     xp, n, k = namespace(leading), gram.n, leading.shape[1]
     weights = xp.concat([leading, behind], axis=1)
     if not chosen.substituted:
-        weights = like(chosen.corner.solve_transposed(to_numpy(weights)), weights)
+        weights = like(chosen.block.solve_transposed(to_numpy(weights)), weights)
     weights = sent_to(weights, chosen.start)
     vectors, nearby = (tall_empty((n, A.shape[1]), A) for A in (leading, behind))
-    solved = substitution(chosen.corner, chosen.pivots)
+    solved = substitution(chosen.block, chosen.pivots)
 
     def keep(group: slice, rows: Array) -> None:
         write_over(vectors[group, :], rows[:, :k])
         write_over(nearby[group, :], rows[:, k:])
 
-    def left(group: slice) -> Callable[[slice, Array], Missed]:
-        within = gram.within(group)
-        return lambda rows, Z: missed_in(
-            within, rows, Z if chosen.substituted else solved(Z, rows.start), k, rough=rough
-        )
+    def left(part: Part, rows: slice, Z: Array) -> ResidualBound:
+        F = Z if chosen.substituted else solved(part.start + rows.start, Z)
+        return residual_bound_in(gram.within(part.start, part.stored), rows, F, k, rough=rough)
 
     shift, done = like(found.mean, weights) @ weights, _part(progress, LIFTING, 1.0)
-    square, parts = write_products(
-        chosen.features,
-        n,
-        weights,
-        shift,
-        keep,
-        looked_at=left if in_blocks and chosen.factor is None else None,
-        progress=done,
-    )
+    seen = left if in_blocks and chosen.factor is None else None
+    square, parts = write_products(chosen.features, weights, shift, keep, seen=seen, progress=done)
     if not in_blocks:
-        unexplained = Missed(math.inf, math.inf)
+        unexplained = ResidualBound(math.inf, math.inf)
     elif chosen.factor is not None:
-        unexplained = missed(gram, chosen.factor, k)
+        unexplained = residual_bound(gram, chosen.factor, k)
     else:
-        unexplained = Missed(sum(part.norm for part in parts), sum(part.leading for part in parts))
+        unexplained = ResidualBound(sum(part.norm for part in parts), sum(part.leading for part in parts))
     return _Lifted(vectors, nearby, square[:k, :k], unexplained)
 
 
@@ -255,3 +299,167 @@ def _first(k: int, values: Array, U: Array) -> tuple[Array, Array]:
         nothing = xp.zeros((U.shape[0], missing), dtype=U.dtype, device=device(U))
         values, U = xp.concat([values, xp.zeros_like(nothing[0, :])]), xp.concat([U, nothing], axis=1)
     return values[:k], U[:, :k]
+
+
+# Features: rows of F = C inv(L)'
+
+
+def features_to_add_up(F: Array, block: LandmarkBlock, n: int, missed: float) -> tuple[bool, Array]:
+    """Whether rows have to be substituted before they are added up, and what is near the mean of what is added up.
+
+    F are the features of a sample of n rows, and `missed` the trace that they miss there.
+    """
+    xp, as_large = namespace(F), n / F.shape[0]
+    mean = xp.mean(F, axis=0)
+    some = F[::8, :] @ like(block.L, F).T  # columns of the matrix at a few rows, to know how long they are
+    length = (8.0 * as_large * float(xp.sum(some * some))) ** 0.5
+    allowed = max(ENOUGH * block.trace, BESIDE_MISSED * as_large * missed)
+    if block.error_by_columns(n, length) > allowed:
+        return True, mean
+    return False, like(block.L, F) @ mean
+
+
+def quicker(block: LandmarkBlock, F: Array, n: int, k: int, missed: float) -> LandmarkBlock:
+    """The block by inverses, where they round next to nothing; F are features of a sample of n rows."""
+    if not isinstance(F, np.ndarray):
+        return block
+    as_large = n / F.shape[0]
+    square = as_large * cross(F, F).astype(float)
+    left_out = float(np.linalg.eigvalsh(square)[-k - 1]) if k < len(square) else 0.0
+    allowed = WORTH * max(left_out, as_large * missed)
+    for size in (block.m, BLOCK):
+        quick = block.by_inverses(size)
+        if quick is not None and quick.beside(square) <= allowed:
+            return quick
+    return block
+
+
+def features_at_hand(F: Array) -> Made:
+    """Features that are stored, in new arrays."""
+    return Made((F,), lambda start, rows: namespace(F).asarray(rows, copy=True), F.shape[1])
+
+
+def substitution(block: LandmarkBlock, pivots: Array) -> Callable[[int, Array], Array]:
+    """Return what makes rows of F from rows of C, given the number of the first.
+
+    Those of the landmarks are triangular to the last digit.
+    """
+    own = to_numpy(pivots)
+
+    def solved(start: int, C: Array) -> Array:
+        F = block.solve(C)
+        places = own - start
+        here = np.flatnonzero((places >= 0) & (places < F.shape[0]))
+        return set_rows(F, places[here], block.L[here]) if len(here) else F
+
+    return solved
+
+
+# Pivots: which samples are landmarks
+
+
+def factorize(
+    gram: Gram, most: int, *, tolerance: float = 0.0, random_state: int = 0, progress: Progress = silent
+) -> tuple[Array, Array, float]:
+    """Return F, pivots and the trace of gram - F F', which is positive semidefinite; F[pivots] is triangular."""
+    rng = np.random.default_rng(random_state)
+    xp = namespace(gram.reference)
+    left = xp.asarray(sent_to(gram.diagonal(), gram.reference), copy=True)
+    scale = float(xp.max(xp.abs(left)))
+    _check_diagonal(left, scale)
+    trace, allowed = float(xp.sum(left)), max(tolerance, most * eps(left))
+    F = xp.zeros((gram.n, most), dtype=left.dtype, device=device(left))
+    pivots: list[int] = []
+    block = min(most, max(MIN_BLOCK, most // 8))
+    while len(pivots) < most and float(xp.sum(left)) > allowed * trace:
+        chosen, L = _propose(gram, F, len(pivots), left, block, rng, floor=eps(left) * scale)
+        done, chosen = len(pivots), chosen[: most - len(pivots)]
+        if not len(chosen):  # the first proposal is always accepted, unless what is left is rounding
+            break
+        _append(gram, F, done, xp.asarray(chosen, device=device(left)), L[: len(chosen), : len(chosen)], left)
+        _check_diagonal(left, scale)
+        left[...] = xp.clip(left, 0.0, None)
+        pivots += chosen.tolist()
+        progress("landmarks", len(pivots) / most)
+    pivots = pivots or [0]  # a zero matrix: any sample will do
+    return F[:, : len(pivots)], xp.asarray(pivots, dtype=xp.int64, device=device(left)), float(xp.sum(left))
+
+
+def draw_rows(gram: Gram, size: int, random_state: int) -> Array:
+    """Positions of about so many rows, in order: one from each of as many shares of the diagonal.
+
+    A row with more than one share is in for certain, so that the few that matter are not left to chance.
+    """
+    xp = namespace(gram.home)
+    edges = xp.cumulative_sum(xp.astype(gram.diagonal(), xp.float64))
+    draws = (np.arange(size) + np.random.default_rng(random_state).random(size)) * (float(edges[-1]) / size)
+    positions = to_numpy(xp.searchsorted(edges, like(draws, edges), side="right"))
+    positions = np.minimum(positions, gram.n - 1).astype(np.int64)
+    return sent_to(positions[np.append(True, np.diff(positions) > 0)], gram.reference)
+
+
+def _propose(
+    gram: Gram, F: Array, done: int, left: Array, block: int, rng: np.random.Generator, *, floor: float
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Draw samples in proportion to what is left of their diagonal; return the accepted and their Cholesky factor."""
+    xp = namespace(left)
+    edges = xp.cumulative_sum(xp.astype(left, xp.float64))
+    draws = like(rng.random(block) * float(edges[-1]), edges)
+    # Rounding can put a draw behind the last edge.
+    proposed = xp.clip(xp.searchsorted(edges, draws, side="right"), 0, gram.n - 1)
+    rows = xp.take(F, proposed, axis=0)[:, :done]  # in this order: taking from a slice would copy the slice
+    residual = to_numpy(gram.block(proposed, proposed) - rows @ rows.T).astype(float)
+    names = to_numpy(proposed)
+    accepted, L = _thin(residual, to_numpy(xp.take(left, proposed)).astype(float), names, rng, floor)
+    return names[accepted], L
+
+
+def _thin(
+    residual: np.ndarray[Any, Any],
+    promised: np.ndarray[Any, Any],
+    names: np.ndarray[Any, Any],
+    rng: np.random.Generator,
+    floor: float,
+) -> tuple[list[int], np.ndarray[Any, Any]]:
+    """Accept each proposal with the share of its diagonal that the ones accepted before it have not explained.
+
+    What is not above the floor, or proposed twice, is rounding and no landmark.
+    """
+    n = residual.shape[0]
+    L = np.zeros((n, n))
+    accepted: list[int] = []
+    for j, u in enumerate(rng.random(n)):
+        done = len(accepted)
+        remaining = residual[j, j] - L[j, :done] @ L[j, :done]
+        if max(u * promised[j], floor) < remaining and names[j] not in names[accepted]:
+            L[j:, done] = (residual[j:, j] - L[j:, :done] @ L[j, :done]) / np.sqrt(remaining)
+            accepted.append(j)
+    return accepted, L[np.ix_(accepted, range(len(accepted)))]
+
+
+def _append(gram: Gram, F: Array, done: int, chosen: Array, L: np.ndarray[Any, Any], left: Array) -> None:
+    """Write the new columns of F, and take them off the diagonal, strip by strip."""
+    xp = namespace(F)
+    columns = slice(done, done + L.shape[0])
+    above = xp.take(F, chosen, axis=0)[:, :done].T
+
+    def of(rows: slice) -> None:
+        tile = gram.block(rows, chosen)
+        tile -= F[rows, :done] @ above
+        tile = solve_lower(L, tile)
+        F[rows, columns] = tile
+        left[rows] -= xp.sum(tile * tile, axis=1)
+
+    for_each(of, strips(gram.n, L.shape[0], F), F)
+    places = to_numpy(chosen)  # triangular, and nothing left, to the last digit
+    set_rows(F, places, L, columns)
+    set_rows(left[:, None], places, np.zeros((len(places), 1)))
+
+
+def _check_diagonal(left: Array, scale: float) -> None:
+    """A positive semidefinite matrix never has less than nothing left."""
+    lowest = float(namespace(left).min(left))
+    if lowest < -(eps(left) ** 0.5) * scale:
+        raise InputError(
+            f"the matrix is not positive semidefinite: {lowest:.3g} is left on its diagonal; check the kernel"
+        )

@@ -1,18 +1,26 @@
 """Leading eigenpairs of a Gram matrix: one contract, three solvers, and the choice between them."""
 
+import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from dkpca.errors import InputError, OutOfMemoryError
-from dkpca.linalg import effort
-from dkpca.linalg.arrays import device, free_memory, itemsize, on_gpu, out_of_memory_errors, same_place
+from dkpca.linalg.arrays import (
+    device,
+    dtype_name,
+    free_memory,
+    itemsize,
+    namespace,
+    on_gpu,
+    out_of_memory_errors,
+    same_place,
+)
 from dkpca.linalg.dense import Dense
 from dkpca.linalg.eigenpairs import Eigenpairs
-from dkpca.linalg.gram import Gram
+from dkpca.linalg.gram import Centered, Gram, Scaled
 from dkpca.linalg.landmark import Landmark, default_landmarks
-from dkpca.linalg.on_device import away_from
-from dkpca.linalg.progress import current
-from dkpca.linalg.scaled import as_large, ordinary
+from dkpca.linalg.rounding import power_of_four, quiet
+from dkpca.linalg.rows import away_from, current
 from dkpca.linalg.streamed import Streamed
 
 Solver = Callable[[Gram, int], Eigenpairs]
@@ -21,6 +29,14 @@ NAMES = ("auto", "dense", "landmark", "streamed")
 # Operations that "auto" takes for an exact answer: ten seconds or less, on two cores and on a GPU of 2024.
 WORK, WORK_GPU = 2e11, 2e14
 BUILDING = 0.25  # of them, for building the matrix where passing over it would take less: its answer is proved
+HEADROOM = 1e-4  # share of the range of a precision that sums and rounding are left
+ORDINARY = (1e-6, 1e6)  # diagonal entries whose squares, and those of their rounding, are far from any limit
+DENSE_PASSES = 15  # products with the matrix for each pair, by Lanczos
+CHOLESKY = 0.4  # of n^3: the proof that Lanczos missed none
+EIGENSOLVER_GPU = 60.0  # of n^3: a GPU has no partial solver
+STREAMED_PASSES = 10  # products with a block, those that search for missed pairs included
+SPARE = 10  # columns of a block beyond the pairs, and half as many again as there are
+SAMPLED, SAMPLED_PER_LANDMARK = 20_000, 40  # rows whose features are kept at one time, at most
 PARTY_SHARE = 1 / 8  # of them, for landmarks whose number nobody gave: those of a party
 
 
@@ -108,8 +124,8 @@ def choose(gram: Gram, k: int) -> tuple[str, str]:
         return "dense", "auto: a factor with fewer columns than rows is at hand"
     gpu = on_gpu(gram.reference)
     most = WORK_GPU if gpu else WORK
-    building = effort.dense(gram.n, gram.entry_operations, k, gpu=gpu)
-    passing = effort.streamed(gram.n, gram.entry_operations, k).operations
+    building = dense_effort(gram.n, gram.entry_operations, k, gpu=gpu)
+    passing = streamed_effort(gram.n, gram.entry_operations, k).operations
     where = f"auto: n = {gram.n} on {'a GPU' if gpu else 'the CPU'}"
     if building.operations <= max(BUILDING * most, min(passing, most)):
         needed, free = building.memory * itemsize(gram.reference), free_memory(gram.reference)
@@ -124,4 +140,91 @@ def choose(gram: Gram, k: int) -> tuple[str, str]:
 def enough_landmarks(gram: Gram, k: int, wanted: int | None) -> int:
     """Return how many landmarks "auto" takes: those wanted, and more as long as that is little work."""
     work = (WORK_GPU if on_gpu(gram.reference) else WORK) * (PARTY_SHARE if wanted is None else 1.0)
-    return max(wanted or default_landmarks(k), effort.landmarks_within(gram.n, gram.entry_operations, work))
+    return max(wanted or default_landmarks(k), landmarks_within(gram.n, gram.entry_operations, work))
+
+
+# What each solver would take: counted and not timed, since a choice by the clock would differ from run to run
+
+
+@dataclass(frozen=True)
+class Effort:
+    """What a solver would take."""
+
+    operations: float
+    memory: float  # numbers, beside the table and the answer
+
+
+def dense_effort(n: int, entry: float, k: int, *, gpu: bool = False) -> Effort:
+    """Effort of building the matrix, with so many operations for an entry, and solving it for k pairs."""
+    solving = EIGENSOLVER_GPU * n**3 if gpu else DENSE_PASSES * k * n**2 + CHOLESKY * n**3
+    return Effort(entry * n**2 + solving, 3.0 * n**2)
+
+
+def streamed_effort(n: int, entry: float, k: int) -> Effort:
+    """Effort of passing over the matrix; each entry serves twice."""
+    width = k + max(SPARE, k // 2)
+    return Effort(STREAMED_PASSES * n**2 * (entry / 2 + 2.0 * width), n * (4.0 * n**0.5 + 8.0 * width))
+
+
+def landmark_effort(n: int, entry: float, landmarks: int) -> Effort:
+    """Effort of so many columns of the matrix, and of what they explain."""
+    kept = min(n, max(SAMPLED, SAMPLED_PER_LANDMARK * landmarks))
+    return Effort(n * landmarks * (entry + 3.0 * landmarks), 3.0 * kept * landmarks + 4.0 * n)
+
+
+def landmarks_within(n: int, entry: float, operations: float) -> int:
+    """Most landmarks that take no more than so many operations."""
+    share = operations / n
+    return min(n, int(((entry**2 + 12.0 * share) ** 0.5 - entry) / 6.0))
+
+
+# Matrices of any size are brought to size one, by a power of four, so that no square under- or overflows
+
+
+def ordinary(gram: Gram) -> tuple[Gram, float]:
+    """Return a matrix whose numbers are of ordinary size, and by what the given one is larger."""
+    base = gram.base if isinstance(gram, Centered) else gram
+    xp = namespace(gram.reference)
+    with quiet():
+        size = float(namespace(gram.home).max(base.diagonal()))
+        trace, log_size = base.trace(), base.log_largest()
+    limits = xp.finfo(gram.reference.dtype)
+    if not trace <= float(limits.max) * HEADROOM:
+        reach = math.inf if math.isnan(size) else size
+        raise InputError(f"numbers of the kernel matrix reach {reach:.1e}, {_beyond(gram)}; scale the columns down")
+    if -math.inf < log_size < math.log(float(limits.smallest_normal) / HEADROOM):
+        raise InputError(
+            f"numbers of the kernel matrix are of size 10^{log_size / math.log(10):.0f}, {_beyond(gram)}; "
+            "scale the columns up"
+        )
+    if size <= 0.0 or ORDINARY[0] <= size <= ORDINARY[1]:
+        return gram, 1.0
+    size = power_of_four(size)
+    scaled = Scaled(base, size)
+    return (Centered(scaled) if base is not gram else scaled), size
+
+
+def as_large(pairs: Eigenpairs, size: float) -> Eigenpairs:
+    """Return the pairs of the matrix that is so many times larger."""
+    if size == 1.0:
+        return pairs
+    root = size**0.5
+    extension = replace(pairs.extension, weights=pairs.extension.weights / root, offset=pairs.extension.offset * root)
+    nearby = None if pairs.nearby is None else replace(pairs.nearby, values=pairs.nearby.values * size)
+    return replace(
+        pairs,
+        nearby=nearby,
+        values=pairs.values * size,
+        next_value=pairs.next_value * size,
+        trace=pairs.trace * size,
+        missed_trace=pairs.missed_trace * size,
+        missed_norm=pairs.missed_norm * size,
+        missed_leading=pairs.missed_leading * size,
+        residual_norm=pairs.residual_norm * size,
+        residual_nuclear=pairs.residual_nuclear * size,
+        extension=extension,
+    )
+
+
+def _beyond(gram: Gram) -> str:
+    return f"which {dtype_name(gram.reference)} cannot compute with"

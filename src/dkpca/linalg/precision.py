@@ -10,7 +10,7 @@ import numpy as np
 from dkpca.errors import InputError
 from dkpca.linalg.arrays import Array, device, dtype_name, namespace, to_numpy
 from dkpca.linalg.rounding import growth, unit
-from dkpca.linalg.strips import slices
+from dkpca.linalg.rows import slices
 
 COMPACT = "compact"
 PRECISIONS = {"float64": 8, "float32": 4, "float16": 2, COMPACT: 4}  # bytes a number; compact: before it is coded

@@ -8,14 +8,24 @@ import numpy as np
 from dkpca.errors import ConvergenceError
 from dkpca.linalg.arrays import Array, like, namespace
 from dkpca.linalg.dense import Dense
-from dkpca.linalg.eigenpairs import NEARBY, Eigenpairs, Nearby, from_all_rows, signs_of
+from dkpca.linalg.eigenpairs import (
+    NEARBY,
+    Eigenpairs,
+    Nearby,
+    Ritz,
+    beside,
+    from_all_rows,
+    orthonormal,
+    outside,
+    ritz,
+    signs_of,
+)
 from dkpca.linalg.gram import Gram
 from dkpca.linalg.landmark import LEAST_LANDMARKS, Landmark
-from dkpca.linalg.preview import MOST_COLUMNS, Preview
-from dkpca.linalg.probe import COLUMNS, STEPS, Found, search, statement
-from dkpca.linalg.progress import Progress, silent
-from dkpca.linalg.ritz import Ritz, beside, orthonormal, outside, ritz
+from dkpca.linalg.low_precision import MOST_COLUMNS, LowPrecision
+from dkpca.linalg.missed_pairs import COLUMNS, STEPS, Found, search, statement
 from dkpca.linalg.rounding import solver_error
+from dkpca.linalg.rows import Progress, silent, threads_of_our_own
 
 NOISE = 1e-6  # random part of the start: below the tolerance, but the next block is made of it
 MOST_LANDMARKS = 500  # for the start: more cost as much as a pass
@@ -32,10 +42,10 @@ class Streamed:
     """Exact leading eigenpairs from products with thin blocks.
 
     The start comes from landmarks, with a little noise so that nothing is orthogonal to it; where products in few
-    digits are much faster, from passes in these (`dkpca.linalg.preview`). Every further pass adds the residual of the
+    digits are much faster, from passes in these (`low_precision`). Every further pass adds the residual of the
     present answer to the basis (Rayleigh and Ritz on a block Krylov space), or what few digits make of it, so that
     residuals are measured and not estimated. It stops when the pairs wanted have converged, none of the others,
-    residual included, reaches up to them, and a random search of the rest (`dkpca.linalg.probe`) finds none that
+    residual included, reaches up to them, and a random search of the rest (`missed_pairs`) finds none that
     does. As with every Krylov method that is a proof for the pairs; that none is missing holds with the probability
     of the search.
 
@@ -63,6 +73,10 @@ class Streamed:
         width = min(gram.n, k + max(SPARE, k // 2))
         if MANY * width >= gram.n:
             return replace(Dense()(gram, k), solver=f"dense: {k} pairs of {gram.n} samples are too many to stream")
+        with threads_of_our_own():
+            return self._streamed(gram, k, width)
+
+    def _streamed(self, gram: Gram, k: int, width: int) -> Eigenpairs:
         preview, since = self._preview(gram, k), 0  # passes since the last find, or the start
         if preview is None:
             basis = orthonormal(self._first_block(gram, width))
@@ -101,16 +115,16 @@ class Streamed:
             "and no other pair that may still reach up; raise the tolerance or ask for another number of components"
         )
 
-    def _preview(self, gram: Gram, k: int) -> Preview | None:
+    def _preview(self, gram: Gram, k: int) -> LowPrecision | None:
         """Look around in few digits, where that is much faster: what is left to do in all digits is then little."""
         width = k + NEARBY + COLUMNS
         rough = gram.rough(width) if MOST_COLUMNS * width < gram.n else None
         if rough is None:
             return None
         start = self._by_landmarks(gram, k + NEARBY, max(4 * (k + NEARBY), LEAST_LANDMARKS))
-        return Preview.of(rough, start, self.random_state, self.progress)
+        return LowPrecision.of(rough, start, self.random_state, self.progress)
 
-    def _search(self, gram: Gram, preview: Preview | None, V: Array, seed: int) -> tuple[Found, float]:
+    def _search(self, gram: Gram, preview: LowPrecision | None, V: Array, seed: int) -> tuple[Found, float]:
         """Search outside V; in few digits where the search is too short for so many samples to be a statement."""
         if preview is None or math.isfinite(statement(gram.n, COLUMNS).factor):
             return search(gram, V, seed, self.progress), self.tolerance

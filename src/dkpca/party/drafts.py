@@ -15,10 +15,10 @@ from dkpca.errors import InputError
 from dkpca.linalg.arrays import Array, dtype_name, namespace, to_numpy
 from dkpca.linalg.eigenpairs import Eigenpairs
 from dkpca.linalg.gram import Gram
+from dkpca.linalg.lazy_factor import Factor, Tall, column_squares, rounded, rounding_norms, whole
 from dkpca.linalg.leading import Solver, leading
 from dkpca.linalg.precision import COMPACT, Rounded, round_by, steps_for
 from dkpca.linalg.rounding import growth, unit
-from dkpca.linalg.tall import Factor, Tall, column_squares, rounded, rounding_norms, whole
 from dkpca.messages import Summary
 from dkpca.rank import AtMost, RankRule
 from dkpca.rank.rules import ROUNDING_SHARE

@@ -5,11 +5,10 @@ import math
 from dkpca.errors import InputError
 from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import Array, dtype_name, namespace, tall_empty
-from dkpca.linalg.moments import groups
-from dkpca.linalg.parallel import in_order
+from dkpca.linalg.lazy_factor import Factor, largest
 from dkpca.linalg.precision import COMPACT, DIGITS, Rounded, round_by, round_to
 from dkpca.linalg.rounding import quiet
-from dkpca.linalg.tall import Factor, largest
+from dkpca.linalg.rows import groups, in_order
 
 LEAST = {"float32": 1e-30, COMPACT: 2.0**-900}  # a factor smaller than this has lost digits
 

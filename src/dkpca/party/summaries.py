@@ -15,7 +15,7 @@ from dkpca.linalg.gram import Centered, Gram
 from dkpca.linalg.leading import Solver
 from dkpca.linalg.precision import COMPACT, DIGITS, Rounded
 from dkpca.linalg.rounding import quiet
-from dkpca.linalg.strips import by_strips
+from dkpca.linalg.rows import by_strips
 from dkpca.messages import Partials, PartScores, Rows, Scorer, Statistics, Summary
 from dkpca.party.drafts import Draft, Drafts, Turned, settle
 from dkpca.party.reach import check_not_lost, check_not_vanished, moved, rounded, scale_statistic

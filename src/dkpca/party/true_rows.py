@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from dkpca import messages
 from dkpca.errors import InputError
 from dkpca.linalg.arrays import Array, device, namespace
-from dkpca.linalg.gram import Index, pick
 from dkpca.linalg.precision import Rounded
+from dkpca.linalg.rows import Index, pick
 from dkpca.messages import AuditRequest, AuditRows
 from dkpca.party.state import PartyState
 from dkpca.party.summaries import ANYTHING

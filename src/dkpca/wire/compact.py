@@ -18,7 +18,7 @@ from pcodec import ChunkConfig, DeltaSpec, ModeSpec, PagingSpec
 from pcodec.wrapped import FileCompressor, FileDecompressor
 
 from dkpca.errors import WireError
-from dkpca.linalg.parallel import split_work
+from dkpca.linalg.rows import in_order
 
 Integers = np.ndarray[Any, np.dtype[np.int32]]
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
@@ -37,8 +37,7 @@ def code(matrix: Integers) -> Bytes:
     if flat.size < LARGE_CHUNK:
         parts = _code_chunks(flat, chunks)
     else:  # over the cores: the coder lets other threads run
-        shares = split_work(lambda share: _code_chunks(flat, share), chunks, flat)
-        parts = [shares[i % len(shares)][i // len(shares)] for i in range(len(chunks))]
+        parts = [coded for one in in_order(lambda chunk: _code_chunks(flat, [chunk]), chunks, flat) for coded in one]
     coded = b"".join([FileCompressor().write_header(), *parts])
     return np.frombuffer(coded.ljust(-(-matrix.size // NUMBERS_PER_BYTE), b"\0"), np.uint8)
 

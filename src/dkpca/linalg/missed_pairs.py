@@ -12,11 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from dkpca.linalg.arrays import Array, like, namespace
-from dkpca.linalg.eigenpairs import Probe
+from dkpca.linalg.eigenpairs import Probe, beside, orthonormal, outside, ritz
 from dkpca.linalg.gram import Gram
-from dkpca.linalg.progress import Progress
-from dkpca.linalg.ritz import beside, orthonormal, outside, ritz
-from dkpca.linalg.strips import cross, times
+from dkpca.linalg.rows import Progress, cross, times
 
 STEPS = 4
 COLUMNS = 16

@@ -14,8 +14,8 @@ import numpy as np
 
 from dkpca.linalg.arrays import Array, namespace, on_gpu, to_numpy
 from dkpca.linalg.gram import Gram
-from dkpca.linalg.parallel import split_work
 from dkpca.linalg.rounding import growth, solver_error
+from dkpca.linalg.rows import for_each
 
 LANDMARKS_PER_ROW = 4  # of a block: it then costs a part of what the landmarks cost
 LEAST_ROWS, LEAST_ROWS_GPU = 32, 2048
@@ -29,32 +29,31 @@ ROUGH = 2e-3  # that, as a share of the eigenvalue behind the last, is not worth
 
 
 @dataclass(frozen=True)
-class Missed:
+class ResidualBound:
     """Bounds on a positive semidefinite matrix."""
 
     norm: float  # its largest eigenvalue
     leading: float  # sum of its k largest
 
 
-def missed(gram: Gram, F: Array, k: int) -> Missed:
+def residual_bound(gram: Gram, F: Array, k: int) -> ResidualBound:
     """Bound the matrix minus F F', but for the rounding of its entries."""
     least = LEAST_ROWS_GPU if on_gpu(F) else LEAST_ROWS
     blocks = -(-gram.n // max(least, F.shape[1] // LANDMARKS_PER_ROW))
     found = np.zeros((blocks, 2))
 
-    def share(numbers: Sequence[int]) -> None:
-        for number in numbers:
-            rows = slice(number, gram.n, blocks)  # far apart: neighbors are often alike, and alike is large
-            found[number] = _sizes(gram.block(rows, rows) - F[rows, :] @ F[rows, :].T, k)
+    def of(number: int) -> None:
+        rows = slice(number, gram.n, blocks)  # far apart: neighbors are often alike, and alike is large
+        found[number] = _sizes(gram.block(rows, rows) - F[rows, :] @ F[rows, :].T, k)
 
-    split_work(share, range(blocks), F)
+    for_each(of, range(blocks), F)
     norm, leading = found.sum(axis=0).tolist()
-    return Missed(norm, leading)
+    return ResidualBound(norm, leading)
 
 
-def missed_in(
+def residual_bound_in(
     within: Callable[[Sequence[slice]], Array], rows: slice, F: Array, k: int, *, rough: bool = False
-) -> Missed:
+) -> ResidualBound:
     """The same for some of the rows, of which F is at hand; bounds for parts of a matrix add up to one for it.
 
     `within` makes blocks on the diagonal of the matrix. Roughly, differences are taken in float32.
@@ -73,7 +72,7 @@ def missed_in(
             P = _left(to_numpy(K), [to_numpy(F)[own] for own in some], np.float32 if rough else float)
             found += _sizes_of_stack(P, k)
     norm, leading = found.tolist()
-    return Missed(norm, leading)
+    return ResidualBound(norm, leading)
 
 
 def _lengths_on_gpu(K: Array, F: Array, k: int) -> tuple[float, float]:

@@ -1,19 +1,16 @@
 """Factors as they were received: decoded where they are looked at, a few rows at a time."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from dkpca.linalg import arrays
 from dkpca.linalg.arrays import Array, device, dtype_name, namespace, sent_to, tall_empty, to_numpy
-from dkpca.linalg.gram import Index, pick
 from dkpca.linalg.memory import let_go
-from dkpca.linalg.moments import groups, moments
-from dkpca.linalg.on_device import away_from
-from dkpca.linalg.parallel import in_order, split_work
 from dkpca.linalg.precision import Rounded, check_reach, norms_by_squares, round_to
 from dkpca.linalg.rounding import power_of_four
+from dkpca.linalg.rows import Index, Made, Part, away_from, for_each, groups, moments, over, pick
 
 
 @dataclass(frozen=True)
@@ -30,18 +27,25 @@ class Tall:
         """Rows and columns."""
         return self.sent.shape if self.scales is None else (self.sent.shape[0], int(self.scales.shape[0]))
 
+    @property
+    def made(self) -> Made:
+        """How its rows are made, for the engine."""
+        return Made((self.sent.data,), lambda start, part: self._decoded(part), self.shape[1], self.place)
+
     def rows(self, index: Index) -> Array:
         """Some rows, decoded."""
         part = pick(self.sent.data, index if isinstance(index, slice) else self._at_home(index))
-        received = part if self.place is None else sent_to(part, self.place)
+        return self._decoded(part if self.place is None else sent_to(part, self.place), part)
+
+    def _decoded(self, received: Array, stored: Array | None = None) -> Array:
         decoded = Rounded(received, self.sent.scale).decode(self.dtype)
-        let_go(part)
+        let_go(received if stored is None else stored)
         return decoded if self.scales is None else decoded[:, : self.scales.shape[0]] * self.scales[None, :]
 
     @cached_property
     def largest(self) -> float:
         """Largest magnitude; not a number if any entry is none."""
-        return _largest_of(self.rows, self.shape[0], reference_of(self))
+        return _largest_of(self)
 
     def _at_home(self, positions: Array) -> Array:
         return positions if self.place is None else sent_to(positions, self.sent.data)
@@ -107,29 +111,23 @@ def reweighed(A: Factor, root: float) -> Factor:
 
 def square(A: Factor) -> Array:
     """A'A."""
-
-    def opened(group: slice) -> Callable[[slice], Array]:
-        part = rows_of(there, group)
-        return lambda rows: part[rows, :]
-
     there = where_computed(A)
-    start = reference_of(there)[0, :]
-    return moments(opened, A.shape[0], start, centered=False).square
+    return moments(there, reference_of(there)[0, :], centered=False).square
 
 
 def largest(A: Factor) -> float:
     """Largest magnitude; not a number if any entry is none."""
-    return A.largest if isinstance(A, Tall) else _largest_of(lambda rows: A[rows, :], A.shape[0], A)
+    return A.largest if isinstance(A, Tall) else _largest_of(A)
 
 
-def _largest_of(rows_of: Callable[[slice], Array], n: int, reference: Array) -> float:
-    xp = namespace(reference)
+def _largest_of(A: Factor) -> float:
+    xp = namespace(reference_of(A))
 
-    def of(group: slice) -> tuple[float, float]:
-        part = rows_of(group)
-        return float(xp.max(part)), -float(xp.min(part))
+    def of(first: int, part: Part) -> tuple[float, float]:
+        own = part[:]
+        return float(xp.max(own)), -float(xp.min(own))
 
-    found = [size for part in in_order(of, groups(n), reference) for size in part]
+    found = [size for part in over(of, A) for size in part]
     return math.nan if any(map(math.isnan, found)) else max(found)
 
 
@@ -142,11 +140,10 @@ def rounded(A: Factor, precision: str) -> Rounded:
     check_reach(largest(A), precision, reference)
     data = tall_empty(A.shape, xp.astype(reference, getattr(xp, precision)))
 
-    def share(parts: Sequence[slice]) -> None:
-        for rows in parts:
-            data[rows, :] = xp.astype(rows_of(A, rows), data.dtype)
+    def of(rows: slice) -> None:
+        data[rows, :] = xp.astype(rows_of(A, rows), data.dtype)
 
-    split_work(share, groups(A.shape[0]), reference)
+    for_each(of, groups(A.shape[0]), reference)
     return Rounded(data)
 
 
@@ -160,23 +157,29 @@ def rounding_norms(A: Factor, sent: Rounded) -> tuple[float, float]:
     reference = reference_of(exact)
     xp = namespace(reference)
 
-    def opened(group: slice) -> Callable[[slice], Array]:
-        before, after = rows_of(exact, group), rows_of(decoded, group)
-        return lambda rows: xp.concat([before[rows, :], after[rows, :] - before[rows, :]], axis=1) / size
+    def both(start: int, before: Array, after: Array) -> Array:
+        before, after = before_of(start, before), after_of(start, after)
+        return xp.concat([before, after - before], axis=1) / size
 
+    (before_stored, before_of), (after_stored, after_of) = _parts(exact), _parts(decoded)
+    place = decoded.place if isinstance(decoded, Tall) else None
     start = xp.zeros(2 * rank, dtype=reference.dtype, device=device(reference))
-    square = to_numpy(moments(opened, n, start, centered=False).square).astype(float)
-    spectral, nuclear = norms_by_squares(square, n, reference)
+    found = moments(Made((before_stored, after_stored), both, 2 * rank, place), start, centered=False)
+    spectral, nuclear = norms_by_squares(to_numpy(found.square).astype(float), n, reference)
     return spectral * size * size, nuclear * size * size
+
+
+def _parts(A: Factor) -> tuple[Array, Callable[[int, Array], Array]]:
+    """What a factor is stored as, and how its rows are made of that."""
+    return (A.sent.data, A.made.make) if isinstance(A, Tall) else (A, lambda start, rows: rows)
 
 
 def row_squares(A: Factor) -> Array:
     """Squared length of each row."""
-    reference = reference_of(A)
-    parts = in_order(lambda group: arrays.row_squares(rows_of(A, group)), groups(A.shape[0]), reference)
-    return namespace(reference).concat(list(parts))
+    found = list(over(lambda first, part: arrays.row_squares(part[:]), A))
+    return namespace(found[0]).concat(found)
 
 
 def column_squares(A: Factor) -> Array:
     """Squared length of each column."""
-    return sum(in_order(lambda group: arrays.column_squares(rows_of(A, group)), groups(A.shape[0]), reference_of(A)))
+    return sum(over(lambda first, part: arrays.column_squares(part[:]), A))

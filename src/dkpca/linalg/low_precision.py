@@ -10,11 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from dkpca.linalg.arrays import Array, like, random_normal, to_numpy
+from dkpca.linalg.eigenpairs import Ritz, beside, orthonormal, outside, ritz
 from dkpca.linalg.gram import Gram
-from dkpca.linalg.probe import COLUMNS, STEPS, Found
-from dkpca.linalg.progress import Progress
-from dkpca.linalg.ritz import Ritz, beside, orthonormal, outside, ritz
-from dkpca.linalg.strips import cross, times
+from dkpca.linalg.missed_pairs import COLUMNS, STEPS, Found
+from dkpca.linalg.rows import Progress, cross, times
 
 CORRECTING = 2  # passes to correct what was measured
 INDEPENDENT = 1e-4  # squared length that a direction must have outside of the others
@@ -22,7 +21,7 @@ MOST_COLUMNS = 8  # blocks as wide as the first one that the space and its corre
 
 
 @dataclass(frozen=True)
-class Preview:
+class LowPrecision:
     """A space of the matrix in few digits, by its Ritz pairs."""
 
     gram: Gram  # in few digits
@@ -30,7 +29,7 @@ class Preview:
     progress: Progress
 
     @classmethod
-    def of(cls, gram: Gram, start: Array, seed: int, progress: Progress) -> "Preview":
+    def of(cls, gram: Gram, start: Array, seed: int, progress: Progress) -> "LowPrecision":
         """Pass over the matrix as often as a search for missed pairs does."""
         random = random_normal((gram.n, COLUMNS), [seed, gram.n], gram.reference)
         block = orthonormal(beside(like(start, gram.reference), random))

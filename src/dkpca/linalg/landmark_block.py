@@ -13,10 +13,9 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from dkpca.linalg.arrays import Array, like, multiply_lower, namespace, solve_lower, to_numpy
-from dkpca.linalg.missed import norm_at_most
-from dkpca.linalg.moments import Moments, additions
+from dkpca.linalg.residual_bound import norm_at_most
 from dkpca.linalg.rounding import SUBTRACTIONS, growth, solver_error, unit
-from dkpca.linalg.strips import slices
+from dkpca.linalg.rows import Moments, additions, slices
 
 Matrix = np.ndarray[Any, Any]
 SIZES = 10.0 ** -np.arange(2.0, 16.0, 2.0)  # shares of the most that a landmark adds: it must add so much
@@ -55,7 +54,7 @@ class Spectrum:
     beside: float  # bound on how far F F' is from a factor of what the landmarks explain
 
 
-class Corner:
+class LandmarkBlock:
     """Triangular factor of the corner of a matrix, and the roundings that its entries have had."""
 
     def __init__(self, L: Matrix, gram: Measured) -> None:
@@ -67,7 +66,7 @@ class Corner:
         self.inverses: list[Matrix] = []  # of blocks on the diagonal of L, if rows are multiplied by them
         self.solving = 0.0  # roundings of that, as for the entries
 
-    def by_inverses(self, size: int) -> "Corner | None":
+    def by_inverses(self, size: int) -> "LandmarkBlock | None":
         """The same corner, with L inverted in blocks of a size: up to three times as fast; None if that is too rough.
 
         With X the inverse of a block as computed, column by column, F = C X' has C - F L' = C (I - L X)' - E L' for
@@ -75,7 +74,7 @@ class Corner:
         """
         if not np.diagonal(self.L).all():
             return None
-        same: Corner = copy(self)
+        same: LandmarkBlock = copy(self)
         same.inverses = []
         for own in slices(self.m, size):
             block = self.L[own, own]
@@ -117,9 +116,9 @@ class Corner:
         """Most roundings that a term of a sum over all rows meets."""
         return additions(n, self.m, self.reference)
 
-    def head(self, m: int) -> "Corner":
+    def head(self, m: int) -> "LandmarkBlock":
         """Corner of the first landmarks."""
-        same: Corner = copy(self)
+        same: LandmarkBlock = copy(self)
         same.L, same.m = self.L[:m, :m], m
         same.chosen = float(np.sum(same.L**2))
         if self.inverses:

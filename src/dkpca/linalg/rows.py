@@ -1,0 +1,533 @@
+"""One engine for matrices with a row for each sample: do this for groups of rows, and add up in a fixed order.
+
+Where the rows lie decides who runs it: threads for NumPy arrays, one thread that feeds a GPU, the workers of a Dask
+cluster for the chunks that they keep. Groups follow from the number of rows alone (on Dask, from that of each chunk),
+and results are added in the order of the groups: neither jobs nor BLAS threads change a bit.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
+from dataclasses import dataclass
+from functools import cache
+from threading import Lock
+from typing import Any, TypeVar
+
+import array_api_compat
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+from dkpca.errors import InputError
+from dkpca.linalg.arrays import (
+    Array,
+    device,
+    free_memory,
+    itemsize,
+    namespace,
+    on_gpu,
+    same_place,
+    sent_to,
+    tall_empty,
+)
+from dkpca.linalg.rounding import growth, quiet
+
+ResultT = TypeVar("ResultT")
+ItemT = TypeVar("ItemT")
+Matrix = np.ndarray[Any, Any]
+Index = Any  # a slice, or an array of integers
+Progress = Callable[[str, float], None]  # what is being done, and the share of it that is done
+Done = Callable[[float], None]  # told which share of the rows is done
+
+GROUPS, LEAST_ROWS, MOST_ROWS = 16, 2**10, 2**15  # groups of rows: about so many, of so many rows
+TILE_BYTES = 2**20  # what stays in the second-level cache of a core
+SCRATCH_BYTES = 2**26  # what a product may take beyond its result, where one large block is faster than many small
+SQUARED_SHARE = 4  # tiles that are squared at a time: the sum is written once for each
+TRIANGLE_SHARE = 8  # rows for each column, or stacked triangles are nearly as large as what they stand for
+CACHED_ROWS = 64  # of a product with hundreds of columns, to be used at once
+GPU_SHARE = 16  # on a GPU, one part in this many of the free memory at a time
+SHORT = 500  # columns of a strip, where nobody says how many
+
+
+def silent(what: str, share: float) -> None:
+    """Say nothing."""
+
+
+def nobody(share: float) -> None:
+    """Tell nobody."""
+
+
+_listener: ContextVar[Progress] = ContextVar("listener", default=silent)
+
+
+@contextmanager
+def listening(listener: Progress) -> Iterator[None]:
+    """Have the solvers that `dkpca.linalg.leading.leading` sets up inside tell this listener."""
+    token = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
+
+
+def current() -> Progress:
+    """Return whoever listens here."""
+    return _listener.get()
+
+
+def pick(x: Array, index: Index) -> Array:
+    """Rows of x: a view for a slice, a copy for an array of integers."""
+    return x[index, ...] if isinstance(index, slice) else namespace(x).take(x, index, axis=0)
+
+
+_place: ContextVar[Array | None] = ContextVar("place", default=None)
+
+
+@contextmanager
+def computing_on(name: str | None) -> Iterator[None]:
+    """Compute landmarks of tables in host memory on this device, as torch names it, inside; None: where they lie."""
+    token = _place.set(None if name is None else _found(name))
+    try:
+        yield
+    finally:
+        _place.reset(token)
+
+
+def away_from(home: Array) -> Array | None:
+    """Return an array of the device to compute on; None if that is where this one lives."""
+    place = _place.get()
+    return None if place is None or same_place(place, home) else place
+
+
+def _found(name: str) -> Array:
+    """An array on a device, or a sentence why there is none."""
+    try:
+        import torch
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"device={name!r} needs torch; install it with pip install 'dkpca[torch]', or leave device out"
+        ) from error
+    try:
+        return torch.zeros(1, dtype=torch.float64, device=name)
+    except (RuntimeError, AssertionError, TypeError, NotImplementedError) as error:
+        reason = str(error).partition("\n")[0].rstrip(".")
+        raise InputError(
+            f"device {name!r} cannot be computed on ({reason}); use one that is there, such as 'cuda' with a GPU, "
+            "or leave device out"
+        ) from error
+
+
+# Cuts
+
+
+def slices(n: int, step: int) -> Iterator[slice]:
+    """Cut n rows into slices of so many."""
+    return (slice(start, min(start + step, n)) for start in range(0, n, step))
+
+
+def groups(n: int) -> list[slice]:
+    """Cut n rows into groups of a size to work on."""
+    return list(slices(n, min(max(-(-n // GROUPS), LEAST_ROWS), MOST_ROWS)))
+
+
+def tile_bytes(reference: Array) -> int:
+    """Bytes to work on at a time."""
+    return free_memory(reference) // GPU_SHARE if on_gpu(reference) else TILE_BYTES
+
+
+def strips(n: int, width: int, reference: Array, tiles: int = 1) -> list[slice]:
+    """Cut n rows so that strips of so many columns are of a size to work on, or of several such tiles."""
+    return list(slices(n, max(1, tiles * tile_bytes(reference) // (max(width, 1) * itemsize(reference)))))
+
+
+def additions(n: int, width: int, reference: Array) -> float:
+    """Most roundings that a term of a sum over n rows of this width meets: in its strip, its group, among groups."""
+    parts = groups(n)
+    within = strips(parts[0].stop, width, reference, SQUARED_SHARE)
+    return min(growth(n), growth(within[0].stop) + len(within) + len(parts))
+
+
+# Tables and the engine
+
+
+@dataclass(frozen=True)
+class Made:
+    """A matrix whose rows are made where they are looked at, from rows of arrays that are stored."""
+
+    stored: tuple[Array, ...]  # each with a row for each sample
+    make: Callable[..., Array]  # from the number of the first row and rows of what is stored, in a new array
+    width: int
+    place: Array | None = None  # an array where rows are made, if that is not where they are stored
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.stored[0].shape[0], self.width
+
+    def then(self, change: Callable[[int, Array], Array]) -> "Made":
+        """Change the rows further, given the number of the first."""
+        make = self.make
+        return Made(self.stored, lambda start, *rows: change(start, make(start, *rows)), self.width, self.place)
+
+
+class Part:
+    """Some consecutive rows of a table; a slice of it is an array."""
+
+    def __init__(self, table: Any, group: slice) -> None:
+        made = as_made(table)
+        self.start, self.make = group.start, None if made is None else made.make
+        self.stored: list[Array] = [x[group, ...] for x in ((table,) if made is None else made.stored)]
+        if made is not None and made.place is not None:
+            self.stored = [sent_to(x, made.place) for x in self.stored]
+
+    def __len__(self) -> int:
+        return int(self.stored[0].shape[0])
+
+    def __getitem__(self, rows: slice) -> Array:
+        own = [x[rows, ...] for x in self.stored]
+        return own[0] if self.make is None else self.make(self.start + (rows.start or 0), *own)
+
+    def fresh(self, rows: slice) -> Array:
+        """Rows in an array that may be written over."""
+        own = self[rows]
+        return own if self.make is not None else namespace(own).asarray(own, copy=True)
+
+
+def as_made(table: Any) -> Made | None:
+    """Return how rows of a table are made; None if it is an array, whose rows are there."""
+    found = table if isinstance(table, Made) else getattr(table, "made", None)
+    return found if isinstance(found, Made) else None
+
+
+def over(work: Callable[..., ResultT], *tables: Any, reference: Array | None = None) -> Iterator[ResultT]:
+    """Yield what is made of each group of rows, in order: `work(start, *parts)`, with a `Part` of each table."""
+    whole = groups(tables[0].shape[0])
+    where = _computed_at(tables[0]) if reference is None else reference
+
+    def of(group: slice) -> ResultT:
+        return work(group.start, *(Part(table, group) for table in tables))
+
+    return in_order(of, whole, where)
+
+
+def _computed_at(table: Any) -> Array:
+    made = as_made(table)
+    if made is None:
+        return table
+    return made.stored[0] if made.place is None else made.place
+
+
+def in_order(work: Callable[[ItemT], ResultT], items: Sequence[ItemT], reference: Array) -> Iterator[ResultT]:
+    """Yield what is made of each item, in order; threads take the next item as they come, a few ahead of the caller.
+
+    At most two results per thread wait. Only NumPy arrays are worked on by threads of ours. A GPU is fed by one
+    thread, while the caller fetches what was made.
+    """
+    threads = _threads_for(len(items), reference)
+    if threads <= 1 and not on_gpu(reference):
+        yield from map(work, items)
+        return
+    with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
+        waiting: deque[Future[ResultT]] = deque()
+        try:
+            for item in items:
+                waiting.append(pool.submit(copy_context().run, work, item))  # with the limit on memory
+                if len(waiting) > 2 * threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for task in waiting:
+                task.cancel()
+
+
+def for_each(work: Callable[[ItemT], Any], items: Sequence[ItemT], reference: Array) -> None:
+    """Do the work for each item, for what it writes."""
+    for _ in in_order(work, items, reference):
+        pass
+
+
+# Threads: ours, each with BLAS to itself, instead of those of BLAS for every small product
+
+
+class _Threads:
+    """Who keeps BLAS to one thread at present; the first to come sets the limit, the last to go lifts it."""
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.at_work = 0  # users whose threads are at work
+        self.given: list[int] = []  # threads that BLAS leaves to ours for longer, by user
+        self.limit: Any = None
+
+    def enter(self, given: int | None) -> None:
+        with self.lock:
+            if not (self.at_work or self.given):
+                self.limit = _controller().limit(limits=1)
+                self.limit.__enter__()
+            if given is None:
+                self.at_work += 1
+            else:
+                self.given.append(given)
+
+    def leave(self, given: int | None) -> None:
+        with self.lock:
+            if given is None:
+                self.at_work -= 1
+            else:
+                self.given.pop()
+            if not (self.at_work or self.given):
+                self.limit.__exit__(None, None, None)
+
+    def available(self) -> int:
+        with self.lock:
+            if self.at_work:
+                return 1  # somebody else's threads are at work already
+            return self.given[0] if self.given else _most_threads()
+
+
+_threads = _Threads()
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    return ThreadpoolController().select(user_api="blas")
+
+
+def _most_threads() -> int:
+    return max((int(library.num_threads) for library in _controller().lib_controllers), default=1)
+
+
+def _threads_for(n_items: int, reference: Array) -> int:
+    if n_items <= 1 or not isinstance(reference, np.ndarray):  # most are small: BLAS need not be asked
+        return 1
+    return min(_threads.available(), n_items)
+
+
+def limit_blas_threads(most: int) -> None:
+    """Keep BLAS to so many threads in this process from now on."""
+    _controller().limit(limits=most)
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Keep BLAS to one thread: for our own threads, and for products too small to be worth sharing."""
+    _threads.enter(None)
+    try:
+        yield
+    finally:
+        _threads.leave(None)
+
+
+@contextmanager
+def threads_of_our_own() -> Iterator[None]:
+    """Leave all threads to the engine for a while, so that no product in between depends on how many BLAS has.
+
+    Its threads would also wait for more in a busy loop: half of the time of two cores.
+    """
+    given = _threads.available()
+    _threads.enter(given)
+    try:
+        yield
+    finally:
+        _threads.leave(given)
+
+
+# Sums over rows
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Sums over all rows, measured from a given row."""
+
+    total: Array  # (m,)
+    square: Array  # (m, m)
+
+    def __add__(self, other: "Moments") -> "Moments":
+        return Moments(self.total + other.total, self.square + other.square)
+
+    def head(self, m: int) -> "Moments":
+        """Sums of the first columns."""
+        return Moments(self.total[:m], self.square[:m, :m])
+
+    def from_zero(self, n: int, start: Array) -> Array:
+        """Sum of squares of the n rows themselves, if these were measured from a start."""
+        return self.square + self.total[:, None] * start + start[:, None] * (self.total + n * start)
+
+
+def moments(Z: Any, start: Array, *, centered: bool, progress: Done = nobody) -> Moments:
+    """Return the sums of z - start and of their squares over the rows z of a table; of z, if not centered."""
+    xp, width, n = namespace(start), start.shape[0], Z.shape[0]
+
+    def of(first: int, part: Part) -> tuple[int, Moments]:
+        total = xp.zeros_like(start)
+        square = xp.zeros((width, width), dtype=start.dtype, device=device(start))
+        for rows in strips(len(part), width, start, SQUARED_SHARE):
+            z = part.fresh(rows) if centered else part[rows]
+            if centered:
+                z -= start[None, :]
+                total += xp.sum(z, axis=0)
+            square += z.T @ z  # NumPy calls syrk for a matrix and its own transpose, without Python's lock
+        return first + len(part), Moments(total, square)
+
+    sums = None
+    for stop, found in over(of, Z, reference=start):
+        sums = found if sums is None else sums + found
+        progress(stop / n)
+    assert sums is not None
+    return sums
+
+
+def write_products(
+    Z: Any,
+    weights: Array,
+    shift: Array,
+    out: Callable[[slice, Array], None],
+    *,
+    seen: Callable[[Part, slice, Array], ResultT] | None = None,
+    progress: Done = nobody,
+) -> tuple[Array, list[ResultT]]:
+    """Hand z W - shift for all rows z of a table to `out(rows, made)`, group by group in order.
+
+    Return the sum of their squares, and the results of `seen(part, strip, z)`, which may write over the strip z.
+    """
+    xp, width, n = namespace(weights), weights.shape[1], Z.shape[0]
+
+    def of(first: int, part: Part) -> tuple[slice, Array, Array, list[ResultT]]:
+        made = xp.empty((len(part), width), dtype=weights.dtype, device=device(weights))
+        results: list[ResultT] = []
+        for rows in strips(len(part), weights.shape[0], weights):
+            z = part[rows]
+            made[rows, :] = z @ weights
+            if seen is not None:
+                results.append(seen(part, rows, z))
+        made -= shift[None, :]
+        return slice(first, first + len(part)), made, made.T @ made, results
+
+    total = xp.zeros((width, width), dtype=weights.dtype, device=device(weights))
+    everything: list[ResultT] = []
+    for group, made, square, results in over(of, Z, reference=weights):
+        out(group, made)
+        total += square
+        everything += results
+        progress(group.stop / n)
+    return total, everything
+
+
+def crossed(Z: Any, block: Array, reference: Array | None = None) -> Array:
+    """Z' B for a table Z and a thin B: some rows of a symmetric matrix times B, if Z are its columns.
+
+    Products of a strip are made in the precision of Z, and added up in that of B. The reference is an array where Z
+    lives; None: where B does.
+    """
+    reference = block if reference is None else reference
+    xp = namespace(reference)
+
+    def of(first: int, part: Part, own: Part) -> Array:
+        total, theirs = 0.0, sent_to(own[:], reference)
+        for rows in strips(len(part), SHORT, reference):
+            z = part[rows]
+            total = total + xp.astype(z.T @ xp.astype(theirs[rows, :], z.dtype, copy=False), theirs.dtype)
+        return total
+
+    return sum(over(of, Z, block, reference=reference))
+
+
+def column_means(X: Array) -> Array:
+    """Mean of each column."""
+    xp = namespace(X)
+    return sum(over(lambda first, part: xp.sum(part[:], axis=0), X)) / X.shape[0]
+
+
+def column_variances(X: Array) -> Array:
+    """Variance of each column, of samples: over one row less than there are."""
+    xp, mean = namespace(X), column_means(X)
+
+    def of(first: int, part: Part) -> Array:
+        with quiet():
+            off = part[:] - mean[None, :]
+            return xp.sum(off * off, axis=0)
+
+    return sum(over(of, X)) / (X.shape[0] - 1)
+
+
+# Products with tall, thin matrices
+
+
+def cross(A: Array, B: Array) -> Array:
+    """A' B."""
+
+    def of(first: int, a: Part, b: Part) -> Array:
+        return sum(a[rows].T @ b[rows] for rows in strips(len(a), max(A.shape[1], B.shape[1]), A, SQUARED_SHARE))
+
+    return sum(over(of, A, B))
+
+
+def times(A: Array, B: Array) -> Array:
+    """A B, B small."""
+    out = namespace(A).empty((A.shape[0], B.shape[1]), dtype=A.dtype, device=A.device)
+
+    def of(rows: slice) -> None:
+        out[rows, :] = A[rows, :] @ B
+
+    for_each(of, groups(A.shape[0]), A)
+    return out
+
+
+def multiply(A: Array, B: Array) -> None:
+    """A = A B, in place."""
+
+    def of(rows: slice) -> None:
+        A[rows, :] = A[rows, :] @ B
+
+    for_each(of, groups(A.shape[0]), A)
+
+
+def triangle(A: Array) -> Array:
+    """R of A = Q R, from those of strips and in their order, so that it does not depend on the number of threads."""
+    height = max(TRIANGLE_SHARE * A.shape[1], tile_bytes(A) // (max(A.shape[1], 1) * itemsize(A)))
+    parts = list(slices(A.shape[0], height))
+    if len(parts) == 1:
+        with one_blas_thread():  # its columns are too short to be shared: threads would only wait for each other
+            return _triangle(A)
+    return triangle(namespace(A).concat(list(in_order(lambda rows: _triangle(A[rows, :]), parts, A)), axis=0))
+
+
+def _triangle(A: Array) -> Array:
+    if isinstance(A, np.ndarray):
+        return np.linalg.qr(A, mode="r")
+    return (
+        namespace(A).linalg.qr(A, mode="r")[1] if array_api_compat.is_torch_array(A) else namespace(A).linalg.qr(A)[1]
+    )
+
+
+def multiplied(left: Sequence[Matrix], right: Sequence[Matrix]) -> Matrix:
+    """Products A B of each pair, multiplied entry by entry; a few rows at a time, so that none leaves the cache."""
+    out = np.empty((left[0].shape[0], right[0].shape[1]), dtype=left[0].dtype)
+    scratch = np.empty((CACHED_ROWS, out.shape[1]), dtype=out.dtype)
+    for rows in slices(out.shape[0], CACHED_ROWS):
+        own, factor = out[rows], scratch[: rows.stop - rows.start]
+        np.matmul(left[0][rows], right[0], out=own)
+        for A, B in zip(left[1:], right[1:], strict=True):
+            own *= np.matmul(A[rows], B, out=factor)
+    return out
+
+
+def by_strips(work: Callable[[slice], Array], X: Array, weights: Array) -> Array:
+    """Stack what a function makes of strips of rows of X; a row costs it as many numbers as the weights have rows."""
+    scratch = free_memory(X) // GPU_SHARE if on_gpu(X) else SCRATCH_BYTES
+    rows = max(1, scratch // (weights.shape[0] * itemsize(weights)))
+    return namespace(X).concat([work(strip) for strip in slices(X.shape[0], rows)], axis=0)
+
+
+def kept(Z: Any, reference: Array) -> Array:
+    """Rows of a table, all of them, where the reference lives."""
+    out = tall_empty(Z.shape, reference)
+
+    def of(first: int, part: Part) -> None:
+        for rows in strips(len(part), Z.shape[1], reference):
+            out[first + rows.start : first + rows.stop, :] = part[rows]
+
+    for _ in over(of, Z, reference=reference):
+        pass
+    return out
