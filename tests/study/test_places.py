@@ -15,7 +15,7 @@ from dkpca.exchange.sealed import Part
 from testkit import servers
 from testkit.studies import Actors
 
-pytestmark = [pytest.mark.network, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(params=["sftp", "webdav"])
