@@ -13,8 +13,6 @@ from sklearn.preprocessing import StandardScaler
 
 from dkpca import DKPCA, kernels, tune
 from dkpca.errors import InputError
-from dkpca.tuning.curves import AtComponents, AtGamma, suggested_components, suggested_gamma
-from dkpca.tuning.stability import split_half
 
 WINE, KIND = (values[::2] for values in load_wine(return_X_y=True))  # 89 samples
 WINE = (WINE - WINE.mean(axis=0)) / WINE.std(axis=0)
@@ -32,22 +30,11 @@ def found():
 
 
 class TestStability:
-    def test_components_that_do_not_depend_on_the_samples_are_stable(self):
-        Z = np.random.default_rng(0).normal(size=(60, 3))
-        turned = Z @ np.linalg.qr(np.random.default_rng(1).normal(size=(3, 3)))[0]
-        places = iter([Z, turned] * 2)
-        assert split_half(lambda rows: next(places), 60, repeats=2, seed=0)[-1] == pytest.approx(1.0)
-
-    def test_components_of_noise_alone_are_not(self):
-        rng = np.random.default_rng(0)
-        places = split_half(lambda rows: rng.normal(size=(400, 3)), 400, repeats=4, seed=0)
-        assert max(places) < 0.05
-
     def test_structure_is_more_stable_than_noise(self):
         rng = np.random.default_rng(3)
         real = np.repeat(rng.normal(size=(3, 8)), 40, axis=0) * 4 + rng.normal(size=(120, 8))
         structured, noise = (
-            tune(DKPCA(2), {"a": X[:, :4], "b": X[:, 4:]}, **QUICKEST).gammas[0].stability
+            tune(DKPCA(2), {"a": X[:, :4], "b": X[:, 4:]}, **QUICKEST).widths[1].stability
             for X in (real, rng.normal(size=(120, 8)))
         )
         assert structured > 0.95
@@ -57,63 +44,79 @@ class TestStability:
 class TestJudgment:
     def test_captured_is_what_the_fit_says(self, found):
         fitted = DKPCA(4, gamma=0.02).fit(parties())
-        assert found.gammas[0].captured == pytest.approx(fitted.explained_variance_ratio_.sum())
+        assert found.widths[1].captured == pytest.approx(fitted.explained_variance_ratio_.sum())
 
     def test_classes_are_scored_as_scikit_learn_scores_a_pipeline(self, found):
         both = DKPCA(4, gamma=0.02, parties=[list(range(6)), list(range(6, 13))])
         pipeline = make_pipeline(both, StandardScaler(), LogisticRegression(max_iter=1000))
         folds = StratifiedKFold(5, shuffle=True, random_state=0)
         trusted = cross_val_score(pipeline, WINE, KIND, cv=folds, scoring="balanced_accuracy")
-        assert found.gammas[0].score == pytest.approx(trusted.mean())
-        assert found.gammas[0].score_error == pytest.approx(trusted.std(ddof=1) / 5**0.5)
+        assert found.widths[1].score == pytest.approx(trusted.mean())
+        assert found.widths[1].score_error == pytest.approx(trusted.std(ddof=1) / 5**0.5)
 
     @pytest.mark.slow
     def test_numbers_are_scored_as_scikit_learn_scores_a_pipeline(self):
         tried = tune(DKPCA(3), {"rest": WINE[:, 1:]}, WINE[:, 0], **QUICK)
         pipeline = make_pipeline(DKPCA(3, gamma=0.02), StandardScaler(), Ridge())
         trusted = cross_val_score(pipeline, WINE[:, 1:], WINE[:, 0], cv=KFold(5, shuffle=True, random_state=0))
-        assert tried.gammas[0].score == pytest.approx(trusted.mean())
+        assert tried.widths[1].score == pytest.approx(trusted.mean())
         assert "R2 of ridge regression" in tried.scored_by
 
     @pytest.mark.slow
     def test_labels_without_meaning_score_by_chance(self):
         shuffled = np.random.default_rng(0).permutation(KIND)
         tried = tune(DKPCA(3), parties(), shuffled, **QUICK)
-        assert [point.score for point in tried.gammas] == pytest.approx([1 / 3, 1 / 3], abs=0.12)
+        assert [point.score for point in tried.widths[1:]] == pytest.approx([1 / 3, 1 / 3], abs=0.12)
 
     def test_full_rank_agrees_with_itself_and_more_rank_proves_more(self, found):
         agreement, proved = ([getattr(p, what) for p in found.ranks] for what in ("agreement", "optimality_at_least"))
         assert agreement[-1] == pytest.approx(1.0, abs=1e-6)
         assert proved == sorted(proved)
-        assert found.rank in (20, 89)
+        assert found.suggested["rank"] in (20, 89)
 
     def test_more_components_capture_more(self, found):
         captured = [point.captured for point in found.components]
         assert captured == sorted(captured)
-        assert [point.components for point in found.components] == [1, 2, 3, 4]
+        assert [point.settings["n_components"] for point in found.components] == [1, 2, 3, 4]
 
 
 class TestSuggestion:
     def test_a_kernel_that_shows_nothing_is_never_suggested(self, found):
-        assert "nearly diagonal" in found.gammas[-1].concerns[0]
-        assert found.gamma == 0.02
+        assert "nearly diagonal" in found.widths[3].warnings[0]
+        assert found.suggested["gamma"] == 0.02
         assert "the suggested gamma is the smallest that was tried" in found.notes[-1]
 
-    def test_without_labels_the_largest_width_that_is_as_stable(self):
-        points = [AtGamma(0.9, s, gamma=g) for g, s in ((0.1, 0.90), (0.2, 0.91), (0.4, 0.87), (0.8, 0.7))]
-        assert suggested_gamma(points).gamma == 0.4
+    def test_the_widths_begin_at_a_64th_of_the_usual_one_and_linear_is_tried(self):
+        tried = tune(DKPCA(2), parties(), ranks=[4], repeats=1)
+        usual = DKPCA(2, gamma="auto").fit(parties()).gamma_
+        assert usual is not None
+        linear, *widths = tried.widths
+        assert widths[0].settings["gamma"] == pytest.approx(usual / 64, rel=1e-3)
+        assert linear.settings == {"kernel": "linear", "gamma": None}
+        plain = DKPCA(2, kernel="linear").fit(parties())
+        assert linear.captured == pytest.approx(plain.explained_variance_ratio_.sum())
 
-    def test_with_labels_only_those_that_predict_as_well_as_the_best(self):
-        known = ((0.1, 0.99, 0.70), (0.2, 0.90, 0.88), (0.4, 0.80, 0.90))
-        points = [AtGamma(0.9, s, score, 0.03, gamma=g) for g, s, score in known]
-        assert suggested_gamma(points).gamma == 0.2
+    def test_the_linear_kernel_is_suggested_where_it_predicts_clearly_better(self):
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(80, 2))
+        side = X[:, 0] > 0  # a width far too large shows nothing of it
+        tried = tune(DKPCA(2), {"a": X}, side, gammas=[50.0], ranks=[4], repeats=1)
+        assert tried.suggested["kernel"] == "linear"
+        DKPCA(**tried.suggested).fit({"a": X})
 
-    def test_the_most_components_that_are_stable_or_the_fewest_that_predict(self):
-        stable = [AtComponents(0.5, s, components=d) for d, s in enumerate((0.9, 0.6, 0.85, 0.5), start=1)]
-        assert suggested_components(stable).components == 3
-        scores = (0.5, 0.88, 0.9, 0.89)
-        scored = [AtComponents(0.5, 0.1, s, 0.03, components=d) for d, s in enumerate(scores, start=1)]
-        assert suggested_components(scored).components == 2
+    def test_weights_are_suggested_where_they_predict_clearly_better(self):
+        rng = np.random.default_rng(1)
+        groups = np.repeat([0.0, 1.0], 40)
+        small = (groups[:, None] * 6 + rng.normal(size=(80, 1))) / 100  # hidden under the noise of the other party
+        tables = {"small": small, "large": rng.normal(size=(80, 30))}
+        tried = tune(DKPCA(1), tables, groups, gammas=[0.02], ranks=[4], repeats=1)
+        assert tried.suggested["weights"] == "balanced"
+
+    def test_what_is_suggested_can_be_fitted(self, found):
+        assert DKPCA(**found.suggested).fit(parties()).eigenvalues_.shape == (found.suggested["n_components"],)
+        best = max(choice.score for choice in found.components)
+        fewest = found.components[found.suggested["n_components"] - 1]
+        assert fewest.score >= best - max(choice.score_error for choice in found.components)
 
 
 class TestAnswer:
@@ -129,14 +132,14 @@ class TestAnswer:
 
     @pytest.mark.slow
     def test_the_ways_to_weigh_parties_are_compared(self, found):
-        assert [a.name for a in found.alternatives] == ["as given", "product, balanced", "sum, balanced"]
+        assert [choice.name for choice in found.weights] == ["as given", "product, balanced", "sum, balanced"]
         balanced = DKPCA(4, law="sum", weights="balanced").fit(parties())
-        assert found.alternatives[2].judgment.captured == pytest.approx(balanced.explained_variance_ratio_.sum())
+        assert found.weights[2].captured == pytest.approx(balanced.explained_variance_ratio_.sum())
 
     def test_a_kernel_without_a_width_has_no_curve_over_gamma(self):
         tried = tune(DKPCA(2, kernel="linear"), parties(), repeats=1, ranks=[3])
-        assert tried.gammas == ()
-        assert tried.gamma is None
+        assert tried.widths == ()
+        assert "gamma" not in tried.suggested
         assert "no curve over gamma" in tried.notes[0]
 
     @pytest.mark.slow
@@ -152,8 +155,8 @@ class TestAnswer:
     def test_the_picture_is_one_well_formed_svg_with_every_curve(self, found):
         picture = ElementTree.fromstring(found.to_svg())
         said = {text.text for text in picture.iter("{http://www.w3.org/2000/svg}text")}
-        assert {"gamma", "components", "rank", "weights", "stability", "score", "sum, balanced"} <= said
-        assert len(list(picture.iter("{http://www.w3.org/2000/svg}circle"))) == 3 * 3 + 3 * 4 + 2 * 3
+        assert {"gamma", "components", "rank", "linear", "stability", "score"} <= said
+        assert len(list(picture.iter("{http://www.w3.org/2000/svg}circle"))) == 3 * 4 + 3 * 4 + 2 * 3
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from dkpca.metrics import principal_angles, sin_theta_distance, subspace_error
     from dkpca.party.state import PartyState
     from dkpca.policy import Policy
+    from dkpca.report.tuning import Tuning, tune
     from dkpca.store.any_file import load, save
-    from dkpca.tuning.curves import Tuning
-    from dkpca.tuning.exploration import tune
 
 __all__ = [
     "DKPCA",
@@ -61,7 +60,7 @@ _HOME = {
     "Policy": "policy",
     "Rows": "messages",
     "Summary": "messages",
-    "Tuning": "tuning.curves",
+    "Tuning": "report.tuning",
     "extend": "file_route",
     "fuse": "file_route",
     "load": "store.any_file",
@@ -71,7 +70,7 @@ _HOME = {
     "sin_theta_distance": "metrics",
     "subspace_error": "metrics",
     "summarize": "file_route",
-    "tune": "tuning.exploration",
+    "tune": "report.tuning",
 }
 
 

@@ -42,9 +42,9 @@ def test_summarize_answers_red_or_green_whether_the_file_may_be_sent(office):
 
 def test_the_answer_is_colored_on_a_terminal(office):
     colored = may_send(Measurement(30, 60, {"rows": (1.0, 0.2)}), Policy())[1]
-    console = Console(force_terminal=True, color_system="standard", file=io.StringIO())
-    console.print(colored)
-    assert "\x1b[1;31m" in console.file.getvalue()
+    terminal = io.StringIO()
+    Console(force_terminal=True, color_system="standard", file=terminal).print(colored)
+    assert "\x1b[1;31m" in terminal.getvalue()
     assert may_send(Measurement(30, 60, {"rows": (0.1, 0.2)}), Policy())[1].style == "bold green"
     assert may_send(Measurement(30, 60, not_measured="a matrix"), Policy())[0] is None
 

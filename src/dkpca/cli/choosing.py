@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
@@ -19,7 +19,9 @@ from dkpca.exchange.processes import shared_samples
 from dkpca.exchange.sending import Holding
 from dkpca.store import storage
 from dkpca.tables.reading import Reading
-from dkpca.tuning.curves import Judgment, Tuning
+
+if TYPE_CHECKING:
+    from dkpca.report.tuning import Choice, Tuning
 
 LABELS, TRIED = "Labels", "What is tried"
 
@@ -63,7 +65,7 @@ def tune(
         str | None,
         typer.Option(
             "--gammas",
-            help="Widths to try, separated by commas; else seven around 'auto'.",
+            help="Widths to try, separated by commas; else eight, from 1/64 of 'auto' to 4 times it.",
             show_default=False,
             rich_help_panel=TRIED,
         ),
@@ -86,7 +88,7 @@ def tune(
     out: Annotated[Path | None, typer.Option("--out", help="Picture of the curves to write (.svg).")] = None,
     as_json: o.AsJson = False,
 ) -> None:
-    """Draw what gamma, rank, components and weights give, to choose them: for one owner of all tables.
+    """Try gamma, the linear kernel, components, rank and weights, to choose them: for one owner of all tables.
 
     Captured: share of the variance. Stability: how far two halves of the samples agree. With --labels, how well a
     label is predicted where it was held out. Nothing is sent to anybody.
@@ -94,8 +96,8 @@ def tune(
     Example: `dkpca tune airline.csv weather.csv --id flight --labels labels.csv --label zone --out curves.svg`
     """
     from dkpca.estimator import DKPCA
-    from dkpca.tuning.exploration import FACTORS
-    from dkpca.tuning.exploration import tune as explore
+    from dkpca.report.tuning import FACTORS
+    from dkpca.report.tuning import tune as explore
 
     _check_out(out, labels)
     holdings, notes = shared_samples(holdings_of(sources, how, ids))
@@ -104,7 +106,7 @@ def tune(
     columns, said = prepared(holdings, asked)
     model = DKPCA(components, kernel=asked, law=law, weights=o.weights(weights), center=center)
     widths, wanted = _numbers("--gammas", gammas, float), _numbers("--ranks", ranks, int)
-    with progress("settings", total=len(widths or FACTORS) + 2) as advance:
+    with progress("settings", total=len(widths or FACTORS) + 3) as advance:
         found = explore(model, columns, y, gammas=widths, ranks=wanted, max_samples=samples, repeats=repeats,
                         folds=folds, done=advance)  # fmt: skip
     if out is not None:
@@ -153,38 +155,31 @@ def _numbers(flag: str, given: str | None, kind: type) -> list[Any] | None:
         raise InputError(f"{flag} is {given!r}; give numbers separated by commas") from error
 
 
-def _words(found: Tuning) -> list[str | Table]:
-    extra = ["score"] if found.scored_by else []
-    head = ["captured", "stability", *extra, ""]
+def _words(found: "Tuning") -> list[str | Table]:
+    head = ["", "captured", "stability", *(["score"] if found.scored_by else []), ""]
     lines: list[str | Table] = []
     if found.n_samples < found.n_samples_given:
         lines.append(f"tried on {found.n_samples:,} of {found.n_samples_given:,} samples; --samples takes more")
     if found.scored_by:
         lines.append(f"score: {found.scored_by}")
-    if found.gammas:
-        rows = [[f"{p.gamma:.4g}", *_judged(p), _mark(p.gamma == found.gamma)] for p in found.gammas]
-        lines.append(as_table("gamma", ["", *head], rows))
-        lines += sorted({f"gamma {p.gamma:.4g}: {words}" for p in found.gammas for words in p.concerns})
-    chosen = found.n_components
-    rows = [[str(p.components), *_judged(p), _mark(p.components == chosen)] for p in found.components]
-    lines.append(as_table("components, at this gamma", ["", *head], rows))
+    for title, choices in (("gamma", found.widths), ("components", found.components), ("weights", found.weights)):
+        chosen = [choice for choice in choices if choice.settings.items() <= found.suggested.items()][-1:]
+        rows = [[choice.name, *_judged(choice), "<- suggested" if choice in chosen else ""] for choice in choices]
+        lines += [as_table(title, head, rows)] if rows else []
+        lines += sorted({f"{title} {choice.name}: {words}" for choice in choices for words in choice.warnings})
     rows = [
         [str(p.rank), f"{p.optimality_at_least:.1%}", f"{p.agreement:.4f}", f"{p.bytes_per_sample:.0f}",
-         _mark(p.rank == found.rank)]
+         "<- suggested" if p.rank == found.suggested["rank"] else ""]
         for p in found.ranks
     ]  # fmt: skip
     lines.append(as_table("rank", ["", "proved", "agrees with full rank", "bytes a sample", ""], rows))
-    rows = [[alternative.name, *_judged(alternative.judgment)] for alternative in found.alternatives]
-    lines.append(as_table("weights of the parties", ["", *head[:-1]], rows))
-    width = "" if found.gamma is None else f"--gamma {found.gamma:.4g} "
-    lines.append(f"suggested: {width}--components {chosen} --rank {found.rank}; a suggestion, not a proof")
-    return lines
+    names = {"n_components": "components"}
+    flags = " ".join(
+        f"--{names.get(key, key)} {value}" for key, value in found.suggested.items() if value is not None
+    )
+    return [*lines, f"suggested: {flags}; a suggestion, not a proof"]
 
 
-def _judged(point: Judgment) -> list[str]:
-    score = [] if point.score is None else [f"{point.score:.3f} ± {point.score_error:.3f}"]
-    return [f"{point.captured:.1%}", f"{point.stability:.2f}", *score]
-
-
-def _mark(chosen: bool) -> str:
-    return "<- suggested" if chosen else ""
+def _judged(choice: "Choice") -> list[str]:
+    score = [] if choice.score is None else [f"{choice.score:.3f} ± {choice.score_error:.3f}"]
+    return [f"{choice.captured:.1%}", f"{choice.stability:.2f}", *score]
