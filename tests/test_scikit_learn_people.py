@@ -53,7 +53,7 @@ class TestNumberOfComponents:
 
     @pytest.mark.parametrize("wrong", [0.0, 1.5, -1, 0, 1.0, "all", True])
     def test_what_is_neither_is_refused(self, wrong):
-        with pytest.raises(InputError, match="'n_components' parameter of DKPCA must"):
+        with pytest.raises(InputError, match="n_components is .*; give a whole number"):
             DKPCA(wrong).fit(DIGITS[:20])
 
     @pytest.mark.parametrize("wanted", [0.7, None])

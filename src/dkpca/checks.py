@@ -1,17 +1,13 @@
 """What scikit-learn checks for us; what is raised is ours, and still what a scikit-learn user expects."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 import sklearn.exceptions
-from sklearn.utils._param_validation import InvalidParameterError, validate_parameter_constraints
 from sklearn.utils.validation import check_is_fitted
 
 from dkpca.errors import InputError, NotFittedError
-
-Constraints = Mapping[str, list[Any]]
 
 
 class _InputTypeError(InputError, TypeError):
@@ -22,15 +18,6 @@ class _NotFittedError(NotFittedError, sklearn.exceptions.NotFittedError):  # typ
     """Caught under either name."""
 
 
-def check_parameters(parameters: Mapping[str, Any], constraints: Constraints, caller: str) -> None:
-    """Raise `InputError` for the first value that meets none of its constraints, in scikit-learn's words."""
-    for name, value in parameters.items():  # scikit-learn takes True for the number 1
-        if isinstance(value, bool | np.bool_) and "boolean" not in constraints.get(name, ["boolean"]):
-            raise InputError(f"The {name!r} parameter of {caller} must not be a bool. Got {value!r} instead.")
-    with as_input_error():
-        validate_parameter_constraints(constraints, parameters, caller_name=caller)
-
-
 @contextmanager
 def as_input_error() -> Iterator[None]:
     """Let what scikit-learn raises about data or parameters be one of our errors."""
@@ -38,7 +25,7 @@ def as_input_error() -> Iterator[None]:
         yield
     except InputError:
         raise
-    except (InvalidParameterError, ValueError) as error:
+    except ValueError as error:
         raise InputError(str(error)) from error
     except TypeError as error:
         raise _InputTypeError(str(error)) from error

@@ -5,57 +5,44 @@ only placing new samples of such a party does.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from importlib import import_module
-from numbers import Integral
+from dataclasses import fields, replace
 from typing import Any, TypeVar
-
-from sklearn.utils._param_validation import Interval, StrOptions
 
 from dkpca import fusion
 from dkpca import party as core
-from dkpca.checks import Constraints, check_parameters
 from dkpca.errors import InputError
 from dkpca.fields import check_party_name
 from dkpca.fusion import LANDMARKS, FusedModel
 from dkpca.kernels import Kernel
-from dkpca.kernels.combination import BALANCED
-from dkpca.kernels.laws import LAWS
 from dkpca.linalg.arrays import Array
-from dkpca.linalg.leading import NAMES, Solver
-from dkpca.linalg.precision import PRECISIONS
+from dkpca.linalg.leading import Solver
 from dkpca.linalg.rows import computing_on
 from dkpca.messages import Message, Partials, Rows, Summary
 from dkpca.party import ANYTHING
 from dkpca.party.state import PartyState
 from dkpca.policy import Policy
 from dkpca.rank import RankRule, as_rule
+from dkpca.settings import FLAG, Allowed, Compute, Fit, check_value, choice, whole
 from dkpca.tables import labels
 from dkpca.tables.column_rules import check_features
 from dkpca.tables.inputs import check_like_fit, check_table, without_zeros_left_out
+from dkpca.tables.party_tables import as_numbers
 
 MessageT = TypeVar("MessageT")
-WHOLE = Interval(Integral, 1, None, closed="left")
-CONSTRAINTS: Constraints = {
-    "n_components": [WHOLE],
-    "kernel": [Kernel],
-    "rank": [WHOLE, RankRule],
-    "precision": [StrOptions(set(PRECISIONS))],
-    "solver": [StrOptions(set(NAMES)), callable],
-    "n_landmarks": [WHOLE],
-    "random_state": [Interval(Integral, 0, None, closed="left")],
-    "keep_training": ["boolean"],
-    "center": ["boolean"],
-    "exact": ["boolean"],
-    "policy": [Policy],
-    "state": [PartyState],
-    "model": [FusedModel],
-    "dtype": [StrOptions({"float64", "float32"})],
-    "sample_ids": ["array-like", None],
-    "roster": ["array-like", None],
-    "law": [StrOptions(set(LAWS)), None],
-    "weights": [StrOptions({BALANCED}), Mapping, None],
-    "device": [str, None],
+ALLOWED: dict[str, Allowed] = {
+    **{each.name: each.metadata["allowed"] for cls in (Fit, Compute) for each in fields(cls)},
+    "n_components": (whole(1), "a whole number from 1 on"),
+    "kernel": (lambda value: isinstance(value, Kernel), "a kernel of dkpca.kernels"),
+    "rank": (lambda value: isinstance(value, RankRule) or whole(1)(value), "a whole number, or a rule of dkpca.rank"),
+    "random_state": (whole(0), "a whole number from 0 on"),
+    "keep_training": FLAG,
+    "exact": FLAG,
+    "policy": (lambda value: isinstance(value, Policy), "a dkpca.Policy"),
+    "state": (lambda value: isinstance(value, PartyState), "the state that dkpca.summarize gave"),
+    "model": (lambda value: isinstance(value, FusedModel), "the model that dkpca.fuse gave"),
+    "dtype": choice(("float64", "float32")),
+    "sample_ids": (lambda value: value is None or _is_listing(value), "the ids of the rows, in their order"),
+    "roster": (lambda value: value is None or _is_listing(value), "the names of all parties"),
 }
 
 
@@ -254,6 +241,7 @@ def extend(
     _check("extend", state=state, exact=exact, sample_ids=sample_ids, policy=policy)
     if state.anchors is None:
         raise InputError(f"party {state.party!r}: the state has no rows; make it again with dkpca.summarize")
+    X_new = without_zeros_left_out(state.party, X_new, taken=state.kernel.takes_sparse)
     X_new = check_table(state.party, as_numbers(state, X_new), columns_are=state.kernel.columns_are)
     check_like_fit({state.party: X_new}, {state.party: state.origin})
     return (core.partials if exact else core.extend)(state, X_new, sample_ids=sample_ids, policy=policy)
@@ -289,24 +277,13 @@ def project(model: FusedModel, messages: Iterable[Rows | Partials]) -> Array:
     return fusion.place(model, _of_kind("project", messages, Rows, Partials))
 
 
-def as_numbers(state: PartyState, table: Any) -> Any:
-    """New rows in the form that the state expects: as they are, or prepared as the commands did at the fit."""
-    if state.preparation is None:
-        table = without_zeros_left_out(state.party, table, taken=state.kernel.takes_sparse)
-        return labels.like_fit(state.party, table, state.columns)
-    try:
-        # By name: reading tables as the commands do is the one step that needs their extra.
-        files = import_module("dkpca.exchange.files")
-    except ModuleNotFoundError as error:
-        raise InputError(
-            f"party {state.party!r}: its table was prepared by the dkpca command, which needs {error.name}; "
-            "install it with pip install 'dkpca[cli]'"
-        ) from error
-    return files.prepared(state, table)
-
-
 def _check(caller: str, **parameters: Any) -> None:
-    check_parameters(parameters, CONSTRAINTS, f"dkpca.{caller}")
+    for name, value in parameters.items():
+        check_value(f"{name} of dkpca.{caller}", value, ALLOWED[name])
+
+
+def _is_listing(value: Any) -> bool:
+    return hasattr(value, "__len__") and hasattr(value, "__iter__") and not isinstance(value, str | bytes)
 
 
 def _of_kind(caller: str, messages: Iterable[MessageT], *kinds: type[Any]) -> list[MessageT]:

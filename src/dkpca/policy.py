@@ -11,6 +11,7 @@ from dkpca.kernels import Kernel, kernel_names
 from dkpca.kernels.laws import LAWS
 from dkpca.linalg.precision import COMPACT, PRECISIONS
 from dkpca.rank import All, AtMost, RankRule, Recovery
+from dkpca.settings import PROTECTIONS as PROTECTIONS
 from dkpca.wording import known_rows_recover
 
 log = logging.getLogger(__name__)
@@ -18,7 +19,6 @@ log.addHandler(logging.NullHandler())  # where it goes is the caller's choice
 
 
 EXACT, LOWER, REFUSE = "exact", "lower", "refuse"
-PROTECTIONS = ("none", "sums", "blind")
 
 
 @dataclass(frozen=True)

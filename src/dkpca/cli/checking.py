@@ -13,6 +13,7 @@ from dkpca.cli.output import table as as_table
 from dkpca.cli.table_options import TableAtHand, reads_table
 from dkpca.store import party_file, storage
 from dkpca.tables.checkup import ColumnFinding, Findings, examine
+from dkpca.wire import toml
 
 PANEL = "At a party"
 SHOWN = 40  # columns of a table that are listed; all of them with --json
@@ -54,7 +55,7 @@ def _party_toml(path: Path, table: TableAtHand, found: Findings) -> str:
     others = {key: value for key, value in before.items() if key in ("policy", "new")}
     given = table.party if table.party != table.path.stem else before.get("party", table.party)
     named = {"party": given, "table": _beside(table.path, path)}
-    return "# Written by 'dkpca check'; change it as you like.\n" + party_file.written(
+    return "# Written by 'dkpca check'; change it as you like.\n" + toml.written(
         named | party_file.described(found.suggested) | others
     )
 

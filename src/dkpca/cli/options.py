@@ -7,7 +7,6 @@ from typing import Annotated, Any
 import typer
 
 from dkpca.errors import InputError
-from dkpca.exchange.rounds import Fit
 from dkpca.exchange.sending import Sender
 from dkpca.fields import check_party_name
 from dkpca.kernels import Kernel, family, kernel_names
@@ -18,6 +17,7 @@ from dkpca.linalg.leading import NAMES
 from dkpca.linalg.precision import PRECISIONS
 from dkpca.party import ANYTHING
 from dkpca.rank import Adaptive, All, Auto, Budget, Error, Fixed, RankRule, Recovery
+from dkpca.settings import Fit
 from dkpca.store import ledger as ledgers
 from dkpca.store import policy_file
 

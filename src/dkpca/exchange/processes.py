@@ -14,12 +14,12 @@ from typing import Any
 from dkpca.errors import InputError, NoAnswerError
 from dkpca.exchange import files, rounds
 from dkpca.exchange.questions import Question, SummaryWanted
-from dkpca.exchange.rounds import Fit
 from dkpca.exchange.sending import Holding, Sender
 from dkpca.fusion.scoring import Placed, share_words
 from dkpca.linalg import memory
 from dkpca.linalg.rows import computing_on, limit_blas_threads
 from dkpca.store import projections, runs, scratch, storage
+from dkpca.settings import Fit
 from dkpca.store.runs import Run
 from dkpca.tables.ids import would_match
 from dkpca.tables.reading import some
@@ -102,7 +102,7 @@ def fit(
         run = runs.fuse(
             out,
             [folder / f"{holding.party}.summary" for holding in holdings],
-            n_components=request.n_components,
+            n_components=request.n_components,  # type: ignore[arg-type]  # a whole number on the command line
             center=request.center,
             solver=request.solver,
             without=_no_longer(out, holdings),

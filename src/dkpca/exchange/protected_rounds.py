@@ -17,7 +17,6 @@ from joblib import delayed
 from dkpca import fusion
 from dkpca.exchange import in_process, rounds, sum_rounds
 from dkpca.exchange.questions import OfferWanted, Question, ScorerGiven, ShareOfferWanted, SummaryWanted, SumsWanted
-from dkpca.exchange.rounds import Fit
 from dkpca.fusion import FusedModel, components
 from dkpca.fusion.scoring import scorers
 from dkpca.kernels.laws import SUM
@@ -30,7 +29,8 @@ from dkpca.protection.keys import Identity, SumKey
 from dkpca.protection.member import BITS
 from dkpca.protection.ring import Numbers
 from dkpca.protection.rotation import Rotation
-from dkpca.store.estimator_file import Shield
+from dkpca.protection.shield import Shield
+from dkpca.settings import Fit
 from dkpca.tables.inputs import Source, is_source, opened
 
 

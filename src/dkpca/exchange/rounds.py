@@ -1,8 +1,7 @@
 """The protocol: which questions are asked, in which order. Whoever can carry a question to all parties can run it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from dkpca import audit, fusion, kernels
 from dkpca.errors import InputError
@@ -19,10 +18,8 @@ from dkpca.kernels.combination import (
     combination,
     weighed,
 )
-from dkpca.linalg.leading import Solver
 from dkpca.messages import CommonTokens, Summary
-from dkpca.rank import RankRule
-from dkpca.wire import codec
+from dkpca.settings import Fit
 
 
 class Parties(Protocol):
@@ -36,39 +33,11 @@ class Parties(Protocol):
         """Return the answers of all parties by name, or raise an error that names those without one."""
 
 
-@dataclass(frozen=True)
-class Fit:
-    """What a fit asks of the parties, and what the center makes of it."""
-
-    kernel: str | Kernel | dict[str, str | Kernel]  # one for all, or one per party
-    gamma: float | str | dict[str, float] | None  # None: 1 / number of columns; "auto": 1 / mean squared distance
-    n_components: int
-    center: bool
-    rank: RankRule
-    precision: str
-    solver: str | Solver = "auto"
-    keep_training: bool = False  # parties keep their rows, for the paper's way to place new samples
-    align: bool = False  # the parties' samples differ; find those that all have
-    law: str | None = None  # None: as the kernels imply
-    weights: str | dict[str, float] | None = None
-    degree: int | None = None  # of polynomial kernels that are given by name; None: 3
-    coef0: float | None = None  # of the same; None: 1
-    protect: Literal["none", "sums", "blind"] = "none"
-    n_landmarks: int = 500  # of masked sums about many samples
-
-    def to_dict(self) -> dict[str, Any]:
-        """Describe it for a file or a message; kernels and solvers travel by name."""
-        return codec.described(self)
-
-    @classmethod
-    def from_dict(cls, described: Mapping[str, Any]) -> "Fit":
-        """Rebuild what `to_dict` described."""
-        return codec.decode(cls, dict(described), what="settings of a fit")
-
-
-def summaries(parties: Parties, fit: Fit) -> tuple[Mapping[str, Summary], CommonTokens | None]:
+def summaries(
+    parties: Parties, fit: Fit, *, align: bool = False
+) -> tuple[Mapping[str, Summary], CommonTokens | None]:
     """Run the rounds of a fit; return the summaries, and the samples they are about where these were aligned."""
-    common = alignment.intersect(parties.ask(TokensWanted()).values()) if fit.align else None
+    common = alignment.intersect(parties.ask(TokensWanted()).values()) if align else None
     if common is not None:
         _check_components(fit, common.tokens.shape[0])
     chosen = kernels_of(parties, fit, common)
@@ -77,10 +46,10 @@ def summaries(parties: Parties, fit: Fit) -> tuple[Mapping[str, Summary], Common
         kernels=chosen if len(set(chosen.values())) > 1 else {},
         balance=_balance(fit, chosen),
         law=fit.law,  # type: ignore[arg-type]  # checked by `kernels_of`
-        rank=fit.rank,
+        rank=fit.rank_rule,
         precision=fit.precision,
         solver=fit.solver,
-        keep_training=fit.keep_training,
+        keep_training=fit.projection == "exact",
         common=common,
         protect="blind" if fit.protect == "blind" else "none",
     )
@@ -189,7 +158,7 @@ def _derived(
 
 def _check_components(fit: Fit, n_samples: int) -> None:
     """Refuse before the parties have worked what the center would refuse afterwards."""
-    if fit.n_components > n_samples:
+    if fit.n_components is not None and fit.n_components > n_samples:
         raise InputError(
             f"n_components is {fit.n_components}, but there are {n_samples} samples; ask for {n_samples} at most"
         )

@@ -17,7 +17,6 @@ from dkpca.errors import InputError
 from dkpca.exchange import on_dask, rounds, row_sums
 from dkpca.exchange.on_dask import Chunks, shared, task
 from dkpca.exchange.questions import Question, StatisticsWanted
-from dkpca.exchange.rounds import Fit
 from dkpca.exchange.row_parties import Drawn, RowParty, by_chunk, deviations, lengths, measuring, party
 from dkpca.exchange.row_sums import Center, CenterSums, ColumnSums, Looked, VectorSums
 from dkpca.kernels import RBF, Kernel, Linear
@@ -31,6 +30,7 @@ from dkpca.linalg.rounding import growth, unit
 from dkpca.linalg.rows import Part, current
 from dkpca.messages import Statistics
 from dkpca.party.state import PartyState
+from dkpca.settings import Fit
 
 Matrix = np.ndarray[Any, Any]
 PRECISIONS = ("float32", "float64")
@@ -89,7 +89,7 @@ def fit(
         name: party(
             chunks,
             measuring(name, kernel, sums[name], scales[name], asked.precision),
-            asked.rank,
+            asked.rank_rule,
             drawn,
             random_state,
         )
@@ -118,10 +118,10 @@ def _check(asked: Fit) -> None:
         raise InputError(f"rows on a Dask cluster are in float32 or float64, not precision={asked.precision!r}")
     if asked.weights is not None:
         raise InputError("weights are not for rows on a Dask cluster; scale the columns, or give gamma by party")
-    if any(part.measured() or part.limits for part in asked.rank.parts()):
+    if any(part.measured() or part.limits for part in asked.rank_rule.parts()):
         raise InputError(
-            f"{asked.rank!r} is measured on a message, and rows on a Dask cluster make none; give rank as a number "
-            "or 'auto'"
+            f"{asked.rank_rule!r} is measured on a message, and rows on a Dask cluster make none; give rank as a "
+            "number or 'auto'"
         )
     if asked.solver not in ("auto", "landmark"):
         raise InputError(

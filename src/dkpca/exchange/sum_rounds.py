@@ -12,7 +12,7 @@ from dkpca import kernels
 from dkpca.errors import InputError, ProtectionError
 from dkpca.exchange import rounds
 from dkpca.exchange.questions import OfferWanted, Question, ShareOfferWanted, SumsWanted
-from dkpca.exchange.rounds import Fit, Parties
+from dkpca.exchange.rounds import Parties
 from dkpca.kernels import Kernel
 from dkpca.kernels.laws import adds_up
 from dkpca.messages import CommonTokens, MaskedSum, Offer, Offers, Rows, Summary
@@ -20,6 +20,7 @@ from dkpca.protection import joint, member, quantities
 from dkpca.protection.keys import difference
 from dkpca.protection.member import Sum
 from dkpca.protection.ring import Numbers
+from dkpca.settings import Fit
 
 PAIRS_UP_TO = 4_000  # samples: beyond, their pairs would take more bytes than a message should
 MOST_PARTIES = 100  # of one sum: the offers of all of them are one message

@@ -6,19 +6,10 @@ import numpy as np
 
 from dkpca.fusion.fused_model import FusedModel
 from dkpca.linalg.arrays import to_numpy
-from dkpca.rank import Auto, RankRule
 
 FIRST = 32  # components looked at first, twice as many each time they are too few
-GUESS = 10  # components for which the parties send enough, where nobody knows how many there will be
 ZERO = 1e-12  # of the largest eigenvalue, as in KernelPCA
 Wanted = int | float | None
-
-
-def rank_for(wanted: Wanted) -> RankRule:
-    """What parties send by themselves: the more, the less of the variance may be missing."""
-    if wanted is None:
-        return Auto(GUESS)
-    return Auto(int(wanted)) if wanted >= 1 else Auto(GUESS, share=min(0.01, (1.0 - wanted) / 10))
 
 
 def fused(wanted: Wanted, fuse: Callable[[int], FusedModel]) -> FusedModel:

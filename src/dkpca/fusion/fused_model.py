@@ -118,6 +118,16 @@ class FusedModel:
         return next(iter(self.summaries.values())).kernel
 
     @property
+    def n_samples(self) -> int:
+        """Samples of the fit."""
+        return next(iter(self.summaries.values())).n_samples
+
+    @property
+    def n_features(self) -> int:
+        """Columns over all parties."""
+        return sum(summary.n_features for summary in self.summaries.values())
+
+    @property
     def law(self) -> Law:
         """How the parties' matrices combine."""
         return combination(self.kernels, self.settings.law).law

@@ -10,6 +10,7 @@ import numpy as np
 from dkpca.errors import InputError, WireError
 from dkpca.fusion import FusedModel
 from dkpca.party.state import PartyState
+from dkpca.protection.shield import Shield
 from dkpca.store import model_file, private_state, storage
 from dkpca.store.message_files import naming
 from dkpca.wire import codec, container
@@ -20,17 +21,6 @@ WARNING = "PRIVATE: this file contains the data of every party; never send it"
 WHAT = "saved estimator"
 MODEL, STATE = "model", "state."  # arrays that are the bytes of a file
 FACTS = {"party_names": tuple[str, ...], "feature_names": tuple[str, ...], "sources": Mapping[str, str]}
-
-
-@dataclass(frozen=True)
-class Shield:
-    """What the parties of a protected fit know beyond the center, and what each of them sent."""
-
-    protect: str = "none"
-    run: str = ""
-    key: str = field(default="", repr=False)  # of a blind fit, in hexadecimal
-    bits: int = 32  # of masked sums
-    sent: dict[str, int] = field(default_factory=dict)  # bytes of masked numbers
 
 
 @dataclass(frozen=True)

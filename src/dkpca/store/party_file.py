@@ -3,7 +3,6 @@
 Files that it names are relative to its own folder. `dkpca check --write` writes one.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,11 +53,6 @@ def read(path: Path) -> PartyFile:
     )
 
 
-def written(values: Mapping[str, Any]) -> str:
-    """Lines of a party.toml."""
-    return "".join(f"{key} = {_toml(value)}\n" for key, value in values.items())
-
-
 def described(reading: Reading) -> dict[str, Any]:
     """Settings of a reading by the keys of party.toml; those that are as they would be anyway are left out."""
     plain, values = Reading(), {}
@@ -82,18 +76,6 @@ def _reading(values: Mapping[str, Any]) -> Reading:
     if "missing" in written:
         written["missing"] = tuple(written["missing"])
     return Reading(**known, dialect=Dialect(**written))
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_toml(key)} = {_toml(item)}" for key, item in value.items()) + " }"
-    return repr(float(value))
 
 
 def _is_text(value: Any) -> bool:

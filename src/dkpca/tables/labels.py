@@ -57,6 +57,13 @@ def aligned(
     return placed, labels[first], notes
 
 
+def of_rows(table: Any, sample_ids: Any) -> Labels | None:
+    """Labels of the rows of one table: those given, or its index."""
+    if sample_ids is not None:
+        return aligned({"X": table}, sample_ids)[1]
+    return list(table.index) if hasattr(table, "iloc") and hasattr(table, "index") else None
+
+
 def _labels(tables: Mapping[str, Any], sample_ids: Any) -> dict[str, Labels]:
     """Labels by party, of those that have some."""
     if sample_ids is not None and not isinstance(sample_ids, Mapping):

@@ -1,0 +1,815 @@
+"""`DKPCA`: the whole protocol behind a scikit-learn estimator."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Self, get_type_hints
+
+import array_api_compat
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils._set_output import _get_output_config
+from sklearn.utils.validation import check_array, validate_data
+
+from dkpca import fusion
+from dkpca import party as core
+from dkpca.checks import as_input_error, check_fitted
+from dkpca.concerns import about_kernel, about_new_samples, remedy, warn
+from dkpca.disclosure import LedgerEntry, ledger_entry
+from dkpca.errors import InputError, MissingPartyWarning
+from dkpca.exchange import in_process, rounds
+from dkpca.fusion import FusedModel, captured, components, scoring
+from dkpca.kernels import Kernel
+from dkpca.linalg import memory
+from dkpca.linalg.arrays import Array, dtype_name, namespace, to_numpy
+from dkpca.linalg.leading import Solver
+from dkpca.linalg.rows import computing_on
+from dkpca.party import inverse
+from dkpca.party.state import PartyState
+from dkpca.protection.shield import Shield
+from dkpca.rank import RankRule
+from dkpca.settings import PARTIES, RIDGE, Compute, Fit, check_value
+from dkpca.tables import labels, party_tables
+from dkpca.tables.categories import coded_columns
+from dkpca.tables.column_rules import check_features
+from dkpca.tables.inputs import (
+    Source,
+    check_like_fit,
+    check_table,
+    column_groups,
+    explained,
+    is_source,
+    opened,
+    take_columns,
+    without_zeros_left_out,
+)
+from dkpca.tables.party_tables import PartyTables, as_precise_as
+
+Columns = Sequence[int | str]  # positions or names
+Tables = Any  # one table, a list of tables, or a mapping from party to table
+
+
+class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """One-shot distributed kernel PCA on vertically partitioned data.
+
+    Parameters
+    ----------
+    n_components : int, float or None, default=10
+        Components to keep: so many, as many as show this share of the variance (between 0 and 1), or all that are
+        not zero.
+    kernel : str, Kernel, or dict of party to either, default="rbf"
+        "rbf", "linear", "laplacian", "poly", "cosine", "chi2", "additive_chi2", "overlap" (categories),
+        "precomputed" (the table is the party's kernel matrix), or a kernel object, which brings its own parameters.
+    law : {"product", "sum"} or None, default=None
+        How the parties' kernel matrices combine. None: as the kernel implies, so that the result is that kernel of
+        the joined table.
+    gamma : float, None, "auto", or dict of party to float, default=None
+        Width of the kernels that have one. None: 1 / number of columns over all parties. "auto": 1 / mean squared
+        distance between samples, added up from one number a party.
+    weights : None, "balanced", or dict of party to number, default=None
+        How much each party counts. "balanced": each party gives its kernel a width of its own (product), or all
+        matrices get the same leading eigenvalue (sum).
+    degree : int or None, default=None
+        Degree of polynomial kernels that are given by name. None: 3.
+    coef0 : float or None, default=None
+        Constant of the same. None: 1.
+    parties : None, int, or list or dict of column groups, default=None
+        How to cut a single table into parties: so many equal blocks, or named groups of column positions or
+        names. None: one party. Not used when the input is already a list or dict of tables.
+    rank : "auto", int, rule or list of rules, default="auto"
+        How many eigenpairs a party sends, and in compact precision how finely: a number, or what to reach or to keep
+        to, by a rule of `dkpca.rank`. Of several, the tightest decides. "auto" is `dkpca.rank.Auto(n_components)`.
+    center : bool, default=True
+        Center the fused kernel in feature space.
+    solver : {"auto", "dense", "streamed", "landmark"} or solver object, default="auto"
+        Eigensolver at parties and center. "dense" builds the matrix; "streamed" is exact too but only passes over
+        it; "landmark" is linear in the number of samples. "auto" chooses by work, device and free memory, and
+        `solvers_` says what and why.
+    n_landmarks : int, default=500
+        Landmarks at the center for "landmark"; a party takes four for each eigenpair it sends. "auto" takes more
+        where they cost no more than an exact answer may.
+    precision : {"float32", "float64", "float16", "compact"}, default="float32"
+        Precision of the numbers a party sends. "compact" rounds each column as coarsely as its eigenvalue allows and
+        codes the result: a fraction of the bytes for the same error.
+    protect : {"none", "sums", "blind"}, default="none"
+        What the center gets. "none": a factor from each party, as in the paper. "sums": numbers under masks that
+        cancel in the sum over parties, so that it learns the joint kernel matrix and nothing about any single party;
+        up to 4,000 samples this is exactly kernel PCA of the joined table, beyond with `n_landmarks` landmarks.
+        "blind" (sum law): factors of samples that the parties have turned by a secret rotation, so that it sees no
+        sample. Needs the extra `protect`.
+    projection : {"extend", "exact"}, default="extend"
+        How new samples are placed: by their rows of the factors (rank numbers a sample and party), or the
+        paper's way, by partial distances to all training samples.
+    audit : int or None, default=None
+        Rows of the true kernel matrix to look at after the fusion: each party sends the kernel of so many samples,
+        drawn then, with all others, and `certificate_.audit` says what follows. None: no party is asked.
+    standardize : bool, default=False
+        Whether each party gives its columns mean 0 and deviation 1, as the commands do. The default is that of
+        `KernelPCA`: columns are used as they are.
+    missing : {"auto", "mean", "refuse"}, default="auto"
+        What `transform` does with samples that lack a party of the fit. "auto": under the sum law the party's addend
+        is left out, and a `dkpca.errors.MissingPartyWarning` says what share of each component it carried; under
+        other laws it is refused. "mean": the same, and under other laws the party's kernel row is replaced by its
+        mean over the samples of the fit. "refuse": every party is needed.
+    n_jobs : int, default=None
+        Parties computed at the same time, through joblib.
+    timeout : float, default=None
+        Seconds to wait for a party's answer when other processes compute for it; None waits for ever.
+    device : str or None, default=None
+        Where landmarks of tables in host memory are computed, as torch names it: "cuda". Rows travel there a group at
+        a time, results come back. None, and exact solvers: where the tables lie.
+    max_memory : int or str or None, default=None
+        Memory that a party, and the center, may take beside the tables: bytes, or text such as "8GB". The solver
+        follows from it, and arrays with a row for each sample that would go beyond half of it lie in temporary files.
+        None: what is free.
+    random_state : int, default=None
+        Seed for drawing landmarks. None is a fixed seed too: two fits on the same data agree.
+
+    Attributes
+    ----------
+    eigenvectors_ : array of shape (n_samples, n_components)
+        Orthonormal.
+    eigenvalues_ : array of shape (n_components,)
+        Of the fused kernel, descending.
+    explained_variance_ratio_ : array of shape (n_components,)
+        Of the fused kernel.
+    certificate_ : Certificate
+        What is proved about the distance to kernel PCA of the joined table.
+    ledger_ : list of LedgerEntry
+        What each party sent, in the order of `party_names_`.
+    gamma_ : float or None
+        Width of the kernel; None where parties differ, or their kernel has none.
+    gammas_ : dict of str to float or None
+        Width of each party's kernel.
+    kernel_ : Kernel or None
+        Kernel used; None where parties differ.
+    kernels_ : dict of str to Kernel
+        Kernel of each party.
+    sample_ids_ : array of shape (n_samples,)
+        Labels of the rows by which tables were matched, in the order of the scores; row numbers where they have none.
+    model_ : FusedModel
+        What the center holds.
+    solvers_ : dict of str to str
+        For each party and for "center": the solver used, what it did, and why it was chosen.
+    party_names_ : list of str
+        Parties, in the order of the input.
+    n_features_in_ : int
+        Columns over all parties.
+
+    Notes
+    -----
+    NumPy input is computed in float64; torch input in its own precision, on its own device, and torch comes
+    out. Scores are scaled like scikit-learn's `KernelPCA`: with one party and full rank this *is* KernelPCA.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from dkpca import DKPCA
+    >>> pixels = load_digits().data[:300]
+    >>> left, right = pixels[:, :32], pixels[:, 32:]
+    >>> DKPCA(n_components=5, gamma="auto").fit_transform({"left": left, "right": right}).shape
+    (300, 5)
+    """
+
+    _cluster: Any = None  # what a fit on Dask collections gave
+
+    def __init__(
+        self,
+        n_components: int | float | None = 10,
+        *,
+        kernel: str | Kernel | Mapping[str, str | Kernel] = "rbf",
+        law: str | None = None,
+        gamma: float | str | Mapping[str, float] | None = None,
+        weights: str | Mapping[str, float] | None = None,
+        degree: int | None = None,
+        coef0: float | None = None,
+        parties: int | Sequence[Columns] | Mapping[str, Columns] | None = None,
+        rank: str | int | RankRule | Sequence[RankRule] = "auto",
+        center: bool = True,
+        solver: str | Solver = "auto",
+        n_landmarks: int = 500,
+        precision: str = "float32",
+        protect: str = "none",
+        projection: str = "extend",
+        audit: int | None = None,
+        standardize: bool = False,
+        missing: str = "auto",
+        n_jobs: int | None = None,
+        timeout: float | None = None,
+        device: str | None = None,
+        max_memory: int | str | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.n_components: Any = n_components
+        self.kernel = kernel
+        self.law = law
+        self.gamma = gamma
+        self.weights = weights
+        self.degree = degree
+        self.coef0 = coef0
+        self.parties = parties
+        self.rank = rank
+        self.center = center
+        self.solver = solver
+        self.n_landmarks = n_landmarks
+        self.precision = precision
+        self.protect = protect
+        self.projection = projection
+        self.audit = audit
+        self.standardize = standardize
+        self.missing = missing
+        self.n_jobs = n_jobs
+        self.timeout = timeout
+        self.device = device
+        self.max_memory = max_memory
+        self.random_state = random_state
+
+    def fit(self, X: Tables, y: object = None, *, sample_ids: Any = None) -> Self:
+        """Fit on the parties' columns.
+
+        Parameters
+        ----------
+        X : mapping of party to table, list of tables, or one table
+            Arrays or DataFrames. Rows of DataFrames are the samples that their index says, in the order of the first
+            table; rows of arrays match by position. In a mapping or list a table may also be a path (of a `.npy`,
+            Parquet or Arrow file of numbers, or a folder of Parquet files) or a function without arguments that
+            returns a table: the worker that computes for the party opens it, and its rows stay there. Of Dask arrays
+            and DataFrames the chunks of rows stay on their workers, and Dask arrays come out.
+        y : ignored
+        sample_ids : mapping of party to sequence, or sequence, optional
+            Labels of the rows of arrays, as an index would be.
+
+        Returns
+        -------
+        DKPCA
+        """
+        settings, compute = self._settings()
+        self._cluster = None
+        elsewhere = _dask_collections(X, self.parties)
+        if elsewhere is not None:
+            self._cluster = _on_cluster().fit(elsewhere, settings, compute, sample_ids)
+            return self._take_over(self._cluster, list(elsewhere), self._cluster.states, {}, Shield())
+        given = self._given(X, settings, sample_ids)
+        warn(given.moved)
+        run = _fit_in_the_open if settings.protect == "none" else _fit_protected
+        model, states, shield = run(given.tables, settings, compute)
+        if settings.protect != "blind":
+            warn(about_kernel(model, remedy=remedy(settings.standardize)))
+        states = {name: replace(state, columns=given.columns.get(name)) for name, state in states.items()}
+        sources = {name: table for name, table in given.tables.items() if is_source(table)}
+        return self._take_over(model, list(given.tables), states, sources, shield, given.ids)
+
+    def fit_transform(self, X: Tables, y: object = None, *, sample_ids: Any = None) -> Array:
+        """Fit, and return the scores of the training samples.
+
+        Parameters
+        ----------
+        X : mapping of party to table, list of tables, or one table
+            As for `fit`.
+        y : ignored
+        sample_ids : mapping of party to sequence, or sequence, optional
+            As for `fit`.
+
+        Returns
+        -------
+        array of shape (n_samples, n_components)
+            In the order of the first table.
+        """
+        self.fit(X, y, sample_ids=sample_ids)
+        if self._cluster is not None:
+            return self.eigenvectors_ * np.sqrt(self.eigenvalues_)[None, :]
+        scores = self.eigenvectors_ * namespace(self.eigenvalues_).sqrt(self.eigenvalues_)[None, :]
+        return self._labeled(as_precise_as(X, scores), self._ids)
+
+    def transform(self, X: Tables, *, sample_ids: Any = None) -> Array:
+        """Place new samples.
+
+        Parameters
+        ----------
+        X : mapping of party to table, list of tables, or one table
+            The parties of the fit, with the columns of the fit. A mapping may lack some of them: see `missing`.
+        sample_ids : mapping of party to sequence, or sequence, optional
+            As for `fit`.
+
+        Returns
+        -------
+        array of shape (n_samples, n_components)
+            In the order of the first table.
+        """
+        check_fitted(self)
+        elsewhere = None if self._cluster is None else _dask_collections(X, self.parties)
+        if elsewhere is not None:
+            return _on_cluster().place(self._cluster, elsewhere, self.timeout)
+        given = self._given_new(X, sample_ids)
+        if self._cluster is not None:
+            return _on_cluster().place_here(self._cluster, given.tables)
+        place = self._place if self._shield.protect == "none" else self._place_protected
+        scores = place(given.tables)
+        return self._labeled(as_precise_as(X, scores), given.ids)
+
+    def party_scores(self, X: Tables, *, sample_ids: Any = None) -> dict[str, Array]:
+        """Return each party's own share of the scores of new samples, under the sum law.
+
+        Parameters
+        ----------
+        X : mapping of party to table, list of tables, or one table
+            As for `transform`.
+        sample_ids : mapping of party to sequence, or sequence, optional
+            As for `fit`.
+
+        Returns
+        -------
+        dict of str to array of shape (n_samples, n_components)
+            By party. They add up to what `transform` gives, but for a rounding.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dkpca import DKPCA
+        >>> X = np.random.default_rng(0).normal(size=(50, 8))
+        >>> model = DKPCA(2, kernel="linear", parties={"bank": [0, 1, 2, 3], "shop": [4, 5, 6, 7]}).fit(X)
+        >>> shares = model.party_scores(X[:5])
+        >>> bool(np.allclose(shares["bank"] + shares["shop"], model.transform(X[:5]), atol=1e-5))
+        True
+        """
+        check_fitted(self)
+        self._check_rows_here("party_scores")
+        return scoring.party_scores(self.model_, self._ask_rows(self._given_new(X, sample_ids).tables))
+
+    def score(self, X: Tables, y: object = None, *, sample_ids: Any = None) -> float:
+        """Return the share of the variance of these samples that the components show: 1 is all of it.
+
+        For samples of the fit at full rank this is the sum of `explained_variance_ratio_`. Compare ranks, precisions
+        and numbers of components by it, with `GridSearchCV` too; not widths, since a kernel that hardly tells samples
+        apart is easily shown. Every party has to be there.
+
+        Parameters
+        ----------
+        X : mapping of party to table, list of tables, or one table
+            As for `transform`.
+        y : ignored
+        sample_ids : mapping of party to sequence, or sequence, optional
+            As for `fit`.
+
+        Returns
+        -------
+        float
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_digits
+        >>> from dkpca import DKPCA
+        >>> pixels = load_digits().data / 16
+        >>> model = DKPCA(10, parties=2).fit(pixels[:200])
+        >>> 0.3 < model.score(pixels[200:300]) < 0.8
+        True
+        """
+        check_fitted(self)
+        self._check_unprotected("score")
+        tables = self._given_new(X, sample_ids).tables
+        absent = sorted(set(self.party_names_) - set(tables))
+        if absent:
+            raise InputError(f"{absent} are missing, and the variance of samples needs every party; use transform")
+        diagonals = {name: self._self_values(name, table) for name, table in tables.items()}
+        return captured.share(self.model_, self._ask_rows(tables), diagonals)
+
+    def inverse_transform(self, X: Any, *, alpha: float = 1.0) -> Any:
+        """Estimate the columns of samples from their scores: for each party by a kernel ridge regression of its own.
+
+        As in `KernelPCA(fit_inverse_transform=True)`, on columns measured from their means; with an RBF or linear
+        kernel it is the same. A party with categories or a kernel matrix has no columns to go back to and is left
+        out, with a warning.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_components)
+            Scores.
+        alpha : float, default=1.0
+            Ridge.
+
+        Returns
+        -------
+        dict of str to array of shape (n_samples, n_features of the party)
+            By party; one array, if the fit was on one table that was cut.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dkpca import DKPCA
+        >>> X = np.random.default_rng(0).normal(size=(50, 2)) @ np.ones((2, 8))
+        >>> model = DKPCA(2, kernel="linear", parties=2).fit(X)
+        >>> bool(np.allclose(model.inverse_transform(model.transform(X), alpha=1e-6), X, atol=1e-4))
+        True
+        """
+        check_fitted(self)
+        self._check_unprotected("inverse_transform")
+        check_value("alpha", alpha, RIDGE)
+        with as_input_error():
+            scores = check_array(to_numpy(X), dtype=np.float64)
+        fitted = np.asarray(to_numpy(self.model_.scores), dtype=np.float64)
+        if scores.shape[1] != fitted.shape[1]:
+            raise InputError(f"these scores have {scores.shape[1]} columns; the fit has {fitted.shape[1]} components")
+        kernel = inverse.kernel_of_scores(list(self.model_.kernels.values()), fitted)
+        states = {name: self._with_rows(name) for name in self.party_names_}
+        others = [name for name, state in states.items() if state.kernel.columns_are != "quantities"]
+        found = {
+            name: inverse.columns_of(state, fitted, scores, kernel=kernel, alpha=float(alpha))
+            for name, state in states.items()
+            if name not in others
+        }
+        if others:
+            warn([f"parties {others} have categories or a kernel matrix: there are no columns to go back to"])
+        return found if others else self._joined(found)
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted estimator to one file. It contains data of every party: never send it.
+
+        The file is written whole or not at all, and only its owner may read it (mode 0600). It is not a pickle:
+        a kernel, rank rule or solver of your own has no place in it.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file; one that is there is replaced.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import numpy as np
+        >>> from dkpca import DKPCA
+        >>> X = np.random.default_rng(0).normal(size=(50, 8))
+        >>> model = DKPCA(2, parties=2).fit(X)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.save(f"{folder}/model")
+        ...     again = DKPCA.load(f"{folder}/model")
+        >>> bool(np.allclose(again.transform(X[:3]), model.transform(X[:3])))
+        True
+        """
+        check_fitted(self)
+        self._check_rows_here("save")
+        estimator_file = import_module("dkpca.store.estimator_file")
+        estimator_file.write(
+            Path(path),
+            estimator_file.Fitted(
+                parameters=self.get_params(deep=False),
+                party_names=tuple(self.party_names_),
+                feature_names=tuple(getattr(self, "feature_names_in_", ())),
+                sources=self._sources,
+                model=self.model_,
+                states=self._states,
+                shield=self._shield,
+            ),
+        )
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read an estimator that `save` wrote; its arrays come back as NumPy arrays.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+
+        Returns
+        -------
+        DKPCA
+        """
+        saved = import_module("dkpca.store.estimator_file").read(Path(path), get_type_hints(cls.__init__))
+        estimator = cls(**saved.parameters)
+        if saved.feature_names:
+            estimator.feature_names_in_ = np.array(saved.feature_names, dtype=object)
+        return estimator._take_over(saved.model, list(saved.party_names), saved.states, saved.sources, saved.shield)
+
+    @classmethod
+    def from_run(cls, path: str | Path) -> Self:
+        """Open a run directory of the commands, as the center sees it.
+
+        `transform` needs the parties' private states, which are in `private/` after `dkpca fit`; it prepares tables
+        as that fit did, by the names of their columns. Without the states, new samples are placed by `dkpca extend`
+        at each party and `dkpca project` at the center. Parameters that a run does not record have their defaults.
+
+        Parameters
+        ----------
+        path : str or Path
+            The directory.
+
+        Returns
+        -------
+        DKPCA
+        """
+        model = import_module("dkpca.store.model_file").load_beside(Path(path))
+        states = import_module("dkpca.store.private_state").load_all(Path(path) / "private")
+        used = model.settings
+        estimator = cls(
+            model.n_components,
+            kernel=model.kernel if len(set(model.kernels.values())) == 1 else model.kernels,
+            law=used.law,
+            weights=used.weights,
+            center=used.center,
+            solver=used.solver,
+            n_landmarks=used.n_landmarks,
+            random_state=used.random_state,
+        )
+        return estimator._take_over(model, list(model.summaries), states, {}, Shield())
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        asked = self.kernel
+        tags.input_tags.sparse = isinstance(asked, str | Kernel) and Fit(kernel=asked).family_of("").takes_sparse
+        return tags
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.eigenvalues_.shape[0])
+
+    def _settings(self) -> tuple[Fit, Compute]:
+        """What to compute and where, checked."""
+        check_value("parties", self.parties, PARTIES)
+        fit = Fit(**{each.name: getattr(self, each.name) for each in fields(Fit)})
+        compute = Compute(**{each.name: getattr(self, each.name) for each in fields(Compute)})
+        compute.check_with(fit)
+        return fit, compute
+
+    def _take_over(
+        self,
+        model: Any,
+        names: list[str],
+        states: Mapping[str, PartyState],
+        sources: Mapping[str, Source],
+        shield: Shield,
+        ids: Sequence[Any] | None = None,
+    ) -> Self:
+        """Take over what a fit gave, or a file."""
+        self._states, self._sources, self._shield, self._ids = dict(states), dict(sources), shield, ids
+        self.model_ = model
+        self.party_names_ = names
+        self.n_features_in_ = model.n_features
+        self.solvers_ = {name: state.solver for name, state in states.items()} | {"center": model.solver}
+        self.kernels_ = {name: self._kernel_of(name) for name in names}
+        self.gammas_ = {name: getattr(kernel, "gamma", None) for name, kernel in self.kernels_.items()}
+        self.kernel_ = _same(self.kernels_)
+        self.gamma_ = _same(self.gammas_)
+        self.eigenvectors_ = model.eigenvectors
+        if shield.protect == "blind":
+            self.eigenvectors_ = _protected_rounds().turned_back(shield, model.eigenvectors)
+        self.eigenvalues_ = model.eigenvalues
+        self.explained_variance_ratio_ = model.explained_variance_ratio
+        self.certificate_ = model.certificate
+        self.ledger_ = model.ledger if self._cluster is not None else [self._ledger_entry(name) for name in names]
+        self.sample_ids_ = _as_ids(ids, model.n_samples)
+        return self
+
+    def _kernel_of(self, name: str) -> Kernel:
+        """Kernel of a party: of the sum where only that is known, hidden from the center where it is blind."""
+        if self._shield.protect == "blind":
+            return self._states[name].kernel
+        kernel: Kernel = self.model_.kernel if self._shield.protect == "sums" else self.model_.kernels[name]
+        return kernel
+
+    def _ledger_entry(self, name: str) -> LedgerEntry:
+        state = self._states.get(name)
+        if self._shield.protect == "sums" and state is not None:
+            n_features, n_samples = len(state.origin), self.model_.n_samples
+            return LedgerEntry(name, n_features, 0, self._shield.sent[name], 8 * n_samples * n_features, "masked sum")
+        return ledger_entry(self.model_.summaries[name], "" if state is None else state.decided)
+
+    def _given(self, X: Tables, settings: Fit, sample_ids: Any) -> PartyTables:
+        """Tables of a fit by party, checked, their rows in one order."""
+        tables = party_tables.by_party(X)
+        if tables is None:
+            return self._cut(X, sample_ids, {}, settings.families())
+        self.__dict__.pop("feature_names_in_", None)
+        return party_tables.for_fit(tables, settings, sample_ids)
+
+    def _given_new(self, X: Tables, sample_ids: Any) -> PartyTables:
+        """Tables of new samples by party, checked against the fit."""
+        tables = party_tables.by_party(X)
+        if tables is not None:
+            self._check_states(list(tables))
+            given = party_tables.for_new_samples(tables, self._states, sample_ids)
+            warn(given.moved)
+            return given
+        self._check_states(self.party_names_)
+        kernels = {name: state.kernel for name, state in self._states.items()}
+        given = self._cut(X, sample_ids, kernels, list(kernels.values()))
+        self._check_states(list(given.tables))
+        check_like_fit(given.tables, {name: state.origin for name, state in self._states.items()})
+        return given
+
+    def _cut(self, X: Any, sample_ids: Any, fitted: Mapping[str, Kernel], families: list[Any]) -> PartyTables:
+        """Cut one table into the parties that `parties` describes; `fitted` has their kernels after a fit."""
+        ids = labels.of_rows(X, sample_ids)
+        if array_api_compat.is_torch_array(X):
+            table, names = check_table("X", X), None
+            if fitted and table.shape[1] != self.n_features_in_:
+                raise InputError(
+                    f"X has {table.shape[1]} features, but DKPCA is expecting {self.n_features_in_} features as input"
+                )
+        else:
+            X = without_zeros_left_out("X", X, taken=all(kernel.takes_sparse for kernel in families))
+            check_features("X", X, ids=not fitted)
+            X = self._coded(X, fitted, families)
+            try:
+                with as_input_error():
+                    table = validate_data(
+                        self, X, reset=not fitted, dtype=np.float64, ensure_min_samples=1 if fitted else 2
+                    )
+            except InputError as error:
+                raise type(error)(explained(X, error)) from error
+            names = getattr(self, "feature_names_in_", None)
+        groups = column_groups(self.parties, table.shape[1], names)
+        tables = {name: take_columns(table, columns) for name, columns in groups.items()}
+        return PartyTables(tables, ids, {}, [])
+
+    def _coded(self, X: Any, fitted: Mapping[str, Any], families: list[Any]) -> Any:
+        """One table whose columns of categories are numbers."""
+        some = any(kernel.columns_are == "categories" for kernel in families)
+        if not some or not hasattr(X, "shape") or len(X.shape) != 2:
+            return X
+        groups = column_groups(self.parties, X.shape[1], getattr(X, "columns", None))
+        kernels = fitted or {name: self._settings()[0].family_of(name) for name in groups}
+        coded = [name for name in groups if name in kernels and kernels[name].columns_are == "categories"]
+        return coded_columns(X, [column for name in coded for column in groups[name]])
+
+    def _check_states(self, names: list[str]) -> None:
+        """Raise unless the samples are from the parties of the fit, and their states are here."""
+        strangers = sorted(set(names) - set(self.party_names_))
+        lacking = names and self.missing == "refuse" and set(names) != set(self.party_names_)
+        if strangers or lacking:
+            raise InputError(
+                f"the fit had the parties {self.party_names_}; these samples are from {names}; name those"
+            )
+        absent = sorted(set(names) - set(self._states))
+        if absent:
+            raise InputError(
+                f"the private states of {absent} are not here; place new samples with dkpca.extend at each party "
+                "and dkpca.project at the center"
+            )
+
+    def _check_unprotected(self, method: str) -> None:
+        """Refuse what would take each party's own factor, or its columns beside everybody's scores."""
+        self._check_rows_here(method)
+        if self._shield.protect != "none":
+            raise InputError(f"{method} is for fits with protect='none', and this one had {self._shield.protect!r}")
+
+    def _check_rows_here(self, method: str) -> None:
+        """Refuse what needs every sample of the fit in one place."""
+        if self._cluster is not None:
+            raise InputError(
+                f"{method} needs the samples of the fit in one place, and those of Dask collections stay on their "
+                "workers; write eigenvectors_ with Dask, or fit again on gathered tables (X.compute())"
+            )
+
+    def _place(self, tables: Mapping[str, Any]) -> Array:
+        """Scores of new samples, in the open."""
+        answers = self._ask_rows(tables, exact=self.projection == "exact")
+        warn(about_new_samples(self.model_, answers.values()))
+        absent = sorted(set(self.party_names_) - set(answers))
+        placed = scoring.place(self.model_, answers.values(), absent, marginalize=self.missing == "mean")
+        if absent:
+            warn([scoring.share_words(placed)], MissingPartyWarning)
+        return placed.scores
+
+    def _place_protected(self, tables: Mapping[str, Any]) -> Array:
+        """Scores of new samples after a protected fit; every party is needed."""
+        absent = sorted(set(self.party_names_) - set(tables))
+        if absent:
+            raise InputError(f"no new samples from {absent}; masks cancel only if every party of the fit takes part")
+        protected = _protected_rounds()
+        parties = protected.Parties(
+            tables, self.n_jobs, self.timeout, states=self._states, fitted=self._sources, shield=self._shield
+        )
+        scores: Array = protected.place(parties, self.model_)
+        return scores
+
+    def _ask_rows(self, tables: Mapping[str, Any], *, exact: bool = False) -> Mapping[str, Any]:
+        """What the parties that are there say about new samples."""
+        parties = in_process.Parties(tables, self.n_jobs, self.timeout, states=self._states, fitted=self._sources)
+        return rounds.new_samples(parties, exact=exact)
+
+    def _self_values(self, name: str, table: Any) -> Array:
+        """Kernel value of each new sample of a party with itself."""
+        state = self._states[name]
+        return core.self_values(state, opened(name, table, columns_are=state.kernel.columns_are))
+
+    def _with_rows(self, name: str) -> PartyState:
+        """State of a party with its rows, opened again where they are only named."""
+        if name not in self._states:
+            raise InputError(f"the private state of party {name!r} is not here; it can go back to its columns itself")
+        state = self._states[name]
+        if state.anchors is not None:
+            return state
+        return state.with_rows(opened(name, self._sources[name], columns_are=state.kernel.columns_are))
+
+    def _joined(self, by_party: dict[str, Array]) -> Any:
+        """One table, where the fit was on one that was cut."""
+        if self.parties is None and self.party_names_ != ["party0"]:
+            return by_party
+        names = getattr(self, "feature_names_in_", None)
+        groups = column_groups(self.parties, self.n_features_in_, names)
+        if list(groups) != self.party_names_ or any(by_party[name].shape[1] != len(groups[name]) for name in groups):
+            return by_party
+        columns = np.argsort([column for group in groups.values() for column in group])
+        return np.hstack([to_numpy(by_party[name]) for name in groups])[:, columns]
+
+    def _labeled(self, scores: Array, ids: Sequence[Any] | None) -> Any:
+        """Scores with the labels of their rows, where a DataFrame is asked for; scikit-learn names the columns."""
+        if ids is None or _get_output_config("transform", self)["dense"] != "pandas":
+            return scores
+        return import_module("pandas").DataFrame(to_numpy(scores), index=list(ids))
+
+
+def _fit_in_the_open(
+    tables: dict[str, Any], settings: Fit, compute: Compute
+) -> tuple[FusedModel, dict[str, PartyState], Shield]:
+    """Fit as in the paper: each party sends a factor, the center fuses them."""
+    parties = in_process.Parties(
+        tables,
+        compute.n_jobs,
+        compute.timeout,
+        settings.seed,
+        standardize=settings.standardize,
+        max_memory=compute.max_memory,
+        device=compute.device,
+    )
+    summaries, _ = rounds.summaries(parties, settings)
+    fuse = partial(
+        fusion.fuse,
+        list(summaries.values()),
+        center=settings.center,
+        **rounds.fusing(settings, summaries),
+        roster=list(tables),
+        solver=settings.solver,
+        n_landmarks=settings.n_landmarks,
+        random_state=settings.seed,
+        dtype=dtype_name(next(iter(parties.states.values())).origin),
+    )
+    with memory.limited(compute.max_memory), computing_on(compute.device):
+        model = components.fused(settings.n_components, lambda count: fuse(n_components=count))
+    if settings.audit is not None:
+        model = rounds.audited(parties, model, settings.audit, settings.seed)
+    return model, parties.states, Shield()
+
+
+def _fit_protected(
+    tables: dict[str, Any], settings: Fit, compute: Compute
+) -> tuple[FusedModel, dict[str, PartyState], Shield]:
+    """Fit as parties that do not trust the center would."""
+    protected = _protected_rounds()
+    parties = protected.Parties(
+        tables,
+        compute.n_jobs,
+        compute.timeout,
+        settings.seed,
+        standardize=settings.standardize,
+        shield=protected.shield_for(settings.protect, settings.precision, settings.seed),
+    )
+    model, shield = protected.fit(
+        parties,
+        settings,
+        n_components=settings.n_components,
+        n_landmarks=settings.n_landmarks,
+        solver=settings.solver,
+        random_state=settings.seed,
+    )
+    return model, parties.states, shield
+
+
+def _protected_rounds() -> Any:
+    """Return the rounds of a protected fit; they need an extra, and nothing else does."""
+    try:
+        return import_module("dkpca.exchange.protected_rounds")
+    except ModuleNotFoundError as error:
+        raise InputError(f"protect= needs {error.name}; install it with pip install 'dkpca[protect]'") from error
+
+
+def _on_cluster() -> Any:
+    """Return the fit on Dask collections, which few need."""
+    return import_module("dkpca.exchange.on_cluster")
+
+
+def _dask_collections(X: Tables, parties: Any) -> dict[str, Any] | None:
+    """Tables by party, if they are Dask collections; there are none before Dask is imported."""
+    if "dask" not in sys.modules:
+        return None
+    found: dict[str, Any] | None = _on_cluster().collections(X, parties)
+    return found
+
+
+def _same(values: Mapping[str, Any]) -> Any:
+    """Return the value of all parties, or None where they differ."""
+    first, *others = values.values()
+    return first if all(other == first for other in others) else None
+
+
+def _as_ids(ids: Sequence[Any] | None, count: int) -> np.ndarray:
+    """Labels as an array of any objects, or row numbers."""
+    if ids is None:
+        return np.arange(count)
+    array = np.empty(len(ids), dtype=object)
+    array[:] = ids
+    return array

@@ -1,0 +1,387 @@
+"""The settings of a fit, once: an estimator, a command line, a plan and a question are made of `Fit`.
+
+Each field carries what every user of it needs: a sentence of help, the check of its values, and whether it has an
+option of its own on the command line. `Compute` says where to compute; it is never part of a plan or a question.
+"""
+
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields
+from numbers import Integral, Real
+from typing import Any, TypeVar, get_args, get_type_hints
+
+from dkpca import kernels, rank
+from dkpca.errors import InputError, WireError
+from dkpca.fields import MOST_AUDITED
+from dkpca.kernels import Kernel
+from dkpca.kernels.combination import BALANCED
+from dkpca.kernels.laws import LAWS
+from dkpca.linalg import memory
+from dkpca.linalg.leading import NAMES, Solver
+from dkpca.linalg.precision import PRECISIONS
+from dkpca.rank import Auto, RankRule
+from dkpca.wire import codec, toml
+
+PROTECTIONS = ("none", "sums", "blind")
+GUESS = 10  # components for which the parties send enough, where nobody knows how many there will be
+RecordT = TypeVar("RecordT")
+Allowed = tuple[Callable[[Any], bool], str]  # whether a value may be used, and what may be
+
+
+def whole(least: int, most: float = float("inf")) -> Callable[[Any], bool]:
+    return lambda value: _is_whole(value) and least <= value <= most
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, Integral) and not _is_flag(value)
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool) or type(value).__name__ in ("bool", "bool_")  # NumPy's is no int, and no bool
+
+
+def _is_positive(value: Any) -> bool:
+    return isinstance(value, Real) and not _is_flag(value) and 0.0 < float(value) < float("inf")
+
+
+def _is_share(value: Any) -> bool:
+    return _is_positive(value) and not _is_whole(value) and float(value) < 1.0
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not _is_flag(value) and abs(float(value)) < float("inf")
+
+
+def _by_party(valid: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Whether it is a mapping from party to values that are valid."""
+    return lambda value: (
+        isinstance(value, Mapping) and all(isinstance(name, str) and valid(each) for name, each in value.items())
+    )
+
+
+def _either(*valid: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: any(each(value) for each in valid)
+
+
+def _is_none(value: Any) -> bool:
+    return value is None
+
+
+def _named(*names: str) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, str) and value in names
+
+
+def _is_groups(value: Any) -> bool:
+    return isinstance(value, Sequence | Mapping) and not isinstance(value, str)
+
+
+def _is_kernel(value: Any) -> bool:
+    return isinstance(value, Kernel) or (isinstance(value, str) and bool(kernels.family(value)))
+
+
+def _is_rank(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return bool(value) and all(isinstance(each, RankRule) for each in value)
+    return isinstance(value, RankRule) or value == "auto" or whole(1)(value)
+
+
+def _is_memory(value: Any) -> bool:
+    if isinstance(value, str):
+        memory.as_bytes(value)
+        return True
+    return whole(1)(value)
+
+
+def choice(names: Sequence[str], *, none: bool = False) -> Allowed:
+    valid = _either(_named(*names), _is_none) if none else _named(*names)
+    return valid, " or ".join([*(repr(name) for name in names), *(["None"] if none else [])])
+
+
+FLAG: Allowed = (_is_flag, "True or False")
+SEED: Allowed = (_either(whole(0), _is_none), "a whole number from 0 on, or None")
+
+
+PARTIES: Allowed = (
+    lambda value: value is None or whole(1)(value) or _is_groups(value),
+    "a whole number from 1 on, a list or dict of column groups, or None",
+)
+RIDGE: Allowed = (_is_positive, "a positive number")
+
+
+def setting(default: Any, allowed: Allowed, text: str, *, option: str = "") -> Any:
+    """Make a field with its check, its help, and the name of its option on the command line if it has one."""
+    return field(default=default, metadata={"allowed": allowed, "help": text, "option": option})
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What is computed: every parameter of a fit that changes its answer, or what leaves a party.
+
+    A value that cannot be used, or two that do not go together, raise `InputError` here and nowhere later.
+
+    Examples
+    --------
+    >>> from dkpca.settings import Fit
+    >>> Fit(n_components=3).kernel
+    'rbf'
+    """
+
+    n_components: int | float | None = setting(
+        10,
+        (_either(whole(1), _is_share, _is_none), "a whole number from 1 on, a share between 0 and 1, or None"),
+        "Number of components, or the share of the variance they should show.",
+        option="--components",
+    )
+    kernel: str | Kernel | dict[str, str | Kernel] = setting(
+        "rbf",
+        (_either(_is_kernel, _by_party(_is_kernel)), "the name of a kernel, a kernel, or a dict of party to either"),
+        "Kernel: its name, or PARTY=NAME once per party.",
+        option="--kernel",
+    )
+    law: str | None = setting(
+        None,
+        choice(tuple(LAWS), none=True),
+        "How the parties' kernel matrices combine: product or sum (default: what the kernel implies).",
+        option="--law",
+    )
+    gamma: float | str | dict[str, float] | None = setting(
+        None,
+        (
+            _either(_is_positive, _named("auto"), _by_party(_is_positive), _is_none),
+            "a positive number, 'auto', None, or a dict of party to number",
+        ),
+        "Width of the kernel: a number, auto (1 / mean squared distance), or PARTY=NUMBER once per party.",
+        option="--gamma",
+    )
+    weights: str | dict[str, float] | None = setting(
+        None,
+        (
+            _either(_named(BALANCED), _by_party(_is_positive), _is_none),
+            "'balanced', a dict of party to number, or None",
+        ),
+        "How much each party counts: balanced, or PARTY=NUMBER once per party.",
+        option="--weights",
+    )
+    degree: int | None = setting(
+        None, (_either(whole(1), _is_none), "a whole number from 1 on, or None"), "Degree of polynomial kernels."
+    )
+    coef0: float | None = setting(
+        None, (_either(_is_number, _is_none), "a number, or None"), "Constant of polynomial kernels."
+    )
+    rank: str | int | RankRule | tuple[RankRule, ...] = setting(
+        "auto",
+        (_is_rank, "'auto', a whole number from 1 on, or rules of dkpca.rank"),
+        "What each party sends: a number of eigenpairs, or a goal such as error=0.1, bytes=1MB or recovery=0.5; "
+        "of several, the tightest decides.",
+        option="--rank",
+    )
+    precision: str = setting(
+        "float32", choice(tuple(PRECISIONS)), "Precision of the numbers a party sends.", option="--precision"
+    )
+    protect: str = setting(
+        "none",
+        choice(PROTECTIONS),
+        "What the center gets: none (a factor from each party), sums (masked sums), blind (rotated samples).",
+        option="--protect",
+    )
+    projection: str = setting(
+        "extend",
+        choice(("extend", "exact")),
+        "How new samples are placed: by their rows of the factors, or by distances to all training samples.",
+    )
+    audit: int | None = setting(
+        None,
+        (_either(whole(1, MOST_AUDITED), _is_none), f"a whole number from 1 to {MOST_AUDITED}, or None"),
+        "Rows of the true kernel matrix that every party sends after the fusion, as a check.",
+        option="--audit",
+    )
+    standardize: bool = setting(
+        False, FLAG, "Give every column mean 0 and standard deviation 1.", option="--standardize/--no-standardize"
+    )
+    missing: str = setting(
+        "auto",
+        choice(("auto", "mean", "refuse")),
+        "What to do with new samples that lack a party: auto, mean or refuse.",
+    )
+    center: bool = setting(True, FLAG, "Center the fused kernel in feature space.")
+    solver: str | Solver = setting(
+        "auto",
+        (_either(_named(*NAMES), callable), f"{choice(NAMES)[1]}, or a solver"),
+        "Eigensolver.",
+        option="--solver",
+    )
+    n_landmarks: int = setting(
+        500, (whole(1), "a whole number from 1 on"), "Number of landmarks at the center.", option="--landmarks"
+    )
+    random_state: int | None = setting(None, SEED, "Seed for drawing landmarks and audited rows.", option="--seed")
+
+    def __post_init__(self) -> None:
+        _check_fields(self)
+        _check_together(self)
+
+    @property
+    def rank_rule(self) -> RankRule:
+        """What a party sends: the rule asked for, or enough for the components."""
+        if self.rank != "auto":
+            return rank.as_rule(self.rank)  # type: ignore[arg-type]  # no text but "auto" passes the check
+        if self.n_components is None:
+            return Auto(GUESS)
+        share = self.n_components < 1
+        return Auto(GUESS, share=min(0.01, (1.0 - self.n_components) / 10)) if share else Auto(int(self.n_components))
+
+    @property
+    def seed(self) -> int:
+        """Seed of all that is drawn; without one, two fits on the same data agree too."""
+        return int(self.random_state or 0)
+
+    def family_of(self, party: str) -> Kernel | type[Kernel]:
+        """Kernel asked of a party, or its class where it is given by name."""
+        asked = self.kernel.get(party, "linear") if isinstance(self.kernel, dict) else self.kernel
+        return asked if isinstance(asked, Kernel) else kernels.family(asked)
+
+    def families(self) -> list[Kernel | type[Kernel]]:
+        """All kernels asked for, or their classes."""
+        asked = self.kernel.values() if isinstance(self.kernel, dict) else [self.kernel]
+        return [kernel if isinstance(kernel, Kernel) else kernels.family(kernel) for kernel in asked]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Describe it for a file or a message; kernels and solvers travel by name."""
+        return codec.described(self)
+
+    @classmethod
+    def from_dict(cls, described: Mapping[str, Any]) -> "Fit":
+        """Rebuild what `to_dict` described."""
+        return codec.decode(cls, dict(described), what="settings of a fit")
+
+
+@dataclass(frozen=True)
+class Compute:
+    """Where to compute, and with how much. It changes no answer beyond rounding."""
+
+    n_jobs: int | None = setting(
+        None,
+        (_either(_is_whole, _is_none), "a whole number, or None"),
+        "Number of parties computed at once.",
+        option="--jobs",
+    )
+    timeout: float | None = setting(
+        None,
+        (_either(_is_positive, _is_none), "a positive number of seconds, or None"),
+        "Seconds to wait for a party's answer (default: no limit).",
+        option="--timeout",
+    )
+    device: str | None = setting(
+        None,
+        (lambda value: value is None or isinstance(value, str), "the name of a device such as 'cuda', or None"),
+        "Device for the landmark solver, such as cuda (default: the CPU).",
+        option="--device",
+    )
+    max_memory: int | str | None = setting(
+        None,
+        (_either(_is_memory, _is_none), "a number of bytes, text such as '8GB', or None"),
+        "Memory to use at most, such as 8GB (default: what is free).",
+        option="--max-memory",
+    )
+
+    def __post_init__(self) -> None:
+        _check_fields(self)
+
+    def check_with(self, fit: Fit) -> None:
+        """Refuse what a protected fit cannot heed."""
+        for name in ("device", "max_memory"):
+            value = getattr(self, name)
+            if fit.protect != "none" and value is not None:
+                raise InputError(
+                    f"{name}={value!r} is for fits with protect='none'; protect={fit.protect!r} computes in memory "
+                    "on the CPU; leave one of them out"
+                )
+
+
+def check_value(name: str, value: Any, check: Allowed) -> Any:
+    """Return the value, if it passes the check."""
+    valid, words = check
+    if not valid(value):
+        raise InputError(f"{name} is {value!r}; give {words}")
+    return value
+
+
+def _check_fields(record: Any) -> None:
+    """Check each field, and make its value a plain one: a dict of its own, a tuple, a number of Python."""
+    for each in fields(record):
+        value = check_value(each.name, getattr(record, each.name), each.metadata["allowed"])
+        object.__setattr__(record, each.name, _plain(value))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return tuple(value)
+    return value.item() if hasattr(value, "item") and getattr(value, "shape", None) == () else value
+
+
+def _check_together(fit: Fit) -> None:
+    """Refuse settings that exclude each other."""
+    if fit.projection == "exact" and fit.weights is not None:
+        raise InputError(
+            "projection='exact' needs one kernel of the joined table, and weights give each party its own; use "
+            "projection='extend', or leave weights out"
+        )
+    if fit.protect == "none":
+        return
+    if fit.audit is not None:
+        raise InputError(
+            f"audit={fit.audit} makes every party send true rows of its kernel matrix in the open, which "
+            f"protect={fit.protect!r} is there to avoid; leave one of them out"
+        )
+    if fit.projection != "extend":
+        raise InputError(f"protect={fit.protect!r} places new samples in its own way; use projection='extend'")
+    if fit.missing == "mean":
+        raise InputError(
+            f"missing='mean' is for fits with protect='none': under protect={fit.protect!r} every party of the fit "
+            "has to take part; leave missing='auto'"
+        )
+    if fit.protect == "sums" and fit.rank != "auto":
+        raise InputError("protect='sums' takes no rank: all of the sum is used; leave rank='auto'")
+
+
+def to_toml(record: Any) -> str:
+    """Write every field of a record as a line of TOML."""
+    return toml.written({each.name: codec.plain(getattr(record, each.name)) for each in fields(record)})
+
+
+def from_toml(cls: type[RecordT], text: str, *, what: str, complete: bool = False) -> RecordT:
+    """Read a record from TOML; an unknown key is refused, and a missing one too if it has to be complete."""
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{what} cannot be read as TOML: {error}") from error
+    return from_values(cls, values, what=what, complete=complete)
+
+
+def from_values(cls: type[RecordT], values: Mapping[str, Any], *, what: str, complete: bool = False) -> RecordT:
+    """Build a record from the values of a TOML file."""
+    known: dict[str, Field[Any]] = {each.name: each for each in fields(cls)}  # type: ignore[arg-type]
+    needed = {
+        name
+        for name, each in known.items()
+        if complete or (each.default is MISSING and each.default_factory is MISSING)
+    }
+    _refuse(what, "does not know", set(values) - set(known), known)
+    _refuse(what, "lacks", needed - set(values), known)
+    hints = get_type_hints(cls)
+    given = {name: None if _stands_for_none(hints[name], value) else value for name, value in values.items()}
+    try:
+        return codec.decode(cls, given, what=what)
+    except WireError as error:
+        raise InputError(str(error)) from error
+
+
+def _refuse(what: str, verb: str, names: set[str], known: Mapping[str, Any]) -> None:
+    if names:
+        raise InputError(f"{what} {verb} {', '.join(sorted(names))}; the settings are {', '.join(known)}")
+
+
+def _stands_for_none(hint: Any, value: Any) -> bool:
+    """Whether the word "none" means that nothing was asked for."""
+    return value == "none" and type(None) in get_args(hint)
