@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dkpca.policy import Policy
     from dkpca.report.tuning import Tuning, tune
     from dkpca.store.any_file import load, save
+    from dkpca.tables.party_tables import Tables
 
 __all__ = [
     "DKPCA",
@@ -31,6 +32,7 @@ __all__ = [
     "Policy",
     "Rows",
     "Summary",
+    "Tables",
     "Tuning",
     "errors",
     "extend",
@@ -61,6 +63,7 @@ _HOME = {
     "Rows": "messages",
     "Summary": "messages",
     "Tuning": "report.tuning",
+    "Tables": "tables.party_tables",
     "extend": "file_route",
     "fuse": "file_route",
     "load": "store.any_file",

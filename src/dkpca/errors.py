@@ -20,6 +20,7 @@ __all__ = [
     "DataWarning",
     "FusionError",
     "InputError",
+    "MissingPartyWarning",
     "NoAnswerError",
     "NotFittedError",
     "OutOfMemoryError",

@@ -49,7 +49,7 @@ from dkpca.tables.inputs import (
 from dkpca.tables.party_tables import PartyTables, as_precise_as
 
 Columns = Sequence[int | str]  # positions or names
-Tables = Any  # one table, a list of tables, or a mapping from party to table
+AnyTables = Any  # one table, a list of tables, or a mapping from party to table
 
 
 class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -175,6 +175,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     """
 
     _cluster: Any = None  # what a fit on Dask collections gave
+    _training: Any = None  # tables of the fit, as long as this object lives
 
     def __init__(
         self,
@@ -227,7 +228,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         self.max_memory = max_memory
         self.random_state = random_state
 
-    def fit(self, X: Tables, y: object = None, *, sample_ids: Any = None) -> Self:
+    def fit(self, X: AnyTables, y: object = None, *, sample_ids: Any = None) -> Self:
         """Fit on the parties' columns.
 
         Parameters
@@ -247,7 +248,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         DKPCA
         """
         settings, compute = self._settings()
-        self._cluster = None
+        self._cluster = self._training = None
         elsewhere = _dask_collections(X, self.parties)
         if elsewhere is not None:
             self._cluster = _on_cluster().fit(elsewhere, settings, compute, sample_ids)
@@ -260,9 +261,10 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             warn(about_kernel(model, remedy=remedy(settings.standardize)))
         states = {name: replace(state, columns=given.columns.get(name)) for name, state in states.items()}
         sources = {name: table for name, table in given.tables.items() if is_source(table)}
+        self._training = given.tables
         return self._take_over(model, list(given.tables), states, sources, shield, given.ids)
 
-    def fit_transform(self, X: Tables, y: object = None, *, sample_ids: Any = None) -> Array:
+    def fit_transform(self, X: AnyTables, y: object = None, *, sample_ids: Any = None) -> Array:
         """Fit, and return the scores of the training samples.
 
         Parameters
@@ -284,7 +286,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         scores = self.eigenvectors_ * namespace(self.eigenvalues_).sqrt(self.eigenvalues_)[None, :]
         return self._labeled(as_precise_as(X, scores), self._ids)
 
-    def transform(self, X: Tables, *, sample_ids: Any = None) -> Array:
+    def transform(self, X: AnyTables, *, sample_ids: Any = None) -> Array:
         """Place new samples.
 
         Parameters
@@ -310,7 +312,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         scores = place(given.tables)
         return self._labeled(as_precise_as(X, scores), given.ids)
 
-    def party_scores(self, X: Tables, *, sample_ids: Any = None) -> dict[str, Array]:
+    def party_scores(self, X: AnyTables, *, sample_ids: Any = None) -> dict[str, Array]:
         """Return each party's own share of the scores of new samples, under the sum law.
 
         Parameters
@@ -339,7 +341,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         self._check_rows_here("party_scores")
         return scoring.party_scores(self.model_, self._ask_rows(self._given_new(X, sample_ids).tables))
 
-    def score(self, X: Tables, y: object = None, *, sample_ids: Any = None) -> float:
+    def score(self, X: AnyTables, y: object = None, *, sample_ids: Any = None) -> float:
         """Return the share of the variance of these samples that the components show: 1 is all of it.
 
         For samples of the fit at full rank this is the sum of `explained_variance_ratio_`. Compare ranks, precisions
@@ -424,6 +426,47 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             warn([f"parties {others} have categories or a kernel matrix: there are no columns to go back to"])
         return found if others else self._joined(found)
 
+    def run_audit(self, n_rows: int, X: AnyTables = None, *, sample_ids: Any = None) -> Self:
+        """Have every party send true rows of its kernel matrix now, for samples that are drawn now.
+
+        The certificate gets what follows from them, as with the parameter `audit`.
+
+        Parameters
+        ----------
+        n_rows : int
+            How many rows to draw.
+        X : mapping of party to table, list of tables, or one table, optional
+            The tables of the fit; needed only where the estimator came from a file or a pickle.
+        sample_ids : mapping of party to sequence, or sequence, optional
+            As for `fit`.
+
+        Returns
+        -------
+        DKPCA
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dkpca import DKPCA
+        >>> X = np.random.default_rng(0).normal(size=(50, 8))
+        >>> model = DKPCA(2, parties=2, gamma="auto").fit(X).run_audit(20)
+        >>> model.certificate_.audit.n_rows <= 20
+        True
+        """
+        check_fitted(self)
+        self._check_unprotected("run_audit")
+        settings, compute = self._settings()
+        replace(settings, audit=n_rows)  # checks the number
+        tables = self._training if X is None else self._given(X, settings, sample_ids).tables
+        if tables is None:
+            raise InputError("run_audit needs the tables of the fit, which are in no file or pickle; give them as X")
+        parties = in_process.Parties(
+            tables, compute.n_jobs, compute.timeout, states=self._states, fitted=self._sources
+        )
+        self.model_: Any = rounds.audited(parties, self.model_, n_rows, settings.seed)
+        self.certificate_ = self.model_.certificate
+        return self
+
     def save(self, path: str | Path) -> None:
         """Write the fitted estimator to one file. It contains data of every party: never send it.
 
@@ -461,6 +504,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
                 model=self.model_,
                 states=self._states,
                 shield=self._shield,
+                ids=None if self._ids is None else tuple(self._ids),
             ),
         )
 
@@ -481,7 +525,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         estimator = cls(**saved.parameters)
         if saved.feature_names:
             estimator.feature_names_in_ = np.array(saved.feature_names, dtype=object)
-        return estimator._take_over(saved.model, list(saved.party_names), saved.states, saved.sources, saved.shield)
+        return estimator._take_over(
+            saved.model, list(saved.party_names), saved.states, saved.sources, saved.shield, saved.ids
+        )
 
     @classmethod
     def from_run(cls, path: str | Path) -> Self:
@@ -514,6 +560,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             random_state=used.random_state,
         )
         return estimator._take_over(model, list(model.summaries), states, {}, Shield())
+
+    def __getstate__(self) -> Any:
+        return {name: value for name, value in super().__getstate__().items() if name != "_training"}
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -577,7 +626,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             return LedgerEntry(name, n_features, 0, self._shield.sent[name], 8 * n_samples * n_features, "masked sum")
         return ledger_entry(self.model_.summaries[name], "" if state is None else state.decided)
 
-    def _given(self, X: Tables, settings: Fit, sample_ids: Any) -> PartyTables:
+    def _given(self, X: AnyTables, settings: Fit, sample_ids: Any) -> PartyTables:
         """Tables of a fit by party, checked, their rows in one order."""
         tables = party_tables.by_party(X)
         if tables is None:
@@ -585,7 +634,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         self.__dict__.pop("feature_names_in_", None)
         return party_tables.for_fit(tables, settings, sample_ids)
 
-    def _given_new(self, X: Tables, sample_ids: Any) -> PartyTables:
+    def _given_new(self, X: AnyTables, sample_ids: Any) -> PartyTables:
         """Tables of new samples by party, checked against the fit."""
         tables = party_tables.by_party(X)
         if tables is not None:
@@ -688,7 +737,15 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
 
     def _ask_rows(self, tables: Mapping[str, Any], *, exact: bool = False) -> Mapping[str, Any]:
         """What the parties that are there say about new samples."""
-        parties = in_process.Parties(tables, self.n_jobs, self.timeout, states=self._states, fitted=self._sources)
+        parties = in_process.Parties(
+            tables,
+            self.n_jobs,
+            self.timeout,
+            states=self._states,
+            fitted=self._sources,
+            max_memory=self.max_memory,
+            device=self.device,
+        )
         return rounds.new_samples(parties, exact=exact)
 
     def _self_values(self, name: str, table: Any) -> Array:
@@ -792,7 +849,7 @@ def _on_cluster() -> Any:
     return import_module("dkpca.exchange.on_cluster")
 
 
-def _dask_collections(X: Tables, parties: Any) -> dict[str, Any] | None:
+def _dask_collections(X: AnyTables, parties: Any) -> dict[str, Any] | None:
     """Tables by party, if they are Dask collections; there are none before Dask is imported."""
     if "dask" not in sys.modules:
         return None

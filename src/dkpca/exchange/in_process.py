@@ -48,9 +48,9 @@ class Parties:
     standardize : bool
         Whether each party gives its columns mean 0 and deviation 1.
     max_memory : int or str, optional
-        Memory that each party may take for its summary.
+        Memory that each party may take.
     device : str, optional
-        Where each party computes landmarks of its table.
+        Where each party computes landmarks of its table, and rows of new samples.
     """
 
     tables: Tables
@@ -79,7 +79,15 @@ class Parties:
             return self._summaries(question)
         if isinstance(question, RowsWanted):
             return self._all(
-                delayed(_extend)(name, self.tables[name], question, self.states[name], self.fitted.get(name))
+                delayed(_extend)(
+                    name,
+                    self.tables[name],
+                    question,
+                    self.states[name],
+                    self.fitted.get(name),
+                    self.max_memory,
+                    self.device,
+                )
                 for name in names
             )
         if isinstance(question, AuditWanted):
@@ -164,9 +172,17 @@ def _sent_rows(name: str, table: Array | Source, question: AuditWanted, state: P
 
 
 def _extend(
-    name: str, table: Array | Source, question: RowsWanted, state: PartyState, fitted: Array | Source | None
+    name: str,
+    table: Array | Source,
+    question: RowsWanted,
+    state: PartyState,
+    fitted: Array | Source | None,
+    max_memory: int | str | None,
+    device: str | None,
 ) -> Rows | Partials:
     columns_are = state.kernel.columns_are
-    if state.anchors is None:
-        state = state.with_rows(opened(name, fitted, columns_are=columns_are))
-    return (party.partials if question.exact else party.extend)(state, opened(name, table, columns_are=columns_are))
+    answer = party.partials if question.exact else party.extend
+    with memory.limited(max_memory), computing_on(device):
+        if state.anchors is None:
+            state = state.with_rows(opened(name, fitted, columns_are=columns_are))
+        return answer(state, opened(name, table, columns_are=columns_are))

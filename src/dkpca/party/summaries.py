@@ -9,10 +9,11 @@ from dkpca.fields import check_party_name
 from dkpca.kernels import RBF, Kernel, Precomputed
 from dkpca.kernels.grams import KernelGram
 from dkpca.kernels.laws import adds_up
-from dkpca.linalg.arrays import Array, like, to_numpy
+from dkpca.linalg.arrays import Array, like, sent_to, to_numpy
 from dkpca.linalg.deviations import column_scales, standardized
 from dkpca.linalg.gram import Centered, Gram
 from dkpca.linalg.leading import Solver
+from dkpca.linalg.on_device import away_from
 from dkpca.linalg.precision import COMPACT, DIGITS, Rounded
 from dkpca.linalg.rounding import quiet
 from dkpca.linalg.rows import by_strips
@@ -206,14 +207,21 @@ def extend(
     policy.check_precision(state.precision)
     X_new = measured(state, X_new)
     with quiet():
-        factor = by_strips(
-            lambda rows: state.kernel(X_new[rows, :], state.anchors) @ state.weights, X_new, state.weights
-        )
+        factor = _beside_anchors(state, X_new, state.weights)
     digits = DIGITS[policy.max_precision]
     sent = rounded(factor, state.precision, state.party, steps=state.steps, digits=digits)
     return Rows(
         state.party, state.summary_id, _digest(sample_ids, X_new), sent, _diagonal(state.kernel, X_new, state.party)
     )
+
+
+def _beside_anchors(state: PartyState, X: Array, weights: Array) -> Array:
+    """k(X, anchors) @ weights, a strip of rows at a time, on the device that was asked for."""
+    place = away_from(X)
+    if place is None:
+        return by_strips(lambda rows: state.kernel(X[rows, :], state.anchors) @ weights, X, weights)
+    anchors, there = sent_to(state.anchors, place), sent_to(weights, place)
+    return by_strips(lambda rows: sent_to(state.kernel(sent_to(X[rows, :], place), anchors) @ there, X), X, weights)
 
 
 def score(
@@ -237,7 +245,7 @@ def score(
     own = like(to_numpy(scorer.weights.decode()), state.weights)
     weights = state.weights @ own
     with quiet():
-        scores = by_strips(lambda rows: state.kernel(X_new[rows, :], state.anchors) @ weights, X_new, weights)
+        scores = _beside_anchors(state, X_new, weights)
     scores = scores if state.offset is None else scores + (state.offset @ own)[None, :]
     sent = rounded(scores, "float64", state.party)
     return PartScores(state.party, state.summary_id, _digest(sample_ids, X_new), sent)

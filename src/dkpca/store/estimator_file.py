@@ -1,5 +1,6 @@
 """A fitted estimator as one private file: its parameters, the center's model and every party's state."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from dkpca import strict_json
 from dkpca.errors import InputError, WireError
 from dkpca.fusion import FusedModel
 from dkpca.party.state import PartyState
@@ -20,6 +22,7 @@ VERSION = 1
 WARNING = "PRIVATE: this file contains the data of every party; never send it"
 WHAT = "saved estimator"
 MODEL, STATE = "model", "state."  # arrays that are the bytes of a file
+IDS = "sample_ids"  # an array that is the bytes of a JSON list
 FACTS = {"party_names": tuple[str, ...], "feature_names": tuple[str, ...], "sources": Mapping[str, str]}
 
 
@@ -43,6 +46,8 @@ class Fitted:
         What each party keeps, as far as it is known here.
     shield : Shield
         How the fit was protected.
+    ids : tuple, optional
+        Labels of the rows of the fit; None: they had none.
     """
 
     parameters: Mapping[str, Any]
@@ -52,6 +57,7 @@ class Fitted:
     model: FusedModel
     states: Mapping[str, PartyState]
     shield: Shield = field(default_factory=Shield)
+    ids: tuple[Any, ...] | None = None
 
 
 def write(path: Path, fitted: Fitted) -> None:
@@ -61,6 +67,8 @@ def write(path: Path, fitted: Fitted) -> None:
         raise InputError(f"the tables of {functions} came from functions, which cannot be saved; fit from files")
     files = {MODEL: model_file.encode(fitted.model)}
     files |= {STATE + name: private_state.encode(state) for name, state in fitted.states.items()}
+    if fitted.ids is not None:
+        files[IDS] = json.dumps([_label(label) for label in fitted.ids]).encode()
     facts = {
         "party_names": list(fitted.party_names),
         "feature_names": list(fitted.feature_names),
@@ -85,7 +93,7 @@ def read(path: Path, hints: Mapping[str, Any]) -> Fitted:
         facts = codec.values(FACTS | {"shield": Shield}, header.get("facts"), what=WHAT)
         shield = facts.pop("shield", Shield())
         expected = {STATE + name: name for name in facts.get("party_names", ())}
-        if set(facts) != set(FACTS) or not {MODEL} <= set(arrays) <= {MODEL, *expected}:
+        if set(facts) != set(FACTS) or not {MODEL} <= set(arrays) <= {MODEL, IDS, *expected}:
             raise WireError(f"{WHAT}: does not have the parts of its kind; save it again")
         kept = {name: arrays[key].tobytes() for key, name in expected.items() if key in arrays}
         return Fitted(
@@ -96,7 +104,23 @@ def read(path: Path, hints: Mapping[str, Any]) -> Fitted:
             model=model_file.decode(arrays[MODEL].tobytes()),
             states={name: private_state.decode(data) for name, data in kept.items()},
             shield=shield,
+            ids=_labels(arrays.get(IDS)),
         )
+
+
+def _label(label: Any) -> Any:
+    """A label as JSON has it: numbers and text as they are, anything else as text."""
+    label = label.item() if isinstance(label, np.generic) else label
+    return label if isinstance(label, str | int | float) else str(label)
+
+
+def _labels(data: Any) -> tuple[Any, ...] | None:
+    if data is None:
+        return None
+    labels = strict_json.loads(data.tobytes())
+    if not isinstance(labels, list) or not all(isinstance(label, str | int | float) for label in labels):
+        raise WireError(f"{WHAT}: does not have the ids of its samples as a list; save it again")
+    return tuple(labels)
 
 
 def _is_group(value: Any) -> bool:

@@ -6,7 +6,6 @@ that all of them are whole: after a crash they take their places. Its process ho
 """
 
 import contextlib
-import fcntl
 import json
 import os
 import re
@@ -16,6 +15,7 @@ from typing import IO, Any
 
 from dkpca import strict_json
 from dkpca.errors import StorageError
+from dkpca.store import locks
 
 BEGUN, COMMIT = ".begun", ".commit"
 PART = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}\.part", re.DOTALL)
@@ -40,7 +40,7 @@ def of(steps: Mapping[Path, Path], removed: Iterable[Path], token: str) -> Itera
 
     try:
         with begun.open("xb", buffering=0) as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            locks.flock(file.fileno())
             os.write(file.fileno(), f"{json.dumps(described)}\n".encode())
             os.fsync(file.fileno())
             yield whole
@@ -63,12 +63,11 @@ def abandoned(directory: Path, suffix: str) -> Iterator[Change]:
 
 
 def held_by_another(file: IO[Any]) -> bool:
-    """Whether a process that is alive has locked the file; if not, it is locked now."""
+    """Whether a process that is alive has, or may have, locked the file; if not, it is locked now."""
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return not locks.flock(file.fileno(), wait=False)
     except BlockingIOError:
         return True
-    return False
 
 
 def sync_directory(directory: Path) -> None:

@@ -5,7 +5,6 @@ are read at each use; the checkpoint is a file of its own, checked against the l
 """
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dkpca.errors import StorageError
-from dkpca.store import storage
+from dkpca.store import locks, storage
 
 NAME = "dkpca-ledger.jsonl"  # a party's
 CONTEXTS = "contexts of masked sums"
@@ -92,7 +91,7 @@ def opened(path: Path) -> Iterator[Ledger]:
     with storage.explained(path):
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, storage.PUBLIC_MODE)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        locks.flock(descriptor)
         state = _checkpoint(path, descriptor)
         read_from = state.offset
         for line in _lines(path, state.offset):

@@ -2,14 +2,28 @@
 
 import contextlib
 import errno
-import fcntl
 import os
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 from dkpca.errors import StorageError
 
 LOCK = ".lock"
+
+
+def flock(descriptor: int, *, shared: bool = False, wait: bool = True) -> bool:
+    """Lock an open file until it is closed; `OSError` if another process has it and this one does not wait.
+
+    Returns False where the system has no such locks (Windows): one process at a time is then up to its user.
+    """
+    try:
+        fcntl = import_module("fcntl")
+    except ModuleNotFoundError:
+        return False
+    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    fcntl.flock(descriptor, kind if wait else kind | fcntl.LOCK_NB)
+    return True
 
 
 @contextlib.contextmanager
@@ -18,7 +32,7 @@ def writing(directory: Path) -> Iterator[None]:
     while True:
         descriptor = _opened(directory, os.O_RDWR | os.O_CREAT)
         try:
-            _hold(descriptor, directory, fcntl.LOCK_EX)
+            _hold(descriptor, directory, shared=False)
             if _still_there(descriptor, directory):
                 yield
                 return
@@ -34,7 +48,7 @@ def reading(directory: Path) -> Iterator[None]:
         return
     descriptor = _opened(directory, os.O_RDONLY)
     try:
-        _hold(descriptor, directory, fcntl.LOCK_SH)
+        _hold(descriptor, directory, shared=True)
         yield
     finally:
         os.close(descriptor)
@@ -42,14 +56,14 @@ def reading(directory: Path) -> Iterator[None]:
 
 def _opened(directory: Path, flags: int) -> int:
     try:
-        return os.open(directory / LOCK, flags | os.O_NOFOLLOW, 0o666)
+        return os.open(directory / LOCK, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
     except OSError as error:
         raise StorageError(f"{directory}: cannot be locked ({error.strerror}); check who may write there") from error
 
 
-def _hold(descriptor: int, directory: Path, kind: int) -> None:
+def _hold(descriptor: int, directory: Path, *, shared: bool) -> None:
     try:
-        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        flock(descriptor, shared=shared, wait=False)
     except OSError as error:
         if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
             raise StorageError(f"{directory}: cannot be locked ({error.strerror}); choose a local disk") from error

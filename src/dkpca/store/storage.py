@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import fcntl
 import glob
 import json
 import mmap
@@ -16,7 +15,7 @@ from typing import Any, BinaryIO
 
 from dkpca import strict_json
 from dkpca.errors import InputError, StorageError
-from dkpca.store import journal
+from dkpca.store import journal, locks
 from dkpca.wording import in_bytes
 
 PRIVATE_MODE, PUBLIC_MODE = 0o600, 0o666  # the second is narrowed by the umask
@@ -198,7 +197,7 @@ def alone(folder: Path) -> Iterator[None]:
     """Hold a folder for one process that serves it."""
     with (folder / ".serving").open("w") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            locks.flock(file.fileno(), wait=False)
         except OSError as error:
             raise InputError(f"{folder}: is running already; stop that process first") from error
         yield
@@ -231,7 +230,7 @@ def _write_new(path: Path, data: Content, mode: int) -> int:
     """Write a file that was not there; return its descriptor, locked so that nobody takes it for an abandoned one."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        locks.flock(descriptor)
         if callable(data):
             with open(descriptor, "wb", closefd=False) as file:
                 data(file)

@@ -1,6 +1,7 @@
 """Tables by party, checked: from what a caller gives as X to arrays, or names of tables that a worker opens."""
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from dkpca.errors import InputError
+from dkpca.errors import DataWarning, InputError
 from dkpca.fields import check_party_name
 from dkpca.linalg.arrays import Array
 from dkpca.party.state import PartyState
@@ -26,6 +27,65 @@ from dkpca.tables.inputs import (
     named_columns,
     without_zeros_left_out,
 )
+
+
+class Tables(Mapping[str, Any]):
+    """Tables of several parties that are cut by rows together, so that scikit-learn can split them.
+
+    Parameters
+    ----------
+    tables : mapping of party to table, or list of tables
+        Arrays or DataFrames. Rows of DataFrames are put into the order of the first table, by their labels.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dkpca import DKPCA, Tables
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> X = np.random.default_rng(0).normal(size=(60, 8))
+    >>> tables = Tables({"bank": X[:, :4], "shop": X[:, 4:]})
+    >>> tables.shape, tables["bank"].shape, tables[:10].shape
+    ((60, 8), (60, 4), (10, 8))
+    >>> GridSearchCV(DKPCA(2, kernel="linear"), {"n_components": [1, 2]}, cv=2).fit(tables).best_params_
+    {'n_components': 2}
+    """
+
+    def __init__(self, tables: Any) -> None:
+        given = by_party(tables)
+        if not given or not all(hasattr(table, "shape") for table in given.values()):
+            raise InputError("Tables takes one table for each party: a dict or a list of arrays or DataFrames")
+        self._tables, self.sample_ids, moved = labels.aligned(given)
+        rows = {name: table.shape[0] for name, table in self._tables.items()}
+        if len(set(rows.values())) > 1:
+            raise InputError(
+                f"parties have different numbers of rows {rows}; row i must be the same sample everywhere"
+            )
+        for sentence in moved:
+            warnings.warn(sentence, DataWarning, stacklevel=2)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Samples, and columns over all parties."""
+        widths = [table.shape[1] for table in self._tables.values()]
+        return next(iter(self._tables.values())).shape[0], sum(widths)
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return the table of a party by its name; else these rows of all tables."""
+        if isinstance(key, str):
+            return self._tables[key]
+        rows = key[0] if isinstance(key, tuple) else key  # scikit-learn says [rows, ...]
+        rows = rows if isinstance(rows, slice) else np.atleast_1d(np.asarray(rows))
+        return Tables({name: _rows_of(table, rows) for name, table in self._tables.items()})
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tables)
+
+    def __len__(self) -> int:
+        return len(self._tables)
+
+
+def _rows_of(table: Any, rows: Any) -> Any:
+    return table.iloc[rows] if hasattr(table, "iloc") else table[rows]
 
 
 @dataclass(frozen=True)
