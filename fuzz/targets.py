@@ -16,7 +16,6 @@ import numpy as np
 
 from dkpca import messages, party, strict_json, wire
 from dkpca.errors import DKPCAError
-from dkpca.exchange.rounds import Fit
 from dkpca.fusion import fuse
 from dkpca.fusion.plausibility import check_summary
 from dkpca.kernels import RBF, Linear
@@ -38,6 +37,7 @@ from dkpca.messages import (
 )
 from dkpca.packed import Packed
 from dkpca.rank import Fixed
+from dkpca.settings import Fit
 from dkpca.store import model_file, policy_file, private_state, run_directory
 from dkpca.store import party_file as party_files
 from dkpca.tables.reading import Reading, read
@@ -164,7 +164,7 @@ def seeds(name: str) -> Iterator[bytes]:
         np.save(file, np.eye(2))
         yield file.getvalue()
     elif name == "fit_settings":
-        yield json.dumps(Fit("rbf", 0.5, 3, True, Fixed(20), "float32").to_dict()).encode()
+        yield json.dumps(Fit(3, gamma=0.5, rank=20).to_dict()).encode()
     else:
         yield from TEXTS[name]
 

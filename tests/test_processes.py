@@ -12,16 +12,15 @@ import pytest
 
 from dkpca.errors import InputError
 from dkpca.exchange import processes
-from dkpca.exchange.rounds import Fit
 from dkpca.exchange.sending import Holding
-from dkpca.rank import Fixed
+from dkpca.settings import Fit
 from dkpca.tables.reading import Reading
 from testkit.endless import Endless
 
 pytestmark = pytest.mark.slow  # most of these start processes
 
 
-FIT = Fit("rbf", 0.1, 2, True, Fixed(5), "float32")
+FIT = Fit(2, gamma=0.1, rank=5)
 ENDLESS_FIT = """
 from pathlib import Path
 from dkpca.cli import on_one_machine, run

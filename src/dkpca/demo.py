@@ -16,17 +16,16 @@ from dkpca import fusion, wire
 from dkpca.errors import InputError
 from dkpca.exchange import processes
 from dkpca.exchange.files import load_state
-from dkpca.exchange.rounds import Fit
 from dkpca.exchange.sending import Holding
 from dkpca.kernels import RBF, Linear
 from dkpca.linalg.arrays import to_numpy
 from dkpca.messages import Rows, Summary, row_number_digest
 from dkpca.metrics import subspace_error
-from dkpca.rank import Fixed
 from dkpca.recovery import Measurement, against, measure, some_rows
 from dkpca.recovery.attacks import Seen
 from dkpca.report.assembly import Wanted, assemble
 from dkpca.report.page import render
+from dkpca.settings import Fit
 from dkpca.store import message_files, runs, storage
 from dkpca.tables.reading import Matrix, Reading, read
 
@@ -104,7 +103,7 @@ def play(
     with timed("tables", "writing the files of four owners of the same flights"):
         write_tables(out, n_flights, n_new)
     holdings = [Holding(o, out / o / f"{o}.csv", Reading(ID, text="one-hot")) for o in OWNERS]
-    asked = Fit("rbf", "auto", n_components, True, Fixed(rank), "compact")
+    asked = Fit(n_components, gamma="auto", rank=rank, precision="compact")
     with timed(
         "fit", "four parties summarize, each in a process of its own; the center fuses, and places new flights"
     ):

@@ -18,8 +18,8 @@ from dkpca.exchange.sending import Holding, Sender
 from dkpca.fusion.scoring import Placed, share_words
 from dkpca.linalg import memory
 from dkpca.linalg.rows import computing_on, limit_blas_threads
-from dkpca.store import projections, runs, scratch, storage
 from dkpca.settings import Fit
+from dkpca.store import projections, runs, scratch, storage
 from dkpca.store.runs import Run
 from dkpca.tables.ids import would_match
 from dkpca.tables.reading import some

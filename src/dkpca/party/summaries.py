@@ -13,10 +13,9 @@ from dkpca.linalg.arrays import Array, like, sent_to, to_numpy
 from dkpca.linalg.deviations import column_scales, standardized
 from dkpca.linalg.gram import Centered, Gram
 from dkpca.linalg.leading import Solver
-from dkpca.linalg.on_device import away_from
 from dkpca.linalg.precision import COMPACT, DIGITS, Rounded
 from dkpca.linalg.rounding import quiet
-from dkpca.linalg.rows import by_strips
+from dkpca.linalg.rows import away_from, by_strips
 from dkpca.messages import Partials, PartScores, Rows, Scorer, Statistics, Summary
 from dkpca.party.drafts import Draft, Drafts, Turned, settle
 from dkpca.party.reach import check_not_lost, check_not_vanished, moved, rounded, scale_statistic
