@@ -188,13 +188,16 @@ def test_the_order_of_parties_does_not_matter(kernel, rng):
         ({"kernel": {"a": "rbf", "b": "linear"}}, "imply no common law .*say law='product' or law='sum'"),
         ({"kernel": "precomputed"}, "imply no common law"),
         ({"weights": {"a": 1.0}}, "weights are .*; give 'balanced', or a number for each of"),
-        ({"weights": {"a": 1.0, "b": -1.0}}, "the weight of party 'b' is -1.0; give a positive number"),
+        (
+            {"weights": {"a": 1.0, "b": -1.0}},
+            "weights is .*'b': -1.0}; give 'balanced'",
+        ),
         ({"kernel": "linear", "law": "product", "weights": {"a": 1.0, "b": 2.0}}, "has no width to change"),
         (
             {"gamma": {"a": 1.0}},
             r"gamma has numbers for \['a'\]; the parties whose kernel needs one are \['a', 'b'\]",
         ),
-        ({"gamma": {"a": 1.0, "b": -1.0}}, "gamma is -1.0"),
+        ({"gamma": {"a": 1.0, "b": -1.0}}, "gamma is .*'b': -1.0}; give a positive number"),
         ({"kernel": "chi2"}, "is for counts and histograms, and there is a value"),
         ({"kernel": Polynomial}, "kernel is .*; give the name of a kernel"),
     ],

@@ -30,7 +30,7 @@ def test_every_setting_has_a_sentence_of_help():
         Fit(n_components=None, center=False, random_state=3, audit=20),
         Fit(n_components=0.9, kernel=kernels.RBF(0.25), precision="compact"),
         Fit(kernel={"bank": "rbf", "shop": kernels.Linear()}, law="sum", weights={"bank": 1.0, "shop": 2.5}),
-        Fit(gamma={"bank": 0.1}, rank=[rank.Error(0.1), rank.Recovery(0.5, 50)]),
+        Fit(gamma={"bank": 0.1}, rank=(rank.Error(0.1), rank.Recovery(0.5, 50))),
         Fit(kernel="poly", degree=2, coef0=0.5, gamma="auto", rank=40),
     ],
     ids=str,

@@ -4,6 +4,7 @@ Each field carries what every user of it needs: a sentence of help, the check of
 option of its own on the command line. `Compute` says where to compute; it is never part of a plan or a question.
 """
 
+import reprlib
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
@@ -148,7 +149,7 @@ class Fit:
         None,
         (
             _either(_is_positive, _named("auto"), _by_party(_is_positive), _is_none),
-            "a positive number, 'auto', None, or a dict of party to number",
+            "a positive number, 'auto', None, or a dict of party to positive number",
         ),
         "Width of the kernel: a number, auto (1 / mean squared distance), or PARTY=NUMBER once per party.",
         option="--gamma",
@@ -157,7 +158,7 @@ class Fit:
         None,
         (
             _either(_named(BALANCED), _by_party(_is_positive), _is_none),
-            "'balanced', a dict of party to number, or None",
+            "'balanced', a dict of party to positive number, or None",
         ),
         "How much each party counts: balanced, or PARTY=NUMBER once per party.",
         option="--weights",
@@ -301,7 +302,7 @@ def check_value(name: str, value: Any, check: Allowed) -> Any:
     """Return the value, if it passes the check."""
     valid, words = check
     if not valid(value):
-        raise InputError(f"{name} is {value!r}; give {words}")
+        raise InputError(f"{name} is {reprlib.repr(value)}; give {words}")
     return value
 
 
