@@ -382,7 +382,7 @@ def _kernels_to_try(
     else:
         usual = {"gamma": "auto" if wide == {RBF} else None, "weights": None}
         fitted = trial.changed(usual).fit(np.arange(trial.n_samples))[0]
-        middle = next(k.gamma for k in fitted.model_.kernels.values() if type(k).has_width)  # type: ignore[attr-defined]
+        middle = next(k.gamma for k in fitted.model_.kernels.values() if type(k).has_width)
         widths = [float(f"{middle * factor:.4g}") for factor in FACTORS]
     if isinstance(trial.model.kernel, str) and trial.model.law is None and trial.model.weights is None:
         yield "linear", {"kernel": "linear", "gamma": None}  # which a very small gamma comes near
