@@ -12,14 +12,15 @@ IN_MEMORY := $(shell test "$$(df --output=avail /dev/shm 2>/dev/null | tail -1)"
 TEST_ENVIRONMENT := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(IN_MEMORY:%=PYTEST_DEBUG_TEMPROOT=%)
 # Fewer examples for the laws than make test takes, unless a profile is given.
 FEWER := HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-quick}
-PYTEST_OPTIONS := --workers $(WORKERS)
+# Whole files, so that what a file sets up is set up once.
+PYTEST_OPTIONS := --numprocesses $(WORKERS) --dist loadfile
 PYTEST = $(TEST_ENVIRONMENT) $(BIN)/python -m pytest $(PYTEST_OPTIONS)
 # Of a test with many combinations of parameters, as few as have every pair of values; make test runs them all.
 QUICK := --pairs --ignore tests/experiments --ignore tests/test_gpu.py \
   -m "not slow and not browser and not cluster and not gpu"
 # Elsewhere torch is left out: its builds for other versions of Python bring gigabytes of CUDA.
 ELSEWHERE := $(QUICK:"=) and not torch"
-COVERED := --workers 1 --cov --cov-report term  # coverage does not see into forks
+COVERED := --cov --cov-report term
 EXTRAS := demo,excel,protect,sftp,webdav,s3
 # The newest Python on this machine: make newest NEWEST=path for another.
 NEWEST ?= $(shell for minor in 19 18 17 16 15 14 13 12 11; do \
@@ -32,7 +33,7 @@ EXPERIMENTS := fig2 fig3 table1 table2 bytes curve rounding rounds certificate s
 SEED ?= 0
 CONFIGURATIONS ?= 10000
 
-.PHONY: adversary fuzz mutants test quick coverage lowest newest build demo lint bench docs docs-serve reference reproduce clean
+.PHONY: adversary fuzz mutants test quick laws coverage lowest newest build demo lint bench docs docs-serve reference reproduce clean
 
 test: $(VENV)/test
 	$(if $(BROWSERLESS),@echo "No chromium here: the browser tests are left out. Install it to run them too.")
@@ -42,6 +43,10 @@ test: $(VENV)/test
 # HYPOTHESIS_PROFILE=random make quick takes other examples each time.
 quick: $(VENV)/test
 	$(FEWER) $(PYTEST) $(QUICK)
+
+# The tests that draw examples. HYPOTHESIS_PROFILE=random make laws draws new ones, and prints how to repeat a failure.
+laws: $(VENV)/test
+	$(PYTEST) -m "hypothesis and not gpu"
 
 # Which lines the quick tests run. A report, not a gate.
 coverage: $(VENV)/test

@@ -1,7 +1,7 @@
-"""Commands as processes of their own that take no second to start: forks of one that has loaded the library.
+"""Commands killed at each of their writes: hundreds of processes, each a fork of one that has loaded the library.
 
-A fork gets the arguments, working directory, environment, open files and signals that a new process would have got.
-The processes that `dkpca fit` and `dkpca demo` start are copies of a loaded one too.
+A fork gets the arguments, working directory and environment that a new process would have got. The processes that
+`dkpca fit` starts are copies of a loaded one too.
 """
 
 import contextlib
@@ -27,38 +27,17 @@ from dkpca.cli import catalog
 from testkit import dying
 
 ROOT = Path(__file__).parents[1]
-CLIENT = """#!{python} -IS
-import json, os, signal, socket, sys
-
-server = socket.socket(socket.AF_UNIX)
-server.connect({path!r})
-request = json.dumps([sys.argv[1:], os.getcwd(), dict(os.environ), None]).encode()
-socket.send_fds(server, [len(request).to_bytes(8, "big")], [0, 1, 2])
-server.sendall(request)
-answers = server.makefile()
-child = int(answers.readline())
-for number in (signal.SIGINT, signal.SIGTERM):
-    if signal.getsignal(number) is not signal.SIG_IGN:
-        signal.signal(number, lambda number, frame: os.kill(child, number))
-code = int(answers.readline())
-if code < 0:
-    signal.signal(-code, signal.SIG_DFL)
-    os.kill(os.getpid(), -code)
-sys.exit(code)
-"""
 
 
 @contextlib.contextmanager
 def serving(folder: Path) -> Iterator[Path]:
-    """Serve commands on a socket in a folder; beside it lies a program `dkpca` that a shell can run."""
-    path, client = folder / "socket", folder / "dkpca"
-    client.write_text(CLIENT.format(python=sys.executable, path=str(path)))
-    client.chmod(0o755)
+    """Serve commands on a socket in a folder."""
+    path = folder / "socket"
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(path))
         listening.listen()
         server = subprocess.Popen(
-            [sys.executable, "-m", "testkit.forking", str(listening.fileno()), str(client)],
+            [sys.executable, "-m", "testkit.forking", str(listening.fileno())],
             cwd=ROOT,
             env={
                 **os.environ,
@@ -90,7 +69,7 @@ def run(server: Path, arguments: Sequence[str], directory: Path, *, dies_at: int
             return int(answers.readline())
 
 
-def load(client: str) -> None:
+def load() -> None:
     """Import what commands use before the forks, which would import it each on its own."""
     for name in ("dkpca.cli", "dkpca.report"):
         for module in pkgutil.iter_modules(importlib.import_module(name).__path__, f"{name}."):
@@ -172,5 +151,5 @@ def command(arguments: list[str], dies_at: int | None) -> None:
 
 
 if __name__ == "__main__":
-    load(sys.argv[2])
+    load()
     serve(socket.socket(fileno=int(sys.argv[1])))

@@ -15,8 +15,6 @@ pytest.register_assert_rewrite("testkit")  # before a test imports it: its asser
 
 from testkit.pairs import left_out
 
-pytest_plugins = ["testkit.workers"]
-
 settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=30)
 settings.register_profile("quick", settings.get_profile("repeatable"), max_examples=10)
 # Other examples each time: HYPOTHESIS_PROFILE=random make quick. What fails is printed so that it can be repeated.

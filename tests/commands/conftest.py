@@ -5,16 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from testkit import forking
 from testkit.owners import OWNERS, frame, numbers, people
 from testkit.program import Office
-
-
-@pytest.fixture(scope="session")
-def server(tmp_path_factory):
-    """Where commands can be run as forks of a process that has loaded the library."""
-    with forking.serving(tmp_path_factory.mktemp("server")) as path:
-        yield path
 
 
 @pytest.fixture(scope="session")

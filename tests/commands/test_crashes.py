@@ -6,10 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from testkit import forking
 from testkit.crashing import crashes
 from testkit.owners import GAMMA, OWNERS
 
 SUMMARIES = tuple(f"{owner}.summary" for owner in OWNERS)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """Where commands can be run as forks of a process that has loaded the library."""
+    with forking.serving(tmp_path_factory.mktemp("server")) as path:
+        yield path
 
 
 @pytest.fixture

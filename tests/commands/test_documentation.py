@@ -29,9 +29,9 @@ def shell_script(page: Path) -> str:
 
 
 @pytest.fixture
-def path(server):
+def path():
     """Where a shell finds `dkpca`, and the Python of these tests."""
-    return f"{server.parent}:{PROGRAM.parent}:{os.environ['PATH']}"
+    return f"{PROGRAM.parent}:{os.environ['PATH']}"
 
 
 @pytest.mark.slow
