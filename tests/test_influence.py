@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dkpca.kernels import RBF, Linear
-from dkpca.report.influence import influence
+from dkpca.report.content import influence
 from testkit.protocol import fused_from
 
 

@@ -23,7 +23,7 @@ from dkpca.messages import Rows, Summary, row_number_digest
 from dkpca.metrics import subspace_error
 from dkpca.recovery import Measurement, against, measure, some_rows
 from dkpca.recovery.attacks import Seen
-from dkpca.report.assembly import Wanted, assemble
+from dkpca.report.content import Wanted, assemble
 from dkpca.report.page import render
 from dkpca.settings import Fit
 from dkpca.store import message_files, runs, storage

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import os
 import re
 import shutil
@@ -110,7 +109,7 @@ def visit(browser):
 
 @pytest.fixture(scope="module")
 def explored(templates, tmp_path_factory) -> Office:
-    """A report with everything on it: labels, own columns, new samples, another run."""
+    """A report with everything on it: labels, own columns, new samples."""
     office = Office(shutil.copytree(templates["fused"], tmp_path_factory.mktemp("explored"), dirs_exist_ok=True))
     labels = {
         "person": [*PEOPLE, *NEW[:3]],
@@ -124,11 +123,9 @@ def explored(templates, tmp_path_factory) -> Office:
     office.place({o: f"{o}.new.csv" for o in OWNERS})
     placed = pl.read_csv(office.path / "run/new" / "embedding.csv")
     placed.with_columns(outside=pl.col("sample").is_in(NEW[5:])).write_csv(office.path / "new.csv")
-    two = ("bank.summary", "clinic.summary", "--components", 3, "--ids", "bank.csv", "--id", "person")
-    office.ok("fuse", *two, "--out", "other")
     office.ok(
         *("report", "run", "--labels", "labels.csv", "--id", "person", "--table", "bank.csv", "--new", "new.csv"),
-        *("--compare", "other", "--title", HOSTILE),
+        *("--title", HOSTILE),
     )
     return office
 
@@ -211,20 +208,8 @@ def test_samples_are_colored_by_any_column(page_file, visit):
     visit.choose("#color", "nothing")
     assert visit.legend() == "samples"
     assert page.locator("#color optgroup").evaluate_all("all => all.map(one => one.label)") == [
-        *("labels", "clusters", "samples", "comparison", "components")
+        *("labels", "samples", "components")
     ]
-
-
-def test_clusters_are_shown_with_their_silhouette(page_file, visit):
-    page = visit.open(page_file).page
-    names = page.locator("#color optgroup[label=clusters] option").all_inner_texts()
-    assert re.fullmatch(r"k-means, \d+ clusters", names[0])
-    assert names[1] == "HDBSCAN"
-    visit.choose("#color", names[0])
-    assert re.search(r"silhouette 0\.\d\d \(the number with the best silhouette\)", visit.legend())
-    counts = [int(text) for text in page.locator("#legend .count").all_inner_texts()]
-    assert sum(counts) == 67
-    assert counts[:-1] == sorted(counts[:-1], reverse=True)
 
 
 def test_a_group_of_the_legend_is_hidden_by_a_click_and_cannot_be_pointed_at(page_file, visit):
@@ -362,7 +347,7 @@ def test_neighbors_are_those_by_all_components(page_file, visit, explored):
     page.locator("#neighbors button").first.click()
     assert page.locator("#focused").inner_text() == names[order[1]]
     shown = page.locator("#details table").inner_text()
-    for column in ("group", "age", "ward", "HDBSCAN", "distance moved"):
+    for column in ("group", "age", "ward", "fit or new"):
         assert column in shown
 
 
@@ -414,20 +399,6 @@ def test_new_samples_and_those_out_of_range_can_be_switched_off(page_file, visit
     page.check("#show-new")
     page.check("#show-outside")
     assert visit.pixels() == everything
-
-
-def test_another_run_is_compared(page_file, visit, explored):
-    page = visit.open(page_file).page
-    assert page.locator("#angles-chart .bar").count() == 3
-    header = json.loads(page.locator("#header").text_content())
-    page.locator("#moved button").first.click()
-    assert page.locator("#focused").inner_text() == PEOPLE[header["comparison"]["samples"][0]]
-    page.click("#unfocus")
-    assert visit.pixels("front") == 0
-    page.check("#show-moves")
-    assert visit.pixels("front") > 500
-    visit.choose("#color", "distance moved")
-    assert page.locator("#legend .scale").count() == 1
 
 
 def test_what_components_mean_in_own_columns_is_drawn(page_file, visit):
@@ -531,7 +502,7 @@ def test_a_hundred_thousand_samples_stay_usable(tmp_path, visit):
     columns = {"age": rng.normal(50, 9, size=count), "group": rng.integers(0, 5, size=count)}
     pl.DataFrame({"id": ids, **columns}).write_parquet(tmp_path / "labels.parquet")
     office = Office(tmp_path)
-    office.ok("report", "embedding.parquet", "--labels", "labels.parquet", "--id", "id", "--clusters", "5")
+    office.ok("report", "embedding.parquet", "--labels", "labels.parquet", "--id", "id")
     file = tmp_path / "embedding.html"
     assert file.stat().st_size <= 6_000_000
     page = visit.open(file).page

@@ -10,18 +10,12 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from scipy.linalg import subspace_angles
 
 from dkpca import wire
 from dkpca.fusion import result
-from dkpca.report import error_bars
 from dkpca.report import page as pages
-from dkpca.report.clusters import cluster_columns, silhouette
-from dkpca.report.comparison import compare
-from dkpca.report.content import Content, drawn_samples, packed
-from dkpca.report.influence import influence
-from dkpca.report.label_columns import MOST_COLUMNS, NONE, read_labels
-from dkpca.report.own_columns import own_columns
+from dkpca.report.columns import MOST_COLUMNS, NONE, own_columns, read_labels
+from dkpca.report.content import Content, drawn_samples, influence, packed
 from dkpca.report.sources import Source, read_source
 from dkpca.store import runs, storage
 from dkpca.tables.embeddings import embedding_files
@@ -148,80 +142,6 @@ def test_correlations_are_those_of_pearson(tmp_path):
     assert value == pytest.approx(-1.0)
 
 
-def test_correlations_are_written_as_a_table(party):
-    asked = ("report", "clinic/runs/first", "--table", "clinic.csv", "--id", "person", "--correlations")
-    party.ok(*asked, "all.csv")
-    party.ok(*asked, "all.json")
-    table = pl.read_csv(party.path / "all.csv")
-    assert table.columns == ["column", "component_1", "component_2", "component_3"]
-    assert table["column"].to_list() == [f"x{j}" for j in range(6)]
-    told = json.loads((party.path / "all.json").read_text())
-    assert told["n_samples"] == 60
-    assert told["columns"][0]["component_1"] == pytest.approx(table["component_1"][0])
-    assert "written as .csv or .json" in party.refused(*asked, "all.txt")
-    assert "all.csv: of which columns?" in party.refused("report", "run", "--correlations", "all.csv")
-
-
-def test_a_run_turned_and_reordered_has_moved_nothing():
-    rng = np.random.default_rng(1)
-    scores = rng.normal(size=(50, 3)) * [3.0, 2.0, 1.0]
-    turned = scores @ np.linalg.qr(rng.normal(size=(3, 3)))[0]
-    names = [f"s{i}" for i in range(50)]
-    order = rng.permutation(50)[:40]
-    other = embedding(turned[order], [names[k] for k in order])
-    found = compare(embedding(scores, names), other)
-    assert found.n_common == 40
-    assert np.max(found.moved) < 1e-12
-    assert np.max(found.angles) < 1e-5
-    np.testing.assert_allclose(found.there, scores[found.rows], atol=1e-9)
-
-
-def test_principal_angles_and_moved_samples_are_found():
-    rng = np.random.default_rng(2)
-    scores = rng.normal(size=(50, 3)) * [3.0, 2.0, 1.0]
-    scores -= scores.mean(axis=0)
-    changed = scores * [1.0, -1.0, 1.0] + 0.01 * rng.normal(size=(50, 3))
-    changed[17] += 4.0
-    names = [f"s{i}" for i in range(50)]
-    found = compare(embedding(scores, names), embedding(changed, names))
-    centered = changed - changed.mean(axis=0)
-    np.testing.assert_allclose(found.angles, np.degrees(np.sort(subspace_angles(scores, centered))), atol=1e-6)
-    assert np.argmax(found.moved) == 17
-    assert np.median(found.moved) < 0.1 * found.moved[17]
-
-
-def test_runs_without_common_samples_are_not_compared(fused):
-    for owner, X in numbers().items():
-        frame(X[:50], [f"q{i:02d}" for i in range(50)]).write_csv(fused.path / f"{owner}2.csv")
-    sources = [f"{owner}={owner}2.csv" for owner in OWNERS]
-    fused.ok("fit", *sources, "--id", "person", "--gamma", 0.05, "--components", 3, "--out", "others")
-    error = fused.refused("report", "run", "--compare", "others")
-    assert "others: has 0 samples in common with run; a comparison needs at least 4" in error
-
-
-def test_k_means_finds_the_number_of_clear_groups_and_hdbscan_leaves_noise_out():
-    rng = np.random.default_rng(0)
-    centers = np.array([[0, 0], [20, 0], [0, 20]])
-    points = np.vstack([center + rng.normal(size=(40, 2)) for center in centers] + [[[60.0, 60.0]]])
-    means, density = cluster_columns(points, "auto")
-    assert cluster_columns(points[:120], "auto")[0].name == "k-means, 3 clusters"
-    assert density.categories == ("cluster 1", "cluster 2", "cluster 3", "in no cluster")
-    assert density.categories[density.codes[-1]] == "in no cluster"
-    assert "silhouette 0.9" in density.note or "silhouette 0.8" in density.note
-    assert means.group == "clusters"
-    assert cluster_columns(points, "none") == []
-    assert cluster_columns(points, "5")[0].name == "k-means, 5 clusters"
-    assert silhouette(points, np.zeros(121)) == 0.0
-
-
-def test_silhouette_is_scikit_learns():
-    from sklearn.metrics import silhouette_score
-
-    rng = np.random.default_rng(5)
-    points, codes = rng.normal(size=(60, 3)), rng.integers(0, 3, size=60)
-    assert silhouette(points, codes) == pytest.approx(silhouette_score(points, codes))
-
-
 def test_labels_of_every_kind_become_colors(tmp_path):
     table = pl.DataFrame(
         {
@@ -264,7 +184,6 @@ def test_labels_that_do_not_fit_are_said(fused):
     assert "others.csv: none of its 60 ids is a sample of run, as 'p00'" in error
     assert "name its column with the sample ids with --id" in fused.refused("report", "run", "--labels", "bank.csv")
     assert "Give it with --labels" in fused.refused("report", "run", "--label", "x1")
-    assert "--clusters is '1'" in fused.refused("report", "run", "--clusters", "1")
     error = fused.refused("report", "run", "--labels", "bank.csv", "--id", "person", "--out", "bank.csv")
     assert "bank.csv: is a table that was given; choose another --out" in error
 
@@ -355,7 +274,7 @@ def test_a_partys_own_table_is_not_taken_for_a_result(fused):
 
 def test_every_component_is_drawn_with_its_error_bar(fused):
     certificate = runs.load(fused.path / "run").model.certificate
-    picture = error_bars.picture(certificate)
+    picture = pages.error_bars(certificate)
     assert picture.count("<circle") == picture.count('class="whisker"') == 3
     assert "the dot is estimated from the messages alone" in picture
     for i, (estimate, bound) in enumerate(

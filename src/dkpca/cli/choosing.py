@@ -129,7 +129,7 @@ def _labels(
     path: Path, label: str | None, label_id: str | None, holdings: Sequence[Holding], how: Changed
 ) -> tuple[Any, list[str]]:
     """Label of each sample that takes part, None where there is none."""
-    from dkpca.report.label_columns import NONE, read_labels
+    from dkpca.report.columns import NONE, read_labels
 
     first = holdings[0]
     if first.reading.id_column is None:

@@ -1,6 +1,5 @@
 """What a file discloses, said before it is sent; and at the party, what could be recovered from it."""
 
-import html
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +17,7 @@ from dkpca.messages import Summary
 from dkpca.party.state import PartyState
 from dkpca.policy import Policy
 from dkpca.recovery import RECOVERED, Measurement
+from dkpca.report import svg
 from dkpca.store import message_files, private_state, storage
 from dkpca.wording import counted
 
@@ -118,21 +118,14 @@ def _strongest(found: Measurement, position: int) -> str:
 
 def _drawn(names: list[str], found: Measurement) -> str:
     """Bars as an SVG picture: R squared of the strongest attack, by column, and which one that was."""
-    height, order = 18, sorted(range(len(names)), key=lambda position: -found.columns[position])
-    lines = []
-    for line, p in enumerate(order):
-        y, value = 40 + height * line, found.columns[p]
-        lines.append(
-            f'<text x="190" y="{y + 12}" text-anchor="end">{html.escape(names[p][:28])}</text>'
-            f'<rect x="200" y="{y + 2}" width="{300 * value:.1f}" height="12" fill="#4477aa"/>'
-            f'<text x="{206 + 300 * value:.1f}" y="{y + 12}">{value:.2f}, {_strongest(found, p)}</text>'
-        )
-    title = html.escape(found.sentence())
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="720" height="{50 + height * len(order)}" '
-        f'font-family="sans-serif" font-size="11"><rect width="100%" height="100%" fill="white"/>'
-        f'<text x="10" y="22" font-size="13">{title}</text>{"".join(lines)}</svg>\n'
-    )
+    bars = []
+    for line, p in enumerate(sorted(range(len(names)), key=lambda position: -found.columns[position])):
+        y, length = 40 + 18 * line, 300 * found.columns[p]
+        bars.append(svg.text(190, y + 12, names[p][:28], "end"))
+        bars.append(svg.element("rect", x=200, y=y + 2, width=length, height=12, fill=svg.BLUE))
+        bars.append(svg.text(206 + length, y + 12, f"{found.columns[p]:.2f}, {_strongest(found, p)}"))
+    title = svg.text(10, 22, found.sentence(), font_size=13)
+    return svg.picture(720, 50 + 18 * len(names), found.sentence(), title, *bars)
 
 
 def may_send(found: Measurement | None, policy: Policy) -> tuple[bool | None, Text]:

@@ -69,14 +69,6 @@ def report(
             "--config", help="The party's party.toml: its table and ids; options win.", rich_help_panel=NAMES
         ),
     ] = None,
-    correlations: Annotated[
-        Path | None,
-        typer.Option(
-            "--correlations",
-            help="File for all correlations of --table with the components (.csv or .json).",
-            rich_help_panel=NAMES,
-        ),
-    ] = None,
     new: Annotated[
         list[Path] | None,
         typer.Option("--new", help="New samples to draw too: the folder new/ of a run.", rich_help_panel=MORE),
@@ -89,18 +81,6 @@ def report(
             rich_help_panel=MORE,
         ),
     ] = None,
-    compare: Annotated[
-        Path | None,
-        typer.Option("--compare", help="Another run about the same samples.", rich_help_panel=MORE),
-    ] = None,
-    clusters: Annotated[
-        str,
-        typer.Option(
-            "--clusters",
-            help="Groups on the scores: 'auto' (k-means and HDBSCAN), 'hdbscan', 'none', or a number for k-means.",
-            rich_help_panel=MORE,
-        ),
-    ] = "auto",
     points: Annotated[
         int, typer.Option("--points", min=10, help="Most samples to draw.", rich_help_panel=PAGE)
     ] = 100_000,
@@ -119,18 +99,17 @@ def report(
 
     Example: `dkpca report airline/runs/first --table airline.csv --labels airline.csv --id flight --label carrier`
     """
-    from dkpca.report.assembly import Wanted, assemble
+    from dkpca.report.content import Wanted, assemble
     from dkpca.report.page import render
     from dkpca.report.sources import page_beside
 
     own = None if config is None else party_file.read(config)
     known = Reading() if own is None else own.reading
     id_column, table = id_column or known.id_column, table or (own.table if own else None)
-    if correlations is not None and table is None:
-        raise InputError(f"--correlations {correlations}: of which columns? Give your table with --table")
     target = out or page_beside(path)
-    for file in filter(None, (target, correlations)):
-        _check_target(file, labels, table)
+    if any(given is not None and given.resolve() == target.resolve() for given in (labels, table)):
+        raise InputError(f"{target}: is a table that was given; choose another --out")
+    storage.check_writable(target)
     wanted = Wanted(
         path,
         labels=labels,
@@ -140,32 +119,17 @@ def report(
         how_labels=how(Reading(label_id or id_column, id_normalize=known.id_normalize)),
         new=new or (),
         new_tables=new_table or (),
-        other=compare,
-        clusters=clusters,
         title=title,
     )
     with progress("drawing"):
         content = assemble(wanted)
         page = render(content, points=points).encode()
-    written = {target: page}
-    if content.own is not None and correlations is not None:
-        written[correlations] = content.own.as_file(correlations)
-    storage.write_all(written)
+    storage.write(target, page)
     columns = [] if content.labels is None else content.labels.frame.columns
     top = [] if content.own is None else [content.own.top(d, 5) for d in range(content.own.correlations.shape[1])]
     result = {"out": str(target), "bytes": len(page), "label_columns": columns, "notes": list(content.notes)}
-    lines = [
-        *_words(content.notes, columns, top),
-        *(f"wrote {file} ({in_bytes(len(written[file]))})" for file in written),
-    ]
-    show(as_json, result | {"top_columns": top}, [*lines, "open the page in a browser"])
-
-
-def _check_target(file: Path, *tables: Path | None) -> None:
-    """Find out before any work whether the file can be written, and is not one that was given."""
-    if any(table is not None and table.resolve() == file.resolve() for table in tables):
-        raise InputError(f"{file}: is a table that was given; choose another --out")
-    storage.check_writable(file)
+    said = f"wrote {target} ({in_bytes(len(page))}); open it in a browser"
+    show(as_json, result | {"top_columns": top}, [*_words(content.notes, columns, top), said])
 
 
 def _words(notes: Sequence[str], columns: Sequence[str], top: Sequence[Sequence[tuple[str, float]]]) -> list[str]:

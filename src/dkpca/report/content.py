@@ -1,23 +1,63 @@
-"""Everything one page shows, in the form its scripts read."""
+"""Everything one page shows: from what a person asks for to what the scripts of the page read."""
 
+import base64
+import json
+import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from dkpca.errors import InputError
+from dkpca.fusion import FusedModel
+from dkpca.fusion.scoring import party_shares
 from dkpca.linalg.arrays import to_numpy
-from dkpca.report.comparison import MOST_LISTED, Comparison
-from dkpca.report.influence import influence
-from dkpca.report.label_columns import NONE, LabelColumn, LabelTable, category_column
-from dkpca.report.own_columns import OwnColumns
-from dkpca.report.packing import Bundle, packed_scores
-from dkpca.report.sources import Source
+from dkpca.report.columns import NONE, LabelColumn, LabelTable, OwnColumns, category_column, own_columns, read_labels
+from dkpca.report.sources import Source, read_new, read_source, with_own_ids
 from dkpca.store.runs import Run
+from dkpca.tables import reading
+from dkpca.tables.reading import Matrix, Reading
 
+PLAIN = Reading()
+TURNED = "the samples are turned by a secret of the parties: a point is no sample; a party draws its own report"
 FITTED, NEW, OUTSIDE = 0, 1, 2
 TOP_COLUMNS = 8
 SCORE_BYTES = 3_000_000  # of one page; with very many samples the last components are left out of it
+STEPS = 65_535  # a score is told apart to this part of its component's range
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to draw, and with whose ids, labels and columns.
+
+    Parameters
+    ----------
+    path : Path
+        A run, a party's result folder, a message of scores, or an embedding.
+    labels : Path, optional
+        Table with labels; `label_columns` of it go into the page, all if none is named.
+    table : Path, optional
+        A party's own table: its columns are correlated with the components.
+    how, how_labels : Reading
+        How tables are read: the column with the sample ids, how ids are made alike, how files are written. That of
+        labels may be another.
+    new, new_tables : sequence of Path
+        New samples, and a party's own tables of them.
+    title : str, optional
+        Headline; else the name of the directory.
+    """
+
+    path: Path
+    labels: Path | None = None
+    label_columns: Sequence[str] = ()
+    table: Path | None = None
+    how: Reading = PLAIN
+    how_labels: Reading = PLAIN
+    new: Sequence[Path] = ()
+    new_tables: Sequence[Path] = ()
+    title: str | None = None
 
 
 @dataclass(frozen=True)
@@ -27,11 +67,121 @@ class Content:
     source: Source
     title: str
     labels: LabelTable | None = None
-    clusters: Sequence[LabelColumn] = ()
     new: Sequence[Source] = ()
     own: OwnColumns | None = None
-    comparison: Comparison | None = None
     notes: Sequence[str] = ()
+
+
+def assemble(wanted: Wanted) -> Content:
+    """Read everything, name the samples as the reader does, and compute what the page shows."""
+    _check(wanted)
+    source = read_source(wanted.path)
+    notes: list[str] = [TURNED] if source.run is not None and source.run.model.is_blind else []
+    own_table, how = (wanted.table, wanted.how) if wanted.table else (wanted.labels, wanted.how_labels)
+    if own_table is not None:
+        source, said = _named(source, own_table, how)
+        notes += [said] if said else []
+    new = _new_samples(wanted, source.scores.shape[1])
+    labels, own = _labels(wanted, source, notes), _own_columns(wanted, source, notes)
+    return Content(
+        source,
+        wanted.title or source.title,
+        labels=labels,
+        new=new,
+        own=own,
+        notes=list(dict.fromkeys(notes)),  # the table of labels may be the party's own
+    )
+
+
+def _named(source: Source, table: Path, how: Reading) -> tuple[Source, str]:
+    ways = how.id_normalize
+    ids = reading.read_ids(table, how.id_column or "", how.dialect, ways)
+    return with_own_ids(source, ids, table=table, ways=ways)
+
+
+def _new_samples(wanted: Wanted, n_components: int) -> list[Source]:
+    found = [read_new(path, n_components) for path in wanted.new]
+    if not wanted.new_tables:
+        return found
+    return [_named(part, table, wanted.how)[0] for part, table in zip(found, wanted.new_tables, strict=True)]
+
+
+def _labels(wanted: Wanted, source: Source, notes: list[str]) -> LabelTable | None:
+    if wanted.labels is None:
+        return None
+    found = read_labels(wanted.labels, wanted.how_labels, wanted.label_columns)
+    notes += [f"columns of {wanted.labels.name}: {words}" for words in found.notes]
+    notes += found.check_match(source.names, source.path)
+    return found
+
+
+def _own_columns(wanted: Wanted, source: Source, notes: list[str]) -> OwnColumns | None:
+    if wanted.table is None:
+        return None
+    found = own_columns(wanted.table, wanted.how, source.names, source.scores)
+    notes += [f"columns of {wanted.table.name}: {note}" for note in found.notes]
+    return found
+
+
+def _check(wanted: Wanted) -> None:
+    """Refuse what does not go together, before anything is read."""
+    tables = [table for table in (wanted.table, *wanted.new_tables) if table is not None]
+    if tables and wanted.how.id_column is None:
+        raise InputError(f"{tables[0]}: name its column with the sample ids with --id")
+    if wanted.labels is not None and wanted.how_labels.id_column is None:
+        raise InputError(f"{wanted.labels}: name its column with the sample ids with --id, or with --label-id")
+    if wanted.label_columns and wanted.labels is None:
+        raise InputError(f"--label {wanted.label_columns[0]!r}: of which table? Give it with --labels")
+    if wanted.new_tables and len(wanted.new_tables) != len(wanted.new):
+        raise InputError(
+            f"{len(wanted.new_tables)} --new-table for {len(wanted.new)} --new; give one for each, in the same order"
+        )
+
+
+def influence(model: FusedModel) -> Matrix:
+    """Share of each party in each component, (n_parties, n_components); every column adds up to 1."""
+    return np.array(list(party_shares(model).values()))
+
+
+@dataclass
+class Bundle:
+    """Arrays one behind the other; the page finds each by its place."""
+
+    parts: list[bytes] = field(default_factory=list)
+    size: int = 0
+
+    def add(self, array: Any) -> dict[str, Any]:
+        """Append an array; return where it is."""
+        array = np.ascontiguousarray(array)
+        data = array.astype(array.dtype.newbyteorder("<")).tobytes()
+        place = {"offset": self.size, "length": array.size, "type": array.dtype.name}
+        self._append(data)
+        return place
+
+    def add_texts(self, texts: Sequence[str]) -> dict[str, Any]:
+        """Append texts; return where they are."""
+        # A lone surrogate cannot be encoded, and no table reader makes one.
+        data = json.dumps(list(texts), ensure_ascii=False, separators=(",", ":")).encode()
+        place = {"offset": self.size, "length": len(data), "type": "texts"}
+        self._append(data)
+        return place
+
+    def encoded(self) -> str:
+        """Everything, compressed, as text that needs no escaping."""
+        return base64.b64encode(zlib.compress(b"".join(self.parts), level=9)).decode()
+
+    def _append(self, data: bytes) -> None:
+        data += bytes(-len(data) % 8)  # typed arrays start at multiples of their width
+        self.parts.append(data)
+        self.size += len(data)
+
+
+def packed_scores(bundle: Bundle, scores: Matrix) -> dict[str, Any]:
+    """Scores in two bytes each, component by component, with the range of each."""
+    low, high = scores.min(axis=0), scores.max(axis=0)
+    width = np.where(high > low, high - low, 1.0)
+    steps = np.rint((scores - low) / width * STEPS).astype(np.uint16)
+    return {"low": low.tolist(), "high": (low + width).tolist(), "steps": bundle.add(steps.T)}
 
 
 @dataclass(frozen=True)
@@ -78,32 +228,13 @@ def packed(content: Content, drawn: Drawn) -> tuple[dict[str, Any], str]:
         header |= _of_run(content.source.run)
     if content.own is not None:
         header["own"] = _own(content.own)
-    if content.comparison is not None:
-        header["comparison"] = _compared(bundle, content, content.comparison, drawn)
     return header, bundle.encoded()
 
 
 def _columns(content: Content, drawn: Drawn) -> list[LabelColumn]:
     """Everything that samples can be colored by, apart from their scores."""
     columns = [] if content.labels is None else content.labels.columns(drawn.names)
-    n_new = len(drawn.names) - len(drawn.rows)
-    columns += [_with_new(column.take(drawn.rows), n_new) for column in content.clusters]
-    if content.new:
-        columns.append(_origin(content, drawn))
-    if content.comparison is not None:
-        moved = np.full(len(content.source.names), np.nan)
-        moved[content.comparison.rows] = content.comparison.moved
-        values = np.concatenate([moved[drawn.rows], np.full(n_new, np.nan)])
-        columns.append(LabelColumn("distance moved", "comparison", numbers=values))
-    return columns
-
-
-def _with_new(column: LabelColumn, n_new: int) -> LabelColumn:
-    """New samples were not clustered."""
-    if not n_new:
-        return column
-    values = [column.categories[code] for code in column.codes.tolist()] + [NONE] * n_new
-    return category_column(column.name, values, group=column.group, note=column.note, order=column.categories)
+    return [*columns, _origin(content, drawn)] if content.new else columns
 
 
 def _origin(content: Content, drawn: Drawn) -> LabelColumn:
@@ -143,16 +274,3 @@ def _own(own: OwnColumns) -> dict[str, Any]:
     n_components = own.correlations.shape[1]
     top = [own.top(d, TOP_COLUMNS) for d in range(n_components)]
     return {"top": top, "chance": own.chance, "n_samples": own.n_samples}
-
-
-def _compared(bundle: Bundle, content: Content, comparison: Comparison, drawn: Drawn) -> dict[str, Any]:
-    """Angles, and the samples that moved most, with their places in the other run."""
-    place = {row: position for position, row in enumerate(drawn.rows.tolist())}
-    order = [k for k in np.argsort(-comparison.moved).tolist() if int(comparison.rows[k]) in place][:MOST_LISTED]
-    samples = [place[int(comparison.rows[k])] for k in order]
-    return {
-        "angles": list(comparison.angles),
-        "samples": samples,
-        "moved": comparison.moved[order].tolist(),
-        "there": bundle.add(comparison.there[order].T.astype(np.float32)),
-    }

@@ -75,18 +75,6 @@ function write(context, text, x, y, align) {
   context.fillText(text, x, y);
 }
 
-// From where another run has a sample to where this one has it.
-export function drawMoves(context, moves, places) {
-  context.strokeStyle = cssColor("--ink");
-  context.globalAlpha = 0.45;
-  moves.samples.forEach((sample, k) => {
-    const [x, y] = [places[2 * sample], places[2 * sample + 1]];
-    line(context, moves.from[2 * k], moves.from[2 * k + 1], x, y);
-    context.strokeRect(moves.from[2 * k] - 2, moves.from[2 * k + 1] - 2, 4, 4);
-  });
-  context.globalAlpha = 1;
-}
-
 export function drawLasso(context, path) {
   context.beginPath();
   path.forEach(([x, y], k) => (k ? context.lineTo(x, y) : context.moveTo(x, y)));

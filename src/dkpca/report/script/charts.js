@@ -1,19 +1,15 @@
 // The charts under the explorer; each is drawn anew for the width it has.
 
-import { byId, element, percent, short } from "./dom.js";
+import { byId, element, percent } from "./dom.js";
 import { bands, frame, key, svg, text, verticalAxis } from "./svg.js";
 import { ticks } from "./view.js";
 
 const PARTY_COLORS = 8;
 
-export function drawCharts(header, samples, focus) {
+export function drawCharts(header) {
   if (header.scree) fill("scree-chart", (box) => drawScree(box, header.scree));
   if (header.influence) fill("influence-chart", (box) => drawInfluence(box, header.influence));
   if (header.own) fill("own-charts", (box) => drawOwn(box, header.own));
-  if (header.comparison) {
-    fill("angles-chart", (box) => drawAngles(box, header.comparison.angles));
-    listMoved(header.comparison, samples, focus);
-  }
 }
 
 function fill(name, draw) {
@@ -108,27 +104,4 @@ function drawCorrelations(box, columns, chance) {
 function shortened(name, pixels) {
   const most = Math.max(6, Math.floor((pixels - 10) / 7.2));
   return name.length > most ? `${name.slice(0, most - 1)}…` : name;
-}
-
-function drawAngles(box, angles) {
-  const chart = frame(box, { height: 260, label: "principal angles between the two runs, in degrees" });
-  const y = (value) => chart.bottom - (value / 90) * (chart.bottom - chart.top);
-  verticalAxis(chart, [0, 30, 60, 90], y, (value) => `${value}°`);
-  const step = (chart.right - chart.left) / angles.length, width = Math.min(64, 0.72 * step);
-  angles.forEach((angle, k) => chart.drawing.append(svg("rect", {
-    class: "bar found", x: chart.left + (k + 0.5) * step - width / 2, y: y(angle) - 1, width,
-    height: chart.bottom - y(angle) + 1, "data-tip": `principal angle ${k + 1}\n${short(angle)} degrees`,
-  })));
-  chart.drawing.append(text("principal angles, smallest first", (chart.left + chart.right) / 2, chart.bottom + 24, {
-    class: "axis", "text-anchor": "middle",
-  }));
-}
-
-function listMoved({ samples: rows, moved }, samples, focus) {
-  const body = byId("moved").tBodies[0];
-  body.replaceChildren(...rows.slice(0, 8).map((sample, k) => element(
-    "tr", {},
-    element("th", { scope: "row" }, element("button", { type: "button", onclick: () => focus(sample) }, samples.names[sample])),
-    element("td", {}, moved[k].toFixed(3)),
-  )));
 }

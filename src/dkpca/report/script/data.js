@@ -21,7 +21,6 @@ export async function readData() {
   samples.columns.push(...samples.scores.map((numbers, d) => ({
     name: `component ${d + 1}`, group: "components", note: "", numbers,
   })));
-  if (header.comparison) header.comparison.there = arrayAt(buffer, header.comparison.there);
   return { header, samples };
 }
 

@@ -1,6 +1,6 @@
 // The picture of the samples: what is shown, and how it answers.
 
-import { MARGIN, cleared, drawGrid, drawLasso, drawMoves } from "./axes.js";
+import { MARGIN, cleared, drawGrid, drawLasso } from "./axes.js";
 import { canvasPoints } from "./canvas2d.js";
 import { shade } from "./colors.js";
 import { byId, element, hideTip, percent, showTip } from "./dom.js";
@@ -23,7 +23,6 @@ export class Explorer {
     this.selected = new Set();
     this.focused = null;
     this.neighbors = [];
-    this.showMoves = false;
     this.lasso = null;
     this.printing = false;
     this.renderer = webglPoints(byId("points")) ?? canvasPoints(byId("points"));
@@ -85,7 +84,6 @@ export class Explorer {
     this.renderer.draw(this.map, pointSize(this.samples.count, width * height), this.samples.count, ratio);
     const front = cleared(byId("front"), ratio);
     if (this.printing) front.drawImage(byId("points"), 0, 0, width, height);
-    if (this.showMoves) drawMoves(front, this.moves(width, height), this.places);
     if (this.lasso) drawLasso(front, this.lasso);
     this.drawRings();
   }
@@ -103,18 +101,6 @@ export class Explorer {
   axisNames() {
     const shares = this.header.scree?.found;
     return this.axes.map((d) => `component ${d + 1}` + (shares ? ` (${percent(shares[d], 1)})` : ""));
-  }
-
-  moves(width, height) {
-    const { samples, there } = this.header.comparison;
-    const n = samples.length;
-    const positions = new Float32Array(3 * n);
-    this.axes.forEach((d, k) => {
-      if (d < 0) return;
-      const { middle, half } = this.ranges[k];
-      for (let i = 0; i < n; i++) positions[3 * i + k] = (there[d * n + i] - middle) / half;
-    });
-    return { samples, from: pixels(this.map, positions, width, height, new Float32Array(2 * n)) };
   }
 
   drawRings() {

@@ -14,7 +14,7 @@ import { drawSelection, insideLasso } from "./selection.js";
 import { cssColor, onPrint, startTheme } from "./theme.js";
 
 const NEIGHBORS = 10;
-const GROUPS = ["labels", "clusters", "samples", "comparison", "components"];
+const GROUPS = ["labels", "samples", "components"];
 
 const { header, samples } = await readData();
 const explorer = new Explorer(header, samples);
@@ -89,12 +89,6 @@ function startSwitches() {
   if (samples.kinds.includes(OUTSIDE)) {
     add("show-outside", swatch(ink, "cross"), "new samples outside the range of the fit", showKind(OUTSIDE), true);
   }
-  if (header.comparison) {
-    add("show-moves", "", "where the other run has those that moved most", (shown) => {
-      explorer.showMoves = shown;
-      explorer.draw();
-    }, false);
-  }
   byId("switches").replaceChildren(...switches);
 }
 
@@ -155,12 +149,7 @@ function savePicture() {
 
 function redrawAll() {
   repaint();
-  drawCharts(header, samples, focusAndShow);
-}
-
-function focusAndShow(sample) {
-  focus(sample);
-  byId("explorer").scrollIntoView({ behavior: "smooth" });
+  drawCharts(header);
 }
 
 startColors();
@@ -172,7 +161,7 @@ followTips();
 startTheme(redrawAll);
 new ResizeObserver(() => {
   explorer.draw();
-  drawCharts(header, samples, focusAndShow);
+  drawCharts(header);
 }).observe(byId("plot"));
 onPrint(() => {
   explorer.printing = true;
