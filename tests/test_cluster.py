@@ -86,7 +86,7 @@ class TestSources:
         [
             ("nothing.npy", "party 'b': .*nothing.npy cannot be read"),
             ("table.csv", "party 'b': table.csv is not a .npy, Parquet or Arrow file; pass a function"),
-            (lambda: np.full((120, 2), np.nan), "party 'b': Input contains NaN"),
+            (lambda: np.full((120, 2), np.nan), "party 'b': 2 columns contain NaN"),
             (lambda: table(1)[:5], "'a' and 'b' differ in number of samples"),
         ],
     )

@@ -269,15 +269,15 @@ class TestAuto:
         assert sorted(numbers, reverse=True) == numbers
         assert numbers[0] > 1000
         assert numbers[-1] == 500
-        largest = effort.landmark(10_000, 320.0, numbers[0]).operations
+        largest = effort.landmark_effort(10_000, 320.0, numbers[0]).operations
         assert 0.9 * WORK < largest <= WORK
         assert enough_landmarks(gram(300_000), 40, None) == 160  # a party's, where nobody gave a number
 
     @pytest.mark.parametrize("n", [1_000, 30_000, 10**7])
     def test_no_more_landmarks_than_the_work_allows(self, n):
         landmarks = effort.landmarks_within(n, 320.0, 1e11)
-        assert effort.landmark(n, 320.0, landmarks).operations <= 1e11
-        assert landmarks == n or effort.landmark(n, 320.0, landmarks + 1).operations > 1e11
+        assert effort.landmark_effort(n, 320.0, landmarks).operations <= 1e11
+        assert landmarks == n or effort.landmark_effort(n, 320.0, landmarks + 1).operations > 1e11
 
     def test_a_thin_factor_is_always_dense(self):
         assert choose(KernelGram(Linear(), np.zeros((50_000, 2))), 1)[0] == "dense"
