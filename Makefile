@@ -28,7 +28,7 @@ NEWEST ?= $(shell for minor in 19 18 17 16 15 14 13 12 11; do \
   $$python -c "" 2>/dev/null && echo $$python && exit; done; done)
 # Folder with gse2187_value.npz, for the lines that need the paper's data.
 DATA ?=
-EXPERIMENTS := fig2 fig3 table1 table2 bytes curve rounding rounds certificate scale missing weights disclosure
+EXPERIMENTS := fig2 fig3 table1 table2 bytes curve rounding rounds certificate scale missing lacking weights disclosure
 
 SEED ?= 0
 CONFIGURATIONS ?= 10000

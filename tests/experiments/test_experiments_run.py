@@ -27,6 +27,7 @@ EXPERIMENTS = (
     "certificate",
     "scale",
     "missing",
+    "lacking",
     "weights",
     "disclosure",
     "error_bars",

@@ -1,0 +1,267 @@
+"""Which samples the parties share, found so that nobody can test a guess offline.
+
+Each party hashes its ids to points of P-256, raises them to its secret and hands the list on; every other party
+raises it further. Exponents commute: the fully raised values of an id are equal whichever party it came from, and
+nobody who lacks one of the secrets can compute them from an id. Only x-coordinates travel: x(sP) = x(-sP), so a hop
+may decode either sign. P-256 has cofactor 1, hence every x that decodes is a point of the group.
+
+What each member learns: a hop sees how long the lists are; whoever compares sees which entries of which lists are
+equal; a party learns the places of its own entries. A party can enter ids that it invents, once per study.
+"""
+
+import hashlib
+import hmac
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from dkpca.errors import FusionError, InputError, ProtectionError
+
+CURVE = ec.SECP256R1()
+ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+POINT_BYTES = 32  # of an x-coordinate
+SEED_BYTES = 32
+MOST_TRIES = 256  # each succeeds for half of all ids
+
+
+@dataclass(frozen=True)
+class Ring:
+    """What all parties of one alignment agree on; every hash is bound to it.
+
+    Attributes
+    ----------
+    study : str
+        Digest of the agreement.
+    roster : tuple of str
+        The parties, in the order in which a list goes round.
+    normalization : str
+        How ids were brought into one form before they were hashed.
+    length : int, optional
+        Entries of every list: shorter ones are padded. None, for a union: lists are as long as they are.
+    """
+
+    study: str
+    roster: tuple[str, ...]
+    normalization: str = ""
+    length: int | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.roster) < 2 or len(set(self.roster)) != len(self.roster):
+            raise InputError(f"a ring needs two or more parties with different names, not {list(self.roster)}")
+
+    @property
+    def hops(self) -> int:
+        """Hops after which a list is fully raised."""
+        return len(self.roster) - 1
+
+    def at(self, owner: str, hop: int) -> str:
+        """Name of the party that raises a list at a hop; hop 0 is its owner."""
+        return self.roster[(self.roster.index(owner) + hop) % len(self.roster)]
+
+    def bound(self, *parts: str | bytes) -> bytes:
+        """SHA-256 of the agreed values and of more, each with its length in front."""
+        length = "" if self.length is None else str(self.length)
+        fixed = ("dkpca psi 1", self.study, str(len(self.roster)), *self.roster, self.normalization, length)
+        state = hashlib.sha256()
+        for part in (*fixed, *parts):
+            data = part.encode() if isinstance(part, str) else part
+            state.update(len(data).to_bytes(8, "big") + data)
+        return state.digest()
+
+    def hashed(self, kind: str, value: str | bytes) -> bytes:
+        """Hash to the curve: the x-coordinate of the first SHA-256(context, i, value) that is one."""
+        for i in range(MOST_TRIES):
+            x = self.bound(kind, str(i), value)
+            if _decoded(x) is not None:
+                return x
+        raise ProtectionError("no point of the curve was found for an id")  # once in 2^256 ids
+
+    def digest(self, ids: Sequence[str]) -> str:
+        """Digest of the samples that all parties have, in their order; all parties must come to the same."""
+        return self.bound("common samples", str(len(ids)), *ids).hex()
+
+
+@dataclass(frozen=True)
+class Raised:
+    """A list on its way: x-coordinates, raised by its owner and by so many parties after it."""
+
+    owner: str
+    hop: int
+    context: str  # binds study, roster, normalization, owner and hop
+    points: bytes = field(repr=False)  # POINT_BYTES each
+
+    def entries(self) -> list[bytes]:
+        """Return the points one by one."""
+        return [self.points[i : i + POINT_BYTES] for i in range(0, len(self.points), POINT_BYTES)]
+
+
+class Member:
+    """One party of a ring. All its randomness comes from a seed that it uses for one ring only.
+
+    Parameters
+    ----------
+    ring : Ring
+        What all agree on.
+    name : str
+        Which party this is.
+    ids : sequence of str
+        Its sample ids, normalized.
+    seed : bytes
+        32 random bytes, kept secret: the exponent, the order and the padding follow from it.
+    """
+
+    def __init__(self, ring: Ring, name: str, ids: Sequence[str], seed: bytes) -> None:
+        _check_roster(ring, name)
+        if len(seed) != SEED_BYTES:
+            raise InputError(f"the seed has {len(seed)} bytes; it needs {SEED_BYTES}")
+        twice = [value for value, count in Counter(ids).items() if count > 1]
+        if twice:
+            raise InputError(f"{len(twice):,} ids of {name!r} occur more than once, for example {twice[0]!r}")
+        if ring.length is not None and len(ids) > ring.length:
+            raise InputError(f"party {name!r} has {len(ids):,} ids; the study allows {ring.length:,}")
+        self.ring, self.name, self._seed = ring, name, seed
+        scalar = int.from_bytes(self._drawn("exponent", "0") + self._drawn("exponent", "1"), "big") % (ORDER - 1) + 1
+        self._key = ec.derive_private_key(scalar, CURVE)
+        self._ids = list(ids)
+        padding = 0 if ring.length is None else ring.length - len(ids)
+        self._order = sorted(range(len(ids) + padding), key=lambda i: self._drawn("order", str(i)))
+        self._answered: dict[str, tuple[Raised, Raised]] = {}
+        self._sent: set[bytes] = set()
+
+    def first(self) -> Raised:
+        """Own list: hashed, padded, in a private random order, raised to the secret."""
+        n = len(self._ids)
+        points = b"".join(
+            self._raised(self.ring.hashed("id", self._ids[i]))
+            if i < n
+            else self._raised(self.ring.hashed("padding", self._drawn("padding", str(i))))
+            for i in self._order
+        )
+        sent = Raised(self.name, 0, _context(self.ring, self.name, 0), points)
+        self._sent = set(sent.entries())
+        return sent
+
+    def raise_list(self, received: Raised) -> Raised:
+        """Another party's list, raised to the own secret, in its order; once a list."""
+        check(self.ring, received)
+        hop = received.hop + 1
+        if self.ring.at(received.owner, hop) != self.name or received.owner == self.name:
+            raise ProtectionError(
+                f"the list of {received.owner!r} after {received.hop} hops is not for {self.name!r}"
+            )
+        if received.owner in self._answered:
+            question, answer = self._answered[received.owner]
+            if question == received:
+                return answer
+            raise ProtectionError(f"another list of {received.owner!r} was raised before; a secret serves one run")
+        entries = received.entries()
+        if not self._sent:
+            self.first()
+        if not self._sent.isdisjoint(entries):
+            raise ProtectionError(f"the list of {received.owner!r} has entries that {self.name!r} sent itself")
+        points = b"".join(self._raised(x) for x in entries)
+        answer = Raised(received.owner, hop, _context(self.ring, received.owner, hop), points)
+        self._answered[received.owner] = (received, answer)
+        return answer
+
+    def rows(self, positions: Sequence[int]) -> list[int]:
+        """Row numbers of the own ids at some positions of the list as sent; padding is refused."""
+        if len(set(positions)) != len(positions) or not all(0 <= p < len(self._order) for p in positions):
+            raise ProtectionError("positions of common samples are not positions of the list, each at most once")
+        rows = [self._order[position] for position in positions]
+        if any(row >= len(self._ids) for row in rows):
+            raise ProtectionError("a padded entry was said to be a common sample: somebody changed a list")
+        return rows
+
+    def digest(self, positions: Sequence[int]) -> str:
+        """Digest of the samples that all have; parties that do not come to the same refuse."""
+        return self.ring.digest([self._ids[row] for row in self.rows(positions)])
+
+    def _raised(self, x: bytes) -> bytes:
+        point = _decoded(x)
+        if point is None:
+            raise ProtectionError(f"{x.hex()[:16]}... is not a point of P-256: somebody changed a list")
+        return self._key.exchange(ec.ECDH(), point)
+
+    def _drawn(self, what: str, which: str) -> bytes:
+        return hmac.digest(self._seed, self.ring.bound("drawn", self.name, what, which), "sha256")
+
+
+def check(ring: Ring, received: Raised) -> None:
+    """Refuse a list of another run, of another length, or with an entry twice."""
+    _check_roster(ring, received.owner)
+    if not 0 <= received.hop <= ring.hops or received.context != _context(ring, received.owner, received.hop):
+        raise ProtectionError(
+            f"the list of {received.owner!r} belongs to another study, roster, normalization or hop"
+        )
+    entries = received.entries()
+    if len(received.points) % POINT_BYTES or (ring.length is not None and len(entries) != ring.length):
+        expected = "whole points" if ring.length is None else f"{ring.length:,} points"
+        raise ProtectionError(f"the list of {received.owner!r} has {len(received.points):,} bytes, not {expected}")
+    if len(set(entries)) != len(entries):
+        raise ProtectionError(f"the list of {received.owner!r} has {len(entries) - len(set(entries))} entries twice")
+
+
+def intersection(ring: Ring, lists: Sequence[Raised]) -> dict[str, list[int]]:
+    """Positions of the common samples in each party's list, in one common order: that of the raised values."""
+    by_owner = _fully_raised(ring, lists)
+    common = sorted(set.intersection(*(set(entries) for entries in by_owner.values())))
+    found = {}
+    for owner, entries in by_owner.items():
+        position = {entry: i for i, entry in enumerate(entries)}
+        found[owner] = [position[entry] for entry in common]
+    return found
+
+
+def union(ring: Ring, lists: Sequence[Raised]) -> tuple[int, dict[str, list[int]]]:
+    """Number of samples that at least one party has, and the place of each entry of each party's list among them."""
+    if ring.length is not None:
+        raise InputError("padded lists have no union: padding would become samples; leave length out")
+    by_owner = _fully_raised(ring, lists)
+    place = {entry: i for i, entry in enumerate(sorted(set().union(*by_owner.values())))}
+    return len(place), {owner: [place[entry] for entry in entries] for owner, entries in by_owner.items()}
+
+
+def shared_by_all(places: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
+    """Positions, in each party's list, of the places of a union that all parties have, in the order of the places."""
+    common = sorted(set.intersection(*(set(own) for own in places.values())))
+    found = {}
+    for owner, own in places.items():
+        position = {place: i for i, place in enumerate(own)}
+        found[owner] = [position[place] for place in common]
+    return found
+
+
+def _fully_raised(ring: Ring, lists: Sequence[Raised]) -> dict[str, list[bytes]]:
+    """Entries by owner, in the order of the roster, once everything is checked."""
+    by_owner: dict[str, list[bytes]] = {}
+    for received in lists:
+        check(ring, received)
+        if received.hop != ring.hops:
+            raise FusionError(f"the list of {received.owner!r} went {received.hop} of {ring.hops} hops")
+        if received.owner in by_owner:
+            raise FusionError(f"two lists of party {received.owner!r}; keep one of them")
+        by_owner[received.owner] = received.entries()
+    absent = [name for name in ring.roster if name not in by_owner]
+    if absent:
+        raise FusionError(f"no list from {absent}; an alignment needs every party")
+    return {name: by_owner[name] for name in ring.roster}
+
+
+def _context(ring: Ring, owner: str, hop: int) -> str:
+    return ring.bound("list", owner, str(hop)).hex()
+
+
+def _check_roster(ring: Ring, name: str) -> None:
+    if name not in ring.roster:
+        raise ProtectionError(f"{name!r} is not in the ring {list(ring.roster)}")
+
+
+def _decoded(x: bytes) -> ec.EllipticCurvePublicKey | None:
+    """Point with this x-coordinate, of either sign; None if there is none."""
+    try:
+        return ec.EllipticCurvePublicKey.from_encoded_point(CURVE, b"\x02" + x)
+    except ValueError:
+        return None

@@ -1,0 +1,386 @@
+"""Samples that a party lacks: its rows there are mixtures of its own rows, regressed on the other parties.
+
+Party j has the samples O_j, sends the factor A_j over them, and K_j = A_j A_j' + R_j + N_j is its matrix (R_j left
+out, N_j rounding). A lacking row is phi_j(y) = sum over i in O_j of w_i(y) phi_j(x_i) with
+
+    w(y) = 1/n + Z_o (Z_o' Z_o + lambda I)^-1 (z(y) - z_mean)
+
+where z are the rows of the other parties, as completed so far, and Z_o those of O_j around their mean. Own rows of
+W_j are rows of the identity. So the completed matrix W_j K_j W_j' is the Gram matrix of stated mixtures, and bounds
+carry over: W_j R_j W_j' is positive semidefinite with norm at most |W_j|^2 |R_j|, rounding at most |W_j|^2 |N_j|.
+A mixture can be longer than every sample; it is shrunk until |w'A_j|^2 + (|R_j| + |N_j|) |w|^2 is not.
+W_j is never written out: a sweep costs O(T (sum of ranks)^2). See docs/decisions/161.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dkpca.errors import InputError
+from dkpca.linalg.arrays import Array, device, like, namespace, to_numpy
+from dkpca.linalg.rounding import growth, unit
+
+SWEEPS = 3  # each regresses on what the one before completed
+LEARNED = 20_000  # own rows that a regression is learned from; more of them cost time and change little
+JUDGED = 2_000  # of them, those by which the penalty is chosen; and rows that are hidden from a party for R^2
+HIDDEN = 0.1  # share of its rows that is hidden from each party for R^2, if that is less
+ENOUGH = 100  # hidden rows at a party: where one round hides fewer, others follow,
+MOST_ROUNDS = 5  # up to so many
+LEAST_SHARED = 10  # samples that a party must share with the others
+PENALTIES = (*(10.0 ** np.arange(-4.0, 1.1, 0.5)).tolist(), 1e12)  # shares of the largest eigenvalue; last: mean row
+STRIP = 4096  # rows looked at together
+CHANCE = 4.0  # a correlation beyond so many deviations from 0 is no chance: 6 in 100,000
+
+Rows = np.ndarray[tuple[int], np.dtype[np.intp]]
+Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
+
+
+@dataclass(frozen=True)
+class Held:
+    """What the center knows of one party: a factor over the samples that it has."""
+
+    factor: Array  # (n_own, rank)
+    rows: Rows  # (n_own,): positions of these samples among all
+    left_out: float  # bound on the norm of what the factor leaves out
+    rounding: float  # bound on the norm of what rounding did to it
+    longest: float  # bound on the diagonal of the party's matrix
+
+
+@dataclass(frozen=True)
+class Regression:
+    """Rows of one party from those of the others; defines the weights w(y) above."""
+
+    mean: Array  # (width,) of the other parties' rows
+    mean_row: Array  # (rank,) of all own rows
+    coefficients: Array  # (width, rank)
+    spread: Array  # (width, width): |w(y)|^2 <= 1 / n_own + |(z - mean) spread|^2
+    n_own: int
+    penalty: float  # share of the largest eigenvalue
+    rounding: float  # a computed row is off by at most so much times |z - mean|
+    rounding_of_mean: float  # and so much
+
+
+@dataclass(frozen=True)
+class Filled:
+    """One party's factor with a row for every sample, and the error bounds that go with it."""
+
+    factor: Array  # (n_samples, rank): W A
+    lacking: Rows  # samples that the party has no row for
+    lengths: Array  # (len(lacking),): bound on |w|^2 there
+    diagonal: Array  # (len(lacking),): bound on the diagonal of W K W' there
+    norm_squared: float  # bound on |W|^2
+    product_error: float  # bound on the nuclear norm of what rounding in W A did to (W A)(W A)'
+
+
+@dataclass(frozen=True)
+class Completion:
+    """Every party's rows for every sample, and how rows of further samples are completed in the same way."""
+
+    filled: Mapping[str, Filled]
+    sweeps: tuple[Mapping[str, Regression], ...]
+    sizes: Mapping[str, float]  # each party's rows are divided by it before they explain others
+    bounds: Mapping[str, tuple[float, float]]  # by party: |R| + |N|, and the largest diagonal
+    held_out: Mapping[str, float]  # R^2 of rows that were hidden for it: an estimate
+
+    def place(self, rows: Mapping[str, Array], lacking: Mapping[str, Rows]) -> dict[str, Array]:
+        """Complete further samples by the same weights.
+
+        Parameters
+        ----------
+        rows : mapping of str to array of shape (n_new, rank)
+            For every party; rows of samples that it lacks may hold anything.
+        lacking : mapping of str to array of positions
+            Among the new samples, those that each party lacks.
+        """
+        current = {
+            name: _replaced(rows[name], lacking[name], _repeated(self.sweeps[0][name].mean_row, len(lacking[name])))
+            for name in self.sizes
+        }
+        for regressions in self.sweeps:
+            mixed = _mix(regressions, current, self.sizes, self.bounds, lacking)
+            current = {name: _replaced(current[name], lacking[name], mixed[name].rows) for name in current}
+        return current
+
+
+def complete(parties: Mapping[str, Held], n_samples: int, *, seed: int = 0) -> Completion:
+    """Complete the rows that parties lack, and estimate how well, by rows that are hidden for it.
+
+    A party whose hidden rows the others do not predict (R^2 of 0 or less) gets its mean row.
+
+    Parameters
+    ----------
+    parties : mapping of str to Held
+        What each party sent.
+    n_samples : int
+        Samples that at least one party has.
+    seed : int
+        Chooses the hidden rows.
+    """
+    check_shared({name: held.rows for name, held in parties.items()}, n_samples)
+    estimated = held_out(parties, n_samples, seed=seed)
+    unpredicted = {name for name, share in estimated.items() if not share > 0.0}
+    return replace(_swept(parties, n_samples, unpredicted), held_out=estimated)
+
+
+def held_out(parties: Mapping[str, Held], n_samples: int, *, seed: int = 0) -> dict[str, float]:
+    """R^2 in feature space, by party, of rows that were hidden before anything was learned.
+
+    The part of a row that the factor leaves out cannot be predicted and counts as an error. Leave-one-out inside the
+    sweeps would not do: the other parties' completed rows were made from the row that is left out.
+    """
+    rng = np.random.default_rng(seed)
+    mixed = {name: rng.permutation(len(parties[name].rows)) for name in sorted(parties)}
+    n_hidden = {name: min(JUDGED, math.ceil(HIDDEN * len(order))) for name, order in mixed.items()}
+    rounds = min(MOST_ROUNDS, math.ceil(ENOUGH / min(n_hidden.values())))
+    missed, total = dict.fromkeys(parties, 0.0), dict.fromkeys(parties, 0.0)
+    for k in range(rounds):
+        hidden = {name: order[k * n_hidden[name] :][: n_hidden[name]] for name, order in mixed.items()}
+        shown = {}
+        for name, held in parties.items():
+            kept = np.setdiff1d(mixed[name], hidden[name])
+            shown[name] = replace(held, factor=_rows(held.factor, kept), rows=held.rows[kept])
+        completed = _swept(shown, n_samples, set()).filled
+        for name, held in parties.items():
+            true = to_numpy(_rows(held.factor, hidden[name])).astype(float)
+            found = to_numpy(_rows(completed[name].factor, held.rows[hidden[name]])).astype(float)
+            mean = to_numpy(namespace(held.factor).mean(shown[name].factor, axis=0)).astype(float)
+            unseen = np.clip(held.longest - (true**2).sum(axis=1), 0.0, held.left_out).sum()
+            missed[name] += float(((true - found) ** 2).sum() + unseen)
+            total[name] += float(((true - mean) ** 2).sum() + unseen)
+    return {name: 1.0 - missed[name] / total[name] if total[name] > 0.0 else 0.0 for name in parties}
+
+
+def check_shared(rows: Mapping[str, Rows], n_samples: int) -> None:
+    """Refuse parties that hardly share samples with the others: nothing can be learned, or their ids differ."""
+    counts = np.zeros(n_samples, dtype=np.intp)
+    for own in rows.values():
+        counts[own] += 1
+    for name, own in rows.items():
+        shared = int((counts[own] > 1).sum())
+        if shared < min(LEAST_SHARED, n_samples):
+            raise InputError(
+                f"party {name!r} shares {shared} of its {len(own):,} samples with other parties; completing rows "
+                f"needs at least {LEAST_SHARED}: check that all parties use the same kind of id"
+            )
+
+
+def goes_with(lacking: Mapping[str, Rows], columns: Array) -> list[tuple[str, int, float]]:
+    """Parties that do not lack samples at random: party, the column it goes with most, and the correlation."""
+    values = to_numpy(columns).astype(float)
+    values = values - values.mean(axis=0)
+    found = []
+    for name, rows in lacking.items():
+        absent = np.zeros(len(values))
+        absent[rows] = 1.0
+        absent -= absent.mean()
+        sizes = np.sqrt((values**2).sum(axis=0) * (absent @ absent))
+        correlation = np.divide(absent @ values, sizes, out=np.zeros_like(sizes), where=sizes > 0.0)
+        most = int(np.argmax(abs(correlation)))
+        if abs(correlation[most]) * math.sqrt(len(values)) > CHANCE:
+            found.append((name, most, float(correlation[most])))
+    return found
+
+
+@dataclass(frozen=True)
+class _Mixed:
+    """Rows that one regression made, and what is known of their weights."""
+
+    rows: Array  # (n, rank)
+    lengths: Array  # (n,): bound on |w|^2
+    diagonal: Array  # (n,): bound on w'Kw
+    square: Matrix  # F'F of an F with |W|^2 <= 1 + |F|^2
+    error: float  # bound on the Frobenius norm of what rounding did to the rows
+
+
+def _swept(parties: Mapping[str, Held], n_samples: int, unpredicted: set[str]) -> Completion:
+    """Start from mean rows; each sweep regresses every party on what the one before made of the others."""
+    lacking = {name: np.setdiff1d(np.arange(n_samples), held.rows) for name, held in parties.items()}
+    sizes = {name: _size(held.factor) for name, held in parties.items()}
+    bounds = {name: (held.left_out + held.rounding, held.longest) for name, held in parties.items()}
+    current = {name: _spread_out(held, lacking[name]) for name, held in parties.items()}
+    sweeps: list[dict[str, Regression]] = []
+    mixed: dict[str, _Mixed] = {}
+    for _ in range(SWEEPS):
+        before = current
+        regressions = {
+            name: _regression(held, _others_of(before, name, sizes), name in unpredicted)
+            for name, held in parties.items()
+        }
+        mixed = _mix(regressions, before, sizes, bounds, lacking)
+        current = {name: _replaced(before[name], lacking[name], mixed[name].rows) for name in parties}
+        sweeps.append(regressions)
+    filled = {name: _filled(current[name], lacking[name], mixed[name]) for name in parties}
+    return Completion(filled, tuple(sweeps), sizes, bounds, {})
+
+
+def _regression(held: Held, others: Callable[[Rows], Array], unpredicted: bool) -> Regression:
+    """Ridge regression of a party's rows on those of the others, with the penalty by leave-one-out."""
+    n_own = len(held.rows)
+    xp = namespace(held.factor)
+    learned = np.unique(np.linspace(0, n_own - 1, min(n_own, LEARNED)).astype(np.intp))
+    n = len(learned)
+
+    def strips() -> Iterator[tuple[Array, Array]]:
+        for strip in _strips(n):
+            yield others(held.rows[learned[strip]]), _rows(held.factor, learned[strip])
+
+    # Moments around the means over the rows learned from: G = Z'Z, C = Z'A, and |A|_F^2.
+    mean, own_mean = sum(xp.sum(Z, axis=0) for Z, _ in strips()) / n, sum(xp.sum(A, axis=0) for _, A in strips()) / n
+    G, C, total = np.zeros((mean.shape[0],) * 2), np.zeros((mean.shape[0], own_mean.shape[0])), 0.0
+    for Z, A in ((Z - mean[None, :], A - own_mean[None, :]) for Z, A in strips()):
+        G += to_numpy(Z.T @ Z)
+        C += to_numpy(Z.T @ A)
+        total += float(xp.sum(A * A))
+    g, U = np.linalg.eigh(G)
+    g = np.clip(g, 0.0, None)
+    largest = float(g[-1]) if g[-1] > 0.0 else 1.0
+    rotated = U.T @ C
+    judged = ((Z - mean[None, :], A - own_mean[None, :]) for Z, A in strips())
+    penalty = PENALTIES[-1] if unpredicted else _penalty(g, U, rotated, n, judged)
+    ridge = g + penalty * largest
+    coefficients = U @ (rotated / ridge[:, None]) if penalty < PENALTIES[-1] else np.zeros_like(C)
+    # Rounding: |M| |Z|_F |A|_F for the sums, the eigenvectors and the products with them; `slack` covers G itself.
+    roundings, u = growth(n) + 4.0 * growth(len(g)), unit(mean)
+    slack = roundings * u * float(g.sum())
+    error = roundings * u * math.sqrt(float(g.sum()) * total) / float(ridge[0]) if coefficients.any() else 0.0
+    spread = U * (np.sqrt(g + slack) / ridge)[None, :] if coefficients.any() else np.zeros_like(U)
+    return Regression(
+        mean=mean,
+        mean_row=xp.mean(held.factor, axis=0),
+        coefficients=like(coefficients, mean),
+        spread=like(spread, mean),
+        n_own=n_own,
+        penalty=penalty,
+        rounding=error + growth(len(g)) * u * float(np.linalg.norm(coefficients)),
+        rounding_of_mean=growth(n_own) * u * math.sqrt(held.longest),
+    )
+
+
+def _penalty(g: Array, U: Matrix, rotated: Matrix, n: int, strips: Iterable[tuple[Array, Array]]) -> float:
+    """Penalty with the least leave-one-out error: row i misses by its residual over 1 - h_ii."""
+    errors = np.zeros(len(PENALTIES))
+    step = math.ceil(n / JUDGED)
+    for Z, A in strips:
+        Y, target = to_numpy(Z[::step, :]).astype(float) @ U, to_numpy(A[::step, :]).astype(float)
+        for k, share in enumerate(PENALTIES):
+            shrunk = 1.0 / (g + share * (float(g[-1]) or 1.0))
+            leverage = 1.0 / n + (Y * Y) @ shrunk
+            missed = (target - Y @ (shrunk[:, None] * rotated)) / np.clip(1.0 - leverage, 1e-9, None)[:, None]
+            errors[k] += float((missed * missed).sum())
+    return float(PENALTIES[int(np.argmin(errors))])
+
+
+def _mix(
+    regressions: Mapping[str, Regression],
+    current: Mapping[str, Array],
+    sizes: Mapping[str, float],
+    bounds: Mapping[str, tuple[float, float]],
+    lacking: Mapping[str, Rows],
+) -> dict[str, _Mixed]:
+    """Make the lacking rows of every party from what is there of the others."""
+    made = {}
+    for name, regression in regressions.items():
+        others = _others_of(current, name, sizes)
+        strips = (others(lacking[name][strip]) for strip in _strips(len(lacking[name])))
+        made[name] = _mixtures(regression, strips, *bounds[name])
+    return made
+
+
+def _mixtures(regression: Regression, strips: Iterable[Array], off: float, longest: float) -> _Mixed:
+    """Rows w'A for the weights of a regression, shrunk to the length of a sample; `off` is |R| + |N|."""
+    xp = namespace(regression.mean)
+    u = unit(regression.mean)
+    empty = regression.mean[:0]
+    rows, lengths, diagonals = [regression.coefficients[:0, :]], [empty], [empty]
+    square, error = np.zeros((len(regression.mean) + 1,) * 2), 0.0
+    for others in strips:
+        Z = others - regression.mean[None, :]
+        made = regression.mean_row[None, :] + Z @ regression.coefficients
+        across = Z @ regression.spread
+        length = 1.0 / regression.n_own + xp.sum(across * across, axis=1)
+        moved = regression.rounding * xp.sqrt(xp.sum(Z * Z, axis=1)) + regression.rounding_of_mean
+        diagonal = (xp.sqrt(xp.sum(made * made, axis=1)) + moved) ** 2 + off * length
+        # Shrink by s = min(1, sqrt(longest / diagonal)).
+        room = longest * (1.0 - 64.0 * u)
+        shrink = xp.sqrt(xp.where(diagonal > room, room / xp.where(diagonal > 0.0, diagonal, 1.0), 1.0))
+        rows.append(made * shrink[:, None])
+        lengths.append(length * shrink**2)
+        diagonals.append(diagonal * shrink**2)
+        start = xp.full_like(shrink, regression.n_own**-0.5)
+        F = xp.concat([start[:, None], across], axis=1) * shrink[:, None]
+        square += to_numpy(F.T @ F)
+        error += float(xp.sum((moved * shrink + 2.0 * u * math.sqrt(longest)) ** 2))
+    return _Mixed(xp.concat(rows, axis=0), xp.concat(lengths), xp.concat(diagonals), square, math.sqrt(error))
+
+
+def _filled(factor: Array, lacking: Rows, mixed: _Mixed) -> Filled:
+    """Bounds for W A: |W|^2 = 1 + |W_lacking|^2, since the rest of W is the identity."""
+    u = unit(factor)
+    largest = float(np.linalg.eigvalsh(mixed.square)[-1]) if len(lacking) else 0.0
+    allowance = (growth(len(lacking)) + growth(len(mixed.square))) * u * float(np.trace(mixed.square))
+    size = math.sqrt(float(namespace(factor).sum(factor * factor)))
+    return Filled(
+        factor=factor,
+        lacking=lacking,
+        lengths=mixed.lengths,
+        diagonal=mixed.diagonal,
+        norm_squared=1.0 + max(0.0, largest) + allowance,
+        product_error=2.0 * mixed.error * size + mixed.error**2,
+    )
+
+
+def _others_of(current: Mapping[str, Array], name: str, sizes: Mapping[str, float]) -> Callable[[Rows], Array]:
+    """Rows of all parties but one, side by side, each divided by its size; in the order of their names."""
+
+    def rows(index: Rows) -> Array:
+        parts = [_rows(current[other], index) / sizes[other] for other in sorted(current) if other != name]
+        return namespace(*parts).concat(parts, axis=1)
+
+    return rows
+
+
+def _size(factor: Array) -> float:
+    """Root mean square of the length of a row, as a power of two: dividing by it rounds nothing."""
+    xp = namespace(factor)
+    largest = float(xp.max(xp.abs(factor)))
+    if not largest > 0.0:
+        return 1.0
+    length = largest * math.sqrt(float(xp.sum((factor / largest) ** 2)) / factor.shape[0])
+    return 2.0 ** math.frexp(length)[1]
+
+
+def _spread_out(held: Held, lacking: Rows) -> Array:
+    """Own rows where they belong, and the mean row elsewhere."""
+    xp = namespace(held.factor)
+    shape = (len(held.rows) + len(lacking), held.factor.shape[1])
+    current = xp.empty(shape, dtype=held.factor.dtype, device=device(held.factor))
+    current[_index(held.rows, current), :] = held.factor
+    current[_index(lacking, current), :] = xp.mean(held.factor, axis=0)
+    return current
+
+
+def _replaced(current: Array, lacking: Rows, rows: Array) -> Array:
+    """Copy with other rows where they are lacking; the same array where none is."""
+    if not len(lacking):
+        return current
+    changed = namespace(current).asarray(current, copy=True)
+    changed[_index(lacking, current), :] = rows
+    return changed
+
+
+def _repeated(row: Array, n: int) -> Array:
+    return namespace(row).broadcast_to(row[None, :], (n, row.shape[0]))
+
+
+def _rows(x: Array, index: Rows) -> Array:
+    return namespace(x).take(x, _index(index, x), axis=0)
+
+
+def _index(positions: Rows, x: Array) -> Array:
+    return positions if isinstance(x, np.ndarray) else namespace(x).asarray(positions, device=device(x))
+
+
+def _strips(n: int) -> Iterator[slice]:
+    return (slice(start, min(start + STRIP, n)) for start in range(0, n, STRIP))

@@ -1,0 +1,247 @@
+"""Alignment by a ring of exponentiations: the sets are right, and a hop that cheats is refused or caught."""
+
+import hashlib
+import time
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dkpca.errors import FusionError, InputError, ProtectionError
+from dkpca.exchange.psi import ORDER, POINT_BYTES, Member, Ring, intersection, shared_by_all, union
+
+STUDY = "ab" * 32
+
+
+def seed(name):
+    return hashlib.sha256(name.encode()).digest()
+
+
+def members(ids, *, length=None, study=STUDY):
+    ring = Ring(study, tuple(ids), "nfc", length)
+    return ring, {name: Member(ring, name, own, seed(name)) for name, own in ids.items()}
+
+
+def around(ring, parties, tamper=lambda raised: raised):
+    """Fully raised lists; `tamper` sees each list after each hop."""
+    lists = []
+    for owner in ring.roster:
+        raised = tamper(parties[owner].first())
+        for hop in range(1, ring.hops + 1):
+            raised = tamper(parties[ring.at(owner, hop)].raise_list(raised))
+        lists.append(raised)
+    return lists
+
+
+def common_ids(ids, parties, found):
+    return {name: [ids[name][row] for row in parties[name].rows(found[name])] for name in ids}
+
+
+THREE = {"clinic": ["Åsa", "b", "c", "d"], "lab": ["d", "x", "Åsa", "c"], "register": ["c", "Åsa", "名前", "d", "b"]}
+texts = st.text(max_size=4).map(lambda text: text.encode("utf-8", "ignore").decode())
+
+
+@settings(deadline=None, max_examples=10)
+@given(st.lists(st.lists(texts, unique=True, max_size=5), min_size=2, max_size=5), st.integers(0, 3))
+def test_intersection_and_union_are_those_of_the_clear_ids(lists, padding):
+    ids = {f"p{i}": own for i, own in enumerate(lists)}
+    ring, parties = members(ids, length=max(map(len, lists)) + padding)
+    found = common_ids(ids, parties, intersection(ring, around(ring, parties)))
+    assert set(found["p0"]) == set.intersection(*map(set, lists))
+    assert all(own == found["p0"] for own in found.values())
+
+    ring, parties = members(ids)
+    total, places = union(ring, around(ring, parties))
+    everybody = set().union(*lists)
+    assert total == len(everybody)
+    at: dict[int, str] = {}
+    for name in ids:
+        for position, place in enumerate(places[name]):
+            assert at.setdefault(place, ids[name][parties[name].rows([position])[0]]) in ids[name]
+    assert sorted(at.values()) == sorted(everybody)
+    positions = shared_by_all(places)
+    assert len({parties[name].digest(positions[name]) for name in ids}) == 1
+
+
+def test_twenty_parties():
+    ids = {f"p{i}": ["one", "two", *(f"{i}-{k}" for k in range(i % 3))] for i in range(20)}
+    ring, parties = members(ids, length=4)
+    found = common_ids(ids, parties, intersection(ring, around(ring, parties)))
+    assert set(found["p7"]) == {"one", "two"}
+    assert all(own == found["p0"] for own in found.values())
+
+
+def test_ten_thousand_ids_and_four_parties_take_seconds_a_party():
+    n = 200  # the cost is linear in the number of ids
+    ids = {name: [f"{i}" for i in range(k, n + k)] for k, name in enumerate("abcd")}
+    ring, parties = members(ids)
+    began = time.process_time()
+    lists = around(ring, parties)
+    spent = (time.process_time() - began) / len(ids) * (10_000 / n)
+    assert spent < 15.0
+    assert len(intersection(ring, lists)["a"]) == n - 3
+
+
+def test_lists_look_alike_whatever_was_padded():
+    """Neither the order of the ids nor their number shows."""
+    ring, parties = members({"a": ["1"], "b": ["1", "2", "3"]}, length=4)
+    lists = [party.first() for party in parties.values()]
+    assert {len(raised.points) for raised in lists} == {4 * POINT_BYTES}
+    other = Member(ring, "b", ["3", "2", "1"], seed("another seed"))
+    assert set(other.first().entries()).isdisjoint(lists[1].entries())
+
+
+@pytest.mark.parametrize(("study", "normalization"), [("cd" * 32, "nfc"), (STUDY, "nfkc")])
+def test_one_seed_in_another_study_is_another_secret(study, normalization):
+    first = Member(Ring(STUDY, ("a", "b"), "nfc"), "a", ["1"], seed("a")).first()
+    ring = Ring(study, ("a", "b"), normalization)
+    assert Member(ring, "a", ["1"], seed("a")).first().points != first.points
+    with pytest.raises(ProtectionError, match="belongs to another study, roster, normalization or hop"):
+        Member(ring, "b", ["1"], seed("b")).raise_list(first)
+
+
+def reversed_(raised):
+    return replace(raised, points=b"".join(reversed(raised.entries())))
+
+
+ATTACKS = {
+    "drops an entry": (lambda r: replace(r, points=r.points[POINT_BYTES:]), "128 bytes, not 5 points"),
+    "doubles an entry": (
+        lambda r: replace(r, points=r.points[:POINT_BYTES] * 2 + r.points[2 * POINT_BYTES :]),
+        "twice",
+    ),
+    "cuts a point": (lambda r: replace(r, points=r.points[:-1]), "159 bytes, not 5 points"),
+    "leaves the curve": (lambda r: replace(r, points=b"\xff" * POINT_BYTES + r.points[POINT_BYTES:]), "not a point"),
+    "claims another owner": (lambda r: replace(r, owner="lab"), "another study, roster, normalization or hop"),
+    "claims another hop": (lambda r: replace(r, hop=1 - r.hop), "another study, roster, normalization or hop"),
+    "claims a stranger": (lambda r: replace(r, owner="bank"), "'bank' is not in the ring"),
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_a_hop_that_changes_the_form_of_a_list_is_refused(attack):
+    change, reason = ATTACKS[attack]
+    ring, parties = members(THREE, length=5)
+    with pytest.raises(ProtectionError, match=reason):
+        around(ring, parties, lambda r: change(r) if r.owner == "clinic" and r.hop == 1 else r)
+
+
+def replaced(ring):
+    """Points that fit the form, and are nobody's."""
+    return lambda r: replace(r, points=b"".join(ring.hashed("id", f"invented {i}") for i in range(len(r.entries()))))
+
+
+def agree(parties, found):
+    """Whether all parties come to one digest of the common samples."""
+    try:
+        return len({party.digest(found[name]) for name, party in parties.items()}) == 1
+    except ProtectionError:  # a padded entry would be a common sample
+        return False
+
+
+@pytest.mark.parametrize("padded", [True, False])
+@pytest.mark.parametrize("hop", [0, 1, 2])
+def test_a_hop_that_reorders_is_caught_by_the_digest_of_common_samples(hop, padded):
+    ring, parties = members(THREE, length=6 if padded else None)
+    lists = around(ring, parties, lambda r: reversed_(r) if r.owner == "clinic" and r.hop == hop else r)
+    found = intersection(ring, lists)
+    assert not agree(parties, found)
+
+
+def test_a_hop_that_changes_entries_makes_a_smaller_set_and_no_false_match():
+    ring, parties = members(THREE, length=6)
+    invent = replaced(ring)
+    lists = around(ring, parties, lambda r: invent(r) if r.owner == "lab" and r.hop == 1 else r)
+    assert intersection(ring, lists) == {"clinic": [], "lab": [], "register": []}
+
+
+def test_a_secret_raises_each_list_once():
+    _, parties = members(THREE, length=6)
+    sent = parties["clinic"].first()
+    answer = parties["lab"].raise_list(sent)
+    assert parties["lab"].raise_list(sent) == answer
+    with pytest.raises(ProtectionError, match="another list of 'clinic' was raised before; a secret serves one run"):
+        parties["lab"].raise_list(reversed_(sent))
+
+
+def test_a_party_does_not_raise_its_own_entries_again():
+    _, parties = members(THREE, length=6)
+    own, sent = parties["lab"].first(), parties["clinic"].first()
+    with pytest.raises(ProtectionError, match="has entries that 'lab' sent itself"):
+        parties["lab"].raise_list(replace(sent, points=own.points))
+
+
+def test_a_list_goes_to_the_next_party_only():
+    _, parties = members(THREE, length=6)
+    with pytest.raises(ProtectionError, match="after 0 hops is not for 'register'"):
+        parties["register"].raise_list(parties["clinic"].first())
+
+
+def test_whoever_compares_wants_every_list_once_and_fully_raised():
+    ring, parties = members(THREE, length=6)
+    lists = around(ring, parties)
+    with pytest.raises(FusionError, match=r"no list from \['register'\]"):
+        intersection(ring, lists[:2])
+    with pytest.raises(FusionError, match="two lists of party 'clinic'"):
+        intersection(ring, [lists[0], *lists])
+    with pytest.raises(FusionError, match="went 0 of 2 hops"):
+        intersection(ring, [parties["clinic"].first(), *lists[1:]])
+    with pytest.raises(InputError, match="padded lists have no union"):
+        union(ring, lists)
+
+
+def test_what_a_party_enters_is_checked():
+    ring = Ring(STUDY, ("a", "b"), length=2)
+    with pytest.raises(InputError, match="1 ids of 'a' occur more than once, for example 'x'"):
+        Member(ring, "a", ["x", "x"], seed("a"))
+    with pytest.raises(InputError, match="'a' has 3 ids; the study allows 2"):
+        Member(ring, "a", ["x", "y", "z"], seed("a"))
+    with pytest.raises(InputError, match="the seed has 3 bytes"):
+        Member(ring, "a", ["x"], b"abc")
+    with pytest.raises(InputError, match="two or more parties"):
+        Ring(STUDY, ("a",))
+    padded = Member(ring, "a", [], seed("a"))
+    with pytest.raises(ProtectionError, match="a padded entry was said to be a common sample"):
+        padded.rows([0])
+    with pytest.raises(ProtectionError, match="each at most once"):
+        padded.rows([0, 0])
+
+
+def on_the_curve(x):
+    """P-256 by its equation alone: y^2 = x^3 - 3x + b has a root."""
+    p = 2**256 - 2**224 + 2**192 + 2**96 - 1
+    b = 0x5AC635D8AA3A93E7B3EBBD55769886BC651D06B0CC53B0F63BCE3C3E27D2604B
+    square = (pow(x, 3, p) - 3 * x + b) % p
+    return pow(square, (p - 1) // 2, p) == 1
+
+
+def test_wire_vectors():
+    """Written down once: whoever changes a byte of the protocol breaks studies that are under way."""
+    ring = Ring(STUDY, ("clinic", "lab"), "nfc", 2)
+    assert ring.bound().hex() == VECTORS["context"]
+    assert ring.hashed("id", "Åsa").hex() == VECTORS["Åsa"]
+    assert on_the_curve(int(VECTORS["Åsa"], 16))
+    clinic, lab = Member(ring, "clinic", ["Åsa"], seed("clinic")), Member(ring, "lab", ["x", "Åsa"], seed("lab"))
+    sent = clinic.first()
+    assert [x.hex() for x in sent.entries()] == VECTORS["clinic"]
+    assert sent.context == VECTORS["context of the list"]
+    assert [x.hex() for x in lab.raise_list(sent).entries()] == VECTORS["clinic raised by lab"]
+    assert ring.digest(["Åsa"]) == VECTORS["digest"]
+    assert ORDER % 2 == 1
+
+
+VECTORS = {
+    "context": "7524c7212283f7edb6722c99dc96feccbdfe29285e9cc7d6e9f3277cda8576a1",
+    "Åsa": "6a50b7eaa7dd365920d13ae9bff49508fa86636daf8200021dbc1236413a0211",
+    "clinic": [
+        "f7bc791756b0262d46ea60529d18bbeee790f3cbcf603bdc17a5530bfa2ee14b",
+        "fc98d6df4ec0b9bbbfa2bd9c61887cb9de8a4f79d7a83181f8b2fb4f2e118d8a",
+    ],
+    "context of the list": "27cbc7eba880952592a1c8c10052eb7ec4b2b04027ae8c16bda2113749347ce0",
+    "clinic raised by lab": [
+        "9b31097332aa3d47cb1665d1d862653aecd56a44f76d152231e8d692e1b11ed3",
+        "d7660241aeb3ecb06b086292cd1c48cb36ece383de425eeccde7522c171a5ffa",
+    ],
+    "digest": "c4638272c1e0ab907b9907ebe6e4cb7e7234320db4ee7a2783eee86de444628e",
+}
