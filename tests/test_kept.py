@@ -4,6 +4,8 @@
 format gets a new folder, made with the release that introduced it (docs/compatibility.md).
 """
 
+import json
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,8 @@ import pytest
 from sklearn.decomposition import KernelPCA
 from sklearn.metrics.pairwise import euclidean_distances, linear_kernel, rbf_kernel
 
-from dkpca import subspace_error, wire
+from dkpca import DKPCA, subspace_error, wire
+from dkpca.errors import WireError
 from dkpca.exchange import alignment, files
 from dkpca.fusion import fuse
 from dkpca.messages import digest
@@ -21,6 +24,7 @@ from testkit.owners import standardized
 
 KEPT = Path(__file__).parent / "kept" / "version-1"
 GAMMA = 0.2
+REFUSED: tuple[str, ...] = ()  # kinds of estimators of 0.1 that can no longer be used
 PEOPLE = [f"p{i:02d}" for i in range(12)]
 KEY = b"a key of the parties, long enough"
 
@@ -95,3 +99,14 @@ def test_a_private_state_places_new_samples_as_a_fresh_fit_does(X):
     assert [column.source for column in preparation.columns] == ["x0", "x1", "x2"]
     rows = extend(state, X[:4]).factor.decode()
     np.testing.assert_allclose(rows, message("bank.rows").factor.decode(), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["open", "linear", "sums", "blind"])
+def test_an_estimator_that_0_1_saved_places_samples_as_it_did_or_is_refused_with_that_version(name):
+    folder = KEPT.parent / "estimators-0.1"
+    expected = json.loads((folder / "expected.json").read_text())
+    X = np.array(expected["X"])[:5]
+    refused = pytest.raises(WireError, match="0[.]1") if name in REFUSED else nullcontext()
+    with refused:
+        model = DKPCA.load(folder / f"{name}.model")
+        assert np.allclose(model.transform({"bank": X[:, :3], "shop": X[:, 3:]}), expected[name], atol=1e-12)

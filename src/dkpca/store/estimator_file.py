@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,13 @@ def write(path: Path, fitted: Fitted) -> None:
         **({} if fitted.shield == Shield() else {"shield": codec.described(fitted.shield)}),
     }
     parameters = {name: codec.plain(_listed(value)) for name, value in fitted.parameters.items()}
-    header = {"warning": WARNING, "estimator": VERSION, "parameters": parameters, "facts": facts}
+    header = {
+        "warning": WARNING,
+        "estimator": VERSION,
+        "dkpca": version("dkpca"),
+        "parameters": parameters,
+        "facts": facts,
+    }
     arrays = {name: np.frombuffer(data, dtype=np.uint8) for name, data in files.items()}
     storage.write(path, container.pack(header, arrays, entry=PRIVATE), private=True)
 
@@ -88,24 +95,32 @@ def read(path: Path, hints: Mapping[str, Any]) -> Fitted:
         if "estimator" not in header:
             raise WireError("the state of one party, not a fitted estimator; dkpca.load opens it")
         header = container.verify(header, arrays)
+        saved_by = header.get("dkpca", "0.1")
         if header["estimator"] != VERSION:
-            raise WireError(f"{WHAT} has format version {header['estimator']!r}; this dkpca reads {VERSION}")
-        facts = codec.values(FACTS | {"shield": Shield}, header.get("facts"), what=WHAT)
-        shield = facts.pop("shield", Shield())
-        expected = {STATE + name: name for name in facts.get("party_names", ())}
-        if set(facts) != set(FACTS) or not {MODEL} <= set(arrays) <= {MODEL, IDS, *expected}:
-            raise WireError(f"{WHAT}: does not have the parts of its kind; save it again")
-        kept = {name: arrays[key].tobytes() for key, name in expected.items() if key in arrays}
-        return Fitted(
-            parameters=codec.values(hints, header.get("parameters"), what=WHAT),
-            party_names=facts["party_names"],
-            feature_names=facts["feature_names"],
-            sources={name: Path(source) for name, source in facts["sources"].items()},
-            model=model_file.decode(arrays[MODEL].tobytes()),
-            states={name: private_state.decode(data) for name, data in kept.items()},
-            shield=shield,
-            ids=_labels(arrays.get(IDS)),
-        )
+            raise WireError(
+                f"{WHAT} has format version {header['estimator']!r}, of dkpca {saved_by}; this is {version('dkpca')}, "
+                f"which reads {VERSION}"
+            )
+        return _fitted(header, arrays, hints, f"{WHAT} of dkpca {saved_by}")
+
+
+def _fitted(header: Mapping[str, Any], arrays: Mapping[str, Any], hints: Mapping[str, Any], what: str) -> Fitted:
+    facts = codec.values(FACTS | {"shield": Shield}, header.get("facts"), what=what)
+    shield = facts.pop("shield", Shield())
+    expected = {STATE + name: name for name in facts.get("party_names", ())}
+    if set(facts) != set(FACTS) or not {MODEL} <= set(arrays) <= {MODEL, IDS, *expected}:
+        raise WireError(f"{what}: does not have the parts of its kind; save it again")
+    kept = {name: arrays[key].tobytes() for key, name in expected.items() if key in arrays}
+    return Fitted(
+        parameters=codec.values(hints, header.get("parameters"), what=what),
+        party_names=facts["party_names"],
+        feature_names=facts["feature_names"],
+        sources={name: Path(source) for name, source in facts["sources"].items()},
+        model=model_file.decode(arrays[MODEL].tobytes()),
+        states={name: private_state.decode(data) for name, data in kept.items()},
+        shield=shield,
+        ids=_labels(arrays.get(IDS)),
+    )
 
 
 def _label(label: Any) -> Any:

@@ -66,7 +66,7 @@ def versions() -> dict[str, str]:
 @cache
 def _versions() -> dict[str, str]:
     return {"python": platform.python_version()} | {
-        name: version(name) for name in ("dkpca", "numpy", "scipy", "safetensors", "polars")
+        name: version(name) for name in ("dkpca", "numpy", "scipy", "polars")
     }
 
 
