@@ -98,8 +98,8 @@ def read(path: Path, hints: Mapping[str, Any]) -> Fitted:
         saved_by = header.get("dkpca", "0.1")
         if header["estimator"] != VERSION:
             raise WireError(
-                f"{WHAT} has format version {header['estimator']!r}, of dkpca {saved_by}; this is {version('dkpca')}, "
-                f"which reads {VERSION}"
+                f"{WHAT} has format version {header['estimator']!r}, of dkpca {saved_by}; dkpca "
+                f"{version('dkpca')} reads {VERSION}"
             )
         return _fitted(header, arrays, hints, f"{WHAT} of dkpca {saved_by}")
 
