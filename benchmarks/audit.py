@@ -23,7 +23,7 @@ def main() -> None:
     given = parser.parse_args()
     tables = {owner: X[: given.flights] for owner, X in flights().items()}
     start = time.process_time()
-    model = DKPCA(10, rank=given.rank).fit(tables)
+    model = DKPCA(10, gamma=None, rank=given.rank).fit(tables)
     fit, memory = time.process_time() - start, _peak()
     start = time.process_time()
     parties = in_process.Parties(tables, states=model._states)

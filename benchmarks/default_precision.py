@@ -60,7 +60,7 @@ def compared(name: str, X: Parties) -> list[dict[str, object]]:
 
 def _measured(X: Parties, precision: str) -> dict[str, float]:
     start = time.process_time()
-    model = DKPCA(COMPONENTS, gamma="auto", precision=precision).fit(X)
+    model = DKPCA(COMPONENTS, gamma="scale", precision=precision).fit(X)
     took = time.process_time() - start
     truth = KernelPCA(COMPONENTS, kernel="rbf", gamma=model.gamma_).fit(np.hstack(list(X.values()))).eigenvectors_
     attacked = [recovery.measure(model.model_.summaries[party], X[party]) for party in list(X)[:MEASURED]]

@@ -88,7 +88,7 @@ def auto_rank() -> list[dict[str, object]]:
     lines: list[dict[str, object]] = []
     for name, X, numbers in (("digits", digits, (2, 4, 8)), ("breast cancer", cancer, (3, 6))):
         for parties in numbers:
-            model = DKPCA(D, gamma="auto", parties=parties).fit(X)
+            model = DKPCA(D, gamma="scale", parties=parties).fit(X)
             truth = KernelPCA(D, kernel="rbf", gamma=model.gamma_).fit(X).eigenvectors_
             ranks = [entry.rank for entry in model.ledger_]
             what = f"{name}, {parties} parties: subspace error at ranks {min(ranks)} to {max(ranks)}"

@@ -81,7 +81,7 @@ def recovered(settings: Settings, seed: int) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for name, parties in tables(settings).items():
         truth = Truth.of(parties["party0"], Linear())
-        model = DKPCA(settings.n_components[0], protect="sums").fit(parties)
+        model = DKPCA(settings.n_components[0], gamma=None, protect="sums").fit(parties)
         for mode, who, seen in held(parties, model, settings.n_components):
             for known in settings.known_rows:
                 draws = [np.random.default_rng((seed, known)).permutation(len(seen.factor))[:known]]

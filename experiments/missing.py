@@ -22,7 +22,7 @@ from experiments.command import Options, described, main, mean_std
 LAWS: dict[str, dict[str, Any]] = {
     "sum, linear": {"kernel": "linear"},
     "sum, RBF balanced": {"law": "sum", "weights": "balanced"},
-    "product, RBF": {"gamma": "auto"},
+    "product, RBF": {"gamma": "scale"},
 }
 PARTS = {"top left": (0, 0), "top right": (0, 1), "bottom left": (1, 0), "bottom right": (1, 1)}
 

@@ -83,7 +83,7 @@ def _central(settings: Settings, tables: Tables) -> dict[str, Any]:
 def _fit(settings: Settings, tables: Tables) -> tuple[DKPCA, float]:
     start = perf_counter()
     model = DKPCA(
-        settings.n_components, gamma="auto", rank=settings.rank, solver=settings.solver, random_state=settings.seed
+        settings.n_components, gamma="scale", rank=settings.rank, solver=settings.solver, random_state=settings.seed
     ).fit(tables)
     return model, perf_counter() - start
 

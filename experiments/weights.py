@@ -22,9 +22,9 @@ from experiments.command import Options, described, main, mean_std
 
 Views = dict[str, np.ndarray]
 WAYS: dict[str, dict[str, Any]] = {
-    "product, one gamma": {},
+    "product, one gamma": {"gamma": None},
     "product, balanced": {"weights": "balanced"},
-    "sum, one gamma": {"law": "sum"},
+    "sum, one gamma": {"gamma": None, "law": "sum"},
     "sum, balanced": {"law": "sum", "weights": "balanced"},
 }
 

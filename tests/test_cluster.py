@@ -69,7 +69,7 @@ class TestSources:
     def test_paths_and_functions_give_what_arrays_give(self, tmp_path, solver, projection):
         arrays = {"a": table(1), "b": table(2)}
         np.save(tmp_path / "a.npy", arrays["a"])
-        settings = {"n_components": 3, "gamma": "auto", "solver": solver, "projection": projection}
+        settings = {"n_components": 3, "gamma": "scale", "solver": solver, "projection": projection}
         expected = DKPCA(**settings).fit(arrays)
         model = DKPCA(**settings).fit({"a": tmp_path / "a.npy", "b": partial(table, 2)})
         np.testing.assert_array_equal(model.eigenvectors_, expected.eigenvectors_)
@@ -106,10 +106,10 @@ class TestDask:
     @pytest.mark.usefixtures("on_dask")
     def test_two_worker_processes_give_what_one_process_gives(self):
         sources = {name: partial(table, seed) for seed, name in enumerate("abcd")}
-        model = DKPCA(3, gamma="auto").fit(sources)
+        model = DKPCA(3, gamma="scale").fit(sources)
         scores = model.transform(sources)
         with joblib.parallel_config(backend="sequential"):
-            expected = DKPCA(3, gamma="auto").fit({name: source() for name, source in sources.items()})
+            expected = DKPCA(3, gamma="scale").fit({name: source() for name, source in sources.items()})
         assert subspace_error(expected.eigenvectors_, model.eigenvectors_) < 1e-20
         np.testing.assert_allclose(scores, model.model_.scores, atol=1e-5)
 
@@ -131,7 +131,7 @@ class TestDask:
 @pytest.mark.cluster
 def test_loky_processes_give_what_one_process_gives():
     sources = {name: partial(table, seed) for seed, name in enumerate("ab")}
-    expected = DKPCA(3, gamma="auto").fit(sources)
+    expected = DKPCA(3, gamma="scale").fit(sources)
     with joblib.parallel_config(backend="loky", n_jobs=2):
-        model = DKPCA(3, gamma="auto").fit(sources)
+        model = DKPCA(3, gamma="scale").fit(sources)
     assert subspace_error(expected.eigenvectors_, model.eigenvectors_) < 1e-20

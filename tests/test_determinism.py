@@ -13,7 +13,7 @@ SOLVERS = ("dense", "streamed", "landmark")
 
 
 def fitted(solver, kernel="rbf", **how):
-    return DKPCA(4, kernel=kernel, gamma="auto", parties=4, rank=20, solver=solver, random_state=7, **how).fit(DIGITS)
+    return DKPCA(4, kernel=kernel, parties=4, rank=20, solver=solver, random_state=7, **how).fit(DIGITS)
 
 
 @pytest.mark.cluster
@@ -47,7 +47,7 @@ def test_blas_threads_change_the_answer_by_less_than_a_billionth(solver, kernel)
 def test_another_seed_is_another_draw_of_landmarks_and_nothing_else(solver):
     first, other = (
         fitted(solver),
-        DKPCA(4, gamma="auto", parties=4, rank=20, solver=solver, random_state=8).fit(DIGITS),
+        DKPCA(4, parties=4, rank=20, solver=solver, random_state=8).fit(DIGITS),
     )
     if solver == "dense":
         np.testing.assert_array_equal(first.eigenvectors_, other.eigenvectors_)

@@ -30,6 +30,7 @@ def test_scikit_learn_contract(estimator, check):
 class TestIsKernelPCA:
     """At full rank nothing is lost, whatever the split."""
 
+    @pytest.mark.filterwarnings("ignore:.*makes up .* of the distances")  # of two pixels at the border
     @pytest.mark.parametrize("projection", ["extend", "exact"])
     @pytest.mark.parametrize("parties", [1, 2, 7, 64, [[3, 1], list(range(4, 64)), [0, 2]]], ids=str)
     @pytest.mark.parametrize(("kernel", "gamma"), [("linear", None), ("rbf", 1e-3)])
@@ -70,7 +71,7 @@ class TestApproaches:
     @pytest.mark.parametrize("kernel", ["rbf", "linear"])
     def test_training_samples_project_onto_themselves(self, kernel, precision):
         X = DIGITS[:200]
-        model = DKPCA(5, kernel=kernel, gamma="auto", parties=4, precision=precision)
+        model = DKPCA(5, kernel=kernel, gamma="scale", parties=4, precision=precision)
         scores = model.fit_transform(X)
         tolerance = {"float64": 1e-10, "float32": 1e-5, "float16": 2e-2}[precision]
         np.testing.assert_allclose(model.transform(X), scores, atol=tolerance * np.abs(scores).max())
@@ -125,14 +126,14 @@ class TestScikitLearnCitizen:
     def test_pipeline_of_parties_with_a_grid_search_over_the_rank(self):
         X, y = load_digits(return_X_y=True)
         X, y = X[:200], y[:200]
-        pipeline = make_pipeline(DKPCA(8, gamma="auto", parties=4), LogisticRegression(max_iter=1000))
+        pipeline = make_pipeline(DKPCA(8, gamma="scale", parties=4), LogisticRegression(max_iter=1000))
         search = GridSearchCV(pipeline, {"dkpca__rank": [4, 30]}, cv=2).fit(X, y)
         assert search.best_score_ > 0.8
 
     def test_pipeline_on_a_dict(self):
         X, y = load_digits(return_X_y=True)
         tables = {"top": X[:200, :32], "bottom": X[:200, 32:]}
-        pipeline = make_pipeline(DKPCA(8, gamma="auto"), LogisticRegression(max_iter=1000)).fit(tables, y[:200])
+        pipeline = make_pipeline(DKPCA(8, gamma="scale"), LogisticRegression(max_iter=1000)).fit(tables, y[:200])
         assert pipeline.score(tables, y[:200]) > 0.9
 
     def test_clone_and_pickle(self):
@@ -213,7 +214,7 @@ class TestErrors:
             ({"kernel": "fourier"}, "kernel 'fourier' is unknown here; use one of"),
             ({"gamma": -1.0}, "gamma is -1.0; give a positive number"),
             ({"gamma": float("inf")}, "gamma is inf; give a positive number"),
-            ({"gamma": "wide"}, "gamma is 'wide'; give a positive number, 'auto'"),
+            ({"gamma": "wide"}, "gamma is 'wide'; give a positive number, 'scale'"),
             ({"gamma": True}, "gamma is True; give a positive number"),
             ({"rank": "some"}, "rank is 'some'; give 'auto', a whole number from 1 on, or rules of dkpca.rank"),
             ({"rank": 0}, "rank is 0; give 'auto'"),
@@ -282,6 +283,7 @@ class TestErrors:
             assert isinstance(caught.value, sklearn.exceptions.NotFittedError)
         assert not (tmp_path / "m").exists()
 
+    @pytest.mark.filterwarnings("ignore:.*makes up .* of the distances")  # of three pixels at the border
     def test_transform_with_other_parties(self):
         model = DKPCA(2).fit({"a": DIGITS[:30, :3], "b": DIGITS[:30, 3:9]})
         with pytest.raises(InputError, match=r"the fit had the parties \['a', 'b'\]; these samples are from \['c'\]"):

@@ -99,8 +99,8 @@ class TestScale:
     @pytest.mark.parametrize("scale", SCALES)
     def test_the_rbf_kernel_with_its_own_width_does_not_see_the_scale(self, table, scale):
         size = 2.0 ** round(math.log2(scale))
-        plain = DKPCA(3, parties=3, gamma="auto").fit(table)
-        model = DKPCA(3, parties=3, gamma="auto").fit(table * size)
+        plain = DKPCA(3, parties=3, gamma="scale").fit(table)
+        model = DKPCA(3, parties=3, gamma="scale").fit(table * size)
         np.testing.assert_allclose(model.eigenvalues_, plain.eigenvalues_, rtol=1e-6)
 
     @pytest.mark.parametrize("scale", [1e-300, 1e-160, 1e160, 1e300])

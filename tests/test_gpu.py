@@ -144,8 +144,8 @@ def test_the_gpu_agrees_with_the_cpu(solver):
 @pytest.mark.parametrize(("dtype", "error"), [(torch.float64, 1e-9), (torch.float32, 1e-4)])
 def test_the_estimator_stays_on_the_device(dtype, error):
     X = np.random.default_rng(0).standard_normal((800, 4)) @ np.random.default_rng(1).standard_normal((4, 12))
-    expected = DKPCA(3, gamma="auto", parties=3, rank=30).fit(X)
-    model = DKPCA(3, gamma="auto", parties=3, rank=30).fit(torch.asarray(X, dtype=dtype, device="cuda"))
+    expected = DKPCA(3, gamma="scale", parties=3, rank=30).fit(X)
+    model = DKPCA(3, gamma="scale", parties=3, rank=30).fit(torch.asarray(X, dtype=dtype, device="cuda"))
     assert model.eigenvectors_.is_cuda
     assert model.eigenvectors_.dtype == dtype
     assert subspace_error(expected.eigenvectors_, model.eigenvectors_.double().cpu().numpy()) < error

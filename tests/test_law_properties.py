@@ -58,7 +58,7 @@ def problems(draw, kernels=ALL):
 
 
 def fit(problem, D, tables=None, **settings):
-    settings = {"rank": problem.n, "precision": "float64", "solver": "dense"} | settings
+    settings = {"gamma": None, "rank": problem.n, "precision": "float64", "solver": "dense"} | settings
     return DKPCA(D, kernel=problem.kernel, **settings).fit(problem.fitted if tables is None else tables)
 
 

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::dkpca.errors.DataWarning")  # s
 def test_at_full_rank_it_is_kernel_pca_of_the_joined_table(kernel, rng):
     X = table(rng, kernel)
     blocks = np.array_split(X, 3, axis=1)
-    model = DKPCA(4, kernel=kernel, rank=T, precision="float64").fit([b[:T] for b in blocks])
+    model = DKPCA(4, kernel=kernel, gamma=None, rank=T, precision="float64").fit([b[:T] for b in blocks])
     K, K_new = JOINED[kernel](X[:T], X[:T]), JOINED[kernel](X[T:], X[:T])
     trusted = KernelPCA(4, kernel="precomputed", eigen_solver="dense").fit(K)
     np.testing.assert_allclose(model.eigenvalues_, trusted.eigenvalues_, rtol=1e-9)
@@ -71,7 +71,7 @@ def test_a_law_that_is_asked_for_combines_the_parties_own_kernels(kernel, law, r
     )
     if kernel in ("poly", "cosine") and law == joined_law:
         K = JOINED[kernel](X, X)  # the center finishes it
-    model = DKPCA(4, kernel=kernel, law=law, rank=T, precision="float64", solver="dense").fit(blocks)
+    model = DKPCA(4, kernel=kernel, gamma=None, law=law, rank=T, precision="float64", solver="dense").fit(blocks)
     trusted = KernelPCA(4, kernel="precomputed", eigen_solver="dense").fit(K)
     np.testing.assert_allclose(model.eigenvalues_, trusted.eigenvalues_, rtol=1e-8)
     assert subspace_error(trusted.eigenvectors_, model.eigenvectors_) < 1e-10
@@ -127,7 +127,7 @@ def test_strings_categories_and_numbers_meet_in_one_embedding(rng):
     numbers = rng.standard_normal((n, 5)) + group[:, None]
     parties = {"lab": strings, "registry": categories, "clinic": numbers}
     kernels: dict[str, str | Kernel] = {"lab": "precomputed", "registry": "overlap", "clinic": RBF(0.1)}
-    model = DKPCA(3, kernel=kernels, law="sum", rank=n, precision="float64").fit(parties)
+    model = DKPCA(3, kernel=kernels, gamma=None, law="sum", rank=n, precision="float64").fit(parties)
     K = strings + overlap_kernel(categories, categories, 1 / 3) + rbf_kernel(numbers, gamma=0.1)
     trusted = KernelPCA(3, kernel="precomputed").fit(K)
     np.testing.assert_allclose(model.eigenvalues_, trusted.eigenvalues_, rtol=1e-9)

@@ -68,7 +68,7 @@ class TestTallArrays:
 @pytest.mark.slow
 def test_the_solver_follows_from_the_memory(rng):
     X = {"shop": rng.standard_normal((2200, 4))}
-    plenty, little = (DKPCA(2, gamma="auto", rank=4, max_memory=m).fit(X).solvers_["shop"] for m in ("4GB", "100MB"))
+    plenty, little = (DKPCA(2, gamma="scale", rank=4, max_memory=m).fit(X).solvers_["shop"] for m in ("4GB", "100MB"))
     assert plenty.startswith("dense")
     assert little.startswith("streamed")
     assert "0.1 GB free" in little
@@ -76,7 +76,7 @@ def test_the_solver_follows_from_the_memory(rng):
 
 def test_arrays_in_files_change_no_bit(rng, monkeypatch):
     tables = {name: rng.standard_normal((900, 5)) for name in "ab"}
-    how: dict[str, Any] = {"gamma": "auto", "rank": 6, "solver": "landmark", "n_landmarks": 50}
+    how: dict[str, Any] = {"gamma": "scale", "rank": 6, "solver": "landmark", "n_landmarks": 50}
     free = DKPCA(3, **how).fit(tables)
     monkeypatch.setattr(memory, "TALL_SHARE", 0.0)
     tight = DKPCA(3, max_memory="100MB", **how).fit(tables)

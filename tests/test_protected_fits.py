@@ -37,7 +37,7 @@ def split(table):
     ("settings", "pooled"),
     [
         ({"gamma": 1 / 30}, {"kernel": "rbf", "gamma": 1 / 30}),
-        ({"gamma": "auto"}, {"kernel": "rbf", "gamma": 1 / (2 * X[:FIT].var(axis=0, ddof=1).sum())}),
+        ({"gamma": "scale"}, {"kernel": "rbf", "gamma": 1 / (2 * X[:FIT].var(axis=0, ddof=1).sum())}),
         ({"kernel": "linear"}, {"kernel": "linear"}),
         (
             {"kernel": dkpca.kernels.Polynomial(0.01, degree=2)},
@@ -87,7 +87,7 @@ def test_fewer_bits_are_fewer_bytes_and_a_larger_error_that_the_certificate_know
     truth = KernelPCA(5, kernel="rbf", gamma=1 / 30).fit(X[:FIT])
     errors, sent = [], []
     for precision in ("float16", "compact", "float32", "float64"):
-        model = DKPCA(5, protect="sums", precision=precision).fit(split(X[:FIT]))
+        model = DKPCA(5, gamma=None, protect="sums", precision=precision).fit(split(X[:FIT]))
         errors.append(subspace_error(truth.eigenvectors_, model.eigenvectors_))
         sent.append(model.ledger_[0].bytes_sent)
         assert errors[-1] <= model.certificate_.subspace_error_at_most
@@ -99,7 +99,7 @@ def test_fewer_bits_are_fewer_bytes_and_a_larger_error_that_the_certificate_know
 def test_landmarks_serve_many_samples(monkeypatch):
     monkeypatch.setattr(sum_rounds, "PAIRS_UP_TO", 300)
     monkeypatch.setattr(quantities, "PIECE", 5000)  # so that there are several pieces
-    model = DKPCA(5, protect="sums", n_landmarks=150, precision="float64").fit(split(X[:MANY]))
+    model = DKPCA(5, gamma=None, protect="sums", n_landmarks=150, precision="float64").fit(split(X[:MANY]))
     truth = KernelPCA(5, kernel="rbf", gamma=1 / 30).fit(X[:MANY])
     assert subspace_error(truth.eigenvectors_, model.eigenvectors_) < 0.01
     assert model.ledger_[0].bytes_sent == MANY * 150 * 8
@@ -110,7 +110,7 @@ def test_landmarks_serve_many_samples(monkeypatch):
 
 def test_landmarks_certify_what_they_leave_out(monkeypatch):
     monkeypatch.setattr(sum_rounds, "PAIRS_UP_TO", 10)
-    model = DKPCA(2, protect="sums", n_landmarks=200, precision="float64").fit(split(X[:MANY]))
+    model = DKPCA(2, gamma=None, protect="sums", n_landmarks=200, precision="float64").fit(split(X[:MANY]))
     K = RBF(1 / 30)(X[:MANY], X[:MANY])
     factor = next(iter(model.model_.summaries.values())).factor.decode()
     values = np.linalg.eigvalsh(K - factor @ factor.T)

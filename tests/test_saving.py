@@ -218,7 +218,7 @@ class TestEstimator:
             {},
             {"kernel": Linear(centered=False), "center": np.bool_(False), "rank": 5},
             {"kernel": RBF(1e-3), "rank": Adaptive(1e-3), "precision": "float16", "solver": "streamed"},
-            {"gamma": "auto", "rank": Budget(60 * 4 * 9), "random_state": 3, "n_landmarks": 30, "solver": "landmark"},
+            {"rank": Budget(60 * 4 * 9), "random_state": 3, "n_landmarks": 30, "solver": "landmark"},
             {"gamma": np.float64(1e-3), "projection": "exact", "n_jobs": 1},
             {"kernel": "laplacian", "weights": {"left": 1.0, "right": 2.0}},
             {"kernel": {"left": RBF(1e-3), "right": "linear"}, "law": "sum", "weights": "balanced"},

@@ -123,7 +123,7 @@ class TestInverse:
     def test_each_party_gets_its_own_columns(self, standardize, tmp_path):
         X = DIGITS[:300]
         tables = {"left": X[:, :30], "right": pd.DataFrame(X[:, 30:])}
-        model = DKPCA(40, gamma="auto", standardize=standardize).fit(tables)
+        model = DKPCA(40, gamma="scale", standardize=standardize).fit(tables)
         model.save(tmp_path / "model")
         for each in (model, DKPCA.load(tmp_path / "model")):
             back = each.inverse_transform(each.transform(tables), alpha=1e-3)
@@ -135,7 +135,7 @@ class TestInverse:
     def test_landmarks_and_files_serve_too(self, tmp_path):
         np.save(tmp_path / "left.npy", DIGITS[:600, :30])
         tables = {"left": tmp_path / "left.npy", "right": DIGITS[:600, 30:]}
-        model = DKPCA(20, gamma="auto", solver="landmark", n_landmarks=200).fit(tables)
+        model = DKPCA(20, gamma="scale", solver="landmark", n_landmarks=200).fit(tables)
         back = model.inverse_transform(model.transform(tables))
         assert back["left"].shape == (600, 30)
         assert ((back["right"] - tables["right"]) ** 2).mean() < tables["right"].var(axis=0).mean()

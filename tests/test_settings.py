@@ -31,7 +31,7 @@ def test_every_setting_has_a_sentence_of_help():
         Fit(n_components=0.9, kernel=kernels.RBF(0.25), precision="compact"),
         Fit(kernel={"bank": "rbf", "shop": kernels.Linear()}, law="sum", weights={"bank": 1.0, "shop": 2.5}),
         Fit(gamma={"bank": 0.1}, rank=(rank.Error(0.1), rank.Recovery(0.5, 50))),
-        Fit(kernel="poly", degree=2, coef0=0.5, gamma="auto", rank=40),
+        Fit(kernel="poly", degree=2, coef0=0.5, gamma="scale", rank=40),
     ],
     ids=str,
 )
@@ -56,7 +56,7 @@ def test_toml_that_is_not_just_the_settings_is_refused(text, words):
 
 
 def test_a_file_of_settings_may_leave_out_what_is_as_by_default():
-    assert from_values(Fit, {"n_components": 3, "gamma": "none"}, what="settings.toml") == Fit(n_components=3)
+    assert from_values(Fit, {"n_components": 3, "law": "none"}, what="settings.toml") == Fit(n_components=3)
 
 
 def test_settings_do_not_change_with_the_dict_they_were_made_from():

@@ -300,7 +300,7 @@ class TestWholeProtocol:
     @pytest.mark.parametrize("kernel", ["rbf", "linear"])
     def test_a_fit_without_any_matrix_agrees_with_dense(self, kernel, solver):
         X = DIGITS[:400]
-        settings = {"n_components": 5, "kernel": kernel, "gamma": "auto", "parties": 4, "rank": 30}
+        settings = {"n_components": 5, "kernel": kernel, "gamma": "scale", "parties": 4, "rank": 30}
         exact = DKPCA(**settings, solver="dense").fit(X)
         model = DKPCA(**settings, solver=solver, n_landmarks=300).fit(X)
         assert subspace_error(exact.eigenvectors_, model.eigenvectors_) < 1e-3
@@ -317,7 +317,7 @@ class TestWholeProtocol:
 
     def test_the_certificate_covers_what_the_solvers_left_out(self):
         X = DIGITS[:600]
-        model = DKPCA(5, gamma="auto", parties=3, rank=20, solver="landmark", n_landmarks=60).fit(X)
+        model = DKPCA(5, gamma="scale", parties=3, rank=20, solver="landmark", n_landmarks=60).fit(X)
         K = Centered(KernelGram(model.kernel_, X)).dense()
         values, vectors = (a[..., ::-1] for a in np.linalg.eigh(K))
         proof = model.certificate_

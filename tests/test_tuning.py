@@ -88,7 +88,7 @@ class TestSuggestion:
 
     def test_the_widths_begin_at_a_64th_of_the_usual_one_and_linear_is_tried(self):
         tried = tune(DKPCA(2), parties(), ranks=[4], repeats=1)
-        usual = DKPCA(2, gamma="auto").fit(parties()).gamma_
+        usual = DKPCA(2, gamma="scale").fit(parties()).gamma_
         assert usual is not None
         linear, *widths = tried.widths
         assert widths[0].settings["gamma"] == pytest.approx(usual / 64, rel=1e-3)

@@ -44,7 +44,7 @@ def _levels_up() -> int:
 
 def remedy(standardized: bool) -> str:
     """What helps against a kernel matrix that is nearly diagonal, in the words of the library."""
-    smaller = "take a smaller gamma, such as gamma='auto' (1 / mean squared distance)"
+    smaller = "take a smaller gamma, such as gamma='scale' (1 / mean distance)"
     return smaller if standardized else f"set standardize=True, or {smaller}"
 
 
@@ -66,7 +66,7 @@ def about_kernel(model: FusedModel, *, remedy: str) -> list[str]:
     if float(np.sqrt(np.mean((others - 1.0) ** 2))) < DIFFERENT:
         return [
             "the kernel matrix is nearly constant: all samples are alike to it, and what is left is rounding; take a "
-            "larger gamma, such as gamma='auto' (--gamma auto)"
+            "larger gamma, such as gamma='scale' (--gamma scale)"
         ]
     return []
 

@@ -103,7 +103,7 @@ def play(
     with timed("tables", "writing the files of four owners of the same flights"):
         write_tables(out, n_flights, n_new)
     holdings = [Holding(o, out / o / f"{o}.csv", Reading(ID, text="one-hot")) for o in OWNERS]
-    asked = Fit(n_components, gamma="auto", rank=rank, precision="compact")
+    asked = Fit(n_components, gamma="scale", rank=rank, precision="compact")
     with timed(
         "fit", "four parties summarize, each in a process of its own; the center fuses, and places new flights"
     ):

@@ -17,12 +17,13 @@ from sklearn.utils.validation import check_array, validate_data
 from dkpca import fusion
 from dkpca import party as core
 from dkpca.checks import as_input_error, check_fitted
-from dkpca.concerns import about_kernel, about_new_samples, remedy, warn
+from dkpca.concerns import about_columns, about_influence, about_kernel, about_new_samples, remedy, warn
 from dkpca.disclosure import LedgerEntry, ledger_entry
 from dkpca.errors import InputError, MissingPartyWarning
 from dkpca.exchange import in_process, rounds
 from dkpca.fusion import FusedModel, captured, components, scoring
 from dkpca.kernels import Kernel
+from dkpca.kernels.combination import BALANCED
 from dkpca.linalg import memory
 from dkpca.linalg.arrays import Array, dtype_name, namespace, to_numpy
 from dkpca.linalg.leading import Solver
@@ -66,12 +67,19 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     law : {"product", "sum"} or None, default=None
         How the parties' kernel matrices combine. None: as the kernel implies, so that the result is that kernel of
         the joined table.
-    gamma : float, None, "auto", or dict of party to float, default=None
-        Width of the kernels that have one. None: 1 / number of columns over all parties. "auto": 1 / mean squared
-        distance between samples, added up from one number a party.
+    gamma : float, "scale", None, or dict of party to float, default="scale"
+        Width of the kernels that have one. "scale": 1 / mean of the kernel's own distance d between two different
+        samples, over the columns of all parties with that kernel: d = |x - y|^2 ("rbf"), sum |x - y| ("laplacian"),
+        sum (x - y)^2 / (x + y) ("chi2"), number of columns that differ ("overlap"); "poly": 1 / mean |x|^2. It adds
+        up from one number a party, is 1 on constant tables, and is another number than the "scale" of scikit-learn's
+        SVC, 1 / (n_features * variance). None: 1 / number of columns over all parties, as in `KernelPCA`. "linear",
+        "cosine" and "precomputed" have no width.
     weights : None, "balanced", or dict of party to number, default=None
-        How much each party counts. "balanced": each party gives its kernel a width of its own (product), or all
-        matrices get the same leading eigenvalue (sum).
+        How much each party counts. "balanced" under the product of n parties: each party's kernel gets the width at
+        which its exponent is 1 / n on average over pairs of samples. Under the sum: that width with 1 for 1 / n, and
+        then each party's centered matrix is divided by its largest eigenvalue. Neither makes the parties' influence
+        equal: a party whose distances differ more from pair to pair counts more. A warning says so where one party
+        has more than 80 % of the influence.
     degree : int or None, default=None
         Degree of polynomial kernels that are given by name. None: 3.
     coef0 : float or None, default=None
@@ -170,7 +178,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     >>> from dkpca import DKPCA
     >>> pixels = load_digits().data[:300]
     >>> left, right = pixels[:, :32], pixels[:, 32:]
-    >>> DKPCA(n_components=5, gamma="auto").fit_transform({"left": left, "right": right}).shape
+    >>> DKPCA(n_components=5).fit_transform({"left": left, "right": right}).shape
     (300, 5)
     """
 
@@ -183,7 +191,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         *,
         kernel: str | Kernel | Mapping[str, str | Kernel] = "rbf",
         law: str | None = None,
-        gamma: float | str | Mapping[str, float] | None = None,
+        gamma: float | str | Mapping[str, float] | None = "scale",
         weights: str | Mapping[str, float] | None = None,
         degree: int | None = None,
         coef0: float | None = None,
@@ -260,6 +268,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         if settings.protect != "blind":
             warn(about_kernel(model, remedy=remedy(settings.standardize)))
         states = {name: replace(state, columns=given.columns.get(name)) for name, state in states.items()}
+        warn(sentence for state in states.values() for sentence in about_columns(state))
+        if settings.protect == "none" and settings.weights == BALANCED:
+            warn(about_influence(model))
         sources = {name: table for name, table in given.tables.items() if is_source(table)}
         self._training = given.tables
         return self._take_over(model, list(given.tables), states, sources, shield, given.ids)
@@ -449,7 +460,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         >>> import numpy as np
         >>> from dkpca import DKPCA
         >>> X = np.random.default_rng(0).normal(size=(50, 8))
-        >>> model = DKPCA(2, parties=2, gamma="auto").fit(X).run_audit(20)
+        >>> model = DKPCA(2, parties=2).fit(X).run_audit(20)
         >>> model.certificate_.audit.n_rows <= 20
         True
         """

@@ -6,6 +6,7 @@ option of its own on the command line. `Compute` says where to compute; it is ne
 
 import reprlib
 import tomllib
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from numbers import Integral, Real
@@ -146,12 +147,13 @@ class Fit:
         option="--law",
     )
     gamma: float | str | dict[str, float] | None = setting(
-        None,
+        "scale",
         (
-            _either(_is_positive, _named("auto"), _by_party(_is_positive), _is_none),
-            "a positive number, 'auto', None, or a dict of party to positive number",
+            _either(_is_positive, _named("scale", "auto"), _by_party(_is_positive), _is_none),
+            "a positive number, 'scale', None, or a dict of party to positive number",
         ),
-        "Width of the kernel: a number, auto (1 / mean squared distance), or PARTY=NUMBER once per party.",
+        "Width of the kernel: a number, scale (1 / mean of the kernel's own distance over all parties), none "
+        "(1 / number of columns), or PARTY=NUMBER once per party.",
         option="--gamma",
     )
     weights: str | dict[str, float] | None = setting(
@@ -218,6 +220,9 @@ class Fit:
 
     def __post_init__(self) -> None:
         _check_fields(self)
+        if self.gamma == "auto":
+            warnings.warn("gamma='auto' is now called gamma='scale'; 'auto' will be refused", FutureWarning, 1)
+            object.__setattr__(self, "gamma", "scale")
         _check_together(self)
 
     @property

@@ -52,8 +52,8 @@ def test_ids_are_refused_by_the_library_and_by_the_commands(ids, office):
 
 
 def test_what_is_called_as_ids_and_is_none_is_a_feature():
-    assert DKPCA(2).fit({"shop": NUMBERS.assign(number=np.arange(N) // 2)}).n_features_in_ == 4
-    model = DKPCA(2).fit({"shop": NUMBERS.assign(number=np.arange(N) // 2)})
+    assert DKPCA(2, standardize=True).fit({"shop": NUMBERS.assign(number=np.arange(N) // 2)}).n_features_in_ == 4
+    model = DKPCA(2, standardize=True).fit({"shop": NUMBERS.assign(number=np.arange(N) // 2)})
     model.transform({"shop": NUMBERS.assign(number=np.arange(N) / 2)[::2]})  # only a fit asks what columns are
 
 

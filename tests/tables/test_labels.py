@@ -24,11 +24,11 @@ def tables():
 
 @pytest.fixture
 def model():
-    return DKPCA(3, gamma="auto", solver="dense")
+    return DKPCA(3, gamma="scale", solver="dense")
 
 
 def test_labels_in_another_order_are_aligned_and_said(tables, model):
-    together = DKPCA(3, gamma="auto", solver="dense").fit(tables)
+    together = DKPCA(3, gamma="scale", solver="dense").fit(tables)
     shuffled = tables | {"right": tables["right"].sample(frac=1, random_state=1)}
     with pytest.warns(DataWarning, match="party 'right': its rows were put into the order of party 'left'"):
         model.fit(shuffled)
@@ -40,7 +40,7 @@ def test_labels_in_another_order_are_aligned_and_said(tables, model):
 
 def test_numbers_in_an_index_are_labels_too(tables, model):
     plain = {name: table.reset_index(drop=True) for name, table in tables.items()}
-    truth = DKPCA(3, gamma="auto", solver="dense").fit(plain)
+    truth = DKPCA(3, gamma="scale", solver="dense").fit(plain)
     with pytest.warns(DataWarning):
         model.fit([plain["left"], plain["right"].iloc[::-1]])
     assert subspace_error(truth.eigenvectors_, model.eigenvectors_) < 1e-10
@@ -73,7 +73,7 @@ def test_a_label_twice_is_refused_where_rows_would_have_to_move(tables, model):
 
 
 def test_arrays_get_labels_by_sample_ids(tables, model):
-    truth = DKPCA(3, gamma="auto", solver="dense").fit(tables)
+    truth = DKPCA(3, gamma="scale", solver="dense").fit(tables)
     arrays = {"left": tables["left"].to_numpy(), "right": tables["right"].to_numpy()[::-1]}
     ids = {"left": IDS, "right": np.array(IDS)[::-1]}
     with pytest.warns(DataWarning):

@@ -20,7 +20,7 @@ from dkpca.tables import reading
 from dkpca.wording import in_bytes
 
 PANEL = "At the center"
-REMEDY = "standardize the columns (--standardize), or take a smaller gamma, such as --gamma auto"
+REMEDY = "standardize the columns (--standardize), or take a smaller gamma, such as --gamma scale"
 
 Ids = Annotated[
     Path | None,

@@ -10,6 +10,7 @@ from dkpca.cli import options as o
 from dkpca.cli.inspecting import may_send, recovery_facts
 from dkpca.cli.output import progress, show
 from dkpca.cli.table_options import TableAtHand, reads_table
+from dkpca.concerns import about_columns
 from dkpca.disclosure import raw_bytes, share_sent
 from dkpca.errors import InputError
 from dkpca.exchange import files
@@ -127,7 +128,7 @@ def summarize(
             balance=balance or 0.0,
             law=law,
         )
-    notes = [*preparation.notes, *_left_by_limit(summary, kept)]
+    notes = [*preparation.notes, *_left_by_limit(summary, kept), *about_columns(kept)]
     within, verdict = may_send(kept.recovery, box.policy)
     result = summary_facts(summary) | {
         "decided": kept.decided,

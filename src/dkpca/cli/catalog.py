@@ -59,7 +59,7 @@ CATALOG = (
         "tune",
         "choosing",
         ONE,
-        "Draw what gamma, rank, components and weights give, to choose them: for one owner of all tables.",
+        "Try gamma, the linear kernel, components, rank and weights, to choose them: for one owner of all tables.",
     ),
 )
 

@@ -65,7 +65,7 @@ def tune(
         str | None,
         typer.Option(
             "--gammas",
-            help="Widths to try, separated by commas; else eight, from 1/64 of 'auto' to 4 times it.",
+            help="Widths to try, separated by commas; else eight, from 1/64 of 'scale' to 4 times it.",
             show_default=False,
             rich_help_panel=TRIED,
         ),

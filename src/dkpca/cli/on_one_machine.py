@@ -41,7 +41,7 @@ def fit(
     how: Changed,
     out: Annotated[Path, typer.Option("--out", help="Directory of the run; made, or written anew.")],
     ids: Ids = None,
-    gamma: o.GammaRule = "features",
+    gamma: o.GammaRule = "scale",
     kernel: o.Kernels = None,
     law: o.Law = None,
     weights: o.Weights = "",

@@ -119,7 +119,7 @@ GammaRule = Annotated[
     str,
     typer.Option(
         "--gamma",
-        help="Kernel width: a number, 'features' (1 / number of columns) or 'auto' (1 / mean squared distance).",
+        help="Kernel width: a number, 'scale' (1 / mean distance) or 'features' (1 / number of columns).",
         rich_help_panel=MODEL,
     ),
 ]
@@ -269,12 +269,12 @@ def wanted(
 
 def gamma_of(given: str) -> float | str | None:
     """Return the width, or the rule for it, as the library takes it."""
-    if given in ("features", "auto"):
-        return None if given == "features" else "auto"
+    if given in ("features", "scale", "auto"):
+        return None if given == "features" else given
     try:
         return float(given)
     except ValueError as error:
-        raise InputError(f"--gamma is {given!r}; give a number, 'features' or 'auto'") from error
+        raise InputError(f"--gamma is {given!r}; give a number, 'scale' or 'features'") from error
 
 
 def column_names(given: Sequence[str] | None) -> tuple[str, ...]:

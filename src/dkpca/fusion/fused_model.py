@@ -176,7 +176,7 @@ def resolve_gamma(gamma: float | str | None, statistics: Iterable[Statistics]) -
 
     The statistics are those of the parties with the same kernel, taken for that kernel.
     """
-    if isinstance(gamma, str) and gamma not in ("scale", "auto"):
+    if isinstance(gamma, str) and gamma != "scale":
         raise InputError(f"gamma is {gamma!r}; give a positive number, None or 'scale'")
     if gamma is not None and not isinstance(gamma, str):
         return float(gamma)

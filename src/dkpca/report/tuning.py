@@ -23,7 +23,7 @@ from sklearn.utils.validation import _num_samples
 
 from dkpca.errors import DataWarning, InputError
 from dkpca.estimator import DKPCA
-from dkpca.kernels import RBF, family
+from dkpca.kernels import family
 from dkpca.linalg.arrays import Array, to_numpy
 from dkpca.metrics import principal_angles, subspace_error
 from dkpca.report import svg
@@ -380,7 +380,7 @@ def _kernels_to_try(
             raise InputError(f"widths are {list(gammas)}; give positive numbers")
         widths = sorted({float(gamma) for gamma in gammas})
     else:
-        usual = {"gamma": "auto" if wide == {RBF} else None, "weights": None}
+        usual = {"gamma": "scale", "weights": None}
         fitted = trial.changed(usual).fit(np.arange(trial.n_samples))[0]
         middle = next(k.gamma for k in fitted.model_.kernels.values() if type(k).has_width)
         widths = [float(f"{middle * factor:.4g}") for factor in FACTORS]
