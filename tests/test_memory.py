@@ -15,7 +15,7 @@ from dkpca.linalg import lazy_factor as tall
 from dkpca.linalg import memory
 from dkpca.linalg.arrays import free_memory
 from dkpca.linalg.precision import Rounded
-from dkpca.tables import stored
+from dkpca.tables import formats
 from dkpca.tables.preparation import prepare
 from dkpca.tables.reading import Reading, read
 
@@ -89,7 +89,7 @@ def test_arrays_in_files_change_no_bit(rng, monkeypatch):
 class TestTablesThatStayInTheirFile:
     @pytest.fixture
     def path(self, rng, tmp_path, monkeypatch):
-        monkeypatch.setattr(stored, "LARGE", 0)
+        monkeypatch.setattr(formats, "LARGE", 0)
         columns = {
             "person": [f"p{i}" for i in range(300)],
             "a": rng.standard_normal(300),
@@ -103,7 +103,7 @@ class TestTablesThatStayInTheirFile:
     def test_they_are_prepared_as_if_they_were_loaded(self, path):
         how = Reading(id_column="person", text="one-hot", max_missing=0.5)
         whole, kept = read(path, how), read(path, how, by_column=True)
-        assert isinstance(kept.frame, stored.Stored)
+        assert isinstance(kept.frame, formats.Stored)
         assert len(kept) == 300
         assert kept.ids == whole.ids
         first, second = prepare(whole, how), prepare(kept, how)
@@ -115,13 +115,13 @@ class TestTablesThatStayInTheirFile:
         how = Reading(id_column="person", text="ignore", max_missing=0.5)
         table = read(path, how, by_column=True)
         seen = []
-        column = stored.Stored._column
+        column = formats.Stored._column
 
         def looked_at(self, name):
             seen.append(name)
             return column(self, name)
 
-        monkeypatch.setattr(stored.Stored, "_column", looked_at)
+        monkeypatch.setattr(formats.Stored, "_column", looked_at)
         prepare(table, how).apply(table)
         assert set(seen) == {"a", "b"}
 
@@ -132,7 +132,7 @@ class TestTablesThatStayInTheirFile:
             table.frame["a"]
 
     def test_small_files_are_loaded(self, path, monkeypatch):
-        monkeypatch.setattr(stored, "LARGE", 2**26)
+        monkeypatch.setattr(formats, "LARGE", 2**26)
         assert isinstance(read(path, Reading(id_column="person", text="ignore"), by_column=True).frame, pl.DataFrame)
 
 

@@ -23,7 +23,6 @@ class Sheet:
     ids: list[str]
     values: np.ndarray
     kind: str
-    has_totals: bool = False
 
 
 def make_pair(folder: Path, seed: int) -> tuple[list[Sheet], tuple[str, ...]]:
@@ -57,8 +56,6 @@ def careful_match(sheets: list[Sheet], ways: tuple[str, ...]) -> list[list[str]]
         return text
 
     by_key = [{alike(text): text for text in sheet.ids} for sheet in sheets]
-    if any(sheet.has_totals for sheet in sheets):
-        return None
     if any(not text.strip() for sheet in sheets for text in sheet.ids):
         return None
     if any(len(keys) < len(sheet.ids) for keys, sheet in zip(by_key, sheets, strict=True)):
@@ -100,12 +97,6 @@ def _write(folder: Path, name: str, ids: list[str], values: np.ndarray, rng: np.
         ids[-1] = " "
     kind = str(rng.choice(["csv", "csv", "csv", "csv", "tsv", "parquet", "npz", "xlsx"]))
     path = folder / f"{name}.{kind}"
-    total = bool(rng.random() < 0.08 and len(ids) > 4 and not np.isnan(values).all())
-    if total:  # no sample: a careful person asks whoever made the file to leave it out
-        ids, values = (
-            [*ids, str(rng.choice(["Total", "Summe", "Gesamt:"]))],
-            np.vstack([values, np.nansum(values, 0)]),
-        )
     if kind in ("csv", "tsv"):
         _write_text(path, ids, values, rng)
     elif kind == "npz":
@@ -118,7 +109,7 @@ def _write(folder: Path, name: str, ids: list[str], values: np.ndarray, rng: np.
         pl.DataFrame({"id": stored, "x": values[:, 0], "y": values[:, 1]}).write_parquet(path)
     else:
         _write_workbook(path, ids, values, rng)
-    return Sheet(path, ids, values, kind, total)
+    return Sheet(path, ids, values, kind)
 
 
 def _write_workbook(path: Path, ids: list[str], values: np.ndarray, rng: np.random.Generator) -> None:
@@ -138,7 +129,6 @@ def _write_text(path: Path, ids: list[str], values: np.ndarray, rng: np.random.G
     thousands = str(rng.choice(["", "", {",": ".", ".": ","}[decimal], "\u00a0", "'"]))
     quote_all = rng.random() < 0.2
     marks = rng.choice(MISSING, size=2)
-    unit = str(rng.choice(["", "", "", "%", " %", " mg"]))
     end = str(rng.choice(["\n", "\r\n"]))
 
     def cell(text: str) -> str:
@@ -149,7 +139,7 @@ def _write_text(path: Path, ids: list[str], values: np.ndarray, rng: np.random.G
         if np.isnan(value):
             return str(rng.choice(marks))
         text = f"{value:,.10f}".rstrip("0").rstrip(".")
-        return text.replace(",", "\0").replace(".", decimal).replace("\0", thousands) + unit
+        return text.replace(",", "\0").replace(".", decimal).replace("\0", thousands)
 
     lines = [separator.join(["id", "x", "y"])]
     lines += [

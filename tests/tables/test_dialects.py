@@ -5,8 +5,8 @@ import polars as pl
 import pytest
 
 from dkpca.errors import InputError
-from dkpca.tables.dialect import Dialect
 from dkpca.tables.reading import Reading, column_names, read, read_ids
+from dkpca.tables.text_files import Dialect
 
 IDS = ["001", "5E3", " 7", "1.0"]
 AGE = [50.5, 61.25, 47.0, 39.5]
@@ -46,7 +46,7 @@ def rows(separator: str, number=str, end: str = "\n", quote: str = "") -> str:
         (rows(";", german, quote='"'), "utf-8",
          ("read as separated by semicolons, decimal comma, thousands by '.'",)),
         (rows("\t", "{:,.2f}".format), "utf-16", ("read as separated by tabs, thousands by ',', encoding utf-16",)),
-        (rows("|"), "utf-16-le", ("read as separated by vertical bars, encoding utf-16-le",)),
+        (rows("|"), "utf-8", ("read as separated by vertical bars",)),
         (rows(",", "{:,.2f}".format, quote='"'), "utf-8", ("read as thousands by ','",)),
         (rows(";", "{:_.2f}".format).replace("_", "'"), "utf-8",
          ('read as separated by semicolons, thousands by "\'"',)),
@@ -57,7 +57,6 @@ def rows(separator: str, number=str, end: str = "\n", quote: str = "") -> str:
         ),
         ("sep=;\n" + rows(";"), "utf-8", ("read as separated by semicolons",)),
         (rows(";", end=";\n"), "utf-8", ("read as separated by semicolons",)),
-        (rows(";", end="\r"), "latin-1", ("read as separated by semicolons, encoding cp1252",)),
         ("Laborwerte 2024\n\n" + rows(";"), "utf-8",
          ("read as separated by semicolons", "1 lines above the header left out, as 'Laborwerte 2024'")),
         ("Laborwerte 2024;;\n# Stand 1.2.\n" + rows(";"), "utf-8",
@@ -157,10 +156,20 @@ def test_a_letter_far_below_the_head_decides_the_encoding(tmp_path):
     assert loaded(written(tmp_path, text, "cp1252")).ids[-1] == "Müller"
 
 
-def test_a_table_as_r_writes_it_has_a_name_for_its_row_names(tmp_path):
-    table = read(written(tmp_path, '"a" "b"\n"x" 1 2.5\n"y" 3 4.5\n'.replace(" ", "\t")), Reading("row"))
-    assert table.ids == ["x", "y"]
-    assert table.frame.rows() == [(1.0, 2.5), (3.0, 4.5)]
+@pytest.mark.parametrize(
+    ("text", "encoding", "words"),
+    [
+        ("a\tb\nx\t1\t2.5\ny\t3\t4.5\n", "utf-8", "one name fewer than the rows have values"),
+        (rows(";", end="\r"), "latin-1", "save it with other line ends"),
+        (rows("|"), "utf-16-le", "--encoding utf-16-le"),
+    ],
+)
+def test_what_is_not_guessed_is_refused_with_the_way_out(tmp_path, text, encoding, words):
+    path = written(tmp_path, text, encoding)
+    with pytest.raises(InputError, match=words):
+        loaded(path)
+    if encoding == "utf-16-le":
+        assert loaded(path, dialect=Dialect(encoding=encoding)).ids == IDS
 
 
 def test_a_table_as_pandas_writes_it_has_an_unnamed_first_column(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 from dkpca import DKPCA
 from dkpca.errors import InputError
 from dkpca.linalg import memory
-from dkpca.tables import stored
+from dkpca.tables import formats
 from dkpca.tables.preparation import prepare
 from dkpca.tables.reading import Reading, read
 from testkit.program import Office
@@ -48,9 +48,9 @@ class TestFolders:
         table = frame(rng)
         folder = in_parts(tmp_path / "flights", table)
         expected = prepare(read(folder, Reading()), Reading())
-        monkeypatch.setattr(stored, "LARGE", 100)
+        monkeypatch.setattr(formats, "LARGE", 100)
         loaded = read(folder, Reading(), by_column=True)
-        assert isinstance(loaded.frame, stored.Stored)
+        assert isinstance(loaded.frame, formats.Stored)
         assert prepare(loaded, Reading()).columns == expected.columns
 
     @pytest.mark.parametrize(

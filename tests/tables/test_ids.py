@@ -15,7 +15,7 @@ from dkpca.errors import InputError
 from dkpca.exchange import processes
 from dkpca.exchange.sending import Holding
 from dkpca.tables.ids import WAYS, check_ways, matching_keys, oddities, would_match
-from dkpca.tables.reading import Reading, from_frame, read, read_ids, read_labels, renamed
+from dkpca.tables.reading import Reading, from_frame, read, read_ids
 
 AWKWARD = [
     "001",
@@ -55,7 +55,6 @@ def test_awkward_ids_come_back_exactly_as_they_came(tmp_path, suffix):
         np.savez(path, id=np.array(AWKWARD), x=frame["x"].to_numpy())
     assert read(path, Reading("id")).ids == AWKWARD
     assert read_ids(path, "id") == AWKWARD
-    assert list(read_labels(path, "id", "x")) == AWKWARD
 
 
 @pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame, lambda columns: pl.DataFrame(columns).to_arrow()])
@@ -99,13 +98,6 @@ def test_ids_of_mixed_types_in_pandas_become_text_one_by_one():
 def test_a_named_index_of_pandas_can_be_the_ids():
     frame = pd.DataFrame({"x": [1.0, 2.0]}, index=pd.Index(["001", "1"], name="person"))
     assert from_frame(frame, Reading("person")).ids == ["001", "1"]
-
-
-def test_the_names_of_an_embedding_are_text(tmp_path):
-    (tmp_path / "embedding.csv").write_text("sample,component_1\n001,0.1\n1,0.30000000000000004\n")
-    data, unknown = renamed(tmp_path / "embedding.csv", {"001": "Müller", "1": "Meier"})
-    assert unknown == 0
-    assert data.decode() == "sample,component_1\nMüller,0.1\nMeier,0.30000000000000004\n"
 
 
 def two_tables(tmp_path, first, second, **reading):

@@ -2,7 +2,6 @@
 
 import numpy as np
 import openpyxl
-import polars as pl
 import pytest
 
 from dkpca.errors import InputError
@@ -46,26 +45,12 @@ def refused(path, **how):
     return said[0]
 
 
-@pytest.mark.parametrize(
-    ("form", "unit"), [("{}%", "%"), ("{} %", "%"), ("{} €", "€"), ("{} mmol/l", "mmol/l"), ("$ {}", "$")]
-)
-@pytest.mark.parametrize("mark", [".", ","])
-def test_numbers_with_one_unit_in_every_row_are_numbers(tmp_path, form, unit, mark):
-    cells = [form.format(str(a).replace(".", mark)) for a in A]
-    path = written(tmp_path, [f"{i};{c}" for i, c in zip(["id", *IDS], ["a", *cells], strict=True)])
-    table = read(path, Reading("id"))
-    assert table.frame["a"].to_list() == A.tolist()
-    assert f"column 'a' has {unit!r} in every row, read as numbers without it" in table.notes
-
-
-def test_a_gap_among_numbers_with_a_unit_is_a_gap(tmp_path):
-    cells = [f"{a}%" for a in A[:-1]] + [""]
-    assert read(written(tmp_path, lines(IDS, cells, B)), Reading("id")).frame["a"].to_list() == [*A[:-1], None]
-
-
-def test_numbers_with_different_units_stay_text(tmp_path):
-    cells = [f"{a} {'kg' if a > 50 else 'g'}" for a in A]
-    assert read(written(tmp_path, lines(IDS, cells, B)), Reading("id")).frame["a"].dtype == pl.String
+@pytest.mark.parametrize("form", ["{}%", "{} mmol/l", "$ {}"])
+def test_numbers_with_a_unit_are_text_and_refused_with_the_ways_out(tmp_path, form):
+    path = written(tmp_path, lines(IDS, [form.format(a) for a in A], B))
+    reading = Reading("id")
+    with pytest.raises(InputError, match="column 'a' has text .* in row 1; leave it out with --exclude a"):
+        prepare(read(path, reading), reading)
 
 
 @pytest.mark.parametrize("odd", ["<0.5", "nicht erhoben", "12,5,7"])
@@ -95,40 +80,6 @@ def test_a_header_that_stands_again_among_the_rows_is_named_so(tmp_path):
     assert "column 'a' holds numbers, but for 'a' in row 16: the header stands there again" in refused(
         written(tmp_path, [*rows[:16], "id,a,b", *rows[16:]])
     )
-
-
-@pytest.mark.parametrize("word", ["Total", "SUMME", "Gesamt:", "Mittelwert"])
-@pytest.mark.parametrize("kind", ["csv", "xlsx", "parquet"])
-def test_a_row_of_totals_is_no_sample(tmp_path, word, kind):
-    last = (A.mean().round(1), B.mean().round(1)) if word == "Mittelwert" else (A.sum(), None)
-    if kind == "csv":
-        path = written(tmp_path, [*lines(IDS, A, B), f"{word},{last[0]},{'' if last[1] is None else last[1]}"])
-    elif kind == "xlsx":
-        path = workbook(tmp_path, [["id", "a", "b"], *zip(IDS, A.tolist(), B.tolist(), strict=True), [word, *last]])
-    else:
-        path = tmp_path / "t.parquet"
-        pl.DataFrame({"id": [*IDS, word], "a": [*A, last[0]], "b": [*B, last[1]]}).write_parquet(path)
-    with pytest.raises(InputError, match=f"the last row, '{word}', sums up the rows above it .column 'a'."):
-        read(path, Reading("id"))
-
-
-def test_without_a_word_the_sums_of_all_columns_give_a_row_of_totals_away(tmp_path):
-    rows = lines(A, B, header="a,b")
-    with pytest.raises(InputError, match="the last row sums up the rows above it"):
-        read(written(tmp_path, [*rows, f"{A.sum():.1f},{B.sum():.1f}"]), Reading())
-    assert len(read(written(tmp_path, [*rows, f"{A.sum():.1f},3"]), Reading())) == N + 1
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_samples_are_not_taken_for_totals(tmp_path, seed):
-    rng = np.random.default_rng(seed)
-    heavy = np.abs(rng.standard_cauchy(size=(12, 1)))
-    X = [rng.normal(size=(12, 2)), rng.poisson(0.3, size=(12, 2)), heavy][seed % 3]
-    header = ",".join(f"x{j}" for j in range(X.shape[1]))
-    rows = [",".join(map(str, row)) for row in X]
-    assert len(read(written(tmp_path, [header, *rows]), Reading())) == 12
-    named = [f"{i},{row}" for i, row in zip(["Total", *IDS[:11]], rows, strict=True)]
-    assert len(read(written(tmp_path, [f"id,{header}", *named]), Reading("id"))) == 12
 
 
 def test_lines_of_words_below_a_table_are_left_out_and_said(tmp_path):
@@ -161,11 +112,6 @@ class TestCheck:
         assert [column["use"] for column in found["columns"]] == ["decide", "as it is"]
         assert self.found(path, "--exclude", "a")["usable"]
         assert self.found(path, "--null-values", "<0.5", "--max-missing", 0.2)["usable"]
-
-    def test_a_row_of_totals_is_named(self, tmp_path):
-        found = self.found(written(tmp_path, [*lines(IDS, A, B), f"Total,{A.sum()},{B.sum()}"]))
-        assert not found["usable"]
-        assert "the last row, 'Total', sums up the rows above it" in found["problems"][0]
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import openpyxl
 import pytest
 
 from dkpca.errors import InputError
-from dkpca.tables.dialect import Dialect
 from dkpca.tables.preparation import prepare
 from dkpca.tables.reading import Reading, read
+from dkpca.tables.text_files import Dialect
 
 FILES = Path(__file__).with_name("files")
 BORN = [dt.date(1950, 3, 1), dt.date(1961, 12, 24), dt.date(1978, 7, 15), dt.date(1985, 1, 2), dt.date(1999, 10, 31)]

@@ -12,9 +12,9 @@ from dkpca.cli import options as o
 from dkpca.errors import InputError
 from dkpca.exchange.sending import Holding
 from dkpca.store import party_file
-from dkpca.tables.dialect import Dialect
 from dkpca.tables.ids import WAYS, check_ways
 from dkpca.tables.reading import DATE_COLUMNS, TEXT_COLUMNS, Reading
+from dkpca.tables.text_files import Dialect
 
 PANEL, WRITTEN = "The table", "How the file is written (found out, unless given)"
 PLAIN = Reading()

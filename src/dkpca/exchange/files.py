@@ -37,7 +37,6 @@ from dkpca.party.true_rows import true_rows
 from dkpca.rank import RankRule
 from dkpca.store import message_files, private_state, storage
 from dkpca.store.message_files import naming
-from dkpca.tables.novelty import about_new_rows
 from dkpca.tables.preparation import Preparation, prepare, reading_for, with_samples_as_columns
 from dkpca.tables.reading import from_frame, read
 from dkpca.wire import codec
@@ -214,7 +213,7 @@ def extend(
         sender.send(message, party=message.party, n_samples=X.shape[0], sample_digest=message.sample_digest)
     unlike = int(outside_at_party(kept, message).sum())
     said = [f"{unlike:,} of {len(X):,} new samples are unlike all samples of the fit"] if unlike else []
-    return message, [*about_new_rows(preparation, table), *said]
+    return message, [*preparation.about_new_rows(table), *said]
 
 
 def load_state(path: Path) -> tuple[PartyState, Preparation]:

@@ -10,9 +10,9 @@ from typing import Any
 
 from dkpca.errors import InputError
 from dkpca.store import storage
-from dkpca.tables.dialect import Dialect
 from dkpca.tables.ids import WAYS
 from dkpca.tables.reading import DATE_COLUMNS, TEXT_COLUMNS, Reading
+from dkpca.tables.text_files import Dialect
 
 Check = tuple[Callable[[Any], bool], str]
 

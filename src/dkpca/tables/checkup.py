@@ -10,15 +10,23 @@ import numpy as np
 import polars as pl
 
 from dkpca.errors import InputError
-from dkpca.tables import column_rules, dates, doubts, id_columns
+from dkpca.tables import column_rules, numerals
 from dkpca.tables.columns import typed
-from dkpca.tables.dialect import Dialect
 from dkpca.tables.formats import Opened
-from dkpca.tables.ids import matching_keys, oddities
+from dkpca.tables.ids import as_text, matching_keys, oddities
 from dkpca.tables.preparation import MOST_CATEGORIES
-from dkpca.tables.reading import TEXT, Reading, check_columns, column_names, opened, some, wanted_columns
+from dkpca.tables.reading import (
+    TEXT,
+    Reading,
+    check_columns,
+    column_names,
+    opened,
+    some,
+    text_among_numbers,
+    wanted_columns,
+)  # fmt: skip
+from dkpca.tables.text_files import Dialect
 
-FAR = 1000.0  # times the middle values' distance from their middle: not of the same unit
 IDENTIFIER = "perhaps an identifier"
 LABEL = "perhaps a label: color by it (report --labels), do not send it"
 WHEN = "dates are left out; --dates number takes them as days since 1970-01-01"
@@ -80,14 +88,14 @@ def examine(path: Path, reading: Reading) -> Findings:
     if guessed:
         notes.append(f"{guessed!r} is taken for the ids; name another with --id")
     if how.id_column and not problems:
-        notes += oddities(id_columns.as_text(frame[how.id_column], str(path)), how.id_normalize)
+        notes += oddities(as_text(frame[how.id_column], str(path)), how.id_normalize)
     return Findings(
         source=str(path),
         n_rows=frame.height,
         id_column=how.id_column,
         notes=tuple(notes),
         id_problems=tuple(problems),
-        problems=tuple(_doubts(frame, how, table.dialect, problems)),
+        problems=tuple(_doubts(frame, how, table.dialect)),
         columns=columns,
         suggested=_suggested(how, columns, table.dialect),
     )
@@ -106,7 +114,7 @@ def _id_problems(column: pl.Series, reading: Reading) -> list[str]:
         gone = gone | (column.str.strip_chars() == "")
     problems = [f"{gone.sum():,} rows have no id, first row {(gone.arg_max() or 0) + 1}"] if gone.any() else []
     try:
-        ids = id_columns.as_text(column.filter(~gone), column.name)
+        ids = as_text(column.filter(~gone), column.name)
     except InputError as error:
         return [*problems, str(error)]
     keys = matching_keys(ids, reading.id_normalize)
@@ -130,19 +138,15 @@ def _perhaps_ids(columns: Sequence[ColumnFinding]) -> list[str]:
     return [f"no column is called as ids are; if {some(likely)} holds them, say so with --id"] if likely else []
 
 
-def _doubts(frame: pl.DataFrame, how: Reading, dialect: Dialect | None, problems: Sequence[str]) -> Iterator[str]:
-    """What somebody has to decide about rows and columns before the table is used."""
-    features = frame.drop([how.id_column] if how.id_column else [])
-    known = dict(how.text_of)
-    for name in features.columns:
-        if isinstance(features[name].dtype, TEXT) and name not in known and how.text != "ignore":
-            doubt = doubts.text_among_numbers(features[name], dialect or Dialect())
-            if doubt:
-                yield doubt
-    ids = None if how.id_column is None or problems else id_columns.as_text(frame[how.id_column], how.id_column)
-    total = doubts.totals_row(features, ids)
-    if total:
-        yield total
+def _doubts(frame: pl.DataFrame, how: Reading, dialect: Dialect | None) -> Iterator[str]:
+    """Columns about which somebody has to decide before the table is used."""
+    for name in frame.columns:
+        decided = name == how.id_column or name in dict(how.text_of) or how.text == "ignore"
+        doubt = (
+            None if decided or not isinstance(frame[name].dtype, TEXT) else text_among_numbers(frame[name], dialect)
+        )
+        if doubt:
+            yield doubt
 
 
 def _column(values: pl.Series, reading: Reading, dialect: Dialect | None, padded: bool) -> ColumnFinding:
@@ -160,7 +164,7 @@ def _column(values: pl.Series, reading: Reading, dialect: Dialect | None, padded
         remarks.append(f"{n_missing:,} missing, filled with the mean")
     if n_different == 1:
         remarks.append("the same in every row")
-    mixed = kind == "text" and doubts.text_among_numbers(values, dialect or Dialect()) is not None
+    mixed = kind == "text" and text_among_numbers(values, dialect) is not None
     if padded and kind == "number":
         remarks.append("some have leading zeros: perhaps a code, not a number")
     if not mixed and (_is_identifier(values, kind) or (padded and values.n_unique() == len(values))):
@@ -182,13 +186,13 @@ def _kind(values: pl.Series) -> str:
         return "nothing"
     if isinstance(values.dtype, TEXT):
         return "text"
-    if dates.is_date(values.dtype):
+    if numerals.is_date(values.dtype):
         return "date"
     return "truth" if values.dtype == pl.Boolean else "number"
 
 
 def _as_numbers(values: pl.Series) -> np.ndarray[Any, np.dtype[np.float64]]:
-    plain = dates.as_days(values) if dates.is_date(values.dtype) else values.cast(pl.Float64, strict=False)
+    plain = numerals.as_days(values) if numerals.is_date(values.dtype) else values.cast(pl.Float64, strict=False)
     return plain.drop_nulls().drop_nans().to_numpy()
 
 
@@ -202,10 +206,6 @@ def _about_numbers(numbers: np.ndarray[Any, np.dtype[np.float64]]) -> tuple[list
         count = int((finite == value).sum())
         if count > 1 and value in (low, high) and len(np.unique(finite)) > 2:
             remarks.append(f"{value:g} stands {count:,} times: missing? (--null-values)")
-    middle = float(np.median(finite))
-    spread = float(np.median(np.abs(finite - middle)))
-    if spread > 0 and max(high - middle, middle - low) > FAR * spread:
-        remarks.append(f"values up to {max(abs(low), abs(high)):g}, far from most: another unit?")
     return remarks, low, high
 
 

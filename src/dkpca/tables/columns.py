@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import polars as pl
 
 from dkpca.errors import InputError
-from dkpca.tables import dates, delimited, numerals
-from dkpca.tables.dialect import Dialect
+from dkpca.tables import numerals, text_files
 from dkpca.tables.formats import Opened
+from dkpca.tables.text_files import Dialect
 
-NUMBER, UNITS, TRUTH, DATE, TEXT = "number", "number with a unit", "truth", "date", "text"
+NUMBER, TRUTH, DATE, TEXT = "number", "truth", "date", "text"
 NO_FORMATS: Mapping[str, str] = {}
 PLAIN_MISSING = ("NA", "N/A", "NaN", "nan", "null", "NULL", "None")  # nobody takes these for a value
 
@@ -37,17 +37,12 @@ def typed(
     frame, notes = _without_empty_rows(opened, by_position)
     written = opened.written(wanted)
     present, numbers, marked = _counts(frame, written, opened.dialect)
-    unused = set(delimited.empty_columns(present))
+    unused = set(text_files.empty_columns(present))
     kinds = {name: NUMBER for name in written if name not in unused and numbers[name] == present[name]}
     formats: dict[str, str] = {}
     for name in written:
         if name not in unused and name not in kinds:
             text = numerals.as_text(name, opened.dialect.missing or ())
-            unit = _unit(frame, text, present[name], opened.dialect)
-            if unit:
-                kinds[name] = UNITS
-                notes.append(f"column {name!r} has {unit!r} in every row, read as numbers without it")
-                continue
             form = _date_format(frame, text, present[name], name, opened, date_formats)
             kinds[name] = DATE if form else _truth_or_text(frame, text, present[name])
             formats |= {name: form} if form else {}
@@ -60,13 +55,12 @@ def typed(
 
 def _converted(name: str, kind: str, dialect: Dialect, formats: Mapping[str, str]) -> pl.Expr:
     text = numerals.as_text(name, dialect.missing or ())
-    if kind in (NUMBER, UNITS):
-        text = numerals.without_unit(text) if kind == UNITS else text
+    if kind == NUMBER:
         text = numerals.as_number(text, dialect.decimal or ".", dialect.thousands or "")
     elif kind == TRUTH:
         text = numerals.as_truth(text)
     elif kind == DATE:
-        text = dates.parsed(text, formats[name])
+        text = numerals.as_date(text, formats[name])
     return text.alias(name)
 
 
@@ -93,17 +87,6 @@ def _counts(
     return present, numbers, marked
 
 
-def _unit(frame: pl.LazyFrame, text: pl.Expr, present: int, dialect: Dialect) -> str | None:
-    """Return the one unit that stands with every number of a column, if there is one and all are numbers."""
-    units = numerals.unit(text)
-    number = numerals.as_number(numerals.without_unit(text), dialect.decimal or ".", dialect.thousands or "")
-    asked = (units.count().alias("with"), units.n_unique().alias("units"), units.drop_nulls().first().alias("unit"))
-    found = frame.select(*asked, number.count().alias("numbers"), text.null_count().alias("missing"))
-    row = found.collect(engine="streaming").row(0, named=True)
-    one = row["units"] == 1 + (row["missing"] > 0)  # nothing is one more
-    return row["unit"] if one and row["with"] == row["numbers"] == present else None
-
-
 def _truth_or_text(frame: pl.LazyFrame, text: pl.Expr, present: int) -> str:
     truths = frame.select(numerals.as_truth(text).count()).collect(engine="streaming").item()
     return TRUTH if truths == present else TEXT
@@ -113,8 +96,8 @@ def _date_format(
     frame: pl.LazyFrame, text: pl.Expr, present: int, name: str, opened: Opened, known: Mapping[str, str]
 ) -> str | None:
     if name not in known:
-        return dates.find_format(frame, text, present, name, opened.source)
-    fitting = frame.select(dates.parsed(text, known[name]).count()).collect(engine="streaming").item()
+        return numerals.date_format(frame, text, present, name, opened.source)
+    fitting = frame.select(numerals.as_date(text, known[name]).count()).collect(engine="streaming").item()
     return known[name] if fitting == present else None
 
 
@@ -127,7 +110,7 @@ def _without_empty_rows(opened: Opened, by_position: bool) -> tuple[pl.LazyFrame
     notes = []
     frame = opened.frame
     if opened.text_file is not None and found["last"] > found["empty"]:
-        n_rows, said = delimited.short_rows(opened.text_file)
+        n_rows, said = text_files.short_rows(opened.text_file)
         notes += said
         frame = frame.head(n_rows)
     if not found["empty"]:

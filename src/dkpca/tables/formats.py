@@ -1,22 +1,35 @@
-"""Tables by their suffix, opened without loading more than has to be."""
+"""Tables by their suffix, opened without loading more than has to be: text, Parquet, Arrow, NumPy and workbooks.
 
-from collections.abc import Sequence
+A folder of Parquet files, as Spark and Dask write it, is one table, file after file by their names.
+"""
+
+import contextlib
+import logging
+import re
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import polars as pl
 
 from dkpca.errors import InputError
-from dkpca.tables import delimited, dialect, folders, numerals, numpy_files, workbooks
-from dkpca.tables.delimited import Delimited
-from dkpca.tables.dialect import Dialect
+from dkpca.tables import inputs, numerals, text_files
+from dkpca.tables.text_files import UNNAMED, Delimited, Dialect
 
 TEXT_FILES = (".csv", ".tsv", ".tab", ".txt")
 WORKBOOKS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
-SUFFIXES = (*TEXT_FILES, ".parquet", ".pq", ".arrow", ".ipc", ".feather", ".npy", ".npz", *WORKBOOKS)
 BY_COLUMN = (".parquet", ".pq", ".arrow", ".ipc", ".feather")  # formats that keep columns apart
+SUFFIXES = (*TEXT_FILES, *BY_COLUMN, ".npy", ".npz", *WORKBOOKS)
+PARQUET = (".parquet", ".pq")
+Schema = Mapping[str, pl.DataType]
+ASIDE = ("_", ".")  # first letters of files that are about the others: _SUCCESS, _metadata, .part-0.parquet.crc
+SHEET_HEAD = 50  # rows that are looked at to find the header
+PADDED = re.compile(rb'formatCode="(00+)"')  # a number format that shows leading zeros
+LARGE = 2**26  # bytes of its files
 AS_WRITTEN = Dialect()
 
 
@@ -72,18 +85,18 @@ def from_array(array: np.ndarray[Any, Any], name: str = "x") -> pl.DataFrame:
 
 
 def _text_file(path: Path, asked: Dialect, id_column: str | None, likely: Dialect) -> Opened:
-    found = delimited.open_text(path, asked, id_column=id_column, likely=likely)
-    said = dialect.described(found.dialect)
+    found = text_files.open_text(path, asked, id_column=id_column, likely=likely)
+    said = text_files.described(found.dialect)
     notes = [*([f"read as {said}"] if said else []), *found.layout.notes]
     return Opened(str(path), found.frame, found.names, notes, found.dialect, found, found.layout.proved)
 
 
 def _workbook(path: Path, asked: Dialect, id_column: str | None, likely: Dialect) -> Opened:
-    frame, sheet, notes = workbooks.open_workbook(path, asked.sheet, id_column=id_column)
+    frame, sheet, notes = open_workbook(path, asked.sheet, id_column=id_column)
     evidence = numerals.Evidence()
     for name in frame.columns:
         if name != id_column and frame[name].dtype == pl.String:
-            evidence.add_column(name, frame[name].drop_nulls().head(dialect.ROWS))
+            evidence.add_column(name, frame[name].drop_nulls().head(text_files.ROWS))
     if asked.decimal is None:
         decimal, thousands = numerals.decide(evidence, str(path), likely=likely.decimal)
     else:
@@ -94,10 +107,10 @@ def _workbook(path: Path, asked: Dialect, id_column: str | None, likely: Dialect
 
 
 def _folder(path: Path) -> Opened:
-    files = folders.parts(path)
+    files = folder_parts(path)
     frame = pl.scan_parquet(files)
     names = frame.collect_schema().names()
-    return Opened(str(path), frame, names, [folders.words(files)], parts=tuple(files))
+    return Opened(str(path), frame, names, [_folder_words(files)], parts=tuple(files))
 
 
 def _typed(path: Path, kind: str) -> pl.LazyFrame:
@@ -106,9 +119,197 @@ def _typed(path: Path, kind: str) -> pl.LazyFrame:
     if kind in (".arrow", ".ipc", ".feather"):
         return pl.scan_ipc(path)
     if kind == ".npy":
-        with numpy_files.reading():
+        with inputs.numpy_errors():
             return from_array(np.load(path, mmap_mode="r", allow_pickle=False)).lazy()
     if kind == ".npz":
-        with numpy_files.reading(), np.load(path, allow_pickle=False) as arrays:
+        with inputs.numpy_errors(), np.load(path, allow_pickle=False) as arrays:
             return pl.concat([from_array(arrays[key], key) for key in arrays], how="horizontal").lazy()
     raise InputError(f"{path}: not a table by its suffix {kind!r}; use one of {', '.join(SUFFIXES)}")
+
+
+def is_folder(path: Path) -> bool:
+    """Whether this is a folder with Parquet files in it."""
+    return path.is_dir() and any(_is_part(file) for file in path.iterdir())
+
+
+def folder_parts(folder: Path) -> list[Path]:
+    """Return the files of a table in their order: by name, with numbers in names by their size."""
+    found = sorted(file for file in folder.iterdir() if not file.name.startswith(ASIDE))
+    others = [file for file in found if not _is_part(file)]
+    if others:
+        inner = "folders, as columns that are written as names of folders," if others[0].is_dir() else "other files"
+        raise InputError(
+            f"{folder}: a table in a folder consists of Parquet files, and this one has {inner} in it "
+            f"({others[0].name}); move them away, or write the table again without them"
+        )
+    if not found:
+        raise InputError(
+            f"{folder}: is a directory or a pipe, not a table; give a file, or a folder of Parquet files"
+        )
+    found.sort(key=_as_people_count)
+    _check_alike(folder, found)
+    return found
+
+
+def _folder_words(files: list[Path]) -> str:
+    """What is said of them."""
+    between = f", from {files[0].name} to {files[-1].name}" if len(files) > 1 else f", {files[0].name}"
+    return f"read {len(files)} Parquet files in the order of their names{between}"
+
+
+def _is_part(file: Path) -> bool:
+    return file.suffix.lower() in PARQUET and not file.name.startswith(ASIDE) and file.is_file()
+
+
+def _as_people_count(file: Path) -> list[tuple[int, int, str]]:
+    """Names in the order in which part.2 is before part.10."""
+    pieces = re.split(r"(\d+)", file.name)
+    return [(int(piece), len(piece), "") if piece.isdecimal() else (-1, 0, piece) for piece in pieces]
+
+
+def _check_alike(folder: Path, files: list[Path]) -> None:
+    """Refuse files whose columns differ: what one of them lacks would be missing in a part of the rows."""
+    first = pl.read_parquet_schema(files[0])
+    for file in files[1:]:
+        schema = pl.read_parquet_schema(file)
+        if [*schema.items()] == [*first.items()]:  # in their order, with any release of polars
+            continue
+        raise InputError(
+            f"{folder}: {_difference(files[0].name, first, file.name, schema)}; write all files with the same columns"
+        )
+
+
+def _difference(one: str, first: Schema, other: str, second: Schema) -> str:
+    for name, kind in first.items():
+        if name not in second:
+            return f"column {name!r} is in {one} and not in {other}"
+        if kind != second[name]:
+            return f"column {name!r} is {kind} in {one} and {second[name]} in {other}"
+    strange = [name for name in second if name not in first]
+    if strange:
+        return f"column {strange[0]!r} is in {other} and not in {one}"
+    return f"the columns of {other} are in another order than those of {one}"
+
+
+def open_workbook(path: Path, sheet: str | None, *, id_column: str | None) -> tuple[pl.DataFrame, str, list[str]]:
+    """Return the table, the name of its sheet, and notes; text in it is left as it is."""
+    if find_spec("fastexcel") is None:
+        raise InputError(
+            f"{path}: to read workbooks, install fastexcel: pip install 'dkpca[excel]'; or save it as CSV"
+        )
+    import fastexcel
+
+    try:
+        book = fastexcel.read_excel(path)
+    except fastexcel.FastExcelError as error:
+        raise InputError(
+            f"{path}: cannot be read as a workbook ({str(error).splitlines()[0]}); check the file"
+        ) from error
+    with _quiet():
+        name, head = _sheet(book, sheet, path)
+        position, notes = _sheet_header(head, path)
+        loaded = book.load_sheet(name, header_row=position, schema_sample_rows=None).to_polars()
+    frame = _with_names(loaded, head.row(position), path)
+    if id_column in frame.columns and frame[id_column].dtype.is_numeric():
+        _refuse_padding(path, id_column)
+    return frame, name, notes
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep to ourselves that a column without a value has no type; we report such a column in our own words."""
+    log = logging.getLogger("fastexcel")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
+
+
+def _sheet(book: Any, asked: str | None, path: Path) -> tuple[str, pl.DataFrame]:
+    """The sheet asked for, or the only one with something on it; and its first rows, as text."""
+    names = list(book.sheet_names)
+    if asked is not None and asked not in names:
+        raise InputError(f"{path}: has no sheet {asked!r}; it has {names}")
+    heads = {
+        name: book.load_sheet(name, header_row=None, n_rows=SHEET_HEAD, dtypes="string", skip_rows=0).to_polars()
+        for name in ([asked] if asked is not None else names)
+    }
+    filled = {name: head for name, head in heads.items() if head.height}
+    if len(filled) != 1:
+        what = "nothing on its sheets" if not filled else f"tables on the sheets {list(filled)}"
+        raise InputError(f"{path}: has {what}; say which to read with --sheet")
+    return next(iter(filled.items()))
+
+
+def _sheet_header(head: pl.DataFrame, path: Path) -> tuple[int, list[str]]:
+    """Row of the header: the first with more than a title in it."""
+    filled = [sum(cell is not None and bool(cell.strip()) for cell in row) for row in head.rows()]
+    wanted = 2 if head.width > 2 else 1
+    position = next((row for row, count in enumerate(filled) if count >= wanted), None)
+    if position is None:
+        raise InputError(f"{path}: has no header; the first row of a table names its columns")
+    titles = sum(map(bool, filled[:position]))
+    return position, [f"{titles} lines above the header left out"] if titles else []
+
+
+def _with_names(frame: pl.DataFrame, header: tuple[Any, ...], path: Path) -> pl.DataFrame:
+    names = [(cell or "").strip() or f"{UNNAMED}_{n + 1}" for n, cell in enumerate(header)]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InputError(f"{path}: {len(twice)} names stand over several columns, as {twice[0]!r}; rename them")
+    frame.columns = names
+    empty = [name for name in names if name.startswith(f"{UNNAMED}_") and frame[name].null_count() == frame.height]
+    return frame.drop(empty)
+
+
+def _refuse_padding(path: Path, id_column: str) -> None:
+    """Ids that are numbers may be shown with zeros that are not in the file."""
+    if not zipfile.is_zipfile(path):
+        return
+    with zipfile.ZipFile(path) as archive:
+        styles = archive.read("xl/styles.xml") if "xl/styles.xml" in archive.namelist() else b""
+    padded = PADDED.search(styles)
+    if padded:
+        raise InputError(
+            f"{path}: the ids in column {id_column!r} are numbers, and the workbook shows numbers with leading zeros "
+            f"(format {padded[1].decode()}), which are not part of them; turn that column into text, or save as CSV"
+        )
+
+
+class Stored:
+    """As much of a DataFrame as preparing a table needs."""
+
+    def __init__(self, frame: pl.LazyFrame, columns: Sequence[str], source: str) -> None:
+        self._frame, self.columns, self._source = frame, list(columns), source
+        known = frame.collect_schema()
+        self.schema = {name: known[name] for name in self.columns}
+        self.height = int(frame.select(pl.len()).collect().item())
+
+    @overload
+    def __getitem__(self, wanted: str) -> pl.Series: ...
+    @overload
+    def __getitem__(self, wanted: list[int]) -> pl.DataFrame: ...
+    def __getitem__(self, wanted: str | list[int]) -> pl.Series | pl.DataFrame:
+        if isinstance(wanted, str):
+            return self._column(wanted)
+        return pl.DataFrame([self[name][wanted] for name in self.columns])
+
+    def select(self, columns: Sequence[str]) -> "Stored":
+        """Some of the columns."""
+        return Stored(self._frame, columns, self._source)
+
+    def _column(self, name: str) -> pl.Series:
+        try:
+            return self._frame.select(name).collect(engine="streaming")[name]
+        except (pl.exceptions.PolarsError, OSError) as error:
+            reason = str(error).strip().partition("\n")[0]
+            raise InputError(
+                f"{self._source}: its column {name!r} cannot be read ({reason}); check the file"
+            ) from error
+
+
+def stays_in_its_file(opened: Opened) -> bool:
+    """Whether a table is better left where it is."""
+    return sum(part.stat().st_size for part in opened.parts) >= LARGE

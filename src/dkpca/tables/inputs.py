@@ -5,8 +5,10 @@ a table, is opened and checked by the worker that computes for the party, and on
 the caller's machine.
 """
 
+import contextlib
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import tokenize
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -21,7 +23,6 @@ from dkpca.errors import InputError
 from dkpca.fields import check_party_name
 from dkpca.linalg import memory
 from dkpca.linalg.arrays import Array, device, dtype_name, free_memory, namespace
-from dkpca.tables import numpy_files
 from dkpca.tables.categories import coded
 from dkpca.tables.column_rules import check_features
 from dkpca.wording import counted
@@ -61,7 +62,7 @@ def named_columns(name: str, table: Any) -> tuple[str, ...] | None:
     """Names of the columns of a table in a file; None where it has none."""
     if not isinstance(table, str | Path) or not _of_numbers(Path(table)):
         return None
-    names: tuple[str, ...] = _number_files(name).column_names(name, Path(table))
+    names: tuple[str, ...] = _number_files(name).names_of_numbers(name, Path(table))
     return names
 
 
@@ -78,12 +79,23 @@ def opened(name: str, table: Array | Source, *, columns_are: str = "quantities")
         if table.exists() and not table.is_file():
             raise InputError(f"party {name!r}: {table} is a directory, a pipe or a device; give a file")
         try:
-            with numpy_files.reading():
+            with numpy_errors():
                 loaded = np.load(table, mmap_mode="r", allow_pickle=False)
         except (OSError, ValueError) as error:
             raise InputError(f"party {name!r}: {table} cannot be read as a table of numbers: {error}") from error
         return check_table(name, loaded, columns_are=columns_are)
     return check_table(name, table(), columns_are=columns_are) if is_source(table) else table
+
+
+@contextlib.contextmanager
+def numpy_errors() -> Iterator[None]:
+    """Turn what NumPy raises over a damaged file into a `ValueError`."""
+    try:
+        yield
+    except (tokenize.TokenError, SyntaxError, EOFError, KeyError, TypeError, OverflowError, RecursionError) as error:
+        raise ValueError(f"it is damaged: {error}") from error
+    except MemoryError as error:
+        raise ValueError("it states a size that does not fit into memory") from error
 
 
 def check_table(name: str, table: Any, *, columns_are: str = "quantities") -> Array:
@@ -151,7 +163,7 @@ def _of_numbers(path: Path) -> bool:
 def _number_files(name: str) -> Any:
     """Return what reads such tables; it needs an extra, and arrays do not."""
     try:
-        return import_module("dkpca.tables.number_files")
+        return import_module("dkpca.tables.reading")
     except ModuleNotFoundError as error:
         raise InputError(
             f"party {name!r}: Parquet and Arrow files need {error.name}; install it with pip install 'dkpca[cli]'"

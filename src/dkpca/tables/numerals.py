@@ -1,12 +1,14 @@
-"""Numbers as people write them: which mark is the decimal one, and text columns turned into numbers.
+"""Numbers and dates as people write them: which mark is the decimal one, and text turned into numbers or dates.
 
 A mark is proved by one number that can be read in one way only: `0,5` and `12,34` have a decimal comma, `1.234.567`
-has points between thousands. `1,234` proves nothing.
+has points between thousands. `1,234` proves nothing. As numbers, dates and times are days since 1970-01-01
+(1970-01-02 12:00 is 1.5), times of day a share of the day, and durations days.
 """
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import polars as pl
 
@@ -19,6 +21,14 @@ USUAL_MISSING = (
 TRUTHS = {"true": 1.0, "false": 0.0}
 GROUPING = " '\u00a0\u202f\u2009\u2019"  # marks between thousands that are nothing else
 OTHER = {",": ".", ".": ","}
+DATE_RULE = "days since 1970-01-01"
+DATE_FORMATS = (
+    "%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S%.f", "%Y/%m/%d",
+    "%d.%m.%Y", "%d.%m.%Y %H:%M", "%d.%m.%Y %H:%M:%S",
+    "%d/%m/%Y", "%d/%m/%Y %H:%M", "%d/%m/%Y %H:%M:%S", "%m/%d/%Y", "%m/%d/%Y %H:%M", "%m/%d/%Y %H:%M:%S",
+)  # fmt: skip
+DATE_WORDS: Mapping[str, str] = {"%Y": "year", "%m": "month", "%d": "day"}
+DAY = 86_400_000_000  # microseconds
 HEAD, EXPONENT = r"[+-]?[1-9]\d{0,2}", r"(?:[eE][+-]?\d+)?"
 
 
@@ -35,10 +45,7 @@ def _patterns(decimal: str) -> dict[str, re.Pattern[str]]:
 
 PATTERNS = {decimal: _patterns(decimal) for decimal in OTHER}
 SPACED = re.compile(rf"{HEAD}(?:([{GROUPING}])\d{{3}})+(?:[.,]\d+)?")
-UNIT = r"(?:\s*[%‰€$£¥]|\s+[^\d\s.,;:+-]\S*)$"  # behind a number; a word needs a space before it
-CURRENCY = r"^[€$£¥]\s*"
 WHOLE = re.compile(r"[+-]?\d+(?:[eE][+-]?\d+)?")
-PLAIN = re.compile(r"[+-]?[\d.,]+(?:[eE][+-]?\d+)?")  # has no unit
 NUMBER = re.compile(
     "|".join(p.pattern for p in (WHOLE, SPACED, *(p for patterns in PATTERNS.values() for p in patterns.values())))
 )
@@ -50,14 +57,12 @@ class Evidence:
 
     decimal: dict[str, str] = field(default_factory=dict)  # marks that are proved to be the decimal one
     unclear: dict[str, str] = field(default_factory=dict)  # marks that may be decimal or between thousands
-    grouped: dict[str, str] = field(
-        default_factory=dict
-    )  # marks that stand between thousands if they are not decimal
+    grouped: dict[str, str] = field(default_factory=dict)  # marks between thousands, if they are not decimal
     spacing: dict[str, str] = field(default_factory=dict)  # other marks between thousands
 
     def add_column(self, name: str, cells: Iterable[str]) -> None:
         """Take in one column, if most of it is numbers."""
-        present = [bare(cell) for cell in map(str.strip, cells) if cell and cell not in USUAL_MISSING]
+        present = [cell for cell in map(str.strip, cells) if cell and cell not in USUAL_MISSING]
         if 2 * sum(is_number(cell) for cell in present) > len(present):
             for cell in present:
                 self._add(cell, f"{cell!r} in column {name!r}")
@@ -76,11 +81,6 @@ class Evidence:
                 self.unclear.setdefault(mark, example)
             elif patterns["decimal"].fullmatch(cell):
                 self.decimal.setdefault(mark, example)
-
-
-def bare(cell: str) -> str:
-    """Return what is left without a unit."""
-    return cell if PLAIN.fullmatch(cell) else re.sub(CURRENCY, "", re.sub(UNIT, "", cell))
 
 
 def is_number(cell: str) -> bool:
@@ -129,16 +129,6 @@ def as_number(text: pl.Expr, decimal: str, thousands: str) -> pl.Expr:
     return pl.when(text.str.contains(shape)).then(number).otherwise(None)
 
 
-def without_unit(text: pl.Expr) -> pl.Expr:
-    """Text without a unit at its end, or a currency in front."""
-    return text.str.replace(UNIT, "").str.replace(CURRENCY, "")
-
-
-def unit(text: pl.Expr) -> pl.Expr:
-    """Units in text: a sign or a word behind a number, a currency in front of it; null where there is none."""
-    return pl.coalesce(text.str.extract(f"({UNIT})"), text.str.extract(f"({CURRENCY})")).str.strip_chars()
-
-
 def unclear_count(text: pl.Expr, decimal: str) -> pl.Expr:
     """How many numbers leave open whether their mark is a decimal one."""
     return text.str.contains(rf"^{HEAD}{re.escape(decimal)}[0-9]{{3}}$".replace(r"\d", "[0-9]")).sum()
@@ -154,3 +144,54 @@ def as_truth(text: pl.Expr) -> pl.Expr:
 def missing_words(counts: Mapping[str, int]) -> str:
     """Sentence about the marks that were counted as missing values."""
     return "counted as missing: " + ", ".join(f"{mark!r} {count:,} times" for mark, count in sorted(counts.items()))
+
+
+def date_format(frame: pl.LazyFrame, text: pl.Expr, present: int, name: str, source: str) -> str | None:
+    """The form in which all values of a text column are dates, if there is one."""
+    looks = frame.select(text.str.contains(r"^\d{1,4}[-./]\d{1,2}[-./]\d{1,4}").sum()).collect(engine="streaming")
+    if looks.item() != present:
+        return None
+    counts = frame.select(as_date(text, form).count().alias(form) for form in DATE_FORMATS)
+    found = counts.collect(engine="streaming").row(0, named=True)
+    fitting = [form for form in DATE_FORMATS if found[form] == present]
+    if len(fitting) > 1:
+        candidates = " or ".join(_said(form) for form in fitting)
+        raise InputError(
+            f"{source}: the dates in column {name!r} can be read as {candidates}; write them as 2024-01-31, or leave "
+            f"the column out with --exclude {name}"
+        )
+    return fitting[0] if fitting else None
+
+
+def as_date(text: pl.Expr, form: str) -> pl.Expr:
+    """Dates in text of this form, null where there is something else."""
+    if "%H" not in form:
+        return text.str.strptime(pl.Date, form, strict=False).cast(pl.Datetime("us"))
+    return text.str.strptime(pl.Datetime("us"), form, strict=False)
+
+
+def is_date(kind: Any) -> bool:
+    """Whether a column of this type holds dates, times or durations."""
+    return isinstance(kind, pl.Date | pl.Datetime | pl.Time | pl.Duration)
+
+
+def as_days(column: pl.Series) -> pl.Series:
+    """Numbers by the rule above, null where there is no date."""
+    if isinstance(column.dtype, pl.Date):
+        return column.to_physical().cast(pl.Float64)
+    if isinstance(column.dtype, pl.Time):
+        return column.to_physical().cast(pl.Float64) / (1000 * DAY)
+    unit = pl.Duration("us") if isinstance(column.dtype, pl.Duration) else pl.Datetime("us")
+    naive = column.dt.convert_time_zone("UTC").dt.replace_time_zone(None) if _has_zone(column.dtype) else column
+    return naive.cast(unit).to_physical().cast(pl.Float64) / DAY
+
+
+def _has_zone(kind: Any) -> bool:
+    return isinstance(kind, pl.Datetime) and kind.time_zone is not None
+
+
+def _said(form: str) -> str:
+    """Order of day, month and year, in words."""
+    return "-".join(
+        sorted(DATE_WORDS.values(), key=lambda word: form.index(next(m for m, w in DATE_WORDS.items() if w == word)))
+    )

@@ -1,21 +1,29 @@
-"""A table becomes numbers: missing values, text columns and standardization, learned once and kept for new rows."""
+"""A table becomes numbers: missing values, text and standardization, learned once and kept for new rows.
+
+scikit-learn learns means and scales; they are kept as plain numbers, so that a party's state needs no pickle, and are
+applied in place, since a table may fill the memory.
+"""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import polars as pl
+from sklearn.impute import SimpleImputer
+from sklearn.preprocessing import StandardScaler
 
 from dkpca.errors import InputError
 from dkpca.linalg import memory
-from dkpca.tables import dates, doubts, numerals
-from dkpca.tables.reading import TEXT, Matrix, Reading, Table, some
+from dkpca.tables import categories, numerals
+from dkpca.tables.reading import TEXT, Matrix, Reading, Table, some, text_among_numbers
 from dkpca.wording import counted
 
 MOST_CATEGORIES = 200
 FARTHEST = float(np.finfo(float).max) / 4
+TOGETHER = 64  # columns that scikit-learn gets at a time: it copies them
+MARGIN = 0.5  # new values farther outside the training values than this share of their spread are said
 
 
 @dataclass(frozen=True)
@@ -23,13 +31,13 @@ class Column:
     """One column of numbers: where it comes from, and what is done to it."""
 
     source: str
-    category: str | None  # of a one-hot column
-    fill: float  # for missing values
-    shift: float
-    scale: float
-    low: float = math.inf  # of the training values; above `high` where they are not known
+    category: str | None = None  # of a one-hot column
+    fill: float = 0.0  # for missing values
+    shift: float = 0.0
+    scale: float = 1.0
+    low: float = math.inf  # of the training values
     high: float = -math.inf
-    codes: tuple[str, ...] = ()  # categories that become their positions here; any other value, and none, follow
+    coded: bool = False  # whether each value is a category (`dkpca.tables.categories`), and no value is one too
 
 
 @dataclass(frozen=True)
@@ -45,20 +53,15 @@ class Preparation:
         sources = tuple(dict.fromkeys(column.source for column in self.columns))
         return replace(self.reading, id_column=id_column, columns=sources, exclude=(), text_of=())
 
-    def raw(self, table: Table) -> Matrix:
-        """Numbers of a table as they stand there, NaN where missing."""
-        return _numbers(table, self.columns)
-
     @property
     def has_codes(self) -> bool:
-        """Whether a column of text was turned into codes, which are no quantities."""
-        return any(column.codes for column in self.columns)
+        """Whether columns are codes of categories, which are no quantities."""
+        return any(column.coded for column in self.columns)
 
     def apply(self, table: Table) -> Matrix:
         """Numbers of a table, (n_samples, n_columns)."""
-        X = self.raw(table)
-        for position, column in enumerate(self.columns):  # one at a time: the table may fill the memory
-            values = X[:, position]
+        X = _numbers(table, self.columns)
+        for values, column in zip(X.T, self.columns, strict=True):
             values[np.isnan(values)] = column.fill
             with np.errstate(over="ignore"):
                 values -= column.shift
@@ -66,17 +69,29 @@ class Preparation:
             if not np.isfinite(values).all():
                 row = int(np.argmin(np.isfinite(values)))
                 raise InputError(
-                    f"{table.source}: column {column.source!r} has {self.raw(table)[row, position]:.3g} in row "
+                    f"{table.source}: column {column.source!r} has {table.frame[column.source][row]:.3g} in row "
                     f"{row + 1}, too far beyond the {column.low:.3g} to {column.high:.3g} of the fit to be counted "
                     "in its units; correct that value"
                 )
         return X
 
+    def about_new_rows(self, table: Table) -> list[str]:
+        """Say what new rows have that the training rows had not: gaps, categories, values out of range."""
+        X = _numbers(table, self.columns)
+        holes = np.isnan(X)
+        notes = list(table.notes)
+        if holes.any():
+            notes.append(
+                f"missing values filled with the training mean: {holes.sum():,}, in {holes.any(axis=0).sum()} columns"
+            )
+        return [*notes, *_unknown_categories(self.columns, table), *_out_of_range(self.columns, X)]
+
 
 def reading_for(reading: Reading, columns_are: str) -> Reading:
     """How a table is read whose columns are quantities, categories (of text too) or samples (a kernel matrix)."""
-    if columns_are == "categories" and reading.text == "error":
-        return replace(reading, text="codes")
+    if columns_are == "categories":
+        text = "codes" if reading.text == "error" else reading.text
+        return replace(reading, text=text, standardize=reading.standardize and text != "codes")
     return replace(reading, standardize=False) if columns_are == "samples" else reading
 
 
@@ -99,28 +114,53 @@ def prepare(table: Table, reading: Reading) -> Preparation:
         raise InputError(f"{table.source}: {counted(len(table), 'row')}; kernel PCA needs at least 2 samples")
     notes = list(table.notes)
     table = _without_gaps(table, reading, notes)
-    columns = _expand(table, reading, notes)
+    columns = [column for name in table.frame.columns for column in _expanded(table, name, reading, notes)]
     X = _numbers(table, columns)
-    learned = [_learned(values) for values in X.T]
-    low, high, fill, deviations, holes = (np.array(each) for each in zip(*learned, strict=True))
+    low, high = (np.array([reduce(values) for values in X.T]) for reduce in (np.nanmin, np.nanmax))
+    holes = np.array([int(np.isnan(values).sum()) for values in X.T])
     _refuse_columns(table, columns, high == low, "the same value in every row")
     _refuse_columns(table, columns, high / 2 - low / 2 > FARTHEST, "numbers too far apart to be subtracted")
     if holes.any():
         notes.append(f"missing values filled with their column mean: {holes.sum()}, in {(holes > 0).sum()} columns")
-    scale = _scales(columns, deviations)
+    means, deviations = _means_and_deviations(X, np.maximum(np.abs(low), np.abs(high)))
+    scales = _scales(columns, deviations)
     finished = tuple(
         replace(
             column,
-            fill=float(f),
-            shift=float(f) if reading.standardize and not column.codes else 0.0,
-            scale=float(s) if reading.standardize and not column.codes else 1.0,
+            fill=float(mean),
+            shift=float(mean) if reading.standardize and not column.coded else 0.0,
+            scale=float(scale) if reading.standardize and not column.coded else 1.0,
             low=float(least),
             high=float(most),
         )
-        for column, f, s, least, most in zip(columns, fill, scale, low, high, strict=True)
+        for column, mean, scale, least, most in zip(columns, means, scales, low, high, strict=True)
     )
     as_read = replace(reading, likely=table.dialect, date_formats=table.date_formats)
     return Preparation(as_read, finished, tuple(notes))
+
+
+def _means_and_deviations(X: Matrix, largest: Any) -> tuple[Any, Any]:
+    """Mean of each column, and its deviation with the mean filled in; scaled, so that no square leaves the range."""
+    means, deviations = np.empty(X.shape[1]), np.empty(X.shape[1])
+    sizes = np.where(largest > 0.0, largest, 1.0)
+    for start in range(0, X.shape[1], TOGETHER):
+        part = slice(start, start + TOGETHER)
+        imputer = SimpleImputer()
+        scaler = StandardScaler().fit(imputer.fit_transform(X[:, part] / sizes[part]))
+        means[part] = imputer.statistics_ * sizes[part]
+        deviations[part] = np.sqrt(scaler.var_) * sizes[part]
+    return means, deviations
+
+
+def _scales(columns: Sequence[Column], deviations: Any) -> list[float]:
+    """Scale of each column; the 0/1 columns of one text column share theirs.
+
+    Together they then weigh as much as one numeric column, and a rare category does not become a giant.
+    """
+    scales: dict[str, float] = {}
+    for column, deviation in zip(columns, deviations, strict=True):
+        scales[column.source] = math.hypot(scales.get(column.source, 0.0), float(deviation))
+    return [scales[column.source] for column in columns]
 
 
 def _without_gaps(table: Table, reading: Reading, notes: list[str]) -> Table:
@@ -143,122 +183,85 @@ def _without_gaps(table: Table, reading: Reading, notes: list[str]) -> Table:
 
 
 def _missing_share(values: pl.Series, reading: Reading) -> float:
-    if _is_text(values) and reading.text_handling(values.name) == "codes":
+    if reading.text_handling(values.name) == "codes" and values.null_count() < len(values):
         return 0.0  # no value is a category too
     gaps = values.is_null() | values.is_nan() if values.dtype.is_float() else values.is_null()
     return float(gaps.sum()) / len(values)
 
 
-def _learned(values: Any) -> tuple[float, float, float, float, int]:
-    """Least and largest value of a column, its mean, its deviation with that filled in, and how many are missing."""
-    missing = np.isnan(values)
-    present = values[~missing] if missing.any() else values
-    low, high = present.min(), present.max()
-    size = max(abs(low), abs(high)) or 1.0  # so that neither sums nor squares leave the range
-    mean = (present / size).mean()
-    deviation = np.where(missing, mean, values / size).std()
-    return low, high, mean * size, deviation * size, int(missing.sum())
-
-
-def _scales(columns: Sequence[Column], deviations: Any) -> Any:
-    """Scale of each column; the 0/1 columns of one text column share theirs.
-
-    Together they then weigh as much as one numeric column, and a rare category does not become a giant.
-    """
-    scales: dict[str, float] = {}
-    for column, deviation in zip(columns, deviations, strict=True):
-        scales[column.source] = math.hypot(scales.get(column.source, 0.0), float(deviation))
-    return [scales[column.source] for column in columns]
-
-
-def _expand(table: Table, reading: Reading, notes: list[str]) -> list[Column]:
-    """Columns of numbers that the table gives, text expanded where asked for."""
-    columns: list[Column] = []
-    for name in table.frame.columns:
-        values = table.frame[name]
-        if dates.is_date(values.dtype):
-            _check_dates(table, name, reading)
-            columns.append(Column(name, None, 0.0, 0.0, 1.0))
-            notes.append(f"column {name!r} holds dates, as numbers: {dates.RULE}")
-        elif not _is_text(values):
-            columns.append(Column(name, None, 0.0, 0.0, 1.0))
-        elif reading.text_handling(name) not in ("one-hot", "codes"):
-            raise InputError(f"{table.source}: {_about_text(values, table)}")
-        elif reading.text_handling(name) == "codes":
-            codes = tuple(sorted(values.drop_nulls().cast(pl.String).unique().to_list()))
-            columns.append(Column(name, None, 0.0, 0.0, 1.0, codes=codes))
-            notes.append(f"text column {name!r} is used as {len(codes)} categories; an empty cell is one more")
-        else:
-            doubt = None if name in dict(reading.text_of) else doubts.text_among_numbers(values, table.dialect)
-            if doubt:
-                raise InputError(f"{table.source}: {doubt}")
-            categories = sorted(values.drop_nulls().cast(pl.String).unique().to_list())
-            if len(categories) > MOST_CATEGORIES:
-                raise InputError(
-                    f"{table.source}: text column {name!r} has {len(categories)} different values, more than "
-                    f"{MOST_CATEGORIES}; leave it out with --exclude {name}"
-                )
-            columns += [Column(name, category, 0.0, 0.0, 1.0) for category in categories]
-            notes.append(f"expanded text column {name!r} into {len(categories)} columns of 0 and 1")
-    return columns
-
-
-def _check_dates(table: Table, name: str, reading: Reading) -> None:
-    if reading.dates != "number":
-        example = table.frame[name].drop_nulls().head(1).cast(pl.String).to_list()
+def _expanded(table: Table, name: str, reading: Reading, notes: list[str]) -> list[Column]:
+    """Columns of numbers that one column of the table gives, text expanded where asked for."""
+    kind, how = table.frame.schema[name], reading.text_handling(name)
+    if how != "codes" and (kind.is_numeric() or kind == pl.Boolean):
+        return [Column(name)]  # without a look at it: a large table stays in its file
+    values = table.frame[name]
+    if numerals.is_date(values.dtype):
+        if reading.dates != "number":
+            example = values.drop_nulls().head(1).cast(pl.String).to_list()
+            raise InputError(
+                f"{table.source}: column {name!r} holds dates, as {(example or ['none'])[0]}; use --dates number "
+                f"({numerals.DATE_RULE}) or --dates ignore, or leave it out with --exclude {name}"
+            )
+        notes.append(f"column {name!r} holds dates, as numbers: {numerals.DATE_RULE}")
+        return [Column(name)]
+    if how == "codes":
+        if _is_text(values):
+            n_categories = values.drop_nulls().n_unique()
+            notes.append(f"text column {name!r} is used as {n_categories} categories; an empty cell is one more")
+        return [Column(name, coded=True)]
+    if not _is_text(values):
+        return [Column(name)]
+    if how != "one-hot":
+        raise InputError(f"{table.source}: {_about_text(values, table)}")
+    doubt = None if name in dict(reading.text_of) else text_among_numbers(values, table.dialect)
+    if doubt:
+        raise InputError(f"{table.source}: {doubt}")
+    found = sorted(values.drop_nulls().cast(pl.String).unique().to_list())
+    if len(found) > MOST_CATEGORIES:
         raise InputError(
-            f"{table.source}: column {name!r} holds dates, as {(example or ['none'])[0]}; use --dates number "
-            f"({dates.RULE}) or --dates ignore, or leave it out with --exclude {name}"
+            f"{table.source}: text column {name!r} has {len(found)} different values, more than {MOST_CATEGORIES}; "
+            f"leave it out with --exclude {name}"
         )
+    notes.append(f"expanded text column {name!r} into {len(found)} columns of 0 and 1")
+    return [Column(name, category) for category in found]
 
 
-def _numbers(table: Table, columns: Iterable[Column]) -> Matrix:
-    """Raw numbers, NaN where missing."""
-    columns = list(columns)
-    missing = sorted({column.source for column in columns} - set(table.frame.columns))
-    if missing:
-        raise InputError(f"{table.source}: lacks the columns {some(missing)} that the fit used; add them")
+def _numbers(table: Table, columns: Sequence[Column]) -> Matrix:
+    """Raw numbers, NaN where missing; each source is loaded once."""
+    absent = sorted({column.source for column in columns} - set(table.frame.columns))
+    if absent:
+        raise InputError(f"{table.source}: lacks the columns {some(absent)} that the fit used; add them")
     X = memory.tall((len(table), len(columns)))
-    plain = [position for position, column in enumerate(columns) if column.category is None and not column.codes]
-    if plain:
-        _write_plain_numbers(
-            table, [columns[position].source for position in plain], [X[:, position] for position in plain]
-        )
+    places: dict[str, list[int]] = {}
     for position, column in enumerate(columns):
-        if column.codes:
-            X[:, position] = _coded(table.frame[column.source], column.codes)
-        elif column.category is not None:
-            hit = table.frame[column.source].cast(pl.String) == column.category
-            X[:, position] = hit.cast(pl.Float64).fill_null(np.nan).to_numpy()
-    for values, column in zip(X.T, columns, strict=True):
-        if np.isinf(values).any():
-            row = int(np.argmax(np.isinf(values))) + 1
-            raise InputError(f"{table.source}: column {column.source!r} is infinite in row {row}; correct that value")
+        places.setdefault(column.source, []).append(position)
+    for name, positions in places.items():
+        values = table.frame[name]
+        for position in positions:
+            X[:, position] = _as_numbers(values, columns[position], table)
+            if np.isinf(X[:, position]).any():
+                row = int(np.argmax(np.isinf(X[:, position]))) + 1
+                raise InputError(f"{table.source}: column {name!r} is infinite in row {row}; correct that value")
     return X
 
 
-def _coded(values: pl.Series, categories: Sequence[str]) -> Any:
-    """Position of each value among the categories; one more for other values, another for no value."""
-    known = {category: float(code) for code, category in enumerate(categories)}
-    unknown, empty = float(len(known)), float(len(known) + 1)
-    listed = values.cast(pl.String).to_list()
-    return np.array([empty if value is None else known.get(value, unknown) for value in listed])
-
-
-def _write_plain_numbers(table: Table, names: list[str], X: Sequence[Any]) -> None:
-    """Write columns that are numbers already; NaN where missing."""
-    for name, kind in table.frame.select(names).schema.items():
-        if _is_text(table.frame[name]):
-            raise InputError(f"{table.source}: {_about_text(table.frame[name], table)}")
-        if not (kind.is_numeric() or dates.is_date(kind) or isinstance(kind, pl.Boolean | pl.Null | pl.String)):
-            raise InputError(
-                f"{table.source}: column {name!r} holds {kind} values; "
-                f"turn them into numbers, or leave it out with --exclude {name}"
-            )
-    for place, name in zip(X, names, strict=True):
-        column = table.frame[name]
-        days = dates.as_days(column) if dates.is_date(column.dtype) else column
-        place[:] = days.cast(pl.Float64).fill_null(np.nan).to_numpy()
+def _as_numbers(values: pl.Series, column: Column, table: Table) -> Any:
+    """One column of numbers, NaN where missing."""
+    if column.coded:
+        return categories.coded(np.array(values.to_list(), dtype=object)[:, None])[:, 0]
+    if column.category is not None:
+        return (values.cast(pl.String) == column.category).cast(pl.Float64).fill_null(np.nan).to_numpy()
+    if _is_text(values):
+        raise InputError(f"{table.source}: {_about_text(values, table)}")
+    kind = values.dtype
+    if numerals.is_date(kind):
+        return numerals.as_days(values).cast(pl.Float64).fill_null(np.nan).to_numpy()
+    if not (kind.is_numeric() or isinstance(kind, pl.Boolean | pl.Null | pl.String)):
+        raise InputError(
+            f"{table.source}: column {values.name!r} holds {kind} values; "
+            f"turn them into numbers, or leave it out with --exclude {values.name}"
+        )
+    return values.cast(pl.Float64).fill_null(np.nan).to_numpy()
 
 
 def _is_text(values: pl.Series) -> bool:
@@ -268,7 +271,7 @@ def _is_text(values: pl.Series) -> bool:
 
 def _about_text(values: pl.Series, table: Table) -> str:
     """Sentence about a text column, or about text in a column that is mostly numbers."""
-    doubt = doubts.text_among_numbers(values, table.dialect)
+    doubt = text_among_numbers(values, table.dialect)
     if doubt:
         return doubt
     present = values.drop_nulls().cast(pl.String)
@@ -283,12 +286,43 @@ def _about_text(values: pl.Series, table: Table) -> str:
 
 
 def _refuse_columns(table: Table, columns: Sequence[Column], bad: Any, what: str) -> None:
-    named = _sources(columns, bad)
+    named = list(dict.fromkeys(column.source for column, yes in zip(columns, bad, strict=True) if yes))
     if named:
         raise InputError(
             f"{table.source}: {what} in column {some(named)}; leave it out with --exclude {','.join(named[:10])}"
         )
 
 
-def _sources(columns: Sequence[Column], chosen: Any) -> list[str]:
-    return list(dict.fromkeys(column.source for column, yes in zip(columns, chosen, strict=True) if yes))
+def _unknown_categories(columns: Sequence[Column], table: Table) -> list[str]:
+    known: dict[str, list[str]] = {}
+    for column in columns:
+        if column.category is not None:
+            known.setdefault(column.source, []).append(column.category)
+    notes = []
+    for source, found in known.items():
+        present = table.frame[source].drop_nulls().cast(pl.String)
+        strange = present.filter(~present.is_in(found))
+        if len(strange):
+            names = some(strange.unique(maintain_order=True).to_list())
+            notes.append(f"column {source!r}: {len(strange):,} rows with categories the fit had not: {names}")
+    return notes
+
+
+def _out_of_range(columns: Sequence[Column], X: Matrix) -> list[str]:
+    """A value is out of range if it lies farther outside the training values than half of their spread."""
+    found = []
+    for values, column in zip(X.T, columns, strict=True):
+        spread = MARGIN * (column.high - column.low)
+        out = (values < column.low - spread) | (values > column.high + spread)
+        if out.any() and column.category is None and not column.coded:
+            found.append((int(out.sum()), column, float(values[out].min()), float(values[out].max()), out))
+    if not found:
+        return []
+    rows = int(np.logical_or.reduce([out for *_, out in found]).sum())
+    found.sort(key=lambda each: -each[0])
+    named = ", ".join(
+        f"{column.source!r} ({count:,} rows, {low:g} to {high:g}; the fit had {column.low:g} to {column.high:g})"
+        for count, column, low, high, _ in found[:5]
+    )
+    more = f" and {len(found) - 5} more columns" if len(found) > 5 else ""
+    return [f"{rows:,} of {len(X):,} new rows leave the range of the fit, in {named}{more}"]

@@ -3,9 +3,8 @@
 import contextlib
 import difflib
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from io import BytesIO
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,13 +12,24 @@ import numpy as np
 import polars as pl
 
 from dkpca.errors import InputError, StorageError
-from dkpca.tables import delimited, doubts, folders, id_columns
+from dkpca.linalg import memory
+from dkpca.tables import ids as sample_ids
+from dkpca.tables import numerals, text_files
+from dkpca.tables.column_rules import are_ids, called_as_ids
 from dkpca.tables.columns import Typed, typed
-from dkpca.tables.dates import is_date
-from dkpca.tables.dialect import SEPARATORS, Dialect
-from dkpca.tables.formats import AS_WRITTEN, SUFFIXES, Opened, from_array, open_table
+from dkpca.tables.formats import (
+    AS_WRITTEN,
+    SUFFIXES,
+    Opened,
+    Stored,
+    from_array,
+    is_folder,
+    open_table,
+    stays_in_its_file,
+)  # fmt: skip
 from dkpca.tables.ids import check_unique, matching_keys
-from dkpca.tables.stored import Stored, stays_in_its_file
+from dkpca.tables.numerals import is_date
+from dkpca.tables.text_files import SEPARATORS, Dialect
 
 TEXT_COLUMNS = ("error", "one-hot", "codes", "ignore")  # what can be done with them
 DATE_COLUMNS = ("error", "number", "ignore")
@@ -119,7 +129,7 @@ def opened(path: Path, reading: Reading) -> Iterator[Opened]:
 
 def is_table(path: Path) -> bool:
     """Whether the name of the file is that of a table, or this is a folder of Parquet files."""
-    return path.suffix.lower() in SUFFIXES or folders.is_folder(path)
+    return path.suffix.lower() in SUFFIXES or is_folder(path)
 
 
 def column_names(path: Path, dialect: Dialect = AS_WRITTEN, *, id_column: str | None = None) -> list[str]:
@@ -129,29 +139,13 @@ def column_names(path: Path, dialect: Dialect = AS_WRITTEN, *, id_column: str | 
 
 
 def read_ids(path: Path, id_column: str, dialect: Dialect = AS_WRITTEN, ways: Sequence[str] = ()) -> list[str]:
-    """Sample ids of a table, in its order."""
-    return read_text(path, id_column, [], dialect, ways)[id_column].to_list()
-
-
-def read_labels(path: Path, id_column: str, column: str, dialect: Dialect = AS_WRITTEN) -> dict[str, str]:
-    """One column as text, by sample id."""
-    frame = read_text(path, id_column, [column], dialect)
-    return dict(zip(frame[id_column], frame[column].fill_null("missing"), strict=True))
-
-
-def read_text(
-    path: Path, id_column: str, columns: Sequence[str], dialect: Dialect = AS_WRITTEN, ways: Sequence[str] = ()
-) -> pl.DataFrame:
-    """Read ids and some columns as text, as they stand there."""
+    """Sample ids of a table, in its order; nothing else of it is read."""
     with _explained(path):
         opened = open_table(path, _any_numbers(dialect), id_column=id_column)
-        check_columns([id_column, *columns], opened)
+        check_columns([id_column], opened)
         with _rows_fit(opened):
-            frame = typed(opened, [], by_position=False).frame.select(id_column, *columns).collect(engine="streaming")
-        ids = _ids(frame[id_column], opened.source, ways)
-        return frame.with_columns(
-            pl.Series(id_column, ids, dtype=pl.String), *(pl.col(c).cast(pl.String) for c in columns)
-        )
+            frame = typed(opened, [], by_position=False).frame.select(id_column).collect(engine="streaming")
+        return _ids(frame[id_column], opened.source, ways)
 
 
 def _any_numbers(dialect: Dialect) -> Dialect:
@@ -183,7 +177,7 @@ def _rows_fit(opened: Opened) -> Iterator[None]:
         yield
     except pl.exceptions.PolarsError:
         if opened.text_file is not None:
-            delimited.check_width(opened.text_file)
+            text_files.check_width(opened.text_file)
         raise
 
 
@@ -223,16 +217,6 @@ def _as_text(value: Any) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def renamed(path: Path, names: Mapping[str, str]) -> tuple[bytes, int]:
-    """An embedding as CSV with other sample names, and how many samples have none."""
-    columns = [name for name in column_names(path, OURS, id_column="sample") if name != "sample"]
-    frame = read_text(path, "sample", columns, OURS)
-    new = [names.get(sample) for sample in frame["sample"]]
-    csv = BytesIO()
-    frame.with_columns(pl.Series("sample", new, dtype=pl.String)).write_csv(csv)
-    return csv.getvalue(), new.count(None)
-
-
 def _select(opened: Opened, reading: Reading, *, by_column: bool = False) -> Table:
     """Load the columns wanted, and check the ids."""
     named = [reading.id_column] if reading.id_column else []
@@ -252,8 +236,7 @@ def _select(opened: Opened, reading: Reading, *, by_column: bool = False) -> Tab
         loaded = found.frame.select(*named, *kept).collect(engine="streaming")
     ids = _ids(loaded[reading.id_column], opened.source, reading.id_normalize) if reading.id_column else None
     if ids is None:
-        doubts.refuse_unnamed_ids(loaded, reading.columns, opened.source)
-    doubts.refuse_totals(loaded.select(kept), ids, opened.source)
+        _refuse_unnamed_ids(loaded, reading.columns, opened.source)
     return Table(
         source=opened.source,
         ids=ids,
@@ -263,6 +246,40 @@ def _select(opened: Opened, reading: Reading, *, by_column: bool = False) -> Tab
         id_normalize=reading.id_normalize,
         date_formats=tuple(found.date_formats.items()),
     )
+
+
+def text_among_numbers(values: pl.Series, dialect: Dialect | None) -> str | None:
+    """Sentence about a column of text most of which is numbers; None for any other."""
+    how = dialect or AS_WRITTEN
+    text = values.cast(pl.String).str.strip_chars()
+    numbers = pl.select(numerals.as_number(pl.lit(text), how.decimal or ".", how.thousands or "")).to_series()
+    odd = text.is_not_null() & numbers.is_null()
+    if not odd.any() or 2 * odd.sum() >= text.count():
+        return None
+    rows, texts = odd.arg_true() + 1, text.filter(odd).unique(maintain_order=True)
+    shown = ", ".join(map(repr, texts.head(3).to_list())) + (" and others" if len(texts) > 3 else "")
+    what = f"column {values.name!r} holds numbers, but for {shown}"
+    if texts.to_list() == [values.name]:
+        return f"{what} in row {rows[0]}: the header stands there again; remove that row"
+    if rows.to_list() == [1]:
+        return f"{what} in row 1, perhaps a second row of the header; remove that row"
+    where = f"row {rows[0]}" if len(rows) == 1 else f"{len(rows):,} rows, first row {rows[0]}"
+    mark = texts[0] if len(texts) == 1 else "..."
+    return (
+        f"{what} in {where}; if that means missing, give --null-values {mark!r} with the other marks that the table "
+        f"uses; else correct it, or leave the column out with --exclude {values.name!r}"
+    )
+
+
+def _refuse_unnamed_ids(frame: pl.DataFrame, chosen: Sequence[str], source: str) -> None:
+    """Raise if rows match by position though a column is called as ids are, and is different in every row."""
+    for name in called_as_ids(frame.columns):
+        if name not in chosen and are_ids(frame[name].to_numpy()):
+            raise InputError(
+                f"{source}: {name!r} looks like the ids of the samples, and rows would match by position; match them "
+                f"by it with --id {name!r}, or leave it out with --exclude {name!r} if all parties' rows are in one "
+                "order"
+            )
 
 
 def _without_ignored(found: Typed, reading: Reading) -> tuple[list[str], list[str]]:
@@ -281,7 +298,7 @@ def _without_ignored(found: Typed, reading: Reading) -> tuple[list[str], list[st
 
 def _ids(column: pl.Series, source: str, ways: Sequence[str]) -> list[str]:
     """Sample ids as text, each there and each once."""
-    ids = id_columns.as_text(column, source)
+    ids = sample_ids.as_text(column, source)
     check_unique(ids, ways, source, column.name)
     return ids
 
@@ -313,3 +330,53 @@ def some(names: Sequence[str]) -> str:
     """Names for a sentence, not more than a reader wants."""
     shown = ", ".join(repr(name) for name in names[:8])
     return shown + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+
+
+def names_of_numbers(party: str, path: Path) -> tuple[str, ...]:
+    """Names of the columns, nothing of them loaded."""
+    with _naming(party):
+        return tuple(column_names(path))
+
+
+def read_numbers(party: str, path: Path, columns: Sequence[str] | None = None) -> Matrix:
+    """Columns of a table of numbers, in its own order or in this one."""
+    with _naming(party), opened(path, Reading()) as table:
+        stored = Stored(table.frame, columns or table.names, table.source)
+        others = [name for name, kind in stored.schema.items() if not (kind.is_numeric() or kind == pl.Boolean)]
+        if others:
+            raise InputError(
+                f"{table.source}: the columns {some(others)} are no numbers; leave them out of the file, pass a "
+                "DataFrame, or use the dkpca command, which turns text and dates into numbers"
+            )
+        called = called_as_ids(stored.columns) if columns is None else []
+        ids = [name for name in called if are_ids(stored[name].to_numpy())]
+        if ids:
+            raise InputError(
+                f"{table.source}: column {ids[0]!r} looks like the ids of the samples, which are no features; leave "
+                "it out of the file, or use the dkpca command with --id"
+            )
+        X = memory.tall((stored.height, len(stored.columns)))
+        for place, name in zip(X.T, stored.columns, strict=True):
+            place[:] = _numbers(stored[name], table.source)
+    return X
+
+
+def _numbers(column: pl.Series, source: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    values = column.cast(pl.Float64).fill_null(np.nan).to_numpy()
+    if not np.isfinite(values).all():
+        row = int(np.argmin(np.isfinite(values)))
+        what = "is missing" if np.isnan(values[row]) else "is infinite"
+        raise InputError(
+            f"{source}: column {column.name!r} {what} in row {row + 1}; fill in such values, or use the dkpca "
+            "command, which does so"
+        )
+    return values
+
+
+@contextlib.contextmanager
+def _naming(party: str) -> Iterator[None]:
+    """Name the party in what goes wrong."""
+    try:
+        yield
+    except (InputError, StorageError) as error:
+        raise InputError(f"party {party!r}: {error}") from error

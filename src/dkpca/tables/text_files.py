@@ -1,10 +1,17 @@
-"""How a text file writes a table: separator, header, decimal mark. Asked for, or found in the head of the file."""
+"""Text files as people have them: encoding, separator, header and decimal mark are asked for, or found in the head.
 
+A file is opened as columns of text; nothing of one in UTF-8 is held in memory.
+"""
+
+import codecs
 import csv
 import io
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import polars as pl
 
 from dkpca.errors import InputError
 from dkpca.tables import numerals
@@ -14,6 +21,16 @@ SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bar
 ROWS = 2000  # of the head that are looked at
 ABOVE = 50  # rows in which a header is looked for
 UNNAMED = "unnamed"
+HEAD = 2**18  # letters that are looked at to find out how a file is written
+CHUNK = 2**20
+MARKS = {  # the longer one first: the mark of UTF-32 begins like that of UTF-16
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+UTF8 = ("utf-8", "utf-8-sig")
 
 
 @dataclass(frozen=True)
@@ -57,7 +74,6 @@ class Layout:
     dialect: Dialect
     names: tuple[str, ...]  # of the columns
     skip: int  # lines above the table
-    has_header: bool  # whether the first line of the table has a name for every column
     notes: tuple[str, ...]
     proved: bool  # whether the decimal mark was asked for, or seen in a number that can be read in one way only
 
@@ -93,16 +109,15 @@ class Cut:
         return [cell for row in self.rows if len(row) == self.width for cell in row]
 
 
-def find(head: str, asked: Dialect, source: str, *, id_column: str | None, likely: Dialect) -> Layout:
+def find_layout(head: str, asked: Dialect, source: str, *, id_column: str | None, likely: Dialect) -> Layout:
     """Find out from the first lines of a file what was not asked for; what is open is refused."""
     cut = _cut_as_asked(head, asked, source, id_column)
-    names, skip, data, has_header, notes = _header(cut, source, id_column)
+    names, skip, data, notes = _header(cut, source, id_column)
+    evidence = _evidence(names, cut.rows[data:], id_column)
     if asked.decimal is None:
-        evidence = _evidence(names, cut.rows[data:], id_column)
         decimal, thousands = numerals.decide(evidence, source, likely=likely.decimal)
         proved = bool(evidence.decimal) or likely.decimal is not None
     else:
-        evidence = _evidence(names, cut.rows[data:], id_column)
         group = numerals.OTHER[asked.decimal]
         seen = group in evidence.grouped or group in evidence.unclear
         decimal, thousands, proved = asked.decimal, group if seen else next(iter(evidence.spacing), ""), True
@@ -113,7 +128,7 @@ def find(head: str, asked: Dialect, source: str, *, id_column: str | None, likel
         thousands=thousands if asked.thousands is None else asked.thousands,
         missing=numerals.USUAL_MISSING if asked.missing is None else asked.missing,
     )
-    return Layout(dialect, names, skip, has_header, tuple(notes), proved)
+    return Layout(dialect, names, skip, tuple(notes), proved)
 
 
 def described(dialect: Dialect) -> str:
@@ -165,8 +180,8 @@ def _cut(head: str, separator: str) -> Cut:
     return Cut(separator, rows, ends)
 
 
-def _header(cut: Cut, source: str, id_column: str | None) -> tuple[tuple[str, ...], int, int, bool, list[str]]:
-    """Names, lines above the table, first row of data, whether every column has a place in the header; notes."""
+def _header(cut: Cut, source: str, id_column: str | None) -> tuple[tuple[str, ...], int, int, list[str]]:
+    """Names, lines above the table, first row of data; notes."""
     position = cut.row_with(id_column)
     if position is None:
         position = next((n for n, row in enumerate(cut.rows) if not _is_above(cut, n, row)), None)
@@ -178,12 +193,12 @@ def _header(cut: Cut, source: str, id_column: str | None) -> tuple[tuple[str, ..
     said = [words for words in above if words and not words.lower().startswith("sep=")]
     if said:
         notes.append(f"{len(said)} lines above the header left out, as {said[0][:60]!r}")
-    full = len(row) != cut.width - 1
-    if not full:
-        notes.append("the header has one name fewer than the rows have values, as R writes it; the first is 'row'")
-        row = ["row", *row]
-    names = _named(row, source, notes)
-    return names, cut.ends[position - 1] if position else 0, position + 1, full, notes
+    if len(row) == cut.width - 1:
+        raise InputError(
+            f"{source}: the header has one name fewer than the rows have values; name the first column too (in R "
+            "with col.names = NA)"
+        )
+    return _named(row, source, notes), cut.ends[position - 1] if position else 0, position + 1, notes
 
 
 def _is_above(cut: Cut, position: int, row: list[str]) -> bool:
@@ -223,3 +238,160 @@ def _evidence(names: Sequence[str], rows: list[list[str]], id_column: str | None
         if name != id_column:
             evidence.add_column(name, [row[position] for row in rows if position < len(row)])
     return evidence
+
+
+@dataclass(frozen=True)
+class Delimited:
+    """A text file opened as columns of text."""
+
+    path: Path
+    layout: Layout
+    frame: pl.LazyFrame  # all columns text; rows as in the file, empty ones too
+
+    @property
+    def dialect(self) -> Dialect:
+        """How it is written."""
+        return self.layout.dialect
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns."""
+        return list(self.layout.names)
+
+    def field_counts(self) -> Iterator[tuple[int, int]]:
+        """Number of each row below the header, from 1 on, and how many fields it has; 0 for an empty line."""
+        encoding = self.dialect.encoding
+        with self.path.open(encoding=encoding, newline="") as file:
+            for _ in range(self.layout.skip):
+                file.readline()
+            rows = csv.reader(file, delimiter=self.dialect.separator or ",")
+            next(rows, None)
+            yield from ((number, len(row)) for number, row in enumerate(rows, start=1))
+
+    def ends_in_a_line(self) -> bool:
+        """Whether the last line is whole."""
+        with self.path.open("rb") as file:
+            file.seek(max(0, self.path.stat().st_size - 4))
+            return file.read().rstrip(b"\0")[-1:] in (b"\n", b"\r")  # zeros: the other half of a letter in UTF-16
+
+
+def open_text(path: Path, asked: Dialect, *, id_column: str | None, likely: Dialect) -> Delimited:
+    """Find out how a text file is written, and open it."""
+    encoding = encoding_of(path, asked.encoding)
+    with path.open(encoding=encoding, newline="") as file:
+        head = file.read(HEAD)
+        whole = not file.read(1)
+    if "\r" in head and "\n" not in head:
+        raise InputError(f"{path}: its lines end as on old Macintoshes; save it with other line ends")
+    if not whole:
+        head = head[: head.rfind("\n") + 1] or head
+    layout = find_layout(head, asked, str(path), id_column=id_column, likely=likely)
+    layout = replace(layout, dialect=replace(layout.dialect, encoding=encoding.removesuffix("-sig")))
+    source: Path | io.BytesIO = path
+    if encoding not in UTF8:
+        source = io.BytesIO(path.read_bytes().decode(encoding).removeprefix("\ufeff").encode())
+    names = list(layout.names)
+    frame = pl.scan_csv(
+        source,
+        separator=layout.dialect.separator or ",",
+        skip_lines=layout.skip,
+        infer_schema=False,
+        with_column_names=lambda _: names,
+    )
+    return Delimited(path, layout, frame)
+
+
+def check_width(opened: Delimited) -> None:
+    """Say which row has more values than the header has names, if one has."""
+    width = len(opened.names)
+    for number, count in opened.field_counts():
+        if count > width:
+            raise InputError(
+                f"{opened.path}: row {number} has {count} values, the header has {width} names; correct that row, or "
+                f"check the separator ({opened.dialect.separator!r} was used; set it with --separator)"
+            )
+
+
+def short_rows(opened: Delimited) -> tuple[int, list[str]]:
+    """Rows of the table, and words about those that end before the last column; one that breaks off is refused.
+
+    Lines of a single value below a wide table are words about it, as titles above it are.
+    """
+    width = len(opened.names)
+    n_rows, short, below = 0, list[int](), list[int]()  # rows of the table, those too short, lines of one value below
+    last = 0, width
+    for number, count in opened.field_counts():
+        last = number, count
+        if count == 1 and width > 2:
+            below.append(number)
+        elif count:
+            short += [*below, *([number] if count < width else [])]
+            n_rows, below = number, []
+    if 0 < last[1] < width and not opened.ends_in_a_line():
+        raise InputError(
+            f"{opened.path}: breaks off in row {last[0]}, after {last[1]} of {width} values; get the whole file"
+        )
+    notes = [f"{len(below):,} lines below the table left out, as line {below[0]} under the header"] if below else []
+    if short:
+        notes.append(
+            f"{len(short):,} rows have fewer values than the header has names, first row {short[0]}; "
+            "the rest is missing"
+        )
+    return n_rows, notes
+
+
+def empty_columns(present: dict[str, int]) -> list[str]:
+    """Columns that have neither a name nor a value, as separators at the ends of lines make them."""
+    return [name for name, count in present.items() if name.startswith(f"{UNNAMED}_") and not count]
+
+
+def encoding_of(path: Path, asked: str | None = None) -> str:
+    """Name of the encoding of a whole text file, as asked for or as found."""
+    with path.open("rb") as file:
+        start = file.read(4096)
+    marked = next((name for mark, name in MARKS.items() if start.startswith(mark)), None)
+    if asked is not None:
+        name = _known(path, asked)
+        name = "utf-8-sig" if name == "utf-8" and marked == "utf-8-sig" else name
+        _check_decodes(path, name)
+        return name
+    if marked is not None:
+        _check_decodes(path, marked)
+        return marked
+    if b"\0" in start:
+        raise InputError(f"{path}: has zero bytes, as UTF-16 has; name its encoding, as --encoding utf-16-le")
+    for name in ("utf-8", "cp1252"):
+        if _failure(path, name) is None:
+            return name
+    raise InputError(f"{path}: its letters are neither UTF-8 nor Windows-1252; name their encoding with --encoding")
+
+
+def _known(path: Path, asked: str) -> str:
+    try:
+        return codecs.lookup(asked).name
+    except LookupError as error:
+        raise InputError(
+            f"{path}: --encoding {asked!r} is not known; use utf-8, utf-16, cp1252, iso-8859-1 or the like"
+        ) from error
+
+
+def _check_decodes(path: Path, name: str) -> None:
+    failure = _failure(path, name)
+    if failure is not None:
+        raise InputError(f"{path}: is not {name} at {failure}; name its encoding with --encoding, or leave that out")
+
+
+def _failure(path: Path, name: str) -> str | None:
+    """Where the file stops being of this encoding; read in pieces."""
+    decoder = codecs.getincrementaldecoder(name)()
+    done = 0
+    with path.open("rb") as file:
+        while True:
+            piece = file.read(CHUNK)
+            try:
+                decoder.decode(piece, final=not piece)
+            except (UnicodeDecodeError, UnicodeError) as error:
+                return f"byte {done + getattr(error, 'start', 0) + 1:,}"
+            if not piece:
+                return None
+            done += len(piece)
