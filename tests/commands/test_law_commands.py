@@ -173,7 +173,7 @@ def test_what_cannot_be_meant_is_said(office):
 
 def test_the_report_says_of_which_kernel_the_components_are(office):
     office.ok("fit", *SOURCES, *FIT, "--law", "sum", "--weights", "bank=1,clinic=2,shop=3")
-    office.ok("report", "run", "--clusters", "none")
+    office.ok("report", "run")
     page = (office.path / "run/report.html").read_text()
     assert "The true kernel is the sum of the parties&#x27; kernels." in page
     assert "<td>the sum of the parties&#x27; kernels</td>" in page
