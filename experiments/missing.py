@@ -58,7 +58,7 @@ def accuracies(settings: Settings, seed: int) -> dict[str, dict[str, float]]:
     new = {name: X[held] for name, X in tables.items()}
     found = {}
     for law, chosen in LAWS.items():
-        model = DKPCA(settings.n_components, rank=settings.rank, missing="mean", **chosen)
+        model = DKPCA(settings.n_components, rank=settings.rank, lacking="mean", **chosen)
         scores = model.fit_transform(fit)
         classify = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000)).fit(scores, labels[fitted])
         found[law] = {"all": float(classify.score(model.transform(new), labels[held]))}

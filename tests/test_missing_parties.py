@@ -63,7 +63,7 @@ def test_other_laws_refuse_with_the_reason(tables, settings):
 
 def test_under_the_product_the_mean_row_is_that_of_the_kernel(tables):
     fit, new = tables
-    model = DKPCA(3, gamma=0.05, rank=40, precision="float64", solver="dense", missing="mean").fit(fit)
+    model = DKPCA(3, gamma=0.05, rank=40, precision="float64", solver="dense", lacking="mean").fit(fit)
     with pytest.warns(MissingPartyWarning):
         placed = model.transform(without(new, "b"))
 
@@ -80,7 +80,7 @@ def test_under_the_product_the_mean_row_is_that_of_the_kernel(tables):
 @pytest.mark.parametrize("settings", [{"kernel": "poly"}, {"kernel": "cosine"}, {"weights": "balanced"}], ids=str)
 def test_the_mean_row_serves_every_law(tables, settings):
     fit, new = tables
-    model = DKPCA(2, missing="mean", rank=20, **settings).fit(fit)
+    model = DKPCA(2, lacking="mean", rank=20, **settings).fit(fit)
     with pytest.warns(MissingPartyWarning, match="placed without"):
         placed = model.transform({"a": new["a"]})
     assert placed.shape == (10, 2)
@@ -97,6 +97,20 @@ def test_a_mean_row_serves_torch_too(tables, torch):
     with pytest.warns(MissingPartyWarning):
         expected = trusted.transform(without(tables[1], "b"))
     np.testing.assert_allclose(np.abs(placed.numpy()), np.abs(expected), atol=1e-5)
+
+
+def test_the_former_parameter_still_says_it_with_a_deprecation(tables):
+    fit, new = tables
+    model = DKPCA(2, gamma=0.05, missing="mean").fit(fit)
+    with (
+        pytest.warns(FutureWarning, match="missing= is deprecated .* use lacking="),
+        pytest.warns(MissingPartyWarning),
+    ):
+        placed = model.transform(without(new, "b"))
+    with pytest.warns(MissingPartyWarning):
+        np.testing.assert_array_equal(
+            placed, DKPCA(2, gamma=0.05, lacking="mean").fit(fit).transform(without(new, "b"))
+        )
 
 
 def test_every_party_is_needed_where_none_may_be_missing(tables):

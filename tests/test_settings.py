@@ -9,7 +9,7 @@ from dkpca import DKPCA, kernels, rank
 from dkpca.errors import InputError
 from dkpca.settings import Compute, Fit, from_toml, from_values, to_toml
 
-ELSEWHERE = {"parties"}  # how to cut one table: no part of what is computed
+ELSEWHERE = {"parties", "missing"}  # how to cut one table: no part of what is computed; and a deprecated name
 
 
 def test_the_parameters_of_the_estimator_are_the_fields_of_the_settings():
@@ -74,7 +74,9 @@ def test_settings_do_not_change_with_the_dict_they_were_made_from():
         ({"protect": "blind", "audit": 10}, "audit=10 makes every party send true rows"),
         ({"protect": "sums", "rank": 5}, "protect='sums' takes no rank"),
         ({"protect": "sums", "projection": "exact"}, "places new samples in its own way"),
-        ({"protect": "blind", "missing": "mean"}, "missing='mean' is for fits with protect='none'"),
+        ({"protect": "blind", "lacking": "complete"}, "under protect='blind' the center sees no party's rows"),
+        ({"lacking": "mean", "audit": 10}, "lacking='mean' puts other rows in place of those that a party lacks"),
+        ({"lacking": "complete", "projection": "exact"}, "and projection='exact' asks for the true ones"),
     ],
 )
 def test_settings_that_exclude_each_other_are_refused_before_anything_is_computed(asked, words):

@@ -1,6 +1,7 @@
 """`DKPCA`: the whole protocol behind a scikit-learn estimator."""
 
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
@@ -22,6 +23,7 @@ from dkpca.disclosure import LedgerEntry, ledger_entry
 from dkpca.errors import InputError, MissingPartyWarning
 from dkpca.exchange import in_process, rounds
 from dkpca.fusion import FusedModel, captured, components, scoring
+from dkpca.fusion.completion import goes_with
 from dkpca.kernels import Kernel
 from dkpca.kernels.combination import BALANCED
 from dkpca.linalg import memory
@@ -32,7 +34,7 @@ from dkpca.party import inverse
 from dkpca.party.state import PartyState
 from dkpca.protection.shield import Shield
 from dkpca.rank import RankRule
-from dkpca.settings import PARTIES, RIDGE, Compute, Fit, check_value
+from dkpca.settings import PARTIES, RIDGE, Compute, Fit, check_value, choice
 from dkpca.tables import labels, party_tables
 from dkpca.tables.categories import coded_columns
 from dkpca.tables.column_rules import check_features
@@ -51,6 +53,7 @@ from dkpca.tables.party_tables import PartyTables, as_precise_as
 
 Columns = Sequence[int | str]  # positions or names
 AnyTables = Any  # one table, a list of tables, or a mapping from party to table
+MISSING = choice(("deprecated", "auto", "mean", "refuse"))
 
 
 class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -117,11 +120,15 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     standardize : bool, default=False
         Whether each party gives its columns mean 0 and deviation 1, as the commands do. The default is that of
         `KernelPCA`: columns are used as they are.
-    missing : {"auto", "mean", "refuse"}, default="auto"
-        What `transform` does with samples that lack a party of the fit. "auto": under the sum law the party's addend
-        is left out, and a `dkpca.errors.MissingPartyWarning` says what share of each component it carried; under
-        other laws it is refused. "mean": the same, and under other laws the party's kernel row is replaced by its
-        mean over the samples of the fit. "refuse": every party is needed.
+    lacking : {"drop", "mean", "complete"} or None, default=None
+        Samples that a party has no row for, by the labels of labeled tables. None refuses them. "drop": only samples
+        that all parties have are used, and a warning says who lacks how many. "mean": the party's mean row, in the
+        space of its kernel, stands in their place. "complete": rows are regressed on the other parties; the
+        certificate is about the table that has these mixtures, and says by held-out rows how good they are. New
+        samples likewise; a party may be missing altogether there. With None that is refused too, but under the sum
+        law, where the party's addend is left out and a `dkpca.errors.MissingPartyWarning` says what it carried.
+    missing : deprecated
+        Use `lacking`.
     n_jobs : int, default=None
         Parties computed at the same time, through joblib.
     timeout : float, default=None
@@ -205,7 +212,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         projection: str = "extend",
         audit: int | None = None,
         standardize: bool = False,
-        missing: str = "auto",
+        lacking: str | None = None,
+        missing: str = "deprecated",
         n_jobs: int | None = None,
         timeout: float | None = None,
         device: str | None = None,
@@ -229,6 +237,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         self.projection = projection
         self.audit = audit
         self.standardize = standardize
+        self.lacking = lacking
         self.missing = missing
         self.n_jobs = n_jobs
         self.timeout = timeout
@@ -247,7 +256,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             Parquet or Arrow file of numbers, or a folder of Parquet files) or a function without arguments that
             returns a table: the worker that computes for the party opens it, and its rows stay there. Of Dask arrays
             and DataFrames the chunks of rows stay on their workers, and Dask arrays come out.
-        y : ignored
+        y : array or Series, optional
+            Changes nothing. Where rows are dropped, added or reordered it is refused, unless its labels say that it
+            is in the order of `sample_ids_`; with `lacking`, a warning says where samples are lacking by its values.
         sample_ids : mapping of party to sequence, or sequence, optional
             Labels of the rows of arrays, as an index would be.
 
@@ -263,8 +274,12 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             return self._take_over(self._cluster, list(elsewhere), self._cluster.states, {}, Shield())
         given = self._given(X, settings, sample_ids)
         warn(given.moved)
-        run = _fit_in_the_open if settings.protect == "none" else _fit_protected
-        model, states, shield = run(given.tables, settings, compute)
+        labels.check_outcome(y, party_tables.by_party(X) or {"X": X}, sample_ids, given.ids)
+        if settings.protect == "none":
+            model, states, shield = _fit_in_the_open(given, settings, compute)
+        else:
+            _check_nothing_lacks(given, f"protect={settings.protect!r}")
+            model, states, shield = _fit_protected(given.tables, settings, compute)
         if settings.protect != "blind":
             warn(about_kernel(model, remedy=remedy(settings.standardize)))
         states = {name: replace(state, columns=given.columns.get(name)) for name, state in states.items()}
@@ -273,6 +288,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             warn(about_influence(model))
         sources = {name: table for name, table in given.tables.items() if is_source(table)}
         self._training = given.tables
+        warn(_not_at_random(model, y))
         return self._take_over(model, list(given.tables), states, sources, shield, given.ids)
 
     def fit_transform(self, X: AnyTables, y: object = None, *, sample_ids: Any = None) -> Array:
@@ -320,7 +336,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         if self._cluster is not None:
             return _on_cluster().place_here(self._cluster, given.tables)
         place = self._place if self._shield.protect == "none" else self._place_protected
-        scores = place(given.tables)
+        scores = place(given)
         return self._labeled(as_precise_as(X, scores), given.ids)
 
     def party_scores(self, X: AnyTables, *, sample_ids: Any = None) -> dict[str, Array]:
@@ -350,7 +366,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         """
         check_fitted(self)
         self._check_rows_here("party_scores")
-        return scoring.party_scores(self.model_, self._ask_rows(self._given_new(X, sample_ids).tables))
+        given = self._given_new(X, sample_ids)
+        _check_nothing_lacks(given, "party_scores")
+        return scoring.party_scores(self.model_, self._ask_rows(given.tables))
 
     def score(self, X: AnyTables, y: object = None, *, sample_ids: Any = None) -> float:
         """Return the share of the variance of these samples that the components show: 1 is all of it.
@@ -382,7 +400,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         """
         check_fitted(self)
         self._check_unprotected("score")
-        tables = self._given_new(X, sample_ids).tables
+        given = self._given_new(X, sample_ids)
+        _check_nothing_lacks(given, "score")
+        tables = given.tables
         absent = sorted(set(self.party_names_) - set(tables))
         if absent:
             raise InputError(f"{absent} are missing, and the variance of samples needs every party; use transform")
@@ -427,9 +447,11 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             raise InputError(f"these scores have {scores.shape[1]} columns; the fit has {fitted.shape[1]} components")
         kernel = inverse.kernel_of_scores(list(self.model_.kernels.values()), fitted)
         states = {name: self._with_rows(name) for name in self.party_names_}
+        lacked = self.model_.lacking
+        own = dict.fromkeys(self.party_names_, slice(None)) if lacked is None else lacked.places
         others = [name for name, state in states.items() if state.kernel.columns_are != "quantities"]
         found = {
-            name: inverse.columns_of(state, fitted, scores, kernel=kernel, alpha=float(alpha))
+            name: inverse.columns_of(state, fitted[own[name]], scores, kernel=kernel, alpha=float(alpha))
             for name, state in states.items()
             if name not in others
         }
@@ -467,7 +489,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         check_fitted(self)
         self._check_unprotected("run_audit")
         settings, compute = self._settings()
-        replace(settings, audit=n_rows)  # checks the number
+        replace(settings, audit=n_rows, lacking=None)  # checks the number
+        if self.model_.lacking is not None:
+            raise InputError("run_audit compares with true rows, and parties lack some; fit with lacking='drop'")
         tables = self._training if X is None else self._given(X, settings, sample_ids).tables
         if tables is None:
             raise InputError("run_audit needs the tables of the fit, which are in no file or pickle; give them as X")
@@ -635,7 +659,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         if self._shield.protect == "sums" and state is not None:
             n_features, n_samples = len(state.origin), self.model_.n_samples
             return LedgerEntry(name, n_features, 0, self._shield.sent[name], 8 * n_samples * n_features, "masked sum")
-        return ledger_entry(self.model_.summaries[name], "" if state is None else state.decided)
+        return ledger_entry(self.model_.received[name], "" if state is None else state.decided)
 
     def _given(self, X: AnyTables, settings: Fit, sample_ids: Any) -> PartyTables:
         """Tables of a fit by party, checked, their rows in one order."""
@@ -650,7 +674,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         tables = party_tables.by_party(X)
         if tables is not None:
             self._check_states(list(tables))
-            given = party_tables.for_new_samples(tables, self._states, sample_ids)
+            given = party_tables.for_new_samples(tables, self._states, sample_ids, self._lacking())
             warn(given.moved)
             return given
         self._check_states(self.party_names_)
@@ -724,18 +748,39 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
                 "workers; write eigenvectors_ with Dask, or fit again on gathered tables (X.compute())"
             )
 
-    def _place(self, tables: Mapping[str, Any]) -> Array:
+    def _lacking(self) -> str | None:
+        """What to do about samples that a party lacks; `missing` is how this was said before."""
+        if self.missing == "deprecated":
+            return self.lacking
+        check_value("missing", self.missing, MISSING)
+        words = "missing= is deprecated and goes with the next release; use lacking=, such as lacking='mean'"
+        warnings.warn(words, FutureWarning, stacklevel=3)
+        return "mean" if self.missing == "mean" and self.lacking is None else self.lacking
+
+    def _place(self, given: PartyTables) -> Array:
         """Scores of new samples, in the open."""
-        answers = self._ask_rows(tables, exact=self.projection == "exact")
-        warn(about_new_samples(self.model_, answers.values()))
+        answers = self._ask_rows(given.tables, exact=self.projection == "exact")
         absent = sorted(set(self.party_names_) - set(answers))
-        placed = scoring.place(self.model_, answers.values(), absent, marginalize=self.missing == "mean")
+        mode = self._lacking()
+        if absent and mode == "drop":
+            raise InputError(f"no new samples from {absent}: none are common to all parties; use lacking='complete'")
+        if given.places is not None or (absent and mode == "complete"):
+            n_new = max(answer.n_samples for answer in answers.values()) if given.ids is None else len(given.ids)
+            places = dict.fromkeys(answers, range(n_new)) if given.places is None else given.places
+            rows = scoring.fill_in(self.model_, answers, places, n_new, mode=str(mode))
+            warn([scoring.lacking_words(places, self.party_names_, n_new, str(mode))], MissingPartyWarning)
+            warn(about_new_samples(self.model_, rows))
+            return fusion.project(self.model_, rows)
+        warn(about_new_samples(self.model_, answers.values()))
+        placed = scoring.place(self.model_, answers.values(), absent, marginalize=mode == "mean")
         if absent:
             warn([scoring.share_words(placed)], MissingPartyWarning)
         return placed.scores
 
-    def _place_protected(self, tables: Mapping[str, Any]) -> Array:
+    def _place_protected(self, given: PartyTables) -> Array:
         """Scores of new samples after a protected fit; every party is needed."""
+        _check_nothing_lacks(given, "transform after a protected fit")
+        tables = given.tables
         absent = sorted(set(self.party_names_) - set(tables))
         if absent:
             raise InputError(f"no new samples from {absent}; masks cancel only if every party of the fit takes part")
@@ -791,10 +836,35 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         return import_module("pandas").DataFrame(to_numpy(scores), index=list(ids))
 
 
+def _check_nothing_lacks(given: PartyTables, method: str) -> None:
+    if given.places is not None:
+        raise InputError(f"{method} needs samples that every party has; leave the others out (lacking='drop')")
+
+
+def _not_at_random(model: Any, y: Any) -> list[str]:
+    """Say where samples are lacking by their scores, or by their labels: then what stands there is biased."""
+    if getattr(model, "lacking", None) is None:
+        return []
+    rows = model.lacking.rows
+    found = [
+        f"party {name!r} does not lack samples at random: those it lacks differ along component {column + 1} "
+        f"(correlation {size:.2f}); what stands in their place follows the samples that it has"
+        for name, column, size in goes_with(rows, model.scores)
+    ]
+    if y is None:
+        return found
+    values, names = labels.outcome_columns(y)
+    return found + [
+        f"party {name!r} does not lack samples at random: they go with {names[column]} (correlation {size:.2f})"
+        for name, column, size in goes_with(rows, values)
+    ]
+
+
 def _fit_in_the_open(
-    tables: dict[str, Any], settings: Fit, compute: Compute
+    given: PartyTables, settings: Fit, compute: Compute
 ) -> tuple[FusedModel, dict[str, PartyState], Shield]:
     """Fit as in the paper: each party sends a factor, the center fuses them."""
+    tables = given.tables
     parties = in_process.Parties(
         tables,
         compute.n_jobs,
@@ -815,6 +885,8 @@ def _fit_in_the_open(
         n_landmarks=settings.n_landmarks,
         random_state=settings.seed,
         dtype=dtype_name(next(iter(parties.states.values())).origin),
+        places=given.places,
+        lacking=str(settings.lacking),
     )
     with memory.limited(compute.max_memory), computing_on(compute.device):
         model = components.fused(settings.n_components, lambda count: fuse(n_components=count))

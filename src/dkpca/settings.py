@@ -25,6 +25,7 @@ from dkpca.rank import Auto, RankRule
 from dkpca.wire import codec, toml
 
 PROTECTIONS = ("none", "sums", "blind")
+LACKING = ("drop", "mean", "complete")
 GUESS = 10  # components for which the parties send enough, where nobody knows how many there will be
 RecordT = TypeVar("RecordT")
 Allowed = tuple[Callable[[Any], bool], str]  # whether a value may be used, and what may be
@@ -201,10 +202,12 @@ class Fit:
     standardize: bool = setting(
         False, FLAG, "Give every column mean 0 and standard deviation 1.", option="--standardize/--no-standardize"
     )
-    missing: str = setting(
-        "auto",
-        choice(("auto", "mean", "refuse")),
-        "What to do with new samples that lack a party: auto, mean or refuse.",
+    lacking: str | None = setting(
+        None,
+        choice(LACKING, none=True),
+        "Samples that a party has no row for: drop (only common samples), mean (the party's mean row) or complete "
+        "(rows regressed on the other parties).",
+        option="--lacking",
     )
     center: bool = setting(True, FLAG, "Center the fused kernel in feature space.")
     solver: str | Solver = setting(
@@ -333,6 +336,12 @@ def _check_together(fit: Fit) -> None:
             "projection='exact' needs one kernel of the joined table, and weights give each party its own; use "
             "projection='extend', or leave weights out"
         )
+    if fit.lacking in ("mean", "complete") and (fit.audit is not None or fit.projection == "exact"):
+        what = "projection='exact'" if fit.audit is None else f"audit={fit.audit}"
+        raise InputError(
+            f"lacking={fit.lacking!r} puts other rows in place of those that a party lacks, and {what} asks for the "
+            "true ones; use lacking='drop', or leave one of them out"
+        )
     if fit.protect == "none":
         return
     if fit.audit is not None:
@@ -342,10 +351,10 @@ def _check_together(fit: Fit) -> None:
         )
     if fit.projection != "extend":
         raise InputError(f"protect={fit.protect!r} places new samples in its own way; use projection='extend'")
-    if fit.missing == "mean":
+    if fit.lacking == "complete":
         raise InputError(
-            f"missing='mean' is for fits with protect='none': under protect={fit.protect!r} every party of the fit "
-            "has to take part; leave missing='auto'"
+            f"lacking='complete' regresses a party's rows on those of the others, and under protect={fit.protect!r} "
+            "the center sees no party's rows; use lacking='mean' or 'drop'"
         )
     if fit.protect == "sums" and fit.rank != "auto":
         raise InputError("protect='sums' takes no rank: all of the sum is used; leave rank='auto'")

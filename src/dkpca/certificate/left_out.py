@@ -67,15 +67,17 @@ class PartyError:
     diagonal: Array  # (n_samples,) of the true matrix, or a bound above it
 
     @classmethod
-    def of(cls, summary: Summary, factor: Factor, weight: float) -> "PartyError":
-        """Read it off a message and its weighted factor."""
+    def of(cls, summary: Summary, factor: Factor, weight: float, bound: Array | None = None) -> "PartyError":
+        """Read it off a message and its weighted factor; `bound` is one on the true diagonal, where it is known."""
         received = row_squares(factor)
         xp = namespace(received)
         left_out, rounding = weight * summary.left_out_norm, weight * summary.rounding_norm
         overlap = left_out if summary.left_out_overlap is None else min(left_out, weight * summary.left_out_overlap)
         trace = weight * summary.trace_left_out + float(np.sum(to_numpy(received)))
         sent = None if summary.diagonal is None else weight * summary.diagonal.decode(dtype_name(received))[:, 0]
-        if sent is not None:
+        if bound is not None:
+            diagonal = weight * bound
+        elif sent is not None:
             diagonal = sent
         elif summary.kernel.unit_diagonal:
             diagonal = weight * xp.ones_like(received)

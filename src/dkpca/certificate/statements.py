@@ -1,11 +1,14 @@
 """What is known of the distance between an answer and kernel PCA of the joined table, in numbers and words."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from dkpca.linalg.eigenpairs import Probe
 from dkpca.wording import counted, good_digits, ranges
+
+PREDICTED = 0.5  # held-out R^2 below which completed rows are to be read with care
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,45 @@ class Audit:
 
 
 @dataclass(frozen=True)
+class Completed:
+    """Rows that parties lack, and what stands in their place.
+
+    Attributes
+    ----------
+    mode : {"mean", "complete"}
+        The party's mean row, or a mixture of its own rows that is regressed on the other parties.
+    n_lacking : mapping of str to int
+        Samples that each party lacks, of those that lack any.
+    held_out : mapping of str to float
+        R^2 in feature space of rows that were hidden for it, by party: an estimate. Empty for mean rows.
+    norm_squared : mapping of str to float
+        |W|^2, by which the errors that a party states grow: a bound.
+    """
+
+    mode: str
+    n_lacking: Mapping[str, int]
+    held_out: Mapping[str, float]
+    norm_squared: Mapping[str, float]
+
+    def statements(self, n_samples: int) -> list[str]:
+        """Return what the proof is about, and apart from it how good the completed rows are."""
+        lacking = ", ".join(f"{name} {count:,}" for name, count in self.n_lacking.items())
+        what = "the party's mean row" if self.mode == "mean" else "mixtures of the party's own rows"
+        proved = (
+            f"Of {n_samples:,} samples parties lack: {lacking}. Whatever is proved here is about the table that has "
+            f"{what} there, not about the rows that nobody has."
+        )
+        if not self.held_out:
+            return [proved]
+        shares = ", ".join(f"{name} {share:.2f}" for name, share in self.held_out.items())
+        poor = [name for name, share in self.held_out.items() if share < PREDICTED]
+        care = (
+            f" The other parties hardly predict {', '.join(poor)}: read what rests on it with care." if poor else ""
+        )
+        return [proved, f"How well rows were completed is estimated, by hidden rows: R² {shares}.{care}"]
+
+
+@dataclass(frozen=True)
 class Certificate:
     """Bounds on the difference between this answer and kernel PCA of the joined table.
 
@@ -113,6 +155,8 @@ class Certificate:
         On which the upper bounds rest, where the center's solver has no proof of its own.
     meaning : str
         Which kernel K is: one of the joined table, or the product or sum of the parties' kernels.
+    completed : Completed, optional
+        Rows that parties lack; K then has what stands in their place. None: no party lacks any.
 
     Examples
     --------
@@ -146,6 +190,7 @@ class Certificate:
     audit: Audit | None = None
     probe: Probe | None = None
     meaning: str = ""
+    completed: Completed | None = None
 
     @property
     def kernel_norm_bound(self) -> float:
@@ -245,6 +290,7 @@ class Certificate:
             *([single] if known and good_digits(self.subspace_error_at_most) == 0 else []),
             *self._proposal(),
             *([] if self.audit is None else self.audit.statements()[:1]),
+            *self._about_completed(),
         ]
 
     def statements(self) -> list[str]:
@@ -264,7 +310,11 @@ class Certificate:
             _bounded("Theorem 1 of the paper", "|sin Theta|_F", self.theorem_1, math.sqrt(min(D, T - D))),
             *self._probe_words(),
             *([] if self.audit is None else self.audit.statements()),
+            *self._about_completed(),
         ]
+
+    def _about_completed(self) -> list[str]:
+        return [] if self.completed is None else self.completed.statements(self.n_samples)
 
     def __str__(self) -> str:
         return "\n".join(self.short())

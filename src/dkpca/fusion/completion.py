@@ -13,14 +13,18 @@ W_j is never written out: a sweep costs O(T (sum of ranks)^2). See docs/decision
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dkpca.errors import InputError
+from dkpca.certificate.statements import Completed
+from dkpca.errors import FusionError, InputError
 from dkpca.linalg.arrays import Array, device, like, namespace, to_numpy
+from dkpca.linalg.lazy_factor import as_received, row_squares, whole
+from dkpca.linalg.precision import Rounded
 from dkpca.linalg.rounding import growth, unit
+from dkpca.messages import Summary, row_number_digest
 
 SWEEPS = 3  # each regresses on what the one before completed
 LEARNED = 20_000  # own rows that a regression is learned from; more of them cost time and change little
@@ -102,6 +106,111 @@ class Completion:
             mixed = _mix(regressions, current, self.sizes, self.bounds, lacking)
             current = {name: _replaced(current[name], lacking[name], mixed[name].rows) for name in current}
         return current
+
+
+@dataclass(frozen=True)
+class Lacking:
+    """What was sent about the samples that each party has, and how the others were completed."""
+
+    mode: str  # "mean" or "complete"
+    sent: Mapping[str, Summary]
+    places: Mapping[str, Rows]  # of the samples that each party has, among all
+    completion: Completion
+
+    @property
+    def rows(self) -> dict[str, Rows]:
+        """Samples that each party lacks, of those that lack any."""
+        return {name: filled.lacking for name, filled in self.completion.filled.items() if len(filled.lacking)}
+
+    def described(self) -> Completed:
+        """Say it for the certificate."""
+        rows, found = self.rows, self.completion
+        return Completed(
+            mode=self.mode,
+            n_lacking={name: len(positions) for name, positions in rows.items()},
+            held_out={name: found.held_out[name] for name in rows if name in found.held_out},
+            norm_squared={name: found.filled[name].norm_squared for name in rows},
+        )
+
+
+def completed(
+    summaries: Mapping[str, Summary], places: Mapping[str, Sequence[int] | Rows], *, mode: str, dtype: str, seed: int
+) -> tuple[dict[str, Summary], dict[str, Array], Lacking]:
+    """Summaries with a row for every sample, bounds on the diagonals of the matrices they are about, and how.
+
+    Parameters
+    ----------
+    summaries : mapping of str to Summary
+        What each party sent, about the samples that it has.
+    places : mapping of str to sequence of int
+        Where these samples are among all; every sample is at some party.
+    mode : {"mean", "complete"}
+        The party's mean row, or a mixture that is regressed on the other parties.
+    """
+    positions = {name: np.asarray(places[name], dtype=np.intp) for name in summaries}
+    n_samples = _n_samples(summaries, positions)
+    held = {name: held_by(summary, positions[name], dtype) for name, summary in summaries.items()}
+    if mode == "complete":
+        found = complete(held, n_samples, seed=seed)
+    else:
+        check_shared(positions, n_samples)
+        found = _swept(held, n_samples, set(held), sweeps=1)
+    made = {name: _completed(summary, found.filled[name]) for name, summary in summaries.items()}
+    diagonals = {
+        name: _diagonal(held[name], found.filled[name], summary.kernel.unit_diagonal)
+        for name, summary in summaries.items()
+    }
+    return made, diagonals, Lacking(mode, summaries, positions, found)
+
+
+def held_by(summary: Summary, rows: Rows, dtype: str) -> Held:
+    """What a summary says about the samples at these places."""
+    if summary.diagonal is not None:
+        raise InputError(
+            f"party {summary.party!r} lacks samples, and the {summary.kernel.name} kernel of the joined table needs "
+            "the length of every sample; use another kernel, or lacking='drop'"
+        )
+    A = whole(as_received(summary.factor, dtype))
+    most = 1.0 if summary.kernel.unit_diagonal else float(namespace(A).max(row_squares(A)))
+    most += 0.0 if summary.kernel.unit_diagonal else summary.left_out_norm + summary.rounding_norm
+    return Held(A, rows, summary.left_out_norm, summary.rounding_norm, most)
+
+
+def _n_samples(summaries: Mapping[str, Summary], positions: Mapping[str, Rows]) -> int:
+    """Number of samples that at least one party has, if the places are theirs."""
+    n = 1 + max(int(own.max()) for own in positions.values())
+    for name, own in positions.items():
+        if len(own) != summaries[name].n_samples or len(np.unique(own)) != len(own) or own.min() < 0:
+            raise FusionError(f"party {name!r}: its places are not one for each of its samples; align them again")
+    nobody = n - len(np.unique(np.concatenate(list(positions.values()))))
+    if nobody:
+        raise FusionError(f"{nobody:,} of {n:,} samples are at no party; leave them out")
+    return n
+
+
+def _completed(summary: Summary, filled: Filled) -> Summary:
+    """The summary of W K W', with the bounds that hold for it."""
+    spread = replace(summary, sample_digest=row_number_digest(filled.factor.shape[0]), factor=Rounded(filled.factor))
+    if not len(filled.lacking):
+        return spread
+    squares = row_squares(_rows(filled.factor, filled.lacking))
+    more = float(namespace(squares).sum(filled.diagonal - squares))
+    return replace(
+        spread,
+        left_out_norm=filled.norm_squared * summary.left_out_norm,
+        trace_left_out=summary.trace_left_out + more,
+        rounding_norm=filled.norm_squared * summary.rounding_norm + filled.product_error,
+        rounding_nuclear=filled.norm_squared * summary.rounding_nuclear + filled.product_error,
+        left_out_overlap=None,
+    )
+
+
+def _diagonal(held: Held, filled: Filled, unit_diagonal: bool) -> Array:
+    """Bound on the diagonal of W K W'."""
+    bound = row_squares(filled.factor) + (held.left_out + held.rounding)
+    bound = namespace(bound).ones_like(bound) if unit_diagonal else bound
+    bound[_index(filled.lacking, bound)] = filled.diagonal
+    return bound
 
 
 def complete(parties: Mapping[str, Held], n_samples: int, *, seed: int = 0) -> Completion:
@@ -194,15 +303,15 @@ class _Mixed:
     error: float  # bound on the Frobenius norm of what rounding did to the rows
 
 
-def _swept(parties: Mapping[str, Held], n_samples: int, unpredicted: set[str]) -> Completion:
+def _swept(parties: Mapping[str, Held], n_samples: int, unpredicted: set[str], *, sweeps: int = SWEEPS) -> Completion:
     """Start from mean rows; each sweep regresses every party on what the one before made of the others."""
     lacking = {name: np.setdiff1d(np.arange(n_samples), held.rows) for name, held in parties.items()}
     sizes = {name: _size(held.factor) for name, held in parties.items()}
     bounds = {name: (held.left_out + held.rounding, held.longest) for name, held in parties.items()}
     current = {name: _spread_out(held, lacking[name]) for name, held in parties.items()}
-    sweeps: list[dict[str, Regression]] = []
+    made: list[dict[str, Regression]] = []
     mixed: dict[str, _Mixed] = {}
-    for _ in range(SWEEPS):
+    for _ in range(sweeps):
         before = current
         regressions = {
             name: _regression(held, _others_of(before, name, sizes), name in unpredicted)
@@ -210,9 +319,9 @@ def _swept(parties: Mapping[str, Held], n_samples: int, unpredicted: set[str]) -
         }
         mixed = _mix(regressions, before, sizes, bounds, lacking)
         current = {name: _replaced(before[name], lacking[name], mixed[name].rows) for name in parties}
-        sweeps.append(regressions)
+        made.append(regressions)
     filled = {name: _filled(current[name], lacking[name], mixed[name]) for name in parties}
-    return Completion(filled, tuple(sweeps), sizes, bounds, {})
+    return Completion(filled, tuple(made), sizes, bounds, {})
 
 
 def _regression(held: Held, others: Callable[[Rows], Array], unpredicted: bool) -> Regression:

@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from dkpca.certificate import Certificate
 from dkpca.certificate.estimate import component_errors
 from dkpca.certificate.left_out import PartyError
 from dkpca.certificate.proof import certify
 from dkpca.errors import FusionError, InputError
-from dkpca.fusion import plausibility
+from dkpca.fusion import completion, plausibility
+from dkpca.fusion.completion import Lacking
 from dkpca.fusion.roster import accept, check_same, check_turned, complete
 from dkpca.kernels import Kernel
 from dkpca.kernels.combination import Weights, combination, party_weights
@@ -82,6 +84,8 @@ class FusedModel:
         How it was fused, and how to do it again.
     nearby : Nearby, optional
         Eigenpairs behind the components, for estimates.
+    lacking : Lacking, optional
+        What parties that lack samples sent; `summaries` then have a row for every sample. None: no party lacks any.
 
     Examples
     --------
@@ -106,6 +110,12 @@ class FusedModel:
     extension: Extension
     settings: FusionSettings
     nearby: Nearby | None = None
+    lacking: Lacking | None = None
+
+    @property
+    def received(self) -> Mapping[str, Summary]:
+        """The messages as the parties sent them."""
+        return self.summaries if self.lacking is None else self.lacking.sent
 
     @property
     def kernels(self) -> dict[str, Kernel]:
@@ -159,16 +169,24 @@ class FusedModel:
 
     def including(self, summary: Summary) -> "FusedModel":
         """Fuse again with one party added or replaced; the others are not asked again."""
+        if self.lacking is not None:
+            raise InputError(
+                "parties lack samples of this fit, and which of them the new summary is about is not known; fuse all "
+                "summaries again, with the places of their samples"
+            )
         return self._again(self.summaries | {summary.party: summary})  # type: ignore[operator]
 
     def excluding(self, party: str) -> "FusedModel":
         """Fuse again without one party; the others are not asked again."""
         if party not in self.summaries:
             raise FusionError(f"party {party!r} is not in the model; it has {sorted(self.summaries)}")
-        return self._again({name: s for name, s in self.summaries.items() if name != party})
+        return self._again({name: s for name, s in self.received.items() if name != party})
 
     def _again(self, summaries: Mapping[str, Summary]) -> "FusedModel":
-        return fuse(summaries.values(), n_components=self.n_components, **vars(self.settings))
+        known: dict[str, Any] = {}
+        if self.lacking is not None:
+            known = {"places": {name: self.lacking.places[name] for name in summaries}, "lacking": self.lacking.mode}
+        return fuse(summaries.values(), n_components=self.n_components, **known, **vars(self.settings))
 
 
 def resolve_gamma(gamma: float | str | None, statistics: Iterable[Statistics]) -> float:
@@ -199,6 +217,8 @@ def fuse(
     dtype: str = "float64",
     law: str | None = None,
     weights: Weights = None,
+    places: Mapping[str, Sequence[int]] | None = None,
+    lacking: str = "complete",
 ) -> FusedModel:
     """Turn the parties' summaries into kernel principal components: eq. (2) and (4) of the paper.
 
@@ -216,13 +236,22 @@ def fuse(
         See `dkpca.linalg.leading.leading`.
     dtype : {"float64", "float32"}
         Precision in which the center computes, whatever the wire carried.
+    places : mapping of str to sequence of int, optional
+        Where the samples of each summary are among all, if parties lack some. None: all have all, in one order.
+    lacking : {"complete", "mean"}
+        What stands in place of rows that a party lacks.
 
     Returns
     -------
     FusedModel
     """
     settings = FusionSettings(center, solver, n_landmarks, random_state, dtype, law, weights)
-    accepted = accept(summaries, roster)
+    accepted, lacked = accept(summaries, roster, aligned=places is None), None
+    bounds: dict[str, Array] = {}
+    if places is not None:
+        accepted, bounds, lacked = completion.completed(
+            accepted, places, mode=lacking, dtype=dtype, seed=random_state
+        )
     if law is None and weights is None:
         advice = "use one kernel and one gamma everywhere, or say with law= how different ones combine"
         check_same(accepted, "kernel", lambda summary: summary.kernel, advice)
@@ -239,7 +268,10 @@ def fuse(
     fused = FusedGram(combined.law, weighed, _diagonals(accepted.values(), dtype))
     gram = Centered(fused) if center else fused
     pairs = leading(gram, n_components, solver=solver, n_landmarks=n_landmarks, random_state=random_state)
-    errors = list(map(PartyError.of, accepted.values(), weighed, weighted.values()))
+    errors = [
+        PartyError.of(summary, A, weighted[name], bounds.get(name))
+        for (name, summary), A in zip(accepted.items(), weighed, strict=True)
+    ]
     certificate = certify(
         errors,
         law=combined.law,
@@ -249,7 +281,8 @@ def fuse(
         centered=center,
     )
     estimated = component_errors(errors, combined.law, pairs, random_state=random_state)
-    certificate = replace(certificate, component_error_estimates=estimated)
+    about = None if lacked is None else lacked.described()
+    certificate = replace(certificate, component_error_estimates=estimated, completed=about)
     plausibility.check_certificate(certificate, accepted)
     return FusedModel(
         summaries=accepted,
@@ -263,6 +296,7 @@ def fuse(
         extension=pairs.extension,
         settings=settings,
         nearby=pairs.nearby,
+        lacking=lacked,
     )
 
 
@@ -278,7 +312,7 @@ def place(model: FusedModel, received: Iterable[Rows | Partials]) -> Array:
 
 def project(model: FusedModel, rows: Iterable[Rows]) -> Array:
     """Place new samples by their factor rows; on training samples this is `model.scores`, to rounding."""
-    by_party = complete(model.summaries, rows, lambda message, summary: message.factor.shape[1] == summary.rank)
+    by_party = complete(model.received, rows, lambda message, summary: message.factor.shape[1] == summary.rank)
     received = [by_party[name] for name in model.summaries]
     law, scales = model.law, [model.weights[name] ** 0.5 for name in model.summaries]
     anchors = merged_rows(law, model.summaries.values(), scales, model.dtype, model.extension.rows)
@@ -295,7 +329,7 @@ def project(model: FusedModel, rows: Iterable[Rows]) -> Array:
 def project_exact(model: FusedModel, partials: Iterable[Partials]) -> Array:
     """Place new samples by the paper's route: true kernel rows, centered with the fused matrix."""
     by_party = complete(
-        model.summaries, partials, lambda message, summary: message.partial.shape[1] == summary.n_samples
+        model.received, partials, lambda message, summary: message.partial.shape[1] == summary.n_samples
     )
     if any(kernel != model.kernel for kernel in model.kernels.values()) or set(model.weights.values()) != {1.0}:
         raise FusionError(

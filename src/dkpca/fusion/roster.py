@@ -42,16 +42,17 @@ ReceivedT = TypeVar("ReceivedT", Summary, Rows, Partials, TrueRows)
 NewSamplesT = TypeVar("NewSamplesT", Rows, Partials)
 
 
-def accept(summaries: Iterable[Summary], roster: Sequence[str] | None) -> dict[str, Summary]:
-    """Summaries by party, sorted by name, if they belong together."""
+def accept(summaries: Iterable[Summary], roster: Sequence[str] | None, *, aligned: bool = True) -> dict[str, Summary]:
+    """Summaries by party, sorted by name, if they belong together; where aligned, about the same samples."""
     by_name = _by_name(summaries, "summary")
     if roster is not None:
         _check_roster(by_name, roster, "summary")
     if not by_name:
         raise FusionError("no summary was given; fusion needs one from every party")
     accepted = dict(sorted(by_name.items()))
-    check_same(accepted, "number of samples", lambda s: s.n_samples, "align the parties' samples first")
-    check_same(accepted, "sample digest", lambda s: s.sample_digest, SAME_SAMPLES, shown=_first_digits)
+    if aligned:
+        check_same(accepted, "number of samples", lambda s: s.n_samples, "align the parties' samples first")
+        check_same(accepted, "sample digest", lambda s: s.sample_digest, SAME_SAMPLES, shown=_first_digits)
     for summary in accepted.values():
         plausibility.check_summary(summary)
     return accepted

@@ -9,7 +9,7 @@ the sum this leaves out its addend, measured from the mean, and how much that ca
 mean row takes part in every term, so that it has to be asked for.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,10 +17,11 @@ import numpy as np
 from dkpca import wire
 from dkpca.errors import FusionError, InputError
 from dkpca.fusion import fused_model
+from dkpca.fusion.completion import Completion, complete, held_by
 from dkpca.fusion.fused_model import FusedModel
-from dkpca.linalg.arrays import Array, namespace, to_numpy
+from dkpca.linalg.arrays import Array, device, namespace, to_numpy
 from dkpca.linalg.precision import Rounded
-from dkpca.messages import Partials, PartScores, Rows, Scorer
+from dkpca.messages import Partials, PartScores, Rows, Scorer, row_number_digest
 
 
 @dataclass(frozen=True)
@@ -38,11 +39,11 @@ def scorers(model: FusedModel) -> dict[str, Scorer]:
     return {
         name: Scorer(
             party=name,
-            summary_id=wire.fingerprint(summary),
+            summary_id=wire.fingerprint(model.received[name]),
             n_parties=len(model.summaries),
             weights=Rounded(np.asarray(to_numpy(_weights(model, name)), dtype=np.float64)),
         )
-        for name, summary in model.summaries.items()
+        for name in model.summaries
     }
 
 
@@ -81,6 +82,58 @@ def place(
     return _placed(model, fused_model.place(model, [*others, *filled]), missing)
 
 
+def fill_in(
+    model: FusedModel, received: Mapping[str, Rows], places: Mapping[str, Sequence[int]], n_new: int, *, mode: str
+) -> list[Rows]:
+    """Rows of every party for every new sample: where it lacks one, its mean row, or a mixture as in the fit.
+
+    Parameters
+    ----------
+    received : mapping of str to Rows
+        About the new samples that each party has; parties that have none may be left out.
+    places : mapping of str to sequence of int
+        Where these are among all new samples.
+    n_new : int
+        New samples that at least one party has.
+    mode : {"mean", "complete"}
+        As for the samples of the fit.
+    """
+    if any(summary.diagonal is not None for summary in model.summaries.values()):
+        raise InputError(
+            f"the fit is {model.meaning}, which needs the length of every sample; give samples that all parties have"
+        )
+    rows, lacking = {}, {}
+    for name in model.summaries:
+        mean = _mean_row(model, name)
+        full = namespace(mean).asarray(namespace(mean).broadcast_to(mean, (n_new, mean.shape[1])), copy=True)
+        own = np.asarray(places.get(name, ()), dtype=np.intp)
+        if len(own):
+            full[namespace(full).asarray(own, device=device(full)), :] = received[name].factor.decode(model.dtype)
+        rows[name], lacking[name] = full, np.setdiff1d(np.arange(n_new), own)
+    if mode == "complete":
+        rows = _regressions(model).place(rows, lacking)
+    digest = row_number_digest(n_new)
+    return [Rows(name, wire.fingerprint(model.received[name]), digest, Rounded(rows[name])) for name in rows]
+
+
+def lacking_words(places: Mapping[str, Sequence[int]], names: Iterable[str], n_new: int, mode: str) -> str:
+    """Say which new samples lack a party, and what stands in its place."""
+    counts = {name: n_new - len(places.get(name, ())) for name in names}
+    listed = ", ".join(f"{name} {count:,}" for name, count in counts.items() if count)
+    what = "mean rows" if mode == "mean" else "rows completed from the other parties"
+    return f"of {n_new:,} new samples parties lack: {listed}; {what} stand in their place"
+
+
+def _regressions(model: FusedModel) -> Completion:
+    """How rows are completed: as in the fit, or learned from its samples where no party lacked any."""
+    if model.lacking is not None and model.lacking.mode == "complete":
+        return model.lacking.completion
+    everything = np.arange(model.n_samples)
+    places = dict.fromkeys(model.summaries, everything) if model.lacking is None else model.lacking.places
+    held = {name: held_by(summary, places[name], model.dtype) for name, summary in model.received.items()}
+    return complete(held, model.n_samples, seed=model.settings.random_state)
+
+
 def party_scores(model: FusedModel, rows: Mapping[str, Rows]) -> dict[str, Array]:
     """Each party's own share of the scores of new samples; they add up to the scores."""
     _check_additive(model)
@@ -108,7 +161,7 @@ def add_scores(model: FusedModel, received: Iterable[PartScores], missing: Colle
     _check_parties(model, parts, missing, "scores")
     first = next(iter(parts.values()))
     for name, part in parts.items():
-        if part.summary_id != wire.fingerprint(model.summaries[name]):
+        if part.summary_id != wire.fingerprint(model.received[name]):
             raise FusionError(f"party {name!r}: its scores are for another fit than the one that was fused")
         if part.sample_digest != first.sample_digest or part.scores.shape != first.scores.shape:
             raise FusionError(f"parties {first.party!r} and {name!r} scored different samples; align them first")
@@ -170,7 +223,7 @@ def _mean_rows(model: FusedModel, party: str, beside: Rows) -> Rows:
     diagonal = None if summary.diagonal is None else summary.diagonal.decode(model.dtype)
     return Rows(
         party=party,
-        summary_id=wire.fingerprint(summary),
+        summary_id=wire.fingerprint(model.received[party]),
         sample_digest=beside.sample_digest,
         factor=Rounded(ones * mean),
         diagonal=None if diagonal is None else Rounded(ones * namespace(diagonal).mean(diagonal)),
@@ -189,7 +242,7 @@ def _check_missing(
     if not model.law.scores_add and not marginalize:
         raise InputError(
             f"{sorted(missing)} are missing, and the fit is {model.meaning}: no part of a score is without them; "
-            "wait for them, or ask for their mean rows in their place (missing='mean', --marginalize)"
+            "wait for them, or ask for their mean rows in their place (lacking='mean')"
         )
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 
 from dkpca import wire
-from dkpca.errors import InputError, WireError
+from dkpca.errors import FusionError, InputError, WireError
 from dkpca.fusion import FusedModel
+from dkpca.fusion.completion import completed
 from dkpca.messages import Summary
 from dkpca.store import message_files, storage
 from dkpca.store.message_files import naming
@@ -18,23 +19,34 @@ from dkpca.wire.layout import Arrays, Buffer
 FILE = "model.safetensors"  # of a run
 MAX_HEADER = 2**20
 INSIDE = "message."  # arrays that are the bytes of a summary
+LACKING, PLACES = "lacking", "places."  # what stands in place of rows that parties lack; where the others are
+LACKED = ("mean", "complete")
 
 
 def encode(model: FusedModel) -> bytes:
     """Return the model as the bytes of one file, with the messages it was made from."""
-    fields, arrays = codec.encode(model, skip=("summaries",))
-    sent = {name: wire.encode(summary) for name, summary in model.summaries.items()}
+    fields, arrays = _encoded(model)
+    sent = {name: wire.encode(summary) for name, summary in model.received.items()}
     arrays |= {INSIDE + name: np.frombuffer(data, dtype=np.uint8) for name, data in sent.items()}
     return b"".join(_pieces(model, fields, arrays))
 
 
 def pieces(model: FusedModel) -> list[Buffer]:
     """Return the model as the pieces of one file that lies beside the messages it was made from."""
-    return _pieces(model, *codec.encode(model, skip=("summaries",)))
+    return _pieces(model, *_encoded(model))
+
+
+def _encoded(model: FusedModel) -> tuple[Header, Arrays]:
+    """Fields and arrays of the model; completed rows are made again from the messages and the places."""
+    fields, arrays = codec.encode(model, skip=("summaries", "lacking"))
+    if model.lacking is not None:
+        fields[LACKING] = model.lacking.mode
+        arrays |= {PLACES + name: np.asarray(own, dtype=np.int64) for name, own in model.lacking.places.items()}
+    return fields, arrays
 
 
 def _pieces(model: FusedModel, fields: Header, arrays: Arrays) -> list[Buffer]:
-    header = {"summary_ids": _ids(model.summaries), "fields": fields}
+    header = {"summary_ids": _ids(model.received), "fields": fields}
     return container.pieces(header | {"checksum": container.checksum(header, arrays)}, arrays, entry=MODEL)
 
 
@@ -73,7 +85,23 @@ def _verified(data: Buffer) -> tuple[Header, Arrays]:
 
 
 def _model(header: Header, arrays: Arrays, summaries: Mapping[str, Summary]) -> FusedModel:
-    model = codec.decode(FusedModel, header.get("fields"), arrays, what="not a model", summaries=summaries)
+    fields, lacked = dict(header.get("fields") or {}), None
+    if LACKING in fields:
+        mode, settings = fields.pop(LACKING), dict(fields.get("settings") or {})
+        places = {name.removeprefix(PLACES): own for name, own in arrays.items() if name.startswith(PLACES)}
+        arrays = Arrays({name: array for name, array in arrays.items() if not name.startswith(PLACES)})
+        if (
+            mode not in LACKED
+            or set(places) != set(summaries)
+            or any(own.dtype != np.int64 for own in places.values())
+        ):
+            raise WireError("does not say which samples its parties lack")
+        seed, dtype = settings.get("random_state", 0), settings.get("dtype", "float64")
+        try:
+            summaries, _, lacked = completed(summaries, places, mode=mode, dtype=str(dtype), seed=int(seed))
+        except (FusionError, InputError) as error:
+            raise WireError(f"has places of samples that its messages do not have: {error}") from error
+    model = codec.decode(FusedModel, fields, arrays, what="not a model", summaries=summaries, lacking=lacked)
     if not summaries or not _fits(model, next(iter(summaries.values())).n_samples):
         raise WireError("has arrays of other shapes than the messages that belong to it")
     return model

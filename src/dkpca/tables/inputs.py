@@ -203,10 +203,10 @@ def _about_text(table: Any, error: Exception) -> str:
     return f"{counted(len(texts), 'column')} of text: {shown}; {TEXT_ADVICE}"
 
 
-def check_together(tables: Mapping[str, Array]) -> None:
-    """Raise unless the tables have the same number of rows, library, precision and device."""
+def check_together(tables: Mapping[str, Array], *, same_rows: bool = True) -> None:
+    """Raise unless the tables have the same library, precision and device, and the same number of rows."""
     counts = {name: table.shape[0] for name, table in tables.items()}
-    if len(set(counts.values())) > 1:
+    if same_rows and len(set(counts.values())) > 1:
         raise InputError(f"parties have different numbers of rows {counts}; row i must be the same sample everywhere")
     kinds = {_kind(table) for table in tables.values()}
     if len(kinds) > 1:

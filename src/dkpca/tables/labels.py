@@ -5,6 +5,7 @@ Arrays have no labels; their rows match by position, and only where nobody's row
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ import numpy as np
 from dkpca.errors import InputError
 
 Labels = list[Any]
+MOST_CLASSES = 50  # different values that are taken for classes
+LEAST_COMMON = 10  # samples that all parties must have where the others are dropped
 
 
 def aligned(
@@ -55,6 +58,87 @@ def aligned(
         f"party {name!r}: its rows were put into the order of party {first!r}, by their labels" for name in moved
     ]
     return placed, labels[first], notes
+
+
+@dataclass(frozen=True)
+class Matched:
+    """Tables of several parties, matched by the labels of their rows."""
+
+    tables: dict[str, Any]
+    ids: Labels | None  # labels of the samples, in order; None: there are none, rows match by position
+    notes: list[str]  # what was moved or dropped, in words
+    places: dict[str, list[int]] | None = None  # of each table's rows among the samples; None: all have all, in order
+
+
+def matched(
+    tables: Mapping[str, Any], sample_ids: Any = None, *, lacking: str | None, matrices: Collection[str] = ()
+) -> Matched:
+    """Match rows by their labels where parties may lack samples.
+
+    Parameters
+    ----------
+    tables, sample_ids, matrices
+        As for `aligned`.
+    lacking : {"drop", "mean", "complete"}, optional
+        What to do about samples that not all have: keep only the common ones, or all of them. None refuses.
+    """
+    labels = _labels(tables, sample_ids)
+    if lacking is None or len({frozenset(own) for own in labels.values()}) <= 1:
+        return Matched(*aligned(tables, sample_ids, matrices=matrices))
+    _check_each(labels)
+    nameless = [name for name in tables if name not in labels]
+    if nameless:
+        raise InputError(
+            f"parties have different samples, and {nameless} have no labels that say which theirs are; give them "
+            "with sample_ids"
+        )
+    union: Labels = list(dict.fromkeys(label for own in labels.values() for label in own))
+    lacked = {name: len(union) - len(own) for name, own in labels.items()}
+    listed = ", ".join(f"{name} {count:,}" for name, count in lacked.items() if count)
+    common = set(union).intersection(*map(set, labels.values()))
+    if lacking == "drop":
+        if len(common) < LEAST_COMMON:
+            raise InputError(
+                f"all parties have {len(common)} of {len(union):,} samples in common (lacking: {listed}), and a fit "
+                f"needs {LEAST_COMMON}; check that labels are of one kind, or use lacking='complete'"
+            )
+        kept = [label for label in next(iter(labels.values())) if label in common]
+        placed = {}
+        for name, table in tables.items():
+            row = {label: number for number, label in enumerate(labels[name])}
+            placed[name] = _taken(table, name, [row[label] for label in kept], name in matrices)
+        note = f"used the {len(kept):,} of {len(union):,} samples that all parties have; lacking: {listed}"
+        return Matched(placed, kept, [note])
+    position = {label: number for number, label in enumerate(union)}
+    places = {name: [position[label] for label in own] for name, own in labels.items()}
+    return Matched(dict(tables), union, [], places)
+
+
+def check_outcome(y: Any, tables: Mapping[str, Any], sample_ids: Any, ids: Labels | None) -> None:
+    """Refuse values for each sample that are in another order than the samples `ids`: they would go with others."""
+    if y is None or ids is None:
+        return
+    given = list(y.index) if hasattr(y, "iloc") and hasattr(y, "index") else None
+    if given is not None and set(given).isdisjoint(ids):
+        given = None  # row numbers, beside tables with names
+    if given is None:
+        given = next(iter(_labels(tables, sample_ids).values()))
+    if given != ids:
+        raise InputError(
+            f"y has {len(given):,} values for other samples, or in another order, than the {len(ids):,} of the fit; "
+            "fit without y, and take y.loc[model.sample_ids_] afterwards"
+        )
+
+
+def outcome_columns(y: Any) -> tuple[np.ndarray, list[str]]:
+    """Values for each sample as columns of numbers, and their names: one per class, or the numbers themselves."""
+    values = np.asarray(y)
+    values = values[:, 0] if values.ndim == 2 else values
+    classes = np.unique(values.astype(str))
+    if values.dtype.kind in "fiu" and len(classes) > MOST_CLASSES:
+        return values.astype(float)[:, None], ["y"]
+    shown = classes[:MOST_CLASSES]
+    return (values.astype(str)[:, None] == shown[None, :]).astype(float), [f"y = {name}" for name in shown]
 
 
 def of_rows(table: Any, sample_ids: Any) -> Labels | None:
@@ -110,8 +194,8 @@ def _check_same_samples(first: str, ours: Labels, name: str, theirs: Labels) -> 
     hint = f" (labels of types {' and '.join(kinds)})" if len(kinds) > 1 else ""
     raise InputError(
         f"parties {first!r} and {name!r} have different samples: {len(ours)} and {len(theirs)}, {common} in common "
-        f"by their labels{hint}; keep the common ones with common = {first}.index.intersection({name}.index) and "
-        f"{{party: table.loc[common]}}, or, if rows match by position, pass arrays (table.to_numpy())"
+        f"by their labels{hint}; keep the common ones with lacking='drop', complete the others with "
+        "lacking='complete', or, if rows match by position, pass arrays (table.to_numpy())"
     )
 
 

@@ -95,7 +95,8 @@ class PartyTables:
     tables: dict[str, Array | Source]
     ids: list[Any] | None  # labels of the rows in that order; None: they have none
     columns: dict[str, tuple[str, ...] | None]  # their names, by party
-    moved: list[str]  # sentences about rows that were put into another order
+    moved: list[str]  # sentences about rows that were put into another order, or dropped
+    places: dict[str, list[int]] | None = None  # of each party's rows among the samples; None: all have all
 
 
 def by_party(X: Any) -> dict[str, Any] | None:
@@ -117,22 +118,27 @@ def for_fit(given: Mapping[str, Any], fit: Fit, sample_ids: Any) -> PartyTables:
     for name in [name for name in dense if name not in matrices]:
         check_features(name, dense[name])
     dense |= {name: labels.matrix_like_its_rows(name, dense[name]) for name in matrices}
-    placed, ids, moved = labels.aligned(dense, sample_ids, matrices=matrices)
+    found = labels.matched(dense, sample_ids, lacking=fit.lacking, matrices=matrices)
+    placed = found.tables
     columns = {name: labels.names_of_columns(table) or named_columns(name, table) for name, table in placed.items()}
     tables = {name: as_table(name, table, columns_are=families[name].columns_are) for name, table in placed.items()}
     if not tables:
         raise InputError("no party was given; pass at least one table")
-    check_together({name: table for name, table in tables.items() if not is_source(table)})
-    return PartyTables(tables, ids, columns, moved)
+    here = {name: table for name, table in tables.items() if not is_source(table)}
+    check_together(here, same_rows=found.places is None)
+    return PartyTables(tables, found.ids, columns, found.notes, found.places)
 
 
-def for_new_samples(given: Mapping[str, Any], states: Mapping[str, PartyState], sample_ids: Any) -> PartyTables:
+def for_new_samples(
+    given: Mapping[str, Any], states: Mapping[str, PartyState], sample_ids: Any, lacking: str | None = None
+) -> PartyTables:
     """Check tables of new samples against those of the fit."""
     dense = {
         name: without_zeros_left_out(name, table, taken=states[name].kernel.takes_sparse)
         for name, table in given.items()
     }
-    placed, ids, moved = labels.aligned(dense, sample_ids)
+    found = labels.matched(dense, sample_ids, lacking=lacking)
+    placed = found.tables
     numbers = {name: as_numbers(states[name], _in_order(states[name], table)) for name, table in placed.items()}
     tables = {
         name: as_table(name, table, columns_are=states[name].kernel.columns_are) for name, table in numbers.items()
@@ -140,9 +146,10 @@ def for_new_samples(given: Mapping[str, Any], states: Mapping[str, PartyState], 
     if not tables:
         raise InputError("no party was given; pass at least one table")
     here = {name: table for name, table in tables.items() if not is_source(table)}
-    check_together(here)
+    check_together(here, same_rows=found.places is None)
     check_like_fit(here, {name: state.origin for name, state in states.items()})
-    return PartyTables(tables, ids, {name: states[name].columns for name in tables}, moved)
+    columns = {name: states[name].columns for name in tables}
+    return PartyTables(tables, found.ids, columns, found.notes, found.places)
 
 
 def as_numbers(state: PartyState, table: Any) -> Any:
