@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dkpca import messages, party, strict_json, wire
+from dkpca import messages, party, wire
 from dkpca.errors import DKPCAError
 from dkpca.fusion import fuse
 from dkpca.fusion.plausibility import check_summary
@@ -38,10 +38,10 @@ from dkpca.messages import (
 from dkpca.packed import Packed
 from dkpca.rank import Fixed
 from dkpca.settings import Fit
-from dkpca.store import model_file, policy_file, private_state, run_directory
+from dkpca.store import files, runs
 from dkpca.store import party_file as party_files
 from dkpca.tables.reading import Reading, read
-from dkpca.wire import codec
+from dkpca.wire import codec, strict_json
 
 Target = Callable[[bytes], Any]
 
@@ -100,7 +100,7 @@ def npy_table(data: bytes) -> None:
 
 def policy(data: bytes) -> None:
     """Read a policy."""
-    policy_file.read(_file("policy.toml", data))
+    party_files.read_policy(_file("policy.toml", data))
 
 
 def party_file(data: bytes) -> None:
@@ -111,8 +111,8 @@ def party_file(data: bytes) -> None:
 def run_settings(data: bytes) -> None:
     """Read the settings of a run."""
     _file("settings.json", data)
-    run_directory.read_settings(scratch())
-    run_directory.is_projection(scratch())
+    runs.read_settings(scratch())
+    runs.is_projection(scratch())
 
 
 def fit_settings(data: bytes) -> None:
@@ -126,8 +126,8 @@ def fit_settings(data: bytes) -> None:
 TARGETS: dict[str, Target] = {
     "message": message,
     "forged_message": forged_message,
-    "state": private_state.decode,
-    "model": model_file.decode,
+    "state": files.decode_state,
+    "model": files.decode_model,
     "run_settings": run_settings,
     "fit_settings": fit_settings,
     "policy": policy,
@@ -156,9 +156,9 @@ def seeds(name: str) -> Iterator[bytes]:
         yield b'\0\0{"n_features": 3, "kernel": {"name": "linear", "centered": false}}\0' + bytes(24)
         yield b'\2\xff{"party": "x"}\0' + np.arange(6.0).tobytes()
     elif name == "state":
-        yield private_state.encode(state)
+        yield files.encode_state(state)
     elif name == "model":
-        yield model_file.encode(fuse([summary], n_components=1))
+        yield files.encode_model(fuse([summary], n_components=1))
     elif name == "npy_table":
         file = BytesIO()
         np.save(file, np.eye(2))

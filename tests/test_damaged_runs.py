@@ -17,7 +17,7 @@ from dkpca import DKPCA, party, wire
 from dkpca.errors import DKPCAError, FusionError, InputError, StorageError
 from dkpca.kernels import RBF
 from dkpca.rank import Fixed
-from dkpca.store import locks, runs, storage
+from dkpca.store import runs, storage
 from dkpca.tables.reading import Reading, read
 from dkpca.wire import codec, container
 from testkit.owners import GAMMA, OWNERS, numbers, people
@@ -150,7 +150,7 @@ def test_the_settings_of_a_run_read_as_their_file(office):
 class TestLock:
     def test_a_second_command_is_told_to_wait_and_changes_nothing(self, office):
         before = snapshot(office)
-        with locks.writing(office / "run"):
+        with storage.writing(office / "run"):
             for second in (lambda: runs.fuse(office / "run", []), lambda: runs.load(office / "run")):
                 with pytest.raises(StorageError, match="run: another dkpca command is at work there; repeat"):
                     second()
@@ -158,7 +158,7 @@ class TestLock:
         runs.load(office / "run")
 
     def test_readers_do_not_hinder_each_other_but_a_writer(self, office):
-        with locks.reading(office / "run"):
+        with storage.reading(office / "run"):
             runs.load(office / "run")
             with pytest.raises(StorageError, match="another dkpca command is at work there"):
                 runs.fuse(office / "run", [])
@@ -196,8 +196,8 @@ class TestLock:
 
     def test_a_lock_goes_with_its_process(self, office):
         code = (
-            "import os, sys\nfrom pathlib import Path\nfrom dkpca.store import locks\n"
-            "with locks.writing(Path(sys.argv[1])):\n    os._exit(7)\n"
+            "import os, sys\nfrom pathlib import Path\nfrom dkpca.store import storage\n"
+            "with storage.writing(Path(sys.argv[1])):\n    os._exit(7)\n"
         )
         ended = subprocess.run([sys.executable, "-c", code, str(office / "run")], check=False)
         assert ended.returncode == 7

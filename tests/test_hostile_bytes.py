@@ -10,12 +10,12 @@ import safetensors.numpy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dkpca import strict_json, wire
+from dkpca import wire
 from dkpca.errors import WireError
 from dkpca.kernels import RBF
 from dkpca.linalg.precision import round_to
 from dkpca.messages import Summary, digest
-from dkpca.wire import codec, container
+from dkpca.wire import codec, container, strict_json
 
 FIELDS, ARRAYS = codec.encode(
     Summary("p", RBF(0.5), digest(["a"]), 7, round_to(np.eye(3)[:, :2], "float64"), 0.25, 1.0, 1e-7, 1e-7)

@@ -7,7 +7,7 @@ from datetime import datetime
 import pytest
 
 from dkpca.errors import StorageError
-from dkpca.store import ledger, scratch, storage
+from dkpca.store import ledger, storage
 
 
 def files(path):
@@ -103,10 +103,10 @@ def test_a_scratch_directory_is_private_and_that_of_a_dead_process_is_removed(tm
     left = tmp_path / ".run.deadbeef.scratch"
     left.mkdir()
     (left / "bank.state").write_text("private")
-    with scratch.beside(tmp_path / "run") as folder:
+    with storage.scratch_beside(tmp_path / "run") as folder:
         assert not left.exists()
         assert folder.stat().st_mode & 0o777 == 0o700
-        with scratch.beside(tmp_path / "run") as other:
+        with storage.scratch_beside(tmp_path / "run") as other:
             assert folder.exists()
             assert other != folder
     assert files(tmp_path) == []

@@ -14,11 +14,11 @@ from dkpca import summarize, wire
 from dkpca.errors import StorageError, WireError
 from dkpca.kernels import RBF
 from dkpca.messages import Summary
-from dkpca.store import message_files, storage
-from dkpca.wire import container, layout
+from dkpca.store import files, storage
+from dkpca.wire import container
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_categories=["C"]), min_size=1, max_size=6)
-KINDS = st.sampled_from(sorted(layout.CODES))
+KINDS = st.sampled_from(sorted(container.CODES))
 SHAPES = st.tuples(st.integers(1, 5), st.integers(1, 4)) | st.tuples(st.integers(1, 9))
 ARRAYS = st.dictionaries(
     NAMES,
@@ -30,9 +30,9 @@ ARRAYS = st.dictionaries(
 @given(ARRAYS, st.text(st.characters(codec="ascii"), max_size=40))
 def test_the_bytes_are_those_of_safetensors(arrays, note):
     metadata = {"dkpca": json.dumps(note)}
-    data = b"".join(layout.parts(metadata, arrays))
+    data = b"".join(container.parts(metadata, arrays))
     assert data == safetensors.numpy.save(arrays, metadata=metadata)
-    found = layout.arrays_in(data, layout.header_of(data, len(data)), layout.DTYPES)
+    found = container.arrays_in(data, container.header_of(data, len(data)), container.DTYPES)
     assert set(found) == set(arrays)
     for name, array in arrays.items():
         assert found[name].dtype == array.dtype
@@ -79,7 +79,7 @@ class TestLargeFiles:
         return tmp_path / "bank.summary"
 
     def test_arrays_are_views_of_the_file(self, file):
-        item = message_files.receive(file, Summary)
+        item = files.receive(file, Summary)
         assert isinstance(item.data.obj, mmap.mmap)
         assert np.shares_memory(item.message.factor.data, np.frombuffer(item.data, np.uint8))
         again = item.message.factor.decode()
@@ -87,7 +87,7 @@ class TestLargeFiles:
         np.testing.assert_array_equal(item.message.factor.decode(), again)
 
     def test_a_file_that_is_replaced_stays_as_it_was_read(self, file):
-        item = message_files.receive(file, Summary)
+        item = files.receive(file, Summary)
         before = item.message.factor.decode()
         storage.write(file, b"something else")
         np.testing.assert_array_equal(item.message.factor.decode(), before)
@@ -97,7 +97,7 @@ class TestLargeFiles:
         data[-1] ^= 1
         file.write_bytes(data)
         with pytest.raises(WireError, match=r"bank\.summary: checksum does not match"):
-            message_files.receive(file, Summary)
+            files.receive(file, Summary)
 
     def test_what_is_no_file_is_refused_as_ever(self, tmp_path):
         with pytest.raises(StorageError, match="there is no such file"):

@@ -16,7 +16,7 @@ from dkpca.linalg.precision import round_by, round_to
 from dkpca.messages import CommonTokens, Summary, Tokens, digest
 from dkpca.party import summarize
 from dkpca.rank import Fixed
-from dkpca.store import model_file, private_state, storage
+from dkpca.store import files, storage
 from dkpca.wire import container
 
 BASE = 2**16  # bytes: what the first call of anything keeps
@@ -59,8 +59,8 @@ INPUTS: dict[str, Callable[[str], bytes]] = {
 
 DECODERS: dict[str, tuple[Callable[[bytes], object], str]] = {
     "message": (wire.decode, container.MESSAGE),
-    "state": (private_state.decode, container.PRIVATE),
-    "model": (model_file.decode, container.MODEL),
+    "state": (files.decode_state, container.PRIVATE),
+    "model": (files.decode_model, container.MODEL),
 }
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dkpca.party.state import PartyState
     from dkpca.policy import Policy
     from dkpca.report.tuning import Tuning, tune
-    from dkpca.store.any_file import load, save
+    from dkpca.store.files import load, save
     from dkpca.tables.party_tables import Tables
 
 __all__ = [
@@ -66,10 +66,10 @@ _HOME = {
     "Tables": "tables.party_tables",
     "extend": "file_route",
     "fuse": "file_route",
-    "load": "store.any_file",
+    "load": "store.files",
     "principal_angles": "metrics",
     "project": "file_route",
-    "save": "store.any_file",
+    "save": "store.files",
     "sin_theta_distance": "metrics",
     "subspace_error": "metrics",
     "summarize": "file_route",

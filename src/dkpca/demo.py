@@ -26,7 +26,7 @@ from dkpca.recovery.attacks import Seen
 from dkpca.report.content import Wanted, assemble
 from dkpca.report.page import render
 from dkpca.settings import Fit
-from dkpca.store import message_files, runs, storage
+from dkpca.store import files, runs, storage
 from dkpca.tables.reading import Matrix, Reading, read
 
 ID = "flight"
@@ -164,14 +164,14 @@ def _against_pooled(out: Path, n_components: int, gamma: float) -> tuple[float, 
     """Subspace error and error of new scores against kernel PCA of the joined table, on rows it can afford."""
     from sklearn.decomposition import KernelPCA  # two seconds to load, and only needed here
 
-    summaries = [message_files.read(out / "run" / "messages" / f"{o}.summary", Summary) for o in OWNERS]
+    summaries = [files.read_message(out / "run" / "messages" / f"{o}.summary", Summary) for o in OWNERS]
     n_samples = summaries[0].n_samples
     rows = np.sort(np.random.default_rng(0).permutation(n_samples)[:POOLED])
     parts = [replace(s, factor=replace(s.factor, data=to_numpy(s.factor.data)[rows])) for s in summaries]
     model = fusion.fuse(parts, n_components=n_components)
     extended = [
         replace(
-            message_files.read(out / "run" / "new" / "messages" / f"{o}.rows", Rows),
+            files.read_message(out / "run" / "new" / "messages" / f"{o}.rows", Rows),
             summary_id=wire.fingerprint(part),
         )
         for o, part in zip(OWNERS, parts, strict=True)
@@ -198,7 +198,7 @@ def _recovered(out: Path, gamma: float) -> dict[str, dict[str, Measurement]]:
     values, vectors = np.linalg.eigh(RBF(gamma)(joined, joined))
     turned = Rotation(secrets.token_bytes(32), "demo", row_number_digest(len(rows)), len(rows)).turn(joined)
     summed = vectors * np.sqrt(np.maximum(values, 0.0))
-    sent = {o: message_files.read(out / "run" / "messages" / f"{o}.summary", Summary) for o in OWNERS}
+    sent = {o: files.read_message(out / "run" / "messages" / f"{o}.summary", Summary) for o in OWNERS}
     return {
         "factors, as sent here": {owner: measure(sent[owner], X) for owner, X in whole.items()},
         "masked sums": {o: against(Seen(summed, RBF(gamma), 0.0, X.shape[1]), X) for o, X in tables.items()},

@@ -528,10 +528,10 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         """
         check_fitted(self)
         self._check_rows_here("save")
-        estimator_file = import_module("dkpca.store.estimator_file")
-        estimator_file.write(
+        files = import_module("dkpca.store.files")
+        files.write_estimator(
             Path(path),
-            estimator_file.Fitted(
+            files.Fitted(
                 parameters=self.get_params(deep=False),
                 party_names=tuple(self.party_names_),
                 feature_names=tuple(getattr(self, "feature_names_in_", ())),
@@ -556,7 +556,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         -------
         DKPCA
         """
-        saved = import_module("dkpca.store.estimator_file").read(Path(path), get_type_hints(cls.__init__))
+        saved = import_module("dkpca.store.files").read_estimator(Path(path), get_type_hints(cls.__init__))
         estimator = cls(**saved.parameters)
         if saved.feature_names:
             estimator.feature_names_in_ = np.array(saved.feature_names, dtype=object)
@@ -581,8 +581,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         -------
         DKPCA
         """
-        model = import_module("dkpca.store.model_file").load_beside(Path(path))
-        states = import_module("dkpca.store.private_state").load_all(Path(path) / "private")
+        model = import_module("dkpca.store.files").model_beside(Path(path))
+        states = import_module("dkpca.store.files").read_states(Path(path) / "private")
         used = model.settings
         estimator = cls(
             model.n_components,

@@ -1,7 +1,7 @@
 """Compact messages and goals from the command line."""
 
 from dkpca.messages import Summary
-from dkpca.store.message_files import read
+from dkpca.store.files import read_message as read
 from testkit.owners import OWNERS
 
 TABLES = [f"{owner}.csv" for owner in OWNERS]

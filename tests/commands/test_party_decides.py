@@ -14,7 +14,7 @@ from dkpca.kernels import CosineKernel, Polynomial
 from dkpca.messages import Summary
 from dkpca.policy import Policy
 from dkpca.rank import Adaptive, AtMost, Auto, Fixed
-from dkpca.store import policy_file
+from dkpca.store import party_file
 from testkit.owners import GAMMA, OWNERS, numbers, standardized
 from testkit.protocol import summaries_of
 
@@ -83,7 +83,7 @@ def test_a_rank_rule_stops_at_the_limit_of_the_policy(office):
 def test_a_policy_with_a_mistake_is_refused(tmp_path, text, words):
     (tmp_path / "policy.toml").write_text(text)
     with pytest.raises(InputError, match=re.escape(words)) as caught:
-        policy_file.read(tmp_path / "policy.toml")
+        party_file.read_policy(tmp_path / "policy.toml")
     assert "policy.toml" in str(caught.value)
 
 

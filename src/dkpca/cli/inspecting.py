@@ -18,7 +18,7 @@ from dkpca.party.state import PartyState
 from dkpca.policy import Policy
 from dkpca.recovery import RECOVERED, Measurement
 from dkpca.report import svg
-from dkpca.store import message_files, private_state, storage
+from dkpca.store import files, storage
 from dkpca.wording import counted
 
 PANEL = "At a party"
@@ -45,14 +45,14 @@ def inspect(
     recover the others, by column and attack. Nothing of that leaves.
     """
     data = storage.read(path)
-    if private_state.is_private(data):
-        own = private_state.load(path)
+    if files.is_private(data):
+        own = files.read_state(path)
         kept: PartyState | None = own
         words = f"{path}: PRIVATE state of party {own.party!r}. It contains the party's data: never send it."
         facts: dict[str, Any] = {"kind": "private", "party": own.party, "send": False}
         lines: list[str | Table] = [words]
     else:
-        message = message_files.decode(path, data, *wire.KINDS.values())
+        message = files.decode_message(path, data, *wire.KINDS.values())
         facts, lines = _described(path, message)
         kept = _state_of(path, message)
     found = None if kept is None else kept.recovery
@@ -85,7 +85,7 @@ def _state_of(path: Path, message: Any) -> PartyState | None:
     beside = path.with_suffix(".state")
     if not isinstance(message, Summary) or not beside.exists():
         return None
-    kept = private_state.load(beside)
+    kept = files.read_state(beside)
     return kept if kept.summary_id == wire.fingerprint(message) else None
 
 

@@ -19,7 +19,7 @@ from dkpca.party import ANYTHING
 from dkpca.rank import Adaptive, All, Auto, Budget, Error, Fixed, RankRule, Recovery
 from dkpca.settings import Fit
 from dkpca.store import ledger as ledgers
-from dkpca.store import policy_file
+from dkpca.store import party_file
 
 
 def one_of(flag: str, known: Collection[str], help: str, panel: str, *, no_default: bool = False) -> Any:
@@ -151,7 +151,7 @@ def sender(out: Path, policy: Path | None, ledger: Path | None, table: Path) -> 
     if policy is None:
         box = Sender(out, ANYTHING, ledger)
     else:
-        box = Sender(out, policy_file.read(policy), ledger or policy.parent / ledgers.NAME)
+        box = Sender(out, party_file.read_policy(policy), ledger or policy.parent / ledgers.NAME)
     box.check()
     return box
 

@@ -35,8 +35,8 @@ from dkpca.messages import (
 from dkpca.party.state import PartyState
 from dkpca.party.true_rows import true_rows
 from dkpca.rank import RankRule
-from dkpca.store import message_files, private_state, storage
-from dkpca.store.message_files import naming
+from dkpca.store import storage
+from dkpca.store.files import ANOTHER_VERSION, encode_state, naming, read_message, read_state
 from dkpca.tables.preparation import Preparation, prepare, reading_for, with_samples_as_columns
 from dkpca.tables.reading import from_frame, read
 from dkpca.wire import codec
@@ -49,7 +49,7 @@ class Answers(Mapping[str, Any]):
     paths: Mapping[str, Path]
 
     def __getitem__(self, name: str) -> Any:
-        return message_files.read(self.paths[name], *wire.KINDS.values())
+        return read_message(self.paths[name], *wire.KINDS.values())
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.paths)
@@ -158,9 +158,7 @@ def summarize(
             blind=blind,
         )
         private_files = (
-            {}
-            if state is None
-            else {state: private_state.encode(replace(kept, preparation=codec.described(preparation)))}
+            {} if state is None else {state: encode_state(replace(kept, preparation=codec.described(preparation)))}
         )
         about = {"n_samples": summary.n_samples, "sample_digest": summary.sample_digest, "decided": kept.decided}
         if kept.recovery is not None:
@@ -219,7 +217,7 @@ def extend(
 def load_state(path: Path) -> tuple[PartyState, Preparation]:
     """Read a party's private state."""
     storage.recover(path.parent)
-    state = private_state.load(path)
+    state = read_state(path)
     with naming(path):
         return state, preparation_of(state)
 
@@ -230,7 +228,7 @@ def preparation_of(state: PartyState) -> Preparation:
         raise InputError(
             f"party {state.party!r}: this state was saved by the library from numbers; place new samples there"
         )
-    return codec.decode(Preparation, state.preparation, what=private_state.ANOTHER_VERSION)
+    return codec.decode(Preparation, state.preparation, what=ANOTHER_VERSION)
 
 
 def prepared(state: PartyState, table: Any) -> Any:

@@ -19,7 +19,7 @@ from dkpca.fusion.scoring import Placed, share_words
 from dkpca.linalg import memory
 from dkpca.linalg.rows import computing_on, limit_blas_threads
 from dkpca.settings import Fit
-from dkpca.store import projections, runs, scratch, storage
+from dkpca.store import runs, storage
 from dkpca.store.runs import Run
 from dkpca.tables.ids import would_match
 from dkpca.tables.reading import some
@@ -91,7 +91,7 @@ def fit(
     runs.check(out)
     holdings, notes = shared_samples(holdings)
     with (
-        scratch.beside(out) as folder,
+        storage.scratch_beside(out) as folder,
         memory.limited(max_memory, folder),
         computing_on(device),
         _pool(n_jobs or os.cpu_count() or 1, len(holdings)) as pool,
@@ -123,13 +123,13 @@ def place(run: Run, tables: Mapping[str, Path]) -> tuple[Placed, list[str]]:
     holdings = [files.new_samples(path, private / f"{party}.state") for party, path in tables.items()]
     holdings, notes = shared_samples(holdings)
     names = holdings[0].order or (holdings[0].ids() if holdings[0].reading.id_column else None)
-    with scratch.beside(run.path) as folder:
+    with storage.scratch_beside(run.path) as folder:
         rows = [folder / f"{holding.party}.rows" for holding in holdings]
         for holding, path in zip(holdings, rows, strict=True):
             state = private / f"{holding.party}.state"
             _, said = files.extend(holding, state, Sender(path, measures=False))
             notes += [f"{holding.party}: {note}" for note in said]
-        placed = projections.place(
+        placed = runs.place(
             run,
             rows,
             run.path / NEW,
@@ -137,7 +137,7 @@ def place(run: Run, tables: Mapping[str, Path]) -> tuple[Placed, list[str]]:
             id_normalize=holdings[0].reading.id_normalize,
             missing=sorted(set(run.model.summaries) - set(tables)),
         )
-    outside = projections.outside(run.path / NEW)
+    outside = runs.outside(run.path / NEW)
     if placed.missing:
         notes.append(share_words(placed))
     if outside:

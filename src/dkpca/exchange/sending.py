@@ -13,7 +13,7 @@ from dkpca.exchange import alignment
 from dkpca.messages import AuditRows, CommonTokens, Message, Offer, Statistics, Summary
 from dkpca.policy import Policy
 from dkpca.store import ledger, storage
-from dkpca.store.message_files import naming
+from dkpca.store.files import naming
 from dkpca.tables.ids import matching_keys
 from dkpca.tables.reading import Reading, Table, read, read_ids
 

@@ -20,8 +20,7 @@ from dkpca.linalg.leading import Solver, leading
 from dkpca.linalg.precision import COMPACT, Rounded, round_by, steps_for
 from dkpca.linalg.rounding import growth, unit
 from dkpca.messages import Summary
-from dkpca.rank import AtMost, RankRule
-from dkpca.rank.rules import ROUNDING_SHARE
+from dkpca.rank import ROUNDING_SHARE, AtMost, RankRule
 from dkpca.recovery import Measurement, measure
 
 COARSEST, FINEST = 2.0**-4, 2.0**-24  # the cut, as a share of lambda_1: sixteen levels for its column; float32

@@ -13,7 +13,7 @@ from dkpca import messages
 from dkpca.errors import InputError
 from dkpca.linalg.arrays import to_numpy
 from dkpca.messages import Scores
-from dkpca.store import message_files, runs
+from dkpca.store import files, runs
 from dkpca.store.runs import RESULT, Run
 from dkpca.tables import reading
 from dkpca.tables.ids import matching_keys
@@ -72,7 +72,7 @@ def read_new(path: Path, n_components: int) -> Source:
     if path.is_dir():
         source = _embedding(_embedding_in(path))
         if (path / RESULT).exists():
-            source = replace(source, digest=message_files.read(path / RESULT, Scores).sample_digest)
+            source = replace(source, digest=files.read_message(path / RESULT, Scores).sample_digest)
     else:
         source = _embedding(path) if reading.is_table(path) else _message(path)
     if source.scores.shape[1] != n_components:
@@ -117,7 +117,7 @@ def _run(path: Path) -> Source:
 
 
 def _party_folder(path: Path) -> Source:
-    result = message_files.read(path / RESULT, Scores)
+    result = files.read_message(path / RESULT, Scores)
     named = _embedding(_embedding_in(path))
     if len(named.names) != result.scores.shape[0]:
         raise InputError(
@@ -128,7 +128,7 @@ def _party_folder(path: Path) -> Source:
 
 
 def _message(path: Path) -> Source:
-    result = message_files.read(path, Scores)
+    result = files.read_message(path, Scores)
     names = [str(row) for row in range(result.scores.shape[0])]
     return Source(path, names, _matrix(result.scores.decode()), result.sample_digest, result=result, numbered=True)
 

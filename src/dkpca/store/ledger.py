@@ -1,26 +1,24 @@
 """Ledgers: lines that only grow, each of which names the digest of the one before it.
 
-A line that is altered, removed or put in later breaks the chain behind it. Only the lines since the last checkpoint
-are read at each use; the checkpoint is a file of its own, checked against the line at which it was made.
+A line that is altered, removed or put in later breaks the chain behind it, which is followed at each use.
 """
 
 import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from dkpca.errors import StorageError
-from dkpca.store import locks, storage
+from dkpca.store import storage
 
 NAME = "dkpca-ledger.jsonl"  # a party's
 CONTEXTS = "contexts of masked sums"
 START = "0" * 64  # what the first line names as the one before it
-CHECKPOINT_BYTES = 2**16  # lines read again at most, about 150
 Sent = dict[str, list[str]]  # digests of the messages written, by "party kind"
 
 
@@ -29,7 +27,6 @@ class State:
     """A ledger up to some line."""
 
     offset: int = 0  # end of that line
-    last: int = 0  # its beginning
     lines: int = 0
     head: str = START  # digest of that line
     chained: bool = False  # whether it names the one before it; ledgers of older versions begin without
@@ -47,7 +44,7 @@ class State:
         before = b"" if self.chained or previous is not None or self.head == START else self.head.encode()
         self.chained = previous is not None
         self.head = hashlib.sha256(before + line).hexdigest()
-        self.last, self.offset, self.lines = self.offset, self.offset + len(line), self.lines + 1
+        self.offset, self.lines = self.offset + len(line), self.lines + 1
         if record.get("event") == "written":
             listed = self.sent.setdefault(f"{record.get('party')} {record.get('kind')}", [])
             if record.get("sha256") not in listed:
@@ -91,18 +88,13 @@ def opened(path: Path) -> Iterator[Ledger]:
     with storage.explained(path):
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, storage.PUBLIC_MODE)
     try:
-        locks.flock(descriptor)
-        state = _checkpoint(path, descriptor)
-        read_from = state.offset
-        for line in _lines(path, state.offset):
-            state.follow(line, path)
+        storage.flock(descriptor)
+        state = followed(path)
         ledger = Ledger(path, descriptor, state)
         cut_short = os.fstat(descriptor).st_size - state.offset
         if cut_short:  # by a crash, before anybody relied on it
             os.ftruncate(descriptor, state.offset)
             ledger.append("repaired", bytes_cut_short=cut_short)
-        if state.offset - read_from > CHECKPOINT_BYTES:
-            storage.write(_checkpoint_file(path), storage.as_json(_sealed(vars(state))))
         yield ledger
     finally:
         os.close(descriptor)
@@ -124,22 +116,14 @@ def sent(path: Path, party: str, kind: str) -> frozenset[str]:
 
 def records(path: Path) -> list[dict[str, Any]]:
     """Return all lines that can be read; an empty list if there is no ledger yet."""
-    return [record for line in _lines(path, 0) if (record := _parsed(line))] if path.exists() else []
+    return [record for line in _lines(path) if (record := _parsed(line))] if path.exists() else []
 
 
-def verify(path: Path, head: str = "") -> State:
-    """Follow the whole chain; raise `StorageError` where it breaks, or if a head known from before is not in it."""
-    if not path.exists():
-        raise StorageError(f"{path}: there is no such ledger; check the path")
-    state, heads, checkpoint = State(), {START}, _read_checkpoint(path)
-    for line in _lines(path, 0):
+def followed(path: Path) -> State:
+    """Follow the whole chain; raise `StorageError` where it breaks."""
+    state = State()
+    for line in _lines(path):
         state.follow(line, path)
-        heads.add(state.head)
-        if state.offset == checkpoint.get("offset") and _sealed(vars(state)) != checkpoint:
-            raise StorageError(f"{_checkpoint_file(path)}: differs from line {state.lines} of the ledger; remove it")
-    if head not in ("", *heads) or checkpoint.get("offset", 0) > state.offset:
-        known = f"line {head[:16]}..." if head not in ("", *heads) else "lines up to its checkpoint"
-        raise StorageError(f"{path}: {known} is missing: the ledger was cut or replaced; put a copy back")
     return state
 
 
@@ -151,42 +135,7 @@ def _parsed(line: bytes) -> dict[str, Any]:
     return {}
 
 
-def _lines(path: Path, offset: int) -> Iterator[bytes]:
-    """Whole lines from an offset on."""
+def _lines(path: Path) -> Iterator[bytes]:
+    """Whole lines."""
     with path.open("rb") as file:
-        file.seek(offset)
-        for line in file:
-            if line.endswith(b"\n"):
-                yield line
-
-
-def _checkpoint(path: Path, descriptor: int) -> State:
-    """State from which the rest is read: that of the checkpoint, if it is whole and fits the ledger."""
-    found = dict(_read_checkpoint(path))
-    if found and _sealed({name: value for name, value in found.items() if name != "seal"}) == found:
-        found.pop("seal")
-        state = State(**found)
-        line = os.pread(descriptor, state.offset - state.last, state.last)
-        if state.chained and hashlib.sha256(line).hexdigest() == state.head:
-            return state
-    return State()
-
-
-def _read_checkpoint(path: Path) -> Mapping[str, Any]:
-    file = _checkpoint_file(path)
-    if not file.exists():
-        return {}
-    with contextlib.suppress(ValueError):
-        found = json.loads(storage.read(file))
-        if isinstance(found, dict) and set(found) == {*vars(State()), "seal"}:
-            return found
-    return {}
-
-
-def _sealed(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values with their digest, so that damage is noticed."""
-    return {**values, "seal": hashlib.sha256(json.dumps(dict(values), sort_keys=True).encode()).hexdigest()}
-
-
-def _checkpoint_file(path: Path) -> Path:
-    return path.with_name(f".{path.name}.checkpoint")
+        yield from (line for line in file if line.endswith(b"\n"))

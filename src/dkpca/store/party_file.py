@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dkpca.errors import InputError
+from dkpca.policy import Policy, from_table
 from dkpca.store import storage
 from dkpca.tables.ids import WAYS
 from dkpca.tables.reading import DATE_COLUMNS, TEXT_COLUMNS, Reading
@@ -51,6 +52,11 @@ def read(path: Path) -> PartyFile:
         policy=beside("policy"),
         new=path.parent / values.get("new", "new"),
     )
+
+
+def read_policy(path: Path) -> Policy:
+    """Read a policy; every key has to be one this library enforces."""
+    return from_table(storage.read_toml(path, "see 'A party's policy' in the documentation"), path)
 
 
 def described(reading: Reading) -> dict[str, Any]:

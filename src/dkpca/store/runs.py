@@ -9,53 +9,146 @@ The messages alone are enough: a center that died, or that gets one more summary
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import platform
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 
-from dkpca import fusion, wire
-from dkpca.errors import FusionError, InputError, StorageError
-from dkpca.fusion import FusedModel
+from dkpca import fusion, messages, wire
+from dkpca.concerns import outside_at_center
+from dkpca.errors import FusionError, InputError, StorageError, WireError
+from dkpca.fields import Count, Fingerprint
+from dkpca.fusion import FusedModel, scoring
+from dkpca.fusion.scoring import Placed
+from dkpca.kernels import Kernel
 from dkpca.kernels.combination import Weights
 from dkpca.linalg.arrays import to_numpy
 from dkpca.linalg.leading import NAMES, Solver
-from dkpca.messages import Summary
-from dkpca.store import ledger, model_file, storage
-from dkpca.store.message_files import Received, by_party, naming_files, receive, stored_summaries
-from dkpca.store.run_directory import (
-    SETTINGS,
-    check,
-    check_version,
-    consistent,
-    is_projection,
-    names_of,
-    numbered,
-    parties_in,
-    prepared,
-    read_settings,
-    stored_names,
+from dkpca.messages import Partials, Rows, Summary
+from dkpca.store import ledger, storage
+from dkpca.store.files import (
+    MODEL_FILE,
+    Received,
+    by_party,
+    model_beside,
+    model_pieces,
+    naming_files,
+    receive,
+    stored_summaries,
 )
-from dkpca.store.run_settings import ROW_NUMBERS, RunSettings, settings_of
 from dkpca.store.storage import Content
 from dkpca.tables.embeddings import embedding_files
+from dkpca.tables.ids import matching_keys
+from dkpca.tables.reading import read_ids
 from dkpca.wire import codec
-from dkpca.wire.layout import Buffer
+from dkpca.wire.container import Buffer
 
-__all__ = [
-    "Run",
-    "check",
-    "fuse",
-    "is_projection",
-    "load",
-    "parties_in",
-    "read_settings",
-    "record_received",
-]
+ROW_NUMBERS: Literal["row numbers"] = "row numbers"
+SETTINGS = "settings.json"
+OLD_REQUEST = "request.json"  # only a run of the former network has it
+LOST_NAMES = "the samples are numbered: their names so far could not be read; name them with --ids"
 LEDGER = "ledger.jsonl"
 RESULT = "result.scores"  # a message for the parties
+
+
+@dataclass(frozen=True)
+class PartySettings:
+    """What a run remembers of one party's summary."""
+
+    n_features: Count
+    rank: Count
+    precision: str
+    bytes_sent: Count
+    summary_id: Fingerprint
+    file: str = ""  # in which it came
+    kernel: Kernel | None = None
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """What a run was made with; `settings["n_samples"]` and `dict(settings)` give it as its file has it."""
+
+    n_components: Count
+    center: bool
+    solver: str
+    kernel: Kernel
+    n_samples: Count
+    sample_digest: Fingerprint
+    sample_names: Literal["ids", "row numbers"]  # where the samples' names are from
+    parties: dict[str, PartySettings]
+    versions: dict[str, str]
+    id_normalize: tuple[str, ...] = ()  # how the parties agreed to make ids alike
+    law: str | None = None  # as asked for; None: as the kernels imply
+    weights: str | dict[str, float] | None = None
+    meaning: str = ""  # what the fused matrix is a kernel of
+
+    @cached_property
+    def _described(self) -> dict[str, Any]:
+        return codec.described(self)
+
+    def keys(self) -> Iterable[str]:
+        """Names of the settings."""
+        return list(self._described)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._described[name]
+
+
+def versions() -> dict[str, str]:
+    """Versions that made a result."""
+    return dict(_versions())
+
+
+@cache
+def _versions() -> dict[str, str]:
+    return {"python": platform.python_version()} | {
+        name: version(name) for name in ("dkpca", "numpy", "scipy", "polars")
+    }
+
+
+def settings_of(
+    path: Path,
+    model: FusedModel,
+    accepted: Mapping[str, Received],
+    named_by: Literal["ids", "row numbers"],
+    id_normalize: tuple[str, ...],
+) -> RunSettings:
+    summary, weights = next(iter(model.summaries.values())), model.settings.weights
+    return RunSettings(
+        n_components=model.n_components,
+        center=model.centered,
+        solver=model.solver,
+        kernel=model.kernel,
+        law=model.settings.law,
+        weights=dict(weights) if isinstance(weights, Mapping) else weights,
+        meaning=model.meaning,
+        n_samples=summary.n_samples,
+        sample_digest=summary.sample_digest,
+        sample_names=named_by,
+        parties={name: _of_party(path, item) for name, item in accepted.items()},
+        versions=versions(),
+        id_normalize=id_normalize,
+    )
+
+
+def _of_party(path: Path, item: Received) -> PartySettings:
+    summary: Summary = item.message
+    kept = item.path.parent == path / "messages"
+    return PartySettings(
+        file="kept from the run" if kept else item.path.name,
+        kernel=summary.kernel,
+        n_features=summary.n_features,
+        rank=summary.rank,
+        precision=summary.factor.precision,
+        bytes_sent=len(item.data),
+        summary_id=wire.fingerprint(summary),
+    )
 
 
 @dataclass(frozen=True)
@@ -145,7 +238,7 @@ def load(path: Path) -> Run:
         settings = read_settings(path)
         if settings is None:
             raise InputError(f"{path}: is no run directory; make one with 'dkpca fuse' or 'dkpca fit'")
-        model = model_file.load_beside(path)
+        model = model_beside(path)
         items = stored_summaries(path)
         expected = settings_of(path, model, items, settings.sample_names, settings.id_normalize)
         if _comparable(expected) != _comparable(settings):
@@ -224,7 +317,7 @@ def _write(
     scores = np.asarray(to_numpy(model.scores))
     result = wire.pieces(fusion.result(model, scores, settings.sample_digest))
     produced: dict[str, Content] = {
-        model_file.FILE: _writing(model_file.pieces(model)),
+        MODEL_FILE: _writing(model_pieces(model)),
         "certificate.json": storage.as_json(model.certificate.to_dict()),
         SETTINGS: storage.as_json(codec.described(settings)),
         RESULT: _writing(result),
@@ -250,3 +343,176 @@ def record_received(path: Path, items: Iterable[Received]) -> None:
         record = {"party": item.message.party, "file": item.path.name, "bytes": len(item.data)}
         ledger.append(path / LEDGER, "received", **record, sha256=hashlib.sha256(item.data).hexdigest())
         storage.let_go(item.data)
+
+
+def check(path: Path) -> None:
+    """Find out before any work whether a run can be written there."""
+    storage.check_folder(path if path.exists() else path.parent)
+    found = {file.name for file in path.iterdir()} if path.is_dir() else set()  # at one moment: others may write
+    check_version(path)
+    if found - {storage.LOCK} and not found & {SETTINGS, "messages"}:
+        raise InputError(f"{path}: is a directory with other files in it, not a run; choose another --out")
+
+
+def check_version(path: Path) -> None:
+    """Refuse a run of the former network; its messages still fuse."""
+    if (path / OLD_REQUEST).exists():
+        raise InputError(
+            f"{path}: is a run of the network of an earlier version; fuse its messages into a new run with "
+            f"'dkpca fuse {path / 'messages'}/*.summary --out NEW'"
+        )
+
+
+def read_settings(path: Path) -> RunSettings | None:
+    """Settings of a run; None if there is none yet."""
+    file = path / SETTINGS
+    if not file.exists():
+        return None
+    try:
+        return codec.decode(RunSettings, storage.read_json(file), what=f"{file}: not the settings of a run")
+    except (InputError, WireError) as error:
+        raise InputError(f"{error}; repeat 'dkpca fuse --out {path}'") from error
+
+
+def is_projection(path: Path) -> bool:
+    """Whether a directory holds the scores of new samples of a run, and not a run."""
+    file = path / SETTINGS
+    described = storage.read_json(file) if file.exists() else None
+    return isinstance(described, dict) and "run" in described
+
+
+def parties_in(path: Path) -> list[str]:
+    """Parties whose summaries are in a run."""
+    return sorted(file.stem for file in (path / "messages").glob("*.summary"))
+
+
+@contextmanager
+def prepared(path: Path) -> Iterator[None]:
+    """Hold a run's directory for writing, made if it is not there; after an error it is as it was."""
+    new = not path.exists()
+    storage.make_directory(path)
+    try:
+        with storage.writing(path):
+            storage.recover(path)
+            storage.make_directory(path / "messages")
+            try:
+                yield
+            except BaseException:
+                if new:
+                    _unmade(path)
+                raise
+    except FileNotFoundError as error:
+        raise StorageError(f"{path}: was removed meanwhile; repeat the command") from error
+
+
+def _unmade(path: Path) -> None:
+    """Remove a directory that was made for nothing; one that somebody else has put files into stays."""
+    with suppress(OSError):
+        (path / "messages").rmdir()
+        (path / storage.LOCK).unlink()
+        path.rmdir()
+
+
+@contextmanager
+def consistent(path: Path) -> Iterator[None]:
+    """Hold a run's directory for reading, once whatever was interrupted there is finished."""
+    if any(path.glob(f".*{storage.COMMIT}")):
+        with storage.writing(path):
+            storage.recover(path)
+    with storage.reading(path):
+        yield
+
+
+def stored_names(path: Path, digest: str, id_normalize: Sequence[str]) -> list[str] | None:
+    """Sample names in a run, if they are there, whole, and those of the messages."""
+    for name in ("embedding.parquet", "embedding.csv"):
+        with suppress(InputError, StorageError):
+            names = read_ids(path / name, "sample")
+            if messages.digest(matching_keys(names, id_normalize)) == digest:
+                return names
+    return None
+
+
+def names_of(
+    path: Path, summary: Summary, given: Sequence[str] | None, id_normalize: Sequence[str]
+) -> tuple[Sequence[str], Literal["ids", "row numbers"], tuple[str, ...]]:
+    """Sample names, where they are from, and what became of those so far."""
+    checked = checked_names(given, summary.sample_digest, summary.n_samples, id_normalize)
+    if checked is None:
+        checked = stored_names(path, summary.sample_digest, id_normalize)
+    if checked is not None:
+        return checked, "ids", ()
+    by_position = summary.sample_digest == messages.row_number_digest(summary.n_samples)
+    lost = () if by_position or not (path / SETTINGS).exists() else (LOST_NAMES,)
+    return numbered(summary.n_samples), ROW_NUMBERS, lost
+
+
+def checked_names(
+    given: Sequence[str] | None, digest: str, n_samples: int, id_normalize: Sequence[str]
+) -> Sequence[str] | None:
+    """Names, if their fingerprint is the one in the messages."""
+    if given is None:
+        return None
+    if messages.digest(matching_keys(given, id_normalize)) != digest:
+        raise FusionError(
+            f"the {len(given)} ids given are not those of the {n_samples} samples in the messages, in their order; "
+            "give the ids that the parties used (with their --id-normalize, if they agreed on one), or none"
+        )
+    return given
+
+
+def numbered(n_samples: int) -> list[str]:
+    return [str(row) for row in range(n_samples)]
+
+
+def place(
+    run: Run,
+    files: Iterable[Path],
+    out: Path,
+    *,
+    sample_names: Sequence[str] | None = None,
+    id_normalize: Sequence[str] = (),
+    missing: Sequence[str] = (),
+    marginalize: bool = False,
+) -> Placed:
+    """Place new samples; write their scores, and the messages they came in, to a directory.
+
+    Its settings name the samples that lie outside the range of the fit, and the parties that were missing, as far as
+    `dkpca.fusion.scoring.place` allows that.
+    """
+    check(out)
+    received = [receive(file, Rows, Partials) for file in files]
+    answers = [item.message for item in received]
+    with naming_files({item.message.party: item.path for item in received}):
+        placed = scoring.place(run.model, answers, missing, marginalize=marginalize)
+    scores, digest = to_numpy(placed.scores), answers[0].sample_digest
+    names = checked_names(sample_names, digest, len(scores), id_normalize)
+    if names is None:  # not the numbers that samples of the fit may have
+        names = [f"new-{row}" for row in numbered(len(scores))]
+    outside = outside_at_center(run.model, answers).tolist()
+    settings = {
+        "run": run.path.name,
+        "n_samples": len(scores),
+        "sample_digest": digest,
+        "outside": [name for name, is_outside in zip(names, outside, strict=True) if is_outside],
+        "missing": list(placed.missing),
+        "share_missing": list(placed.share_missing),
+        "versions": versions(),
+    }
+    with prepared(out):
+        produced: dict[str, Content] = {**embedding_files(names, scores, outside=outside)}
+        produced[SETTINGS] = storage.as_json(settings)
+        produced[RESULT] = wire.encode(fusion.result(run.model, scores, digest))
+        stored = {out / "messages" / f"{item.message.party}.rows": item for item in received}
+        new = {target: item for target, item in stored.items() if item.path != target}
+        written: dict[Path, Content] = {out / name: data for name, data in produced.items()}
+        written |= {target: item.data for target, item in new.items()}
+        storage.write_all(written)
+        record_received(out, new.values())
+    return placed
+
+
+def outside(path: Path) -> list[str]:
+    """New samples in a directory of `project` that lie outside the range of the fit."""
+    described: dict[str, Any] = storage.read_json(path / SETTINGS)
+    return list(described["outside"])

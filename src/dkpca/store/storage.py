@@ -1,4 +1,11 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, by one writer at a time.
+
+A change to several files is written down before it begins, in a journal that lies beside its last file and names
+files relative to itself. As `.NAME.XXXXXXXX.begun` it says which new files are being prepared: after a crash they are
+removed. Renamed to `.NAME.XXXXXXXX.commit` it says that all of them are whole: after a crash they take their places.
+Its process holds a lock on it while it lives. Where the system has no such locks (Windows), nothing is taken for
+abandoned.
+"""
 
 import contextlib
 import errno
@@ -6,16 +13,18 @@ import glob
 import json
 import mmap
 import os
+import re
 import secrets
+import shutil
 import stat
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
-from dkpca import strict_json
 from dkpca.errors import InputError, StorageError
-from dkpca.store import journal, locks
+from dkpca.wire import strict_json
 from dkpca.wording import in_bytes
 
 PRIVATE_MODE, PUBLIC_MODE = 0o600, 0o666  # the second is narrowed by the umask
@@ -37,6 +46,10 @@ ADVICE = {
     errno.ENOTDIR: "a part of that path is a file, not a directory; choose another directory",
     errno.EISDIR: "there is a directory of that name; choose another name",
 }
+LOCK = ".lock"
+BEGUN, COMMIT = ".begun", ".commit"
+PART = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}\.part", re.DOTALL)
+Change = tuple[dict[Path, Path], list[Path]]  # from which part each file is replaced, and which are removed
 
 
 def write(path: Path, data: Content, *, private: bool = False) -> None:
@@ -63,7 +76,7 @@ def write_all(
             last = list(files)[-1]
             with explained(last):
                 recover(last.parent)
-                whole = held.enter_context(journal.of({part: path for path, part in parts.items()}, remove, token))
+                whole = held.enter_context(_journal_of({part: path for path, part in parts.items()}, remove, token))
         else:
             _remove_abandoned(next(iter(files)))
         for path, part in parts.items():
@@ -80,9 +93,9 @@ def write_all(
 
 def recover(directory: Path) -> None:
     """Undo or finish what processes that died had begun to write in a directory."""
-    for steps, removed in journal.abandoned(directory, journal.COMMIT):
+    for steps, removed in _abandoned(directory, COMMIT):
         _carry_out({part: path for part, path in steps.items() if part.exists()}, removed)
-    for steps, _ in journal.abandoned(directory, journal.BEGUN):
+    for steps, _ in _abandoned(directory, BEGUN):
         _remove_all(steps)
 
 
@@ -90,7 +103,7 @@ def _remove_abandoned(path: Path) -> None:
     """Remove what processes that died had prepared for this one file."""
     for part in path.parent.glob(f".{glob.escape(path.name)}.????????.part"):
         with contextlib.suppress(FileNotFoundError), part.open("rb") as file:
-            if not journal.held_by_another(file):
+            if not _held_by_another(file):
                 part.unlink(missing_ok=True)
 
 
@@ -104,7 +117,7 @@ def _carry_out(steps: Mapping[Path, Path], removed: Iterable[Path]) -> None:
         with explained(path, f"{replaced} were replaced already"):
             path.unlink(missing_ok=True)
     for directory in {path.parent for path in (*steps.values(), *removed)}:
-        journal.sync_directory(directory)
+        _sync_directory(directory)
 
 
 def _remove_all(paths: Iterable[Path]) -> None:
@@ -159,15 +172,6 @@ def let_go(data: bytes | memoryview) -> None:
         data.obj.madvise(mmap.MADV_DONTNEED)
 
 
-def version(path: Path) -> tuple[int, int]:
-    """Another value whenever a file was replaced or written to; (0, 0) while there is none."""
-    try:
-        found = path.stat()
-    except FileNotFoundError:
-        return 0, 0
-    return found.st_ino, found.st_mtime_ns
-
-
 def check_writable(path: Path) -> None:
     """Find out before long work whether a file could be written there."""
     with explained(path):
@@ -190,17 +194,6 @@ def make_directory(path: Path) -> Path:
     with explained(path):
         path.mkdir(exist_ok=True)
     return path
-
-
-@contextlib.contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Hold a folder for one process that serves it."""
-    with (folder / ".serving").open("w") as file:
-        try:
-            locks.flock(file.fileno(), wait=False)
-        except OSError as error:
-            raise InputError(f"{folder}: is running already; stop that process first") from error
-        yield
 
 
 def read_toml(path: Path, advice: str) -> dict[str, Any]:
@@ -230,7 +223,7 @@ def _write_new(path: Path, data: Content, mode: int) -> int:
     """Write a file that was not there; return its descriptor, locked so that nobody takes it for an abandoned one."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
-        locks.flock(descriptor)
+        flock(descriptor)
         if callable(data):
             with open(descriptor, "wb", closefd=False) as file:
                 data(file)
@@ -259,3 +252,167 @@ def explained(path: Path, outcome: str = NOTHING_CHANGED) -> Iterator[None]:
     except OSError as error:
         advice = ADVICE.get(error.errno or 0, f"{error.strerror}; choose another place")
         raise StorageError(f"{path}: cannot be written, {advice}; {outcome}") from error
+
+
+@contextlib.contextmanager
+def _journal_of(steps: Mapping[Path, Path], removed: Iterable[Path], token: str) -> Iterator[Callable[[], None]]:
+    """Keep a journal of a change; yields a function to call when all new files are whole."""
+    last = list(steps.values())[-1]
+    begun, commit = (last.with_name(f".{last.name}.{token}{suffix}") for suffix in (BEGUN, COMMIT))
+    described = {
+        "replace": {
+            os.path.relpath(part, last.parent): os.path.relpath(path, last.parent) for part, path in steps.items()
+        },
+        "remove": [os.path.relpath(path, last.parent) for path in removed],
+    }
+
+    def whole() -> None:
+        begun.replace(commit)
+        _sync_directory(commit.parent)
+
+    try:
+        with begun.open("xb", buffering=0) as file:
+            flock(file.fileno())
+            os.write(file.fileno(), f"{json.dumps(described)}\n".encode())
+            os.fsync(file.fileno())
+            yield whole
+            commit.unlink()
+    finally:
+        begun.unlink(missing_ok=True)
+        commit.unlink(missing_ok=True)
+
+
+def _abandoned(directory: Path, suffix: str) -> Iterator[Change]:
+    """Changes of processes that died; each journal is removed after its change was looked at."""
+    for path in sorted(directory.glob(f".*{suffix}")):
+        with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
+            if _held_by_another(file):
+                continue
+            data = file.read()
+            if data.endswith(b"\n") or suffix == COMMIT:  # before all of it was written down, nothing was begun
+                yield _change_in(path, data)
+            path.unlink(missing_ok=True)
+
+
+def _held_by_another(file: IO[Any]) -> bool:
+    """Whether a process that is alive has, or may have, locked the file; if not, it is locked now."""
+    try:
+        return not flock(file.fileno(), wait=False)
+    except BlockingIOError:
+        return True
+
+
+def _sync_directory(directory: Path) -> None:
+    """Make a rename last through a power cut, where the file system can."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _change_in(path: Path, data: bytes) -> Change:
+    """Read a journal; it may have come with a directory from elsewhere, so it can do nothing but what ours do."""
+    try:
+        described = strict_json.loads(data)
+        steps = {path.parent / part: path.parent / target for part, target in described["replace"].items()}
+        removed = [path.parent / name for name in described["remove"]]
+        ours = all(_belong(part, target) for part, target in steps.items()) and all(
+            target.parent.resolve().is_relative_to(path.parent.resolve()) for target in removed
+        )
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise StorageError(f"{path}: is damaged; remove it, and repeat the command that was interrupted") from error
+    if not ours:
+        raise StorageError(f"{path}: names files that dkpca would not; remove it, it was not made by dkpca")
+    return steps, removed
+
+
+def _belong(part: Path, target: Path) -> bool:
+    """Whether the part is the one that this file would be prepared in."""
+    match = PART.fullmatch(part.name)
+    return match is not None and match["name"] == target.name and part.parent == target.parent
+
+
+def flock(descriptor: int, *, shared: bool = False, wait: bool = True) -> bool:
+    """Lock an open file until it is closed; `OSError` if another process has it and this one does not wait.
+
+    Returns False where the system has no such locks (Windows): one process at a time is then up to its user.
+    """
+    try:
+        fcntl = import_module("fcntl")
+    except ModuleNotFoundError:
+        return False
+    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    fcntl.flock(descriptor, kind if wait else kind | fcntl.LOCK_NB)
+    return True
+
+
+@contextlib.contextmanager
+def writing(directory: Path) -> Iterator[None]:
+    """Hold a directory for writing; the system lets go of it when the process ends, however it ends."""
+    while True:
+        descriptor = _opened(directory, os.O_RDWR | os.O_CREAT)
+        try:
+            _hold(descriptor, directory, shared=False)
+            if _still_there(descriptor, directory):
+                yield
+                return
+        finally:
+            os.close(descriptor)
+
+
+@contextlib.contextmanager
+def reading(directory: Path) -> Iterator[None]:
+    """Hold a directory for reading; nothing is written there, so that it may be read-only."""
+    if not (directory / LOCK).exists():  # nobody has ever written
+        yield
+        return
+    descriptor = _opened(directory, os.O_RDONLY)
+    try:
+        _hold(descriptor, directory, shared=True)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _opened(directory: Path, flags: int) -> int:
+    try:
+        return os.open(directory / LOCK, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
+    except OSError as error:
+        raise StorageError(f"{directory}: cannot be locked ({error.strerror}); check who may write there") from error
+
+
+def _hold(descriptor: int, directory: Path, *, shared: bool) -> None:
+    try:
+        flock(descriptor, shared=shared, wait=False)
+    except OSError as error:
+        if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+            raise StorageError(f"{directory}: cannot be locked ({error.strerror}); choose a local disk") from error
+        raise StorageError(
+            f"{directory}: another dkpca command is at work there; repeat this one when it is done"
+        ) from error
+
+
+def _still_there(descriptor: int, directory: Path) -> bool:
+    """Whether the file that is held is the one others will find: a command that failed may have removed it."""
+    try:
+        there = (directory / LOCK).stat()
+    except FileNotFoundError:
+        return False
+    return there.st_ino == os.fstat(descriptor).st_ino
+
+
+@contextlib.contextmanager
+def scratch_beside(path: Path) -> Iterator[Path]:
+    """Make a directory next to `path` that only its owner may read, and remove it in the end."""
+    for left in path.parent.glob(f".{path.name}.????????.scratch"):
+        with contextlib.suppress(StorageError), writing(left):  # in use, or gone meanwhile
+            shutil.rmtree(left, ignore_errors=True)
+    directory = path.with_name(f".{path.name}.{secrets.token_hex(4)}.scratch")
+    directory.mkdir(mode=0o700)
+    with writing(directory):
+        try:
+            yield directory
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)

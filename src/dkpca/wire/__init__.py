@@ -5,10 +5,7 @@ The header holds the kind of message, its scalar fields and a checksum over thos
 (`dkpca.wire.compact`); the header then says their shapes, and the checksum is over the numbers, not their code.
 """
 
-import json
-import math
-from collections.abc import Iterator, Mapping
-from dataclasses import fields
+from collections.abc import Mapping
 from typing import Any, get_args
 
 import numpy as np
@@ -17,8 +14,7 @@ from dkpca.errors import WireError
 from dkpca.linalg.arrays import dtype_name, to_numpy
 from dkpca.messages import Message
 from dkpca.wire import codec, compact, container
-from dkpca.wire.container import MESSAGE, WIRE_DTYPES, Header, canonical, checksum, unpack, verify
-from dkpca.wire.layout import Arrays, Buffer
+from dkpca.wire.container import MESSAGE, WIRE_DTYPES, Arrays, Buffer, Header, checksum, unpack, verify
 
 __all__ = ["decode", "encode"]
 
@@ -60,8 +56,8 @@ def packed(header: Header, arrays: Arrays) -> bytes:
     return b"".join(_pieces(header, arrays))
 
 
-def _pieces(header: Header, arrays: Arrays) -> list[Buffer]:
-    header = header | {"checksum": checksum(header, arrays)}
+def _pieces(header: Header, arrays: Arrays, digest: str = "") -> list[Buffer]:
+    header = header | {"checksum": digest or checksum(header, arrays)}
     return container.pieces(header | _shapes(arrays), _coded(arrays), entry=MESSAGE)
 
 
@@ -114,18 +110,8 @@ def kind_of(message: Message) -> str:
 
 def size(message: Message) -> int:
     """Length of `encode(message)`, without hashing or copying its arrays; what travels coded has to be coded."""
-    plain = dict(_arrays(message))
-    header = _header(message, codec.described(message), plain) | {"checksum": "0" * 64} | _shapes(plain)
-    layout: dict[str, Any] = {"__metadata__": {MESSAGE: canonical(header)}}
-    offset = 0
-    # safetensors lays arrays out by falling size of their numbers, then by name.
-    for name, array in sorted(_coded(plain).items(), key=lambda item: (-_width(item[1]), item[0])):
-        end = offset + math.prod(array.shape) * _width(array)
-        code = next(code for code, known in WIRE_DTYPES.items() if known == dtype_name(array))
-        layout[name] = {"dtype": code, "shape": list(array.shape), "data_offsets": [offset, end]}
-        offset = end
-    length = len(json.dumps(layout, separators=(",", ":")).encode())
-    return 8 + -(-length // 8) * 8 + offset
+    scalars, arrays = codec.encode(message)
+    return sum(map(len, _pieces(_header(message, scalars, arrays), arrays, "0" * 64)))
 
 
 def _header(message: Message, scalars: Header, arrays: Mapping[str, Any]) -> Header:
@@ -136,13 +122,6 @@ def _header(message: Message, scalars: Header, arrays: Mapping[str, Any]) -> Hea
 def version_of(arrays: Mapping[str, Any]) -> int:
     """Format version of a message with these arrays."""
     return CODED_VERSION if any(map(_is_coded, arrays.values())) else VERSION
-
-
-def _arrays(message: Message) -> Iterator[tuple[str, Any]]:
-    for field in fields(message):
-        value = getattr(message, field.name)
-        if hasattr(value, "to_arrays"):
-            yield from ((f"{field.name}{end}", array) for end, array in value.to_arrays().items())
 
 
 def _is_coded(array: Any) -> bool:
@@ -177,8 +156,3 @@ def _decoded(shapes: object, arrays: Arrays, *, expected: bool) -> Arrays:
             raise WireError(f"coded array {name!r} is not one of bytes")
         decoded[name] = compact.decode(arrays[name], (shape[0], shape[1]))
     return decoded
-
-
-def _width(array: Any) -> int:
-    """Bytes of one number."""
-    return np.dtype(dtype_name(array)).itemsize

@@ -21,8 +21,7 @@ from dkpca.errors import InputError, WireError
 from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import to_numpy
 from dkpca.rank import RankRule
-from dkpca.wire.container import Header
-from dkpca.wire.layout import Arrays
+from dkpca.wire.container import Arrays, Header
 
 RecordT = TypeVar("RecordT")
 LARGEST = 2**63  # whole numbers beyond it are no counts of ours

@@ -1,18 +1,31 @@
-"""Rules that read the spectrum, and rules made of rules."""
+"""How many eigenpairs a party sends, and how finely.
+
+A rule reads the leading eigenvalues known so far and answers with a rank, or with None when it has to see more of
+the spectrum. It never answers 0: a party that sends nothing would erase the product of all kernels. A goal is a rule
+that is measured on the message itself: `dkpca.party.drafts` makes the message coarser or finer until it is met.
+Either kind names a need (send at least this much) or a limit (send at most this much).
+
+To add a goal: what it measures becomes a method of `Draft` here and of `dkpca.party.drafts.Draft`; the goal derives
+from `Goal`, has a `name` and `met_by`, and stands in `RULES`. A message coarser than one that meets a limit should
+meet it too: the search is by bisection.
+"""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from dkpca.errors import InputError
-from dkpca.linalg.precision import COMPACT
+from dkpca.linalg.precision import COMPACT, PRECISIONS
+from dkpca.wording import counted
+
+__all__ = ["Adaptive", "All", "Auto", "Budget", "Error", "Fixed", "RankRule", "Recovery"]
 
 Spectrum = np.ndarray[Any, Any]  # leading eigenvalues, descending
 ROUNDING_SHARE = 1 / 16  # where a rank was asked for, it decides the error, and rounding does not
 AUTO_COMPACT = 0.05  # where numbers cost few bits, more of the spectrum is worth sending
-RULES: dict[str, type["RankRule"]] = {}  # those that can travel
 
 
 class Draft(Protocol):
@@ -90,16 +103,6 @@ class RankRule(ABC):
         return {"rule": self.name, **vars(self)}
 
 
-RuleT = TypeVar("RuleT", bound=RankRule)
-
-
-def travels(rule: type[RuleT]) -> type[RuleT]:
-    """Note that a rule can be sent to a party, by its name."""
-    RULES[rule.name] = rule
-    return rule
-
-
-@travels
 @dataclass(frozen=True)
 class Fixed(RankRule):
     """The same rank whatever the spectrum; at most the number of samples.
@@ -134,7 +137,6 @@ class Fixed(RankRule):
         return self.rank
 
 
-@travels
 @dataclass(frozen=True)
 class Adaptive(RankRule):
     """Eq. (8) of the paper: the smallest D with lambda_{D+1} <= epsilon, at most the number of samples.
@@ -177,7 +179,6 @@ class Adaptive(RankRule):
         return float(self.epsilon * eigenvalues[0] if self.relative else self.epsilon)
 
 
-@travels
 @dataclass(frozen=True)
 class Auto(RankRule):
     """The smallest D with lambda_{D+1} <= share * lambda_2, but no fewer than the components wanted.
@@ -230,7 +231,6 @@ class Auto(RankRule):
         return float(self.share * eigenvalues[min(1, len(eigenvalues) - 1)])
 
 
-@travels
 @dataclass(frozen=True)
 class All(RankRule):
     """Several rules at once: of the needs the finest, of the limits the coarsest, and no limit is passed for a need.
@@ -281,6 +281,146 @@ class All(RankRule):
         return {"rule": self.name, "rules": [rule.to_dict() for rule in self.rules]}
 
 
+class Goal(RankRule):
+    """A rule that is never asked about eigenvalues, since the message has to show whether it is met."""
+
+    def first_guess(self, n_samples: int) -> int:
+        return min(63, n_samples)
+
+    def choose(self, eigenvalues: Spectrum, n_samples: int) -> int | None:
+        return None
+
+    def measured(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class Budget(RankRule):
+    """As many eigenpairs as fit into so many bytes; in compact precision, numbers as fine as fit.
+
+    Parameters
+    ----------
+    bytes : int
+        What the party is willing to send: of the factor, or in compact precision of the whole message.
+    precision : {"float32", "float64", "float16", "compact"}
+        How the numbers go over the wire; a party puts in how it sends them. float16 adds a scale of 8 bytes a column.
+
+    Examples
+    --------
+    >>> import dkpca
+    >>> dkpca.rank.Budget(bytes=4000).choose([5.0, 2.0, 1.0], n_samples=100)
+    10
+    """
+
+    bytes: int
+    precision: str = "float32"
+    name: ClassVar[str] = "budget"
+    limits: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_whole("bytes", self.bytes)
+        if self.bytes < 1 or self.precision not in PRECISIONS:
+            raise InputError(
+                f"a budget of {self.bytes} bytes in {self.precision} cannot be kept; "
+                f"give a positive number of bytes, and one of {sorted(PRECISIONS)}"
+            )
+
+    def rank(self, n_samples: int) -> int:
+        """Rank that fits; an error if not even one column does."""
+        column = n_samples * PRECISIONS[self.precision] + (8 if self.precision == "float16" else 0)
+        if self.bytes < column:
+            raise InputError(
+                f"a budget of {self.bytes} bytes is less than one eigenpair of {n_samples} samples "
+                f"({column} bytes); raise the budget or lower the wire precision"
+            )
+        return min(self.bytes // column, n_samples)
+
+    def first_guess(self, n_samples: int) -> int:
+        return self.rank(n_samples)
+
+    def choose(self, eigenvalues: Spectrum, n_samples: int) -> int | None:
+        return self.rank(n_samples)
+
+    def sent_in(self, precision: str) -> RankRule:
+        return replace(self, precision=precision)
+
+    def measured(self) -> bool:
+        return self.precision == COMPACT
+
+    def met_by(self, draft: Draft) -> bool:
+        return draft.size() <= self.bytes
+
+
+@dataclass(frozen=True)
+class Error(Goal):
+    """The least that keeps the party's error small: what it leaves out, and what rounding does, in spectral norm.
+
+    Parameters
+    ----------
+    at_most : float
+        Of the party's Gram matrix, in its own units. What the certificate bounds is the sum over the parties.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dkpca import DKPCA, rank
+    >>> X = np.random.default_rng(0).normal(size=(50, 8))
+    >>> model = DKPCA(2, parties=2, rank=rank.Error(at_most=0.1), precision="compact").fit(X)
+    >>> model.certificate_.kernel_norm_bound < 0.25
+    True
+    """
+
+    at_most: float
+    name: ClassVar[str] = "error"
+
+    def __post_init__(self) -> None:
+        check_number("at_most", self.at_most)
+        if not 0.0 < self.at_most < float("inf"):
+            raise InputError(f"at_most is {self.at_most}; an error must be a positive number")
+
+    def met_by(self, draft: Draft) -> bool:
+        return draft.error() <= self.at_most
+
+
+@dataclass(frozen=True)
+class Recovery(Goal):
+    """The most from which somebody who knows some rows recovers no column of the others beyond a limit.
+
+    Parameters
+    ----------
+    at_most : float
+        R squared of the column that is recovered best, on rows that were not known: `dkpca.recovery.measure`.
+    known_rows : int
+        Rows of the table that the attacker knows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dkpca import DKPCA, rank
+    >>> X = np.random.default_rng(0).normal(size=(100, 8))
+    >>> model = DKPCA(2, parties=2, rank=[rank.Fixed(40), rank.Recovery(at_most=0.5)]).fit(X)
+    >>> model.ledger_[0].rank < 40
+    True
+    """
+
+    at_most: float
+    known_rows: int = 30
+    name: ClassVar[str] = "recovery"
+    limits: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_number("at_most", self.at_most)
+        check_whole("known_rows", self.known_rows)
+        if not 0.0 < self.at_most <= 1.0 or self.known_rows < 1:
+            raise InputError(
+                f"a recovery of at most {self.at_most} by {counted(self.known_rows, 'known row')} is no limit; "
+                "give a share between 0 and 1, and at least 1 row"
+            )
+
+    def met_by(self, draft: Draft) -> bool:
+        return bool(draft.recovery(self.known_rows).worst <= self.at_most)
+
+
 @dataclass(frozen=True)
 class AtMost(RankRule):
     """Another rule, stopped at a limit: what a party's policy makes of a rule.
@@ -316,6 +456,25 @@ class AtMost(RankRule):
 
     def sent_in(self, precision: str) -> RankRule:
         return replace(self, rule=self.rule.sent_in(precision))
+
+
+RULES: dict[str, type[RankRule]] = {
+    rule.name: rule for rule in (Fixed, Adaptive, Auto, All, Budget, Error, Recovery)
+}  # those that can travel
+
+
+def family(name: object) -> type[RankRule]:
+    """Return the class of rules of this name."""
+    if not isinstance(name, str) or name not in RULES:
+        raise InputError(f"unknown rank rule {name!r}; use one of {sorted(RULES)}")
+    return RULES[name]
+
+
+def as_rule(rank: int | RankRule | Sequence[RankRule]) -> RankRule:
+    """Return the rule; a number is a fixed rank, several rules hold together."""
+    if isinstance(rank, list | tuple):
+        return All(tuple(rank))
+    return rank if isinstance(rank, RankRule) else Fixed(int(rank))  # type: ignore[arg-type]
 
 
 def check_whole(what: str, value: object) -> None:

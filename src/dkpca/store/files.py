@@ -1,0 +1,478 @@
+"""Messages, private states, models and fitted estimators as files: each says what it is, and carries its checksum.
+
+A party's state and an estimator contain data: their files are for their owner's eyes only, and are never sent.
+"""
+
+import contextlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, TypeVar, overload
+
+import numpy as np
+
+from dkpca import wire
+from dkpca.errors import DKPCAError, FusionError, InputError, StorageError, WireError
+from dkpca.fusion import FusedModel
+from dkpca.fusion.completion import completed
+from dkpca.messages import Message, Summary
+from dkpca.party.state import PartyState
+from dkpca.protection.shield import Shield
+from dkpca.store import storage
+from dkpca.wire import codec, container, strict_json
+from dkpca.wire.container import MODEL, PRIVATE, Arrays, Buffer, Header
+
+KindT = TypeVar("KindT", bound=Message)
+STATE_VERSION = 1
+MOST_PRIVATE_HEADER = 64 * 2**20  # the names of all columns are in it
+ANOTHER_VERSION = "private state that this version of dkpca cannot use; make it again"
+STATE_WARNING = "PRIVATE: this file contains the party's data; never send it"
+MODEL_FILE = "model.safetensors"  # of a run
+MOST_MODEL_HEADER = 2**20
+INSIDE = "message."  # arrays that are the bytes of a summary
+LACKING, PLACES = "lacking", "places."  # what stands in place of rows that parties lack; where the others are
+LACKED = ("mean", "complete")
+ESTIMATOR_VERSION = 1
+ESTIMATOR_WARNING = "PRIVATE: this file contains the data of every party; never send it"
+ESTIMATOR = "saved estimator"
+INNER_MODEL, INNER_STATE = "model", "state."  # arrays that are the bytes of a file
+IDS = "sample_ids"  # an array that is the bytes of a JSON list
+FACTS = {"party_names": tuple[str, ...], "feature_names": tuple[str, ...], "sources": Mapping[str, str]}
+
+
+@dataclass(frozen=True)
+class Received:
+    """A message with the file it came in."""
+
+    path: Path
+    data: bytes | memoryview
+    message: Any
+
+
+def receive(path: Path, *kinds: type[Any]) -> Received:
+    """Read a message, keeping its bytes."""
+    data = storage.mapped(path)
+    return Received(path, data, decode_message(path, data, *kinds))
+
+
+def stored_summaries(run: Path) -> dict[str, Received]:
+    """Summaries that lie in a run directory, by party."""
+    return by_party(receive(file, Summary) for file in sorted((run / "messages").glob("*.summary")))
+
+
+def by_party(items: Iterable[Received]) -> dict[str, Received]:
+    """Messages by party, if there is one from each."""
+    named: dict[str, Received] = {}
+    for item in items:
+        name = item.message.party
+        if name in named:
+            raise FusionError(f"{named[name].path} and {item.path} are both from party {name!r}; keep one of them")
+        named[name] = item
+    return named
+
+
+def read_message(path: Path, *kinds: type[KindT]) -> KindT:
+    """Read a message, of one of the kinds wanted."""
+    return decode_message(path, storage.mapped(path), *kinds)
+
+
+def decode_message(path: Path, data: bytes | memoryview, *kinds: type[KindT]) -> KindT:
+    """Return the message in the bytes of a file, of one of the kinds wanted."""
+    with naming(path):
+        message = wire.decode(data)
+        if not isinstance(message, kinds):
+            wanted = " or ".join(cls.__name__.lower() for cls in kinds)
+            raise WireError(f"holds a message of kind {wire.kind_of(message)}, not {wanted}; give the right file")
+    return message
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Put the name of the file in front of every error that lacks it."""
+    try:
+        yield
+    except DKPCAError as error:
+        if str(path) in str(error) or isinstance(error, StorageError):
+            raise
+        raise type(error)(f"{path}: {error}") from error
+
+
+@contextlib.contextmanager
+def naming_files(paths: Mapping[str, Path]) -> Iterator[None]:
+    """Add to an error about parties which files they came in."""
+    try:
+        yield
+    except FusionError as error:
+        named = [party for party in paths if repr(party) in str(error)]
+        files = ", ".join(_with_party(party, paths[party]) for party in named or paths)
+        raise FusionError(f"{error} (files: {files})") from error
+
+
+def _with_party(party: str, path: Path) -> str:
+    """Name of a file, and whose it is where its name says another."""
+    return str(path) if path.name.partition(".")[0] == party else f"{path} is from {party!r}"
+
+
+def encode_state(state: PartyState) -> bytes:
+    """Return the state as the bytes of one file."""
+    fields, arrays = codec.encode(state, skip=("preparation",))
+    header = {"warning": STATE_WARNING, "version": STATE_VERSION, "fields": fields, "preparation": state.preparation}
+    return container.pack(header, arrays, entry=PRIVATE)
+
+
+def decode_state(data: bytes) -> PartyState:
+    """Return the state that was encoded, or raise `WireError`."""
+    header, arrays = container.unpack(data, entry=PRIVATE, max_header=MOST_PRIVATE_HEADER)
+    header = container.verify(header, arrays)
+    if "estimator" in header:
+        raise WireError(
+            "a fitted estimator, not the state of one party; it contains data: never send it, open it by DKPCA.load"
+        )
+    if header.get("version") != STATE_VERSION:
+        raise WireError(
+            f"private state has format version {header.get('version')!r}; this dkpca reads {STATE_VERSION}"
+        )
+    preparation = header.get("preparation")
+    if not isinstance(preparation, dict | None):
+        raise WireError(f"{ANOTHER_VERSION}: preparation is a {type(preparation).__name__}")
+    return codec.decode(PartyState, header.get("fields"), arrays, what=ANOTHER_VERSION, preparation=preparation)
+
+
+def read_states(directory: Path) -> dict[str, PartyState]:
+    """Read the states in a directory, by party; none if there is no directory."""
+    states = [read_state(path) for path in sorted(directory.glob("*.state"))]
+    return {state.party: state for state in states}
+
+
+def read_state(path: Path) -> PartyState:
+    """Read one party's state."""
+    with naming(path):
+        return decode_state(storage.read(path))
+
+
+def is_private(data: bytes) -> bool:
+    """Whether these are the bytes of a private file, damaged or not."""
+    return f'"{PRIVATE}"'.encode() in data[: 2**12]
+
+
+def encode_model(model: FusedModel) -> bytes:
+    """Return the model as the bytes of one file, with the messages it was made from."""
+    fields, arrays = _encoded_model(model)
+    sent = {name: wire.encode(summary) for name, summary in model.received.items()}
+    arrays |= {INSIDE + name: np.frombuffer(data, dtype=np.uint8) for name, data in sent.items()}
+    return b"".join(_model_pieces(model, fields, arrays))
+
+
+def model_pieces(model: FusedModel) -> list[Buffer]:
+    """Return the model as the pieces of one file that lies beside the messages it was made from."""
+    return _model_pieces(model, *_encoded_model(model))
+
+
+def _encoded_model(model: FusedModel) -> tuple[Header, Arrays]:
+    """Fields and arrays of the model; completed rows are made again from the messages and the places."""
+    fields, arrays = codec.encode(model, skip=("summaries", "lacking"))
+    if model.lacking is not None:
+        fields[LACKING] = model.lacking.mode
+        arrays |= {PLACES + name: np.asarray(own, dtype=np.int64) for name, own in model.lacking.places.items()}
+    return fields, arrays
+
+
+def _model_pieces(model: FusedModel, fields: Header, arrays: Arrays) -> list[Buffer]:
+    header = {"summary_ids": _ids(model.received), "fields": fields}
+    return container.pieces(header | {"checksum": container.checksum(header, arrays)}, arrays, entry=MODEL)
+
+
+def decode_model(data: bytes) -> FusedModel:
+    """Return a model that was saved alone, or raise `WireError`."""
+    header, arrays = _verified(data)
+    inside = {name.removeprefix(INSIDE): array for name, array in arrays.items() if name.startswith(INSIDE)}
+    if not inside:
+        raise WireError("is the model of a run, and needs the messages beside it; open the run: DKPCA.from_run")
+    summaries = {name: _summary(array.tobytes()) for name, array in sorted(inside.items())}
+    if header.get("summary_ids") != _ids(summaries):
+        raise WireError("does not belong to the messages inside it; get the file again from whoever made it")
+    rest = {name: array for name, array in arrays.items() if not name.startswith(INSIDE)}
+    return _model(header, rest, summaries)
+
+
+def model_beside(directory: Path) -> FusedModel:
+    """Read the model of a run, with the messages beside it."""
+    file = directory / MODEL_FILE
+    if not file.exists():
+        raise InputError(f"{directory}: is no run directory; make one with 'dkpca fuse' or 'dkpca fit'")
+    summaries = {name: item.message for name, item in stored_summaries(directory).items()}
+    with naming(file):
+        try:
+            header, arrays = _verified(storage.mapped(file))
+            if header.get("summary_ids") != _ids(summaries):
+                raise WireError("does not belong to the messages beside it")
+            return _model(header, arrays, summaries)
+        except WireError as error:
+            raise WireError(f"{error}; repeat 'dkpca fuse --out {directory}'") from error
+
+
+def _verified(data: Buffer) -> tuple[Header, Arrays]:
+    header, arrays = container.unpack(data, entry=MODEL, max_header=MOST_MODEL_HEADER)
+    return container.verify(header, arrays), arrays
+
+
+def _model(header: Header, arrays: Arrays, summaries: Mapping[str, Summary]) -> FusedModel:
+    fields, lacked = dict(header.get("fields") or {}), None
+    if LACKING in fields:
+        mode, settings = fields.pop(LACKING), dict(fields.get("settings") or {})
+        places = {name.removeprefix(PLACES): own for name, own in arrays.items() if name.startswith(PLACES)}
+        arrays = Arrays({name: array for name, array in arrays.items() if not name.startswith(PLACES)})
+        if (
+            mode not in LACKED
+            or set(places) != set(summaries)
+            or any(own.dtype != np.int64 for own in places.values())
+        ):
+            raise WireError("does not say which samples its parties lack")
+        seed, dtype = settings.get("random_state", 0), settings.get("dtype", "float64")
+        try:
+            summaries, _, lacked = completed(summaries, places, mode=mode, dtype=str(dtype), seed=int(seed))
+        except (FusionError, InputError) as error:
+            raise WireError(f"has places of samples that its messages do not have: {error}") from error
+    model = codec.decode(FusedModel, fields, arrays, what="not a model", summaries=summaries, lacking=lacked)
+    if not summaries or not _fits(model, next(iter(summaries.values())).n_samples):
+        raise WireError("has arrays of other shapes than the messages that belong to it")
+    return model
+
+
+def _fits(model: FusedModel, n_samples: int) -> bool:
+    """Whether the arrays of a model have the shapes that belong together."""
+    k, anchors, nearby = len(model.eigenvalues), model.extension.anchors, model.nearby
+    n_anchors = n_samples if anchors is None else len(anchors)
+    in_range = anchors is None or (anchors.dtype == np.int64 and 0 <= anchors.min() <= anchors.max() < n_samples)
+    return bool(
+        model.eigenvalues.shape == model.explained_variance_ratio.shape == model.extension.offset.shape == (k,)
+        and model.eigenvectors.shape == (n_samples, k)
+        and model.extension.weights.shape == (n_anchors, k)
+        and in_range
+        and (nearby is None or nearby.vectors.shape == (n_samples, len(nearby.values)))
+    )
+
+
+def _summary(data: bytes) -> Summary:
+    message = wire.decode(data)
+    if not isinstance(message, Summary):
+        raise WireError(f"has a message of kind {wire.kind_of(message)} inside, not a summary")
+    return message
+
+
+def _ids(summaries: Mapping[str, Summary]) -> dict[str, str]:
+    return {name: wire.fingerprint(summary) for name, summary in summaries.items()}
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Everything a fitted estimator needs to go on where it was saved.
+
+    Parameters
+    ----------
+    parameters : mapping of str to object
+        Of the constructor.
+    party_names : tuple of str
+        In the order of the input.
+    feature_names : tuple of str
+        Of the one table that was cut into parties; empty where there was none, or it had no names.
+    sources : mapping of str to Path
+        Tables that a worker opens again, by party.
+    model : FusedModel
+        What the center holds.
+    states : mapping of str to PartyState
+        What each party keeps, as far as it is known here.
+    shield : Shield
+        How the fit was protected.
+    ids : tuple, optional
+        Labels of the rows of the fit; None: they had none.
+    """
+
+    parameters: Mapping[str, Any]
+    party_names: tuple[str, ...]
+    feature_names: tuple[str, ...]
+    sources: Mapping[str, Any]
+    model: FusedModel
+    states: Mapping[str, PartyState]
+    shield: Shield = field(default_factory=Shield)
+    ids: tuple[Any, ...] | None = None
+
+
+def write_estimator(path: Path, fitted: Fitted) -> None:
+    """Replace the file, for its owner's eyes only; nothing is changed unless all of it can be written."""
+    functions = sorted(name for name, source in fitted.sources.items() if not isinstance(source, Path))
+    if functions:
+        raise InputError(f"the tables of {functions} came from functions, which cannot be saved; fit from files")
+    files = {INNER_MODEL: encode_model(fitted.model)}
+    files |= {INNER_STATE + name: encode_state(state) for name, state in fitted.states.items()}
+    if fitted.ids is not None:
+        files[IDS] = json.dumps([_label(label) for label in fitted.ids]).encode()
+    facts = {
+        "party_names": list(fitted.party_names),
+        "feature_names": list(fitted.feature_names),
+        "sources": {name: str(source) for name, source in fitted.sources.items()},
+        **({} if fitted.shield == Shield() else {"shield": codec.described(fitted.shield)}),
+    }
+    parameters = {name: codec.plain(_listed(value)) for name, value in fitted.parameters.items()}
+    header = {
+        "warning": ESTIMATOR_WARNING,
+        "estimator": ESTIMATOR_VERSION,
+        "dkpca": version("dkpca"),
+        "parameters": parameters,
+        "facts": facts,
+    }
+    arrays = {name: np.frombuffer(data, dtype=np.uint8) for name, data in files.items()}
+    storage.write(path, container.pack(header, arrays, entry=PRIVATE), private=True)
+
+
+def read_estimator(path: Path, hints: Mapping[str, Any]) -> Fitted:
+    """Read what `write` was given; the hints are the types of the constructor's parameters."""
+    with naming(path):
+        header, arrays = container.unpack(storage.read(path), entry=PRIVATE, max_header=MOST_PRIVATE_HEADER)
+        if "estimator" not in header:
+            raise WireError("the state of one party, not a fitted estimator; dkpca.load opens it")
+        header = container.verify(header, arrays)
+        saved_by = header.get("dkpca", "0.1")
+        if header["estimator"] != ESTIMATOR_VERSION:
+            raise WireError(
+                f"{ESTIMATOR} has format version {header['estimator']!r}, of dkpca {saved_by}; dkpca "
+                f"{version('dkpca')} reads {ESTIMATOR_VERSION}"
+            )
+        return _fitted(header, arrays, hints, f"{ESTIMATOR} of dkpca {saved_by}")
+
+
+def _fitted(header: Mapping[str, Any], arrays: Mapping[str, Any], hints: Mapping[str, Any], what: str) -> Fitted:
+    facts = codec.values(FACTS | {"shield": Shield}, header.get("facts"), what=what)
+    shield = facts.pop("shield", Shield())
+    expected = {INNER_STATE + name: name for name in facts.get("party_names", ())}
+    if set(facts) != set(FACTS) or not {INNER_MODEL} <= set(arrays) <= {INNER_MODEL, IDS, *expected}:
+        raise WireError(f"{what}: does not have the parts of its kind; save it again")
+    kept = {name: arrays[key].tobytes() for key, name in expected.items() if key in arrays}
+    return Fitted(
+        parameters=codec.values(hints, header.get("parameters"), what=what),
+        party_names=facts["party_names"],
+        feature_names=facts["feature_names"],
+        sources={name: Path(source) for name, source in facts["sources"].items()},
+        model=decode_model(arrays[INNER_MODEL].tobytes()),
+        states={name: decode_state(data) for name, data in kept.items()},
+        shield=shield,
+        ids=_labels(arrays.get(IDS)),
+    )
+
+
+def _label(label: Any) -> Any:
+    """A label as JSON has it: numbers and text as they are, anything else as text."""
+    label = label.item() if isinstance(label, np.generic) else label
+    return label if isinstance(label, str | int | float) else str(label)
+
+
+def _labels(data: Any) -> tuple[Any, ...] | None:
+    if data is None:
+        return None
+    labels = strict_json.loads(data.tobytes())
+    if not isinstance(labels, list) or not all(isinstance(label, str | int | float) for label in labels):
+        raise WireError(f"{ESTIMATOR}: does not have the ids of its samples as a list; save it again")
+    return tuple(labels)
+
+
+def _is_group(value: Any) -> bool:
+    return hasattr(value, "__iter__") and not isinstance(value, str)
+
+
+def _listed(value: Any) -> Any:
+    """Groups of columns as plain lists, whatever kind of sequence they were."""
+    if isinstance(value, str) or not isinstance(value, Mapping | Sequence):
+        return value
+    groups = value.items() if isinstance(value, Mapping) else enumerate(value)
+    listed = {key: list(each) if _is_group(each) else each for key, each in groups}
+    return listed if isinstance(value, Mapping) else list(listed.values())
+
+
+Saved = Message | PartyState | FusedModel
+SavedT = TypeVar("SavedT", bound=Saved)
+
+DECODERS: Mapping[str, Callable[[bytes], Saved]] = {
+    container.MESSAGE: wire.decode,
+    container.PRIVATE: decode_state,
+    container.MODEL: decode_model,
+}
+
+
+def save(path: str | Path, item: Saved) -> None:
+    """Write a message, a party's state or a model to a file, whole or not at all.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file; one that is there is replaced.
+    item : message of dkpca.messages, PartyState or FusedModel
+        A state contains data: only the owner of its file may read it (mode 0600), and it is never sent.
+        A model's file has the summaries inside and can be used alone.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> import dkpca
+    >>> X = np.random.default_rng(0).normal(size=(50, 4))
+    >>> summary, state = dkpca.summarize(X, party="bank", kernel=dkpca.kernels.Linear(), rank=2)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     dkpca.save(Path(folder, "bank.summary"), summary)
+    ...     dkpca.load(Path(folder, "bank.summary")).party
+    'bank'
+    """
+    private = isinstance(item, PartyState)
+    if isinstance(item, PartyState):
+        data = encode_state(item)
+    elif isinstance(item, FusedModel):
+        data = encode_model(item)
+    elif isinstance(item, Message):
+        data = wire.encode(item)
+    else:
+        raise InputError(
+            f"a {type(item).__name__} cannot be saved here; give a message, a PartyState or a FusedModel"
+        )
+    storage.write(Path(path), data, private=private)
+
+
+@overload
+def load(path: str | Path) -> Saved: ...
+@overload
+def load(path: str | Path, kind: type[SavedT]) -> SavedT: ...
+def load(path: str | Path, kind: type[Any] | None = None) -> Any:
+    """Read what `save` or a command wrote; the file says what it is.
+
+    Parameters
+    ----------
+    path : str or Path
+        A message, a party's private state, or a model that was saved alone. Nothing in it is executed.
+    kind : type, optional
+        Class that is wanted, such as `dkpca.Summary`; a file that holds something else is refused. None: any.
+
+    Returns
+    -------
+    message of dkpca.messages, PartyState or FusedModel
+        With NumPy arrays. A bad file raises `dkpca.errors.WireError`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> import dkpca
+    >>> X = np.random.default_rng(0).normal(size=(50, 4))
+    >>> summary, _ = dkpca.summarize(X, party="bank", kernel=dkpca.kernels.Linear(), rank=2)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     dkpca.save(Path(folder, "model"), dkpca.fuse([summary], n_components=1))
+    ...     dkpca.load(Path(folder, "model"), dkpca.FusedModel).n_components
+    1
+    """
+    data = storage.read(Path(path))
+    with naming(Path(path)):
+        item = DECODERS[container.entry_of(data)](data)
+        if kind is not None and not isinstance(item, kind):
+            raise WireError(f"holds a {type(item).__name__}, not a {kind.__name__}; give the right file")
+        return item
