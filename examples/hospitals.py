@@ -67,12 +67,12 @@ def _laboratory(ids: Sequence[str], sugar: np.ndarray, rng: np.random.Generator)
 
 
 def _pharmacy(ids: Sequence[str], sugar: np.ndarray, pressure: np.ndarray, rng: np.random.Generator) -> Iterable[str]:
-    """An English export: commas between thousands, percent signs, quotes."""
+    """An English export: commas between thousands, quotes."""
     yield "patient_id,packs,cost,generic\n"
     for i in _some(rng, 0.9):
         packs = max(0, round(6 + 2 * sugar[i] + 2 * pressure[i] + rng.normal()))
         cost = max(10.0, 400 + 500 * sugar[i] + 150 * rng.normal())
-        yield f'{ids[i]},{packs},"{cost:,.2f}",{rng.integers(20, 95)}%\n'
+        yield f'{ids[i]},{packs},"{cost:,.2f}",{rng.integers(20, 95)}\n'
 
 
 def _workbook(path: Path, sheet: str, rows: Iterable[Sequence[object]]) -> None:

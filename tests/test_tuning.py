@@ -16,7 +16,7 @@ from dkpca.errors import InputError
 
 WINE, KIND = (values[::2] for values in load_wine(return_X_y=True))  # 89 samples
 WINE = (WINE - WINE.mean(axis=0)) / WINE.std(axis=0)
-QUICK: dict[str, Any] = {"gammas": [0.02, 0.2], "ranks": [20], "repeats": 1}
+QUICK: dict[str, Any] = {"gammas": [0.02, 0.2], "repeats": 1}
 QUICKEST: dict[str, Any] = QUICK | {"gammas": [0.02]}
 
 
@@ -26,7 +26,7 @@ def parties(X=WINE):
 
 @pytest.fixture(scope="module")
 def found():
-    return tune(DKPCA(4), parties(), KIND, gammas=[0.02, 5.0, 500.0], ranks=[4, 20, 89], repeats=2)
+    return tune(DKPCA(4), parties(), KIND, gammas=[0.02, 5.0, 500.0], repeats=2)
 
 
 class TestStability:
@@ -68,12 +68,6 @@ class TestJudgment:
         tried = tune(DKPCA(3), parties(), shuffled, **QUICK)
         assert [point.score for point in tried.widths[1:]] == pytest.approx([1 / 3, 1 / 3], abs=0.12)
 
-    def test_full_rank_agrees_with_itself_and_more_rank_proves_more(self, found):
-        agreement, proved = ([getattr(p, what) for p in found.ranks] for what in ("agreement", "optimality_at_least"))
-        assert agreement[-1] == pytest.approx(1.0, abs=1e-6)
-        assert proved == sorted(proved)
-        assert found.suggested["rank"] in (20, 89)
-
     def test_more_components_capture_more(self, found):
         captured = [point.captured for point in found.components]
         assert captured == sorted(captured)
@@ -87,7 +81,7 @@ class TestSuggestion:
         assert "the suggested gamma is the smallest that was tried" in found.notes[-1]
 
     def test_the_widths_begin_at_a_64th_of_the_usual_one_and_linear_is_tried(self):
-        tried = tune(DKPCA(2), parties(), ranks=[4], repeats=1)
+        tried = tune(DKPCA(2), parties(), repeats=1)
         usual = DKPCA(2, gamma="scale").fit(parties()).gamma_
         assert usual is not None
         linear, *widths = tried.widths
@@ -100,7 +94,7 @@ class TestSuggestion:
         rng = np.random.default_rng(0)
         X = rng.normal(size=(80, 2))
         side = X[:, 0] > 0  # a width far too large shows nothing of it
-        tried = tune(DKPCA(2), {"a": X}, side, gammas=[50.0], ranks=[4], repeats=1)
+        tried = tune(DKPCA(2), {"a": X}, side, gammas=[50.0], repeats=1)
         assert tried.suggested["kernel"] == "linear"
         DKPCA(**tried.suggested).fit({"a": X})
 
@@ -109,7 +103,7 @@ class TestSuggestion:
         groups = np.repeat([0.0, 1.0], 40)
         small = (groups[:, None] * 6 + rng.normal(size=(80, 1))) / 100  # hidden under the noise of the other party
         tables = {"small": small, "large": rng.normal(size=(80, 30))}
-        tried = tune(DKPCA(1), tables, groups, gammas=[0.02], ranks=[4], repeats=1)
+        tried = tune(DKPCA(1), tables, groups, gammas=[0.02], repeats=1)
         assert tried.suggested["weights"] == "balanced"
 
     def test_what_is_suggested_can_be_fitted(self, found):
@@ -137,7 +131,7 @@ class TestAnswer:
         assert found.weights[2].captured == pytest.approx(balanced.explained_variance_ratio_.sum())
 
     def test_a_kernel_without_a_width_has_no_curve_over_gamma(self):
-        tried = tune(DKPCA(2, kernel="linear"), parties(), repeats=1, ranks=[3])
+        tried = tune(DKPCA(2, kernel="linear"), parties(), repeats=1)
         assert tried.widths == ()
         assert "gamma" not in tried.suggested
         assert "no curve over gamma" in tried.notes[0]
@@ -155,8 +149,8 @@ class TestAnswer:
     def test_the_picture_is_one_well_formed_svg_with_every_curve(self, found):
         picture = ElementTree.fromstring(found.to_svg())
         said = {text.text for text in picture.iter("{http://www.w3.org/2000/svg}text")}
-        assert {"gamma", "components", "rank", "linear", "stability", "score"} <= said
-        assert len(list(picture.iter("{http://www.w3.org/2000/svg}circle"))) == 3 * 4 + 3 * 4 + 2 * 3
+        assert {"gamma", "components", "weights", "linear", "stability", "score"} <= said
+        assert len(list(picture.iter("{http://www.w3.org/2000/svg}circle"))) == 3 * (4 + 4 + 3)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +162,6 @@ class TestAnswer:
         (DKPCA(4), WINE, np.where(np.arange(89) < 25, np.arange(89.0), np.nan), {"folds": 13}, "too few for 13"),
         (DKPCA(4), WINE, None, {"gammas": [0.1, -1.0]}, "give positive numbers"),
         (DKPCA(4), WINE, None, {"gammas": []}, "give positive numbers"),
-        (DKPCA(4), WINE, None, {"gammas": [0.1], "ranks": [0]}, "give whole numbers from 1 on"),
         (DKPCA(4), WINE, None, {"repeats": 0}, "repeats is 0"),
         (DKPCA(4), WINE, None, {"folds": 1}, "folds is 1"),
         (DKPCA().set_params(n_components=0.9), WINE, None, {}, "tune needs a whole number"),

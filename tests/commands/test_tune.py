@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow  # most of these start processes
 
 
 TABLES = tuple(f"{owner}.csv" for owner in OWNERS)
-SMALL = ("--components", 2, "--gammas", "0.05,0.5", "--ranks", "5,20", "--repeats", 1)
+SMALL = ("--components", 2, "--gammas", "0.05,0.5", "--repeats", 1)
 
 
 @pytest.fixture
@@ -38,8 +38,7 @@ def test_json_has_every_point_and_the_suggestion(labeled):
         "tune", *TABLES, "--id", "person", *SMALL, "--labels", "labels.csv", "--label", "side", "--json"
     ).json
     assert [point["name"] for point in facts["widths"]] == ["linear", "0.05", "0.5"]
-    assert [point["rank"] for point in facts["ranks"]] == [5, 20]
-    assert set(facts["suggested"]) >= {"gamma", "n_components", "rank"}
+    assert set(facts["suggested"]) >= {"gamma", "n_components"}
     assert facts["widths"][1]["score"] > 0.8, "labels are found by their ids, whatever the order"
     assert facts["out"] is None
 
@@ -76,7 +75,6 @@ def test_samples_that_all_tables_have_are_used_and_the_note_says_so(office):
         (("--id", "person", "--out", "curves.png"), "curves.png: the picture is an SVG file"),
         (("--id", "person", "--out", "nowhere/curves.svg"), "nowhere"),
         (("--id", "person", "--gammas", "0.1;0.2"), "--gammas is '0.1;0.2'; give numbers separated by commas"),
-        (("--id", "person", "--ranks", "many"), "--ranks is 'many'; give numbers separated by commas"),
         (("--id", "person", "--components", 40), "60 samples are too few to try 40 components"),
     ],
 )

@@ -70,15 +70,6 @@ def tune(
             rich_help_panel=TRIED,
         ),
     ] = None,
-    ranks: Annotated[
-        str | None,
-        typer.Option(
-            "--ranks",
-            help="Ranks to try, separated by commas; else multiples of the components.",
-            show_default=False,
-            rich_help_panel=TRIED,
-        ),
-    ] = None,
     samples: Annotated[
         int, typer.Option("--samples", min=20, help="Most samples to try it on.", rich_help_panel=TRIED)
     ] = 500,
@@ -88,7 +79,7 @@ def tune(
     out: Annotated[Path | None, typer.Option("--out", help="Picture of the curves to write (.svg).")] = None,
     as_json: o.AsJson = False,
 ) -> None:
-    """Try gamma, the linear kernel, components, rank and weights, to choose them: for one owner of all tables.
+    """Try gamma, the linear kernel, components and weights, to choose them: for one owner of all tables.
 
     Captured: share of the variance. Stability: how far two halves of the samples agree. With --labels, how well a
     label is predicted where it was held out. Nothing is sent to anybody.
@@ -105,9 +96,9 @@ def tune(
     y, about_labels = (None, []) if labels is None else _labels(labels, label, label_id, holdings, how)
     columns, said = prepared(holdings, asked)
     model = DKPCA(components, kernel=asked, law=law, weights=o.weights(weights), center=center)
-    widths, wanted = _numbers("--gammas", gammas, float), _numbers("--ranks", ranks, int)
+    widths = _numbers("--gammas", gammas)
     with progress("settings", total=len(widths or FACTORS) + 3) as advance:
-        found = explore(model, columns, y, gammas=widths, ranks=wanted, max_samples=samples, repeats=repeats,
+        found = explore(model, columns, y, gammas=widths, max_samples=samples, repeats=repeats,
                         folds=folds, done=advance)  # fmt: skip
     if out is not None:
         storage.write(out, found.to_svg().encode())
@@ -146,38 +137,31 @@ def _labels(
     return np.array([None if value == NONE else value for value in values], dtype=object), notes
 
 
-def _numbers(flag: str, given: str | None, kind: type) -> list[Any] | None:
+def _numbers(flag: str, given: str | None) -> list[float] | None:
     if given is None:
         return None
     try:
-        return [kind(item) for item in o.column_names([given])]
+        return [float(item) for item in o.column_names([given])]
     except ValueError as error:
         raise InputError(f"{flag} is {given!r}; give numbers separated by commas") from error
 
 
 def _words(found: "Tuning") -> list[str | Table]:
+    from dkpca.report.tuning import TABLES, chosen
+
     head = ["", "captured", "stability", *(["score"] if found.scored_by else []), ""]
-    lines: list[str | Table] = []
+    lines: list[str | Table] = [found.scored_by] if found.scored_by else []
     if found.n_samples < found.n_samples_given:
         lines.append(f"tried on {found.n_samples:,} of {found.n_samples_given:,} samples; --samples takes more")
-    if found.scored_by:
-        lines.append(f"score: {found.scored_by}")
-    for title, choices in (("gamma", found.widths), ("components", found.components), ("weights", found.weights)):
-        chosen = [choice for choice in choices if choice.settings.items() <= found.suggested.items()][-1:]
-        rows = [[choice.name, *_judged(choice), "<- suggested" if choice in chosen else ""] for choice in choices]
+    for name, title in TABLES.items():
+        choices = getattr(found, name)
+        best = chosen(choices, found.suggested)
+        rows = [[choice.name, *_judged(choice), "<- suggested" if choice is best else ""] for choice in choices]
         lines += [as_table(title, head, rows)] if rows else []
         lines += sorted({f"{title} {choice.name}: {words}" for choice in choices for words in choice.warnings})
-    rows = [
-        [str(p.rank), f"{p.optimality_at_least:.1%}", f"{p.agreement:.4f}", f"{p.bytes_per_sample:.0f}",
-         "<- suggested" if p.rank == found.suggested["rank"] else ""]
-        for p in found.ranks
-    ]  # fmt: skip
-    lines.append(as_table("rank", ["", "proved", "agrees with full rank", "bytes a sample", ""], rows))
-    names = {"n_components": "components"}
-    flags = " ".join(
-        f"--{names.get(key, key)} {value}" for key, value in found.suggested.items() if value is not None
-    )
-    return [*lines, f"suggested: {flags}; a suggestion, not a proof"]
+    flags = {"components" if key == "n_components" else key: value for key, value in found.suggested.items()}
+    given = " ".join(f"--{name} {value}" for name, value in flags.items() if value is not None)
+    return [*lines, f"suggested: {given}; a suggestion, not a proof"]
 
 
 def _judged(choice: "Choice") -> list[str]:

@@ -34,6 +34,7 @@ from dkpca.tables.text_files import SEPARATORS, Dialect
 TEXT_COLUMNS = ("error", "one-hot", "codes", "ignore")  # what can be done with them
 DATE_COLUMNS = ("error", "number", "ignore")
 TEXT = (pl.String, pl.Categorical, pl.Enum)
+UNIT, CURRENCY = r"^[+-]?[0-9][0-9.,]*\s*([^0-9\s.,;:+-]\S*)$", r"^([€$£¥])\s*[0-9]"  # of 12 kg, of $ 3
 OURS = Dialect(separator=",", decimal=".", thousands="", missing=())  # how we write embeddings
 
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
@@ -253,6 +254,12 @@ def text_among_numbers(values: pl.Series, dialect: Dialect | None) -> str | None
     how = dialect or AS_WRITTEN
     text = values.cast(pl.String).str.strip_chars()
     numbers = pl.select(numerals.as_number(pl.lit(text), how.decimal or ".", how.thousands or "")).to_series()
+    units = text.str.extract(UNIT).fill_null(text.str.extract(CURRENCY)).drop_nulls()
+    if len(units) == text.count() > 0 and units.n_unique() == 1:
+        return (
+            f"column {values.name!r} holds numbers with {units[0]!r}; write the numbers alone, or leave the column "
+            f"out with --exclude {values.name!r}"
+        )
     odd = text.is_not_null() & numbers.is_null()
     if not odd.any() or 2 * odd.sum() >= text.count():
         return None
