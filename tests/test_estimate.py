@@ -10,7 +10,7 @@ from sklearn.preprocessing import StandardScaler
 from dkpca import DKPCA, subspace_error
 from dkpca.certificate.estimate import ROWS
 from dkpca.kernels import RBF
-from dkpca.linalg.nearfar import Spectrum, turned
+from dkpca.linalg.perturbation import Spectrum, turned
 from testkit.protocol import fused_from
 
 

@@ -23,7 +23,7 @@ from dkpca.kernels.grams import FusedGram
 from dkpca.linalg.arrays import Array, device, namespace, to_numpy
 from dkpca.linalg.betting import Vector, mean_at_most
 from dkpca.linalg.lazy_factor import as_received, reweighed, rows_of
-from dkpca.linalg.nearfar import Matrix, turned
+from dkpca.linalg.perturbation import Matrix, change, turned
 from dkpca.linalg.rounding import growth, unit
 from dkpca.linalg.rows import in_order, strips
 from dkpca.messages import AuditRequest
@@ -121,7 +121,7 @@ def _said(model: FusedModel, drawn: Draws, asked: AuditRequest, seen: Seen) -> A
     weights = counted / (asked.draws * drawn.probabilities[samples])
     spectrum = spectrum_at(model.eigenvalues, model.eigenvectors, model.nearby, samples)
     rows = to_numpy(seen.components).astype(float) - spectrum.components * spectrum.values[None, :]
-    estimated = turned(rows, spectrum, weights, taken_away=False)
+    estimated = turned(change(rows, spectrum, weights), spectrum)
     return Audit(
         n_rows=asked.draws,
         seed=asked.seed,

@@ -699,6 +699,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             X = self._coded(X, fitted, families)
             try:
                 with as_input_error():
+                    check_told_apart(X)
                     table = validate_data(
                         self, X, reset=not fitted, dtype=np.float64, ensure_min_samples=1 if fitted else 2
                     )

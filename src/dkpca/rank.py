@@ -26,6 +26,7 @@ __all__ = ["Adaptive", "All", "Auto", "Budget", "Error", "Fixed", "RankRule", "R
 Spectrum = np.ndarray[Any, Any]  # leading eigenvalues, descending
 ROUNDING_SHARE = 1 / 16  # where a rank was asked for, it decides the error, and rounding does not
 AUTO_COMPACT = 0.05  # where numbers cost few bits, more of the spectrum is worth sending
+BEHIND = 5  # eigenpairs behind the components wanted that "auto" sends at least
 
 
 class Draft(Protocol):
@@ -181,11 +182,11 @@ class Adaptive(RankRule):
 
 @dataclass(frozen=True)
 class Auto(RankRule):
-    """The smallest D with lambda_{D+1} <= share * lambda_2, but no fewer than the components wanted.
+    """The smallest D with lambda_{D+1} <= share * lambda_2, but no fewer than the components wanted and five more.
 
     lambda_2, because the first eigenvector of an RBF Gram matrix is close to constant and centering removes
-    it: lambda_2 is where the information begins, however many parties share it. In compact precision the share
-    is a twentieth of it.
+    it: lambda_2 is where the information begins, however many parties share it. The five more show whether the
+    spectrum has a gap behind the components. In compact precision the share is a twentieth of it.
 
     Parameters
     ----------
@@ -198,8 +199,8 @@ class Auto(RankRule):
     --------
     >>> import numpy as np
     >>> import dkpca
-    >>> dkpca.rank.Auto(n_components=1).choose(np.array([10.0, 5.0, 2.0, 0.01]), n_samples=100)
-    3
+    >>> dkpca.rank.Auto(n_components=1).choose(np.array([10.0, 9.0, 8.0, 7.0, 6.0, 5.0, 2.0, 0.01]), n_samples=100)
+    7
     """
 
     n_components: int
@@ -219,7 +220,8 @@ class Auto(RankRule):
         return min(max(63, 2 * self.n_components), n_samples)
 
     def choose(self, eigenvalues: Spectrum, n_samples: int) -> int | None:
-        return first_below(eigenvalues, self._threshold(eigenvalues), at_least=self.n_components, n_samples=n_samples)
+        least = min(self.n_components + BEHIND, n_samples)
+        return first_below(eigenvalues, self._threshold(eigenvalues), at_least=least, n_samples=n_samples)
 
     def cut(self, eigenvalues: Spectrum, rank: int) -> float:
         return min(self._threshold(eigenvalues), float(eigenvalues[rank - 1]))

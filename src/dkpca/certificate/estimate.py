@@ -1,12 +1,23 @@
 """How far the components probably are from the true ones, from what the center holds anyway. No proof.
 
-The center takes away a part of the factors that resembles what the parties left out, and sees how far the components
-turn, to first order. Two cuts, since each is too wide somewhere: the last quarter of every factor, and the last
-columns whose trace is that of what was left out. The smaller turn counts; calibrated by experiments/estimates.py.
+Four things limit an answer, and each is estimated in its own way:
+
+truncation
+    The eigenvectors that a party left out resemble the last ones that it sent, with smaller eigenvalues: from the
+    largest of them, which the party states, they fall so that they add up to the trace that is missing. The center
+    takes such a part away from the factors, and sees how far the components turn.
+a rank that is used up
+    The largest eigenvalue left out is an eigenvalue near those of the components. A component below it is lost.
+rounding
+    The center rounds the factors once more, at random, and sees how far the components turn.
+landmarks
+    Rows of the fused matrix times the components show what landmarks at the center have missed.
+
+Calibrated by `experiments.adversary.estimates`.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,15 +27,20 @@ from dkpca.kernels.grams import FusedGram
 from dkpca.kernels.laws import Law
 from dkpca.linalg.arrays import Array, like, namespace, sent_to, to_numpy, transposed
 from dkpca.linalg.eigenpairs import Eigenpairs, Nearby
-from dkpca.linalg.lazy_factor import Factor, as_sent, column_squares, reference_of, scaled
-from dkpca.linalg.nearfar import Matrix, Spectrum, Vector, turned
-from dkpca.linalg.rows import away_from, crossed
+from dkpca.linalg.lazy_factor import Factor, Tall, as_sent, column_squares, reference_of, rows_of, scaled
+from dkpca.linalg.perturbation import Added, Matrix, Spectrum, Vector, change, turned
+from dkpca.linalg.rows import away_from, crossed, pick
 
-KEPT = 0.75  # of a factor, in the first cut
-SAFETY = 2.0  # both cuts are sometimes half as large as they should be
-ROUNDING = 0.03  # of the squared bound on rounding, whose single errors mostly cancel
+TAKEN = 0.25  # of a factor's columns, the last, that stand for those left out
+MISSED = 0.1  # of the mean squared length of what landmarks at a party missed of a component
+ARITHMETIC = 0.03  # of the squared bound on rounding where only arithmetic rounds: single errors mostly cancel
+STATED = 0.3  # of the squared norm of what rounding for the wire did: what the first component gets of it
+RELATIVE = 0.7  # of half a unit in the last place: rounding of a number of unknown mantissa, as a uniform error
 MOST_PASSED = 20_000  # samples all of which are looked at, where the solver passed over the matrix too
 ROWS = 400  # looked at otherwise
+ALONG = 0.5  # of what components have outside of a factor: along the next direction
+MAGNIFIED = 1024.0  # rounding to float32 is made so much larger to be seen in float32
+PAIRS = 100  # samples whose pairs show how much of a party's error enters the fused matrix
 
 Positions = np.ndarray[tuple[int], np.dtype[np.int64]]
 
@@ -35,25 +51,61 @@ def component_errors(
     """Estimate the squared sine between each component and the true leading subspace."""
     V, n = pairs.vectors, pairs.vectors.shape[0]
     exact = pairs.extension.anchors is None  # the solver passed over the whole matrix
-    all_rows = law.linear or n <= (MOST_PASSED if exact else ROWS)
-    drawn = np.random.default_rng([random_state, n]).choice(n, min(n, ROWS), replace=False)
-    positions = np.arange(n) if all_rows else np.sort(drawn)
-    spectrum = spectrum_at(pairs.values, V, pairs.nearby, positions)
-    weights = np.full(len(positions), n / len(positions))
+    all_rows = n <= ROWS or (exact and (law.linear or n <= MOST_PASSED))
+    few = np.sort(np.random.default_rng([random_state, n]).choice(n, min(n, ROWS), replace=False))
     diagonals = [e.sent_diagonal for e in errors if e.sent_diagonal is not None] or None
-
-    cuts = [[without_last(kept) for kept in cut] for cut in kept_shares(errors)]
-    cuts = cuts if exact else [[np.ones(e.factor.shape[1]) for e in errors], *cuts]
     factors = [e.factor for e in errors]
-    if all_rows:
-        grams = [FusedGram(law, list(map(_scaled, factors, cut)), diagonals) for cut in cuts]
-        images = [to_numpy(gram @ V).astype(float) for gram in grams]
+    lengths = [to_numpy(column_squares(A)).astype(float) for A in factors]
+    uncut, cut = [np.ones(A.shape[1]) for A in factors], list(map(without_last, kept_shares(errors, lengths)))
+
+    # Rows of L V, of the same with some rows rounded once more, and of what the cut leaves.
+    compared = factors if diagonals is not None or n <= MOST_PASSED else [as_sent(A) for A in factors]
+    magnified = MAGNIFIED if all(not isinstance(A, Tall) or A.sent.precision == "float32" for A in factors) else 1.0
+    again = [rounded_again(rows_of(A, few), A, random_state, magnified) for A in factors]
+    cuts = [uncut] if all_rows else [uncut, cut]
+    seen, *rest = rows_times(law, compared, cuts, diagonals, few, V, again)
+    rounding = np.sum((seen - rest[-1]) ** 2, axis=0) * (n / len(few)) / magnified**2
+    if all_rows:  # products with the whole matrix
+        positions = np.arange(n)
+        grams = [FusedGram(law, list(map(_scaled, factors, by)), diagonals) for by in (uncut, cut)]
+        images = [None if exact and gram is grams[0] else to_numpy(gram @ V).astype(float) for gram in grams]
     else:
-        factors = factors if diagonals is not None else [as_sent(A) for A in factors]
-        images = rows_times(law, factors, cuts, diagonals, positions, V)
-    whole, images = (None, images) if exact else (images[0], images[1:])
-    moved = rounding_norm(errors, law.amplification([e.received for e in errors], [e.diagonal for e in errors]))
-    return from_images(whole, images, spectrum, weights, moved, all_rows=all_rows)
+        positions, images = few, [None if exact else seen, rest[0]]
+    spectrum = spectrum_at(pairs.values, V, pairs.nearby, positions)
+    pairs_of = few[:: max(1, len(few) // PAIRS)]
+    own = [rows_of(A, sent_to(pairs_of, reference_of(A))) for A in factors]
+    at = None if diagonals is None else [pick(d, sent_to(pairs_of, d)) for d in diagonals]
+    shares = entering(law, own, at)
+    rounding = rounding + everywhere(errors, lengths, shares, n)
+    at_few = spectrum_at(pairs.values, V, None, few).components
+    added = left_out(errors, lengths, shares, spectrum, lambda j: outside(rows_of(factors[j], few), at_few, n))
+    return from_images(*images, spectrum, n, rounding, added, all_rows=all_rows)
+
+
+def from_images(
+    whole: Matrix | None,
+    cut: Matrix,
+    spectrum: Spectrum,
+    n_samples: int,
+    rounding: Vector,
+    added: Sequence[Added],
+    *,
+    all_rows: bool,
+) -> tuple[float, ...]:
+    """Estimate from rows of the fused matrix times the components, as it is and by factors that were cut.
+
+    `whole` is None if the components are exact for the fused matrix.
+    """
+    weights = np.full(len(cut), n_samples / len(cut))
+    own = spectrum.components * spectrum.values[None, :]
+    image = own if whole is None else whole
+    moved = change(image - cut, spectrum, weights, all_rows=all_rows)
+    if any(each.along.any() for each in added):
+        moved = change(0.0 * cut, spectrum, weights, all_rows=all_rows)
+    if whole is not None:
+        moved = moved + change(whole - own, spectrum, weights, all_rows=all_rows)
+    total = turned(moved, spectrum, added) + isotropic(rounding, spectrum, n_samples)
+    return tuple(np.minimum(total, 1.0).tolist())
 
 
 def rows_times(
@@ -63,8 +115,13 @@ def rows_times(
     diagonals: Sequence[Array] | None,
     positions: Positions,
     V: Array,
+    again: Sequence[Array],
 ) -> list[Matrix]:
-    """Some rows of the fused matrix times V, as each cut multiplies columns of the factors: in one pass over them."""
+    """Some rows of the fused matrix times V, in one pass over all rows of the factors.
+
+    Once for each of `cuts`, which says what the columns of the factors are multiplied by; and, last, for the first of
+    them with the rows `again` of the factors instead of those at these positions.
+    """
     place = away_from(V)
     there = FusedGram(law, factors, diagonals, place)
     xp = namespace(there.reference)
@@ -73,81 +130,144 @@ def rows_times(
     def merged(rows: Sequence[Array], own: Sequence[Array] | None) -> list[list[Array]]:
         return [law.merge([scaled(A, by) for A, by in zip(rows, cut, strict=True)], own) for cut in scales]
 
-    right = [list(map(transposed, each)) for each in merged(*there.parts(sent_to(positions, there.reference)))]
+    rows, own = there.parts(sent_to(positions, there.reference))
+    others = [xp.astype(sent_to(A, there.reference), there.reference.dtype) for A in again]
+    right = [list(map(transposed, each)) for each in (*merged(rows, own), merged(others, own)[0])]
 
     def make(start: int, *stored: Array) -> Array:
-        both = zip(merged(*there.parts_from(stored)), right, strict=True)
-        return xp.concat([law.crossed(left, own) for left, own in both], axis=1)
+        left = merged(*there.parts_from(stored))
+        both = zip([*left, left[0]], right, strict=True)
+        return xp.concat([law.crossed(each, by) for each, by in both], axis=1)
 
-    table = replace(there.table(), make=make, width=len(positions) * len(cuts))
+    table = replace(there.table(), make=make, width=len(positions) * len(right))
     found = to_numpy(crossed(table, V, V if place is None else place)).astype(float)
-    return np.split(found, len(cuts))
-
-
-def from_images(
-    whole: Matrix | None,
-    cuts: Sequence[Matrix],
-    spectrum: Spectrum,
-    weights: Vector,
-    rounding: float,
-    *,
-    all_rows: bool,
-) -> tuple[float, ...]:
-    """Estimate from rows of the fused matrix times the components, as it is and by factors that were cut.
-
-    `whole` is None if the components are exact for the fused matrix.
-    """
-    own = spectrum.components * spectrum.values[None, :]
-    image = own if whole is None else whole
-    found = [turned(image - cut, spectrum, weights, all_rows=all_rows) for cut in cuts]
-    total = SAFETY * min(found, key=lambda each: float(each.sum())) + _rounding(rounding, spectrum)
-    if whole is not None:
-        total = total + turned(own - whole, spectrum, weights, all_rows=all_rows)
-    return tuple(np.minimum(total, 1.0).tolist())
+    return np.split(found, len(right))
 
 
 def spectrum_at(values: Array, vectors: Array, nearby: Nearby | None, positions: Positions) -> Spectrum:
     """Components and what lies next to them, at some of the samples."""
 
-    def rows_of(x: Array) -> Matrix:
+    def rows_at(x: Array) -> Matrix:
         return to_numpy(namespace(x).take(x, sent_to(positions, x), axis=0)).astype(float)
 
-    here = rows_of(vectors)
+    here = rows_at(vectors)
     if nearby is None:
         return Spectrum(to_numpy(values).astype(float), here, np.zeros(0), here[:, :0])
-    near = rows_of(nearby.vectors)
+    near = rows_at(nearby.vectors)
     return Spectrum(to_numpy(values).astype(float), here, to_numpy(nearby.values).astype(float), near)
 
 
-def kept_shares(errors: Sequence[PartyError], lengths: Sequence[Vector] | None = None) -> list[list[Vector]]:
-    """Shares of columns that stay, by cut and party: without the last quarter, and without the trace left out.
+def kept_shares(errors: Sequence[PartyError], lengths: Sequence[Vector]) -> list[Vector]:
+    """Share of each column that stays, by party, when a part such as the one left out is taken away.
 
-    `lengths` are the squared lengths of the factors' columns, if they are known. The second cut is for little trace.
+    `lengths` are the squared lengths of the factors' columns.
     """
-    if lengths is None:
-        lengths = [to_numpy(column_squares(e.factor)).astype(float) for e in errors]
-    pairs = list(zip(errors, lengths, strict=True))
-    shares = [[_last_quarter(e, len(own)) for e, own in pairs], [_as_much_trace(e, own) for e, own in pairs]]
-    if any(np.count_nonzero(kept < 1.0) > len(kept) / 2 for kept in shares[1]):
-        shares.pop()
-    return shares
+    return [_kept(e, own) for e, own in zip(errors, lengths, strict=True)]
 
 
-def _last_quarter(error: PartyError, rank: int) -> Vector:
-    """Share of each column that stays."""
-    kept = rank if error.left_out <= error.rounding else min(rank - 1, math.ceil(KEPT * rank))
-    return np.where(np.arange(rank) < kept, 1.0, 0.0)
+def _kept(error: PartyError, lengths: Vector) -> Vector:
+    """Of the last columns so much is taken as the eigenvalues behind them have, taken to fall geometrically."""
+    rank = len(lengths)
+    taken = max(1, math.ceil(TAKEN * rank))
+    tail = tail_values(error, float(lengths.sum()), taken)
+    shares = np.zeros(rank)
+    behind = lengths[rank - taken :]
+    shares[rank - taken :] = np.divide(tail, behind, out=np.zeros(taken), where=behind > 0)
+    return 1.0 - np.minimum(shares, 1.0)
 
 
-def _as_much_trace(error: PartyError, lengths: Vector) -> Vector:
-    """Share of each column that stays: none of the last, part of the one where the trace is used up."""
-    left = max(0.0, error.trace - float(lengths.sum()))
-    behind = np.cumsum(lengths[::-1])[::-1]  # of each column and those behind it
-    taken = np.clip(left - (behind - lengths), 0.0, lengths)
-    # As a whole: the few columns taken are changed alike, so that the large ones among them count as the small do.
-    changed = taken > 0
-    share = min(1.0, left / float(lengths[changed].sum())) if changed.any() else 0.0
-    return np.where(changed, 1.0 - share, 1.0)
+def tail_values(error: PartyError, sent: float, count: int) -> Vector:
+    """Largest eigenvalues that were left out: a geometric series with the first of them and the trace known."""
+    trace = max(0.0, error.trace - sent)
+    first = max(0.0, min(error.left_out - error.overlap, trace))
+    if not first > error.rounding * 1e-6:
+        return np.zeros(count)
+    values: Vector = first * (1.0 - first / trace) ** np.arange(count)
+    return values
+
+
+def entering(law: Law, rows: Sequence[Array], diagonals: Sequence[Array] | None) -> list[float]:
+    """Mean entry of what multiplies each party's error in the fused matrix: an error of rank one keeps this share."""
+    xp = namespace(*rows)
+    parts = [A @ A.T for A in law.merge(list(rows), diagonals)]
+    found = []
+    for j in range(len(rows)):
+        ones = [xp.ones_like(A[:, :1]) if i == j else xp.zeros_like(A[:, :1]) for i, A in enumerate(rows)]
+        changes = [C @ C.T for C in law.merge_changes(ones, diagonals)]
+        found.append(float(xp.mean(law.derivative(parts, changes))))
+    return found
+
+
+def left_out(
+    errors: Sequence[PartyError],
+    lengths: Sequence[Vector],
+    shares: Sequence[float],
+    spectrum: Spectrum,
+    outside: Callable[[int], Matrix],
+) -> list[Added]:
+    """Directions that a party sent nothing of, by their eigenvalues in the true matrix.
+
+    Where the fused matrix has eigenvalues behind the components that are larger, the cut says how these directions
+    turn them. Else they are what is near: they lie along what the components have outside of the party's factor.
+    """
+    D, found = len(spectrum.values), []
+    tails = [
+        max(0.0, share) * tail_values(error, float(own.sum()), D)
+        for error, own, share in zip(errors, lengths, shares, strict=True)
+    ]
+    largest = max(float(tail[0]) for tail in tails)
+    used_up = not len(spectrum.near_values) or float(spectrum.near_values[-1]) <= largest
+    for j, tail in enumerate(tails):
+        along = np.zeros((D, D))
+        if used_up and tail[0] > 0.0:
+            values, Y = np.linalg.eigh(outside(j))
+            along = (Y * np.sqrt(ALONG * np.clip(values, 0.0, 1.0))[None, :]).T[::-1]
+        found += [Added(value, x) for value, x in zip(tail.tolist(), along, strict=True)]
+    return found
+
+
+def outside(rows: Array, components: Matrix, n_samples: int) -> Matrix:
+    """Gram matrix of what the components have outside of a factor's columns, from some rows of both."""
+    Q, _ = np.linalg.qr(to_numpy(rows).astype(float))
+    beside = components - Q @ (Q.T @ components)
+    seen, free = len(beside), max(1, len(beside) - Q.shape[1])
+    left: Matrix = beside.T @ beside * (n_samples / (seen if seen == n_samples else free))
+    return left
+
+
+def rounded_again(rows: Array, factor: Factor, seed: int, magnified: float) -> Array:
+    """Rows of a factor with an error such as rounding for the wire made."""
+    if not isinstance(factor, Tall):
+        return rows
+    relative, fixed = factor.sent.entry_error()
+    scales = 1.0 if factor.scales is None else to_numpy(factor.scales)
+    fixed = to_numpy(fixed)[: rows.shape[1]] * scales
+    noise = magnified * np.random.default_rng([seed, rows.shape[1]]).uniform(-1.0, 1.0, rows.shape)
+    values = to_numpy(rows).astype(float)
+    return like(values + noise * (RELATIVE * relative * np.abs(values) + fixed[None, :]), rows)
+
+
+def everywhere(
+    errors: Sequence[PartyError], lengths: Sequence[Vector], shares: Sequence[float], n_samples: int
+) -> float:
+    """Squared length of N v for what hits every direction alike, beside rounding for the wire.
+
+    Where a party rounds nothing for the wire, what its arithmetic did. Where it used landmarks, what they missed: a
+    matrix of norm b and trace t takes a vector of length one to a length of sqrt(b t / n), on average.
+    """
+    total = 0.0
+    for error, own, share in zip(errors, lengths, shares, strict=True):
+        trace = max(0.0, error.trace - float(own.sum()))
+        total += MISSED * share**2 * min(error.overlap, trace) * trace / n_samples
+        total += 0.0 if isinstance(error.factor, Tall) else ARITHMETIC * (share * error.rounding) ** 2
+    return total
+
+
+def stated_rounding(errors: Sequence[PartyError], shares: Sequence[float], spectrum: Spectrum) -> Vector:
+    """Squared length of N v for each component v, where only the norm of N is known: in proportion to eigenvalues."""
+    norm = math.hypot(*(share * e.rounding for e, share in zip(errors, shares, strict=True)))
+    sizes: Vector = STATED * (norm * spectrum.values / max(float(spectrum.values[0]), 1e-300)) ** 2
+    return sizes
 
 
 def _scaled(A: Factor, by: Vector) -> Factor:
@@ -161,12 +281,13 @@ def without_last(kept: Vector) -> Vector:
     return roots
 
 
-def rounding_norm(errors: Sequence[PartyError], amplification: Sequence[float]) -> float:
-    """Size of what rounding at all parties does to the fused matrix."""
-    return math.hypot(*(w * e.rounding for w, e in zip(amplification, errors, strict=True)))
+def isotropic(sizes: Vector, spectrum: Spectrum, n_samples: int) -> Vector:
+    """Squared sine by which rounding turns each component: N v has as much of every direction.
 
-
-def _rounding(moved: float, spectrum: Spectrum) -> Vector:
-    """Squared sine by which rounding turns each component: anywhere, so mostly to far directions."""
-    distance = spectrum.values - spectrum.far_value
-    return ROUNDING * np.divide(moved, distance, out=np.ones_like(distance), where=distance > moved) ** 2
+    u'Nv is made of what rounding did to the rows along u and along v, so that near directions count twice.
+    """
+    values, near, far = spectrum.values, spectrum.near_values, spectrum.far_value
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        each = 2.0 / n_samples * np.sum(1.0 / (values[None, :] - near[:, None]) ** 2, axis=0)
+        sines = sizes * (each + 1.0 / (values - far) ** 2)
+    return np.where(np.isfinite(sines), np.minimum(sines, 1.0), np.where(sizes > 0, 1.0, 0.0))

@@ -11,7 +11,17 @@ from typing import Any
 import numpy as np
 
 from dkpca.certificate import Certificate
-from dkpca.certificate.estimate import ROWS, from_images, kept_shares, rounding_norm, without_last
+from dkpca.certificate.estimate import (
+    ROWS,
+    entering,
+    everywhere,
+    from_images,
+    kept_shares,
+    left_out,
+    outside,
+    stated_rounding,
+    without_last,
+)
 from dkpca.certificate.proof import OverRows, certify
 from dkpca.errors import InputError
 from dkpca.exchange import on_dask, rounds, row_sums
@@ -23,7 +33,7 @@ from dkpca.kernels import RBF, Kernel, Linear
 from dkpca.kernels.combination import Combination, combination
 from dkpca.kernels.grams import FusedGram
 from dkpca.kernels.laws import PRODUCT, SUM
-from dkpca.linalg import by_rows, landmark, nearfar
+from dkpca.linalg import by_rows, landmark, perturbation
 from dkpca.linalg.by_rows import Features, Pairs, Whole
 from dkpca.linalg.eigenpairs import Eigenpairs, Extension, inverse_roots
 from dkpca.linalg.rounding import growth, unit
@@ -182,8 +192,8 @@ def _fused(
     _done(4)
     found = _pairs(chunks, members, combined, features, sums, n_components, centered=centered)
     errors = [member.error(sent, n) for member, sent in zip(members, sums.sent, strict=True)]
-    cuts = kept_shares(errors, [lengths(sent) for sent in sums.sent])
-    found, images, at = _eigenvectors(chunks, states, center, found, [m.factor(m.few) for m in members], cuts)
+    sizes, few = [lengths(sent) for sent in sums.sent], [m.factor(m.few) for m in members]
+    found, images, at = _eigenvectors(chunks, states, center, found, few, kept_shares(errors, sizes))
     ordered = [errors[j] for j in order]
     total = sums.true_diagonal if law is PRODUCT else float(sum(e.trace for e in errors))
     over_rows = OverRows(n, tuple(sums.amplified.tolist()), total)
@@ -197,9 +207,10 @@ def _fused(
         centered=centered,
         over_rows=over_rows,
     )
-    rounding, share = rounding_norm(ordered, over_rows.amplification), n / len(drawn.few)
-    weights = np.full(len(drawn.few), share)
-    estimated = from_images(images[0], images[1:], at, weights, rounding, all_rows=share == 1.0)
+    shares = entering(law, few, None)
+    rounding = stated_rounding(errors, shares, at) + everywhere(errors, sizes, shares, n)
+    added = left_out(errors, sizes, shares, at, lambda j: outside(few[j], at.components, n))
+    estimated = from_images(*images, at, n, rounding, added, all_rows=n == len(drawn.few))
     return Fitted(
         {name: member.state for name, member in parties.items()},
         replace(center, weights=found.weights, offset=found.offset),
@@ -253,13 +264,12 @@ def _eigenvectors(
     center: Center,
     found: Pairs,
     few: Sequence[Matrix],
-    cuts: Sequence[Sequence[Matrix]],
-) -> tuple[Pairs, list[Matrix], nearfar.Spectrum]:
-    """Last pass: make eigenvectors orthonormal, fix their signs, and see what cuts of the factors do to them."""
+    cut: Sequence[Matrix],
+) -> tuple[Pairs, list[Matrix], perturbation.Spectrum]:
+    """Last pass: make eigenvectors orthonormal, fix their signs, and see what a cut of the factors does to them."""
     inverse = inverse_roots(1, found.values)
     vectors = replace(center, weights=found.weights * inverse[None, :], offset=found.offset * inverse)
-    multiplied = [tuple(np.ones(A.shape[1]) for A in few)]
-    multiplied += [tuple(without_last(kept) for kept in cut) for cut in cuts]
+    multiplied = [tuple(np.ones(A.shape[1]) for A in few), tuple(map(without_last, cut))]
     rows = [tuple(A[:, : len(m)] * m[None, :] for A, m in zip(few, each, strict=True)) for each in multiplied]
     known = [shared(each) for each in (vectors, Looked(tuple(rows), tuple(multiplied)))]
     sums: VectorSums = chunks.reduced(
@@ -271,7 +281,7 @@ def _eigenvectors(
     here = Part(center.columns(few), slice(0, len(few[0])))[:]
     V = (here @ turned.weights + turned.offset[None, :]) * inverse_roots(1, turned.values)[None, :]
     near = here @ turned.near_weights + turned.near_offset[None, :]
-    at = nearfar.Spectrum(turned.values, V, turned.near_values, near)
+    at = perturbation.Spectrum(turned.values, V, turned.near_values, near)
     return turned, [image * signs[None, :] for image in sums.images], at
 
 

@@ -18,6 +18,7 @@ from dkpca.linalg.rounding import quiet
 from dkpca.linalg.rows import Made, Moments, Part, by_strips, crossed, moments, one_blas_thread, write_products
 from dkpca.party.state import PartyState
 from dkpca.party.summaries import measured
+from dkpca.tables.inputs import check_told_apart
 
 Matrix = np.ndarray[Any, Any]
 
@@ -134,9 +135,10 @@ def _columns(law: Law, rows: Sequence[Matrix], anchors: Sequence[Matrix]) -> Mad
 def numbers(party: str, chunk: Any) -> Matrix:
     """Return a chunk as numbers, all of them finite."""
     try:
+        check_told_apart(chunk)
         X = np.asarray(chunk, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise InputError(f"party {party!r}: its table has what is no number ({error}); convert it first") from error
+        raise InputError(f"party {party!r}: its table cannot be used as numbers: {error}") from error
     if not np.isfinite(X).all():
         column = int(np.argmin(np.isfinite(X).all(axis=0)))
         raise InputError(

@@ -13,8 +13,9 @@ NOTHING = 2.0**53  # code of a missing value
 def coded(table: Any) -> Any:
     """Return a table of categories as numbers: those that are numbers already, others by a fingerprint of their text.
 
-    A category that is written as a number is that number: 1, 1.0, "1" and "1.0" are one, "01" is another. Missing
-    values are one category. What is no table of two dimensions comes back as it is.
+    A category that is written as a number is that number: 1, 1.0, "1" and "1.0" are one, "01" is another. Whole
+    numbers from 2^52 on, which a float64 cannot all tell apart, are coded as text is. Missing values are one category.
+    What is no table of two dimensions comes back as it is.
     """
     if hasattr(table, "iloc") and table.ndim == 2:
         columns = [np.asarray(table.iloc[:, j]) for j in range(table.shape[1])]
@@ -40,11 +41,15 @@ def coded_columns(table: Any, positions: list[int]) -> Any:
 def _codes(column: Any) -> Any:
     if column.dtype.kind in "biuf":
         numbers = column.astype(np.float64)
-        return np.where(np.isnan(numbers), NOTHING, numbers)
+        large = np.isfinite(numbers) & (np.abs(numbers) >= BEYOND)
+        numbers[np.isnan(numbers)] = NOTHING
+        numbers[large] = [_code(str(int(value))) for value in column[large].tolist()]
+        return numbers
     known: dict[str, float] = {}
-    listed = (NOTHING if _is_missing(value) else value for value in column.tolist())
-    texts = (str(float(value) if isinstance(value, bool) else value) for value in listed)
-    return np.array([known[text] if text in known else known.setdefault(text, _code(text)) for text in texts])
+    texts = (None if _is_missing(v) else str(float(v) if isinstance(v, bool) else v) for v in column.tolist())
+    return np.array(
+        [NOTHING if t is None else known[t] if t in known else known.setdefault(t, _code(t)) for t in texts]
+    )
 
 
 def _is_missing(value: Any) -> bool:
@@ -53,18 +58,19 @@ def _is_missing(value: Any) -> bool:
 
 def _code(text: str) -> float:
     number = _number(text)
-    if number is not None:
+    if number is not None and abs(number) < BEYOND:
         return number
+    text = text if number is None else str(int(number))
     fingerprint = hashlib.blake2b(text.encode(), digest_size=8).digest()
     return BEYOND + int.from_bytes(fingerprint) % 2**52
 
 
 def _number(text: str) -> float | None:
-    """The number that is written just like this, if it is one that can be no fingerprint."""
+    """The number that is written just like this."""
     try:
         number = float(text)
     except ValueError:
         return None
-    if not math.isfinite(number) or BEYOND <= number < NOTHING:
+    if not math.isfinite(number):
         return None
     return number if text in (repr(number), str(int(number))) else None

@@ -10,7 +10,8 @@ from dkpca.tables import numerals, text_files
 from dkpca.tables.formats import Opened
 from dkpca.tables.text_files import Dialect
 
-NUMBER, TRUTH, DATE, TEXT = "number", "truth", "date", "text"
+NUMBER, WHOLE, TRUTH, DATE, TEXT = "number", "large whole number", "truth", "date", "text"
+ONLY_DIGITS, LARGE = "^[+-]?[0-9]+$", "^[+-]?[0-9]{16,38}$"
 NO_FORMATS: Mapping[str, str] = {}
 PLAIN_MISSING = ("NA", "N/A", "NaN", "nan", "null", "NULL", "None")  # nobody takes these for a value
 
@@ -49,6 +50,7 @@ def typed(
     if not opened.proved:
         _refuse_unclear(frame, [name for name, kind in kinds.items() if kind == NUMBER], opened)
     notes += _about_marks(frame, [name for name, count in marked.items() if count], opened.dialect)
+    kinds |= dict.fromkeys(_large(frame, [n for n, kind in kinds.items() if kind == NUMBER], opened.dialect), WHOLE)
     expressions = [_converted(name, kind, opened.dialect, formats) for name, kind in kinds.items()]
     return Typed(frame.with_columns(expressions), [name for name in wanted if name not in unused], notes, formats)
 
@@ -57,11 +59,24 @@ def _converted(name: str, kind: str, dialect: Dialect, formats: Mapping[str, str
     text = numerals.as_text(name, dialect.missing or ())
     if kind == NUMBER:
         text = numerals.as_number(text, dialect.decimal or ".", dialect.thousands or "")
+    elif kind == WHOLE:
+        text = text.cast(pl.Int128, strict=False)
     elif kind == TRUTH:
         text = numerals.as_truth(text)
     elif kind == DATE:
         text = numerals.as_date(text, formats[name])
     return text.alias(name)
+
+
+def _large(frame: pl.LazyFrame, names: Sequence[str], dialect: Dialect) -> list[str]:
+    """Columns of nothing but whole numbers, some of which have more digits than a double does."""
+    texts = {name: numerals.as_text(name, dialect.missing or ()) for name in names}
+    asked = [text.str.contains(LARGE).any().alias(name) for name, text in texts.items()]
+    found = frame.select(asked).collect(engine="streaming").row(0, named=True) if asked else {}
+    some = [name for name, large in found.items() if large]
+    whole = [texts[name].str.contains(ONLY_DIGITS).all().alias(name) for name in some]
+    only = frame.select(whole).collect(engine="streaming").row(0, named=True) if whole else {}
+    return [name for name, all_of_it in only.items() if all_of_it]
 
 
 def _counts(

@@ -35,6 +35,7 @@ TEXT_ADVICE = (
     "table is in the documentation, 'Tables'), or pass these columns as a party of their own with the kernel "
     "'overlap', to which every column is a category, numbers too"
 )
+MOST_WHOLE = 2**53  # every whole number up to it is a float64
 CONVERTED = 2**16  # rows of a mapped array that are turned into double precision together
 
 
@@ -108,7 +109,11 @@ def check_table(name: str, table: Any, *, columns_are: str = "quantities") -> Ar
     try:
         if array_api_compat.is_torch_array(table):
             return _check_tensor(table)
-        table = coded(table) if columns_are == "categories" else _in_double_precision(table)
+        if columns_are == "categories":
+            table = coded(table)
+        else:
+            check_told_apart(table)
+            table = _in_double_precision(table)
         return check_array(table, dtype=np.float64, ensure_min_samples=1)
     except (ValueError, TypeError) as error:
         raise InputError(f"party {name!r}: {explained(table, error)}") from error
@@ -142,6 +147,30 @@ def _about_missing(table: Any) -> str:
 
 def _is_missing(value: Any) -> bool:
     return value is None or type(value).__name__ == "NAType" or bool(value != value)
+
+
+def check_told_apart(table: Any) -> None:
+    """Refuse whole numbers so large that double precision takes different ones for the same."""
+    if hasattr(table, "iloc") and getattr(table, "ndim", 0) == 2:
+        columns = ((str(label), table[label]) for label in table.columns)
+        parts = [(label, np.asarray(column)) for label, column in columns if np.ndim(column) == 1]
+    elif hasattr(table, "get_columns"):  # polars
+        parts = [(column.name, column.to_numpy()) for column in table.get_columns() if column.dtype.is_integer()]
+    else:
+        array = table if isinstance(table, np.ndarray) else np.asarray(table)
+        parts = [(str(j + 1), array[:, j]) for j in range(array.shape[1] if array.ndim == 2 else 0)]
+    for label, values in parts:
+        if values.dtype.kind in "iuO" and _beyond_doubles(values):
+            raise ValueError(
+                f"column {label} has whole numbers beyond 2^53, which double precision does not tell apart; subtract "
+                "a whole number from them first, such as the smallest, or use kernel='overlap' if they are codes"
+            )
+
+
+def _beyond_doubles(values: np.ndarray[Any, Any]) -> bool:
+    if values.dtype.kind in "iu":
+        return bool(len(values)) and bool(values.max() > MOST_WHOLE or values.min() < -MOST_WHOLE)
+    return any(isinstance(value, int | np.integer) and abs(int(value)) > MOST_WHOLE for value in values.tolist())
 
 
 def _in_double_precision(table: Any) -> Any:

@@ -18,6 +18,7 @@ USUAL_MISSING = (
     "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "#N/A", "#NA", "#NV", "-", "--", ".", "?",
     "n.a.", "N.A.", "k.A.", "k. A.", "<NA>", "NaT", "#DIV/0!", "#VALUE!", "#WERT!", "#REF!", "#BEZUG!",
 )  # fmt: skip
+MOST_WHOLE = 2**53  # every whole number up to it is a float64
 TRUTHS = {"true": 1.0, "false": 0.0}
 GROUPING = " '\u00a0\u202f\u2009\u2019"  # marks between thousands that are nothing else
 OTHER = {",": ".", ".": ","}
@@ -109,6 +110,18 @@ def decide(evidence: Evidence, source: str, *, likely: str | None) -> tuple[str,
     if group in evidence.grouped or group in evidence.unclear:
         return decimal, group
     return decimal, next(iter(evidence.spacing), "")
+
+
+def check_told_apart(values: pl.Series, source: str) -> None:
+    """Refuse whole numbers so large that double precision takes different ones for the same."""
+    if not values.dtype.is_integer():
+        return
+    least, most = values.min(), values.max()
+    if least is not None and most is not None and (most > MOST_WHOLE or least < -MOST_WHOLE):  # type: ignore[operator]
+        raise InputError(
+            f"{source}: column {values.name!r} has whole numbers beyond 2^53, which double precision does not tell "
+            f"apart; subtract a whole number from them first, or leave it out with --exclude {values.name}"
+        )
 
 
 def as_text(column: str, missing: Sequence[str]) -> pl.Expr:

@@ -261,6 +261,7 @@ def _as_numbers(values: pl.Series, column: Column, table: Table) -> Any:
             f"{table.source}: column {values.name!r} holds {kind} values; "
             f"turn them into numbers, or leave it out with --exclude {values.name}"
         )
+    numerals.check_told_apart(values, table.source)
     return values.cast(pl.Float64).fill_null(np.nan).to_numpy()
 
 

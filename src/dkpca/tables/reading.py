@@ -369,6 +369,7 @@ def read_numbers(party: str, path: Path, columns: Sequence[str] | None = None) -
 
 
 def _numbers(column: pl.Series, source: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    numerals.check_told_apart(column, source)
     values = column.cast(pl.Float64).fill_null(np.nan).to_numpy()
     if not np.isfinite(values).all():
         row = int(np.argmin(np.isfinite(values)))
