@@ -44,13 +44,14 @@ def test_a_rule_that_has_not_seen_enough_says_so():
 
 
 def test_auto_measures_from_the_second_eigenvalue():
-    spectrum = np.array([1000.0, 1.0, 0.5, 0.02, 0.009, 0.001])
-    assert Auto(2).choose(spectrum, 6) == 4
+    spectrum = np.array([1000.0, 1.0, 0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.009, 0.001])
+    assert Auto(2).choose(spectrum, 10) == 8
 
 
-def test_auto_sends_no_fewer_than_the_components_wanted():
-    spectrum = np.array([1000.0, 1.0, 1e-3, 1e-4, 1e-5, 1e-6])
-    assert Auto(4).choose(spectrum, 6) == 4
+def test_auto_sends_no_fewer_than_the_components_wanted_and_five_more():
+    spectrum = np.append([1000.0, 1.0], np.geomspace(1e-3, 1e-9, 12))
+    assert Auto(4).choose(spectrum, 14) == 9
+    assert Auto(4).choose(spectrum[:6], 6) == 6
 
 
 @given(st.integers(1, 10**6), st.integers(1, 5000), st.sampled_from(FLOATS))
@@ -181,7 +182,9 @@ class TestLimits:
         assert Budget((100 * 2 + 8) * 3 - 1, "float16").rank(100) == 2
 
     def test_auto_measures_by_the_second_eigenvalue_or_the_only_one(self):
-        assert Auto(1, 0.5).choose(SPECTRUM, 5) == 2
+        longer = np.append(SPECTRUM, [0.4, 0.3, 0.2])
+        assert Auto(1, 0.09).choose(longer, 8) == 6
+        assert Auto(1, 0.07).choose(longer, 8) == 7
         assert Auto(1, 0.5).choose(SPECTRUM[:2], 2) == 2
         assert Auto(1, 0.5).choose(SPECTRUM[:1], 1) == 1
         assert Auto(1, 0.1).choose(SPECTRUM, 5) == 5

@@ -15,6 +15,7 @@ from dkpca.errors import DKPCAError
 from dkpca.kernels import KERNELS, Kernel, Polynomial
 from dkpca.kernels.combination import combination
 from dkpca.linalg.arrays import to_numpy
+from dkpca.linalg.rows import limit_blas_threads  # noqa: F401
 from experiments.adversary import truth
 
 KINDS = ("truncation", "rank used up", "rounding", "landmarks")

@@ -13,12 +13,12 @@ rounding
 landmarks
     Rows of the fused matrix times the components show what landmarks at the center have missed.
 
-Calibrated by `experiments.adversary.estimates`.
+`experiments.adversary.estimates` calibrates and checks them.
 """
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from dkpca.linalg.lazy_factor import Factor, Tall, as_sent, column_squares, refe
 from dkpca.linalg.perturbation import Added, Matrix, Spectrum, Vector, change, turned
 from dkpca.linalg.rows import away_from, crossed, pick
 
+SAFETY = 1.5  # half of all estimates would be too small without it, most of them by little
 TAKEN = 0.25  # of a factor's columns, the last, that stand for those left out
 MISSED = 0.1  # of the mean squared length of what landmarks at a party missed of a component
 ARITHMETIC = 0.03  # of the squared bound on rounding where only arithmetic rounds: single errors mostly cancel
@@ -40,7 +41,7 @@ MOST_PASSED = 20_000  # samples all of which are looked at, where the solver pas
 ROWS = 400  # looked at otherwise
 ALONG = 0.5  # of what components have outside of a factor: along the next direction
 MAGNIFIED = 1024.0  # rounding to float32 is made so much larger to be seen in float32
-PAIRS = 100  # samples whose pairs show how much of a party's error enters the fused matrix
+PAIRS = 100  # rows whose pairs show how much of a party's error enters the fused matrix
 
 Positions = np.ndarray[tuple[int], np.dtype[np.int64]]
 
@@ -55,42 +56,58 @@ def component_errors(
     few = np.sort(np.random.default_rng([random_state, n]).choice(n, min(n, ROWS), replace=False))
     diagonals = [e.sent_diagonal for e in errors if e.sent_diagonal is not None] or None
     factors = [e.factor for e in errors]
+    at_few = [rows_of(A, sent_to(few, reference_of(A))) for A in factors]
     lengths = [to_numpy(column_squares(A)).astype(float) for A in factors]
     uncut, cut = [np.ones(A.shape[1]) for A in factors], list(map(without_last, kept_shares(errors, lengths)))
 
-    # Rows of L V, of the same with some rows rounded once more, and of what the cut leaves.
+    # Rows of L V, of what the cut leaves of them, and of L V with the rows rounded once more.
     compared = factors if diagonals is not None or n <= MOST_PASSED else [as_sent(A) for A in factors]
     magnified = MAGNIFIED if all(not isinstance(A, Tall) or A.sent.precision == "float32" for A in factors) else 1.0
-    again = [rounded_again(rows_of(A, few), A, random_state, magnified) for A in factors]
+    again = [rounded_again(rows, A, random_state, magnified) for rows, A in zip(at_few, factors, strict=True)]
     cuts = [uncut] if all_rows else [uncut, cut]
     seen, *rest = rows_times(law, compared, cuts, diagonals, few, V, again)
     rounding = np.sum((seen - rest[-1]) ** 2, axis=0) * (n / len(few)) / magnified**2
+    whole: Matrix | None
     if all_rows:  # products with the whole matrix
-        positions = np.arange(n)
         grams = [FusedGram(law, list(map(_scaled, factors, by)), diagonals) for by in (uncut, cut)]
-        images = [None if exact and gram is grams[0] else to_numpy(gram @ V).astype(float) for gram in grams]
+        whole = None if exact else to_numpy(grams[0] @ V).astype(float)
+        image = to_numpy(grams[1] @ V).astype(float)
     else:
-        positions, images = few, [None if exact else seen, rest[0]]
-    spectrum = spectrum_at(pairs.values, V, pairs.nearby, positions)
-    pairs_of = few[:: max(1, len(few) // PAIRS)]
-    own = [rows_of(A, sent_to(pairs_of, reference_of(A))) for A in factors]
-    at = None if diagonals is None else [pick(d, sent_to(pairs_of, d)) for d in diagonals]
-    shares = entering(law, own, at)
-    rounding = rounding + everywhere(errors, lengths, shares, n)
-    at_few = spectrum_at(pairs.values, V, None, few).components
-    added = left_out(errors, lengths, shares, spectrum, lambda j: outside(rows_of(factors[j], few), at_few, n))
-    return from_images(*images, spectrum, n, rounding, added, all_rows=all_rows)
+        whole, image = None if exact else seen, rest[0]
+
+    spectrum = spectrum_at(pairs.values, V, pairs.nearby, np.arange(n) if all_rows else few)
+    at = None if diagonals is None else [pick(d, sent_to(few, d)) for d in diagonals]
+    limits = Limits.of(errors, law, lengths, at_few, at, spectrum, spectrum_at(pairs.values, V, None, few), n)
+    return from_images(whole, image, spectrum, n, replace(limits, everywhere=rounding + limits.everywhere), all_rows)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What limits the answer beside what can be seen by a cut of the factors."""
+
+    everywhere: Vector  # (D,): squared length of N v for what hits every direction alike, such as rounding
+    added: tuple[Added, ...]  # directions that a party sent nothing of
+
+    @classmethod
+    def of(
+        cls,
+        errors: Sequence[PartyError],
+        law: Law,
+        lengths: Sequence[Vector],
+        rows: Sequence[Array],
+        diagonals: Sequence[Array] | None,
+        spectrum: Spectrum,
+        at_rows: Spectrum,
+        n_samples: int,
+    ) -> "Limits":
+        """Read them off what the parties state, with some rows of their factors and of the components."""
+        shares = entering(law, rows, diagonals)
+        added = left_out(errors, lengths, shares, spectrum, lambda j: outside(rows[j], at_rows.components, n_samples))
+        return cls(np.full(len(spectrum.values), everywhere(errors, lengths, shares, n_samples)), tuple(added))
 
 
 def from_images(
-    whole: Matrix | None,
-    cut: Matrix,
-    spectrum: Spectrum,
-    n_samples: int,
-    rounding: Vector,
-    added: Sequence[Added],
-    *,
-    all_rows: bool,
+    whole: Matrix | None, cut: Matrix, spectrum: Spectrum, n_samples: int, limits: Limits, all_rows: bool
 ) -> tuple[float, ...]:
     """Estimate from rows of the fused matrix times the components, as it is and by factors that were cut.
 
@@ -99,13 +116,12 @@ def from_images(
     weights = np.full(len(cut), n_samples / len(cut))
     own = spectrum.components * spectrum.values[None, :]
     image = own if whole is None else whole
-    moved = change(image - cut, spectrum, weights, all_rows=all_rows)
-    if any(each.along.any() for each in added):
-        moved = change(0.0 * cut, spectrum, weights, all_rows=all_rows)
+    used_up = any(each.along.any() for each in limits.added)  # then these directions tell more than the cut
+    moved = change(0.0 * cut if used_up else image - cut, spectrum, weights, all_rows=all_rows)
     if whole is not None:
         moved = moved + change(whole - own, spectrum, weights, all_rows=all_rows)
-    total = turned(moved, spectrum, added) + isotropic(rounding, spectrum, n_samples)
-    return tuple(np.minimum(total, 1.0).tolist())
+    total = turned(moved, spectrum, limits.added) + isotropic(limits.everywhere, spectrum, n_samples)
+    return tuple(np.minimum(SAFETY * total, 1.0).tolist())
 
 
 def rows_times(
@@ -173,7 +189,8 @@ def _kept(error: PartyError, lengths: Vector) -> Vector:
     shares = np.zeros(rank)
     behind = lengths[rank - taken :]
     shares[rank - taken :] = np.divide(tail, behind, out=np.zeros(taken), where=behind > 0)
-    return 1.0 - np.minimum(shares, 1.0)
+    kept: Vector = 1.0 - np.minimum(shares, 1.0)
+    return kept
 
 
 def tail_values(error: PartyError, sent: float, count: int) -> Vector:
@@ -182,14 +199,16 @@ def tail_values(error: PartyError, sent: float, count: int) -> Vector:
     first = max(0.0, min(error.left_out - error.overlap, trace))
     if not first > error.rounding * 1e-6:
         return np.zeros(count)
-    values: Vector = first * (1.0 - first / trace) ** np.arange(count)
+    values: Vector = first * np.power(1.0 - first / trace, np.arange(count, dtype=float))
     return values
 
 
 def entering(law: Law, rows: Sequence[Array], diagonals: Sequence[Array] | None) -> list[float]:
     """Mean entry of what multiplies each party's error in the fused matrix: an error of rank one keeps this share."""
-    xp = namespace(*rows)
-    parts = [A @ A.T for A in law.merge(list(rows), diagonals)]
+    xp, step = namespace(*rows), max(1, rows[0].shape[0] // PAIRS)
+    rows = [A[::step, :] for A in rows]
+    diagonals = None if diagonals is None else [d[::step] for d in diagonals]
+    parts = [A @ A.T for A in law.merge(rows, diagonals)]
     found = []
     for j in range(len(rows)):
         ones = [xp.ones_like(A[:, :1]) if i == j else xp.zeros_like(A[:, :1]) for i, A in enumerate(rows)]
@@ -263,8 +282,9 @@ def everywhere(
     return total
 
 
-def stated_rounding(errors: Sequence[PartyError], shares: Sequence[float], spectrum: Spectrum) -> Vector:
+def stated_rounding(errors: Sequence[PartyError], law: Law, rows: Sequence[Array], spectrum: Spectrum) -> Vector:
     """Squared length of N v for each component v, where only the norm of N is known: in proportion to eigenvalues."""
+    shares = entering(law, rows, None)
     norm = math.hypot(*(share * e.rounding for e, share in zip(errors, shares, strict=True)))
     sizes: Vector = STATED * (norm * spectrum.values / max(float(spectrum.values[0]), 1e-300)) ** 2
     return sizes

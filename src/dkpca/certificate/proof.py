@@ -130,6 +130,8 @@ def certify(
         captured_best_at_most=best,
         component_losses_at_most=tuple(_losses(D, widths, G).tolist()),
         solver_error_at_most=widths.solver,
+        eigenvalues=tuple(found.tolist()),
+        next_eigenvalue=float(pairs.next_value),
         probe=pairs.probe,
         meaning=meaning,
     )

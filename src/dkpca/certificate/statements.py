@@ -9,6 +9,7 @@ from dkpca.linalg.eigenpairs import Probe
 from dkpca.wording import counted, good_digits, ranges
 
 PREDICTED = 0.5  # held-out R^2 below which completed rows are to be read with care
+FARTHER = 2.0  # times the loss to the first direction behind the components
 
 
 @dataclass(frozen=True)
@@ -147,6 +148,10 @@ class Certificate:
         Per component v: bound on v'(K - L)v, the variance that is missing in its direction.
     solver_error_at_most : float
         Norm of what the center's own solver left out of L.
+    eigenvalues : tuple of float
+        Of the fused matrix, those of the components.
+    next_eigenvalue : float
+        The one behind them.
     component_error_estimates : tuple of float
         Per component, what `component_errors_at_most` probably is: estimated, not proved.
     audit : Audit, optional
@@ -186,6 +191,8 @@ class Certificate:
     captured_best_at_most: float
     component_losses_at_most: tuple[float, ...]
     solver_error_at_most: float
+    eigenvalues: tuple[float, ...]
+    next_eigenvalue: float
     component_error_estimates: tuple[float, ...] = ()
     audit: Audit | None = None
     probe: Probe | None = None
@@ -240,6 +247,20 @@ class Certificate:
         """Variance captured, as a share of what the best components would capture."""
         return self.captured_at_least / self.captured_best_at_most if self.captured_best_at_most > 0 else 1.0
 
+    @property
+    def optimality_estimate(self) -> float:
+        """Estimate of the variance captured, as a share of what the best components would capture. No proof.
+
+        A component that is turned by a squared sine s to the direction behind the components loses
+        s (lambda_i - lambda_{D+1}), and more to those that are farther behind: twice that is seldom too little.
+        """
+        total = sum(self.eigenvalues)
+        if not total > 0:
+            return 1.0
+        estimates, _ = self.component_estimates
+        lost = sum(s * max(0.0, v - self.next_eigenvalue) for s, v in zip(estimates, self.eigenvalues, strict=True))
+        return min(1.0, max(self.optimality_at_least, 1.0 - FARTHER * lost / total))
+
     def to_dict(self) -> dict[str, Any]:
         """Numbers and sentences, ready for JSON; a bound that says nothing is null."""
         numbers = {name: _open_ended(value) for name, value in asdict(self).items()}
@@ -247,6 +268,7 @@ class Certificate:
             "kernel_norm_bound": self.kernel_norm_bound,
             "captured_share_at_least": self.captured_share_at_least,
             "optimality_at_least": self.optimality_at_least,
+            "optimality_estimate": self.optimality_estimate,
             "verdict": self.verdict(),
             "subspace_error_estimate": self.subspace_error_estimate,
             "gap_at_least": self.gap_at_least,

@@ -11,17 +11,7 @@ from typing import Any
 import numpy as np
 
 from dkpca.certificate import Certificate
-from dkpca.certificate.estimate import (
-    ROWS,
-    entering,
-    everywhere,
-    from_images,
-    kept_shares,
-    left_out,
-    outside,
-    stated_rounding,
-    without_last,
-)
+from dkpca.certificate.estimate import ROWS, Limits, from_images, kept_shares, stated_rounding, without_last
 from dkpca.certificate.proof import OverRows, certify
 from dkpca.errors import InputError
 from dkpca.exchange import on_dask, rounds, row_sums
@@ -207,10 +197,9 @@ def _fused(
         centered=centered,
         over_rows=over_rows,
     )
-    shares = entering(law, few, None)
-    rounding = stated_rounding(errors, shares, at) + everywhere(errors, sizes, shares, n)
-    added = left_out(errors, sizes, shares, at, lambda j: outside(few[j], at.components, n))
-    estimated = from_images(*images, at, n, rounding, added, all_rows=n == len(drawn.few))
+    limits = Limits.of(errors, law, sizes, few, None, at, at, n)
+    limits = replace(limits, everywhere=stated_rounding(errors, law, few, at) + limits.everywhere)
+    estimated = from_images(images[0], images[1], at, n, limits, n == len(drawn.few))
     return Fitted(
         {name: member.state for name, member in parties.items()},
         replace(center, weights=found.weights, offset=found.offset),

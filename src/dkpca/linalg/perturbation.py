@@ -112,4 +112,5 @@ def turned(change: Change, spectrum: Spectrum, added: Sequence[Added] = ()) -> V
         return np.ones(D)
     _, Y = np.linalg.eigh(H)
     # Of the eigenvectors behind the leading D: 1 minus the rest would lose the digits.
-    return np.minimum(np.sum(Y[:D, :-D] ** 2, axis=1), 1.0)
+    sines: Vector = np.minimum(np.sum(Y[:D, :-D] ** 2, axis=1), 1.0)
+    return sines

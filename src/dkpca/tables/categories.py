@@ -14,8 +14,8 @@ def coded(table: Any) -> Any:
     """Return a table of categories as numbers: those that are numbers already, others by a fingerprint of their text.
 
     A category that is written as a number is that number: 1, 1.0, "1" and "1.0" are one, "01" is another. Whole
-    numbers from 2^52 on, which a float64 cannot all tell apart, are coded as text is. Missing values are one category.
-    What is no table of two dimensions comes back as it is.
+    numbers from 2^52 on, which a float64 cannot all tell apart, are coded as text is. Missing values are one
+    category. What is no table of two dimensions comes back as it is.
     """
     if hasattr(table, "iloc") and table.ndim == 2:
         columns = [np.asarray(table.iloc[:, j]) for j in range(table.shape[1])]
