@@ -168,3 +168,33 @@ def test_weights_are_numbers_of_any_kind(kind, numbers, answers):
         for each in (weights, {"bank": 1.0, "clinic": 2.0})
     )
     np.testing.assert_array_equal(given.eigenvalues_, plain.eigenvalues_)
+
+
+@pytest.mark.parametrize("form", [np.asarray, pd.DataFrame, lambda X: X.astype(object), lambda X: X.astype(str)])
+def test_codes_beyond_two_to_the_53_stay_apart(rng, form):
+    codes = rng.integers(0, 12, (N, 3))
+    settings = {"kernel": "overlap", "gamma": 1.0, "rank": N, "precision": "float64"}
+    large = DKPCA(3, **settings).fit({"shop": form(codes + 2**53)})
+    np.testing.assert_allclose(large.eigenvalues_, DKPCA(3, **settings).fit({"shop": codes}).eigenvalues_)
+
+
+def test_a_large_code_is_the_same_in_a_column_of_numbers_and_in_text():
+    numbers = coded(np.array([[2**53], [2**53 + 2], [5]]))
+    np.testing.assert_array_equal(numbers, coded(np.array([[str(2**53)], [str(2**53 + 2)], ["5"]])))
+    np.testing.assert_array_equal(numbers, coded(np.array([[2.0**53], [2.0**53 + 2], [5.0]])))
+    assert numbers[0, 0] != NOTHING
+
+
+@pytest.mark.parametrize("form", [np.asarray, pd.DataFrame, pl.DataFrame, lambda X: X.astype(object)])
+@pytest.mark.parametrize("wrapped", [lambda table: table, lambda table: {"shop": table}])
+def test_quantities_beyond_two_to_the_53_are_refused(rng, form, wrapped):
+    nanoseconds = 1_700_000_000_000_000_000 + rng.integers(0, 50, (N, 2))
+    with pytest.raises(InputError, match="whole numbers beyond 2\\^53.*subtract a whole number"):
+        DKPCA(2, gamma=0.01).fit(wrapped(form(nanoseconds)))
+
+
+def test_large_numbers_of_a_file_are_refused_too(rng, tmp_path):
+    nanoseconds = pl.DataFrame(1_700_000_000_000_000_000 + rng.integers(0, 50, (N, 2)), schema=["start", "stop"])
+    nanoseconds.write_parquet(tmp_path / "shop.parquet")
+    with pytest.raises(InputError, match="'start' has whole numbers beyond 2\\^53"):
+        DKPCA(2, gamma=0.01).fit({"shop": tmp_path / "shop.parquet"})

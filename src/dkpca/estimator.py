@@ -42,6 +42,7 @@ from dkpca.tables.inputs import (
     Source,
     check_like_fit,
     check_table,
+    check_told_apart,
     column_groups,
     explained,
     is_source,
