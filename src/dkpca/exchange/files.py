@@ -152,6 +152,7 @@ def summarize(
             keep_training=keep_training,
             balance=balance,
             law=law,
+            prepared=preparation.reading.standardize and kernel.columns_are == "quantities",
             sample_ids=names,
             policy=sender.policy,
             known_rows=sender.policy.known_rows if sender.measures else 0,

@@ -16,7 +16,7 @@ from dkpca.linalg import by_rows, landmark
 from dkpca.linalg.by_rows import Pairs, Whole
 from dkpca.linalg.eigenpairs import rounding_of
 from dkpca.linalg.precision import norms_by_squares, round_to
-from dkpca.linalg.rounding import growth, unit
+from dkpca.linalg.rounding import SUBTRACTIONS, growth, unit
 from dkpca.linalg.rows import Moments
 from dkpca.party.state import PartyState
 from dkpca.rank import RankRule
@@ -137,6 +137,19 @@ def party(chunks: Chunks, state: PartyState, rule: RankRule, drawn: Drawn, rando
     return RowParty(replace(found[0], decided=repr(rule)), found[1], trace, sample, few)
 
 
+def _evaluation_error(state: PartyState, moved: MovedSums, n: int) -> float:
+    """Share by which kernel values may be off."""
+    return state.kernel.relative_error(moved.farthest, state.origin) + _standardizing_error(state, moved, n)
+
+
+def _standardizing_error(state: PartyState, moved: MovedSums, n: int) -> float:
+    """What of it standardizing adds: means of chunks are rounded as sums are, and deviations with them."""
+    if state.scale is None or state.shift is None:
+        return 0.0
+    far = 1.0 + float(np.max(np.abs(state.shift) / state.scale))
+    return state.kernel.error_of_rows(moved.farthest, (growth(n) + SUBTRACTIONS) * unit(state.scale) * far)
+
+
 def _in_chunks(positions: Matrix, sizes: Sequence[int]) -> list[Matrix]:
     """Positions in each chunk of those among all rows."""
     ends = np.cumsum(sizes)
@@ -155,7 +168,7 @@ def _by_landmarks(
 ) -> tuple[tuple[PartyState, Pairs], float]:
     """State, pairs and trace from columns at landmarks; more of these until the rule has seen enough."""
     n, k = sum(chunks.sizes), rule.first_guess(sum(chunks.sizes))
-    whole = Whole(chunks.sizes, float(n), state.kernel.relative_error(moved.farthest, state.origin) * n)
+    whole = Whole(chunks.sizes, float(n), _evaluation_error(state, moved, n) * n)
     while True:
         gram = KernelGram(state.kernel, sample)
         features = by_rows.choose(gram, whole, landmark.default_landmarks(k), random_state)
@@ -179,8 +192,13 @@ def _by_columns(
     trace = float(np.trace(moved.square))
     left = np.abs(moved.total / n) + 2.0 * growth(n) * unit(moved.square) * moved.absolute / n
     # What a mean that is itself rounded adds to inner products, as in `kernels.inner_products`.
-    share = float(np.sqrt(n * np.sum(left**2) / trace)) if trace > 0 and state.origin.any() else 0.0
+    share = (
+        float(np.sqrt(n * np.sum(left**2) / trace))
+        if trace > 0 and (state.origin.any() or state.shift is not None)
+        else 0.0
+    )
     error = 2.0 * growth(p) * unit(moved.square) + 2.0 * share + share * share
+    error += _standardizing_error(state, moved, n)
     whole, sums, start = Whole(chunks.sizes, trace, error * trace), Moments(moved.total, moved.square), np.zeros(p)
     every = by_rows.exact_pairs(whole, sums, start, p, centered=False)
     rank = _kept(every, rule.choose(every.values, n), n)

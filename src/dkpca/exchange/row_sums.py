@@ -151,7 +151,7 @@ def column_sums(party: str, chunk: Any) -> ColumnSums:
     """First look at a chunk."""
     X = numbers(party, chunk)
     with quiet():
-        mean = X.mean(axis=0)
+        mean = X[0] + (X - X[0]).mean(axis=0)
         return ColumnSums(len(X), mean, np.sum((X - mean) ** 2, axis=0), np.abs(X).max(axis=0))
 
 

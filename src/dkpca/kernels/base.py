@@ -91,6 +91,13 @@ class Kernel(ABC):
         """
         return 2.0 * growth(X.shape[1]) * unit(X)
 
+    def error_of_rows(self, X: Array, share: float) -> float:
+        """Bound on the error of a value, as in `relative_error`, where each number of X is off by a share of itself.
+
+        For kernels made of one inner product: twice for the numbers, and as much for the mean of a column.
+        """
+        return 8.0 * share
+
     def rows(self, X: Factor, positions: Array) -> Array:
         """Some of the samples, as a table of their own."""
         return rows_of(X, positions)

@@ -76,6 +76,13 @@ class OfDistance(Kernel):
         # Each term has a relative error of a few roundings, so has their sum, and x exp(-x) is below 1.
         return (growth(X.shape[1]) + FEW) * unit(X)
 
+    def error_of_rows(self, X: Array, share: float) -> float:
+        # Of gamma sum |x - y| at most gamma share (|x|_1 + |y|_1).
+        xp = namespace(X)
+        with quiet():
+            farthest = self.gamma * float(xp.max(xp.sum(xp.abs(X), axis=1)))
+        return math.expm1(min(4.0 * share * farthest, 1.0))
+
     def squared_distances(self, K: Array, floor: float) -> Array:
         xp = namespace(K)
         return -xp.log(xp.clip(K, floor, 1.0)) * (1.0 - xp.eye(K.shape[0], dtype=K.dtype)) / self.gamma
@@ -116,6 +123,10 @@ class RBF(OfDistance):
     def relative_error(self, X: Array, origin: Array | None) -> float:
         moved = origin is not None and bool(namespace(origin).any(origin != 0))
         return relative_error(X, self.gamma, moved=moved)
+
+    def error_of_rows(self, X: Array, share: float) -> float:
+        # |x - y|^2 changes by at most 2 |x - y| share (|x| + |y|), and a little more: 8 share max |x|^2.
+        return math.expm1(min(2.0 * SUBTRACTIONS * share * self.gamma * largest_square(X), 1.0))
 
     def partial(self, X: Array, Y: Array) -> Array:
         xp = namespace(X, Y)

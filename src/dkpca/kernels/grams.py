@@ -31,7 +31,16 @@ MOST_PRODUCTS = 64  # columns of a thin factor of the fused matrix: more are not
 class KernelGram(Gram):
     """A party's Gram matrix: a kernel on its own columns."""
 
-    def __init__(self, kernel: Kernel, X: Factor, origin: Array | None = None, place: Array | None = None) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        X: Factor,
+        origin: Array | None = None,
+        place: Array | None = None,
+        *,
+        standardized: float = 0.0,
+    ) -> None:
+        self.standardized = standardized  # share of itself by which each number may be off
         self.kernel, self.X, self.origin = kernel, X, origin  # X is measured from the origin already
         self.there = X if place is None else placed(X, place)  # where it is computed with
         self.n, self.reference, self.entry_operations = (
@@ -66,7 +75,7 @@ class KernelGram(Gram):
                 "a precomputed kernel matrix is computed with where it lies; leave device out, or pass it as a "
                 "tensor on the device"
             )
-        return KernelGram(self.kernel, self.X, self.origin, place)
+        return KernelGram(self.kernel, self.X, self.origin, place, standardized=self.standardized)
 
     def against(self, columns: Array) -> Made:
         anchors = self.kernel.anchors(self.there, columns)
@@ -93,6 +102,8 @@ class KernelGram(Gram):
     def evaluation_error(self) -> float:
         if self._error is None:
             self._error = self.kernel.relative_error(self.X, self.origin)
+            if self.standardized:
+                self._error += self.kernel.error_of_rows(self.X, self.standardized)
         return self._error * self.trace()
 
     @property

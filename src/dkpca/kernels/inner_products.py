@@ -153,6 +153,9 @@ class Polynomial(Kernel):
         # By Cauchy and Schwarz gamma |x| |y| + coef0 <= sqrt of the two diagonals, so the power multiplies the error.
         return super().relative_error(X, origin) * (2 * self.degree if self.own else 1)
 
+    def error_of_rows(self, X: Array, share: float) -> float:
+        return super().error_of_rows(X, share) * (2 * self.degree if self.own else 1)
+
     def squared_distances(self, K: Array, floor: float) -> Array:
         if not self.own:
             return super().squared_distances(K, floor)
@@ -217,6 +220,9 @@ class CosineKernel(Kernel):
 
     def relative_error(self, X: Array, origin: Array | None) -> float:
         return super().relative_error(X, origin) * (3 if self.own else 1)  # the lengths are rounded too
+
+    def error_of_rows(self, X: Array, share: float) -> float:
+        return super().error_of_rows(X, share) * (3 if self.own else 1)
 
     def explicit_features(self, X: Array) -> Array | None:
         return _unit(X) if self.own else X

@@ -9,13 +9,13 @@ from dkpca.fields import check_party_name
 from dkpca.kernels import RBF, Kernel, Precomputed
 from dkpca.kernels.grams import KernelGram
 from dkpca.kernels.laws import adds_up
-from dkpca.linalg.arrays import Array, like, sent_to, to_numpy
-from dkpca.linalg.deviations import column_scales, standardized
+from dkpca.linalg.arrays import Array, like, namespace, sent_to, to_numpy
+from dkpca.linalg.deviations import column_scales, standardized, standardizing_error
 from dkpca.linalg.gram import Centered, Gram
 from dkpca.linalg.leading import Solver
 from dkpca.linalg.precision import COMPACT, DIGITS, Rounded
 from dkpca.linalg.rounding import quiet
-from dkpca.linalg.rows import away_from, by_strips
+from dkpca.linalg.rows import away_from, by_strips, column_means
 from dkpca.messages import Partials, PartScores, Rows, Scorer, Statistics, Summary
 from dkpca.party.drafts import Draft, Drafts, Turned, settle
 from dkpca.party.reach import check_not_lost, check_not_vanished, moved, rounded, scale_statistic
@@ -52,6 +52,7 @@ def summarize(
     keep_training: bool = False,
     sample_ids: Sequence[str] | None = None,
     standardize: bool = False,
+    prepared: bool = False,
     balance: float = 0.0,
     law: str | None = None,
     policy: Policy = ANYTHING,
@@ -80,6 +81,8 @@ def summarize(
         In row order. Without ids, rows of all parties match by position.
     standardize : bool
         Whether columns are measured from their means, in units of their deviations; the state keeps both.
+    prepared : bool
+        Whether that was done before: its rounding is part of the bounds then, too.
     balance : float
         Mean exponent that the kernel gets by a width of the party's own; 0: the width of the kernel as it is.
     law : str, optional
@@ -104,9 +107,12 @@ def summarize(
     protect = "none" if blind is None else "blind"
     _check_allowed(policy, kernel, law, precision, protect)
     rank = policy.limit(rank.sent_in(precision))
+    prepared = prepared or shift is not None
     origin = kernel.origin(X)
+    if prepared and not bool(namespace(X).any(origin != 0)):
+        origin = column_means(X)  # that of standardized columns is zero, but for the rounding of a far mean
     X = moved(X, origin, party)
-    gram: Gram = KernelGram(kernel, X, origin)
+    gram: Gram = KernelGram(kernel, X, origin, standardized=standardizing_error(X) if prepared else 0.0)
     digest, sent_as, turn = _digest(sample_ids, X), kernel, None
     if blind is not None:
         _check_sum(kernel, law, party)

@@ -122,7 +122,7 @@ def prepare(table: Table, reading: Reading) -> Preparation:
     _refuse_columns(table, columns, high / 2 - low / 2 > FARTHEST, "numbers too far apart to be subtracted")
     if holes.any():
         notes.append(f"missing values filled with their column mean: {holes.sum()}, in {(holes > 0).sum()} columns")
-    means, deviations = _means_and_deviations(X, np.maximum(np.abs(low), np.abs(high)))
+    means, deviations = _means_and_deviations(X, low, high)
     scales = _scales(columns, deviations)
     finished = tuple(
         replace(
@@ -139,16 +139,21 @@ def prepare(table: Table, reading: Reading) -> Preparation:
     return Preparation(as_read, finished, tuple(notes))
 
 
-def _means_and_deviations(X: Matrix, largest: Any) -> tuple[Any, Any]:
-    """Mean of each column, and its deviation with the mean filled in; scaled, so that no square leaves the range."""
+def _means_and_deviations(X: Matrix, low: Any, high: Any) -> tuple[Any, Any]:
+    """Mean of each column, and its deviation with the mean filled in.
+
+    Both are those of the differences to the least value, which are exact where all values are far from zero and close
+    to each other; of halves, and scaled, so that neither they nor their squares leave the range.
+    """
     means, deviations = np.empty(X.shape[1]), np.empty(X.shape[1])
-    sizes = np.where(largest > 0.0, largest, 1.0)
+    widths = high / 2 - low / 2
+    sizes = np.where(widths > 0.0, widths, 1.0)
     for start in range(0, X.shape[1], TOGETHER):
         part = slice(start, start + TOGETHER)
         imputer = SimpleImputer()
-        scaler = StandardScaler().fit(imputer.fit_transform(X[:, part] / sizes[part]))
-        means[part] = imputer.statistics_ * sizes[part]
-        deviations[part] = np.sqrt(scaler.var_) * sizes[part]
+        scaler = StandardScaler().fit(imputer.fit_transform((X[:, part] / 2 - low[part] / 2) / sizes[part]))
+        means[part] = 2 * (low[part] / 2 + imputer.statistics_ * sizes[part])
+        deviations[part] = 2 * (np.sqrt(scaler.var_) * sizes[part])
     return means, deviations
 
 
