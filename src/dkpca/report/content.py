@@ -22,7 +22,7 @@ from dkpca.tables.reading import Matrix, Reading
 
 PLAIN = Reading()
 TURNED = "the samples are turned by a secret of the parties: a point is no sample; a party draws its own report"
-FITTED, NEW, OUTSIDE = 0, 1, 2
+FITTED, NEW, OUTSIDE, COMPLETED = 0, 1, 2, 3
 TOP_COLUMNS = 8
 SCORE_BYTES = 3_000_000  # of one page; with very many samples the last components are left out of it
 STEPS = 65_535  # a score is told apart to this part of its component's range
@@ -191,7 +191,7 @@ class Drawn:
     rows: Any  # (n_fitted_drawn,) of int, into the source
     names: Sequence[str]
     scores: Any  # (n_drawn, n_components)
-    kinds: Any  # (n_drawn,) of FITTED, NEW, OUTSIDE
+    kinds: Any  # (n_drawn,) of FITTED, NEW, OUTSIDE, COMPLETED
 
 
 def drawn_samples(content: Content, most: int) -> Drawn:
@@ -201,13 +201,22 @@ def drawn_samples(content: Content, most: int) -> Drawn:
     if len(rows) > most:
         rows = np.sort(np.random.default_rng(0).choice(rows, most, replace=False))
     names = [source.names[row] for row in rows.tolist()]
-    scores, kinds = [source.scores[rows]], [np.full(len(rows), FITTED, dtype=np.uint8)]
+    scores, kinds = [source.scores[rows]], [np.where(_completed(source)[rows], COMPLETED, FITTED).astype(np.uint8)]
     for part in content.new:
         names += part.names
         scores.append(part.scores)
         outside = np.zeros(len(part.names), dtype=bool) if part.outside is None else part.outside
         kinds.append(np.where(outside, OUTSIDE, NEW).astype(np.uint8))
     return Drawn(rows, names, np.vstack(scores), np.concatenate(kinds))
+
+
+def _completed(source: Source) -> Any:
+    """Whether a party lacks the sample, so that something else stands in place of its row."""
+    completed = np.zeros(len(source.names), dtype=bool)
+    if source.run is not None and source.run.model.lacking is not None:
+        for rows in source.run.model.lacking.rows.values():
+            completed[rows] = True
+    return completed
 
 
 def packed(content: Content, drawn: Drawn) -> tuple[dict[str, Any], str]:

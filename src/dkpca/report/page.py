@@ -19,7 +19,7 @@ from dkpca.fusion import FusedModel
 from dkpca.messages import Scores, Summary
 from dkpca.report import svg
 from dkpca.report.columns import OwnColumns
-from dkpca.report.content import Content, Drawn, drawn_samples, influence, packed
+from dkpca.report.content import COMPLETED, OUTSIDE, Content, Drawn, drawn_samples, influence, packed
 from dkpca.store.runs import Run
 from dkpca.tables.reading import Matrix
 from dkpca.wording import in_bytes
@@ -123,9 +123,12 @@ def drawn_words(content: Content, drawn: Drawn) -> str:
     words = f"All {n_fitted:,} samples"
     if n_fitted < n_samples:
         words = f"{n_fitted:,} of the {n_samples:,} samples, drawn at random"
+    n_completed = int((drawn.kinds == COMPLETED).sum())
+    if n_completed:
+        words += f" ({n_completed:,} that not all parties have: hollow)"
     n_new = len(drawn.names) - n_fitted
     if n_new:
-        n_outside = int((drawn.kinds == 2).sum())
+        n_outside = int((drawn.kinds == OUTSIDE).sum())
         words += f", and {n_new:,} new ones placed among them"
         words += f" ({n_outside:,} of them outside the range of the fit)" if n_outside else ""
     return ". ".join([words, *(note[0].upper() + note[1:] for note in map(escape, content.notes))]) + "."

@@ -30,6 +30,9 @@ function drawShape(context, shape, x, y, radius) {
   context.beginPath();
   if (shape === 0) {
     context.arc(x, y, radius, 0, 2 * Math.PI);
+  } else if (shape === 3) {
+    context.arc(x, y, 1.5 * radius, 0, 2 * Math.PI);
+    context.arc(x, y, 0.9 * radius, 0, 2 * Math.PI, true);
   } else if (shape === 1) {
     const r = 1.5 * radius;
     context.moveTo(x, y - r);

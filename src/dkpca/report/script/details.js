@@ -1,6 +1,6 @@
 // One sample: what is known of it, and its neighbors.
 
-import { NEW, OUTSIDE, valueOf } from "./data.js";
+import { COMPLETED, NEW, OUTSIDE, valueOf } from "./data.js";
 import { byId, element, short } from "./dom.js";
 
 const words = (value) => (typeof value === "number" ? short(value) : value);
@@ -8,6 +8,7 @@ const words = (value) => (typeof value === "number" ? short(value) : value);
 export function about(samples, sample, column) {
   const lines = [samples.names[sample]];
   if (column) lines.push(`${column.name}: ${words(valueOf(column, sample))}`);
+  if (samples.kinds[sample] === COMPLETED) lines.push("not at all parties: completed");
   if (samples.kinds[sample] === NEW) lines.push("new sample");
   if (samples.kinds[sample] === OUTSIDE) lines.push("new sample, outside the range of the fit");
   return lines;

@@ -2,7 +2,7 @@
 
 import { drawCharts } from "./charts.js";
 import { asCss } from "./colors.js";
-import { NEW, OUTSIDE, readData } from "./data.js";
+import { COMPLETED, NEW, OUTSIDE, readData } from "./data.js";
 import { drawDetails } from "./details.js";
 import { byId, download, element, fileName, followTips, hideTip, setPressed, swatch } from "./dom.js";
 import { Explorer } from "./explorer.js";
@@ -85,6 +85,9 @@ function startSwitches() {
     repaint();
   };
   const ink = "var(--ink)";
+  if (samples.kinds.includes(COMPLETED)) {
+    add("show-completed", swatch(ink, "hollow"), "samples that not all parties have", showKind(COMPLETED), true);
+  }
   if (samples.kinds.includes(NEW)) add("show-new", swatch(ink, "diamond"), "new samples", showKind(NEW), true);
   if (samples.kinds.includes(OUTSIDE)) {
     add("show-outside", swatch(ink, "cross"), "new samples outside the range of the fit", showKind(OUTSIDE), true);

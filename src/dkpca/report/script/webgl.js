@@ -28,7 +28,8 @@ void main() {
   float circle = 1.0 - length(at);
   float diamond = 1.0 - abs(at.x) - abs(at.y);
   float cross = 0.25 - min(abs(at.x - at.y), abs(at.x + at.y)) * 0.7;
-  float inside = form < 0.5 ? circle : form < 1.5 ? diamond : cross;
+  float hollow = 0.3 - abs(length(at) - 0.7);
+  float inside = form < 0.5 ? circle : form < 1.5 ? diamond : form < 2.5 ? cross : hollow;
   float cover = clamp(inside * size * 0.5, 0.0, 1.0);
   gl_FragColor = vec4(paint.rgb, 1.0) * paint.a * cover;
 }`;
