@@ -11,7 +11,6 @@ import time
 from benchmarks.flights import N_FLIGHTS, flights
 from benchmarks.measure import RESULTS, machine
 from dkpca import DKPCA
-from dkpca.exchange import in_process, rounds
 
 
 def main() -> None:
@@ -26,8 +25,7 @@ def main() -> None:
     model = DKPCA(10, gamma=None, rank=given.rank).fit(tables)
     fit, memory = time.process_time() - start, _peak()
     start = time.process_time()
-    parties = in_process.Parties(tables, states=model._states)
-    proof = rounds.audited(parties, model.model_, given.rows, 0).certificate
+    proof = model.run_audit(given.rows).certificate_
     audit = time.process_time() - start
     assert proof.audit is not None
     found = {

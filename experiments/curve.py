@@ -14,7 +14,7 @@ from dkpca.linalg.gram import Centered
 from dkpca.linalg.leading import leading
 from dkpca.linalg.precision import COMPACT, DIGITS, Rounded
 from dkpca.messages import Summary, row_number_digest
-from dkpca.party.drafts import Draft, Drafts, settle
+from dkpca.party.candidates import Candidate, Candidates, settle
 from dkpca.rank import Auto, Budget, Fixed, RankRule
 from experiments import protocol, whole
 from experiments.command import Options, described, expression, main, mean_std
@@ -74,7 +74,7 @@ def _spectrum(kernel: Any, X: protocol.Matrix, k: int) -> tuple[protocol.Matrix,
 
 def _drafts(
     party: tuple[protocol.Matrix, Eigenpairs], kernel: Any, rule: RankRule, precision: str
-) -> tuple[Draft, str]:
+) -> tuple[Candidate, str]:
     """The message that a party sends, from its spectrum."""
     X, pairs = party
     named = row_number_digest(X.shape[0])
@@ -82,7 +82,7 @@ def _drafts(
     def message(**fields: Any) -> Summary:
         return Summary(party="party", kernel=kernel, sample_digest=named, n_features=X.shape[1], **fields)
 
-    drafts = Drafts(
+    drafts = Candidates(
         KernelGram(kernel, X - X.mean(0)),
         X,
         message,

@@ -7,7 +7,7 @@ rows.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
@@ -20,6 +20,7 @@ from dkpca.kernels.grams import KernelGram
 from dkpca.linalg.eigenpairs import Eigenpairs
 from dkpca.linalg.gram import Centered
 from dkpca.linalg.leading import leading
+from dkpca.party.state import PartyState
 from dkpca.party.true_rows import true_rows
 from experiments import protocol, whole
 from experiments.command import Options, described, expression, main
@@ -110,7 +111,9 @@ def _trials(name: str, settings: Settings, seed: int, rank: int, n_parties: int,
     for draw in range(count):
         asked = audit.request(model.model_, settings.rows, 1000 * seed + draw)
         found = audit.conclude(
-            model.model_, asked, [true_rows(model._states[party], X_j, asked) for party, X_j in tables.items()]
+            model.model_,
+            asked,
+            [true_rows(cast(PartyState, model._states[party]), X_j, asked) for party, X_j in tables.items()],
         )
         rows.append(
             fixed

@@ -21,21 +21,21 @@ from dkpca.fusion.plausibility import check_summary
 from dkpca.kernels import RBF, Linear
 from dkpca.linalg.precision import round_to
 from dkpca.messages import (
-    Agreed,
     AuditRequest,
     AuditRows,
     CommonTokens,
     MaskedSum,
-    Offer,
+    Packed,
     Partials,
     Rows,
     SampleTokens,
     Scores,
+    Seed,
+    Shape,
     Statistics,
     Summary,
     Tokens,
 )
-from dkpca.packed import Packed
 from dkpca.rank import Fixed
 from dkpca.settings import Fit
 from dkpca.store import files, runs
@@ -199,18 +199,9 @@ def samples() -> list[messages.Message]:
         CommonTokens(2, Tokens.of([b"c" * 16])),
         Scores(3, RBF(0.5), digest, matrix, 0.25, 0.5),
         Summary("bank", RBF(0.5), digest, 7, round_to(np.eye(3)[:, :2], "compact"), 1.0, 1.0, 1e-7, 1e-7),
-        Offer("bank", Agreed("first", "pairs", "rbf", 3, 3, digest, 16), 4, 2.0, "a" * 64, "b" * 64, "c" * 128),
-        MaskedSum(
-            party="bank",
-            agreed=Agreed("first", "pairs", "rbf", 3, 3, digest, 16),
-            parties=("bank", "shop"),
-            offers=digest,
-            n_features=9,
-            step=0.5,
-            part=1,
-            n_parts=1,
-            values=Packed(np.arange(6, dtype=np.uint8)),
-        ),
+        MaskedSum("bank", digest, Packed(np.arange(8, dtype=np.uint8))),
+        Seed("bank", "shop", "a" * 64, "b" * 64),
+        Shape("bank", 100, 5, digest),
     ]
 
 

@@ -4,8 +4,7 @@ import numpy as np
 
 from dkpca.kernels import RBF
 from dkpca.linalg.precision import Rounded, round_to
-from dkpca.messages import Summary, Tokens, digest
-from dkpca.packed import Packed
+from dkpca.messages import Packed, Summary, Tokens, digest
 from dkpca.wire import codec, container
 
 DIGEST = digest(["a", "b"])

@@ -170,13 +170,13 @@ def test_a_limit_of_ones_own_is_measured_on_the_message_that_leaves():
     class FewLevels(Goal):
         limits = True
 
-        def met_by(self, draft):
-            assert draft.table.shape == X.shape
-            seen.append(draft.summary)
-            return np.abs(draft.summary.factor.data).max() <= 200
+        def met_by(self, candidate):
+            assert candidate.table.shape == X.shape
+            seen.append(candidate.summary)
+            return np.abs(candidate.summary.factor.data).max() <= 200
 
     summary, _ = sent(All((Auto(5), FewLevels())))
-    assert any(summary is draft for draft in seen)
+    assert any(summary is candidate for candidate in seen)
     assert 100 < np.abs(summary.factor.data).max() <= 200
 
 

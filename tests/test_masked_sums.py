@@ -1,7 +1,10 @@
 """The center learns the sum of all parties' numbers, and from fewer than all of them nothing."""
 
-from dataclasses import replace
-from typing import Any
+import hashlib
+import hmac
+import json
+import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,43 +12,30 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dkpca import wire
-from dkpca.errors import FusionError, InputError, ProtectionError
+from dkpca.errors import InputError
 from dkpca.kernels import RBF
-from dkpca.messages import Agreed, digest
-from dkpca.protection import joint, keys, quantities, sums
-from dkpca.protection.ring import DTYPES, Ring, reach_of
+from dkpca.messages import Packed
+from dkpca.protection import keys, masks, quantities
+from dkpca.protection.masks import Ring
+from dkpca.protection.quantities import Addends
 
 NAMES = ("bank", "clinic", "shop")
-IDENTITIES = {name: keys.Identity.new() for name in (*NAMES, "thief")}
-PINNED = {name: IDENTITIES[name].fingerprint for name in NAMES}
-DIGEST = digest(["a", "b"])
-bits = st.sampled_from(sorted(DTYPES))
+QUESTION = "ab" * 32
+VECTORS = json.loads((Path(__file__).parent / "vectors" / "masks.json").read_text())
+bits = st.sampled_from([32, 64])
 
 
-def agreed_on(count, n_bits=32, run="first"):
-    return Agreed(run, "pairs", "rbf", count, 1, DIGEST, n_bits)
-
-
-def own_keys(values, n_bits=32, run="first", names=NAMES):
+def pair_keys(run="first", names=NAMES, secret=b"secret of "):
+    """Keys of all pairs, by party, from seeds that all have exchanged."""
+    seeds = {name: keys.seeds_for(secret + name.encode(), run, name, names) for name in names}
     return {
-        name: keys.make_offer(
-            IDENTITIES[name],
-            name,
-            agreed_on(len(values[name]), n_bits, run),
-            n_features=3,
-            largest=float(np.abs(values[name]).max()),
-        )
+        name: {
+            other: keys.pair_key(secret + name.encode(), run, name, names, seeds[other][name])
+            for other in names
+            if other != name
+        }
         for name in names
     }
-
-
-def offers_of(own):
-    return {name: key.offer for name, key in own.items()}
-
-
-def masked(values, own, **settings):
-    return [sums.masked(values[name], own[name], offers_of(own), PINNED, **settings) for name in own]
 
 
 def numbers(seed=0, count=1000, scale=1.0):
@@ -53,290 +43,209 @@ def numbers(seed=0, count=1000, scale=1.0):
     return {name: random.normal(size=count) * scale for name in NAMES}
 
 
+def masked(values, ring, bound, question=QUESTION, part="values"):
+    secret = pair_keys()
+    return {
+        name: masks.under_masks(ring.encode(values[name], bound), name, NAMES, secret[name], question, part)
+        for name in values
+    }
+
+
 @given(bits, st.integers(1, 60), st.integers(0, 2**32), st.sampled_from([1e-9, 1.0, 1e12]))
 def test_the_sum_of_all_is_the_sum_to_half_a_step_each(n_bits, count, seed, scale):
     values = numbers(seed, count, scale)
-    own = own_keys(values, n_bits)
-    received = masked(values, own)
-    total = sums.added(received, count)
-    assert np.abs(total - sum(values.values())).max() <= 1.5001 * received[0].step
+    bound = max(float(np.abs(each).max()) for each in values.values())
+    ring = Ring.for_sum(n_bits, 3 * bound, 3)
+    total = masks.added(list(masked(values, ring, bound).values()), ring, count)
+    truth = sum(values.values())
+    assert np.abs(total - truth).max() <= 1.5 * ring.step + 4e-16 * np.abs(truth).max()
 
 
-@given(bits, st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=9))
-def test_packing_loses_nothing(n_bits, whole):
-    ring = Ring(n_bits, 1.0)
-    reduced = ring.reduced(np.array(whole, dtype=np.uint64))
-    packed = ring.pack(reduced)
-    assert len(packed) == ring.packed_bytes(len(whole))
-    np.testing.assert_array_equal(ring.unpack(packed, len(whole)), reduced)
-
-
-def test_twenty_bits_take_five_bytes_for_two_numbers():
-    assert [Ring(n_bits, 1.0).packed_bytes(1000) for n_bits in (16, 20, 32, 64)] == [2000, 2500, 4000, 8000]
-
-
-@pytest.mark.parametrize("n_bits", sorted(DTYPES))
+@pytest.mark.parametrize("n_bits", [32, 64])
 def test_masked_messages_look_uniform_whatever_is_in_them(n_bits):
-    values = {name: np.full(60_000, 0.001) for name in NAMES}
-    values["bank"][0] = values["clinic"][0] = values["shop"][0] = 1.0  # so that the ring is not made for 0.001
-    for message in masked(values, own_keys(values, n_bits)):
-        counts = np.bincount(message.values.data, minlength=256)
-        assert scipy.stats.chisquare(counts).pvalue > 1e-6, message.party
-        pairs = np.bincount(message.values.data[:-1].astype(int) * 256 + message.values.data[1:], minlength=2**16)
-        assert scipy.stats.chisquare(pairs).pvalue > 1e-6, message.party
+    ring = Ring.for_sum(n_bits, 3.0, 3)
+    for values in ({name: np.zeros(20_000) for name in NAMES}, {name: np.ones(20_000) for name in NAMES}):
+        for packed in masked(values, ring, 1.0).values():
+            counts = np.bincount(packed.data, minlength=256)
+            assert scipy.stats.chisquare(counts).pvalue > 1e-6
 
 
-def with_lengths(values, lengths, own):
-    return [
-        sums.masked(values[name], own[name], offers_of(own), PINNED, lengths=lengths[name], n_parts=1) for name in own
+def test_some_of_the_messages_tell_nothing_about_the_sum():
+    ring = Ring.for_sum(32, 3.0, 3)
+    sent = masked({name: np.zeros(5000) for name in NAMES}, ring, 1.0)
+    partial = masks.added([sent["bank"], sent["clinic"]], ring, 5000)
+    assert np.std(partial) > 0.5 * 2**31 * ring.step / 2
+
+
+def test_another_question_piece_run_or_count_has_other_masks():
+    ring = Ring.for_sum(32, 3.0, 3)
+    zero = {name: np.zeros(100) for name in NAMES}
+    first = masked(zero, ring, 1.0)["bank"].data
+    others = [
+        masked(zero, ring, 1.0, question="cd" * 32)["bank"].data,
+        masked(zero, ring, 1.0, part="lengths")["bank"].data,
+        masked({name: np.zeros(101) for name in NAMES}, ring, 1.0)["bank"].data[:400],
+        masks.under_masks(ring.encode(np.zeros(100), 1.0), "bank", NAMES, pair_keys("second")["bank"], QUESTION).data,
     ]
+    for other in others:
+        assert np.mean(first == other) < 0.05
 
 
-@given(bits, st.integers(1, 60), st.integers(0, 2**32), st.sampled_from([1e-9, 1.0, 1e12]))
-def test_lengths_are_added_with_the_digits_of_a_double(n_bits, count, seed, scale):
-    values = numbers(seed, count, scale)
-    own = own_keys(values, n_bits)
-    lengths = {name: 15.9 * np.abs(values[name]).max() * np.linspace(0, 1, 7) for name in NAMES}
-    total = sums.added_lengths(with_lengths(values, lengths, own), 7)
-    truth = sum(lengths.values())
-    assert np.abs(total - truth).max() <= 2e-13 * truth.max()
+def test_keys_depend_on_run_roster_and_every_partys_seed():
+    def group(run, names, changed=b""):
+        seeds = {n: keys.seeds_for(b"secret of " + n.encode(), run, n, names) for n in names}
+        if changed:
+            seeds["shop"] = keys.seeds_for(changed, run, "shop", names)
+        received = {n: seeds[n]["bank"] for n in names if n != "bank"}
+        return keys.group_key(b"secret of bank", run, "bank", names, received)
+
+    first = group("first", NAMES)
+    assert len({first, group("second", NAMES), group("first", NAMES[::-1]), group("first", NAMES, b"other")}) == 4
+    mine = pair_keys()
+    assert mine["bank"]["shop"] == mine["shop"]["bank"]
+    assert len({mine[a][b] for a in NAMES for b in NAMES if a < b}) == 3
 
 
-def test_lengths_are_noise_alone_under_masks_of_their_own_and_come_from_all():
-    values = {name: np.full(60_000, 1.0) for name in NAMES}
-    own = own_keys(values, 64)
-    received = with_lengths(values, values, own)
-    for message in received:
-        assert scipy.stats.chisquare(np.bincount(message.lengths.data, minlength=256)).pvalue > 1e-6, message.party
-        assert np.mean(message.lengths.data == message.values.data) < 0.02
-    with pytest.raises(FusionError, match=r"no lengths of samples from \['clinic'\]"):
-        sums.added_lengths([received[0], replace(received[1], lengths=None), received[2]], 60_000)
+@pytest.mark.parametrize("value", [1.0001, -2.0, np.nan, np.inf])
+def test_a_value_out_of_range_is_refused_and_never_clipped(value):
+    ring = Ring.for_sum(32, 3.0, 3)
+    with pytest.raises(InputError, match="beyond the bound"):
+        ring.encode(np.array([0.5, value]), 1.0)
 
 
-def test_a_length_out_of_range_is_refused():
-    values = numbers()
-    own = own_keys(values)
-    with pytest.raises(InputError, match="is beyond the .* that was offered"):
-        sums.masked(values["bank"], own["bank"], offers_of(own), PINNED, lengths=np.array([1e3]))
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("n_bits", [32, 64])
+def test_the_largest_values_of_all_parties_at_once_do_not_overflow(sign, n_bits):
+    ring = Ring.for_sum(n_bits, 3.0, 3)
+    total = masks.added(list(masked({n: np.full(5, sign) for n in NAMES}, ring, 1.0).values()), ring, 5)
+    np.testing.assert_allclose(total, 3.0 * sign, rtol=1e-8)
+
+
+@given(st.lists(st.floats(1e-290, 1e290), min_size=3, max_size=3))
+def test_a_masked_bound_is_the_largest_power_of_two_and_tells_no_other(sizes):
+    random = np.random.default_rng(0)
+    secret, drawn = pair_keys(), {}
+    for name, size in zip(NAMES, sizes, strict=True):
+        own = masks.bits_of(size, random.integers(1, 2**63, len(masks.POWERS), dtype=np.uint64))
+        drawn[name] = masks.under_masks(own, name, NAMES, secret[name], QUESTION)
+    found = masks.largest_power(masks.added_bits(list(drawn.values())))
+    assert max(sizes) <= found < 2.0 * max(sizes) * (1 + 1e-12)
+
+
+def test_bounds_of_numbers_without_end_are_refused():
+    with pytest.raises(InputError, match="not finite; scale the columns"):
+        masks.bits_of(np.inf, np.ones(len(masks.POWERS), dtype=np.uint64))
 
 
 @given(st.integers(2, 200), st.integers(1, 500))
 def test_pieces_of_all_pairs_have_every_pair_once_and_none_is_empty(n, piece):
+    what = Addends("pairs", n, n, 32, lengths=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(quantities, "PIECE", piece)
-        agreed = replace(agreed_on(n), columns=n)
-        found = quantities.pieces(agreed)
-        assert [row for rows in found for row in range(rows.start, rows.stop)] == list(range(n))
-        counts = [quantities.count(agreed, rows) for rows in found]
-        assert min(counts) > 0
-        assert sum(counts) == n * (n - 1) // 2
+        pieces = what.pieces
+    assert [rows.start for rows in pieces[1:]] == [rows.stop for rows in pieces[:-1]]
+    assert sum(what.count(rows) for rows in pieces) == n * (n - 1) // 2
+    assert all(what.count(rows) > 0 for rows in pieces)
 
 
-def test_some_of_the_messages_tell_nothing_about_the_sum():
-    values = numbers(count=60_000, scale=0.001)
-    own = own_keys(values)
-    first, second, _ = masked(values, own)
-    ring = Ring(32, first.step)
-    partial = ring.unpack(first.values.data, 60_000) + ring.unpack(second.values.data, 60_000)
-    assert scipy.stats.chisquare(np.bincount(partial >> 24, minlength=256)).pvalue > 1e-6
-    seen = ring.decode(partial)
-    assert abs(np.corrcoef(seen, values["bank"] + values["clinic"])[0, 1]) < 0.02
-    with pytest.raises(FusionError, match=r"no masked sum from \['shop'\]; .* all of them or nothing"):
-        sums.added([first, second], 60_000)
+def test_bounds_from_the_plan_hold_for_standardized_columns():
+    random = np.random.default_rng(0)
+    for table in (random.normal(size=(50, 3)), random.standard_cauchy(size=(50, 3)), np.eye(50)[:, :3]):
+        X = (table - table.mean(axis=0)) / table.std(axis=0)
+        for what in (Addends("pairs", 50, 50, 32, lengths=True), Addends("columns", 50, 20, 32)):
+            values, lengths = quantities.largest(what, RBF(1.0), X, X[:20])
+            bounds = quantities.bounds_without_data(what, RBF(1.0), 3)
+            assert bounds is not None
+            assert (values <= bounds[0], lengths <= bounds[1] or not what.lengths) == (True, True)
 
 
-def test_the_same_numbers_in_two_sums_share_no_mask():
-    values = numbers()
-    first, again = (masked(values, own_keys(values, run=run)) for run in ("first", "second"))
-    differences = first[0].values.data.astype(int) - again[0].values.data
-    assert np.unique(differences).size > 200
+# A second implementation, from RFC 5869 and RFC 8439 and the sentences of `protection.masks`, without NumPy.
 
 
-def test_pieces_of_one_sum_share_no_mask():
-    values = numbers()
-    own = own_keys(values)
-    one, two = (masked(values, own, part=part, n_parts=2)[0] for part in (1, 2))
-    assert np.mean(one.values.data == two.values.data) < 0.02
+def naive_hkdf(secret: bytes, info: bytes) -> bytes:
+    extracted = hmac.new(bytes(32), secret, hashlib.sha256).digest()
+    return hmac.new(extracted, info + b"\x01", hashlib.sha256).digest()
 
 
-def test_a_context_is_answered_once():
-    values = numbers()
-    own = own_keys(values)
-    masked(values, own)
-    with pytest.raises(ProtectionError, match="party 'bank' has answered this before .* start another sum"):
-        masked(values, own)
+def naive_chacha20(key: bytes, n_bytes: int) -> bytes:
+    def quarter(s, a, b, c, d):
+        for x, y, z, turn in ((a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)):
+            s[x] = (s[x] + s[y]) % 2**32
+            s[z] ^= s[x]
+            s[z] = ((s[z] << turn) | (s[z] >> (32 - turn))) % 2**32
+
+    out, counter = b"", 0
+    while len(out) < n_bytes:
+        start = [0x61707865, 0x3320646E, 0x79622D32, 0x6B206574, *struct.unpack("<8I", key), counter, 0, 0, 0]
+        state = list(start)
+        for _ in range(10):
+            for column in range(4):
+                quarter(state, column, 4 + column, 8 + column, 12 + column)
+            for diagonal in range(4):
+                quarter(
+                    state,
+                    diagonal,
+                    4 + (diagonal + 1) % 4,
+                    8 + (diagonal + 2) % 4,
+                    12 + (diagonal + 3) % 4,
+                )
+        out += struct.pack("<16I", *((a + b) % 2**32 for a, b in zip(state, start, strict=True)))
+        counter += 1
+    return out[:n_bytes]
 
 
-def test_another_roster_is_refused():
-    values = numbers()
-    own = own_keys(values)
-    fewer = {name: offer for name, offer in offers_of(own).items() if name != "shop"}
-    with pytest.raises(ProtectionError, match=r"offers are from \['bank', 'clinic'\], and the pinned parties are"):
-        sums.masked(values["bank"], own["bank"], fewer, PINNED)
-    with pytest.raises(ProtectionError, match="party 'bank' is alone"):
-        sums.masked(values["bank"], own["bank"], {"bank": own["bank"].offer}, {})
+def naive_message(party: str, whole: list[int], n_bits: int) -> bytes:
+    """Numbers of a party under masks, from the vectors' seeds."""
+    roster, run, width = VECTORS["roster"], VECTORS["run"], n_bits // 8
+    total = list(whole)
+    for other in roster:
+        if other == party:
+            continue
+        first, second = sorted((party, other), key=roster.index)
+        seeds = bytes.fromhex(VECTORS["seeds"][first][second] + VECTORS["seeds"][second][first])
+        key = naive_hkdf(seeds, b"dkpca pair key 2\0" + "\0".join((run, first, second)).encode())
+        context = f"{VECTORS['question']}\0{VECTORS['part']}\0{len(whole)}"
+        stream = naive_chacha20(naive_hkdf(key, b"dkpca masks 2\0" + context.encode()), width * len(whole))
+        sign = 1 if party == first else -1
+        for at in range(len(whole)):
+            total[at] += sign * int.from_bytes(stream[width * at : width * (at + 1)], "little")
+    return b"".join((number % 2**n_bits).to_bytes(width, "little") for number in total)
 
 
-def test_a_roster_changed_for_one_party_gives_noise_and_is_noticed():
-    values = numbers()
-    own = own_keys(values)
-    other = own_keys(values)["shop"]  # an offer of the same party for the same sum, made twice
-    mixed = offers_of(own) | {"shop": other.offer}
-    messages = [
-        sums.masked(values["bank"], own["bank"], mixed, PINNED),
-        *(sums.masked(values[name], own[name], offers_of(own), PINNED) for name in ("clinic", "shop")),
-    ]
-    with pytest.raises(FusionError, match="'bank' and 'clinic' answered different sums: other offers"):
-        sums.added(messages, 1000)
-
-
-def test_a_foreign_key_is_refused():
-    values = numbers()
-    own = own_keys(values)
-    forged = keys.make_offer(IDENTITIES["thief"], "shop", agreed_on(1000), n_features=3, largest=1.0)
-    with pytest.raises(ProtectionError, match=r"party 'shop': its offer is signed by .* is pinned; somebody else"):
-        sums.masked(values["bank"], own["bank"], offers_of(own) | {"shop": forged.offer}, PINNED)
-
-
-@pytest.mark.parametrize("change", ["key", "reach", "n_features"])
-def test_an_offer_that_was_altered_is_refused(change):
-    values = numbers()
-    own = own_keys(values)
-    new = {"key": own_keys(values)["clinic"].offer.key, "reach": 512.0, "n_features": 4}[change]
-    swapped = replace(own["shop"].offer, **{change: new})
-    with pytest.raises(ProtectionError, match="party 'shop': its offer was altered on the way"):
-        sums.masked(values["bank"], own["bank"], offers_of(own) | {"shop": swapped}, PINNED)
-
-
-def test_swapped_offers_are_refused():
-    values = numbers()
-    own = own_keys(values)
-    offers = offers_of(own)
-    offers["shop"], offers["clinic"] = offers["clinic"], offers["shop"]
-    with pytest.raises(ProtectionError, match="party 'clinic': its offer is signed by"):
-        sums.masked(values["bank"], own["bank"], offers, PINNED)
-    with pytest.raises(ProtectionError, match="under its own name is not the one it made"):
-        sums.masked(values["shop"], own["shop"], offers, PINNED)
-
-
-def test_one_key_under_two_names_is_refused():
-    values = numbers()
-    own = own_keys(values)
-    copied = own | {"clinic": replace(own["clinic"], offer=replace(own["clinic"].offer, key=own["bank"].offer.key))}
-    with pytest.raises(ProtectionError, match="two parties offer the same key"):
-        sums.masked(values["bank"], own["bank"], offers_of(copied), PINNED)
-
-
-def test_a_key_that_makes_every_secret_the_same_is_refused():
-    values = numbers()
-    own = own_keys(values)
-    zero = replace(own["shop"].offer, key="0" * 64)
-    signed = replace(zero, signature=IDENTITIES["shop"].sign(keys._signed_part(zero)))
-    with pytest.raises(ProtectionError, match="party 'shop': the key it offers is none"):
-        sums.masked(values["bank"], own["bank"], offers_of(own) | {"shop": signed}, PINNED)
-
-
-@pytest.mark.parametrize(
-    ("what", "value", "words"),
-    [
-        ("rows", 999, "number of samples 1000 against 999"),
-        ("bits", 16, "bits 32 against 16"),
-        ("kernel", "laplacian", "kernel rbf against laplacian"),
-        ("run", "other", "run first against other"),
-        ("sample_digest", digest(["b", "a"]), "other samples, or the same in another order"),
-    ],
-)
-def test_parties_that_agreed_on_different_sums_are_told(what, value, words):
-    values = numbers()
-    own = own_keys(values)
-    other = replace(agreed_on(1000), **{what: value})
-    offers = offers_of(own) | {
-        "shop": keys.make_offer(IDENTITIES["shop"], "shop", other, n_features=3, largest=1.0).offer
-    }
-    with pytest.raises(ProtectionError, match=f"'bank' and 'shop' offer different sums: {words}"):
-        sums.masked(values["bank"], own["bank"], offers, PINNED)
-
-
-@pytest.mark.parametrize("value", [5000.0, -5000.0, np.nan, np.inf])
-def test_a_value_out_of_range_is_refused_and_never_clipped(value):
-    values = numbers()
-    own = own_keys(values)
-    values["bank"][3] = value
-    with pytest.raises(InputError, match="is beyond the .* that was offered"):
-        masked(values, own)
-
-
-def test_the_largest_values_of_all_parties_at_once_do_not_overflow():
-    values = {name: np.array([8.0, -8.0]) for name in NAMES}
-    np.testing.assert_allclose(sums.added(masked(values, own_keys(values, 16)), 2), [24.0, -24.0], atol=0.01)
-
-
-def test_a_reach_tells_the_largest_value_to_a_tenth_only():
-    assert [reach_of(value) for value in (0.5, 1.0, 8.0, 2048.0)] == [0.5, 1.0, 8.0, 2048.0]
-    for value in np.exp(np.random.default_rng(0).uniform(-300, 300, size=1000)):
-        assert value <= reach_of(value) <= 1.0906 * value
-        assert reach_of(reach_of(value)) == reach_of(value)
-    with pytest.raises(InputError, match="not finite"):
-        reach_of(np.inf)
-
-
-def test_bits_too_few_for_the_parties_are_refused():
-    with pytest.raises(InputError, match="16 bits are too few for a sum of 20000 parties"):
-        Ring.for_sum(16, [1.0] * 20_000)
-
-
-def test_bytes_that_do_not_fit_the_shape_are_refused():
-    values = numbers()
-    with pytest.raises(InputError, match="4000 bytes are not 999 numbers of 32 bits"):
-        sums.added(masked(values, own_keys(values)), 999)
-
-
-def test_a_message_twice_and_a_stranger_are_refused():
-    values = numbers()
-    messages = masked(values, own_keys(values))
-    with pytest.raises(FusionError, match=r"two masked sums from \['bank'\]"):
-        sums.added([*messages, messages[0]], 1000)
-    with pytest.raises(FusionError, match=r"masked sums from \['thief'\], who made no offer"):
-        sums.added([*messages, replace(messages[0], party="thief")], 1000)
-
-
-def test_pieces_that_are_missing_or_come_twice_are_named(monkeypatch):
-    monkeypatch.setattr(quantities, "PIECE", 900)
-    values = numbers(count=999)  # the pairs of 45 samples with each other, and nine more
-    values = {name: np.abs(each[:990]) for name, each in values.items()}
-    own = {
-        name: keys.make_offer(
-            IDENTITIES[name],
-            name,
-            replace(agreed_on(45), columns=45, signed=False),
-            n_features=3,
-            largest=float(each.max()),
-        )
-        for name, each in values.items()
-    }
-    pieces = quantities.pieces(own["bank"].offer.agreed)
-    assert len(pieces) == 2
-    first = masked(
-        {name: each[: quantities.count(own[name].offer.agreed, pieces[0])] for name, each in values.items()},
-        own,
-        n_parts=2,
+@pytest.mark.parametrize("case", VECTORS["cases"], ids=lambda case: f"{case['bits']} bits")
+def test_published_vectors_hold_for_this_and_for_a_naive_implementation(case):
+    roster, n_bits = VECTORS["roster"], case["bits"]
+    ring = Ring(n_bits, case["step"])
+    total = np.zeros(len(case["sum"]))
+    for party in roster:
+        whole = [round(value / case["step"]) for value in case["values"][party]]
+        assert naive_message(party, whole, n_bits).hex() == case["messages"][party]
+        seeds = VECTORS["seeds"]
+        pair = {
+            other: keys.hkdf(
+                bytes.fromhex(
+                    seeds[party][other] + seeds[other][party]
+                    if roster.index(party) < roster.index(other)
+                    else seeds[other][party] + seeds[party][other]
+                ),
+                keys.PAIR + "\0".join((VECTORS["run"], *sorted((party, other), key=roster.index))).encode(),
+            )
+            for other in roster
+            if other != party
+        }
+        numbers = ring.encode(np.array(case["values"][party]), case["bound"])
+        packed = masks.under_masks(numbers, party, roster, pair, VECTORS["question"], VECTORS["part"])
+        assert packed.data.tobytes().hex() == case["messages"][party]
+        total += np.array(case["values"][party])
+    np.testing.assert_allclose(total, case["sum"])
+    received = [np.frombuffer(bytes.fromhex(case["messages"][party]), dtype=np.uint8) for party in roster]
+    np.testing.assert_allclose(
+        masks.added([Packed(data) for data in received], ring, len(total)), case["sum"], atol=2 * case["step"]
     )
-    with pytest.raises(FusionError, match="has 2 pieces, and only 1 came"):
-        joint.summary_of(RBF(1.0), lambda: [first])
-    with pytest.raises(FusionError, match="has 2 pieces, and others than these came"):
-        joint.summary_of(RBF(1.0), lambda: [first, first])
-
-
-def test_offers_and_masked_sums_travel():
-    values = numbers()
-    own = own_keys(values)
-    messages: list[Any] = [wire.decode(wire.encode(message)) for message in masked(values, own)]
-    np.testing.assert_allclose(sums.added(messages, 1000), sum(values.values()), atol=1e-7)
-    assert wire.decode(wire.encode(own["bank"].offer)) == own["bank"].offer
 
 
 def test_secrets_are_not_shown():
-    own = own_keys(numbers())["bank"]
-    assert own.secret.hex() not in repr(own)
-    assert repr(own.secret) not in repr(own)
-    assert repr(IDENTITIES["bank"].secret) not in repr(IDENTITIES["bank"])
+    from dkpca.party.answers import Party
+
+    party = Party("bank", lambda kind: np.zeros((2, 2)), NAMES, "run", b"a secret of 32 bytes, and no more")
+    assert "secret" not in repr(party).replace("secrets", "")

@@ -6,7 +6,7 @@ from sklearn.base import clone
 
 from dkpca import DKPCA
 from dkpca.errors import FusionError, InputError, MissingPartyWarning
-from dkpca.fusion.scoring import party_shares, place
+from dkpca.fusion.scoring import party_shares
 
 SUMS = [{"kernel": "linear"}, {"law": "sum"}, {"law": "sum", "weights": "balanced"}, {"law": "sum", "center": False}]
 
@@ -127,15 +127,3 @@ def test_the_exact_projection_needs_every_party(tables):
     model = DKPCA(2, kernel="linear", projection="exact").fit(fit)
     with pytest.raises(FusionError, match=r"the exact projection needs every party, and \['b'\] are missing"):
         model.transform(without(new, "b"))
-
-
-def test_answers_of_two_kinds_are_not_mixed(tables):
-    from dkpca.fusion.scoring import scorers
-    from dkpca.party import extend, score
-
-    fit, new = tables
-    model = DKPCA(2, kernel="linear").fit(fit)
-    part = score(model._states["a"], scorers(model.model_)["a"], new["a"])
-    rows = extend(model._states["b"], new["b"])
-    with pytest.raises(FusionError, match="some parties sent scores and others factor rows"):
-        place(model.model_, [part, rows], ["c"])

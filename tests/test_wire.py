@@ -10,32 +10,28 @@ from dkpca.kernels import RBF, Linear
 from dkpca.linalg.lazy_factor import rounding_norms
 from dkpca.linalg.precision import PRECISIONS, round_to
 from dkpca.messages import (
-    Agreed,
     AuditRequest,
     AuditRows,
     CommonTokens,
+    Go,
     MaskedSum,
-    Offer,
-    Offers,
+    Packed,
     Partials,
-    PartScores,
+    Reveal,
     Rows,
     SampleTokens,
-    Scorer,
     Scores,
+    Seed,
+    Shape,
     Statistics,
     Tokens,
-    Vouch,
+    Told,
     digest,
     row_number_digest,
 )
-from dkpca.packed import Packed
 from dkpca.wire import container
 from testkit.wire_files import DIGEST, forged, same, summary_of
 
-AGREED = Agreed("first", "pairs", "rbf", 3, 3, DIGEST, 16)
-PEM = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
-OFFER = Offer("bank", AGREED, 4, 2.0, "a" * 64, "b" * 64, "c" * 128, Vouch(PEM, "0f" * 70))
 precisions = st.sampled_from(sorted(PRECISIONS))
 matrices = st.tuples(st.integers(6, 12), st.integers(1, 6)).flatmap(
     lambda shape: arrays(np.float64, shape, elements=st.floats(-1e4, 1e4, allow_subnormal=False))
@@ -54,12 +50,13 @@ def message_of_each_kind():
         AuditRows("bank", DIGEST, DIGEST, tuple(range(matrix.shape[0])), matrix),
         SampleTokens("bank", Tokens.of([b"b" * 16, b"a" * 16])),
         CommonTokens(2, Tokens.of([b"c" * 16])),
-        Scorer("bank", DIGEST, 3, matrix),
-        PartScores("bank", DIGEST, DIGEST, matrix),
         Scores(3, RBF(0.5), DIGEST, matrix, 0.25, 0.5),
-        Offer("bank", AGREED, 4, 2.0, "a" * 64, "b" * 64, "c" * 128),
-        Offers((OFFER, Offer("shop", AGREED, 4, 2.0, "a" * 64, "d" * 64, "c" * 128))),
-        MaskedSum("bank", AGREED, ("bank", "shop"), DIGEST, 9, 0.5, 1, 1, Packed(np.arange(6, dtype=np.uint8))),
+        MaskedSum("bank", DIGEST, Packed(np.arange(8, dtype=np.uint8))),
+        Seed("bank", "shop", "a" * 64, "b" * 64),
+        Shape("bank", 100, 5, DIGEST),
+        Go("bank", DIGEST),
+        Reveal("bank", "c" * 64),
+        Told("bank"),
     ]
 
 

@@ -16,7 +16,6 @@ from dkpca.certificate import Audit
 from dkpca.certificate.estimate import spectrum_at
 from dkpca.certificate.left_out import PartyError
 from dkpca.errors import FusionError, InputError
-from dkpca.fields import MOST_AUDITED
 from dkpca.fusion import FusedModel
 from dkpca.fusion.roster import TrueRows, audited_rows
 from dkpca.kernels.grams import FusedGram
@@ -26,7 +25,7 @@ from dkpca.linalg.lazy_factor import as_received, reweighed, rows_of
 from dkpca.linalg.perturbation import Matrix, change, turned
 from dkpca.linalg.rounding import growth, unit
 from dkpca.linalg.rows import in_order, strips
-from dkpca.messages import AuditRequest
+from dkpca.messages import MOST_AUDITED, AuditRequest
 
 CONFIDENCE = 0.95
 WORTH = 3.0  # logarithm of 1 / 0.05: how many draws' worth of its range a bound is off at least

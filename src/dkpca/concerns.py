@@ -15,7 +15,7 @@ from dkpca.fusion.scoring import party_shares
 from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import Array, device, namespace, to_numpy
 from dkpca.messages import Partials, Rows, Summary
-from dkpca.party.state import PartyState
+from dkpca.party.state import PartyState, State
 
 SAMPLED = 300  # rows that stand for all
 ALIKE = 0.02  # of the diagonal: samples that have less in common, on the root of the mean square, are strangers
@@ -71,7 +71,7 @@ def about_kernel(model: FusedModel, *, remedy: str) -> list[str]:
     return []
 
 
-def about_columns(state: PartyState) -> list[str]:
+def about_columns(state: State) -> list[str]:
     """Say so if one of the party's columns makes up nearly all of the distances between its samples."""
     if state.dominant is None:
         return []

@@ -10,22 +10,22 @@ from dkpca import wire
 from dkpca.kernels import Kernel
 from dkpca.linalg.precision import PRECISIONS
 from dkpca.messages import (
-    Agreed,
     AuditRequest,
     AuditRows,
     CommonTokens,
+    Go,
     MaskedSum,
     Message,
-    Offer,
-    Offers,
     Partials,
-    PartScores,
+    Reveal,
     Rows,
     SampleTokens,
-    Scorer,
     Scores,
+    Seed,
+    Shape,
     Statistics,
     Summary,
+    Told,
 )
 
 
@@ -90,8 +90,10 @@ def ledger_entry(summary: Summary, decided: str = "") -> LedgerEntry:
 
 
 def spectrum(summary: Summary) -> list[float]:
-    """Eigenvalues that the factor carries: its squared column norms."""
+    """Eigenvalues that the factor carries: its squared column norms, unless a rotation has mixed the columns."""
     factor = summary.factor.decode()
+    if summary.turned:
+        return [float(value) for value in np.linalg.eigvalsh(np.asarray(factor.T @ factor))[::-1]]
     return [float(value) for value in np.asarray((factor * factor).sum(axis=0))]
 
 
@@ -196,25 +198,6 @@ def _common_tokens(message: CommonTokens) -> Description:
     )
 
 
-def _scorer(message: Scorer) -> Description:
-    rank, n_components = message.weights.shape
-    facts = {"party": message.party, "rank": rank, "components": n_components, "parties": message.n_parties}
-    return (
-        facts,
-        ["to this party: how its own factor enters the components"],
-        ["anything about a sample, and any other party's columns"],
-    )
-
-
-def _part_scores(message: PartScores) -> Description:
-    n_new, n_components = message.scores.shape
-    facts = {"party": message.party, "new samples": n_new, "components": n_components}
-    reveals = [
-        f"{n_components} numbers per new sample: where this party's columns alone would put it among the components"
-    ]
-    return facts, reveals, ["column names, sample ids, factor rows, and any value of a column as such"]
-
-
 def _scores(message: Scores) -> Description:
     n_samples, n_components = message.scores.shape
     facts = {
@@ -230,51 +213,40 @@ def _scores(message: Scores) -> Description:
     return facts, reveals, ["sample ids, and any party's own factor or columns"]
 
 
-def _offer(message: Offer) -> Description:
-    facts = {
-        "party": message.party,
-        **_sum_facts(message.agreed),
-        "columns": message.n_features,
-        "reach": message.reach,
-    }
+def _seed(message: Seed) -> Description:
+    facts = {"party": message.party, "for": message.to}
+    return facts, ["to its reader: a secret of these two parties, and a share of the key of all"], ["any data"]
+
+
+def _shape(message: Shape) -> Description:
+    facts = {"party": message.party, "samples": message.n_samples, "columns": message.n_features}
     reveals = [
-        f"how many samples and columns the party has, and that none of its numbers exceeds {message.reach:g}, "
-        "nor the length of a sample 16 times that",
-        "its public keys, to everybody who takes part in this sum",
+        "how many rows and columns the party has",
         "a fingerprint of the sample ids in their order; ids that can be guessed all at once can be confirmed by it",
     ]
-    return facts, reveals, ["any value, name or id, and any secret key"]
+    return facts, reveals, ["any value, name or id"]
 
 
-def _offers(message: Offers) -> Description:
-    facts = {"parties": len(message.offers), **(_sum_facts(message.offers[0].agreed) if message.offers else {})}
-    return facts, ["to each party: what the offer of each of the others says"], ["any value, name or id"]
+def _go(message: Go) -> Description:
+    return {"party": message.party}, ["that the party agrees to the derived values"], ["any value, name or id"]
+
+
+def _reveal(message: Reveal) -> Description:
+    return {"party": message.party}, ["a random number by which rows are drawn"], ["any value, name or id"]
+
+
+def _told(message: Told) -> Description:
+    return {"party": message.party}, ["that the party has read what it was told"], ["anything else"]
 
 
 def _masked_sum(message: MaskedSum) -> Description:
-    facts = {
-        "party": message.party,
-        **_sum_facts(message.agreed),
-        "of": ", ".join(message.parties),
-        "piece": f"{message.part} of {message.n_parts}",
-        "step": message.step,
-    }
     reveals = [
         "alone, or without one of the others: nothing but that the party takes part",
-        f"together with those of all {len(message.parties)} parties: the sum over all of them, and no addend",
+        "together with those of all parties: the sum over all of them, and no addend",
         "to all other parties together, if they join against this one: what it added",
     ]
+    facts = {"party": message.party, "bytes": message.n_bytes}
     return facts, reveals, ["anything that can be read without the messages of all other parties"]
-
-
-def _sum_facts(agreed: Agreed) -> dict[str, Any]:
-    return {
-        "sum": agreed.run,
-        "of what": f"{agreed.kind}, {agreed.kernel} kernel",
-        "rows": agreed.rows,
-        "columns of the sum": agreed.columns,
-        "bits": agreed.bits,
-    }
 
 
 def _audit_request(message: AuditRequest) -> Description:
@@ -314,12 +286,13 @@ DESCRIPTIONS: dict[type[Any], Callable[[Any], Description]] = {
     Partials: _partials,
     SampleTokens: _sample_tokens,
     CommonTokens: _common_tokens,
-    Scorer: _scorer,
-    PartScores: _part_scores,
     Scores: _scores,
     AuditRequest: _audit_request,
     AuditRows: _audit_rows,
-    Offer: _offer,
-    Offers: _offers,
+    Seed: _seed,
+    Shape: _shape,
+    Go: _go,
+    Reveal: _reveal,
+    Told: _told,
     MaskedSum: _masked_sum,
 }

@@ -4,7 +4,6 @@ import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Self, get_type_hints
@@ -21,18 +20,15 @@ from dkpca.checks import as_input_error, check_fitted
 from dkpca.concerns import about_columns, about_influence, about_kernel, about_new_samples, remedy, warn
 from dkpca.disclosure import LedgerEntry, ledger_entry
 from dkpca.errors import InputError, MissingPartyWarning
-from dkpca.exchange import in_process, rounds
-from dkpca.fusion import FusedModel, captured, components, scoring
+from dkpca.exchange import in_process
+from dkpca.fusion import captured, scoring
 from dkpca.fusion.completion import goes_with
 from dkpca.kernels import Kernel
 from dkpca.kernels.combination import BALANCED
-from dkpca.linalg import memory
-from dkpca.linalg.arrays import Array, dtype_name, namespace, to_numpy
+from dkpca.linalg.arrays import Array, namespace, to_numpy
 from dkpca.linalg.leading import Solver
-from dkpca.linalg.rows import computing_on
 from dkpca.party import inverse
-from dkpca.party.state import PartyState
-from dkpca.protection.shield import Shield
+from dkpca.party.state import Shield, State
 from dkpca.rank import RankRule
 from dkpca.settings import PARTIES, RIDGE, Compute, Fit, check_value, choice
 from dkpca.tables import labels, party_tables
@@ -276,11 +272,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         given = self._given(X, settings, sample_ids)
         warn(given.moved)
         labels.check_outcome(y, party_tables.by_party(X) or {"X": X}, sample_ids, given.ids)
-        if settings.protect == "none":
-            model, states, shield = _fit_in_the_open(given, settings, compute)
-        else:
+        if settings.protect != "none":
             _check_nothing_lacks(given, f"protect={settings.protect!r}")
-            model, states, shield = _fit_protected(given.tables, settings, compute)
+        model, states, shield = in_process.fit(given.tables, settings, compute, places=given.places)
         if settings.protect != "blind":
             warn(about_kernel(model, remedy=remedy(settings.standardize)))
         states = {name: replace(state, columns=given.columns.get(name)) for name, state in states.items()}
@@ -496,10 +490,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         tables = self._training if X is None else self._given(X, settings, sample_ids).tables
         if tables is None:
             raise InputError("run_audit needs the tables of the fit, which are in no file or pickle; give them as X")
-        parties = in_process.Parties(
-            tables, compute.n_jobs, compute.timeout, states=self._states, fitted=self._sources
-        )
-        self.model_: Any = rounds.audited(parties, self.model_, n_rows, settings.seed)
+        self.model_: Any = in_process.audit(tables, self._states, self.model_, n_rows, settings, compute)
         self.certificate_ = self.model_.certificate
         return self
 
@@ -623,7 +614,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         self,
         model: Any,
         names: list[str],
-        states: Mapping[str, PartyState],
+        states: Mapping[str, State],
         sources: Mapping[str, Source],
         shield: Shield,
         ids: Sequence[Any] | None = None,
@@ -640,7 +631,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         self.gamma_ = _same(self.gammas_)
         self.eigenvectors_ = model.eigenvectors
         if shield.protect == "blind":
-            self.eigenvectors_ = _protected_rounds().turned_back(shield, model.eigenvectors)
+            self.eigenvectors_ = in_process.turned_back(shield, model.eigenvectors)
         self.eigenvalues_ = model.eigenvalues
         self.explained_variance_ratio_ = model.explained_variance_ratio
         self.certificate_ = model.certificate
@@ -786,32 +777,20 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         absent = sorted(set(self.party_names_) - set(tables))
         if absent:
             raise InputError(f"no new samples from {absent}; masks cancel only if every party of the fit takes part")
-        protected = _protected_rounds()
-        parties = protected.Parties(
-            tables, self.n_jobs, self.timeout, states=self._states, fitted=self._sources, shield=self._shield
-        )
-        scores: Array = protected.place(parties, self.model_)
-        return scores
+        settings, compute = self._settings()
+        return in_process.place(tables, self._states, self._sources, self.model_, self._shield, settings, compute)
 
     def _ask_rows(self, tables: Mapping[str, Any], *, exact: bool = False) -> Mapping[str, Any]:
         """What the parties that are there say about new samples."""
-        parties = in_process.Parties(
-            tables,
-            self.n_jobs,
-            self.timeout,
-            states=self._states,
-            fitted=self._sources,
-            max_memory=self.max_memory,
-            device=self.device,
-        )
-        return rounds.new_samples(parties, exact=exact)
+        settings, compute = self._settings()
+        return in_process.rows(tables, self._states, self._sources, settings, compute, exact=exact)
 
     def _self_values(self, name: str, table: Any) -> Array:
         """Kernel value of each new sample of a party with itself."""
         state = self._states[name]
         return core.self_values(state, opened(name, table, columns_are=state.kernel.columns_are))
 
-    def _with_rows(self, name: str) -> PartyState:
+    def _with_rows(self, name: str) -> Any:
         """State of a party with its rows, opened again where they are only named."""
         if name not in self._states:
             raise InputError(f"the private state of party {name!r} is not here; it can go back to its columns itself")
@@ -860,73 +839,6 @@ def _not_at_random(model: Any, y: Any) -> list[str]:
         f"party {name!r} does not lack samples at random: they go with {names[column]} (correlation {size:.2f})"
         for name, column, size in goes_with(rows, values)
     ]
-
-
-def _fit_in_the_open(
-    given: PartyTables, settings: Fit, compute: Compute
-) -> tuple[FusedModel, dict[str, PartyState], Shield]:
-    """Fit as in the paper: each party sends a factor, the center fuses them."""
-    tables = given.tables
-    parties = in_process.Parties(
-        tables,
-        compute.n_jobs,
-        compute.timeout,
-        settings.seed,
-        standardize=settings.standardize,
-        max_memory=compute.max_memory,
-        device=compute.device,
-    )
-    summaries, _ = rounds.summaries(parties, settings)
-    fuse = partial(
-        fusion.fuse,
-        list(summaries.values()),
-        center=settings.center,
-        **rounds.fusing(settings, summaries),
-        roster=list(tables),
-        solver=settings.solver,
-        n_landmarks=settings.n_landmarks,
-        random_state=settings.seed,
-        dtype=dtype_name(next(iter(parties.states.values())).origin),
-        places=given.places,
-        lacking=str(settings.lacking),
-    )
-    with memory.limited(compute.max_memory), computing_on(compute.device):
-        model = components.fused(settings.n_components, lambda count: fuse(n_components=count))
-    if settings.audit is not None:
-        model = rounds.audited(parties, model, settings.audit, settings.seed)
-    return model, parties.states, Shield()
-
-
-def _fit_protected(
-    tables: dict[str, Any], settings: Fit, compute: Compute
-) -> tuple[FusedModel, dict[str, PartyState], Shield]:
-    """Fit as parties that do not trust the center would."""
-    protected = _protected_rounds()
-    parties = protected.Parties(
-        tables,
-        compute.n_jobs,
-        compute.timeout,
-        settings.seed,
-        standardize=settings.standardize,
-        shield=protected.shield_for(settings.protect, settings.precision, settings.seed),
-    )
-    model, shield = protected.fit(
-        parties,
-        settings,
-        n_components=settings.n_components,
-        n_landmarks=settings.n_landmarks,
-        solver=settings.solver,
-        random_state=settings.seed,
-    )
-    return model, parties.states, shield
-
-
-def _protected_rounds() -> Any:
-    """Return the rounds of a protected fit; they need an extra, and nothing else does."""
-    try:
-        return import_module("dkpca.exchange.protected_rounds")
-    except ModuleNotFoundError as error:
-        raise InputError(f"protect= needs {error.name}; install it with pip install 'dkpca[protect]'") from error
 
 
 def _on_cluster() -> Any:

@@ -11,13 +11,12 @@ from typing import Any, TypeVar
 from dkpca import fusion
 from dkpca import party as core
 from dkpca.errors import InputError
-from dkpca.fields import check_party_name
 from dkpca.fusion import LANDMARKS, FusedModel
 from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import Array
 from dkpca.linalg.leading import Solver
 from dkpca.linalg.rows import computing_on
-from dkpca.messages import Message, Partials, Rows, Summary
+from dkpca.messages import Message, Partials, Rows, Summary, check_party_name
 from dkpca.party import ANYTHING
 from dkpca.party.state import PartyState
 from dkpca.policy import Policy

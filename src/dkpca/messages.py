@@ -1,35 +1,214 @@
-"""Everything that leaves a party: this file, with `dkpca.masked` for masked sums, is the whole disclosure.
+"""Everything that leaves a party: this file is the whole disclosure.
 
 A reviewer who knows these classes knows what the center can learn. What each of them reveals in plain words
 is in docs/disclosure.md.
 """
 
 import hashlib
-from collections.abc import Sequence
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Annotated, Any
+
+import numpy as np
 
 from dkpca.errors import InputError
-from dkpca.fields import (
-    Count,
-    Fingerprint,
-    Finite,
-    NotNegative,
-    PartyName,
-    Positions,
-    Seed,
-)
 from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import Array
 from dkpca.linalg.precision import Rounded
 from dkpca.linalg.rows import Index
-from dkpca.masked import Agreed as Agreed
-from dkpca.masked import MaskedSum as MaskedSum
-from dkpca.masked import Offer as Offer
-from dkpca.masked import Offers as Offers
-from dkpca.masked import SumKind as SumKind
-from dkpca.masked import Vouch as Vouch
-from dkpca.packed import TOKEN_BYTES as TOKEN_BYTES
-from dkpca.packed import Tokens as Tokens
+
+RING_BITS = (32, 64)  # on which masked sums are formed
+SEED_BYTES = 32
+TOKEN_BYTES = 16  # of the 32 of HMAC-SHA256: a chance of 1e-27 that any two of a million ids collide
+PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+MOST_AUDITED = 5000  # rows of one audit
+
+
+def check_name(name: str, what: str) -> str:
+    """Names become file names and log lines, so they are kept plain."""
+    if not isinstance(name, str) or not PLAIN_NAME.fullmatch(name):
+        raise InputError(
+            f"{what} {name!r} cannot be used; take up to 64 letters, digits, '_', '-', '.', not '-' or '.' first"
+        )
+    return name
+
+
+def check_party_name(name: str) -> str:
+    """Name of a party, kept plain."""
+    return check_name(name, "party name")
+
+
+def _party_name(field: str, name: str) -> None:
+    check_party_name(name)
+
+
+def _fingerprint(field: str, value: str) -> None:
+    if not re.fullmatch(r"[0-9a-f]{64}", value):
+        raise InputError(f"{field} is not a sha256 digest")
+
+
+def _at_least_one(field: str, value: int) -> None:
+    if value < 1:
+        raise InputError(f"{field} is {value}, less than 1")
+
+
+def _finite(field: str, value: float) -> None:
+    if not math.isfinite(value):
+        raise InputError(f"{field} is {value}, not a finite number")
+
+
+def _not_negative(field: str, value: float) -> None:
+    if not (math.isfinite(value) and value >= 0):
+        raise InputError(f"{field} is {value}, not a finite number >= 0")
+
+
+def _positive(field: str, value: float) -> None:
+    if not (math.isfinite(value) and value > 0):
+        raise InputError(f"{field} is {value}, not a finite number > 0")
+
+
+def _secret(field: str, value: str) -> None:
+    if not re.fullmatch(rf"[0-9a-f]{{{2 * SEED_BYTES}}}", value):
+        raise InputError(f"{field} is not a secret of {SEED_BYTES} bytes")
+
+
+def _bits(field: str, value: int) -> None:
+    if value not in RING_BITS:
+        raise InputError(f"{field} is {value}, not one of {list(RING_BITS)}")
+
+
+def _ascending(field: str, value: tuple[int, ...]) -> None:
+    if not 1 <= len(value) <= MOST_AUDITED or value[0] < 0 or any(a >= b for a, b in pairwise(value)):
+        raise InputError(f"{field} are not 1 to {MOST_AUDITED} positions, ascending and each once")
+
+
+def _seed(field: str, value: int) -> None:
+    if value < 0:
+        raise InputError(f"{field} is {value}, less than 0")
+
+
+PartyName = Annotated[str, _party_name]
+Fingerprint = Annotated[str, _fingerprint]
+Count = Annotated[int, _at_least_one]
+Finite = Annotated[float, _finite]
+NotNegative = Annotated[float, _not_negative]
+Positive = Annotated[float, _positive]
+Bits = Annotated[int, _bits]
+Secret = Annotated[str, _secret]
+Positions = Annotated[tuple[int, ...], _ascending]
+SeedNumber = Annotated[int, _seed]
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Sample ids as keyed hashes: ascending, so that the order of the rows is not told."""
+
+    data: np.ndarray[tuple[int, int], np.dtype[np.uint8]]  # (n_samples, TOKEN_BYTES)
+
+    @classmethod
+    def of(cls, tokens: Iterable[bytes]) -> "Tokens":
+        """Sort and pack."""
+        return cls(np.frombuffer(b"".join(sorted(tokens)), dtype=np.uint8).reshape(-1, TOKEN_BYTES))
+
+    def to_arrays(self) -> dict[str, np.ndarray[Any, Any]]:
+        """Return what travels, by the end of its name."""
+        return {"": self.data}
+
+    @classmethod
+    def from_arrays(cls, name: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> "Tokens":
+        """Rebuild what `to_arrays` gave: ascending, so that no order is revealed, and each of them once."""
+        data = arrays[""]
+        if set(arrays) != {""}:
+            raise InputError("does not have the arrays of its kind")
+        if data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] != TOKEN_BYTES or data.shape[0] == 0:
+            raise InputError(f"{name} is not a list of {TOKEN_BYTES}-byte tokens (shape {data.shape})")
+        tokens = cls(data)
+        if any(earlier >= later for earlier, later in pairwise(tokens.listed())):
+            raise InputError(f"{name} is not sorted, or has a token twice")
+        return tokens
+
+    def listed(self) -> list[bytes]:
+        """Return them one by one, ascending."""
+        return [row.tobytes() for row in self.data]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Tokens, and bytes of one."""
+        return self.data.shape
+
+    @property
+    def precision(self) -> str:
+        """Type of one entry."""
+        return "uint8"
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Numbers of some bits each, without gaps; how many bits, and how many numbers, is said elsewhere."""
+
+    data: Bytes  # (n_bytes,)
+
+    def to_arrays(self) -> dict[str, np.ndarray[Any, Any]]:
+        """Return what travels, by the end of its name."""
+        return {"": self.data}
+
+    @classmethod
+    def from_arrays(cls, name: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> "Packed":
+        """Rebuild what `to_arrays` gave."""
+        data = arrays[""]
+        if set(arrays) != {""} or data.dtype != np.uint8 or data.ndim != 1 or data.shape[0] == 0:
+            raise InputError(f"{name} is not a row of bytes")
+        return cls(data)
+
+    @property
+    def shape(self) -> tuple[int]:
+        """Bytes."""
+        return (len(self.data),)
+
+    @property
+    def precision(self) -> str:
+        """Type of one entry."""
+        return "uint8"
+
+
+@dataclass(frozen=True)
+class Seed:
+    """Secrets of one party for another one: sealed to that party, and never to whoever fuses."""
+
+    party: PartyName
+    to: PartyName
+    share: Secret  # of the key that all parties have; the same for each of them
+    seed: Secret  # of the key of these two
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How large a table is, for the fit or for a batch of new samples."""
+
+    party: PartyName
+    n_samples: Count
+    n_features: Count
+    samples: Fingerprint  # of the ordered sample ids; under the parties' key where the center is blind
+
+
+@dataclass(frozen=True)
+class Go:
+    """That a party agrees to what was derived before any message with data: for all to read."""
+
+    party: PartyName
+    derived: Fingerprint
+
+
+@dataclass(frozen=True)
+class Reveal:
+    """A nonce that the party committed to before: the rows of an audit are drawn by those of all parties."""
+
+    party: PartyName
+    nonce: Secret
 
 
 @dataclass(frozen=True)
@@ -207,26 +386,6 @@ class CommonTokens:
 
 
 @dataclass(frozen=True)
-class Scorer:
-    """What the center sends a party once, under the sum law, so that it can score its own columns alone."""
-
-    party: PartyName  # for whom it is
-    summary_id: Fingerprint  # of the party's summary that was fused
-    n_parties: Count  # of the fit
-    weights: Rounded  # (rank, n_components): the scores of a sample are its factor row times these
-
-
-@dataclass(frozen=True)
-class PartScores:
-    """A party's own share of the scores of new samples, under the sum law."""
-
-    party: PartyName
-    summary_id: Fingerprint  # of the summary of the fit
-    sample_digest: Fingerprint  # of the new samples' ids
-    scores: Rounded  # (n_new, n_components), to be added up over parties
-
-
-@dataclass(frozen=True)
 class Scores:
     """The center's result for the parties: where the samples lie, and how much of the variance that shows."""
 
@@ -245,7 +404,7 @@ class AuditRequest:
 
     n_samples: Count
     sample_digest: Fingerprint  # of the samples of the fit
-    seed: Seed
+    seed: SeedNumber
     draws: Count  # with replacement
     samples: Positions  # of those drawn, among the samples of the fit
 
@@ -278,20 +437,43 @@ class AuditRows:
         return self.rows.columns(index).decode()
 
 
+@dataclass(frozen=True)
+class MaskedSum:
+    """Numbers of one party under masks that cancel when those of all parties are added: alone, they are noise."""
+
+    party: PartyName
+    question: Fingerprint  # that this answers, and that the masks are bound to
+    values: Packed
+    lengths: Packed | None = None  # of the samples in these rows, where pairs are products
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of the numbers."""
+        return sum(len(packed.data) for packed in (self.values, self.lengths) if packed is not None)
+
+
+@dataclass(frozen=True)
+class Told:
+    """That a party has read what it was told; it says nothing else."""
+
+    party: PartyName
+
+
 Message = (
-    Statistics
+    Seed
+    | Shape
+    | Go
+    | Reveal
+    | Told
+    | Statistics
     | Summary
     | Rows
     | Partials
     | SampleTokens
     | CommonTokens
-    | Scorer
-    | PartScores
     | Scores
     | AuditRequest
     | AuditRows
-    | Offer
-    | Offers
     | MaskedSum
 )
 

@@ -2,10 +2,10 @@
 
 A rule reads the leading eigenvalues known so far and answers with a rank, or with None when it has to see more of
 the spectrum. It never answers 0: a party that sends nothing would erase the product of all kernels. A goal is a rule
-that is measured on the message itself: `dkpca.party.drafts` makes the message coarser or finer until it is met.
+that is measured on the message itself: `dkpca.party.candidates` makes the message coarser or finer until it is met.
 Either kind names a need (send at least this much) or a limit (send at most this much).
 
-To add a goal: what it measures becomes a method of `Draft` here and of `dkpca.party.drafts.Draft`; the goal derives
+To add a goal: what it measures becomes a method of `Measurable` and of `party.candidates.Candidate`; the goal derives
 from `Goal`, has a `name` and `met_by`, and stands in `RULES`. A message coarser than one that meets a limit should
 meet it too: the search is by bisection.
 """
@@ -29,7 +29,7 @@ AUTO_COMPACT = 0.05  # where numbers cost few bits, more of the spectrum is wort
 BEHIND = 5  # eigenpairs behind the components wanted that "auto" sends at least
 
 
-class Draft(Protocol):
+class Measurable(Protocol):
     """A message that may leave, as goals see it. What a new goal measures becomes one more method here."""
 
     def size(self) -> int:
@@ -77,7 +77,7 @@ class RankRule(ABC):
         """Whether only the message itself shows if the rule is met."""
         return False
 
-    def met_by(self, draft: Draft) -> bool:
+    def met_by(self, candidate: Measurable) -> bool:
         """Whether this message meets the rule; asked only if it is measured."""
         raise NotImplementedError
 
@@ -349,8 +349,8 @@ class Budget(RankRule):
     def measured(self) -> bool:
         return self.precision == COMPACT
 
-    def met_by(self, draft: Draft) -> bool:
-        return draft.size() <= self.bytes
+    def met_by(self, candidate: Measurable) -> bool:
+        return candidate.size() <= self.bytes
 
 
 @dataclass(frozen=True)
@@ -380,8 +380,8 @@ class Error(Goal):
         if not 0.0 < self.at_most < float("inf"):
             raise InputError(f"at_most is {self.at_most}; an error must be a positive number")
 
-    def met_by(self, draft: Draft) -> bool:
-        return draft.error() <= self.at_most
+    def met_by(self, candidate: Measurable) -> bool:
+        return candidate.error() <= self.at_most
 
 
 @dataclass(frozen=True)
@@ -419,8 +419,8 @@ class Recovery(Goal):
                 "give a share between 0 and 1, and at least 1 row"
             )
 
-    def met_by(self, draft: Draft) -> bool:
-        return bool(draft.recovery(self.known_rows).worst <= self.at_most)
+    def met_by(self, candidate: Measurable) -> bool:
+        return bool(candidate.recovery(self.known_rows).worst <= self.at_most)
 
 
 @dataclass(frozen=True)

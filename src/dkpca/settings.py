@@ -14,13 +14,13 @@ from typing import Any, TypeVar, get_args, get_type_hints
 
 from dkpca import kernels, rank
 from dkpca.errors import InputError, WireError
-from dkpca.fields import MOST_AUDITED
 from dkpca.kernels import Kernel
 from dkpca.kernels.combination import BALANCED
 from dkpca.kernels.laws import LAWS
 from dkpca.linalg import memory
 from dkpca.linalg.leading import NAMES, Solver
 from dkpca.linalg.precision import PRECISIONS
+from dkpca.messages import MOST_AUDITED
 from dkpca.rank import Auto, RankRule
 from dkpca.wire import codec, toml
 
@@ -355,6 +355,10 @@ def _check_together(fit: Fit) -> None:
         raise InputError(
             f"lacking='complete' regresses a party's rows on those of the others, and under protect={fit.protect!r} "
             "the center sees no party's rows; use lacking='mean' or 'drop'"
+        )
+    if fit.protect == "sums" and fit.precision not in ("float32", "float64"):
+        raise InputError(
+            f"protect='sums' adds numbers of 32 bits (precision='float32') or 64 ('float64'), not {fit.precision!r}"
         )
     if fit.protect == "sums" and fit.rank != "auto":
         raise InputError("protect='sums' takes no rank: all of the sum is used; leave rank='auto'")

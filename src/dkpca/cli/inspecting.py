@@ -14,7 +14,7 @@ from dkpca.disclosure import describe
 from dkpca.errors import InputError
 from dkpca.exchange.files import preparation_of
 from dkpca.messages import Summary
-from dkpca.party.state import PartyState
+from dkpca.party.state import PartyState, State
 from dkpca.policy import Policy
 from dkpca.recovery import RECOVERED, Measurement
 from dkpca.report import svg
@@ -47,7 +47,7 @@ def inspect(
     data = storage.read(path)
     if files.is_private(data):
         own = files.read_state(path)
-        kept: PartyState | None = own
+        kept: State | None = own
         words = f"{path}: PRIVATE state of party {own.party!r}. It contains the party's data: never send it."
         facts: dict[str, Any] = {"kind": "private", "party": own.party, "send": False}
         lines: list[str | Table] = [words]
@@ -80,16 +80,17 @@ def _described(path: Path, message: Any) -> tuple[dict[str, Any], list[str | Tab
     return facts | {"does_not_contain": told.does_not_contain}, list(lines)
 
 
-def _state_of(path: Path, message: Any) -> PartyState | None:
+def _state_of(path: Path, message: Any) -> State | None:
     """Private state beside a summary, if it is the one that belongs to it."""
     beside = path.with_suffix(".state")
     if not isinstance(message, Summary) or not beside.exists():
         return None
     kept = files.read_state(beside)
-    return kept if kept.summary_id == wire.fingerprint(message) else None
+    belongs = isinstance(kept, PartyState) and kept.summary_id == wire.fingerprint(message)
+    return kept if belongs else None
 
 
-def _column_names(kept: PartyState, found: Measurement) -> list[str]:
+def _column_names(kept: State, found: Measurement) -> list[str]:
     if not found.by_attack:
         return []
     if kept.preparation is None:

@@ -8,13 +8,13 @@ import typer
 
 from dkpca.errors import InputError
 from dkpca.exchange.sending import Sender
-from dkpca.fields import check_party_name
 from dkpca.kernels import Kernel, family, kernel_names
 from dkpca.kernels.base import adjusted
 from dkpca.kernels.combination import BALANCED
 from dkpca.kernels.laws import LAWS
 from dkpca.linalg.leading import NAMES
 from dkpca.linalg.precision import PRECISIONS
+from dkpca.messages import check_party_name
 from dkpca.party import ANYTHING
 from dkpca.rank import Adaptive, All, Auto, Budget, Error, Fixed, RankRule, Recovery
 from dkpca.settings import Fit

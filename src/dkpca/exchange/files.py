@@ -1,121 +1,27 @@
 """The rounds of the protocol with files as messages: what a party reads, writes and keeps."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dkpca import party, wire
+from dkpca import party
 from dkpca.concerns import outside_at_party
 from dkpca.errors import InputError
-from dkpca.exchange import alignment
-from dkpca.exchange.questions import (
-    ANY_WIDTH,
-    AuditWanted,
-    Question,
-    RowsWanted,
-    StatisticsWanted,
-    SummaryWanted,
-    TokensWanted,
-)
-from dkpca.exchange.sending import Holding, Sender
+from dkpca.exchange.sending import Holding, Sender, numbers_of
 from dkpca.kernels import Kernel
 from dkpca.linalg.leading import Solver
 from dkpca.messages import (
-    AuditRequest,
-    AuditRows,
     Partials,
-    PartScores,
     Rows,
-    SampleTokens,
-    Scorer,
-    Statistics,
     Summary,
 )
-from dkpca.party.state import PartyState
-from dkpca.party.true_rows import true_rows
+from dkpca.party.state import PartyState, State
 from dkpca.rank import RankRule
 from dkpca.store import storage
-from dkpca.store.files import ANOTHER_VERSION, encode_state, naming, read_message, read_state
-from dkpca.tables.preparation import Preparation, prepare, reading_for, with_samples_as_columns
+from dkpca.store.files import ANOTHER_VERSION, encode_state, naming, read_state
+from dkpca.tables.preparation import Preparation
 from dkpca.tables.reading import from_frame, read
 from dkpca.wire import codec
-
-
-@dataclass(frozen=True)
-class Answers(Mapping[str, Any]):
-    """Messages by party, read from their files when looked at: summaries can be large."""
-
-    paths: Mapping[str, Path]
-
-    def __getitem__(self, name: str) -> Any:
-        return read_message(self.paths[name], *wire.KINDS.values())
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.paths)
-
-    def __len__(self) -> int:
-        return len(self.paths)
-
-
-def answer(
-    question: Question,
-    holding: Holding,
-    sender: Sender,
-    *,
-    state: Path,
-    blind: Callable[[str, int], Any] | None = None,
-) -> Sequence[str]:
-    """Write the answer to a question; return what was dropped or filled in, in words."""
-    if isinstance(question, TokensWanted):
-        sample_tokens(holding, sender, new=bool(question.batch))
-    elif isinstance(question, StatisticsWanted):
-        statistics(holding.aligned(question.common), sender, kernel=question.kernel_of(holding.party))
-    elif isinstance(question, SummaryWanted):
-        _, preparation, _ = summarize(
-            holding.aligned(question.common),
-            sender,
-            kernel=question.kernel_of(holding.party),
-            rank=question.rank,
-            precision=question.precision,
-            solver=question.solver,
-            state=state,
-            keep_training=question.keep_training,
-            balance=question.balance,
-            law=question.law,
-            blind=blind,
-        )
-        return preparation.notes
-    elif isinstance(question, AuditWanted):
-        audit(holding.aligned(question.common), state, question.request, sender)
-    elif isinstance(question, RowsWanted):
-        return extend(holding.aligned(question.common), state, sender, exact=question.exact)[1]
-    else:
-        raise TypeError(f"{question} has no answer")
-    return ()
-
-
-def statistics(holding: Holding, sender: Sender, *, kernel: Kernel = ANY_WIDTH) -> Statistics:
-    """First round, only where gamma has to be derived; text is codes for a kernel of categories."""
-    with sender.answering(holding, "statistics"):
-        table, _ = holding.load()
-        X = prepare(table, reading_for(holding.reading, kernel.columns_are)).apply(table)
-        message = party.statistics(X, party=holding.party, kernel=kernel, policy=sender.policy)
-        sender.send(message, party=message.party, n_samples=message.n_samples)
-    return message
-
-
-def sample_tokens(holding: Holding, sender: Sender, *, new: bool = False) -> SampleTokens:
-    """Round before the first, only where samples differ between parties; new samples may be few."""
-    with sender.answering(holding, "sample tokens"):
-        ids = holding.ids()
-        if new:
-            sender.policy.check_projection()
-        else:
-            sender.policy.check_samples(len(ids))
-        message = alignment.sample_tokens(holding.keys(ids), holding.shared_key(), party=holding.party)
-        sender.send(message, party=message.party, n_samples=len(ids))
-    return message
 
 
 def summarize(
@@ -130,18 +36,12 @@ def summarize(
     keep_training: bool = False,
     balance: float = 0.0,
     law: str | None = None,
-    blind: Callable[[str, int], Any] | None = None,
 ) -> tuple[Summary, Preparation, PartyState]:
     """Return and write the one numerical message, attacked first; keep the private state if wanted."""
     with sender.answering(holding, f"summary with {kernel}, {rank}, {precision}"):
-        table, names = holding.load()
-        if kernel.columns_are == "samples":
-            table = with_samples_as_columns(table)
-        preparation = prepare(table, reading_for(holding.reading, kernel.columns_are))
-        if preparation.has_codes and kernel.columns_are != "categories":
-            raise InputError(f"codes of text are no quantities for the {kernel.name} kernel; use --text one-hot")
-        numbers = [preparation.apply(table)]
-        del table  # which may fill the memory, as the numbers may: nobody else holds them
+        X, preparation, names = numbers_of(holding, kernel.columns_are)
+        numbers = [X]
+        del X  # which may fill the memory: nobody else holds it
         summary, kept = party.summarize(
             numbers.pop(),
             party=holding.party,
@@ -156,7 +56,6 @@ def summarize(
             sample_ids=names,
             policy=sender.policy,
             known_rows=sender.policy.known_rows if sender.measures else 0,
-            blind=blind,
         )
         private_files = (
             {} if state is None else {state: encode_state(replace(kept, preparation=codec.described(preparation)))}
@@ -168,35 +67,11 @@ def summarize(
     return summary, preparation, kept
 
 
-def score(holding: Holding, state: Path, scorer: Scorer, sender: Sender) -> PartScores:
-    """Return and write the party's own share of the scores of new samples, from its private state."""
-    kept, preparation = load_state(state)
-    with sender.answering(holding, f"scores of {holding.path.name}"):
-        sender.policy.check_protection("none")  # its share would be open: under masks it is 'mask offer-new --scorer'
-        table, names = holding.load()
-        message = party.score(kept, scorer, preparation.apply(table), sample_ids=names, policy=sender.policy)
-        sender.send(message, party=message.party, n_samples=message.scores.shape[0])
-    return message
-
-
-def audit(holding: Holding, state: Path, request: AuditRequest, sender: Sender) -> AuditRows:
-    """Return and write true rows of the party's Gram matrix, from the table of the fit and the private state."""
-    kept, preparation = load_state(state)
-    with sender.answering(holding, f"audit of {len(request.samples)} rows"):
-        table, names = holding.load()
-        if kept.kernel.columns_are == "samples":
-            table = with_samples_as_columns(table)
-        X = preparation.apply(table)
-        message = true_rows(kept, X, request, sample_ids=names, policy=sender.policy).sent()
-        sender.send(message, party=message.party, n_samples=len(X), rows=len(message.samples), seed=request.seed)
-    return message
-
-
-def new_samples(path: Path, state: Path, *, id_column: str | None = None, key: bytes | None = None) -> Holding:
+def new_samples(path: Path, state: Path, *, id_column: str | None = None) -> Holding:
     """Return a table of new samples, to be read as the private state says."""
     kept, preparation = load_state(state)
     how = preparation.reading_of_new(id_column or preparation.reading.id_column)
-    return Holding(kept.party, path, how, key=key)
+    return Holding(kept.party, path, how)
 
 
 def extend(
@@ -220,10 +95,12 @@ def load_state(path: Path) -> tuple[PartyState, Preparation]:
     storage.recover(path.parent)
     state = read_state(path)
     with naming(path):
+        if not isinstance(state, PartyState):
+            raise InputError("new samples of a fit by masked sums are placed with all parties; use DKPCA, or a study")
         return state, preparation_of(state)
 
 
-def preparation_of(state: PartyState) -> Preparation:
+def preparation_of(state: State) -> Preparation:
     """How the party's table becomes numbers."""
     if state.preparation is None:
         raise InputError(
@@ -232,7 +109,7 @@ def preparation_of(state: PartyState) -> Preparation:
     return codec.decode(Preparation, state.preparation, what=ANOTHER_VERSION)
 
 
-def prepared(state: PartyState, table: Any) -> Any:
+def prepared(state: State, table: Any) -> Any:
     """Numbers of new rows given as a path, DataFrame or array, as the party's state says; labels of rows stay."""
     preparation = preparation_of(state)
     reading = preparation.reading_of_new(None)

@@ -1,188 +1,193 @@
-"""All parties under one owner: the rounds as function calls, spread over workers by joblib.
+"""All parties under one owner: the protocols as function calls, spread over workers by joblib.
 
 `joblib.parallel_config(backend="loky" | "dask")` around a fit decides where the parties' work runs. A table that is
 only named (a path, or a function that loads it) is opened by the worker; its rows do not come back with the answer,
 and are opened again when new samples are placed.
 """
 
+import hashlib
 import multiprocessing
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+import secrets
+from collections.abc import Generator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from joblib import Parallel, delayed
 
-from dkpca import party
 from dkpca.errors import TooLateError
-from dkpca.exchange.questions import AuditWanted, Question, RowsWanted, StatisticsWanted, SummaryWanted
+from dkpca.exchange import protocols
+from dkpca.exchange.protocols import Ask, Terms
+from dkpca.fusion import FusedModel
 from dkpca.linalg import memory
-from dkpca.linalg.arrays import Array
+from dkpca.linalg.arrays import Array, dtype_name
+from dkpca.linalg.eigenpairs import signs_of
 from dkpca.linalg.rows import computing_on
-from dkpca.messages import AuditRows, Partials, Rows, Statistics, Summary
-from dkpca.party.state import PartyState
-from dkpca.party.true_rows import true_rows
+from dkpca.messages import MaskedSum, row_number_digest
+from dkpca.party.answers import Party
+from dkpca.party.questions import Question
+from dkpca.party.state import PartyState, Shield, SumState
+from dkpca.protection.rotation import Rotation
+from dkpca.settings import Compute, Fit
 from dkpca.tables.inputs import Source, is_source, opened
 
 Tables = Mapping[str, Array | Source]
+States = dict[str, PartyState | SumState]
+BATCH = "new"
 
 
-@dataclass
-class Parties:
-    """Parties whose tables this process can open, or name to its workers.
+def fit(
+    tables: Tables, settings: Fit, compute: Compute, *, places: Mapping[str, Any] | None = None
+) -> tuple[FusedModel, States, Shield]:
+    """Run a fit of parties whose tables this process can open, or name to its workers.
 
-    Parameters
-    ----------
-    tables : mapping of party to array or source
-        What each party is asked about.
-    n_jobs : int, optional
-        Parties at the same time, as joblib understands it.
-    timeout : float, optional
-        Seconds to wait for a party's answer. Without it, a table that takes down every worker that opens it makes
-        joblib wait for ever on a Dask cluster.
-    random_state : int
-        Seed for the parties' solvers.
-    states : dict of party to PartyState
-        What each would keep; filled by a fit.
-    fitted : mapping of party to source
-        Tables of the fit that workers open again.
-    standardize : bool
-        Whether each party gives its columns mean 0 and deviation 1.
-    max_memory : int or str, optional
-        Memory that each party may take.
-    device : str, optional
-        Where each party computes landmarks of its table, and rows of new samples.
+    `places` says where the samples of each table are among all, if parties lack some.
     """
+    run, names = f"fit-{settings.seed}", list(tables)
+    parties = {name: _party(name, tables[name], names, run, settings) for name in names}
+    dtypes = [dtype_name(table) for table in tables.values() if not is_source(table)]
+    terms = Terms(run, dtype=dtypes[0] if dtypes else "float64", places=places)
+    model, sent = drive(protocols.fit(names, settings, terms), parties, compute)
+    states: States = {name: party.state for name, party in parties.items() if party.state is not None}
+    key = parties[names[0]].group_key.hex() if settings.protect == "blind" else ""
+    return model, states, Shield(settings.protect, run, key, sent)
 
-    tables: Tables
-    n_jobs: int | None = None
-    timeout: float | None = None
-    random_state: int = 0
-    states: dict[str, PartyState] = field(default_factory=dict)
-    fitted: Tables = field(default_factory=dict)
-    standardize: bool = False
-    max_memory: int | str | None = None
-    device: str | None = None
 
-    @property
-    def names(self) -> list[str]:
-        """Parties, in the order of their tables."""
-        return list(self.tables)
+def audit(
+    tables: Tables, states: Mapping[str, Any], model: FusedModel, n_rows: int, settings: Fit, compute: Compute
+) -> FusedModel:
+    """Audit a fit in the open."""
+    parties = {name: _party(name, tables[name], list(tables), "", settings, states[name]) for name in tables}
+    audited: FusedModel = drive(protocols.audited(list(tables), model, n_rows), parties, compute)[0]
+    return audited
 
-    def ask(self, question: Question) -> dict[str, Any]:
-        """Answer for each party."""
-        names = list(self.tables)
-        if isinstance(question, StatisticsWanted):
-            return self._all(
-                delayed(_statistics)(name, self.tables[name], question, self.standardize) for name in names
-            )
-        if isinstance(question, SummaryWanted):
-            return self._summaries(question)
-        if isinstance(question, RowsWanted):
-            return self._all(
-                delayed(_extend)(
-                    name,
-                    self.tables[name],
-                    question,
-                    self.states[name],
-                    self.fitted.get(name),
-                    self.max_memory,
-                    self.device,
-                )
-                for name in names
-            )
-        if isinstance(question, AuditWanted):
-            return self._true_rows(question)
-        raise TypeError(f"parties in one process match rows by position; they are not asked for {question}")
 
-    def _summaries(self, question: SummaryWanted, blind: Any = None) -> dict[str, Summary]:
-        """Summaries of all; their states stay here."""
-        answers = self._all(
-            delayed(_summarize)(
-                name,
-                self.tables[name],
-                question,
-                self.random_state,
-                self.standardize,
-                blind,
-                self.max_memory,
-                self.device,
-            )
-            for name in self.names
-        )
-        self.states = {name: state for name, (_, state) in answers.items()}
-        return {name: summary for name, (summary, _) in answers.items()}
+def rows(
+    tables: Tables,
+    states: Mapping[str, Any],
+    sources: Tables,
+    settings: Fit,
+    compute: Compute,
+    *,
+    exact: bool = False,
+) -> Mapping[str, Any]:
+    """Answers of all parties about new samples, in the open."""
+    parties = _with_new(tables, states, sources, "", settings)
+    answers: Mapping[str, Any] = drive(protocols.new_rows(list(tables), BATCH, exact=exact), parties, compute)[0]
+    return answers
 
-    def _true_rows(self, question: AuditWanted) -> dict[str, Any]:
-        """Rows of tables at hand are made where they are looked at; those of a worker's table come as a message."""
-        if any(map(is_source, self.tables.values())):
-            return self._all(
-                delayed(_sent_rows)(name, table, question, self.states[name]) for name, table in self.tables.items()
-            )
-        return {name: true_rows(self.states[name], X, question.request) for name, X in self.tables.items()}
 
-    def _all(self, jobs: Iterable[Any]) -> dict[str, Any]:
-        """Answers of all parties, in their order."""
+def place(
+    tables: Tables,
+    states: Mapping[str, Any],
+    sources: Tables,
+    model: FusedModel,
+    shield: Shield,
+    settings: Fit,
+    compute: Compute,
+) -> Array:
+    """Scores of new samples after a protected fit."""
+    parties = _with_new(tables, states, sources, shield.run, settings)
+    scores: Array = drive(protocols.place(list(tables), settings, model, BATCH, Terms(shield.run)), parties, compute)[
+        0
+    ]
+    return scores
+
+
+def turned_back(shield: Shield, A: Array) -> Array:
+    """Eigenvectors of a blind fit as the parties see them: rows are samples, signs as in an open fit."""
+    back = Rotation(bytes.fromhex(shield.key), shield.run, row_number_digest(len(A)), len(A)).turn_back(A)
+    return back * signs_of(back)
+
+
+def drive(
+    protocol: Generator[Ask, Any, Any], parties: Mapping[str, Party], compute: Compute, workers: Any = None
+) -> tuple[Any, dict[str, int]]:
+    """Run a protocol to its end; return its outcome, and the bytes of masked numbers that each party sent.
+
+    `workers` has a method `answers` that runs `answer` elsewhere; without it joblib does.
+    """
+    given: Any = None
+    sent = dict.fromkeys(parties, 0)
+    with memory.limited(compute.max_memory), computing_on(compute.device):
+        while True:
+            try:
+                ask = protocol.send(given)
+            except StopIteration as end:
+                return end.value, sent
+            given = _answers(ask, parties, compute, workers or Joblib())
+            for name, message in given.items():
+                sent[name] += message.n_bytes if isinstance(message, MaskedSum) else 0
+            if ask.readers == "parties":
+                for name, messages in given.items():
+                    for other, message in messages.items():
+                        parties[other].received[name] = message
+
+
+class Joblib:
+    """Workers of joblib, wherever its configuration puts them."""
+
+    def answers(self, jobs: Sequence[tuple[Party, Question]], compute: Compute) -> list[Any]:
+        """Run `answer` for each party; the results in their order."""
         try:
-            answers = Parallel(n_jobs=self.n_jobs, timeout=self.timeout)(jobs)
+            done: list[Any] = Parallel(n_jobs=compute.n_jobs, timeout=compute.timeout)(
+                delayed(answer)(party, question, compute) for party, question in jobs
+            )
         except (TimeoutError, multiprocessing.TimeoutError) as error:
             raise TooLateError(
-                f"no answer within {self.timeout} s from one of {list(self.tables)}; "
+                f"no answer within {compute.timeout} s from one of {[party.name for party, _ in jobs]}; "
                 "look at that party's worker, or allow more time"
             ) from error
-        return dict(zip(self.tables, answers, strict=True))
+        return done
 
 
-def _statistics(name: str, table: Array | Source, question: StatisticsWanted, standardize: bool) -> Statistics:
-    kernel = question.kernel_of(name)
-    X = opened(name, table, columns_are=kernel.columns_are)
-    return party.statistics(X, party=name, kernel=kernel, standardize=standardize)
+def _answers(ask: Ask, parties: Mapping[str, Party], compute: Compute, workers: Any) -> dict[str, Any]:
+    """Answers of all parties, in their order."""
+    jobs = [(parties[name], question) for name, question in ask.questions.items()]
+    if not any(question.reads_table for _, question in jobs):
+        return {party.name: party.answer(question) for party, question in jobs}
+    done = workers.answers(jobs, compute)
+    for (party, _), (_, state, summary) in zip(jobs, done, strict=True):
+        party.state, party.sent = state, summary
+    return {party.name: message for (party, _), (message, _, _) in zip(jobs, done, strict=True)}
 
 
-def _summarize(
-    name: str,
-    table: Array | Source,
-    question: SummaryWanted,
-    random_state: int,
-    standardize: bool,
-    blind: Any,
-    max_memory: int | str | None,
-    device: str | None,
-) -> tuple[Summary, PartyState]:
-    kernel = question.kernel_of(name)
-    with memory.limited(max_memory), computing_on(device):
-        summary, state = party.summarize(
-            opened(name, table, columns_are=kernel.columns_are),
-            party=name,
-            kernel=kernel,
-            rank=question.rank,
-            precision=question.precision,
-            solver=question.solver,
-            random_state=random_state,
-            keep_training=question.keep_training,
-            standardize=standardize,
-            balance=question.balance,
-            law=question.law,
-            blind=blind,
-        )
-    return summary, state.without_rows() if is_source(table) else state
+def answer(party: Party, question: Question, compute: Compute) -> tuple[Any, Any, Any]:
+    """In a worker: the answer, and what the party keeps."""
+    with memory.limited(compute.max_memory), computing_on(compute.device):
+        return party.answer(question), party.state, party.sent
 
 
-def _sent_rows(name: str, table: Array | Source, question: AuditWanted, state: PartyState) -> AuditRows:
-    return true_rows(state, opened(name, table, columns_are=state.kernel.columns_are), question.request).sent()
+def _party(
+    name: str, table: Array | Source, roster: Sequence[str], run: str, settings: Fit, state: Any = None
+) -> Party:
+    return Party(
+        name,
+        partial(_open, name, table),
+        roster,
+        run,
+        secrets.token_bytes(32),
+        coin=hashlib.sha256(f"audit\0{settings.seed}\0{name}".encode()).digest(),
+        keeps_rows=not is_source(table),
+        here=not is_source(table),
+        state=state,
+    )
 
 
-def _extend(
-    name: str,
-    table: Array | Source,
-    question: RowsWanted,
-    state: PartyState,
-    fitted: Array | Source | None,
-    max_memory: int | str | None,
-    device: str | None,
-) -> Rows | Partials:
-    columns_are = state.kernel.columns_are
-    answer = party.partials if question.exact else party.extend
-    with memory.limited(max_memory), computing_on(device):
-        if state.anchors is None:
-            state = state.with_rows(opened(name, fitted, columns_are=columns_are))
-        return answer(state, opened(name, table, columns_are=columns_are))
+def _with_new(
+    tables: Tables, states: Mapping[str, Any], sources: Tables, run: str, settings: Fit
+) -> dict[str, Party]:
+    """Parties of a fit with tables of new samples."""
+    parties = {}
+    for name, table in tables.items():
+        party = _party(name, sources.get(name), list(tables), run, settings, states[name])
+        party.open_new = partial(_open_new, name, table)
+        parties[name] = party
+    return parties
+
+
+def _open(name: str, table: Array | Source, columns_are: str) -> Array:
+    return opened(name, table, columns_are=columns_are)
+
+
+def _open_new(name: str, table: Array | Source, batch: str, columns_are: str) -> Array:
+    return opened(name, table, columns_are=columns_are)

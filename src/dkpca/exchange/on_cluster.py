@@ -12,10 +12,10 @@ from dkpca.disclosure import LedgerEntry
 from dkpca.errors import InputError
 from dkpca.exchange import on_dask, row_rounds
 from dkpca.exchange.row_rounds import Fitted
-from dkpca.fields import check_party_name
 from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import Array
 from dkpca.linalg.precision import PRECISIONS
+from dkpca.messages import check_party_name
 from dkpca.party.state import PartyState
 from dkpca.settings import Compute, Fit
 from dkpca.tables import labels
@@ -143,5 +143,5 @@ def check_parties(model: ClusterModel, given: Mapping[str, Any]) -> None:
 def _not_sent(state: PartyState, n_samples: int) -> LedgerEntry:
     """What a party's factor would take: it is made on the workers, a chunk at a time."""
     size = PRECISIONS[state.precision] * n_samples
-    rank, columns = state.weights.shape[1], len(state.origin)  # type: ignore[union-attr]
+    rank, columns = state.weights.shape[1], len(state.origin)
     return LedgerEntry(state.party, columns, rank, size * rank, size * columns, state.decided)

@@ -2,76 +2,35 @@
 
 import multiprocessing
 import os
+import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from dkpca import wire
 from dkpca.errors import InputError, NoAnswerError
-from dkpca.exchange import files, rounds
-from dkpca.exchange.questions import Question, SummaryWanted
-from dkpca.exchange.sending import Holding, Sender
+from dkpca.exchange import files, in_process, protocols
+from dkpca.exchange.protocols import Terms
+from dkpca.exchange.sending import Holding, PreparedTable, Sender
 from dkpca.fusion.scoring import Placed, share_words
 from dkpca.linalg import memory
-from dkpca.linalg.rows import computing_on, limit_blas_threads
-from dkpca.settings import Fit
+from dkpca.linalg.rows import limit_blas_threads
+from dkpca.party.answers import Party
+from dkpca.party.questions import Question, SummaryWanted
+from dkpca.settings import Compute, Fit
 from dkpca.store import runs, storage
+from dkpca.store.files import encode_state
 from dkpca.store.runs import Run
 from dkpca.tables.ids import would_match
 from dkpca.tables.reading import some
 
 NEW = "new"  # folder of placed samples in a run
 START = "spawn"  # nothing of the command, tables or keys, comes into a new process by itself
-
-
-@dataclass
-class Parties:
-    """Parties of one owner: each table is read by a process of a pool, which writes its answer to a file."""
-
-    holdings: Sequence[Holding]
-    scratch: Path
-    pool: Executor
-    done: Callable[[], None]
-    notes: list[str] = field(default_factory=list)  # what was dropped or filled in, in words
-    device: str | None = None  # where each process computes landmarks
-    max_memory: str | None = None  # of each process
-
-    @property
-    def names(self) -> list[str]:
-        """Parties, in the order of their tables."""
-        return [holding.party for holding in self.holdings]
-
-    def ask(self, question: Question) -> files.Answers:
-        """Put a question to all parties."""
-        paths = {holding.party: self.scratch / f"{holding.party}.{question.answer}" for holding in self.holdings}
-        tasks = {
-            self.pool.submit(self._answer, question, h, paths[h.party], self.device, self.max_memory): h
-            for h in self.holdings
-        }
-        try:
-            for task in as_completed(tasks):
-                self.notes += [f"{tasks[task].party}: {note}" for note in task.result()]
-                if isinstance(question, SummaryWanted):
-                    self.done()
-        except BrokenProcessPool as error:
-            unfinished = sorted(str(holding.path) for task, holding in tasks.items() if task.exception())
-            raise NoAnswerError(
-                f"the process at work on one of {unfinished} was killed, perhaps for want of memory; "
-                "try one party at a time (--jobs 1), or --solver landmark"
-            ) from error
-        return files.Answers(paths)
-
-    @staticmethod
-    def _answer(
-        question: Question, holding: Holding, path: Path, device: str | None, max_memory: str | None
-    ) -> Sequence[str]:
-        state = path.with_name(f"{holding.party}.state")
-        with memory.limited(max_memory, path.parent), computing_on(device):
-            return files.answer(question, holding, Sender(path, measures=False), state=state)
 
 
 def fit(
@@ -88,30 +47,77 @@ def fit(
 
     The parties' private states go to `private/` in the run, for `place`.
     """
+    if request.protect == "blind":
+        raise InputError(
+            "protect='blind' turns the samples for a center that is not to see them; on one machine use "
+            "DKPCA(protect='blind'), between organizations a study"
+        )
     runs.check(out)
     holdings, notes = shared_samples(holdings)
+    compute = Compute(n_jobs=n_jobs, device=device, max_memory=max_memory)
+    roster, run_name = [holding.party for holding in holdings], f"fit-{request.seed}"
+    parties = {h.party: _party(h, roster, run_name) for h in holdings}
     with (
         storage.scratch_beside(out) as folder,
-        memory.limited(max_memory, folder),
-        computing_on(device),
         _pool(n_jobs or os.cpu_count() or 1, len(holdings)) as pool,
     ):
-        parties = Parties(holdings, folder, pool, done, device=device, max_memory=max_memory)
-        answers, _ = rounds.summaries(parties, request)
+        workers = Workers(pool, {h.party: h.path for h in holdings}, done)
+        protocol = protocols.fit(roster, request, Terms(run_name))
+        with memory.limited(max_memory, folder):
+            model, _ = in_process.drive(protocol, parties, compute, workers=workers)
+        messages = {folder / f"{name}.summary": wire.pieces(message) for name, message in model.summaries.items()}
+        for path, pieces in messages.items():
+            storage.write(path, b"".join(pieces))
         names = holdings[0].order or (holdings[0].ids() if holdings[0].reading.id_column else None)
+        states = {name: party.state for name, party in parties.items() if party.state is not None}
         run = runs.fuse(
             out,
-            [folder / f"{holding.party}.summary" for holding in holdings],
-            n_components=request.n_components,  # type: ignore[arg-type]  # a whole number on the command line
-            center=request.center,
-            solver=request.solver,
-            without=_no_longer(out, holdings),
+            messages,
+            model=model,
+            without=sorted(set(runs.parties_in(out)) - set(model.summaries)),
             sample_names=names,
             id_normalize=holdings[0].reading.id_normalize,
-            states={h.party: storage.read(folder / f"{h.party}.state") for h in holdings},
-            **rounds.fusing(request, answers),
+            states={name: encode_state(state) for name, state in states.items()},
         )
-    return run, sorted(notes + parties.notes)
+    said = {name: files.preparation_of(state).notes for name, state in states.items()}
+    return run, sorted(notes + [f"{name}: {note}" for name, each in said.items() for note in each])
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Fresh processes that answer for the parties; each table is read there."""
+
+    pool: Executor
+    paths: Mapping[str, Path]
+    done: Callable[[], None]
+
+    def answers(self, jobs: Sequence[tuple[Party, Question]], compute: Compute) -> list[Any]:
+        """Run `in_process.answer` for each party; the results in their order."""
+        tasks = {self.pool.submit(in_process.answer, *job, compute): job for job in jobs}
+        try:
+            for task in as_completed(tasks):
+                task.result()
+                if isinstance(tasks[task][1], SummaryWanted):
+                    self.done()
+        except BrokenProcessPool as error:
+            unfinished = sorted(str(self.paths[job[0].name]) for task, job in tasks.items() if task.exception())
+            raise NoAnswerError(
+                f"the process at work on one of {unfinished} was killed, perhaps for want of memory; "
+                "try one party at a time (--jobs 1), or --solver landmark"
+            ) from error
+        return [task.result() for task in tasks]
+
+
+def _party(holding: Holding, roster: Sequence[str], run: str) -> Party:
+    ids = holding.order or (holding.ids() if holding.reading.id_column else None)
+    return Party(
+        holding.party,
+        PreparedTable(holding),
+        roster,
+        run,
+        secrets.token_bytes(32),
+        ids=None if ids is None else holding.keys(ids),
+    )
 
 
 def place(run: Run, tables: Mapping[str, Path]) -> tuple[Placed, list[str]]:
@@ -172,11 +178,6 @@ def shared_samples(holdings: Sequence[Holding]) -> tuple[list[Holding], list[str
     counts = ", ".join(f"{name} has {len(keys):,}" for name, keys in own.items())
     notes = [f"using the {len(order):,} samples that all tables have ({counts})", *more]
     return [replace(h, order=[own[h.party][key] for key in order]) for h in holdings], notes
-
-
-def _no_longer(out: Path, holdings: Sequence[Holding]) -> list[str]:
-    """Parties of an earlier fit into the same directory that are not asked this time."""
-    return sorted(set(runs.parties_in(out)) - {holding.party for holding in holdings})
 
 
 def _prepare(threads: int) -> None:

@@ -14,9 +14,8 @@ from dkpca.certificate import Certificate
 from dkpca.certificate.estimate import ROWS, Limits, from_images, kept_shares, stated_rounding, without_last
 from dkpca.certificate.proof import OverRows, certify
 from dkpca.errors import InputError
-from dkpca.exchange import on_dask, rounds, row_sums
+from dkpca.exchange import on_dask, protocols, row_sums
 from dkpca.exchange.on_dask import Chunks, shared, task
-from dkpca.exchange.questions import Question, StatisticsWanted
 from dkpca.exchange.row_parties import Drawn, RowParty, by_chunk, deviations, lengths, measuring, party
 from dkpca.exchange.row_sums import Center, CenterSums, ColumnSums, Looked, VectorSums
 from dkpca.kernels import RBF, Kernel, Linear
@@ -56,14 +55,20 @@ class _Measured:
     sums: Mapping[str, ColumnSums]
     scales: Mapping[str, Matrix | None]
 
-    @property
-    def names(self) -> list[str]:
-        return list(self.sums)
-
-    def ask(self, question: Question) -> dict[str, Statistics]:
-        if not isinstance(question, StatisticsWanted):
-            raise TypeError(f"parties whose rows stay on a cluster are not asked for {question}")
-        return {name: self._statistics(name) for name in self.sums}
+    def kernels(self, asked: Fit) -> dict[str, Kernel]:
+        """Kernel of each party; its width comes from the sums."""
+        names = list(self.sums)
+        n = next(iter(self.sums.values())).n
+        common = protocols.Common(n, "0" * 64, {name: len(each.squares) for name, each in self.sums.items()})
+        protocol = protocols.kernels_of(names, asked, protocols.Terms(""), common)
+        answers: Any = None
+        while True:
+            try:
+                protocol.send(answers)
+            except StopIteration as end:
+                chosen: dict[str, Kernel] = end.value
+                return chosen
+            answers = {name: self._statistics(name) for name in names}
 
     def _statistics(self, name: str) -> Statistics:
         sums, scale = self.sums[name], self.scales[name]
@@ -82,7 +87,7 @@ def fit(
     sums = {name: by_chunk(chunks, name, row_sums.column_sums) for name in chunks.blocks}
     _done(1)
     scales = {name: deviations(each) if standardize else None for name, each in sums.items()}
-    kernels = rounds.kernels_of(_Measured(sums, scales), asked)
+    kernels = _Measured(sums, scales).kernels(asked)
     combined = _combined(kernels, asked.law)
     drawn = _drawn(n, max(landmark.SAMPLE, landmark.SAMPLE_SHARE * n_landmarks), random_state)
     parties = {

@@ -3,21 +3,21 @@
 import contextlib
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from dkpca import party, wire
-from dkpca.errors import InputError, PolicyError, ProtectionError, StorageError
-from dkpca.exchange import alignment
-from dkpca.messages import AuditRows, CommonTokens, Message, Offer, Statistics, Summary
+from dkpca.errors import InputError, PolicyError, StorageError
+from dkpca.messages import Message, Summary
 from dkpca.policy import Policy
 from dkpca.store import ledger, storage
 from dkpca.store.files import naming
 from dkpca.tables.ids import matching_keys
+from dkpca.tables.preparation import Preparation, prepare, reading_for, with_samples_as_columns
 from dkpca.tables.reading import Reading, Table, read, read_ids
+from dkpca.wire import codec
 
-FIT_OFFER = "offer"  # for the rows of a fit, in the ledger; that for new samples is no fit
 SAFETENSORS_START = b"{"  # ninth byte of every file of ours
 
 
@@ -32,8 +32,6 @@ class Holding:
     path: Path
     reading: Reading
     order: Sequence[str] | None = None  # ids of the rows that take part; None: all, as they stand
-    names: Sequence[str] | None = None  # what the center calls them; None: by their keys
-    key: bytes | None = None  # shared with the other parties, for alignment
 
     def load(self) -> tuple[Table, Sequence[str] | None]:
         """Return the rows that take part, and their names."""
@@ -43,22 +41,7 @@ class Holding:
         assert table.ids is not None
         row = {sample_id: number for number, sample_id in enumerate(table.ids)}
         chosen = table.take([row[sample_id] for sample_id in self.order])
-        return chosen, self.names or chosen.keys
-
-    def aligned(self, common: CommonTokens | None) -> "Holding":
-        """Keep the common samples only, in the common order, under their tokens; None: leave it as it is."""
-        if common is None:
-            return self
-        with naming(self.path):
-            ids = self.ids()
-            rows = alignment.common_rows(self.keys(ids), self.shared_key(), common)
-        return replace(self, order=[ids[row] for row in rows], names=alignment.names(common))
-
-    def shared_key(self) -> bytes:
-        """Key under which ids become tokens."""
-        if self.key is None:
-            raise InputError("alignment needs the parties' key, and none was given")
-        return self.key
+        return chosen, chosen.keys
 
     def ids(self) -> list[str]:
         """Sample ids, without loading the rest of the table."""
@@ -71,12 +54,32 @@ class Holding:
         return matching_keys(ids, self.reading.id_normalize)
 
 
-def answered_before(party_name: str) -> ProtectionError:
-    """Return what is said where a mask would be used for other numbers: their difference would be open."""
-    return ProtectionError(
-        f"party {party_name!r} has answered this before with other numbers, and says nothing twice "
-        "under one mask; start another sum"
-    )
+@dataclass
+class PreparedTable:
+    """A holding as numbers, opened by whoever calls it; `preparation` then says how it became numbers."""
+
+    holding: Holding
+    preparation: dict[str, Any] | None = None
+    standardized: bool = False  # whether the numbers were standardized
+
+    def __call__(self, columns_are: str) -> Any:
+        """Read and prepare the table for a kernel that takes its columns so."""
+        with naming(self.holding.path):
+            numbers, preparation, _ = numbers_of(self.holding, columns_are)
+            self.preparation = codec.described(preparation)
+            self.standardized = preparation.reading.standardize and columns_are == "quantities"
+            return numbers
+
+
+def numbers_of(holding: Holding, columns_are: str) -> tuple[Any, Preparation, Sequence[str] | None]:
+    """Numbers of a table, how they were made, and the names of its rows."""
+    table, names = holding.load()
+    if columns_are == "samples":
+        table = with_samples_as_columns(table)
+    preparation = prepare(table, reading_for(holding.reading, columns_are))
+    if preparation.has_codes and columns_are != "categories":
+        raise InputError("codes of text are no quantities for a kernel of quantities; use --text one-hot")
+    return preparation.apply(table), preparation, names
 
 
 @dataclass(frozen=True)
@@ -102,19 +105,14 @@ class Sender:
         pieces, state = wire.pieces(message), hashlib.sha256()
         for piece in pieces:
             state.update(piece)
-        kind, fingerprint, size = _kind(message), state.hexdigest(), sum(map(len, pieces))
+        kind, fingerprint, size = wire.kind_of(message), state.hexdigest(), sum(map(len, pieces))
         told = {"file": self._named(), "kind": kind, "bytes": size, "sha256": fingerprint, **self.asked, **facts}
         kept = private_files or {}
         with ledger.opened(self._ledger()) as book:  # until it is written: limits on what was sent hold for all
             party_name = facts.get("party", "")
             before = book.sent(party_name, kind)
-            if isinstance(message, Statistics | Summary) or kind == FIT_OFFER:
-                fits = before if isinstance(message, Statistics) else book.sent(party_name, "summary", FIT_OFFER)
-                self.policy.check_fits(len(fits - {fingerprint}))
-            if fingerprint not in before and facts.get("context") in book.sent(party_name, ledger.CONTEXTS):
-                raise answered_before(party_name)
-            if isinstance(message, AuditRows):
-                self.policy.check_audits(len(before - {fingerprint}))
+            if isinstance(message, Summary):
+                self.policy.check_fits(len(before - {fingerprint}))
             book.append("repeated" if fingerprint in before else "written", **told)
             try:
                 storage.write_all({**kept, self.message: lambda file: file.writelines(pieces)}, private=kept)
@@ -143,9 +141,3 @@ class Sender:
         except PolicyError as refusal:
             self.record("refused", party=holding.party, asked=what, reason=str(refusal))
             raise
-
-
-def _kind(message: Message) -> str:
-    """Kind of a message, as the ledger counts it."""
-    new = isinstance(message, Offer) and message.agreed.kind in ("new", "scores")
-    return "offer for new samples" if new else wire.kind_of(message)

@@ -19,7 +19,7 @@ from dkpca.kernels.laws import Law
 from dkpca.linalg.arrays import Array, device, dtype_name, namespace, to_numpy
 from dkpca.linalg.eigenpairs import Extension, Nearby
 from dkpca.linalg.gram import Centered
-from dkpca.linalg.lazy_factor import as_received, reweighed
+from dkpca.linalg.lazy_factor import Factor, as_received, reweighed, whole
 from dkpca.linalg.leading import Solver, leading
 from dkpca.linalg.precision import round_to
 from dkpca.linalg.rows import by_strips
@@ -262,7 +262,7 @@ def fuse(
             f"n_components is {n_components}, but there are {n_samples} samples; ask for 1 to {n_samples} components"
         )
     combined = combination({name: summary.kernel for name, summary in accepted.items()}, law)
-    factors = {name: as_received(summary.factor, dtype) for name, summary in accepted.items()}
+    factors = {name: _factor(summary, dtype) for name, summary in accepted.items()}
     weighted = party_weights(weights, factors, combined.law)
     weighed = [A if weighted[name] == 1.0 else reweighed(A, weighted[name] ** 0.5) for name, A in factors.items()]
     fused = FusedGram(combined.law, weighed, _diagonals(accepted.values(), dtype))
@@ -298,6 +298,15 @@ def fuse(
         nearby=pairs.nearby,
         lacking=lacked,
     )
+
+
+def _factor(summary: Summary, dtype: str) -> Factor:
+    """Factor as received; the columns of a turned one are a mixture, and are made orthogonal again."""
+    A = as_received(summary.factor, dtype)
+    if not summary.turned:
+        return A
+    A = whole(A)
+    return A @ namespace(A).flip(namespace(A).linalg.eigh(A.T @ A)[1], axis=1)
 
 
 def place(model: FusedModel, received: Iterable[Rows | Partials]) -> Array:

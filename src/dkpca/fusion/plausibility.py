@@ -76,11 +76,8 @@ def _contradiction(summary: Summary) -> str | None:
     stated = _largest_stated(summary)
     if not math.isfinite(summary.n_samples * (slack + stated)):
         return f"it states {stated:.3g} for what it left out or rounded, too large to count with"
-    return (
-        _about_columns(products, _moved(summary.factor, np.sqrt(lengths)), slack)
-        or _about_trace(summary, slack)
-        or _about_diagonal(summary, to_numpy(row_squares(B)), slack)
-    )
+    slanted = None if summary.turned else _about_columns(products, _moved(summary.factor, np.sqrt(lengths)), slack)
+    return slanted or _about_trace(summary, slack) or _about_diagonal(summary, to_numpy(row_squares(B)), slack)
 
 
 def _slack(summary: Summary, largest_value: float) -> float:

@@ -21,7 +21,7 @@ from dkpca.fusion.completion import Completion, complete, held_by
 from dkpca.fusion.fused_model import FusedModel
 from dkpca.linalg.arrays import Array, device, namespace, to_numpy
 from dkpca.linalg.precision import Rounded
-from dkpca.messages import Partials, PartScores, Rows, Scorer, row_number_digest
+from dkpca.messages import Partials, Rows, row_number_digest
 
 
 @dataclass(frozen=True)
@@ -33,23 +33,9 @@ class Placed:
     share_missing: tuple[float, ...]  # of the variance of each component that the missing parties carried in the fit
 
 
-def scorers(model: FusedModel) -> dict[str, Scorer]:
-    """Return what each party needs to score its own columns."""
-    _check_additive(model)
-    return {
-        name: Scorer(
-            party=name,
-            summary_id=wire.fingerprint(model.received[name]),
-            n_parties=len(model.summaries),
-            weights=Rounded(np.asarray(to_numpy(_weights(model, name)), dtype=np.float64)),
-        )
-        for name in model.summaries
-    }
-
-
 def place(
     model: FusedModel,
-    received: Iterable[Rows | Partials | PartScores],
+    received: Iterable[Rows | Partials],
     missing: Collection[str] = (),
     *,
     marginalize: bool = False,
@@ -60,20 +46,14 @@ def place(
     ----------
     model : FusedModel
         What the center holds.
-    received : iterable of Rows, of Partials or of PartScores
+    received : iterable of Rows or of Partials
         One per party that is there, about the same samples.
     missing : collection of str
         Parties that are knowingly left out; any other that is not there is an error.
     marginalize : bool
         Whether to put the mean rows of missing parties in their place where the law is not the sum.
     """
-    known = list(received)
-    parts = [message for message in known if isinstance(message, PartScores)]
-    others = [message for message in known if not isinstance(message, PartScores)]
-    if parts and others:
-        raise FusionError("some parties sent scores and others factor rows; let all of them answer the same way")
-    if parts:
-        return add_scores(model, parts, missing)
+    others = list(received)
     if not missing:
         return Placed(fused_model.place(model, others), (), (0.0,) * model.n_components)
     _check_missing(model, others, missing, marginalize)
@@ -142,32 +122,6 @@ def party_scores(model: FusedModel, rows: Mapping[str, Rows]) -> dict[str, Array
         name: (message.factor.decode(model.dtype) - middle[name]) @ _weights(model, name)
         for name, message in rows.items()
     }
-
-
-def add_scores(model: FusedModel, received: Iterable[PartScores], missing: Collection[str] = ()) -> Placed:
-    """Place new samples by the parties' shares of their scores.
-
-    Parameters
-    ----------
-    model : FusedModel
-        Under the sum law.
-    received : iterable of PartScores
-        One per party that is there, about the same samples.
-    missing : collection of str
-        Parties that are knowingly left out; any other that is not there is an error.
-    """
-    _check_additive(model)
-    parts = {part.party: part for part in received}
-    _check_parties(model, parts, missing, "scores")
-    first = next(iter(parts.values()))
-    for name, part in parts.items():
-        if part.summary_id != wire.fingerprint(model.received[name]):
-            raise FusionError(f"party {name!r}: its scores are for another fit than the one that was fused")
-        if part.sample_digest != first.sample_digest or part.scores.shape != first.scores.shape:
-            raise FusionError(f"parties {first.party!r} and {name!r} scored different samples; align them first")
-    total = sum(part.scores.decode(model.dtype) for part in parts.values())
-    means = sum(_mean_row(model, name) @ _weights(model, name) for name in missing)
-    return _placed(model, total + means + model.extension.offset[None, :], missing)
 
 
 def share_words(placed: Placed) -> str:

@@ -1,8 +1,8 @@
 """What a party keeps of a fit. It never leaves."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import Array
@@ -28,8 +28,8 @@ class PartyState:
         Rows that new samples are compared with; None where they can be had from the table again.
     positions : array of shape (n_anchors,), optional
         Of the anchors among the training samples; None: all of them.
-    weights : array of shape (n_anchors, rank), optional
-        Factor row of y = kernel(y, anchors) @ weights + offset. None: the party sent masked numbers, and no factor.
+    weights : array of shape (n_anchors, rank)
+        Factor row of y = kernel(y, anchors) @ weights + offset.
     precision : str
         How numbers are sent.
     solver : str
@@ -48,12 +48,18 @@ class PartyState:
         How the commands turn the party's table into these columns; None: it came as numbers.
     columns : tuple of str, optional
         Their names, in which order new samples have to have them; None: they had none.
-    protect : {"none", "sums", "blind"}
+    protect : {"none", "blind"}
         How its fit was protected, and so must be what it says of new samples.
     offset : array of shape (rank,), optional
         Of a Gram matrix that was centered.
     recovery : Measurement, optional
         What somebody who knows some rows recovers of the others from the summary; None: not measured.
+    share : array of shape (rank, n_components), optional
+        Of a blind fit, once its result is known: the party's share of a score is a factor row times these.
+    share_deviations : tuple of float
+        Deviation of that share over the samples of the fit, by component.
+    result_id : str
+        Fingerprint of that result.
     dominant : (int, float), optional
         Column that makes up nearly all of the distances between samples, and its share; None: there is none.
 
@@ -73,7 +79,7 @@ class PartyState:
     origin: Array
     anchors: Array | None
     positions: Array | None
-    weights: Array | None
+    weights: Array
     precision: str
     solver: str
     decided: str = ""
@@ -88,6 +94,9 @@ class PartyState:
     offset: Array | None = None
     recovery: Measurement | None = None
     dominant: tuple[int, float] | None = None
+    share: Array | None = None
+    share_deviations: tuple[float, ...] = ()
+    result_id: str = ""
 
     def without_rows(self) -> "PartyState":
         """Return the state without the rows of the table, for a holder who can open the table again."""
@@ -102,3 +111,56 @@ class PartyState:
         X = self.measured(X)
         anchors = self.kernel.anchors(X, self.positions)
         return replace(self, anchors=anchors, training=X if self.keep_training else None)
+
+
+@dataclass(frozen=True)
+class SumState:
+    """What a party keeps of a fit by masked sums: rows to compare new samples with. It contains data: never send it.
+
+    `positions` are those of the landmarks among the samples of the fit, None where all of them are compared; the
+    other fields are as in `PartyState`.
+    """
+
+    party: str
+    run: str
+    kernel: Kernel
+    origin: Array
+    anchors: Array | None
+    positions: Array | None
+    bits: int = 32
+    shift: Array | None = None
+    scale: Array | None = None
+    preparation: Mapping[str, Any] | None = None
+    columns: tuple[str, ...] | None = None
+    dominant: tuple[int, float] | None = None
+
+    protect: ClassVar[str] = "sums"
+    solver: ClassVar[str] = "masked sum"
+    decided: ClassVar[str] = "masked sum"
+    recovery: ClassVar[None] = None
+
+    def without_rows(self) -> "SumState":
+        """Return the state without the rows of the table, for a holder who can open the table again."""
+        return replace(self, anchors=None)
+
+    def measured(self, X: Array) -> Array:
+        """Rows of a table as the kernel of the fit takes them."""
+        return standardized(X, self.shift, self.scale) - self.origin[None, :]
+
+    def with_rows(self, X: Array) -> "SumState":
+        """Return the state with the rows of the table it was made from."""
+        X = self.measured(X)
+        return replace(self, anchors=X if self.positions is None else X[self.positions, :])
+
+
+State = PartyState | SumState
+
+
+@dataclass(frozen=True)
+class Shield:
+    """What the parties of a protected fit know beyond the center, and what each of them sent."""
+
+    protect: str = "none"
+    run: str = ""
+    key: str = field(default="", repr=False)  # that the parties of a blind fit share, in hexadecimal
+    sent: dict[str, int] = field(default_factory=dict)  # bytes of masked numbers

@@ -1,31 +1,45 @@
 """What a data holder computes. Its columns and its private state never leave; messages do."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 from dkpca import messages, wire
 from dkpca.errors import InputError
-from dkpca.fields import check_party_name
 from dkpca.kernels import RBF, Kernel, Precomputed
 from dkpca.kernels.grams import KernelGram
 from dkpca.kernels.laws import adds_up
-from dkpca.linalg.arrays import Array, like, namespace, sent_to, to_numpy
+from dkpca.linalg.arrays import Array, namespace, sent_to, to_numpy
 from dkpca.linalg.deviations import column_scales, standardized, standardizing_error
 from dkpca.linalg.gram import Centered, Gram
 from dkpca.linalg.leading import Solver
 from dkpca.linalg.precision import COMPACT, DIGITS, Rounded
 from dkpca.linalg.rounding import quiet
 from dkpca.linalg.rows import away_from, by_strips, column_means
-from dkpca.messages import Partials, PartScores, Rows, Scorer, Statistics, Summary
-from dkpca.party.drafts import Draft, Drafts, Turned, settle
+from dkpca.messages import Partials, Rows, Statistics, Summary, check_party_name
+from dkpca.party.candidates import Candidate, Candidates, settle
 from dkpca.party.reach import check_not_lost, check_not_vanished, moved, rounded, scale_statistic
-from dkpca.party.state import PartyState
+from dkpca.party.state import PartyState, SumState
 from dkpca.policy import LOWER, Policy
 from dkpca.rank import RankRule
 from dkpca.recovery import Measurement
 from dkpca.wording import counted
 
 ANYTHING = Policy()
+FLAT = 0.5  # of the largest effective rank there is, (trace K)^2 / |K|_F^2: beyond it a spectrum is flat
+
+
+@dataclass(frozen=True)
+class Turned:
+    """Rotations of a blind fit: Q A R in place of the factor A."""
+
+    hidden_digest: str  # of the samples, for those who have the parties' key
+    samples: Callable[[Array], Array]  # A to Q A
+    columns: Callable[[int], Array]  # rank to R
+
+    def turned(self, A: Array) -> Array:
+        """Return Q A R."""
+        return self.samples(A) @ self.columns(A.shape[1])
 
 
 def statistics(
@@ -57,7 +71,7 @@ def summarize(
     law: str | None = None,
     policy: Policy = ANYTHING,
     known_rows: int = 0,
-    blind: Callable[[str, int], Turned] | None = None,
+    blind: Turned | None = None,
 ) -> tuple[Summary, PartyState]:
     """Turn a party's columns into the one message it sends, and the state it keeps.
 
@@ -91,77 +105,122 @@ def summarize(
         What this party is willing to answer; a request beyond it raises `PolicyError`.
     known_rows : int
         With how many rows as known the message is attacked before it leaves, for the state; 0: it is not.
-    blind : function, optional
-        For a center that is not to see any sample: the rotation of so many samples with this fingerprint. The Gram
-        matrix is centered first, since the center cannot do it.
+    blind : Turned, optional
+        For a center that is not to see any sample: the rotations of samples and columns. The Gram matrix is
+        centered first, since the center cannot do it.
 
     Returns
     -------
     (Summary, PartyState)
     """
     _check_samples(X, party, policy)
-    shift, scale = column_scales(X) if standardize and kernel.columns_are == "quantities" else (None, None)
-    X = standardized(X, shift, scale)
-    kernel.check(X)
-    kernel = kernel.balanced(X, balance) if balance else kernel
-    protect = "none" if blind is None else "blind"
-    _check_allowed(policy, kernel, law, precision, protect)
+    table = _measured_for(kernel, X, party, standardize=standardize, balance=balance, prepared=prepared)
+    X, kernel = table.X, table.kernel
+    _check_allowed(policy, kernel, law, precision, "none" if blind is None else "blind")
     rank = policy.limit(rank.sent_in(precision))
-    prepared = prepared or shift is not None
-    origin = kernel.origin(X)
-    if prepared and not bool(namespace(X).any(origin != 0)):
-        origin = column_means(X)  # that of standardized columns is zero, but for the rounding of a far mean
-    X = moved(X, origin, party)
-    gram: Gram = KernelGram(kernel, X, origin, standardized=standardizing_error(X) if prepared else 0.0)
-    digest, sent_as, turn = _digest(sample_ids, X), kernel, None
+
+    # K, the party's Gram matrix, which is never built; a blind center cannot center it, so the party does.
+    gram: Gram = KernelGram(kernel, X, table.origin, standardized=table.error)
     if blind is not None:
         _check_sum(kernel, law, party)
-        rotation = blind(digest, X.shape[0])
-        gram, sent_as, digest, turn = Centered(gram), Precomputed(), rotation.hidden_digest, rotation.turn
-    message = partial(
-        Summary,
-        party=party,
-        kernel=sent_as,
-        sample_digest=digest,
-        n_features=X.shape[1],
-        diagonal=_diagonal(sent_as, X, party),
-        turned=blind is not None,
-    )
-    drafts = Drafts(
+        gram = Centered(gram)
+
+    # Leading eigenpairs of K, lambda and V; the rule reads the spectrum and chooses the rank.
+    candidates = Candidates(
         gram,
         X,
-        message,
+        _message(table, party, sample_ids, blind),
         precision=precision,
         digits=DIGITS[policy.max_precision],
         most=rank.most(),
         solver=solver,
         random_state=random_state,
-        turn=turn,
+        turn=None if blind is None else blind.turned,
     )
-    draft, decided = _settled(drafts, rank, policy, party)
-    summary, pairs = draft.summary, draft.pairs
+    chosen, decided = _settled(candidates, rank, policy, party)
+
+    # The factor A = V sqrt(lambda), so that K ~ A A', rounded for the wire: the one message of the protocol.
+    summary, extension = chosen.summary, chosen.pairs.extension
+    if blind is not None:
+        _check_spectrum(to_numpy(chosen.pairs.values), summary.trace_left_out, gram, party)
+        R = blind.columns(summary.rank)
+        extension = replace(extension, weights=extension.weights @ R, offset=extension.offset @ R)
     state = PartyState(
         party=party,
         summary_id=wire.fingerprint(summary),
         kernel=kernel,
-        origin=origin,
-        anchors=kernel.anchors(X, pairs.extension.anchors),
-        positions=pairs.extension.anchors,
-        weights=pairs.extension.weights,
+        origin=table.origin,
+        anchors=kernel.anchors(X, extension.anchors),
+        positions=extension.anchors,
+        weights=extension.weights,
         precision=precision,
-        solver=pairs.solver,
+        solver=chosen.pairs.solver,
         decided=decided,
         steps=summary.factor.scale if precision == COMPACT else None,
         training=X if keep_training else None,
         keep_training=keep_training,
-        shift=shift,
-        scale=scale,
-        protect=protect,
-        offset=None if blind is None else pairs.extension.offset,
-        recovery=_recovered(draft, policy, known_rows),
+        shift=table.shift,
+        scale=table.scale,
+        protect="none" if blind is None else "blind",
+        offset=None if blind is None else extension.offset,
+        recovery=_recovered(chosen, policy, known_rows),
         dominant=kernel.dominant_column(X),
     )
     return summary, state
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Columns as the kernel takes them."""
+
+    X: Array
+    kernel: Kernel
+    origin: Array  # from which X is measured
+    shift: Array | None
+    scale: Array | None
+    error: float  # of standardizing, as `KernelGram` takes it
+
+
+def _measured_for(
+    kernel: Kernel, X: Array, party: str, *, standardize: bool, balance: float, prepared: bool
+) -> _Table:
+    """Standardize the columns if asked, give the kernel its width, and measure from the kernel's origin."""
+    shift, scale = column_scales(X) if standardize and kernel.columns_are == "quantities" else (None, None)
+    X = standardized(X, shift, scale)
+    kernel.check(X)
+    kernel = kernel.balanced(X, balance) if balance else kernel
+    prepared = prepared or shift is not None
+    origin = kernel.origin(X)
+    if prepared and not bool(namespace(X).any(origin != 0)):
+        origin = column_means(X)  # that of standardized columns is zero, but for the rounding of a far mean
+    X = moved(X, origin, party)
+    return _Table(X, kernel, origin, shift, scale, standardizing_error(X) if prepared else 0.0)
+
+
+def _message(
+    table: _Table, party: str, sample_ids: Sequence[str] | None, blind: Turned | None
+) -> Callable[..., Summary]:
+    """Return a summary but for its factor and numbers; a blind center learns neither kernel nor samples."""
+    kernel = table.kernel if blind is None else Precomputed()
+    return partial(
+        Summary,
+        party=party,
+        kernel=kernel,
+        sample_digest=_digest(sample_ids, table.X) if blind is None else blind.hidden_digest,
+        n_features=table.X.shape[1],
+        diagonal=_diagonal(kernel, table.X, party),
+        turned=blind is not None,
+    )
+
+
+def _check_spectrum(values: Array, left_out: float, gram: Gram, party: str) -> None:
+    """Refuse a nearly flat spectrum: everybody knows the eigenvectors of the identity, which is then nearly sent."""
+    squares = float((values**2).sum()) + float(values.min()) * max(0.0, left_out)
+    if gram.trace() ** 2 > FLAT * (gram.n - 1) * squares:
+        raise InputError(
+            f"party {party!r}: its kernel matrix is nearly the identity, every sample is similar only to itself, and "
+            "a blind fit would give the parties' rotation away; take a smaller gamma"
+        )
 
 
 def _check_samples(X: Array, party: str, policy: Policy) -> None:
@@ -179,27 +238,27 @@ def _check_allowed(policy: Policy, kernel: Kernel, law: str | None, precision: s
     policy.check_protection(protect)
 
 
-def _settled(drafts: Drafts, rank: RankRule, policy: Policy, party: str) -> tuple[Draft, str]:
+def _settled(candidates: Candidates, rank: RankRule, policy: Policy, party: str) -> tuple[Candidate, str]:
     """Return the message to send and the rule that decided; refuse one that has lost what it is about."""
     try:
         if policy.limits_recovery and policy.if_beyond == LOWER:
-            coarsest = drafts.at(0)  # may even this be sent?
+            coarsest = candidates.at(0)  # may even this be sent?
             policy.check_recovery(coarsest.summary.rank, coarsest.recovery(policy.known_rows).worst)
-        draft, decided = settle(drafts, rank)
+        candidate, decided = settle(candidates, rank)
     except InputError as error:
         raise InputError(f"party {party!r}: {error}") from error
-    check_not_vanished(drafts.gram.trace(), drafts.table, party)
-    check_not_lost(draft.exact, draft.summary.factor, party)
-    return draft, decided
+    check_not_vanished(candidates.gram.trace(), candidates.table, party)
+    check_not_lost(candidate.exact, candidate.summary.factor, party)
+    return candidate, decided
 
 
-def _recovered(draft: Draft, policy: Policy, known_rows: int) -> Measurement | None:
+def _recovered(candidate: Candidate, policy: Policy, known_rows: int) -> Measurement | None:
     """Attack the message as the policy says, or else with so many known rows; refuse it beyond the policy."""
     known_rows = policy.known_rows if policy.limits_recovery else known_rows
     if not known_rows:
         return None
-    found = draft.recovery(known_rows)
-    policy.check_recovery(draft.summary.rank, found.worst)
+    found = candidate.recovery(known_rows)
+    policy.check_recovery(candidate.summary.rank, found.worst)
     return found
 
 
@@ -210,14 +269,20 @@ def extend(
     policy.check_projection()
     _check_open(state)
     policy.check_precision(state.precision)
-    X_new = measured(state, X_new)
-    with quiet():
-        factor = _beside_anchors(state, X_new, state.weights)
+    factor = factor_rows(state, X_new)
     digits = DIGITS[policy.max_precision]
     sent = rounded(factor, state.precision, state.party, steps=state.steps, digits=digits)
     return Rows(
         state.party, state.summary_id, _digest(sample_ids, X_new), sent, _diagonal(state.kernel, X_new, state.party)
     )
+
+
+def factor_rows(state: PartyState, X_new: Array) -> Array:
+    """Rows of the party's factor: a(y) = k(y, X) V / sqrt(lambda)."""
+    X_new = measured(state, X_new)
+    with quiet():
+        rows = _beside_anchors(state, X_new, state.weights)
+    return rows if state.offset is None else rows + state.offset[None, :]
 
 
 def _beside_anchors(state: PartyState, X: Array, weights: Array) -> Array:
@@ -229,34 +294,7 @@ def _beside_anchors(state: PartyState, X: Array, weights: Array) -> Array:
     return by_strips(lambda rows: sent_to(state.kernel(sent_to(X[rows, :], place), anchors) @ there, X), X, weights)
 
 
-def score(
-    state: PartyState,
-    scorer: Scorer,
-    X_new: Array,
-    *,
-    sample_ids: Sequence[str] | None = None,
-    policy: Policy = ANYTHING,
-) -> PartScores:
-    """Return the party's own share of the scores of new samples, under the sum law: a(y) W."""
-    policy.check_projection()
-    if scorer.party != state.party or scorer.summary_id != state.summary_id:
-        raise InputError(
-            f"party {state.party!r}: the scorer is for {scorer.party!r} and another fit than this state is of; "
-            "use the one that the center sent for this fit"
-        )
-    if state.weights is None:
-        _check_open(state)
-    X_new = measured(state, X_new)
-    own = like(to_numpy(scorer.weights.decode()), state.weights)
-    weights = state.weights @ own
-    with quiet():
-        scores = _beside_anchors(state, X_new, weights)
-    scores = scores if state.offset is None else scores + (state.offset @ own)[None, :]
-    sent = rounded(scores, "float64", state.party)
-    return PartScores(state.party, state.summary_id, _digest(sample_ids, X_new), sent)
-
-
-def self_values(state: PartyState, X_new: Array) -> Array:
+def self_values(state: PartyState | SumState, X_new: Array) -> Array:
     """Kernel value of each new sample with itself."""
     if state.kernel.columns_are == "samples":
         raise InputError(
@@ -299,7 +337,7 @@ def _check_sum(kernel: Kernel, law: str | None, party: str) -> None:
         raise InputError(f"party {party!r}: a blind center can only add matrices up; use law='sum' (--law sum)")
 
 
-def measured(state: PartyState, X_new: Array) -> Array:
+def measured(state: PartyState | SumState, X_new: Array) -> Array:
     """Rows measured from the origin of the fit."""
     if X_new.shape[0] == 0:
         raise InputError(f"party {state.party!r}: there are no new samples; give at least one row")

@@ -1,6 +1,5 @@
-"""What the center does not get to see: masked sums, and samples that only the parties can tell apart.
+"""Masks that cancel in a sum over parties, and the secret rotations of a blind fit.
 
-A masked sum of fixed-point arrays takes three calls, which any round of the protocol may use:
-`keys.make_offer` at each party (a fresh key, signed), `sums.masked` at each party once it has everybody's offer, and
-`sums.added` at the center. `ring.Ring` says how numbers become whole ones and back.
+Whatever a center does with these, it learns the sum of all parties and nothing about a single one of them. Every
+secret comes from seeds that the parties sealed to each other; the center never has one.
 """

@@ -1,15 +1,15 @@
 """What adds up over parties before a kernel is formed: inner products or distances, piece by piece.
 
 All pairs of samples make the exact kernel matrix of the joined table; the columns of landmarks, drawn by the name of
-the sum, an approximation for many samples. A piece is some rows of it, so that none needs more memory than it takes.
+the run, an approximation for many samples. A piece is some rows of it, so that none needs more memory than it takes.
 
 Squared distances between all pairs travel as inner products of samples measured from the mean, which say the same:
 one sample far from all others makes all its distances large, but only its own length among the products. Lengths go
-with more bits, so that a ring of few bits need not reach them.
+on a ring of 64 bits, with a bound of their own.
 """
 
 import hashlib
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -18,78 +18,84 @@ from dkpca.errors import InputError
 from dkpca.kernels import Kernel
 from dkpca.kernels.distances import LOSS
 from dkpca.linalg.arrays import to_numpy
-from dkpca.messages import Agreed
-from dkpca.protection.ring import LENGTHS, Numbers
+from dkpca.messages import Bits, Count
+from dkpca.protection.keys import Numbers
 
 PIECE = 2**22  # numbers in a piece: 16 MB in a message, some times as much while it is made
 MOST_PAIRED = 10_000  # samples whose whole matrix a center can hold
-ARITHMETIC = 4e-13  # of the reach: most that a party's own arithmetic loses of a distance
-PAIRS: Literal["pairs"] = "pairs"
-COLUMNS: Literal["columns"] = "columns"
-NEW: Literal["new"] = "new"
-SCORES: Literal["scores"] = "scores"
+PAIRS_UP_TO = 4_000  # samples: beyond, their pairs would take more bytes than a message should
+FINE_UP_TO = 16_000  # samples: beyond, bounds without data leave too few of 32 bits
+ARITHMETIC = 4e-13  # of the spread: most that a party's own arithmetic loses of a distance
+SLACK = 1.0 + 1e-9  # of a bound, for rounding
+SumKind = Literal["pairs", "columns", "new", "scores", "statistic"]
+
+
+@dataclass(frozen=True)
+class Addends:
+    """Numbers that all parties add up: for each row, with each column."""
+
+    kind: (
+        SumKind  # all pairs of samples, samples with landmarks, new samples with these, shares of scores, one number
+    )
+    rows: Count
+    columns: Count
+    bits: Bits  # of the ring on which numbers are added
+    lengths: bool = False  # whether the length of each sample goes along: pairs are inner products
+
+    @property
+    def pieces(self) -> list[slice]:
+        """Rows of each piece."""
+        found, start = [], 0
+        while start < self.rows:
+            width = self.rows - start if self.kind == "pairs" else self.columns
+            stop = min(self.rows, start + max(1, PIECE // max(1, width)))
+            if self.kind == "pairs" and stop == self.rows - 1:
+                stop += 1  # the last row has no pairs of its own
+            found.append(slice(start, stop))
+            start = stop
+        return found
+
+    def count(self, rows: slice) -> int:
+        """How many numbers a piece has, but for the lengths of its rows."""
+        n = int(rows.stop - rows.start)
+        if self.kind != "pairs":
+            return n * self.columns
+        after_first = self.rows - int(rows.start) - 1  # pairs of the first row; one less in each that follows
+        return n * after_first - n * (n - 1) // 2
+
+
+def of_fit(kernel: Kernel, n_samples: int, n_landmarks: int, precision: str) -> Addends:
+    """What a fit of so many samples adds up: all pairs, or samples with landmarks where they are many."""
+    bits = 64 if precision == "float64" or n_samples > FINE_UP_TO else 32
+    if n_samples <= (PAIRS_UP_TO if kernel.unit_diagonal else MOST_PAIRED):
+        return Addends("pairs", n_samples, n_samples, bits, lengths=kernel.by_inner_products)
+    if not kernel.unit_diagonal:
+        raise InputError(
+            f"landmarks are for kernels of distances, and all pairs of {n_samples:,} samples are many; use "
+            f"protect='blind' with the {kernel.name} kernel"
+        )
+    return Addends("columns", n_samples, min(n_landmarks, n_samples), bits)
 
 
 def landmarks(run: str, n_samples: int, n_landmarks: int) -> Numbers:
-    """Positions of landmarks, ascending: the same for everybody who knows the name of the sum."""
+    """Positions of landmarks, ascending: the same for everybody who knows the name of the run."""
     order = np.frombuffer(hashlib.shake_256(b"dkpca landmarks\0" + run.encode()).digest(8 * n_samples), dtype="<u8")
     return np.sort(np.argsort(order, kind="stable")[:n_landmarks])
 
 
-def positions(agreed: Agreed) -> Numbers | None:
-    """Positions of the landmarks of a sum; None where all samples are compared."""
-    return landmarks(agreed.run, agreed.rows, agreed.columns) if agreed.kind == COLUMNS else None
-
-
-def has_diagonal(kernel: Kernel) -> bool:
-    """Whether a sample with itself says anything: an inner product does, a distance does not."""
-    return not kernel.unit_diagonal
-
-
-def are_products(kernel: Kernel) -> bool:
-    """Whether pairs of samples travel as inner products, and not as distances that are no such thing."""
-    return kernel.by_inner_products
-
-
-def have_lengths(agreed: Agreed) -> bool:
-    """Whether the length of each sample goes along."""
-    return agreed.kind == PAIRS and agreed.signed
-
-
-def pieces(agreed: Agreed) -> list[slice]:
-    """Rows of each piece."""
-    if agreed.kind == PAIRS and agreed.rows > MOST_PAIRED:
-        raise InputError(
-            f"all pairs of {agreed.rows:,} samples are too many (at most {MOST_PAIRED:,}); use landmarks"
-        )
-    found, start = [], 0
-    while start < agreed.rows:
-        width = agreed.rows - start if agreed.kind == PAIRS else agreed.columns
-        stop = min(agreed.rows, start + max(1, PIECE // max(1, width)))
-        if agreed.kind == PAIRS and stop == agreed.rows - 1:
-            stop += 1  # the last row has no pairs of its own
-        found.append(slice(start, stop))
-        start = stop
-    return found
-
-
-def count(agreed: Agreed, rows: slice) -> int:
-    """How many numbers a piece has, but for the lengths of its rows."""
-    n = int(rows.stop - rows.start)
-    if agreed.kind != PAIRS:
-        return n * agreed.columns
-    after_first = agreed.rows - int(rows.start) - 1  # pairs of the first row; one less in each that follows
-    return n * after_first - n * (n - 1) // 2
+def positions(what: Addends, run: str) -> Numbers | None:
+    """Positions of the landmarks of a fit; None where all samples are compared."""
+    return landmarks(run, what.rows, what.columns) if what.kind == "columns" else None
 
 
 def addend(
-    agreed: Agreed, kernel: Kernel, rows: slice, X: Numbers, anchors: Numbers | None = None
+    what: Addends, kernel: Kernel, rows: slice, X: Numbers, anchors: Numbers
 ) -> tuple[Numbers, Numbers | None]:
     """A party's own numbers of one piece, and the lengths of its rows where they go along.
 
     Parameters
     ----------
-    agreed : Agreed
+    what : Addends
         What is added up.
     kernel : Kernel
         Whose partial quantities these are, from `for_rows`.
@@ -97,44 +103,55 @@ def addend(
         Of the piece.
     X : array of shape (rows, n_features)
         Measured from the kernel's origin.
-    anchors : array of shape (columns, n_features), optional
+    anchors : array of shape (columns, n_features)
         What rows are compared with, unless with each other.
     """
-    others = X[rows.start :] if agreed.kind == PAIRS else anchors
+    others = X[rows.start :] if what.kind == "pairs" else anchors
     block = np.asarray(to_numpy(kernel.partial(X[rows], others)))
-    if agreed.kind != PAIRS:
-        return np.ravel(_not_negative(kernel, block)), None
+    block = np.maximum(block, 0.0) if kernel.unit_diagonal else block  # no distance is below zero
+    if what.kind != "pairs":
+        return np.ravel(block), None
     pairs = _pairs_in(block)
-    if not have_lengths(agreed):
-        return _not_negative(kernel, block)[pairs], None
-    if has_diagonal(kernel):
+    if not what.lengths:
+        return block[pairs], None
+    if not kernel.unit_diagonal:
         return block[pairs], np.diagonal(block).copy()
     lengths = np.ravel(to_numpy(kernel.partial(others, X.mean(axis=0)[None, :])))
     own = lengths[: len(block)]
     return (0.5 * (own[:, None] + lengths[None, :] - block))[pairs], own
 
 
-def largest(agreed: Agreed, kernel: Kernel, X: Numbers, anchors: Numbers | None = None) -> float:
-    """Size of the largest of a party's numbers, a length taken for a sixteenth of it; not finite if one is not."""
-    exact, found = for_rows(kernel, X), [0.0]
-    for rows in pieces(agreed):
-        values, lengths = addend(agreed, exact, rows, X, anchors)
-        found.append(float(np.max(np.abs(values), initial=0.0)))
-        if lengths is not None:
-            found.append(float(np.max(np.abs(lengths))) / LENGTHS)
-    return float(np.max(found))
+def largest(what: Addends, kernel: Kernel, X: Numbers, anchors: Numbers) -> tuple[float, float]:
+    """Size of the largest of a party's numbers, and of its lengths."""
+    exact, values_at_most, lengths_at_most = for_rows(kernel, X), 0.0, 0.0
+    for rows in what.pieces:
+        values, lengths = addend(what, exact, rows, X, anchors)
+        values_at_most = max(values_at_most, float(np.max(np.abs(values), initial=0.0)))
+        lengths_at_most = max(lengths_at_most, 0.0 if lengths is None else float(np.max(np.abs(lengths))))
+    return values_at_most, lengths_at_most
 
 
-def fill(matrix: Numbers, rows: slice, values: Numbers, lengths: Numbers | None) -> None:
-    """Put a piece of all pairs where it belongs, in a symmetric matrix."""
+def bounds_without_data(what: Addends, kernel: Kernel, n_features: int) -> tuple[float, float] | None:
+    """Bounds that follow from standardized columns: x_i^2 + x_k^2 <= T in each of them; None: none do."""
+    if not kernel.by_inner_products or kernel.columns_are != "quantities" or what.kind not in ("pairs", "columns"):
+        return None
+    T = what.rows * n_features * SLACK
+    return (0.5 * T, T) if what.kind == "pairs" else (2.0 * T, 0.0)
+
+
+def fill(total: Numbers, what: Addends, rows: slice, values: Numbers, lengths: Numbers | None) -> None:
+    """Put the sums of a piece where they belong; all pairs make a symmetric matrix."""
+    if what.kind != "pairs":
+        total[rows] = values.reshape(-1, what.columns)
+        return
     n = rows.stop - rows.start
-    block = np.zeros((n, matrix.shape[0] - rows.start))
+    block = np.zeros((n, what.rows - rows.start))
     block[_pairs_in(block)] = values
     block[:, :n] += block[:, :n].T
     if lengths is not None:
         np.fill_diagonal(block, lengths)
-    matrix[rows, rows.start :] = block
-    matrix[rows.start :, rows] = block.T
+    total[rows, rows.start :] = block
+    total[rows.start :, rows] = block.T
 
 
 def as_distances(products: Numbers) -> Numbers:
@@ -147,23 +164,25 @@ def as_distances(products: Numbers) -> Numbers:
     return products
 
 
-def _pairs_in(block: Numbers) -> Numbers:
-    """Where each pair lies once, and no sample with itself, in a block that begins on the diagonal."""
-    return np.asarray(np.tri(*block.shape) == 0.0)
-
-
-def _not_negative(kernel: Kernel, block: Numbers) -> Numbers:
-    """No distance is below zero, whatever rounding says."""
-    return block if has_diagonal(kernel) else np.maximum(block, 0.0)
+def spread_of(what: Addends, kernel: Kernel, X: Numbers, anchors: Numbers) -> tuple[float, float]:
+    """Deviation and size of what a party adds, over a sample of its pairs."""
+    rows = X[:: max(1, len(X) // 300)][:300]
+    others = rows if what.kind == "pairs" else anchors[:: max(1, len(anchors) // 300)][:300]
+    block = np.asarray(to_numpy(for_rows(kernel, X).partial(rows, others)))
+    size = float(np.sqrt(np.mean(block**2)))
+    if what.kind == "pairs":
+        return float(np.std(block[np.triu_indices(len(block), 1)])), size
+    return float(np.max(np.std(block, axis=0))) if len(rows) > 1 else float(np.std(block)), size
 
 
 def for_rows(kernel: Kernel, X: Numbers) -> Kernel:
-    """Kernel with a width at which partial quantities of these rows keep their digits; they do not depend on it.
-
-    The spread is within the reach of distances: the farthest row is at least as far from some other row as from the
-    mean; and within that of lengths, which are measured from the mean.
-    """
+    """Kernel with a width at which partial quantities of these rows keep their digits; they do not depend on it."""
     spread = float(np.max(np.sum((X - X.mean(axis=0)) ** 2, axis=1), initial=0.0))
     if not kernel.has_width or not 1e-290 < spread < 1e290:
         return kernel
     return replace(kernel, gamma=LOSS / (ARITHMETIC * spread))  # type: ignore[type-var]
+
+
+def _pairs_in(block: Numbers) -> Numbers:
+    """Where each pair lies once, and no sample with itself, in a block that begins on the diagonal."""
+    return np.asarray(np.tri(*block.shape) == 0.0)

@@ -18,14 +18,14 @@ from dkpca.errors import DKPCAError, FusionError, InputError, StorageError, Wire
 from dkpca.fusion import FusedModel
 from dkpca.fusion.completion import completed
 from dkpca.messages import Message, Summary
-from dkpca.party.state import PartyState
-from dkpca.protection.shield import Shield
+from dkpca.party.state import PartyState, Shield, State, SumState
 from dkpca.store import storage
 from dkpca.wire import codec, container, strict_json
 from dkpca.wire.container import MODEL, PRIVATE, Arrays, Buffer, Header
 
 KindT = TypeVar("KindT", bound=Message)
 STATE_VERSION = 1
+SUM_STATE = "masked sum"
 MOST_PRIVATE_HEADER = 64 * 2**20  # the names of all columns are in it
 ANOTHER_VERSION = "private state that this version of dkpca cannot use; make it again"
 STATE_WARNING = "PRIVATE: this file contains the party's data; never send it"
@@ -34,7 +34,7 @@ MOST_MODEL_HEADER = 2**20
 INSIDE = "message."  # arrays that are the bytes of a summary
 LACKING, PLACES = "lacking", "places."  # what stands in place of rows that parties lack; where the others are
 LACKED = ("mean", "complete")
-ESTIMATOR_VERSION = 1
+ESTIMATOR_VERSION = 2  # of protected fits; others are 1
 ESTIMATOR_WARNING = "PRIVATE: this file contains the data of every party; never send it"
 ESTIMATOR = "saved estimator"
 INNER_MODEL, INNER_STATE = "model", "state."  # arrays that are the bytes of a file
@@ -115,14 +115,16 @@ def _with_party(party: str, path: Path) -> str:
     return str(path) if path.name.partition(".")[0] == party else f"{path} is from {party!r}"
 
 
-def encode_state(state: PartyState) -> bytes:
+def encode_state(state: State) -> bytes:
     """Return the state as the bytes of one file."""
     fields, arrays = codec.encode(state, skip=("preparation",))
     header = {"warning": STATE_WARNING, "version": STATE_VERSION, "fields": fields, "preparation": state.preparation}
+    if isinstance(state, SumState):
+        header["kind"] = SUM_STATE
     return container.pack(header, arrays, entry=PRIVATE)
 
 
-def decode_state(data: bytes) -> PartyState:
+def decode_state(data: bytes) -> State:
     """Return the state that was encoded, or raise `WireError`."""
     header, arrays = container.unpack(data, entry=PRIVATE, max_header=MOST_PRIVATE_HEADER)
     header = container.verify(header, arrays)
@@ -137,16 +139,18 @@ def decode_state(data: bytes) -> PartyState:
     preparation = header.get("preparation")
     if not isinstance(preparation, dict | None):
         raise WireError(f"{ANOTHER_VERSION}: preparation is a {type(preparation).__name__}")
-    return codec.decode(PartyState, header.get("fields"), arrays, what=ANOTHER_VERSION, preparation=preparation)
+    kind: type[Any] = SumState if header.get("kind") == SUM_STATE else PartyState
+    state: State = codec.decode(kind, header.get("fields"), arrays, what=ANOTHER_VERSION, preparation=preparation)
+    return state
 
 
-def read_states(directory: Path) -> dict[str, PartyState]:
+def read_states(directory: Path) -> dict[str, State]:
     """Read the states in a directory, by party; none if there is no directory."""
     states = [read_state(path) for path in sorted(directory.glob("*.state"))]
     return {state.party: state for state in states}
 
 
-def read_state(path: Path) -> PartyState:
+def read_state(path: Path) -> State:
     """Read one party's state."""
     with naming(path):
         return decode_state(storage.read(path))
@@ -295,7 +299,7 @@ class Fitted:
     feature_names: tuple[str, ...]
     sources: Mapping[str, Any]
     model: FusedModel
-    states: Mapping[str, PartyState]
+    states: Mapping[str, State]
     shield: Shield = field(default_factory=Shield)
     ids: tuple[Any, ...] | None = None
 
@@ -318,7 +322,7 @@ def write_estimator(path: Path, fitted: Fitted) -> None:
     parameters = {name: codec.plain(_listed(value)) for name, value in fitted.parameters.items()}
     header = {
         "warning": ESTIMATOR_WARNING,
-        "estimator": ESTIMATOR_VERSION,
+        "estimator": 1 if fitted.shield.protect == "none" else ESTIMATOR_VERSION,
         "dkpca": version("dkpca"),
         "parameters": parameters,
         "facts": facts,
@@ -335,7 +339,7 @@ def read_estimator(path: Path, hints: Mapping[str, Any]) -> Fitted:
             raise WireError("the state of one party, not a fitted estimator; dkpca.load opens it")
         header = container.verify(header, arrays)
         saved_by = header.get("dkpca", "0.1")
-        if header["estimator"] != ESTIMATOR_VERSION:
+        if header["estimator"] not in (1, ESTIMATOR_VERSION):
             raise WireError(
                 f"{ESTIMATOR} has format version {header['estimator']!r}, of dkpca {saved_by}; dkpca "
                 f"{version('dkpca')} reads {ESTIMATOR_VERSION}"
@@ -346,6 +350,8 @@ def read_estimator(path: Path, hints: Mapping[str, Any]) -> Fitted:
 def _fitted(header: Mapping[str, Any], arrays: Mapping[str, Any], hints: Mapping[str, Any], what: str) -> Fitted:
     facts = codec.values(FACTS | {"shield": Shield}, header.get("facts"), what=what)
     shield = facts.pop("shield", Shield())
+    if shield.protect != "none" and header["estimator"] == 1:
+        raise WireError(f"{what}: a protected fit from before version 2 of the protocol; fit again")
     expected = {INNER_STATE + name: name for name in facts.get("party_names", ())}
     if set(facts) != set(FACTS) or not {INNER_MODEL} <= set(arrays) <= {INNER_MODEL, IDS, *expected}:
         raise WireError(f"{what}: does not have the parts of its kind; save it again")
@@ -390,7 +396,7 @@ def _listed(value: Any) -> Any:
     return listed if isinstance(value, Mapping) else list(listed.values())
 
 
-Saved = Message | PartyState | FusedModel
+Saved = Message | State | FusedModel
 SavedT = TypeVar("SavedT", bound=Saved)
 
 DECODERS: Mapping[str, Callable[[bytes], Saved]] = {
@@ -424,8 +430,8 @@ def save(path: str | Path, item: Saved) -> None:
     ...     dkpca.load(Path(folder, "bank.summary")).party
     'bank'
     """
-    private = isinstance(item, PartyState)
-    if isinstance(item, PartyState):
+    private = isinstance(item, PartyState | SumState)
+    if isinstance(item, PartyState | SumState):
         data = encode_state(item)
     elif isinstance(item, FusedModel):
         data = encode_model(item)

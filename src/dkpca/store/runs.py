@@ -23,14 +23,13 @@ import numpy as np
 from dkpca import fusion, messages, wire
 from dkpca.concerns import outside_at_center
 from dkpca.errors import FusionError, InputError, StorageError, WireError
-from dkpca.fields import Count, Fingerprint
 from dkpca.fusion import FusedModel, scoring
 from dkpca.fusion.scoring import Placed
 from dkpca.kernels import Kernel
 from dkpca.kernels.combination import Weights
 from dkpca.linalg.arrays import to_numpy
 from dkpca.linalg.leading import NAMES, Solver
-from dkpca.messages import Partials, Rows, Summary
+from dkpca.messages import Count, Fingerprint, Partials, Rows, Summary
 from dkpca.store import ledger, storage
 from dkpca.store.files import (
     MODEL_FILE,
@@ -177,6 +176,7 @@ def fuse(
     states: Mapping[str, bytes] | None = None,
     law: str | None = None,
     weights: Weights = None,
+    model: FusedModel | None = None,
 ) -> Run:
     """Fuse new summaries with those already in the run; nothing is written unless all of it succeeds.
 
@@ -204,15 +204,18 @@ def fuse(
         Private states by party, where one owner has all of them; kept in `private/`.
     law, weights
         See `dkpca.fusion.fuse`. None: as in the run so far, or as the kernels imply.
+    model : FusedModel, optional
+        Of these summaries, where they are fused already.
     """
     if not isinstance(solver, str):
         raise InputError(f"a run remembers its solver by name, not as {solver!r}; give one of {list(NAMES)}")
     check(path)
     received = [receive(file, Summary) for file in summary_files]
     with prepared(path):
-        before, notes = _settings_before(path, needed=n_components is None or center is None)
+        needed = model is None and (n_components is None or center is None)
+        before, notes = _settings_before(path, needed=needed)
         accepted = _merged(path, received, without, keep or not received)
-        model = _fused(
+        model = model or _fused(
             accepted,
             n_components=(before.n_components if before else 10) if n_components is None else n_components,
             center=(before.center if before else True) if center is None else center,

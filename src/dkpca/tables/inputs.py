@@ -20,9 +20,9 @@ import scipy.sparse
 from sklearn.utils.validation import check_array
 
 from dkpca.errors import InputError
-from dkpca.fields import check_party_name
 from dkpca.linalg import memory
 from dkpca.linalg.arrays import Array, device, dtype_name, free_memory, namespace
+from dkpca.messages import check_party_name
 from dkpca.tables.categories import coded
 from dkpca.tables.column_rules import check_features
 from dkpca.wording import counted

@@ -10,9 +10,9 @@ import numpy as np
 import scipy.sparse
 
 from dkpca.errors import DataWarning, InputError
-from dkpca.fields import check_party_name
 from dkpca.linalg.arrays import Array
-from dkpca.party.state import PartyState
+from dkpca.messages import check_party_name
+from dkpca.party.state import State
 from dkpca.settings import Fit
 from dkpca.tables import labels
 from dkpca.tables.column_rules import check_features
@@ -130,7 +130,7 @@ def for_fit(given: Mapping[str, Any], fit: Fit, sample_ids: Any) -> PartyTables:
 
 
 def for_new_samples(
-    given: Mapping[str, Any], states: Mapping[str, PartyState], sample_ids: Any, lacking: str | None = None
+    given: Mapping[str, Any], states: Mapping[str, State], sample_ids: Any, lacking: str | None = None
 ) -> PartyTables:
     """Check tables of new samples against those of the fit."""
     dense = {
@@ -152,7 +152,7 @@ def for_new_samples(
     return PartyTables(tables, found.ids, columns, found.notes, found.places)
 
 
-def as_numbers(state: PartyState, table: Any) -> Any:
+def as_numbers(state: State, table: Any) -> Any:
     """New rows in the form that the state expects: as they are, or prepared as the commands did at the fit."""
     if state.preparation is None:
         return labels.like_fit(state.party, table, state.columns)
@@ -174,7 +174,7 @@ def as_precise_as(X: Any, scores: Array) -> Array:
     return scores.astype(np.float32) if single else scores
 
 
-def _in_order(state: PartyState, table: Any) -> Any:
+def _in_order(state: State, table: Any) -> Any:
     """Return a table in a file with its columns as the fit had them, by their names."""
     names = named_columns(state.party, table) if state.preparation is None else None
     if names is None or state.columns is None or names == state.columns:

@@ -8,7 +8,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Protocol
 
 from dkpca import wire
 from dkpca.errors import InputError
@@ -29,19 +28,8 @@ LONGEST = -1.2345678901234567e-100  # no number of a message takes more characte
 START = 63  # pairs to begin with, where nobody says how many
 
 
-class Turned(Protocol):
-    """A rotation of the samples that the center does not know."""
-
-    @property
-    def hidden_digest(self) -> str:
-        """Fingerprint that only says whether two parties turned the same samples alike."""
-
-    def turn(self, A: Array) -> Array:
-        """Rows are no samples any more."""
-
-
 @dataclass(frozen=True)
-class Draft:
+class Candidate:
     """One message that the party may send, exactly as it would leave, and what it was made from."""
 
     factor: Rounded
@@ -87,7 +75,7 @@ class Draft:
         return {}
 
 
-class Drafts:
+class Candidates:
     """All messages about one Gram matrix, made when they are asked for.
 
     Parameters
@@ -139,10 +127,10 @@ class Drafts:
         """Number of the finest message."""
         return round(RUNGS * math.log2(COARSEST / FINEST)) if self.precision == COMPACT else self.most - 1
 
-    def at(self, number: int) -> Draft:
+    def at(self, number: int) -> Candidate:
         """Return one message of the sequence; a larger number is finer, 0 the coarsest."""
         if self.precision != COMPACT:
-            return self._draft(self._at_least(number + 1), number + 1, 0.0)
+            return self._candidate(self._at_least(number + 1), number + 1, 0.0)
         enough = min(self.most + 1, self.gram.n)
         pairs = self._at_least(min(START, enough))
         cut = float(pairs.values[0]) * COARSEST * 2.0 ** (-number / RUNGS)
@@ -152,9 +140,9 @@ class Drafts:
         rank = int((values > cut).sum())
         if rank > self.most:
             rank, cut = self.most, max(cut, ROUNDING_SHARE * float(values[self.most]))
-        return self._draft(pairs, rank, cut)
+        return self._candidate(pairs, rank, cut)
 
-    def by_rule(self, rule: RankRule) -> Draft:
+    def by_rule(self, rule: RankRule) -> Candidate:
         """Return the message of a rule that reads the spectrum; pairs are computed until it has seen enough."""
         if self.most < self.gram.n:
             rule = AtMost(rule, self.most)
@@ -165,18 +153,18 @@ class Drafts:
             found = pairs.numerical_rank()
             if rank is not None or found < len(values):  # the rest is rounding: there is nothing more to see
                 rank = max(1, found if rank is None else min(rank, found))
-                return self._draft(pairs, rank, rule.cut(values, rank))
+                return self._candidate(pairs, rank, rule.cut(values, rank))
             if len(values) == self.gram.n:
                 raise InputError(
                     f"rank rule {rule!r} has seen all {len(values)} eigenvalues and gives no rank; correct it"
                 )
             pairs = self._at_least(min(2 * len(values), self.gram.n))
 
-    def finest(self, meets: Callable[[Draft], bool], below: float = math.inf) -> Draft | None:
+    def finest(self, meets: Callable[[Candidate], bool], below: float = math.inf) -> Candidate | None:
         """Return the finest message that meets a limit."""
         return _last(meets, self.at, min(START, self.last), int(min(below, self.last)))
 
-    def coarsest(self, meets: Callable[[Draft], bool]) -> Draft | None:
+    def coarsest(self, meets: Callable[[Candidate], bool]) -> Candidate | None:
         """Return the coarsest message that meets a need."""
         return _last(meets, lambda number: self.at(self.last - number), max(0, self.last - START), self.last)
 
@@ -186,7 +174,7 @@ class Drafts:
             self._pairs = self._leading(k)
         return self._pairs
 
-    def _draft(self, pairs: Eigenpairs, rank: int, cut: float) -> Draft:
+    def _candidate(self, pairs: Eigenpairs, rank: int, cut: float) -> Candidate:
         pairs = pairs.head(max(1, min(rank, pairs.numerical_rank())))
         if self._turn is None:  # made where it is looked at: it is as large as the eigenvectors
             roots = namespace(pairs.values).sqrt(pairs.values)
@@ -196,51 +184,56 @@ class Drafts:
         if self.precision == COMPACT:
             largest = float(pairs.values[0])
             cut = max(cut, FINEST * largest)
-            sent = round_by(whole(factor), steps_for(pairs.values, cut, self.gram.n), digits=self.digits)
+            steps = steps_for(pairs.values, cut, self.gram.n)
+            if self._turn is not None:  # every column is a mixture of all: one step, that of the finest
+                steps = namespace(steps).zeros_like(steps) + namespace(steps).min(steps)
+            sent = round_by(whole(factor), steps, digits=self.digits)
             fineness = RUNGS * math.log2(COARSEST * largest / cut) if largest > 0 else 0.0
         else:
             sent, fineness = rounded(factor, self.precision), float(pairs.values.shape[0] - 1)
         arithmetic = growth(math.prod(factor.shape)) * unit(self.table) * self._trace
         left_out = self._trace - _squared_norm(sent)
-        return Draft(sent, factor, pairs, left_out, arithmetic, self.message, self.table, fineness)
+        return Candidate(sent, factor, pairs, left_out, arithmetic, self.message, self.table, fineness)
 
 
-def settle(drafts: Drafts, rule: RankRule) -> tuple[Draft, str]:
+def settle(candidates: Candidates, rule: RankRule) -> tuple[Candidate, str]:
     """Return the message that the rules ask for, and which of them decided: no limit is passed to meet a need."""
     chosen, decided = None, ""
     needs = [part for part in rule.parts() if not part.limits]
     for need in needs:
-        draft = drafts.coarsest(need.met_by) if need.measured() else drafts.by_rule(need)
-        if draft is None:
-            raise InputError(_impossible(need, "finest", drafts.at(drafts.last)))
-        if chosen is None or draft.fineness > chosen.fineness:
-            chosen, decided = draft, repr(need)
+        candidate = candidates.coarsest(need.met_by) if need.measured() else candidates.by_rule(need)
+        if candidate is None:
+            raise InputError(_impossible(need, "finest", candidates.at(candidates.last)))
+        if chosen is None or candidate.fineness > chosen.fineness:
+            chosen, decided = candidate, repr(need)
     for limit in (part for part in rule.parts() if part.limits):
         if not limit.measured():
-            draft = drafts.by_rule(limit)
+            candidate = candidates.by_rule(limit)
         elif chosen is not None and limit.met_by(chosen):
             continue
         else:
-            draft = drafts.finest(limit.met_by, math.inf if chosen is None else chosen.fineness)
-        if draft is None:
-            raise InputError(_impossible(limit, "coarsest", drafts.at(0)))
-        if chosen is None or draft.fineness < chosen.fineness:
-            chosen, decided = draft, repr(limit)
+            candidate = candidates.finest(limit.met_by, math.inf if chosen is None else chosen.fineness)
+        if candidate is None:
+            raise InputError(_impossible(limit, "coarsest", candidates.at(0)))
+        if chosen is None or candidate.fineness < chosen.fineness:
+            chosen, decided = candidate, repr(limit)
     assert chosen is not None
     missed = [f"{need!r} is not met" for need in needs if need.measured() and not need.met_by(chosen)]
     return chosen, "; ".join([decided, *missed])
 
 
-def _last(meets: Callable[[Draft], bool], at: Callable[[int], Draft], start: int, end: int) -> Draft | None:
+def _last(
+    meets: Callable[[Candidate], bool], at: Callable[[int], Candidate], start: int, end: int
+) -> Candidate | None:
     """Return the last message, of numbers 0 to `end`, that meets a condition met by all before it: by bisection.
 
     It goes from `start` in growing strides until it has passed the last one, since finer messages take longer.
     """
     low, high, number, stride, found = -1, end + 1, min(start, end), RUNGS, None
     while high - low > 1:
-        draft = at(number)
-        if meets(draft):
-            low, found = number, draft
+        candidate = at(number)
+        if meets(candidate):
+            low, found = number, candidate
         else:
             high = number
         if low >= 0 and high <= end:
@@ -251,11 +244,11 @@ def _last(meets: Callable[[Draft], bool], at: Callable[[int], Draft], start: int
     return found
 
 
-def _impossible(rule: RankRule, which: str, draft: Draft) -> str:
-    summary = draft.summary
+def _impossible(rule: RankRule, which: str, candidate: Candidate) -> str:
+    summary = candidate.summary
     return (
         f"{rule!r} cannot be met in {summary.factor.precision}; the {which} message there is has "
-        f"rank {summary.rank}, {draft.size()} bytes and an error of {draft.error():.3g}: ask for something "
+        f"rank {summary.rank}, {candidate.size()} bytes and an error of {candidate.error():.3g}: ask for something "
         "else, or for another precision"
     )
 

@@ -9,8 +9,7 @@ import hmac
 from collections.abc import Iterable, Sequence
 
 from dkpca.errors import FusionError, InputError
-from dkpca.fields import check_party_name
-from dkpca.messages import TOKEN_BYTES, CommonTokens, SampleTokens, Tokens
+from dkpca.messages import TOKEN_BYTES, CommonTokens, SampleTokens, Tokens, check_party_name
 
 SHORTEST_KEY = 16  # bytes
 

@@ -1,0 +1,429 @@
+"""A party: a table, its secrets, and one table that says how each question is answered."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from dkpca import messages, wire
+from dkpca.errors import InputError, ProtectionError
+from dkpca.kernels import Kernel
+from dkpca.linalg.arrays import Array, to_numpy
+from dkpca.linalg.deviations import column_scales, standardized
+from dkpca.linalg.eigenpairs import signs_of
+from dkpca.linalg.rounding import quiet
+from dkpca.messages import (
+    AuditRows,
+    Go,
+    MaskedSum,
+    Packed,
+    Partials,
+    Reveal,
+    Rows,
+    SampleTokens,
+    Seed,
+    Shape,
+    Statistics,
+    Summary,
+    Told,
+)
+from dkpca.party import alignment, summaries
+from dkpca.party.questions import (
+    AuditWanted,
+    BoundsWanted,
+    CommonGiven,
+    GoWanted,
+    Question,
+    ReceivedGiven,
+    ResultGiven,
+    RowsWanted,
+    SeedsWanted,
+    ShapeWanted,
+    StatisticsWanted,
+    SummaryWanted,
+    SumsWanted,
+    TokensWanted,
+    digest,
+)
+from dkpca.party.state import PartyState, SumState
+from dkpca.party.summaries import ANYTHING
+from dkpca.party.true_rows import OpenRows, true_rows
+from dkpca.policy import Policy
+from dkpca.protection import keys, masks, quantities
+from dkpca.protection.quantities import Addends
+from dkpca.protection.rotation import Rotation, column_rotation, hidden_digest
+
+CONSTANT = 1e-3  # deviation of what a party adds, as a share of its size, below which it would leave the others alone
+LEAST_STEPS = 16  # of the ring: a deviation below this is lost in the sum
+Opened = Callable[[str], Array]  # from what columns are ("quantities", "categories", "samples") to the numbers
+
+
+@dataclass
+class Party:
+    """One party of a fit: it answers questions, each by one message, from a table that never leaves.
+
+    Parameters
+    ----------
+    name : str
+        Name of the party.
+    open : function
+        Returns the table of the fit as numbers; the argument says what the kernel takes columns for.
+    roster : sequence of str
+        All parties, in the order of the plan.
+    run : str
+        Name of the fit; in a study the digest of the agreement.
+    secret : bytes
+        Randomness of the party: its seeds and its rotation are derived from it.
+    coin : bytes
+        Nonce for the rows of an audit, revealed when all summaries have arrived.
+    open_new : function, optional
+        Returns a batch of new samples: its name, and what columns are.
+    ids, ids_new
+        Ids of the samples in row order, of the fit and by batch; None: rows match by position.
+    policy : Policy
+        What the party is willing to answer.
+    known_rows : int
+        Rows that the party takes as known when it attacks its own summary; 0: it does not.
+    keeps_rows : bool
+        Whether its state keeps rows of the table; else they are opened again.
+    here : bool
+        Whether the center is in the same process: rows of an audit are then made where they are looked at.
+    """
+
+    name: str
+    open: Opened
+    roster: Sequence[str]
+    run: str
+    secret: bytes = field(repr=False)
+    coin: bytes = field(default=b"\0" * 32, repr=False)
+    open_new: Callable[[str, str], Array] | None = None
+    ids: Sequence[str] | None = None
+    ids_new: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    policy: Policy = ANYTHING
+    known_rows: int = 0
+    keeps_rows: bool = True
+    here: bool = False
+    received: dict[str, Seed] = field(default_factory=dict, repr=False)  # by sender
+    order: dict[str, list[int]] = field(default_factory=dict)  # rows that all parties have, by batch
+    state: PartyState | SumState | None = None
+    sent: Summary | None = None  # its own summary of a blind fit, until the result has come
+
+    def answer(self, question: Question) -> Any:
+        """Answer a question; what has to be kept for later questions is kept."""
+        return ANSWERS[type(question)](self, question)
+
+    @cached_property
+    def group_key(self) -> bytes:
+        """Key that all parties share."""
+        self._check_seeds()
+        return keys.group_key(self.secret, self.run, self.name, self.roster, self.received)
+
+    @cached_property
+    def pair_keys(self) -> dict[str, bytes]:
+        """Key of each pair that this party is in."""
+        self._check_seeds()
+        return {
+            other: keys.pair_key(self.secret, self.run, self.name, self.roster, seed)
+            for other, seed in self.received.items()
+        }
+
+    def table(self, columns_are: str, batch: str = "") -> Array:
+        """Rows that take part, in the order of all parties."""
+        if batch:
+            if self.open_new is None:
+                raise InputError(f"party {self.name!r} has no new samples")
+            X = self.open_new(batch, columns_are)
+        else:
+            X = self.open(columns_are)
+        order = self.order.get(batch)
+        return X if order is None else X[order, :]
+
+    def sample_ids(self, batch: str = "") -> Sequence[str] | None:
+        """Names of these rows, as all parties know them."""
+        ids = self.ids_new.get(batch) if batch else self.ids
+        order = self.order.get(batch)
+        return ids if ids is None or order is None else [ids[row] for row in order]
+
+    def digest(self, n_samples: int, batch: str = "") -> str:
+        """Fingerprint of the ordered sample ids."""
+        ids = self.sample_ids(batch)
+        return messages.row_number_digest(n_samples) if ids is None else messages.digest(ids)
+
+    def whole_state(self, kind: type[Any]) -> Any:
+        """State of the fit with its rows, opened again where they were not kept."""
+        if not isinstance(self.state, kind):
+            raise InputError(f"party {self.name!r} has no fit that this question is about")
+        if self.state.anchors is not None:
+            return self.state
+        return self.state.with_rows(self.table(self.state.kernel.columns_are))
+
+    def _check_seeds(self) -> None:
+        lacking = sorted(set(self.roster) - {self.name} - set(self.received))
+        if lacking:
+            raise ProtectionError(f"party {self.name!r} has no seeds from {lacking}")
+
+
+def _seeds(party: Party, question: SeedsWanted) -> dict[str, Seed]:
+    if tuple(party.roster) != question.roster or party.run != question.run:
+        raise ProtectionError(f"party {party.name!r} is asked for seeds of another fit")
+    return keys.seeds_for(party.secret, party.run, party.name, party.roster)
+
+
+def _tokens(party: Party, question: TokensWanted) -> SampleTokens:
+    ids = party.ids_new.get(question.batch) if question.batch else party.ids
+    if ids is None:
+        raise InputError(f"party {party.name!r}: tokens are made of sample ids, and its table has none")
+    return alignment.sample_tokens(ids, party.group_key, party=party.name)
+
+
+def _common(party: Party, question: CommonGiven) -> Told:
+    ids = party.ids_new.get(question.batch) if question.batch else party.ids
+    party.order[question.batch] = alignment.common_rows(ids or [], party.group_key, question.common)
+    return Told(party.name)
+
+
+def _shape(party: Party, question: ShapeWanted) -> Shape:
+    X = party.table(question.columns_are, question.batch)
+    n = int(X.shape[0])
+    party.policy.check_samples(n)
+    samples = party.digest(n, question.batch)
+    if question.hidden:
+        samples = hidden_digest(party.group_key, party.run, samples, n)
+    return Shape(party.name, n, int(X.shape[1]), samples)
+
+
+def _statistics(party: Party, question: StatisticsWanted) -> Statistics:
+    X = party.table(question.kernel.columns_are)
+    asked = {"kernel": question.kernel, "standardize": question.standardize, "policy": party.policy}
+    return summaries.statistics(X, party=party.name, **asked)  # type: ignore[arg-type]
+
+
+def _go(party: Party, question: GoWanted) -> Go:
+    derived = question.derived
+    if party.name not in derived.kernels or set(derived.columns) != set(party.roster):
+        raise ProtectionError(f"party {party.name!r}: the derived values are of other parties than the plan")
+    party.policy.check_samples(derived.n_samples)
+    party.policy.check_kernel(derived.kernels[party.name])
+    return Go(party.name, digest(question))
+
+
+def _summary(party: Party, question: SummaryWanted) -> Summary:
+    X = party.table(question.kernel.columns_are)
+    turned = None
+    if question.blind:
+        seed = keys.own(party.secret, party.run, "columns")
+        rotation = Rotation(party.group_key, party.run, party.digest(X.shape[0]), X.shape[0])
+        turned = summaries.Turned(rotation.hidden_digest, rotation.turn, lambda rank: column_rotation(seed, rank))
+    summary, state = summaries.summarize(
+        X,
+        party=party.name,
+        kernel=question.kernel,
+        rank=question.rank,
+        precision=question.precision,
+        solver=question.solver,
+        random_state=question.seed,
+        keep_training=question.keep_training,
+        sample_ids=party.sample_ids(),
+        standardize=question.standardize,
+        balance=question.balance,
+        law=question.law,
+        policy=party.policy,
+        known_rows=party.known_rows,
+        blind=turned,
+        prepared=getattr(party.open, "standardized", False),
+    )
+    state = replace(state, preparation=getattr(party.open, "preparation", None))
+    party.state = state if party.keeps_rows else state.without_rows()
+    party.sent = summary if question.blind else None
+    return summary
+
+
+def _bounds(party: Party, question: BoundsWanted) -> MaskedSum:
+    values, lengths = _largest(party, question)
+    seed = keys.own(party.secret, party.run, f"bounds {question.step}")
+    random = keys.uniform(seed, 2 * len(masks.POWERS)).reshape(2, -1)
+    packed = [
+        _under_masks(party, masks.bits_of(largest, draws), question, part)
+        for largest, draws, part in zip((values, lengths), random, ("values", "lengths"), strict=True)
+    ]
+    return MaskedSum(party.name, digest(question), *packed)
+
+
+def _largest(party: Party, question: BoundsWanted) -> tuple[float, float]:
+    what = question.what
+    if what.kind == "statistic":
+        return _statistic(party, question.kernel, question.standardize), 0.0
+    if what.kind == "scores":
+        return float(np.max(np.abs(_share(party, question.batch, question.result)))), 0.0
+    X, anchors, _ = _compared(party, question)
+    _check_addend(party, what, question.kernel, X, anchors, 0.0)
+    with quiet():
+        return quantities.largest(what, question.kernel, X, anchors)
+
+
+def _sums(party: Party, question: SumsWanted) -> MaskedSum:
+    what, rows, ring = question.what, question.rows, question.rings[0]
+    lengths: Any = None
+    if what.kind == "statistic":
+        values = np.array([_statistic(party, question.kernel, question.standardize)])
+    elif what.kind == "scores":
+        values = np.ravel(_share(party, question.batch, question.result, ring.step)[rows])
+    else:
+        X, anchors, state = _compared(party, question)
+        if question.part == 1:
+            _check_addend(party, what, question.kernel, X, anchors, ring.step)
+        if not question.batch:
+            party.state = state if party.keeps_rows else state.without_rows()
+        with quiet():
+            exact = quantities.for_rows(question.kernel, X)
+            values, lengths = quantities.addend(what, exact, rows, X, anchors)
+    packed = _under_masks(party, ring.encode(values, question.bounds[party.name]), question, "values")
+    if lengths is None:
+        return MaskedSum(party.name, digest(question), packed)
+    wide = question.rings[1].encode(lengths, question.length_bounds[party.name])
+    return MaskedSum(party.name, digest(question), packed, _under_masks(party, wide, question, "lengths"))
+
+
+def _under_masks(party: Party, numbers: Any, question: BoundsWanted | SumsWanted, part: str) -> Packed:
+    if question.run != party.run or question.roster != tuple(party.roster):
+        raise ProtectionError(f"party {party.name!r} is asked for numbers of another sum than the one it agreed to")
+    return masks.under_masks(numbers, party.name, party.roster, party.pair_keys, digest(question), part)
+
+
+def _compared(party: Party, question: BoundsWanted | SumsWanted) -> tuple[Any, Any, SumState]:
+    """Rows of a sum and what they are compared with, measured as the kernel takes them."""
+    if question.batch:
+        state: SumState = party.whole_state(SumState)
+        return summaries.measured(state, party.table(state.kernel.columns_are, question.batch)), state.anchors, state
+    X, kernel = party.table(question.kernel.columns_are), question.kernel
+    if not isinstance(X, np.ndarray):
+        raise InputError(
+            f"party {party.name!r}: masked sums are formed on the host; give a NumPy array, or protect='none'"
+        )
+    party.policy.check_samples(X.shape[0])
+    party.policy.check_protection("sums")
+    shift, scale = column_scales(X) if question.standardize and kernel.columns_are == "quantities" else (None, None)
+    X = standardized(X, shift, scale)
+    kernel.check(X)
+    origin = kernel.origin(X)
+    X = np.asarray(X - origin)
+    positions = quantities.positions(question.what, party.run)
+    state = SumState(
+        party=party.name,
+        run=party.run,
+        kernel=kernel,
+        origin=origin,
+        anchors=X if positions is None else X[positions],
+        positions=positions,
+        bits=question.what.bits,
+        shift=shift,
+        scale=scale,
+        preparation=getattr(party.open, "preparation", None),
+        dominant=kernel.dominant_column(X),
+    )
+    return X, state.anchors, state
+
+
+def _statistic(party: Party, kernel: Kernel, standardize: bool) -> float:
+    """Mean of what gamma multiplies."""
+    return _statistics(party, StatisticsWanted(kernel, standardize)).mean_squared_distance
+
+
+def _check_addend(party: Party, what: Addends, kernel: Kernel, X: Any, anchors: Any, step: float) -> None:
+    """Refuse to take part where the sum would be that of the others: its own addend is nearly constant."""
+    with quiet():
+        deviation, size = quantities.spread_of(what, kernel, X, anchors)
+    if not np.isfinite(size):
+        raise InputError(f"party {party.name!r}: the numbers to be added are not finite; scale the columns")
+    if deviation <= max(CONSTANT * size, LEAST_STEPS * step):
+        raise ProtectionError(
+            f"party {party.name!r}: what it would add is nearly the same for all samples, so that the sum would show "
+            "the others alone; scale or standardize the columns, or leave this party out"
+        )
+
+
+def _share(party: Party, batch: str, result: str, step: float = 0.0) -> Any:
+    """The party's own share of the scores of new samples: its factor rows times A' U / sqrt(lambda)."""
+    state: PartyState = party.whole_state(PartyState)
+    if state.share is None or state.result_id != result:
+        raise InputError(f"party {party.name!r} has not seen the result that these scores are of")
+    X = party.table(state.kernel.columns_are, batch)
+    shares = np.asarray(to_numpy(summaries.factor_rows(state, X) @ state.share))
+    deviations = np.std(shares, axis=0) if len(shares) > 1 else np.abs(shares[0])  # of one, from the mean of the fit
+    if not np.any(deviations > np.maximum(CONSTANT * np.asarray(state.share_deviations), LEAST_STEPS * step)):
+        raise ProtectionError(
+            f"party {party.name!r}: its share of these scores is nearly constant, so that their sum would show the "
+            "others alone; place more samples, or samples that differ"
+        )
+    return shares
+
+
+def _reveal(party: Party, question: ReceivedGiven) -> Reveal:
+    if set(question.summaries) != set(party.roster):
+        raise ProtectionError(f"party {party.name!r}: the list of summaries is of other parties than the plan")
+    own = party.state.summary_id if isinstance(party.state, PartyState) else ""
+    if question.summaries[party.name] != own:
+        raise ProtectionError(f"party {party.name!r}: the list of summaries has another one than it sent")
+    return Reveal(party.name, party.coin.hex())
+
+
+def _audit(party: Party, question: AuditWanted) -> AuditRows | OpenRows:
+    state = party.whole_state(PartyState)
+    X = party.table(state.kernel.columns_are)
+    ids = party.sample_ids()
+    found = true_rows(state, X, question.request, sample_ids=ids, policy=party.policy)
+    return found if party.here else found.sent()
+
+
+def _rows(party: Party, question: RowsWanted) -> Rows | Partials:
+    state = party.whole_state(PartyState)
+    X = party.table(state.kernel.columns_are, question.batch)
+    make = summaries.partials if question.exact else summaries.extend
+    return make(state, X, sample_ids=party.sample_ids(question.batch), policy=party.policy)
+
+
+def _result(party: Party, question: ResultGiven) -> Told:
+    if party.sent is not None and not question.batch:
+        party.state = _with_share(party, question)
+    return Told(party.name)
+
+
+def _with_share(party: Party, question: ResultGiven) -> PartyState:
+    """State with A' U / sqrt(lambda): what a factor row is multiplied by, for the party's share of a score."""
+    assert party.sent is not None
+    assert isinstance(party.state, PartyState)
+    A, scores = np.asarray(party.sent.factor.decode()), np.asarray(question.scores.scores.decode())
+    n = len(scores)
+    if question.scores.sample_digest != party.sent.sample_digest or len(scores) != len(A):
+        raise InputError(f"party {party.name!r}: the result is of other samples than its fit")
+    values = np.sum(scores**2, axis=0)  # the eigenvalues
+    signs = signs_of(Rotation(party.group_key, party.run, party.digest(n), n).turn_back(scores))
+    share = question.weight * (A.T @ (scores / np.where(values > 0, values, 1.0))) * signs
+    deviations = np.sqrt(np.mean((A @ share) ** 2, axis=0))
+    alone = deviations <= CONSTANT**2 * np.sqrt(np.mean(scores**2, axis=0))
+    if np.all(alone):
+        raise ProtectionError(
+            f"party {party.name!r}: its share of every component is nearly zero, so that scores of new samples would "
+            "show the others alone; it does not take part"
+        )
+    result_id = wire.fingerprint(question.scores)
+    return replace(party.state, share=share, share_deviations=tuple(deviations.tolist()), result_id=result_id)
+
+
+ANSWERS: Mapping[type[Any], Callable[[Party, Any], Any]] = {
+    SeedsWanted: _seeds,
+    TokensWanted: _tokens,
+    CommonGiven: _common,
+    ShapeWanted: _shape,
+    StatisticsWanted: _statistics,
+    GoWanted: _go,
+    SummaryWanted: _summary,
+    BoundsWanted: _bounds,
+    SumsWanted: _sums,
+    ReceivedGiven: _reveal,
+    AuditWanted: _audit,
+    RowsWanted: _rows,
+    ResultGiven: _result,
+}

@@ -1,0 +1,343 @@
+"""Everything a party may be asked, or told. Each question knows its answer's type, its size and its check.
+
+A question names no file, no column and no code: what it is about is the party's own choice. Where the plan and the
+derived values say all, a party makes the question itself; its digest is what an answer is bound to.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, TypeVar, get_args
+
+from dkpca.errors import FusionError, WireError
+from dkpca.kernels import Kernel
+from dkpca.linalg.leading import Solver
+from dkpca.messages import (
+    TOKEN_BYTES,
+    AuditRequest,
+    AuditRows,
+    CommonTokens,
+    Count,
+    Fingerprint,
+    Go,
+    MaskedSum,
+    NotNegative,
+    Partials,
+    PartyName,
+    Positive,
+    Reveal,
+    Rows,
+    SampleTokens,
+    Scores,
+    Seed,
+    Shape,
+    Statistics,
+    Summary,
+    Told,
+)
+from dkpca.protection.masks import POWERS, Ring
+from dkpca.protection.quantities import Addends
+from dkpca.rank import RankRule
+from dkpca.wire import codec, container
+
+HEADER = 2**18  # bytes around the arrays of a message, at most
+MOST = 4 * 10**9  # bytes of an answer, where nothing else bounds it
+QuestionT = TypeVar("QuestionT")
+
+
+class _Question:
+    """What all questions have: the type of the answer, its largest size, and what is checked of it."""
+
+    answer: ClassVar[type[Any] | tuple[type[Any], ...]]
+    reads_table: ClassVar[bool] = True  # whether the party looks at its table for the answer
+    told: ClassVar[bool] = False  # whether only the center can make it: it holds what nobody else knows
+
+    def most_bytes(self) -> int:
+        """Bytes that an answer has at most."""
+        return HEADER
+
+    def check(self, party: str, answer: Any) -> None:
+        """Raise `FusionError`, naming the party, unless this can be its answer."""
+        if not isinstance(answer, self.answer):
+            raise FusionError(f"party {party!r} answered with {type(answer).__name__}, another kind of message")
+        if answer.party != party:
+            raise FusionError(f"party {party!r} answered under the name {answer.party!r}")
+
+
+@dataclass(frozen=True)
+class SeedsWanted(_Question):
+    """Asks for secrets: a `Seed` for each of the other parties."""
+
+    run: str
+    roster: tuple[PartyName, ...]
+
+    answer: ClassVar[type[Any]] = Seed
+    reads_table: ClassVar[bool] = False
+
+
+@dataclass(frozen=True)
+class TokensWanted(_Question):
+    """Asks which samples the party has, under the parties' key."""
+
+    batch: str = ""  # of new samples; empty: those of the fit
+
+    answer: ClassVar[type[Any]] = SampleTokens
+    reads_table: ClassVar[bool] = False
+
+    def most_bytes(self) -> int:
+        return HEADER + 10**8 * TOKEN_BYTES
+
+
+@dataclass(frozen=True)
+class CommonGiven(_Question):
+    """Tells which samples all parties have, in the order that all of them now take."""
+
+    common: CommonTokens
+    batch: str = ""
+
+    answer: ClassVar[type[Any]] = Told
+    reads_table: ClassVar[bool] = False
+    told: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class ShapeWanted(_Question):
+    """Asks how large the table is."""
+
+    batch: str = ""
+    columns_are: str = "quantities"  # or "categories", or "samples"
+    hidden: bool = False  # whether the fingerprint of the samples is under the parties' key
+
+    answer: ClassVar[type[Any]] = Shape
+
+
+@dataclass(frozen=True)
+class StatisticsWanted(_Question):
+    """Asks how far apart samples are, as this kernel measures it."""
+
+    kernel: Kernel
+    standardize: bool = False
+
+    answer: ClassVar[type[Any]] = Statistics
+
+
+@dataclass(frozen=True)
+class Derived:
+    """What follows from alignment, shapes and statistics, before any message with data."""
+
+    n_samples: Count
+    samples: Fingerprint
+    columns: dict[str, int]  # by party
+    kernels: dict[str, Kernel]  # by party, with their widths
+
+
+@dataclass(frozen=True)
+class GoWanted(_Question):
+    """Asks whether the party agrees to these derived values."""
+
+    derived: Derived
+
+    answer: ClassVar[type[Any]] = Go
+    reads_table: ClassVar[bool] = False
+    told: ClassVar[bool] = True
+
+    def check(self, party: str, answer: Any) -> None:
+        super().check(party, answer)
+        if answer.derived != digest(self):
+            raise FusionError(f"party {party!r} agreed to other derived values than those of this study")
+
+
+@dataclass(frozen=True)
+class SummaryWanted(_Question):
+    """Asks for the summary: the one numerical question of a fit."""
+
+    kernel: Kernel
+    rank: RankRule
+    precision: str
+    solver: str | Solver = "auto"
+    seed: int = 0
+    keep_training: bool = False
+    standardize: bool = False
+    balance: NotNegative = 0.0  # mean exponent that a party gives its kernel by its own width; 0: the width as asked
+    law: Literal["product", "sum"] | None = None  # how the center combines the answers; None: as the kernel implies
+    blind: bool = False  # turn the samples by the parties' key, and the columns by a rotation of your own
+    n_samples: int = 0  # 0: not known
+
+    answer: ClassVar[type[Any]] = Summary
+
+    def most_bytes(self) -> int:
+        if not self.n_samples:
+            return MOST
+        width = min(self.rank.most() or self.rank.stated() or self.n_samples, self.n_samples)
+        return HEADER + 8 * self.n_samples * (width + 2)
+
+    def check(self, party: str, answer: Any) -> None:
+        super().check(party, answer)
+        asked, sent = self.kernel, answer.kernel
+        balanced = self.balance > 0 and asked.has_width and type(sent) is type(asked)
+        if answer.turned != self.blind or not (self.blind or sent == asked or balanced):
+            raise FusionError(f"party {party!r} sent a summary with another kernel or protection than was asked for")
+
+
+@dataclass(frozen=True)
+class BoundsWanted(_Question):
+    """Asks below which power of two the party's numbers are; masked, so that only the largest bound shows."""
+
+    step: str
+    run: str
+    roster: tuple[PartyName, ...]
+    kernel: Kernel
+    what: Addends
+    batch: str = ""
+    result: str = ""  # fingerprint of the result that shares of scores are made of
+    standardize: bool = False
+
+    answer: ClassVar[type[Any]] = MaskedSum
+
+    def most_bytes(self) -> int:
+        return HEADER + 16 * len(POWERS)
+
+    def check(self, party: str, answer: Any) -> None:
+        super().check(party, answer)
+        lengths = answer.lengths
+        if len(answer.values.data) != 8 * len(POWERS) or lengths is None or len(lengths.data) != 8 * len(POWERS):
+            raise FusionError(f"party {party!r}: its masked bounds do not have the size that was asked for")
+
+
+@dataclass(frozen=True)
+class SumsWanted(_Question):
+    """Asks for a piece of the party's masked numbers."""
+
+    step: str
+    run: str
+    roster: tuple[PartyName, ...]
+    kernel: Kernel
+    what: Addends
+    bounds: dict[str, Positive]  # by party: no number of its own is larger
+    length_bounds: dict[str, Positive]
+    part: Count = 1
+    batch: str = ""
+    result: str = ""
+    standardize: bool = False
+
+    answer: ClassVar[type[Any]] = MaskedSum
+
+    @property
+    def rows(self) -> slice:
+        """Rows of the piece."""
+        return self.what.pieces[self.part - 1]
+
+    @property
+    def rings(self) -> tuple[Ring, Ring]:
+        """Ring of the numbers, and of the lengths of samples."""
+        bounds = (sum(self.bounds.values()), sum(self.length_bounds.values()))
+        numbers, lengths = (
+            Ring.for_sum(bits, bound, len(self.roster))
+            for bits, bound in zip((self.what.bits, 64), bounds, strict=True)
+        )
+        return numbers, lengths
+
+    def most_bytes(self) -> int:
+        rows = self.rows
+        return int(HEADER + self.what.count(rows) * self.what.bits // 8 + 8 * (rows.stop - rows.start))
+
+    def check(self, party: str, answer: Any) -> None:
+        super().check(party, answer)
+        rows = self.rows
+        n_lengths = rows.stop - rows.start if self.what.lengths else 0
+        sizes = (len(answer.values.data), 0 if answer.lengths is None else len(answer.lengths.data))
+        if sizes != (self.what.count(rows) * self.what.bits // 8, 8 * n_lengths):
+            raise FusionError(f"party {party!r}: its masked numbers do not have the size that was asked for")
+        if answer.question != digest(self):
+            raise FusionError(f"party {party!r}: its masked numbers are for another question")
+
+
+@dataclass(frozen=True)
+class ReceivedGiven(_Question):
+    """Tells which summaries have arrived; asks for the nonce that the party committed to."""
+
+    summaries: dict[str, Fingerprint]
+
+    answer: ClassVar[type[Any]] = Reveal
+    reads_table: ClassVar[bool] = False
+    told: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class AuditWanted(_Question):
+    """Asks for true rows of the Gram matrix."""
+
+    request: AuditRequest
+
+    answer: ClassVar[type[Any]] = AuditRows
+    told: ClassVar[bool] = True
+
+    def most_bytes(self) -> int:
+        return HEADER + 8 * len(self.request.samples) * self.request.n_samples
+
+
+@dataclass(frozen=True)
+class RowsWanted(_Question):
+    """Asks where new samples lie."""
+
+    batch: str
+    exact: bool = False
+    n_samples: int = 0
+
+    answer: ClassVar[tuple[type[Any], ...]] = (Rows, Partials)
+
+    def most_bytes(self) -> int:
+        return MOST
+
+
+@dataclass(frozen=True)
+class ResultGiven(_Question):
+    """Tells what came out, for the party to keep."""
+
+    scores: Scores
+    weight: Positive = 1.0  # by which the party's matrix was multiplied
+    batch: str = ""
+
+    answer: ClassVar[type[Any]] = Told
+    reads_table: ClassVar[bool] = False
+    told: ClassVar[bool] = True
+
+
+Question = (
+    SeedsWanted
+    | TokensWanted
+    | CommonGiven
+    | ShapeWanted
+    | StatisticsWanted
+    | GoWanted
+    | SummaryWanted
+    | BoundsWanted
+    | SumsWanted
+    | ReceivedGiven
+    | AuditWanted
+    | RowsWanted
+    | ResultGiven
+)
+KINDS: Mapping[str, type[Any]] = {cls.__name__: cls for cls in get_args(Question)}
+
+
+def encode(question: Question) -> bytes:
+    """Return a question as bytes; the same question gives the same bytes."""
+    fields, arrays = codec.encode(question)
+    return container.pack({"question": type(question).__name__, "fields": fields}, arrays, entry=container.MESSAGE)
+
+
+def decode(data: bytes) -> Question:
+    """Return the question in the bytes, or raise `WireError`."""
+    header, arrays = container.unpack(data, entry=container.MESSAGE, max_header=2**22)
+    header = container.verify(header, arrays)
+    kind = header.get("question")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise WireError(f"a question of unknown kind {kind!r}")
+    question: Question = codec.decode(KINDS[kind], header.get("fields"), arrays, what=f"question {kind}")
+    return question
+
+
+def digest(question: Question) -> str:
+    """Fingerprint of a question: what its answers are bound to."""
+    return hashlib.sha256(encode(question)).hexdigest()

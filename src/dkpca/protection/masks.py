@@ -1,0 +1,123 @@
+"""Numbers as whole steps modulo a power of two, under masks that cancel in the sum over all parties.
+
+For each pair of parties both derive the same stream; the one that comes first in the roster adds it, the other one
+subtracts it. The stream's key is bound to the question that is answered, hence to the run, the step, the roster, the
+samples, the ring and the piece: numbers of one question are comparable with nothing said elsewhere.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dkpca.errors import InputError
+from dkpca.messages import Packed
+from dkpca.protection.keys import Numbers, hkdf, stream
+
+MASKS = b"dkpca masks 2\0"
+DTYPES: dict[int, Any] = {32: np.dtype("<u4"), 64: np.dtype("<u8")}
+EXACT_BITS = 53  # beyond them a float64 has no digits
+
+
+@dataclass(frozen=True)
+class Ring:
+    """Whole numbers modulo 2 ** bits, each worth one step; the upper half stands for numbers below zero."""
+
+    bits: int
+    step: float
+
+    @classmethod
+    def for_sum(cls, bits: int, bound: float, n_parties: int) -> "Ring":
+        """Return the ring with the finest step on which a sum of this size at most cannot overflow."""
+        levels = 2.0 ** (min(bits, EXACT_BITS) - 1) - 1 - n_parties  # each addend may round up by half a step
+        return cls(bits, max(bound, 2.0**-1000) / levels)
+
+    @property
+    def dtype(self) -> Any:
+        """Type that holds one number."""
+        return DTYPES[self.bits]
+
+    def encode(self, values: Numbers, bound: float) -> Numbers:
+        """Round to whole steps; a value beyond the bound is refused, since clipping would change the sum unseen."""
+        largest = float(np.max(np.abs(values), initial=0.0))
+        if not largest <= bound:
+            raise InputError(f"a number of size {largest:.3g} is beyond the bound {bound:.3g} of the sum")
+        whole = np.rint(np.asarray(values, dtype=np.float64) / self.step).astype(np.int64)
+        return whole.astype(self.dtype)  # modulo 2 ** bits
+
+    def decode(self, total: Numbers) -> Numbers:
+        """Return the numbers that a sum stands for."""
+        return total.view(np.dtype(f"<i{self.bits // 8}")).astype(np.float64) * self.step
+
+
+def under_masks(
+    numbers: Numbers, party: str, roster: Sequence[str], pair_keys: Mapping[str, bytes], question: str, part: str = ""
+) -> Packed:
+    """Return ring numbers of a party with the masks of all its pairs.
+
+    Parameters
+    ----------
+    numbers : array of unsigned integers
+        From `Ring.encode`.
+    party : str
+        Whose they are.
+    roster : sequence of str
+        All parties of the sum, in the order of the plan.
+    pair_keys : mapping of party to bytes
+        Key of each pair.
+    question : str
+        Digest of the question that this answers.
+    part : str
+        Which numbers of the answer these are, where it has several.
+    """
+    total = numbers.copy()
+    for other in roster:
+        if other == party:
+            continue
+        mask = _mask(pair_keys[other], f"{question}\0{part}\0{total.size}", total)
+        total = total + mask if roster.index(party) < roster.index(other) else total - mask
+    return Packed(total.view(np.uint8))
+
+
+def added(received: Sequence[Packed], ring: Ring, count: int) -> Numbers:
+    """Return the sum of all parties' numbers: all parties or noise."""
+    total = np.zeros(count, dtype=ring.dtype)
+    for packed in received:
+        total += packed.data.view(ring.dtype)
+    return ring.decode(total)
+
+
+def added_bits(received: Sequence[Packed]) -> Numbers:
+    """Whether anybody's number is other than zero, where all numbers are random or zero (see `largest_power`)."""
+    total = np.zeros(len(received[0].data) // 8, dtype=DTYPES[64])
+    for packed in received:
+        total += packed.data.view(DTYPES[64])
+    return np.asarray(total != 0)
+
+
+def _mask(pair_key: bytes, context: str, like: Numbers) -> Numbers:
+    """Uniform numbers of the ring that both parties of a pair derive."""
+    key = hkdf(pair_key, MASKS + context.encode())
+    return np.frombuffer(stream(key, like.nbytes), dtype=like.dtype)
+
+
+POWERS = np.arange(-1000, 1024)  # of two: between them lie the bounds of all numbers that can be added up
+
+
+def bits_of(largest: float, random: Numbers) -> Numbers:
+    """A party's part in finding the largest power of two: random numbers below its own bound, zero from there on.
+
+    In the sum over parties an entry is zero just when it is zero for all, but for a chance of 2 ** -64; what it is
+    otherwise is random. So the sum says the largest bound of all parties, and neither whose it is nor any other.
+    """
+    if not math.isfinite(largest):
+        raise InputError("the numbers to be added are not finite; scale the columns")
+    return np.where(2.0 ** POWERS.astype(float) < largest, random, np.uint64(0)).astype(DTYPES[64])
+
+
+def largest_power(some: Numbers) -> float:
+    """Bound that the sum of all `bits_of` stands for."""
+    beyond = np.flatnonzero(some)
+    return float(2.0 ** POWERS[0] if not len(beyond) else 2.0 ** float(POWERS[min(beyond[-1] + 1, len(POWERS) - 1)]))
