@@ -114,7 +114,7 @@ def test_ids_that_cannot_be_used_are_listed_and_the_exit_code_says_so(tmp_path):
     answer = Office(tmp_path).run("check", "t.csv")
     assert answer.code == 1
     assert "NOT ok: 1 rows have no id, first row 3" in answer.out
-    assert "NOT ok: 1 ids stand in several rows, as '1'; keep one row of each" in answer.out
+    assert "NOT ok: 1 ids occur more than once, for example '1'; keep one row of each" in answer.out
 
 
 def test_a_wrong_party_toml_names_the_key_and_what_to_write(tmp_path):

@@ -153,8 +153,6 @@ def _write_text(path: Path, ids: list[str], values: np.ndarray, rng: np.random.G
         lines.insert(0, f"sep={separator}")
     if rng.random() < 0.15:
         lines.insert(int(rng.integers(len(lines) - len(ids), len(lines) + 1)), "")
-    if rng.random() < 0.1:
-        lines += ["", "Ende des Auszugs", ""]
     text = end.join(lines) + (end if rng.random() < 0.9 else "")
     encodings = ["utf-8", "utf-8-sig", "utf-16", "cp1252"]
     encoding = str(rng.choice(encodings))

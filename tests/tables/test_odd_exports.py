@@ -81,11 +81,9 @@ def test_a_header_that_stands_again_among_the_rows_is_named_so(tmp_path):
     )
 
 
-def test_lines_of_words_below_a_table_are_left_out_and_said(tmp_path):
+def test_lines_of_words_below_a_table_are_refused(tmp_path):
     path = written(tmp_path, [*lines(IDS, A, B), "", "Exported 2024-01-31 by the ward", "Page 1"])
-    table = read(path, Reading("id"))
-    assert table.ids == IDS
-    assert table.notes == ("2 lines below the table left out, as line 32 under the header",)
+    assert "row 33 has one value, as words below a table have; remove such lines" in refused(path)
 
 
 class TestCheck:

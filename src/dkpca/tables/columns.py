@@ -125,9 +125,7 @@ def _without_empty_rows(opened: Opened, by_position: bool) -> tuple[pl.LazyFrame
     notes = []
     frame = opened.frame
     if opened.text_file is not None and found["last"] > found["empty"]:
-        n_rows, said = text_files.short_rows(opened.text_file)
-        notes += said
-        frame = frame.head(n_rows)
+        notes += text_files.short_rows(opened.text_file)
     if not found["empty"]:
         return frame, notes
     flags = frame.select(empty.alias("empty")).collect(engine="streaming")["empty"]

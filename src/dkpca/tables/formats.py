@@ -7,7 +7,7 @@ import contextlib
 import logging
 import re
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,7 +25,6 @@ WORKBOOKS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
 BY_COLUMN = (".parquet", ".pq", ".arrow", ".ipc", ".feather")  # formats that keep columns apart
 SUFFIXES = (*TEXT_FILES, *BY_COLUMN, ".npy", ".npz", *WORKBOOKS)
 PARQUET = (".parquet", ".pq")
-Schema = Mapping[str, pl.DataType]
 ASIDE = ("_", ".")  # first letters of files that are about the others: _SUCCESS, _metadata, .part-0.parquet.crc
 SHEET_HEAD = 50  # rows that are looked at to find the header
 PADDED = re.compile(rb'formatCode="(00+)"')  # a number format that shows leading zeros
@@ -169,26 +168,15 @@ def _as_people_count(file: Path) -> list[tuple[int, int, str]]:
 
 def _check_alike(folder: Path, files: list[Path]) -> None:
     """Refuse files whose columns differ: what one of them lacks would be missing in a part of the rows."""
-    first = pl.read_parquet_schema(files[0])
+    first = [*pl.read_parquet_schema(files[0]).items()]  # in their order, with any release of polars
     for file in files[1:]:
-        schema = pl.read_parquet_schema(file)
-        if [*schema.items()] == [*first.items()]:  # in their order, with any release of polars
-            continue
-        raise InputError(
-            f"{folder}: {_difference(files[0].name, first, file.name, schema)}; write all files with the same columns"
-        )
-
-
-def _difference(one: str, first: Schema, other: str, second: Schema) -> str:
-    for name, kind in first.items():
-        if name not in second:
-            return f"column {name!r} is in {one} and not in {other}"
-        if kind != second[name]:
-            return f"column {name!r} is {kind} in {one} and {second[name]} in {other}"
-    strange = [name for name in second if name not in first]
-    if strange:
-        return f"column {strange[0]!r} is in {other} and not in {one}"
-    return f"the columns of {other} are in another order than those of {one}"
+        schema = [*pl.read_parquet_schema(file).items()]
+        if schema != first:
+            odd = next((pair for pair in [*first, *schema] if pair not in first or pair not in schema), None)
+            what = "stand in another order" if odd is None else f"differ, as {odd[0]!r} ({odd[1]})"
+            raise InputError(
+                f"{folder}: the columns of {files[0].name} and {file.name} {what}; write all files with the same ones"
+            )
 
 
 def open_workbook(path: Path, sheet: str | None, *, id_column: str | None) -> tuple[pl.DataFrame, str, list[str]]:

@@ -12,7 +12,7 @@ fraction are no ids.
 
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
 
 import polars as pl
@@ -135,33 +135,25 @@ def oddities(ids: Sequence[str], ways: Sequence[str]) -> list[str]:
 
 def would_match(ids: Mapping[str, Sequence[str]], ways: Sequence[str]) -> list[str]:
     """How many more ids would match if they were made alike, in words; empty if none would."""
-    keys = {party: set(matching_keys(own, ways)) for party, own in ids.items()}
+    keys = {party: set(map(made_alike(ways), own)) for party, own in ids.items()}
     common = set.intersection(*keys.values())
-    rest = {
-        party: [text for text, key in zip(own, matching_keys(own, ways), strict=True) if key not in common]
-        for party, own in ids.items()
-    }
-    words = []
-    gains = {more: _gain(rest, made_alike(more)) for more in _larger(ways)}
-    best = max(gains.values(), default=0)
-    if best:
-        fewest = next(more for more, gain in gains.items() if gain == best)
-        words.append(f"{best:,} more ids would match with --id-normalize {','.join(fewest)}")
-    zeros = _gain(rest, lambda text: _plain_number(made_alike(ways)(text))) if not best else 0
-    if zeros:
-        words.append(f"{zeros:,} more ids differ only in leading zeros or in '.0'; write them alike in all tables")
-    return words
-
-
-def _larger(ways: Sequence[str]) -> list[tuple[str, ...]]:
-    """Ways that add to those agreed, fewest first."""
+    rest = [own - common for own in keys.values()]
     missing = [way for way in WAYS if way not in ways]
-    sets = [added for count in range(1, len(missing) + 1) for added in combinations(missing, count)]
-    return [check_ways([*ways, *added]) for added in sets]
+    sets = [check_ways([*ways, *more]) for n in range(1, len(missing) + 1) for more in combinations(missing, n)]
+    best = max(sets, key=lambda more: _matches(rest, made_alike(more)), default=())  # the first of equals: the fewest
+    gain = _matches(rest, made_alike(best)) if sets else 0
+    if gain:
+        return [f"{gain:,} more ids would match with --id-normalize {','.join(best)}"]
+    zeros = _matches(rest, _plain_number)
+    return (
+        [f"{zeros:,} more ids differ only in leading zeros or in '.0'; write them alike in all tables"]
+        if zeros
+        else []
+    )
 
 
-def _gain(rest: Mapping[str, Collection[str]], alike: Callable[[str], str]) -> int:
-    return len(set.intersection(*({alike(text) for text in own} for own in rest.values())))
+def _matches(rest: Sequence[set[str]], alike: Callable[[str], str]) -> int:
+    return len(set.intersection(*({alike(text) for text in own} for own in rest)))
 
 
 def _plain_number(text: str) -> str:

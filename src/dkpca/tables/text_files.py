@@ -312,32 +312,23 @@ def check_width(opened: Delimited) -> None:
             )
 
 
-def short_rows(opened: Delimited) -> tuple[int, list[str]]:
-    """Rows of the table, and words about those that end before the last column; one that breaks off is refused.
-
-    Lines of a single value below a wide table are words about it, as titles above it are.
-    """
+def short_rows(opened: Delimited) -> list[str]:
+    """Words about rows that end before the last column; a last one that breaks off is refused."""
     width = len(opened.names)
-    n_rows, short, below = 0, list[int](), list[int]()  # rows of the table, those too short, lines of one value below
-    last = 0, width
-    for number, count in opened.field_counts():
-        last = number, count
-        if count == 1 and width > 2:
-            below.append(number)
-        elif count:
-            short += [*below, *([number] if count < width else [])]
-            n_rows, below = number, []
-    if 0 < last[1] < width and not opened.ends_in_a_line():
+    counts = [(number, count) for number, count in opened.field_counts() if 0 < count < width]
+    if not counts:
+        return []
+    last = max(number for number, count in opened.field_counts() if count)
+    if counts[-1][0] == last and not opened.ends_in_a_line():
         raise InputError(
-            f"{opened.path}: breaks off in row {last[0]}, after {last[1]} of {width} values; get the whole file"
+            f"{opened.path}: breaks off in row {last}, after {counts[-1][1]} of {width} values; get the whole file"
         )
-    notes = [f"{len(below):,} lines below the table left out, as line {below[0]} under the header"] if below else []
-    if short:
-        notes.append(
-            f"{len(short):,} rows have fewer values than the header has names, first row {short[0]}; "
-            "the rest is missing"
-        )
-    return n_rows, notes
+    if counts[-1] == (last, 1) and width > 2:
+        raise InputError(f"{opened.path}: row {last} has one value, as words below a table have; remove such lines")
+    return [
+        f"{len(counts):,} rows have fewer values than the header has names, first row {counts[0][0]}; "
+        "the rest is missing"
+    ]
 
 
 def empty_columns(present: dict[str, int]) -> list[str]:
