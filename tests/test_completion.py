@@ -56,6 +56,7 @@ def weights(completion, parties, name):
     Zo = Z[own] - Z[own].mean(axis=0)
     G = Zo.T @ Zo
     M = np.linalg.inv(G + regression.penalty * np.linalg.eigvalsh(G)[-1] * np.eye(len(G)))
+    M = M if regression.shrinkage.any() else np.zeros_like(M)
     W = np.zeros((len(Z), len(own)))
     W[own, np.arange(len(own))] = 1.0
     w = 1.0 / len(own) + (Z[lacking[name]] - Z[own].mean(axis=0)) @ M @ Zo.T

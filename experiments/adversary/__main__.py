@@ -20,7 +20,7 @@ from dkpca.errors import DataWarning, DKPCAError
 from dkpca.linalg.arrays import to_numpy
 from dkpca.linalg.rows import limit_blas_threads
 from experiments.adversary.checks import Check, checks
-from experiments.adversary.configurations import Configuration, bend, draw, estimator, tables
+from experiments.adversary.configurations import Configuration, bend, draw, estimator, samples_of, tables
 
 CLIMBING = 0.2  # share of the configurations that are bent from others
 STEPS = 20  # of a climb
@@ -57,9 +57,11 @@ def attempt(configuration: Configuration) -> Outcome:
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", DataWarning)  # said of tables that are odd, as most of these are
         try:
-            data = tables(configuration)
-            model = estimator(configuration).fit(data)
-            scores = to_numpy(model.transform(data))
+            data, samples = tables(configuration), samples_of(configuration)
+            if samples is not None:
+                data = {name: table[samples[name], :] for name, table in data.items()}
+            model = estimator(configuration).fit(data, sample_ids=samples)
+            scores = to_numpy(model.transform(data, sample_ids=samples))
             if not np.isfinite(scores).all() or not np.isfinite(to_numpy(model.eigenvectors_)).all():
                 raise AssertionError("a score or a component is not finite")
             json.dumps(model.certificate_.to_dict(), allow_nan=False)

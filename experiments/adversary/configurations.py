@@ -21,6 +21,7 @@ OTHERS = ("laplacian", "chi2", "additive_chi2", "overlap", "poly", "cosine")
 PRECISIONS = ("float64", "float32", "float16")
 LIBRARIES = ("numpy", "numpy", "torch float64", "torch float32")
 STREAMED_FROM = 90  # samples; fewer are never streamed
+LACKING = 0.3  # share of the configurations in which parties lack samples
 MOST_RANK, MOST_COMPONENTS = 200, 60  # "full", for all tables but the largest
 
 
@@ -46,6 +47,8 @@ class Configuration:
     n_landmarks: int
     n_components: int
     library: str
+    lacking: str | None = None
+    share_lacking: float = 0.0  # of the samples, at each party
 
     def described(self) -> dict[str, Any]:
         """Return the numbers that make it again."""
@@ -81,6 +84,8 @@ def draw(seed: int, index: int) -> Configuration:
         n_landmarks=int(rng.integers(1, T + 3)),
         n_components=int(rng.integers(1, min(T, MOST_COMPONENTS if rng.random() < 0.3 else 5) + 1)),
         library=library,
+        lacking=str(rng.choice(["mean", "complete"])) if rng.random() < LACKING else None,
+        share_lacking=float(rng.choice([0.05, 0.2, 0.5])),
     )
 
 
@@ -99,6 +104,7 @@ def bend(configuration: Configuration, rng: Generator) -> Configuration:
         {"n_components": int(rng.integers(1, min(c.n_samples, MOST_COMPONENTS) + 1))},
         {"shape": str(rng.choice(SHAPES))},
         {"centered": not c.centered},
+        {"share_lacking": float(rng.uniform(0.02, 0.6))},
     ]
     for change in rng.choice(len(changes), size=int(rng.integers(1, 3)), replace=False):
         c = replace(c, **changes[change])
@@ -116,6 +122,15 @@ def tables(c: Configuration) -> dict[str, Any]:
         kind = torch.float32 if c.library.endswith("32") else torch.float64
         return {f"p{j}": torch.asarray(block, dtype=kind) for j, block in enumerate(blocks)}
     return {f"p{j}": block for j, block in enumerate(blocks)}
+
+
+def samples_of(c: Configuration) -> dict[str, np.ndarray[Any, Any]] | None:
+    """Which samples each party has; None: all."""
+    if c.lacking is None:
+        return None
+    has = np.random.default_rng([c.seed, 2]).random((c.n_samples, c.n_parties)) >= c.share_lacking
+    has[~has.any(axis=1), 0] = True
+    return {f"p{j}": np.flatnonzero(own) for j, own in enumerate(has.T)}
 
 
 def kernel_of(c: Configuration) -> Kernel:
@@ -148,6 +163,7 @@ def estimator(c: Configuration) -> DKPCA:
         solver=c.solver,
         n_landmarks=c.n_landmarks,
         precision=c.precision,
+        lacking=c.lacking,
         random_state=c.seed % 1000,
     )
 

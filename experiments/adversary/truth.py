@@ -6,10 +6,12 @@ the difference itself. Kernels and laws are written down again here, from their 
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from dkpca.fusion import FusedModel
 from dkpca.kernels import (
     RBF,
     AdditiveChiSquared,
@@ -25,13 +27,52 @@ from dkpca.kernels.laws import Cosine, Law, Power, Product
 from dkpca.linalg.arrays import to_numpy
 
 Long = np.ndarray[Any, Any]
+SHRUNK = 1e-9  # a mixture that is shorter by less was not shrunk: its row was rounded
 EXACT_UP_TO = 400  # samples; products of larger factors take minutes without BLAS
 
 
-def true_matrix(tables: Mapping[str, Any], kernels: Mapping[str, Kernel], law: Law) -> Long:
-    """Kernel matrix of all parties together, each entry exact to about 1e-18 of itself."""
+def true_matrix(
+    tables: Mapping[str, Any], kernels: Mapping[str, Kernel], law: Law, weights: Mapping[str, Long] | None = None
+) -> Long:
+    """Kernel matrix of all parties together, each entry exact to about 1e-18 of itself.
+
+    Where parties lack samples, that of the table which has the mixtures of these weights.
+    """
     parts = [party_matrix(tables[name], kernel) for name, kernel in kernels.items()]
+    if weights:
+        parts = [weights[name] @ part @ weights[name].T for name, part in zip(kernels, parts, strict=True)]
     return combined(parts, law, [np.diagonal(part) for part in parts])
+
+
+def mixtures(model: FusedModel) -> dict[str, Long]:
+    """W of each party that the completion states, written out: every sample as a mixture of the party's own ones."""
+    if model.lacking is None:
+        return {}
+    found = model.lacking.completion
+    lacking = {name: filled.lacking for name, filled in found.filled.items()}
+    before = replace(found, sweeps=found.sweeps[:-1])
+    rows = (
+        before.place({name: filled.factor for name, filled in found.filled.items()}, lacking) if before.sweeps else {}
+    )
+    written = {}
+    for name, summary in model.lacking.sent.items():
+        own, step = model.lacking.places[name], found.sweeps[-1][name]
+        W = np.zeros((model.n_samples, len(own)), dtype=np.longdouble)
+        W[own, np.arange(len(own))] = 1
+        w = np.full((len(lacking[name]), len(own)), 1 / np.longdouble(len(own)))
+        if rows and to_numpy(step.shrinkage).any():
+            others = [to_numpy(rows[other]) / found.sizes[other] for other in sorted(rows) if other != name]
+            Z = np.concatenate(others, axis=1).astype(np.longdouble) - to_numpy(step.mean).astype(np.longdouble)
+            U = to_numpy(step.directions).astype(np.longdouble)
+            w = w + (Z[lacking[name]] @ U) * to_numpy(step.shrinkage).astype(np.longdouble) @ (Z[own] @ U).T
+        # By how much the mixture was shrunk shows in its row.
+        A = to_numpy(summary.factor.decode()).astype(np.longdouble) / found.sizes[name]
+        long, short = w @ A, to_numpy(found.filled[name].factor)[lacking[name]] / found.sizes[name]
+        squares = (long * long).sum(axis=1)
+        shrunk = np.where(squares > 0, (long * short).sum(axis=1) / np.where(squares > 0, squares, 1), 1)
+        W[lacking[name]] = w * np.where(np.abs(shrunk - 1) < SHRUNK, 1, shrunk)[:, None]
+        written[name] = W
+    return written
 
 
 def party_matrix(table: Any, kernel: Kernel) -> Long:

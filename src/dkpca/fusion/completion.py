@@ -54,12 +54,17 @@ class Held:
 
 @dataclass(frozen=True)
 class Regression:
-    """Rows of one party from those of the others; defines the weights w(y) above."""
+    """Rows of one party from those of the others, all rows divided by the size of their party.
+
+    w(y) = 1/n + (Z_o - mean) directions shrinkage directions' (z - mean).
+    """
 
     mean: Array  # (width,) of the other parties' rows
     mean_row: Array  # (rank,) of all own rows
     coefficients: Array  # (width, rank)
-    spread: Array  # (width, width): |w(y)|^2 <= 1 / n_own + |(z - mean) spread|^2
+    directions: Array  # (width, width): eigenvectors of Z_o' Z_o
+    shrinkage: Array  # (width,): one over eigenvalue and penalty; zeros: the mean row
+    reach: Array  # (width,): |w(y)|^2 <= 1 / n_own + |reach shrinkage directions' (z - mean)|^2
     n_own: int
     penalty: float  # share of the largest eigenvalue
     rounding: float  # a computed row is off by at most so much times |z - mean|
@@ -84,8 +89,8 @@ class Completion:
 
     filled: Mapping[str, Filled]
     sweeps: tuple[Mapping[str, Regression], ...]
-    sizes: Mapping[str, float]  # each party's rows are divided by it before they explain others
-    bounds: Mapping[str, tuple[float, float]]  # by party: |R| + |N|, and the largest diagonal
+    sizes: Mapping[str, float]  # of each party's rows: powers of two
+    bounds: Mapping[str, tuple[float, float]]  # by party, over its squared size: |R| + |N|, and the largest diagonal
     held_out: Mapping[str, float]  # R^2 of rows that were hidden for it: an estimate
 
     def place(self, rows: Mapping[str, Array], lacking: Mapping[str, Rows]) -> dict[str, Array]:
@@ -99,13 +104,13 @@ class Completion:
             Among the new samples, those that each party lacks.
         """
         current = {
-            name: _replaced(rows[name], lacking[name], _repeated(self.sweeps[0][name].mean_row, len(lacking[name])))
-            for name in self.sizes
+            name: _replaced(rows[name] / size, lacking[name], self.sweeps[0][name].mean_row)
+            for name, size in self.sizes.items()
         }
         for regressions in self.sweeps:
-            mixed = _mix(regressions, current, self.sizes, self.bounds, lacking)
+            mixed = _mix(regressions, current, self.bounds, lacking)
             current = {name: _replaced(current[name], lacking[name], mixed[name].rows) for name in current}
-        return current
+        return {name: current[name] * size for name, size in self.sizes.items()}
 
 
 @dataclass(frozen=True)
@@ -252,10 +257,13 @@ def held_out(parties: Mapping[str, Held], n_samples: int, *, seed: int = 0) -> d
             shown[name] = replace(held, factor=_rows(held.factor, kept), rows=held.rows[kept])
         completed = _swept(shown, n_samples, set()).filled
         for name, held in parties.items():
-            true = to_numpy(_rows(held.factor, hidden[name])).astype(float)
-            found = to_numpy(_rows(completed[name].factor, held.rows[hidden[name]])).astype(float)
-            mean = to_numpy(namespace(held.factor).mean(shown[name].factor, axis=0)).astype(float)
-            unseen = np.clip(held.longest - (true**2).sum(axis=1), 0.0, held.left_out).sum()
+            size = _size(held.factor)
+            true = to_numpy(_rows(held.factor, hidden[name])).astype(float) / size
+            found = to_numpy(_rows(completed[name].factor, held.rows[hidden[name]])).astype(float) / size
+            mean = to_numpy(namespace(held.factor).mean(shown[name].factor, axis=0)).astype(float) / size
+            unseen = np.clip(
+                held.longest / size / size - (true**2).sum(axis=1), 0.0, held.left_out / size / size
+            ).sum()
             missed[name] += float(((true - found) ** 2).sum() + unseen)
             total[name] += float(((true - mean) ** 2).sum() + unseen)
     return {name: 1.0 - missed[name] / total[name] if total[name] > 0.0 else 0.0 for name in parties}
@@ -304,36 +312,43 @@ class _Mixed:
 
 
 def _swept(parties: Mapping[str, Held], n_samples: int, unpredicted: set[str], *, sweeps: int = SWEEPS) -> Completion:
-    """Start from mean rows; each sweep regresses every party on what the one before made of the others."""
+    """Start from mean rows; each sweep regresses every party on what the one before made of the others.
+
+    All rows are divided by the party's size meanwhile, so that parties count alike and no square overflows.
+    """
     lacking = {name: np.setdiff1d(np.arange(n_samples), held.rows) for name, held in parties.items()}
     sizes = {name: _size(held.factor) for name, held in parties.items()}
-    bounds = {name: (held.left_out + held.rounding, held.longest) for name, held in parties.items()}
-    current = {name: _spread_out(held, lacking[name]) for name, held in parties.items()}
+    bounds = {
+        name: ((held.left_out + held.rounding) / sizes[name] / sizes[name], held.longest / sizes[name] / sizes[name])
+        for name, held in parties.items()
+    }
+    current = {name: _spread_out(held, lacking[name], sizes[name]) for name, held in parties.items()}
     made: list[dict[str, Regression]] = []
     mixed: dict[str, _Mixed] = {}
     for _ in range(sweeps):
         before = current
         regressions = {
-            name: _regression(held, _others_of(before, name, sizes), name in unpredicted)
+            name: _regression(before[name], held.rows, _others_of(before, name), bounds[name][1], name in unpredicted)
             for name, held in parties.items()
         }
-        mixed = _mix(regressions, before, sizes, bounds, lacking)
+        mixed = _mix(regressions, before, bounds, lacking)
         current = {name: _replaced(before[name], lacking[name], mixed[name].rows) for name in parties}
         made.append(regressions)
-    filled = {name: _filled(current[name], lacking[name], mixed[name]) for name in parties}
+    filled = {name: _filled(current[name], lacking[name], mixed[name], sizes[name]) for name in parties}
     return Completion(filled, tuple(made), sizes, bounds, {})
 
 
-def _regression(held: Held, others: Callable[[Rows], Array], unpredicted: bool) -> Regression:
-    """Ridge regression of a party's rows on those of the others, with the penalty by leave-one-out."""
-    n_own = len(held.rows)
-    xp = namespace(held.factor)
-    learned = np.unique(np.linspace(0, n_own - 1, min(n_own, LEARNED)).astype(np.intp))
+def _regression(
+    current: Array, own: Rows, others: Callable[[Rows], Array], longest: float, unpredicted: bool
+) -> Regression:
+    """Ridge regression of a party's own rows on those of the others, with the penalty by leave-one-out."""
+    n_own, xp = len(own), namespace(current)
+    learned = own[np.unique(np.linspace(0, n_own - 1, min(n_own, LEARNED)).astype(np.intp))]
     n = len(learned)
 
     def strips() -> Iterator[tuple[Array, Array]]:
         for strip in _strips(n):
-            yield others(held.rows[learned[strip]]), _rows(held.factor, learned[strip])
+            yield others(learned[strip]), _rows(current, learned[strip])
 
     # Moments around the means over the rows learned from: G = Z'Z, C = Z'A, and |A|_F^2.
     mean, own_mean = sum(xp.sum(Z, axis=0) for Z, _ in strips()) / n, sum(xp.sum(A, axis=0) for _, A in strips()) / n
@@ -344,26 +359,26 @@ def _regression(held: Held, others: Callable[[Rows], Array], unpredicted: bool) 
         total += float(xp.sum(A * A))
     g, U = np.linalg.eigh(G)
     g = np.clip(g, 0.0, None)
-    largest = float(g[-1]) if g[-1] > 0.0 else 1.0
     rotated = U.T @ C
     judged = ((Z - mean[None, :], A - own_mean[None, :]) for Z, A in strips())
     penalty = PENALTIES[-1] if unpredicted else _penalty(g, U, rotated, n, judged)
-    ridge = g + penalty * largest
-    coefficients = U @ (rotated / ridge[:, None]) if penalty < PENALTIES[-1] else np.zeros_like(C)
+    shrinkage = 1.0 / (g + penalty * (float(g[-1]) or 1.0)) if penalty < PENALTIES[-1] else np.zeros_like(g)
+    coefficients = U @ (rotated * shrinkage[:, None])
     # Rounding: |M| |Z|_F |A|_F for the sums, the eigenvectors and the products with them; `slack` covers G itself.
     roundings, u = growth(n) + 4.0 * growth(len(g)), unit(mean)
     slack = roundings * u * float(g.sum())
-    error = roundings * u * math.sqrt(float(g.sum()) * total) / float(ridge[0]) if coefficients.any() else 0.0
-    spread = U * (np.sqrt(g + slack) / ridge)[None, :] if coefficients.any() else np.zeros_like(U)
+    error = roundings * u * math.sqrt(float(g.sum()) * total) * float(shrinkage.max(initial=0.0))
     return Regression(
         mean=mean,
-        mean_row=xp.mean(held.factor, axis=0),
+        mean_row=xp.mean(_rows(current, own), axis=0),
         coefficients=like(coefficients, mean),
-        spread=like(spread, mean),
+        directions=like(U, mean),
+        shrinkage=like(shrinkage, mean),
+        reach=like(np.sqrt(g + slack), mean),
         n_own=n_own,
         penalty=penalty,
         rounding=error + growth(len(g)) * u * float(np.linalg.norm(coefficients)),
-        rounding_of_mean=growth(n_own) * u * math.sqrt(held.longest),
+        rounding_of_mean=growth(n_own) * u * math.sqrt(longest),
     )
 
 
@@ -384,14 +399,13 @@ def _penalty(g: Array, U: Matrix, rotated: Matrix, n: int, strips: Iterable[tupl
 def _mix(
     regressions: Mapping[str, Regression],
     current: Mapping[str, Array],
-    sizes: Mapping[str, float],
     bounds: Mapping[str, tuple[float, float]],
     lacking: Mapping[str, Rows],
 ) -> dict[str, _Mixed]:
     """Make the lacking rows of every party from what is there of the others."""
     made = {}
     for name, regression in regressions.items():
-        others = _others_of(current, name, sizes)
+        others = _others_of(current, name)
         strips = (others(lacking[name][strip]) for strip in _strips(len(lacking[name])))
         made[name] = _mixtures(regression, strips, *bounds[name])
     return made
@@ -407,7 +421,7 @@ def _mixtures(regression: Regression, strips: Iterable[Array], off: float, longe
     for others in strips:
         Z = others - regression.mean[None, :]
         made = regression.mean_row[None, :] + Z @ regression.coefficients
-        across = Z @ regression.spread
+        across = (Z @ regression.directions) * (regression.reach * regression.shrinkage)[None, :]
         length = 1.0 / regression.n_own + xp.sum(across * across, axis=1)
         moved = regression.rounding * xp.sqrt(xp.sum(Z * Z, axis=1)) + regression.rounding_of_mean
         diagonal = (xp.sqrt(xp.sum(made * made, axis=1)) + moved) ** 2 + off * length
@@ -424,27 +438,27 @@ def _mixtures(regression: Regression, strips: Iterable[Array], off: float, longe
     return _Mixed(xp.concat(rows, axis=0), xp.concat(lengths), xp.concat(diagonals), square, math.sqrt(error))
 
 
-def _filled(factor: Array, lacking: Rows, mixed: _Mixed) -> Filled:
+def _filled(factor: Array, lacking: Rows, mixed: _Mixed, size: float) -> Filled:
     """Bounds for W A: |W|^2 = 1 + |W_lacking|^2, since the rest of W is the identity."""
     u = unit(factor)
     largest = float(np.linalg.eigvalsh(mixed.square)[-1]) if len(lacking) else 0.0
     allowance = (growth(len(lacking)) + growth(len(mixed.square))) * u * float(np.trace(mixed.square))
-    size = math.sqrt(float(namespace(factor).sum(factor * factor)))
+    norm = math.sqrt(float(namespace(factor).sum(factor * factor)))
     return Filled(
-        factor=factor,
+        factor=factor * size,
         lacking=lacking,
         lengths=mixed.lengths,
-        diagonal=mixed.diagonal,
+        diagonal=mixed.diagonal * size * size,
         norm_squared=1.0 + max(0.0, largest) + allowance,
-        product_error=2.0 * mixed.error * size + mixed.error**2,
+        product_error=(2.0 * mixed.error * norm + mixed.error**2) * size * size,
     )
 
 
-def _others_of(current: Mapping[str, Array], name: str, sizes: Mapping[str, float]) -> Callable[[Rows], Array]:
-    """Rows of all parties but one, side by side, each divided by its size; in the order of their names."""
+def _others_of(current: Mapping[str, Array], name: str) -> Callable[[Rows], Array]:
+    """Rows of all parties but one, side by side, in the order of their names."""
 
     def rows(index: Rows) -> Array:
-        parts = [_rows(current[other], index) / sizes[other] for other in sorted(current) if other != name]
+        parts = [_rows(current[other], index) for other in sorted(current) if other != name]
         return namespace(*parts).concat(parts, axis=1)
 
     return rows
@@ -460,13 +474,13 @@ def _size(factor: Array) -> float:
     return 2.0 ** math.frexp(length)[1]
 
 
-def _spread_out(held: Held, lacking: Rows) -> Array:
-    """Own rows where they belong, and the mean row elsewhere."""
+def _spread_out(held: Held, lacking: Rows, size: float) -> Array:
+    """Own rows where they belong and the mean row elsewhere, over the size."""
     xp = namespace(held.factor)
     shape = (len(held.rows) + len(lacking), held.factor.shape[1])
     current = xp.empty(shape, dtype=held.factor.dtype, device=device(held.factor))
-    current[_index(held.rows, current), :] = held.factor
-    current[_index(lacking, current), :] = xp.mean(held.factor, axis=0)
+    current[_index(held.rows, current), :] = held.factor / size
+    current[_index(lacking, current), :] = xp.mean(held.factor / size, axis=0)
     return current
 
 
@@ -477,10 +491,6 @@ def _replaced(current: Array, lacking: Rows, rows: Array) -> Array:
     changed = namespace(current).asarray(current, copy=True)
     changed[_index(lacking, current), :] = rows
     return changed
-
-
-def _repeated(row: Array, n: int) -> Array:
-    return namespace(row).broadcast_to(row[None, :], (n, row.shape[0]))
 
 
 def _rows(x: Array, index: Rows) -> Array:
