@@ -30,16 +30,13 @@ BEHIND = 5  # eigenpairs behind the components wanted that "auto" sends at least
 
 
 class Measurable(Protocol):
-    """A message that may leave, as goals see it. What a new goal measures becomes one more method here."""
+    """A message that may leave, as goals see it."""
 
-    def size(self) -> int:
-        """Bytes of the whole message."""
+    def size(self) -> int: ...  # bytes of the whole message
 
-    def error(self) -> float:
-        """What the message adds to the certificate's bound on the kernel error."""
+    def error(self) -> float: ...  # what the message adds to the certificate's bound on the kernel error
 
-    def recovery(self, known_rows: int) -> Any:
-        """`dkpca.recovery.Measurement` of what somebody who knows so many rows recovers of the others."""
+    def recovery(self, known_rows: int) -> Any: ...  # `Measurement` of what known rows recover of the others
 
 
 class RankRule(ABC):
@@ -124,7 +121,7 @@ class Fixed(RankRule):
     name: ClassVar[str] = "fixed"
 
     def __post_init__(self) -> None:
-        check_whole("rank", self.rank)
+        _check_whole("rank", self.rank)
         if self.rank < 1:
             raise InputError(f"rank is {self.rank}; a party sends at least 1 eigenpair")
 
@@ -163,7 +160,7 @@ class Adaptive(RankRule):
     name: ClassVar[str] = "adaptive"
 
     def __post_init__(self) -> None:
-        check_number("epsilon", self.epsilon)
+        _check_number("epsilon", self.epsilon)
         if not 0.0 <= self.epsilon < float("inf"):
             raise InputError(f"epsilon is {self.epsilon}; it must be a finite number, not negative")
 
@@ -171,7 +168,7 @@ class Adaptive(RankRule):
         return min(31, n_samples)
 
     def choose(self, eigenvalues: Spectrum, n_samples: int) -> int | None:
-        return first_below(eigenvalues, self._threshold(eigenvalues), at_least=1, n_samples=n_samples)
+        return _first_below(eigenvalues, self._threshold(eigenvalues), at_least=1, n_samples=n_samples)
 
     def cut(self, eigenvalues: Spectrum, rank: int) -> float:
         return ROUNDING_SHARE * self._threshold(eigenvalues)
@@ -208,8 +205,8 @@ class Auto(RankRule):
     name: ClassVar[str] = "auto"
 
     def __post_init__(self) -> None:
-        check_whole("n_components", self.n_components)
-        check_number("share", self.share)
+        _check_whole("n_components", self.n_components)
+        _check_number("share", self.share)
         if self.n_components < 1 or not 0.0 <= self.share <= 1.0:
             raise InputError(
                 f"{self.n_components} components and a share of {self.share} make no rule; "
@@ -221,7 +218,7 @@ class Auto(RankRule):
 
     def choose(self, eigenvalues: Spectrum, n_samples: int) -> int | None:
         least = min(self.n_components + BEHIND, n_samples)
-        return first_below(eigenvalues, self._threshold(eigenvalues), at_least=least, n_samples=n_samples)
+        return _first_below(eigenvalues, self._threshold(eigenvalues), at_least=least, n_samples=n_samples)
 
     def cut(self, eigenvalues: Spectrum, rank: int) -> float:
         return min(self._threshold(eigenvalues), float(eigenvalues[rank - 1]))
@@ -320,7 +317,7 @@ class Budget(RankRule):
     limits: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_whole("bytes", self.bytes)
+        _check_whole("bytes", self.bytes)
         if self.bytes < 1 or self.precision not in PRECISIONS:
             raise InputError(
                 f"a budget of {self.bytes} bytes in {self.precision} cannot be kept; "
@@ -376,7 +373,7 @@ class Error(Goal):
     name: ClassVar[str] = "error"
 
     def __post_init__(self) -> None:
-        check_number("at_most", self.at_most)
+        _check_number("at_most", self.at_most)
         if not 0.0 < self.at_most < float("inf"):
             raise InputError(f"at_most is {self.at_most}; an error must be a positive number")
 
@@ -411,8 +408,8 @@ class Recovery(Goal):
     limits: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_number("at_most", self.at_most)
-        check_whole("known_rows", self.known_rows)
+        _check_number("at_most", self.at_most)
+        _check_whole("known_rows", self.known_rows)
         if not 0.0 < self.at_most <= 1.0 or self.known_rows < 1:
             raise InputError(
                 f"a recovery of at most {self.at_most} by {counted(self.known_rows, 'known row')} is no limit; "
@@ -425,15 +422,7 @@ class Recovery(Goal):
 
 @dataclass(frozen=True)
 class AtMost(RankRule):
-    """Another rule, stopped at a limit: what a party's policy makes of a rule.
-
-    Parameters
-    ----------
-    rule : RankRule
-        The rule asked for.
-    limit : int
-        Largest rank.
-    """
+    """Another rule, stopped at a largest rank: what a party's policy makes of a rule."""
 
     rule: RankRule
     limit: int
@@ -479,19 +468,19 @@ def as_rule(rank: int | RankRule | Sequence[RankRule]) -> RankRule:
     return rank if isinstance(rank, RankRule) else Fixed(int(rank))  # type: ignore[arg-type]
 
 
-def check_whole(what: str, value: object) -> None:
+def _check_whole(what: str, value: object) -> None:
     """Refuse what is no whole number."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise InputError(f"{what} is {value!r}; give a whole number")
 
 
-def check_number(what: str, value: object) -> None:
+def _check_number(what: str, value: object) -> None:
     """Refuse what is no number."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.number):
         raise InputError(f"{what} is {value!r}; give a number")
 
 
-def first_below(eigenvalues: Spectrum, threshold: float, *, at_least: int, n_samples: int) -> int | None:
+def _first_below(eigenvalues: Spectrum, threshold: float, *, at_least: int, n_samples: int) -> int | None:
     """Smallest D >= at_least with eigenvalue D + 1 at or under the threshold."""
     below = np.flatnonzero(eigenvalues <= threshold)
     below = below[below >= at_least]
