@@ -1,3 +1,6 @@
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
@@ -98,3 +101,13 @@ def test_a_column_that_makes_up_the_distances_is_found(family, rng):
     assert kernel.dominant_column(X / X.std(axis=0)) is None
     assert kernel.dominant_column(X[:, 2:3]) is None  # alone it hides nothing
     assert kernel.dominant_column(np.hstack([X[:, 2:3], np.zeros((50, 3))])) is None
+
+
+def test_nobody_outside_kernels_asks_which_kernel_or_law_it_is():
+    source = Path(__file__).parents[1] / "src" / "dkpca"
+    kernels = "|".join(family.__name__ for family in KERNELS.values())
+    asks = re.compile(
+        rf"isinstance\([\w.]*kernel\w*, ({kernels})|\bis (not )?(SUM|PRODUCT|COSINE)\b|== ({kernels})\b"
+    )
+    others = [path for path in source.rglob("*.py") if path.parent.name != "kernels" and "row_" not in path.name]
+    assert [path.name for path in others if asks.search(path.read_text())] == []

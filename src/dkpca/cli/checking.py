@@ -52,7 +52,7 @@ def check(
 def _party_toml(path: Path, table: TableAtHand, found: Findings) -> str:
     """Lines of a party.toml: what was there before about the party stays, the table is described anew."""
     before = storage.read_toml(path, "see 'Tables' in the documentation") if path.exists() else {}
-    others = {key: value for key, value in before.items() if key in ("policy", "new")}
+    others = {key: value for key, value in before.items() if key == "policy"}
     given = table.party if table.party != table.path.stem else before.get("party", table.party)
     named = {"party": given, "table": _beside(table.path, path)}
     return "# Written by 'dkpca check'; change it as you like.\n" + toml.written(

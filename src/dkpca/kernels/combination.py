@@ -39,6 +39,8 @@ def joint_law(kernel: Kernel) -> Law:
 def combination(kernels: Mapping[str, Kernel], law: str | None = None) -> Combination:
     """Find the law for the kernels of all parties: as asked for, or as the kernels imply."""
     check_law(law)
+    # Equal kernels make one of the joined table by their own law; anything else is a product or a sum of what the
+    # parties have, which has to be asked for unless all kernels imply the same one.
     first, *others = kernels.values()
     joint = first.law
     if not others or all(other == first for other in others):

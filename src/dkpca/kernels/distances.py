@@ -176,8 +176,10 @@ class Laplacian(OfDistance):
     def scale_by_column(self, X: Array) -> Array:
         xp = namespace(X)
         n = X.shape[0]
+        # In sorted order the value of rank i is the larger one of i pairs and the smaller one of n - 1 - i, so that
+        # sum over pairs |x - y| = sum_i (2 i - (n - 1)) x_(i).
         place = xp.astype(xp.arange(n, device=X.device), X.dtype)
-        weights = (2 * place - (n - 1))[:, None]  # how often a value of this rank is the larger less the smaller
+        weights = (2 * place - (n - 1))[:, None]
         return xp.sum(xp.sort(X, axis=0) * weights, axis=0) * (2.0 / max(n * (n - 1), 1))
 
     def revealed(self, rank: int, n_features: int) -> str:
@@ -216,6 +218,7 @@ class Overlap(OfDistance):
         return summed_over_columns(lambda x, y: xp.astype(x != y, X.dtype), X, Y)
 
     def scale_by_column(self, X: Array) -> Array:
+        # Pairs that differ: all n^2 less those within one category, sum of c^2.
         xp, n = namespace(X), X.shape[0]
         counts = [xp.astype(xp.unique_counts(X[:, k])[1], xp.float64) for k in range(X.shape[1])]
         return xp.stack([n * n - xp.sum(each * each) for each in counts]) / max(n * (n - 1), 1)
@@ -304,6 +307,7 @@ def exponents(X: Array, Y: Array, gamma: float) -> Array:
     xp = namespace(X, Y)
     X, Y = xp.astype(X, xp.float64, copy=False), xp.astype(Y, xp.float64, copy=False)
     with quiet():
+        # |x|^2 + |y|^2 - 2 x'y, unless its error shows in the exponent or the squares underflow (module docstring).
         of_X, of_Y = (xp.sum(A * A, axis=-1, keepdims=True) for A in (X, Y))
         largest = float(xp.maximum(xp.max(of_X), xp.max(of_Y)))  # at once: a GPU is waited for
         if not _product_error(X.shape[-1], gamma * largest) <= LOSS or 0.0 < largest < UNDERFLOW:
@@ -335,6 +339,8 @@ def relative_error(X: Array, gamma: float, *, moved: bool, origin: Array | None 
     `moved` says whether a point was subtracted from the rows, each number being rounded once in its own precision; an
     origin is still to be subtracted.
     """
+    # First the error of the exponent, by whichever way `exponents` takes; then |e^(x + d) - e^x| <= e^x (e^|d| - 1),
+    # and the roundings of the exponential itself.
     width, square = X.shape[1], gamma * largest_square(X, origin)
     by_product = _product_error(width, square)
     error = by_product if by_product <= LOSS else max(LOSS, _difference_error(width))
@@ -370,6 +376,8 @@ def _difference_error(width: int) -> float:
 def _by_differences(X: Array, Y: Array, gamma: float) -> Array:
     """Column by column, strip by strip; a power of two takes the width of the kernel into the columns."""
     xp = namespace(X, Y)
+    # gamma = weight * 4^power: the columns times 2^power lose no digit, and neither their squares nor the product
+    # with what is left of gamma over- or underflows where the exponent does not.
     largest = max(float(xp.max(xp.abs(X))), float(xp.max(xp.abs(Y))))
     power = min(math.frexp(math.sqrt(gamma))[1], LARGEST_EXPONENT - math.frexp(largest)[1])
     mantissa, exponent = math.frexp(gamma)

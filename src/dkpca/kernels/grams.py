@@ -218,6 +218,7 @@ class FusedGram(Gram):
         return roundings * unit(self.reference) * self.trace()
 
     def against(self, columns: Array) -> Made:
+        # Rows of the merged factors times the landmarks' rows, party by party, and then the law: n x m, in strips.
         right = [transposed(A) for A in self.rows(columns)]
 
         def make(start: int, *stored: Array) -> Array:
@@ -250,6 +251,8 @@ class FusedGram(Gram):
 
     @property
     def factor(self) -> Array | None:
+        # (A A') o (B B') = C C', where the columns of C are all products of a column of A and one of B: for few
+        # columns that is a thin factor of the fused matrix, and a product with it needs no tiles.
         if not self.law.keeps_factors or not few_products([A.shape[1] for A in self.rows(slice(0, 1))]):
             return None
         return thinner(column_products(self.factors))

@@ -283,6 +283,8 @@ def _mean_error(X: Array) -> float:
     The mean that is left in the columns tells how far the one subtracted was from the true one.
     """
     xp = namespace(X)
+    # What is left of the mean, m, enters x'y as m'x + m'y + m'm; over the trace that is 2 s + s^2 for
+    # s = sqrt(n) |m| / |X|, by Cauchy and Schwarz. The mean of the columns is itself rounded.
     left = xp.abs(xp.mean(X, axis=0)) + 2.0 * growth(X.shape[0]) * unit(X) * xp.mean(xp.abs(X), axis=0)
     size = float(xp.max(xp.abs(X)))
     if size == 0.0:

@@ -150,9 +150,10 @@ class Product(Law):
         return [a * b for a, b in zip(before, behind, strict=True)]
 
     def derivative(self, parts: Iterable[Array], changes: Iterable[Array]) -> Array:
+        # One factor after the other: (u v)' = u' v + u v'.
         pairs = zip(parts, changes, strict=True)
         total, slope = next(pairs)
-        for part, change in pairs:  # (u v)' = u' v + u v'
+        for part, change in pairs:
             slope = slope * part + total * change
             total = total * part
         return slope
@@ -160,6 +161,8 @@ class Product(Law):
     def shortfall(
         self, received: Sequence[Array], diagonals: Sequence[Array], roundings: Sequence[float]
     ) -> list[float]:
+        # Each other party's matrix may be larger by its rounding r_k, so that the product of the others grows by at
+        # most sum_k r_k / m_k of itself, to first order, for their largest entries m_k.
         largest = [max(_largest(a), _largest(b)) for a, b in zip(received, diagonals, strict=True)]
         shares = [rounding / size if size > 0 else 0.0 for rounding, size in zip(roundings, largest, strict=True)]
         others = [math.prod(largest[:j] + largest[j + 1 :]) for j in range(len(largest))]
@@ -237,6 +240,8 @@ class Power(Law):
         return [namespace(*changes).concat([A * self.gamma**0.5 for A in changes], axis=1)]
 
     def error_weights(self, received: Sequence[Array], diagonals: Sequence[Array]) -> list[Array]:
+        # a^d - b^d = (a - b) sum_i a^i b^(d - 1 - i), where a and b are positive semidefinite matrices and powers are
+        # entry by entry: Schur's theorem bounds each term by its diagonal.
         fused, true = self._inner(received), self._inner(diagonals)
         with quiet():  # columns of 1e-137 have a width of 1e+275: who adds up what is stated sees that it is infinite
             terms = _added(fused**i * true ** (self.degree - 1 - i) for i in range(self.degree))
@@ -248,6 +253,7 @@ class Power(Law):
     def shortfall(
         self, received: Sequence[Array], diagonals: Sequence[Array], roundings: Sequence[float]
     ) -> list[float]:
+        # Second order of the power: d (d - 1) / 2 times the largest entry to the d - 2, times the joint rounding.
         if self.degree < 2:
             return [0.0] * len(received)
         largest = max(_largest(self._inner(received)), _largest(self._inner(diagonals)))

@@ -272,36 +272,16 @@ def _ids(summaries: Mapping[str, Summary]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Fitted:
-    """Everything a fitted estimator needs to go on where it was saved.
+    """Everything a fitted estimator needs to go on where it was saved."""
 
-    Parameters
-    ----------
-    parameters : mapping of str to object
-        Of the constructor.
-    party_names : tuple of str
-        In the order of the input.
-    feature_names : tuple of str
-        Of the one table that was cut into parties; empty where there was none, or it had no names.
-    sources : mapping of str to Path
-        Tables that a worker opens again, by party.
-    model : FusedModel
-        What the center holds.
-    states : mapping of str to PartyState
-        What each party keeps, as far as it is known here.
-    shield : Shield
-        How the fit was protected.
-    ids : tuple, optional
-        Labels of the rows of the fit; None: they had none.
-    """
-
-    parameters: Mapping[str, Any]
-    party_names: tuple[str, ...]
-    feature_names: tuple[str, ...]
-    sources: Mapping[str, Any]
+    parameters: Mapping[str, Any]  # of the constructor
+    party_names: tuple[str, ...]  # in the order of the input
+    feature_names: tuple[str, ...]  # of the one table that was cut into parties, if it had names
+    sources: Mapping[str, Any]  # tables that a worker opens again, by party
     model: FusedModel
-    states: Mapping[str, State]
-    shield: Shield = field(default_factory=Shield)
-    ids: tuple[Any, ...] | None = None
+    states: Mapping[str, State]  # as far as they are known here
+    shield: Shield = field(default_factory=Shield)  # how the fit was protected
+    ids: tuple[Any, ...] | None = None  # labels of the rows of the fit
 
 
 def write_estimator(path: Path, fitted: Fitted) -> None:

@@ -27,7 +27,6 @@ class PartyFile:
     table: Path | None
     reading: Reading
     policy: Path | None
-    new: Path  # folder with tables of new samples, one per batch
 
 
 def read(path: Path) -> PartyFile:
@@ -50,7 +49,6 @@ def read(path: Path) -> PartyFile:
         table=beside("table"),
         reading=_reading(values),
         policy=beside("policy"),
-        new=path.parent / values.get("new", "new"),
     )
 
 
@@ -123,7 +121,6 @@ KEYS: Mapping[str, Check] = {
     "null_values": (_is_names, "write a list of the values that mean there is none"),
     "sheet": (_is_named, "write the name of a sheet of the workbook"),
     "policy": (_is_named, "write the name of the policy file, relative to this one"),
-    "new": (_is_named, "write the name of the folder with new samples"),
 }
 READING = {
     "id": "id_column",

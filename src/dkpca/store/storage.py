@@ -29,6 +29,7 @@ from dkpca.wording import in_bytes
 
 PRIVATE_MODE, PUBLIC_MODE = 0o600, 0o666  # the second is narrowed by the umask
 
+NO_WAITING, BINARY = getattr(os, "O_NONBLOCK", 0), getattr(os, "O_BINARY", 0)  # of Unix, and of Windows
 MOST_SETTINGS = 2**24  # bytes of a file of settings
 LARGE = 2**26  # bytes of a file that is mapped into memory, and not read
 
@@ -67,6 +68,8 @@ def write_all(
     """
     if not files:
         return
+    # 1) Each new file is prepared beside the one it replaces, under a name that no reader looks for. A change to
+    #    several files has a journal, which says after a crash what was prepared.
     token = secrets.token_hex(4)
     parts = {path: path.with_name(f".{path.name}.{token}.part") for path in files}
     with contextlib.ExitStack() as held:
@@ -79,12 +82,15 @@ def write_all(
                 whole = held.enter_context(_journal_of({part: path for path, part in parts.items()}, remove, token))
         else:
             _remove_abandoned(next(iter(files)))
+        # 2) All of them are written and brought to the disk; a failure up to here changes nothing.
         for path, part in parts.items():
             with explained(path):
                 if path.is_dir():
                     raise OSError(errno.EISDIR, "")
                 descriptor = _write_new(part, files[path], PRIVATE_MODE if path in private else PUBLIC_MODE)
-                os.close(descriptor) if whole else held.callback(os.close, descriptor)
+                # Its lock says that this process lives. Windows has no such lock, and renames no open file.
+                os.close(descriptor) if whole or os.name == "nt" else held.callback(os.close, descriptor)
+        # 3) The journal says that all are whole, and they take their places: from here on a crash is finished later.
         if whole is not None:
             with explained(list(files)[-1]):
                 whole()
@@ -128,7 +134,7 @@ def _remove_all(paths: Iterable[Path]) -> None:
 def read(path: Path, *, at_most: int | None = None) -> bytes:
     """Return all bytes of a file; a pipe or a device has no end and is refused."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe without a writer would block for ever
+        descriptor = os.open(path, os.O_RDONLY | NO_WAITING)  # a pipe without a writer would block for ever
         try:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
@@ -221,7 +227,7 @@ def as_json(value: Mapping[str, Any]) -> bytes:
 
 def _write_new(path: Path, data: Content, mode: int) -> int:
     """Write a file that was not there; return its descriptor, locked so that nobody takes it for an abandoned one."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, mode)
     try:
         flock(descriptor)
         if callable(data):

@@ -32,6 +32,8 @@ MOST_BYTES_A_NUMBER, MOST_TABLE_BYTES = 8, 2**16  # of a chunk, with a wide marg
 
 def code(matrix: Integers) -> Bytes:
     """Return the matrix as coded bytes; the same matrix gives the same bytes with the same release of the coder."""
+    # Column after column, in chunks that the shape decides. The padding keeps at least a byte per NUMBERS_PER_BYTE
+    # numbers, by which `decode` refuses impossible shapes.
     flat = np.ascontiguousarray(matrix.T).reshape(-1)
     chunks = list(_chunks(*matrix.shape))
     if flat.size < LARGE_CHUNK:
@@ -61,6 +63,7 @@ def decode(coded: Bytes, shape: tuple[int, int]) -> Integers:
     rows, columns = shape
     if rows * columns > NUMBERS_PER_BYTE * coded.size:
         raise WireError(f"{rows} x {columns} numbers cannot come from {coded.size} coded bytes")
+    # Each chunk is given no more bytes than it could need, so that a forged one cannot make the coder read on.
     data = coded.tobytes()
     matrix: Integers = np.empty(shape, np.int32)
     try:

@@ -120,6 +120,7 @@ def checksum(header: Header, arrays: Arrays) -> str:
 
 def parts(metadata: Mapping[str, str], arrays: Arrays) -> list[Buffer]:
     """Return the pieces of the file, in order; arrays are not copied."""
+    # Large numbers first, then by name, as the package does it; the header is padded to eight bytes.
     ordered = sorted(arrays.items(), key=lambda item: (list(CODES).index(item[1].dtype.name), item[0]))
     layout: dict[str, Any] = {METADATA: dict(metadata)}
     offset = 0
@@ -146,6 +147,8 @@ def header_of(data: Buffer, most: int) -> dict[str, Any]:
 def arrays_in(data: Buffer, header: Mapping[str, Any], dtypes: Mapping[str, str]) -> Arrays:
     """Return the arrays as views of the bytes, which they fill without a gap."""
     body = memoryview(data)[8 + int.from_bytes(data[:8], "little") :]
+    # Every number in the header is the sender's word: no array is made before its place in the file is checked
+    # against its type and shape.
     places: dict[str, tuple[int, int]] = {}
     arrays: Arrays = {}
     for name, entry in header.items():
@@ -166,6 +169,7 @@ def arrays_in(data: Buffer, header: Mapping[str, Any], dtypes: Mapping[str, str]
             )
         places[name] = start, end
         arrays[name] = np.frombuffer(body[start:end], dtype=dtype).reshape(shape)
+    # Together they fill the file: what nobody reads could carry something else.
     reached = 0
     for start, end in sorted(places.values()):
         if start != reached:
