@@ -29,7 +29,6 @@ class Entry:
 CATALOG = (
     Entry("check", "checking", PARTY, "Say everything about a table before it is used."),
     Entry("summarize", "at_party", PARTY, "Turn a table into the one message of the protocol."),
-    Entry("summarise", "at_party", PARTY, "Turn a table into the one message of the protocol.", hidden=True),
     Entry("inspect", "inspecting", PARTY, "Say what a file discloses, in words and numbers, before it is sent."),
     Entry(
         "fuse",
