@@ -58,7 +58,7 @@ CATALOG = (
         "tune",
         "choosing",
         ONE,
-        "Try gamma, the linear kernel, components, rank and weights, to choose them: for one owner of all tables.",
+        "Try gamma, the linear kernel, components and weights, to choose them: for one owner of all tables.",
     ),
 )
 
