@@ -28,7 +28,6 @@ PANEL = "At a party"
 def add_to(app: typer.Typer) -> None:
     """Register the commands."""
     app.command("summarize", rich_help_panel=PANEL)(summarize)
-    app.command("summarise", hidden=True)(summarize)
 
 
 @reads_table

@@ -29,7 +29,6 @@ class Entry:
 CATALOG = (
     Entry("check", "checking", PARTY, "Say everything about a table before it is used."),
     Entry("summarize", "at_party", PARTY, "Turn a table into the one message of the protocol."),
-    Entry("summarise", "at_party", PARTY, "Turn a table into the one message of the protocol.", hidden=True),
     Entry("inspect", "inspecting", PARTY, "Say what a file discloses, in words and numbers, before it is sent."),
     Entry(
         "fuse",
@@ -59,7 +58,7 @@ CATALOG = (
         "tune",
         "choosing",
         ONE,
-        "Try gamma, the linear kernel, components, rank and weights, to choose them: for one owner of all tables.",
+        "Try gamma, the linear kernel, components and weights, to choose them: for one owner of all tables.",
     ),
 )
 

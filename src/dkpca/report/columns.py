@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from sklearn.preprocessing import StandardScaler
 
 from dkpca.errors import InputError
 from dkpca.tables import reading
@@ -22,7 +23,6 @@ MOST_CATEGORIES = 200
 MANY_VALUES = 8  # numbers with more distinct values than this are colored on a scale
 NONE = "no value"
 MOST_KINDS = 30  # of a text column, each a column of 0 and 1
-AT_A_TIME = 256  # columns in memory as numbers
 
 
 @dataclass(frozen=True)
@@ -156,59 +156,37 @@ def own_columns(path: Path, how: Reading, names: Sequence[str], scores: Matrix) 
     if len(pairs) < 3:
         raise InputError(f"{path}: {len(pairs)} of its ids are samples of the result; correlations need at least 3")
     rows, samples = (list(part) for part in zip(*pairs, strict=True))
-    components, _ = _standardized(scores[samples])
-    found: list[Matrix] = []
-    kept: list[str] = []
+    components = StandardScaler().fit_transform(scores[samples])
+    found: dict[str, Any] = {}
     left_out: list[str] = []
-    for labels, X in _blocks(table.frame[rows], left_out):
-        Z, varies = _standardized(X)
-        kept += [label for label, varied in zip(labels, varies.tolist(), strict=True) if varied]
-        left_out += [label for label, varied in zip(labels, varies.tolist(), strict=True) if not varied]
-        found.append((Z.T @ components)[varies] / len(rows))
-    if not kept:
+    for values in table.frame[rows].iter_columns():
+        varying = {label: z for label, numbers in _as_numbers(values) if (z := _standardized(numbers)) is not None}
+        found |= {label: z @ components / len(rows) for label, z in varying.items()}
+        left_out += [] if varying else [values.name]
+    if not found:
         raise InputError(f"{path}: none of its columns has numbers, or a few categories, that vary")
     notes = [*table.notes, f"{len(rows):,} samples in common"]
     if left_out:
         notes.append(f"left out, since constant or text of many kinds: {some(left_out)}")
-    return OwnColumns(tuple(kept), np.clip(np.vstack(found), -1.0, 1.0), len(rows), tuple(notes))
+    correlations = np.clip(np.vstack(list(found.values())), -1.0, 1.0)
+    return OwnColumns(tuple(found), correlations, len(rows), tuple(notes))
 
 
-def _blocks(frame: pl.DataFrame, left_out: list[str]) -> Iterator[tuple[list[str], Matrix]]:
-    """Columns as numbers, a few at a time; text as one column of 0 and 1 for each category."""
-    labels: list[str] = []
-    numbers: list[Any] = []
-    for values in frame.iter_columns():
-        for label, column in _as_numbers(values, left_out):
-            labels.append(label)
-            numbers.append(column)
-        if len(labels) >= AT_A_TIME:
-            yield labels, np.column_stack(numbers)
-            labels, numbers = [], []
-    if labels:
-        yield labels, np.column_stack(numbers)
-
-
-def _as_numbers(values: pl.Series, left_out: list[str]) -> list[tuple[str, Any]]:
+def _as_numbers(values: pl.Series) -> Iterator[tuple[str, Any]]:
+    """A column as numbers; text of few kinds as one column of 0 and 1 for each."""
     if values.dtype.is_numeric() or values.dtype == pl.Boolean or values.dtype.is_temporal():
-        physical = values.to_physical().cast(pl.Float64)
-        return [(values.name, physical.fill_null(float("nan")).to_numpy())]
-    if not isinstance(values.dtype, TEXT) or values.n_unique() > MOST_KINDS:
-        left_out.append(values.name)
-        return []
-    texts = values.cast(pl.String)
-    categories = sorted(texts.drop_nulls().unique().to_list())
-    return [
-        (f"{values.name} = {category}", (texts == category).cast(pl.Float64).fill_null(float("nan")).to_numpy())
-        for category in categories
-    ]
+        yield values.name, values.to_physical().cast(pl.Float64).fill_null(float("nan")).to_numpy()
+    elif isinstance(values.dtype, TEXT) and values.n_unique() <= MOST_KINDS:
+        texts = values.cast(pl.String)
+        for category in sorted(texts.drop_nulls().unique().to_list()):
+            hit = (texts == category).cast(pl.Float64).fill_null(float("nan"))
+            yield f"{values.name} = {category}", hit.to_numpy()
 
 
-def _standardized(X: Matrix) -> tuple[Matrix, Any]:
-    """Columns with mean 0 and deviation 1, missing values at the mean; and which of them vary."""
-    X = np.where(np.isfinite(X), X, np.nan)
-    known = np.maximum((~np.isnan(X)).sum(axis=0), 1)
-    mean = np.nansum(X, axis=0) / known
-    Z = np.where(np.isnan(X), 0.0, X - mean)
-    size = np.sqrt((Z * Z).mean(axis=0))
-    varies = size > 1e-12 * np.maximum(np.abs(mean), 1e-300)
-    return Z / np.where(varies, size, 1.0), varies
+def _standardized(values: Any) -> Any:
+    """Mean 0 and deviation 1, missing values at the mean; None where nothing varies."""
+    there = np.isfinite(values)
+    mean = float(values[there].mean()) if there.any() else 0.0
+    z = np.where(there, values - mean, 0.0)
+    size = math.sqrt(float((z * z).mean()))
+    return z / size if size > 1e-12 * max(abs(mean), 1e-300) else None

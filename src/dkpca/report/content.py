@@ -185,7 +185,7 @@ def packed_scores(bundle: Bundle, scores: Matrix) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnSamples:
     """Samples of the page: those of the fit first, then the new ones."""
 
     rows: Any  # (n_fitted_drawn,) of int, into the source
@@ -194,7 +194,7 @@ class Drawn:
     kinds: Any  # (n_drawn,) of FITTED, NEW, OUTSIDE, COMPLETED
 
 
-def drawn_samples(content: Content, most: int) -> Drawn:
+def drawn_samples(content: Content, most: int) -> DrawnSamples:
     """Take all samples, or as many as a page may have, at random."""
     source = content.source
     rows = np.arange(len(source.names))
@@ -207,7 +207,7 @@ def drawn_samples(content: Content, most: int) -> Drawn:
         scores.append(part.scores)
         outside = np.zeros(len(part.names), dtype=bool) if part.outside is None else part.outside
         kinds.append(np.where(outside, OUTSIDE, NEW).astype(np.uint8))
-    return Drawn(rows, names, np.vstack(scores), np.concatenate(kinds))
+    return DrawnSamples(rows, names, np.vstack(scores), np.concatenate(kinds))
 
 
 def _completed(source: Source) -> Any:
@@ -219,7 +219,7 @@ def _completed(source: Source) -> Any:
     return completed
 
 
-def packed(content: Content, drawn: Drawn) -> tuple[dict[str, Any], str]:
+def packed(content: Content, drawn: DrawnSamples) -> tuple[dict[str, Any], str]:
     """Header and arrays of the page."""
     bundle = Bundle()
     n_samples, n_components = drawn.scores.shape
@@ -240,13 +240,13 @@ def packed(content: Content, drawn: Drawn) -> tuple[dict[str, Any], str]:
     return header, bundle.encoded()
 
 
-def _columns(content: Content, drawn: Drawn) -> list[LabelColumn]:
+def _columns(content: Content, drawn: DrawnSamples) -> list[LabelColumn]:
     """Everything that samples can be colored by, apart from their scores."""
     columns = [] if content.labels is None else content.labels.columns(drawn.names)
     return [*columns, _origin(content, drawn)] if content.new else columns
 
 
-def _origin(content: Content, drawn: Drawn) -> LabelColumn:
+def _origin(content: Content, drawn: DrawnSamples) -> LabelColumn:
     """Which samples were fitted, and which batch the others came in."""
     batches = [source.title for source in content.new]
     values = ["of the fit"] * len(drawn.rows)

@@ -19,7 +19,7 @@ from dkpca.fusion import FusedModel
 from dkpca.messages import Scores, Summary
 from dkpca.report import svg
 from dkpca.report.columns import OwnColumns
-from dkpca.report.content import COMPLETED, OUTSIDE, Content, Drawn, drawn_samples, influence, packed
+from dkpca.report.content import COMPLETED, OUTSIDE, Content, DrawnSamples, drawn_samples, influence, packed
 from dkpca.store.runs import Run
 from dkpca.tables.reading import Matrix
 from dkpca.wording import in_bytes
@@ -117,7 +117,7 @@ def headline(content: Content) -> str:
     )
 
 
-def drawn_words(content: Content, drawn: Drawn) -> str:
+def drawn_words(content: Content, drawn: DrawnSamples) -> str:
     """Say which samples the picture has."""
     n_fitted, n_samples = len(drawn.rows), len(content.source.names)
     words = f"All {n_fitted:,} samples"
