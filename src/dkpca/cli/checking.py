@@ -10,7 +10,7 @@ from rich.table import Table
 from dkpca.cli import options as o
 from dkpca.cli.output import show
 from dkpca.cli.output import table as as_table
-from dkpca.cli.table_options import TableAtHand, reads_table
+from dkpca.cli.table_options import TableAtHand, describes_table
 from dkpca.store import party_file, storage
 from dkpca.tables.checkup import ColumnFinding, Findings, examine
 from dkpca.wire import toml
@@ -24,7 +24,7 @@ def add_to(app: typer.Typer) -> None:
     app.command("check", rich_help_panel=PANEL)(check)
 
 
-@reads_table
+@describes_table
 def check(
     table: TableAtHand,
     write: Annotated[
