@@ -17,7 +17,7 @@ from dkpca.linalg import memory
 from dkpca.linalg.rows import computing_on
 from dkpca.messages import Summary
 from dkpca.store import runs
-from dkpca.store.message_files import receive
+from dkpca.store.files import receive
 from dkpca.store.runs import Run
 from dkpca.tables import reading
 from dkpca.wording import in_bytes

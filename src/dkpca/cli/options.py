@@ -5,7 +5,7 @@ import tomllib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -138,6 +138,7 @@ def _annotated(name: str) -> Any:
         metavar=None if kind is bool else metavar,
         show_default=False,
         rich_help_panel=MODEL,
+        autocompletion=lambda incomplete: [name for name in choices if name.startswith(incomplete)],
     )
     return Annotated[kind | None, option]
 
@@ -194,7 +195,9 @@ def rank_of(given: Any, components: Any) -> Any:
     """Read `--rank 40 --rank error=0.1 --rank recovery=0.5,known_rows=50`; of several, the tightest decides."""
     if not isinstance(given, list) or not all(isinstance(text, str) for text in given):
         return from_values(Fit, {"rank": given}, what="the settings").rank
-    rules = [_rule(text) for text in given if text != "auto"]
+    numbers = [int(text) for text in given if text.isdecimal()]
+    rules: list[RankRule] = [ranks.Fixed(min(numbers))] if numbers else []
+    rules += [_rule(text) for text in given if text != "auto" and not text.isdecimal()]
     if sum(isinstance(rule, ranks.Fixed | ranks.Adaptive | ranks.Error) for rule in rules) > 1:
         raise InputError(f"--rank {given} says in several ways what is needed; give one number, error= or epsilon=")
     if rules and all(isinstance(rule, ranks.Recovery) for rule in rules):
@@ -203,8 +206,6 @@ def rank_of(given: Any, components: Any) -> Any:
 
 
 def _rule(text: str) -> RankRule:
-    if text.isdecimal():
-        return ranks.Fixed(int(text))
     entries = dict(part.partition("=")[::2] for part in text.split(","))
     name = next(iter(entries))
     try:
@@ -263,6 +264,11 @@ def column_names(given: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(name.strip() for part in given or () for name in part.split(",") if name.strip())
 
 
+def _default(annotation: Any) -> Any:
+    """None where that is among the types; else the option has to be given."""
+    return None if type(None) in get_args(get_args(annotation)[0]) else inspect.Parameter.empty
+
+
 def with_options(
     command: Callable[..., None], called: Callable[..., None], replaced: str, options: Mapping[str, Any]
 ) -> Callable[..., None]:
@@ -271,7 +277,7 @@ def with_options(
     for parameter in inspect.signature(command).parameters.values():
         keyword = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
         expanded = [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+            inspect.Parameter(name, keyword.kind, default=_default(annotation), annotation=annotation)
             for name, annotation in options.items()
         ]
         parameters += expanded if parameter.name == replaced else [keyword]
