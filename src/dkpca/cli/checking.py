@@ -29,7 +29,7 @@ def check(
     table: TableAtHand,
     write: Annotated[
         Path | None,
-        typer.Option("--write", help="party.toml to write or to change, for 'summarize --config'."),
+        typer.Option("--write", help="party.toml to write or to change; every command takes it in place of the table."),
     ] = None,
     as_json: o.AsJson = False,
 ) -> None:
@@ -79,7 +79,7 @@ def _words(found: Findings, write: Path | None) -> list[str | Table]:
     lines += [f"{column.name}: {'; '.join(column.remarks)}" for column in first if column.remarks]
     lines.append("it can be used as suggested" if found.usable else "it cannot be used as it is")
     if write is not None:
-        lines.append(f"wrote {write}; use it with: dkpca summarize --config {write}")
+        lines.append(f"wrote {write}; use it with: dkpca summarize {write}")
     return lines
 
 
