@@ -7,7 +7,7 @@ import typer
 from rich.table import Table
 
 from dkpca.cli import options as o
-from dkpca.cli.options import Asked
+from dkpca.cli.options import GivenSettings
 from dkpca.cli.output import progress, show, table
 from dkpca.cli.table_options import at_hand
 from dkpca.concerns import about_kernel
@@ -43,7 +43,7 @@ def add_to(app: typer.Typer) -> None:
 
 @o.takes_settings("n_components", "law", "weights", "solver", "device", "max_memory", skip=NOT_HERE)
 def fuse(
-    asked: Asked,
+    asked: GivenSettings,
     out: Annotated[Path, typer.Option("--out", help="Directory of the run; made, or added to.")],
     paths: Annotated[
         list[Path] | None,

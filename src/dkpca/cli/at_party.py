@@ -9,7 +9,7 @@ import typer
 from dkpca import wire
 from dkpca.cli import options as o
 from dkpca.cli.inspecting import may_send, recovery_facts
-from dkpca.cli.options import Asked
+from dkpca.cli.options import GivenSettings
 from dkpca.cli.output import progress, show
 from dkpca.cli.table_options import TableAtHand, reads_table
 from dkpca.concerns import about_columns
@@ -47,7 +47,7 @@ def add_to(app: typer.Typer) -> None:
 )  # fmt: skip
 def summarize(
     table: TableAtHand,
-    asked: Asked,
+    asked: GivenSettings,
     out: Annotated[Path, typer.Option("--out", help="The message to write; send this file.")],
     state: Annotated[
         Path | None, typer.Option("--state", help="Private file for new samples; else --out with .state. Keep it.")

@@ -29,7 +29,7 @@ def check(
     table: TableAtHand,
     write: Annotated[
         Path | None,
-        typer.Option("--write", help="party.toml to write or to change; every command takes it in place of the table."),
+        typer.Option("--write", help="party.toml to write or change; all commands take it in place of the table."),
     ] = None,
     as_json: o.AsJson = False,
 ) -> None:

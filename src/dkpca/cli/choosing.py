@@ -12,7 +12,7 @@ from rich.table import Table
 from dkpca.cli import options as o
 from dkpca.cli.given_tables import Ids, holdings_of, prepared, with_standardize
 from dkpca.cli.on_one_machine import Tables
-from dkpca.cli.options import Asked
+from dkpca.cli.options import GivenSettings
 from dkpca.cli.output import progress, show
 from dkpca.cli.output import table as as_table
 from dkpca.errors import InputError
@@ -37,7 +37,7 @@ def add_to(app: typer.Typer) -> None:
 @o.takes_settings("n_components", "kernel", "law", "weights", skip=NOT_HERE)
 def tune(
     sources: Tables,
-    asked: Asked,
+    asked: GivenSettings,
     ids: Ids = None,
     labels: Annotated[
         Path | None,

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from dkpca.cli import options as o
-from dkpca.cli.options import Asked
+from dkpca.cli.options import GivenSettings
 from dkpca.cli.table_options import PLAIN
 from dkpca.errors import InputError
 from dkpca.exchange.sending import Holding
@@ -39,7 +39,7 @@ def holdings_of(sources: Sequence[str], ids: Sequence[str] | None) -> list[Holdi
     return [replace(h, reading=replace(h.reading, id_column=id_column[h.party])) for h in holdings]
 
 
-def with_standardize(holdings: Sequence[Holding], asked: Asked) -> list[Holding]:
+def with_standardize(holdings: Sequence[Holding], asked: GivenSettings) -> list[Holding]:
     """Tables that are standardized as the command says, where it says so."""
     if "standardize" not in asked.given:
         return list(holdings)

@@ -10,7 +10,7 @@ from rich.table import Table
 from dkpca.cli import options as o
 from dkpca.cli.at_center import run_facts, run_words
 from dkpca.cli.given_tables import Ids, holdings_of, with_standardize
-from dkpca.cli.options import Asked
+from dkpca.cli.options import GivenSettings
 from dkpca.cli.output import aside, progress, show, table
 from dkpca.disclosure import raw_bytes
 from dkpca.errors import InputError
@@ -19,7 +19,7 @@ from dkpca.recovery import RECOVERED
 from dkpca.wording import in_bytes, in_seconds
 
 PANEL = "On one machine"
-NOT_HERE = ("protect", "projection", "audit", "missing", "timeout")  # for these, see DKPCA and 'dkpca study'
+NOT_HERE = ("protect", "projection", "missing", "timeout")  # for these, see DKPCA and 'dkpca study'
 
 
 def add_to(app: typer.Typer) -> None:
@@ -39,7 +39,7 @@ Tables = Annotated[
 @o.takes_settings(skip=NOT_HERE)
 def fit(
     sources: Tables,
-    asked: Asked,
+    asked: GivenSettings,
     out: Annotated[Path, typer.Option("--out", help="Directory of the run; made, or written anew.")],
     ids: Ids = None,
     new: Annotated[

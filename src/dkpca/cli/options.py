@@ -43,7 +43,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, for
 
 
 @dataclass(frozen=True)
-class Asked:
+class GivenSettings:
     """Settings that were given on a command line, in a file or by --set; all others have their defaults."""
 
     given: Mapping[str, Any]
@@ -98,7 +98,7 @@ def takes_settings(*names: str, skip: Collection[str] = ()) -> Callable[[Callabl
     return decorate
 
 
-def asked(own: Mapping[str, Any], single: Sequence[str], file: Path | None) -> Asked:
+def asked(own: Mapping[str, Any], single: Sequence[str], file: Path | None) -> GivenSettings:
     """Put together what a file, --set and options say; the later wins."""
     read = {} if file is None else storage.read_toml(file, "give a TOML file of settings")
     split = [item.partition("=") for item in single]
@@ -113,7 +113,7 @@ def asked(own: Mapping[str, Any], single: Sequence[str], file: Path | None) -> A
         for name, value in own.items()
         if value is not None and value != []
     }
-    return Asked(read | {name: _value(value) for name, _, value in split} | options)
+    return GivenSettings(read | {name: _value(value) for name, _, value in split} | options)
 
 
 def _names(record: type[Any]) -> set[str]:
