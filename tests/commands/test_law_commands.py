@@ -138,7 +138,7 @@ def test_codes_are_no_quantities_for_other_kernels(office):
     categories().write_csv(office.path / "clinic.csv")
     (office.path / "party.toml").write_text('table = "clinic.csv"\nid = "person"\ntext = "codes"\n')
     words = office.refused("summarize", "party.toml", "--gamma", 1, "--out", "s")
-    assert "codes of text are no quantities for the rbf kernel; use --text one-hot" in words
+    assert "codes of text are no quantities" in words
 
 
 def test_a_policy_lists_the_laws_it_answers(office):
