@@ -77,8 +77,8 @@ def load() -> None:
     for name in ("sklearn.cluster", "rich._emoji_codes", "polars._utils.parquet"):
         importlib.import_module(name)
     catalog.load = functools.cache(catalog.load)  # a command knows its options; making it takes half of its time
-    for entry in catalog.CATALOG:
-        catalog.load(entry.name)
+    for name in catalog.MODULES:
+        catalog.load(name)
     with contextlib.redirect_stderr(io.StringIO()):
         assert importlib.import_module("dkpca.cli").run(["inspect", "nothing"]) == 1  # loads what reads options
     multiprocessing.get_context("forkserver").set_forkserver_preload(["dkpca.exchange.processes"])

@@ -17,11 +17,12 @@ says the same. Every command exits with 0 on success only; an error is one sente
 def page() -> str:
     """All of it, panel by panel as `dkpca --help` lists them."""
     parts = [HEAD]
-    for panel in dict.fromkeys(entry.panel for entry in catalog.CATALOG):
+    commands = {name: catalog.load(name) for name in catalog.MODULES}
+    for panel in dict.fromkeys(command.rich_help_panel for command in commands.values()):
         parts.append(f"\n## {panel}\n")
-        for entry in catalog.CATALOG:
-            if entry.panel == panel and not entry.hidden:
-                parts += _described(f"dkpca {entry.name}", catalog.load(entry.name))
+        for name, command in commands.items():
+            if command.rich_help_panel == panel:
+                parts += _described(f"dkpca {name}", command)
     return "".join(parts)
 
 

@@ -224,7 +224,7 @@ class TestErrors:
             ({"n_landmarks": "x"}, "n_landmarks is 'x'; give a whole number from 1 on"),
             ({"n_jobs": "all"}, "n_jobs is 'all'; give a whole number, or None"),
             ({"timeout": 0}, "timeout is 0; give a positive number of seconds, or None"),
-            ({"max_memory": "much"}, "an amount of memory is a number of bytes, or text such as '8GB', not 'much'"),
+            ({"max_memory": "much"}, "an amount is a number of bytes, or text such as '8GB', not 'much'"),
             ({"random_state": "x"}, "random_state is 'x'; give a whole number from 0 on, or None"),
             ({"precision": "int8"}, "precision is 'int8'; give .*'float32'"),
             ({"projection": "magic"}, "projection is 'magic'; give 'extend' or 'exact'"),

@@ -13,7 +13,7 @@ import pytest
 from dkpca.errors import InputError
 from dkpca.exchange import processes
 from dkpca.exchange.sending import Holding
-from dkpca.settings import Fit
+from dkpca.settings import Compute, Fit
 from dkpca.tables.reading import Reading
 from testkit.endless import Endless
 
@@ -52,7 +52,7 @@ def test_other_parties_are_not_waited_for_once_one_has_failed(tmp_path):
         Holding("clinic", tmp_path / "clinic.npy", Reading()),
     ]
     with pytest.raises(InputError, match=r"clinic\.npy.*the same value in every row"):
-        processes.fit(tmp_path / "run", holdings, FIT, n_jobs=2)
+        processes.fit(tmp_path / "run", holdings, FIT, Compute(n_jobs=2))
     assert not list(tmp_path.glob("*run*"))
 
 

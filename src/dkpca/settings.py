@@ -111,9 +111,10 @@ PARTIES: Allowed = (
 RIDGE: Allowed = (_is_positive, "a positive number")
 
 
-def setting(default: Any, allowed: Allowed, text: str, *, option: str = "") -> Any:
+def setting(default: Any, allowed: Allowed, text: str, *, option: str = "", choices: Sequence[str] = ()) -> Any:
     """Make a field with its check, its help, and the name of its option on the command line if it has one."""
-    return field(default=default, metadata={"allowed": allowed, "help": text, "option": option})
+    about = {"allowed": allowed, "help": text, "option": option, "choices": tuple(choices)}
+    return field(default=default, metadata=about)
 
 
 @dataclass(frozen=True)
@@ -140,12 +141,14 @@ class Fit:
         (_either(_is_kernel, _by_party(_is_kernel)), "the name of a kernel, a kernel, or a dict of party to either"),
         "Kernel: its name, or PARTY=NAME once per party.",
         option="--kernel",
+        choices=kernels.kernel_names(),
     )
     law: str | None = setting(
         None,
         choice(tuple(LAWS), none=True),
-        "How the parties' kernel matrices combine: product or sum (default: what the kernel implies).",
+        "How the parties' kernel matrices combine (default: what the kernel implies).",
         option="--law",
+        choices=tuple(LAWS),
     )
     gamma: float | str | dict[str, float] | None = setting(
         "scale",
@@ -180,13 +183,18 @@ class Fit:
         option="--rank",
     )
     precision: str = setting(
-        "float32", choice(tuple(PRECISIONS)), "Precision of the numbers a party sends.", option="--precision"
+        "float32",
+        choice(tuple(PRECISIONS)),
+        "Precision of the numbers a party sends.",
+        option="--precision",
+        choices=tuple(PRECISIONS),
     )
     protect: str = setting(
         "none",
         choice(PROTECTIONS),
-        "What the center gets: none (a factor from each party), sums (masked sums), blind (rotated samples).",
+        "What the center gets: a factor from each party, masked sums, or factors of rotated samples.",
         option="--protect",
+        choices=PROTECTIONS,
     )
     projection: str = setting(
         "extend",
@@ -197,7 +205,6 @@ class Fit:
         None,
         (_either(whole(1, MOST_AUDITED), _is_none), f"a whole number from 1 to {MOST_AUDITED}, or None"),
         "Rows of the true kernel matrix that every party sends after the fusion, as a check.",
-        option="--audit",
     )
     standardize: bool = setting(
         False, FLAG, "Give every column mean 0 and standard deviation 1.", option="--standardize/--no-standardize"
@@ -215,11 +222,10 @@ class Fit:
         (_either(_named(*NAMES), callable), f"{choice(NAMES)[1]}, or a solver"),
         "Eigensolver.",
         option="--solver",
+        choices=NAMES,
     )
-    n_landmarks: int = setting(
-        500, (whole(1), "a whole number from 1 on"), "Number of landmarks at the center.", option="--landmarks"
-    )
-    random_state: int | None = setting(None, SEED, "Seed for drawing landmarks and audited rows.", option="--seed")
+    n_landmarks: int = setting(500, (whole(1), "a whole number from 1 on"), "Number of landmarks at the center.")
+    random_state: int | None = setting(None, SEED, "Seed for drawing landmarks and audited rows.")
 
     def __post_init__(self) -> None:
         _check_fields(self)
@@ -270,14 +276,13 @@ class Compute:
     n_jobs: int | None = setting(
         None,
         (_either(_is_whole, _is_none), "a whole number, or None"),
-        "Number of parties computed at once.",
+        "Number of parties to run at once (default: one per core).",
         option="--jobs",
     )
     timeout: float | None = setting(
         None,
         (_either(_is_positive, _is_none), "a positive number of seconds, or None"),
         "Seconds to wait for a party's answer (default: no limit).",
-        option="--timeout",
     )
     device: str | None = setting(
         None,

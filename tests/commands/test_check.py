@@ -67,14 +67,12 @@ def test_a_label_is_not_suggested_for_sending_and_a_date_is_explained(tmp_path):
 
 def test_what_it_writes_is_what_summarize_and_the_network_party_read(clinic):
     clinic.ok("check", "clinic.csv", "--null-values", "-999", "--write", "party.toml")
-    told = clinic.ok("summarize", "--config", "party.toml", "--gamma", 0.1, "--out", "clinic.summary", "--json").json
+    told = clinic.ok("summarize", "party.toml", "--gamma", 0.1, "--out", "clinic.summary", "--json").json
     assert told["party"] == "clinic"
     assert told["n_features"] == 5  # age, two of sex, CRP, potassium
-    by_hand = clinic.ok(
-        "summarize", "clinic.csv", "--id", "Patienten-Nr", "--exclude", "Fall,Konstant,Leer,Freitext", "--text",
-        "one-hot", "--dates", "ignore", "--null-values", "-999", "--gamma", 0.1, "--out", "other.summary",
-    )  # fmt: skip
-    assert by_hand.code == 0
+    by_hand = ("--id", "Patienten-Nr", "--exclude", "Fall,Konstant,Leer,Freitext", "--text", "one-hot")
+    clinic.ok("check", "clinic.csv", *by_hand, "--dates", "ignore", "--null-values", "-999", "--write", "other.toml")
+    clinic.ok("summarize", "other.toml", "--gamma", 0.1, "--out", "other.summary")
     assert (clinic.path / "clinic.summary").read_bytes() == (clinic.path / "other.summary").read_bytes()
 
     text = (clinic.path / "party.toml").read_text()
@@ -98,15 +96,22 @@ def test_a_policy_that_party_toml_names_is_obeyed(clinic):
     (clinic.path / "policy.toml").write_text("max_rank = 3\n")
     with (clinic.path / "party.toml").open("a") as file:
         file.write('policy = "policy.toml"\n')
-    asked = ("summarize", "--config", "party.toml", "--gamma", 0.1, "--rank", 20, "--out", "clinic.summary", "--json")
+    asked = ("summarize", "party.toml", "--gamma", 0.1, "--rank", 20, "--out", "clinic.summary", "--json")
     assert json.loads(clinic.run(*asked).err)["error"]["code"] == "policy"
     assert clinic.ok(*asked, "--rank", 3).json["rank"] == 3
 
 
 def test_an_option_wins_over_party_toml(clinic):
     clinic.ok("check", "clinic.csv", "--write", "party.toml")
-    asked = ("summarize", "--config", "party.toml", "--columns", "Alter,Kalium", "--text", "ignore", "--gamma", 0.1)
-    assert clinic.ok(*asked, "--out", "clinic.summary", "--json").json["n_features"] == 2
+    clinic.ok("check", "party.toml", "--columns", "Alter,Kalium", "--text", "ignore", "--write", "party.toml")
+    asked = ("summarize", "party.toml", "--gamma", 0.1, "--no-standardize", "--out", "clinic.summary", "--json")
+    told = clinic.ok(*asked).json
+    assert (told["n_features"], told["standardize"]) == (2, False)
+
+
+def test_an_option_about_a_table_is_one_of_check(clinic):
+    said = clinic.refused("summarize", "clinic.csv", "--id", "Patienten-Nr", "--gamma", 0.1, "--out", "c.summary")
+    assert "'dkpca check TABLE --write party.toml'" in said
 
 
 def test_ids_that_cannot_be_used_are_listed_and_the_exit_code_says_so(tmp_path):
@@ -119,14 +124,14 @@ def test_ids_that_cannot_be_used_are_listed_and_the_exit_code_says_so(tmp_path):
 
 def test_a_wrong_party_toml_names_the_key_and_what_to_write(tmp_path):
     (tmp_path / "party.toml").write_text('table = "t.csv"\ntext_of = { a = "maybe" }\n')
-    asked = ("summarize", "--config", "party.toml", "--gamma", 1, "--out", "x.summary")
+    asked = ("summarize", "party.toml", "--gamma", 1, "--out", "x.summary")
     assert "text_of = {'a': 'maybe'} cannot be used; write { column = ... } with one of error" in Office(
         tmp_path
     ).refused(*asked)
     (tmp_path / "party.toml").write_text('tabel = "t.csv"\n')
     assert "unknown keys ['tabel']" in Office(tmp_path).refused(*asked)
     (tmp_path / "party.toml").write_text("")
-    assert "no table was named" in Office(tmp_path).refused(*asked)
+    assert "names no table" in Office(tmp_path).refused(*asked)
 
 
 def three_tables(path):
@@ -180,8 +185,10 @@ def test_a_table_without_ids_beside_tables_with_ids_is_refused(tmp_path):
 
 
 def test_what_text_ignore_leaves_out_is_listed(clinic):
-    chosen = ("--exclude", "Fall,Konstant,Leer", "--text", "ignore", "--dates", "ignore")
-    asked = ("summarize", "clinic.csv", "--id", "Patienten-Nr", *chosen, "--gamma", 0.1, "--out", "c.summary")
-    told = clinic.ok(*asked, "--json").json
+    (clinic.path / "party.toml").write_text(
+        'table = "clinic.csv"\nid = "Patienten-Nr"\nexclude = ["Fall", "Konstant", "Leer"]\ntext = "ignore"\n'
+        'dates = "ignore"\n'
+    )
+    told = clinic.ok("summarize", "party.toml", "--gamma", 0.1, "--out", "c.summary", "--json").json
     assert "left out 2 columns of text: 'Geschlecht', 'Freitext'" in told["notes"]
     assert "left out 1 columns of dates: 'Aufnahme'" in told["notes"]

@@ -62,7 +62,7 @@ def test_check_leaves_dates_out_unless_they_are_asked_for(office):
     for more, excluded in (((), True), (("--dates", "number"), False)):
         office.ok("check", "dated.csv", "--id", "person", *more, "--write", "party.toml")
         assert ("visit" in (office.path / "party.toml").read_text()) is excluded
-        told = office.ok("summarize", "--config", "party.toml", "--gamma", 0.1, "--out", "dated.summary", "--json")
+        told = office.ok("summarize", "party.toml", "--gamma", 0.1, "--out", "dated.summary", "--json")
         assert told.json["n_features"] == 4 - excluded
 
 
@@ -100,8 +100,6 @@ def test_text_among_numbers_is_named_and_the_advice_does_not_make_age_a_category
 def test_a_column_that_is_dropped_is_not_expanded(office):
     stage = ["I", "II", "III", "IV"] * 5 + [None] * 20
     NUMBERS.assign(person=[f"p{i}" for i in range(N)], stage=stage).to_csv(office.path / "clinic.csv", index=False)
-    notes = office.ok(
-        *("summarize", "clinic.csv", "--id", "person", "--text", "one-hot", "--gamma", 0.1, "--out", "c.summary"),
-        "--json",
-    ).json["notes"]
+    (office.path / "party.toml").write_text('table = "clinic.csv"\nid = "person"\ntext = "one-hot"\n')
+    notes = office.ok("summarize", "party.toml", "--gamma", 0.1, "--out", "c.summary", "--json").json["notes"]
     assert [note for note in notes if "stage" in note] == ["dropped 1 columns with more than 10% missing: 'stage'"]

@@ -59,7 +59,7 @@ def test_the_format_of_a_table_does_not_matter(office):
 
 @pytest.mark.slow
 def test_fit_on_one_machine_is_the_estimator(office):
-    for gamma, value in (("features", None), ("auto", "auto")):
+    for gamma, value in (("none", None), ("scale", "scale")):
         sources = [f"{owner}={owner}.csv" for owner in OWNERS]
         office.ok(
             "fit", *sources, "--id", "person", "--gamma", gamma, "--components", 3, "--rank", 20, "--out", "run"

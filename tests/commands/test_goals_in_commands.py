@@ -1,5 +1,7 @@
 """Compact messages and goals from the command line."""
 
+import pytest
+
 from dkpca.messages import Summary
 from dkpca.store.files import read_message as read
 from testkit.owners import OWNERS
@@ -10,14 +12,29 @@ COMPACT = ("--precision", "compact")
 
 def test_summarize_names_the_goal_that_decided(office):
     asked = ("summarize", "bank.csv", "--id", "person", "--gamma", 0.1, *COMPACT, "--out", "bank.summary")
-    told = office.ok(*asked, "--error", 0.01, "--budget", 10**6, "--json").json
+    told = office.ok(*asked, "--rank", "error=0.01", "--rank", "bytes=1MB", "--json").json
     assert told["decided"] == "Error(at_most=0.01)"
     assert read(office.path / "bank.summary", Summary).factor.precision == "compact"
-    told = office.ok(*asked, "--error", 0.01, "--budget", 1100).out
+    told = office.ok(*asked, "--rank", "error=0.01", "--rank", "bytes=1100").out
     assert "decided by Budget(bytes=1100, precision='compact'); Error(at_most=0.01) is not met" in told
     assert (office.path / "bank.summary").stat().st_size <= 1100
 
 
 def test_a_need_is_said_in_one_way(office):
-    words = office.refused("summarize", "bank.csv", "--gamma", 1, "--rank", 3, "--error", 0.1, "--out", "b.summary")
-    assert "--rank, --epsilon and --error are three ways to say what is needed; use one of them" in words
+    words = office.refused(
+        "summarize", "bank.csv", "--gamma", 1, "--rank", 3, "--rank", "error=0.1", "--out", "b.summary"
+    )
+    assert "says in several ways what is needed; give one number, error= or epsilon=" in words
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("some", "give a number, auto, error=NUMBER"),
+        ("error=much", "could not convert"),
+        ("recovery=2", "recovery"),
+        ("bytes=few", "an amount is a number of bytes"),
+    ],
+)
+def test_a_goal_that_cannot_be_read_is_refused(office, text, words):
+    assert words in office.refused("summarize", "bank.csv", "--gamma", 1, "--rank", text, "--out", "b.summary")

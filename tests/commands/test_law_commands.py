@@ -68,12 +68,12 @@ def test_fit_is_the_estimator(office, way):
 
 
 def test_the_polynomial_kernel_has_its_parameters(office):
-    office.ok("fit", *SOURCES, *FIT, "--kernel", "poly", "--degree", 2, "--coef0", "0.5", "--gamma", "0.1")
+    office.ok("fit", *SOURCES, *FIT, "--kernel", "poly", "--set", "degree=2", "--set", "coef0=0.5", "--gamma", "0.1")
     from dkpca.kernels import Polynomial
 
     run = assert_same(office.path / "run", estimator(kernel=Polynomial(0.1, 2, 0.5)))
     assert run.model.meaning == "the poly kernel of the joined table"
-    words = office.refused("fit", *SOURCES, *FIT[:-1], "other", "--degree", 2)
+    words = office.refused("fit", *SOURCES, *FIT[:-1], "other", "--set", "degree=2")
     assert "degree: no parameter of the rbf kernel" in words
 
 
@@ -87,7 +87,7 @@ def test_a_run_remembers_law_and_weights(summarized):
     sent = estimator(law="sum", gamma=GAMMA).model_.summaries.values()
     expected = fuse(sent, n_components=3, law="sum", weights="balanced")
     np.testing.assert_allclose(first.model.eigenvalues, expected.eigenvalues, rtol=1e-6)
-    summarized.ok("fuse", "--law", "product", "--weights", "", "--without", "shop", "--out", "other", *summaries)
+    summarized.ok("fuse", "--law", "product", "--without", "shop", "--out", "other", *summaries)
 
 
 def test_numbers_as_weights_are_asked_for_anew_when_the_parties_change(summarized):
@@ -99,18 +99,10 @@ def test_numbers_as_weights_are_asked_for_anew_when_the_parties_change(summarize
     summarized.ok("fuse", "--without", "shop", "--weights", "bank=1,clinic=2", "--out", "run")
 
 
-def test_under_the_product_the_parties_balance_before_they_send(office):
-    for owner in OWNERS:
-        office.ok("summarize", f"{owner}.csv", "--id", "person", "--balance", 1 / 3, "--rank", 20,
-                  "--out", f"{owner}.summary")  # fmt: skip
+def test_under_the_product_the_center_cannot_weigh_what_was_sent(summarized):
     summaries = [f"{owner}.summary" for owner in OWNERS]
-    words = office.refused("fuse", *summaries, "--components", 3, "--out", "run")
-    assert "differ in kernel" in words
-    words = office.refused("fuse", *summaries, "--law", "product", "--weights", "balanced", "--out", "run")
+    words = summarized.refused("fuse", *summaries, "--law", "product", "--weights", "balanced", "--out", "run")
     assert "under the product law a party counts by the width of its kernel" in words
-    office.ok("fuse", *summaries, "--components", 3, "--law", "product", "--out", "run")
-    run = assert_same(office.path / "run", estimator(weights="balanced"))
-    assert run.model.meaning == "the rbf kernel of the joined table, with a width per party"
 
 
 def new_tables(office):
@@ -144,8 +136,9 @@ def test_text_becomes_categories_for_a_kernel_of_categories(office):
 
 def test_codes_are_no_quantities_for_other_kernels(office):
     categories().write_csv(office.path / "clinic.csv")
-    words = office.refused("summarize", "clinic.csv", "--id", "person", "--gamma", 1, "--text", "codes", "--out", "s")
-    assert "codes of text are no quantities for the rbf kernel; use --text one-hot" in words
+    (office.path / "party.toml").write_text('table = "clinic.csv"\nid = "person"\ntext = "codes"\n')
+    words = office.refused("summarize", "party.toml", "--gamma", 1, "--out", "s")
+    assert "codes of text are no quantities" in words
 
 
 def test_a_policy_lists_the_laws_it_answers(office):
@@ -163,12 +156,25 @@ def test_what_cannot_be_meant_is_said(office):
     assert "'shoe' is none of the parties" in office.refused(*fit, "--kernel", "shoe=overlap")
     assert "for all parties; name one" in office.refused(*fit, "--kernel", "rbf", "--kernel", "linear")
     assert "the sigmoid kernel is not positive semidefinite" in office.refused(*fit, "--kernel", "sigmoid")
-    assert "write balanced, or NAME=NUMBER" in office.refused(*fit, "--weights", "bank")
+    assert "weights is 'bank'; give 'balanced'" in office.refused(*fit, "--weights", "bank")
     assert "a number for each of ['bank', 'clinic', 'shop']" in office.refused(*fit, "--weights", "bank=2")
-    assert "'average' is not one of product, sum" in office.refused(*fit, "--law", "average")
+    assert "law is 'average'; give 'product' or 'sum'" in office.refused(*fit, "--law", "average")
     assert "imply no common law" in office.refused(*fit, "--kernel", "bank=linear")
-    twice = ("summarize", "bank.csv", "--id", "person", "--gamma", 1, "--balance", 1, "--out", "s")
-    assert "two ways to give the kernel its width" in office.refused(*twice)
+    assert "no such settings: colour" in office.refused(*fit, "--settings", settings(office, "colour = 1"))
+    assert "--set 'colour=1': write NAME=VALUE" in office.refused(*fit, "--set", "colour=1")
+    assert "protect: not used by 'dkpca fit'" in office.refused(*fit, "--set", "protect=sums")
+
+
+def settings(office, text):
+    (office.path / "settings.toml").write_text(text)
+    return "settings.toml"
+
+
+def test_settings_come_from_a_file_and_options_win(office):
+    file = settings(office, 'n_components = 5\nlaw = "sum"\nweights = { bank = 1.0, clinic = 2.0, shop = 0.5 }\n')
+    office.ok("fit", *SOURCES, *FIT, "--settings", file, "--set", "center=false", "--jobs", 1)
+    weights = {"bank": 1.0, "clinic": 2.0, "shop": 0.5}
+    assert_same(office.path / "run", estimator(law="sum", weights=weights, center=False))
 
 
 def test_the_report_says_of_which_kernel_the_components_are(office):

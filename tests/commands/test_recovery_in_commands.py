@@ -33,7 +33,7 @@ def test_summarize_answers_red_or_green_whether_the_file_may_be_sent(office):
     assert "RED, no: whoever knows 30 rows recovers 4 of 4 columns beyond R² 0.5" in line
     assert "\x1b" not in answer.out  # words alone, where no terminal shows colors
     assert office.ok(*SUMMARIZE, "--json").json["may_send"] is False
-    told = office.ok(*SUMMARIZE, "--recovery", 0.4)
+    told = office.ok(*SUMMARIZE, "--rank", "recovery=0.4")
     assert "May I send this? GREEN, yes: whoever knows 30 rows recovers no column beyond R² 0.5" in told.out
     (office.path / "policy.toml").write_text("max_recovery = 0.3\n")
     told = office.ok(*SUMMARIZE, "--policy", "policy.toml").out
@@ -79,7 +79,7 @@ def test_the_state_of_another_summary_is_not_taken_for_this_one(office):
 
 
 def test_a_goal_from_the_command_line_lowers_the_rank(office):
-    told = office.ok(*SUMMARIZE, "--recovery", 0.6, "--known-rows", 20, "--json").json
+    told = office.ok(*SUMMARIZE, "--rank", "recovery=0.6,known_rows=20", "--json").json
     assert told["decided"] == "Recovery(at_most=0.6, known_rows=20)"
     assert told["rank"] < 20
     assert told["recovery"]["worst"] <= 0.6
@@ -116,9 +116,9 @@ def test_a_kernel_matrix_has_no_columns_to_recover_and_inspect_says_so(office):
 
 
 def test_a_limit_that_leaves_little_says_how_little(office):
-    told = office.ok(*SUMMARIZE, "--recovery", 0.5).out
+    told = office.ok(*SUMMARIZE, "--rank", "recovery=0.5").out
     assert "note: the limit on recovery leaves rank 1, 70.9% of the Gram matrix, nearly the same for all" in told
-    assert "the limit on recovery leaves" not in office.ok(*SUMMARIZE, "--recovery", 1.0).out
+    assert "the limit on recovery leaves" not in office.ok(*SUMMARIZE, "--rank", "recovery=1.0").out
 
 
 def test_one_known_row_is_counted_as_one(office):

@@ -256,7 +256,8 @@ def test_a_german_table_with_ids_in_other_letters_is_matched_as_agreed(party):
     (party.path / "eigene.csv").write_bytes(text.encode("cp1252"))
     asked = ("report", "clinic/runs/first", "--labels", "eigene.csv", "--table", "eigene.csv", "--id", "person")
     assert "none of its 60 ids is a sample" in party.refused(*asked)
-    told = party.ok(*asked, "--id-normalize", "strip,case", "--json").json
+    (party.path / "eigene.toml").write_text('table = "eigene.csv"\nid_normalize = ["strip", "case"]\n')
+    told = party.ok(*asked, "--config", "eigene.toml", "--json").json
     assert told["label_columns"] == ["diagnose", "größe"]
     assert sum("semicolon" in note for note in told["notes"]) == 1
     labels = read_labels(party.path / "eigene.csv", Reading("person", id_normalize=("strip", "case")), []).columns(

@@ -127,7 +127,10 @@ def test_rows_never_match_by_position_while_a_column_of_ids_stands_by(tmp_path, 
     said = office.refused(*fit)
     assert f"{name!r} looks like the ids of the samples, and rows would match by position" in said
     assert f"--id {name!r}" in said
-    assert office.ok(*fit, "--exclude", name, "--json").json["n_samples"] == N
+    for table in ("one", "two"):
+        (tmp_path / f"{table}.toml").write_text(f'table = "{table}.csv"\nexclude = ["{name}"]\n')
+    by_position = ("fit", "one.toml", "two.toml", *fit[3:])
+    assert office.ok(*by_position, "--json").json["n_samples"] == N
     with_ids = office.ok(*fit, "--id", name, "--json").json
     assert with_ids["n_samples"] == N
     assert any("using the 30 samples" in note for note in with_ids["notes"])

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import sys
 from typing import Annotated, Any, NoReturn
@@ -13,6 +14,10 @@ from dkpca.cli.catalog import LazyGroup
 from dkpca.errors import DKPCAError
 
 INTERRUPTED = 130
+ABOUT_TABLES = (
+    "columns", "exclude", "text", "dates", "max-missing", "id-normalize", "separator", "decimal", "thousands",
+    "null-values", "encoding", "sheet",
+)  # fmt: skip
 INTERRUPT = "interrupted; no file was left half written, the command can be repeated"
 
 app = typer.Typer(
@@ -58,7 +63,7 @@ def run(arguments: list[str] | None = None) -> int:
         _say("usage", f"{what}; see '{command} --help'", as_json)
         return error.exit_code
     except DKPCAError as error:
-        _say(error.code, str(error), as_json)
+        _say(error.code, f"{error}{_where(str(error))}", as_json)
         return 1
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
@@ -68,6 +73,13 @@ def run(arguments: list[str] | None = None) -> int:
     if code == INTERRUPTED:  # typer turns an interrupt into this code itself
         _say("interrupted", INTERRUPT, as_json)
     return code if isinstance(code, int) else 0
+
+
+def _where(sentence: str) -> str:
+    """Say which command takes options about how a table is read, where a sentence names one."""
+    if not re.search(rf"--({'|'.join(ABOUT_TABLES)})\b", sentence):
+        return ""
+    return " (how a table is read stands in party.toml, which 'dkpca check TABLE --write party.toml' makes)"
 
 
 def _say(code: str, sentence: str, as_json: bool) -> None:

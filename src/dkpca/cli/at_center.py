@@ -7,24 +7,32 @@ import typer
 from rich.table import Table
 
 from dkpca.cli import options as o
+from dkpca.cli.options import GivenSettings
 from dkpca.cli.output import progress, show, table
-from dkpca.cli.table_options import HOW_IDS, PLAIN, Changed, takes
+from dkpca.cli.table_options import at_hand
 from dkpca.concerns import about_kernel
 from dkpca.disclosure import raw_bytes
 from dkpca.errors import InputError
 from dkpca.linalg import memory
 from dkpca.linalg.rows import computing_on
+from dkpca.messages import Summary
 from dkpca.store import runs
+from dkpca.store.files import receive
 from dkpca.store.runs import Run
 from dkpca.tables import reading
 from dkpca.wording import in_bytes
 
 PANEL = "At the center"
+# Settings that are a party's, or that files by mail have no step for.
+NOT_HERE = (
+    "kernel", "gamma", "degree", "coef0", "rank", "precision", "protect", "projection", "audit", "standardize",
+    "missing", "n_jobs", "timeout",
+)  # fmt: skip
 REMEDY = "standardize the columns (--standardize), or take a smaller gamma, such as --gamma scale"
 
 Ids = Annotated[
     Path | None,
-    typer.Option("--ids", help="Names for the samples: a table with the ids, whose column --id names."),
+    typer.Option("--ids", help="Names for the samples: a table, whose column --id names, or a party.toml."),
 ]
 
 
@@ -33,29 +41,15 @@ def add_to(app: typer.Typer) -> None:
     app.command("fuse", rich_help_panel=PANEL)(fuse)
 
 
-@takes(*HOW_IDS)
+@o.takes_settings("n_components", "law", "weights", "solver", "device", "max_memory", skip=NOT_HERE)
 def fuse(
-    how: Changed,
+    asked: GivenSettings,
     out: Annotated[Path, typer.Option("--out", help="Directory of the run; made, or added to.")],
     paths: Annotated[
         list[Path] | None,
         typer.Argument(help="Summaries: all, or with --keep only new and replaced ones.", show_default=False),
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Use the run's summaries of the other parties too.")] = False,
-    components: Annotated[
-        int | None, typer.Option("--components", min=1, help="Components; else as in the run before, or 10.")
-    ] = None,
-    center: Annotated[
-        bool | None,
-        typer.Option(
-            "--center/--no-center", help="Center the fused kernel; else as before, or yes.", show_default=False
-        ),
-    ] = None,
-    solver: o.Solver = "auto",
-    device: o.Device = None,
-    max_memory: o.MaxMemory = None,
-    law: o.Law = None,
-    weights: o.Weights = "",
     roster: Annotated[
         str, typer.Option("--roster", help="Parties that must be there, separated by commas; else whoever sent.")
     ] = "",
@@ -67,38 +61,46 @@ def fuse(
     """Turn the parties' summaries into kernel principal components, in a run directory.
 
     Run it again with --keep and one more or one replaced summary, and the others are taken from the directory;
-    without any file, and a center that was interrupted goes on from what had arrived.
+    without any file, and a center that was interrupted goes on from what had arrived. Components, law, weights and
+    centering that are not given are those of the run before.
 
     Example: `dkpca fuse airline.summary weather.summary --components 10 --out run/`
     """
-    with progress("fusing"), memory.limited(max_memory, out.parent), computing_on(device):
+    asked.refuse("fuse", *NOT_HERE)
+    names = [receive(path, Summary).message.party for path in paths or []] + runs.parties_in(out)
+    fit, compute, given = asked.fit(names), asked.compute, asked.given
+    sample_names, ways = read_names(ids, id_column)
+    with progress("fusing"), memory.limited(compute.max_memory, out.parent), computing_on(compute.device):
         run = runs.fuse(
             out,
             paths or [],
-            n_components=components,
-            center=center,
-            solver=solver,
-            law=law,
-            weights=o.weights(weights),
+            n_components=int(fit.n_components) if "n_components" in given else None,  # type: ignore[arg-type]
+            center=fit.center if "center" in given else None,
+            solver=fit.solver,
+            n_landmarks=fit.n_landmarks,
+            random_state=fit.seed,
+            law=fit.law,
+            weights=fit.weights,
             roster=[name.strip() for name in roster.split(",") if name.strip()],
             without=without or (),
             keep=keep,
-            sample_names=read_names(ids, id_column, how),
-            id_normalize=how(PLAIN).id_normalize,
+            sample_names=sample_names,
+            id_normalize=ways,
         )
     used = [f"{name}: {known['file']}" for name, known in run.settings["parties"].items()]
     words = [*used, *run_words(run)]
     show(as_json, run_facts(run), words)
 
 
-def read_names(ids: Path | None, id_column: str | None, how: Changed) -> list[str] | None:
-    """Sample names from a table."""
+def read_names(ids: Path | None, id_column: str | None) -> tuple[list[str] | None, tuple[str, ...]]:
+    """Sample names from a table or a party.toml, and how the parties agreed to make ids alike."""
     if ids is None:
-        return None
-    if id_column is None:
+        return None, ()
+    table = at_hand(ids, None, id_column)
+    how = table.reading
+    if how.id_column is None:
         raise InputError(f"--ids {ids}: name its column with the sample ids with --id")
-    wanted = how(PLAIN)
-    return reading.read_ids(ids, id_column, wanted.dialect, wanted.id_normalize)
+    return reading.read_ids(table.path, how.id_column, how.dialect, how.id_normalize), how.id_normalize
 
 
 def run_facts(run: Run) -> dict[str, object]:

@@ -1,7 +1,8 @@
-"""Every command by name, so that `dkpca --help` loads none of them; a test holds the list to their own words."""
+"""Every command by name: `dkpca --help` reads their first lines from the source, and loads none of them."""
 
-from dataclasses import dataclass
+import ast
 from importlib import import_module
+from importlib.util import find_spec
 from signal import SIGINT, default_int_handler, signal
 from typing import Any
 
@@ -11,73 +12,25 @@ from typer.main import get_group
 
 from dkpca.errors import InputError
 
-PARTY, CENTER, ONE = "At a party", "At the center", "On one machine"
-RESULT = "Look at a result"
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One command: the module whose `add_to` registers it, and how it is listed."""
-
-    name: str
-    module: str
-    panel: str
-    help: str
-    hidden: bool = False
-
-
-CATALOG = (
-    Entry("check", "checking", PARTY, "Say everything about a table before it is used."),
-    Entry("summarize", "at_party", PARTY, "Turn a table into the one message of the protocol."),
-    Entry("inspect", "inspecting", PARTY, "Say what a file discloses, in words and numbers, before it is sent."),
-    Entry(
-        "fuse",
-        "at_center",
-        CENTER,
-        "Turn the parties' summaries into kernel principal components, in a run directory.",
-    ),
-    Entry(
-        "report",
-        "reporting",
-        RESULT,
-        "Draw a result as one page that works offline: samples to explore, certificate, parties, settings.",
-    ),
-    Entry(
-        "fit",
-        "on_one_machine",
-        ONE,
-        "Do it all on one machine: every party in a process of its own, then the fusion.",
-    ),
-    Entry(
-        "demo",
-        "on_one_machine",
-        ONE,
-        "Play the whole protocol: airline, weather service, aircraft registry and airport know the same flights.",
-    ),
-    Entry(
-        "tune",
-        "choosing",
-        ONE,
-        "Try gamma, the linear kernel, components and weights, to choose them: for one owner of all tables.",
-    ),
-)
+# Command, and the module whose `add_to` registers it.
+MODULES = {
+    "check": "checking",
+    "summarize": "at_party",
+    "inspect": "inspecting",
+    "fuse": "at_center",
+    "report": "reporting",
+    "fit": "on_one_machine",
+    "demo": "on_one_machine",
+    "tune": "choosing",
+}
 
 
 class LazyGroup(TyperGroup):
-    """Commands that are loaded when one of them is run; a list of them needs only the catalog."""
+    """Commands that are loaded when one of them is run."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
-        self.commands = {
-            entry.name: TyperCommand(
-                entry.name,
-                help=entry.help,
-                rich_help_panel=entry.panel,
-                rich_markup_mode="markdown",
-                hidden=entry.hidden,
-            )
-            for entry in CATALOG
-        }
+        self.commands = {name: _listed(name) for name in MODULES}
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Load the command that was named."""
@@ -89,19 +42,38 @@ class LazyGroup(TyperGroup):
         return name, loaded, rest
 
 
-def needing_extra(module: str) -> Any:
+def load(name: str) -> Any:
+    """Import the module of a command, and return the command."""
+    app = typer.Typer(rich_markup_mode="markdown", pretty_exceptions_enable=False, add_completion=False)
+    _needing_extra(f"dkpca.cli.{MODULES[name]}").add_to(app)
+    return get_group(app).commands[name]
+
+
+def _listed(name: str) -> TyperCommand:
+    """A command as the list of commands shows it: its first line, under the heading of its module."""
+    spec = find_spec(f"dkpca.cli.{MODULES[name]}")
+    assert spec is not None
+    tree = ast.parse(spec.loader.get_source(spec.name))  # type: ignore[union-attr]  # a loader of source files
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    text = ast.get_docstring(functions.get(name, tree)) or ""
+    panels = [
+        ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and any(getattr(target, "id", "") == "PANEL" for target in node.targets)
+    ]
+    return TyperCommand(
+        name,
+        help=text.partition("\n\n")[0],
+        rich_help_panel=panels[0] if panels else None,
+        rich_markup_mode="markdown",
+    )
+
+
+def _needing_extra(module: str) -> Any:
     """Import a module that may need cryptography, or say how to install it."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "cryptography" or "consortium" in module:
+        if (error.name or "").partition(".")[0] not in ("cryptography", "fsspec"):
             raise
-        raise InputError("this command needs cryptography; install it with: pip install 'dkpca[protect]'") from error
-
-
-def load(name: str) -> Any:
-    """Import the module of a command, and return the command."""
-    entry = next(entry for entry in CATALOG if entry.name == name)
-    app = typer.Typer(rich_markup_mode="markdown", pretty_exceptions_enable=False, add_completion=False)
-    needing_extra(f"dkpca.cli.{entry.module}").add_to(app)
-    return get_group(app).commands[name]
+        raise InputError(f"this command needs {error.name}; install it with: pip install 'dkpca[study]'") from error

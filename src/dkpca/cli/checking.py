@@ -10,7 +10,7 @@ from rich.table import Table
 from dkpca.cli import options as o
 from dkpca.cli.output import show
 from dkpca.cli.output import table as as_table
-from dkpca.cli.table_options import TableAtHand, reads_table
+from dkpca.cli.table_options import TableAtHand, describes_table
 from dkpca.store import party_file, storage
 from dkpca.tables.checkup import ColumnFinding, Findings, examine
 from dkpca.wire import toml
@@ -24,12 +24,12 @@ def add_to(app: typer.Typer) -> None:
     app.command("check", rich_help_panel=PANEL)(check)
 
 
-@reads_table
+@describes_table
 def check(
     table: TableAtHand,
     write: Annotated[
         Path | None,
-        typer.Option("--write", help="party.toml to write or to change, for 'summarize --config'."),
+        typer.Option("--write", help="party.toml to write or change; all commands take it in place of the table."),
     ] = None,
     as_json: o.AsJson = False,
 ) -> None:
@@ -79,7 +79,7 @@ def _words(found: Findings, write: Path | None) -> list[str | Table]:
     lines += [f"{column.name}: {'; '.join(column.remarks)}" for column in first if column.remarks]
     lines.append("it can be used as suggested" if found.usable else "it cannot be used as it is")
     if write is not None:
-        lines.append(f"wrote {write}; use it with: dkpca summarize --config {write}")
+        lines.append(f"wrote {write}; use it with: dkpca summarize {write}")
     return lines
 
 

@@ -1,6 +1,7 @@
 """The command that tries settings."""
 
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,11 +10,11 @@ import typer
 from rich.table import Table
 
 from dkpca.cli import options as o
-from dkpca.cli.given_tables import HOW_TABLES, Ids, holdings_of, prepared
-from dkpca.cli.on_one_machine import PANEL, Tables
+from dkpca.cli.given_tables import Ids, holdings_of, prepared, with_standardize
+from dkpca.cli.on_one_machine import Tables
+from dkpca.cli.options import GivenSettings
 from dkpca.cli.output import progress, show
 from dkpca.cli.output import table as as_table
-from dkpca.cli.table_options import Changed, takes
 from dkpca.errors import InputError
 from dkpca.exchange.processes import shared_samples
 from dkpca.exchange.sending import Holding
@@ -23,7 +24,9 @@ from dkpca.tables.reading import Reading
 if TYPE_CHECKING:
     from dkpca.report.tuning import Choice, Tuning
 
+PANEL = "On one machine"
 LABELS, TRIED = "Labels", "What is tried"
+NOT_HERE = ("gamma", "rank", "protect", "audit", "n_jobs", "timeout", "device", "max_memory")  # tried, or not needed
 
 
 def add_to(app: typer.Typer) -> None:
@@ -31,10 +34,10 @@ def add_to(app: typer.Typer) -> None:
     app.command("tune", rich_help_panel=PANEL)(tune)
 
 
-@takes(*HOW_TABLES)
+@o.takes_settings("n_components", "kernel", "law", "weights", skip=NOT_HERE)
 def tune(
     sources: Tables,
-    how: Changed,
+    asked: GivenSettings,
     ids: Ids = None,
     labels: Annotated[
         Path | None,
@@ -56,11 +59,6 @@ def tune(
     folds: Annotated[
         int, typer.Option("--folds", min=2, help="Parts, each predicted from the others.", rich_help_panel=LABELS)
     ] = 5,
-    kernel: o.Kernels = None,
-    law: o.Law = None,
-    weights: o.Weights = "",
-    components: o.Components = 10,
-    center: o.Center = True,
     gammas: Annotated[
         str | None,
         typer.Option(
@@ -91,11 +89,12 @@ def tune(
     from dkpca.report.tuning import tune as explore
 
     _check_out(out, labels)
-    holdings, notes = shared_samples(holdings_of(sources, how, ids))
-    asked = o.kernels(kernel, [holding.party for holding in holdings])
-    y, about_labels = (None, []) if labels is None else _labels(labels, label, label_id, holdings, how)
-    columns, said = prepared(holdings, asked)
-    model = DKPCA(components, kernel=asked, law=law, weights=o.weights(weights), center=center)
+    asked.refuse("tune", *NOT_HERE)
+    holdings, notes = shared_samples(with_standardize(holdings_of(sources, ids), asked))
+    settings = asked.fit([holding.party for holding in holdings], standardize=False)
+    y, about_labels = (None, []) if labels is None else _labels(labels, label, label_id, holdings)
+    columns, said = prepared(holdings, settings)
+    model = DKPCA(**{each.name: getattr(settings, each.name) for each in fields(settings)})
     widths = _numbers("--gammas", gammas)
     with progress("settings", total=len(widths or FACTORS) + 3) as advance:
         found = explore(model, columns, y, gammas=widths, max_samples=samples, repeats=repeats,
@@ -117,7 +116,7 @@ def _check_out(out: Path | None, labels: Path | None) -> None:
 
 
 def _labels(
-    path: Path, label: str | None, label_id: str | None, holdings: Sequence[Holding], how: Changed
+    path: Path, label: str | None, label_id: str | None, holdings: Sequence[Holding]
 ) -> tuple[Any, list[str]]:
     """Label of each sample that takes part, None where there is none."""
     from dkpca.report.columns import NONE, read_labels
@@ -125,7 +124,7 @@ def _labels(
     first = holdings[0]
     if first.reading.id_column is None:
         raise InputError("labels are found by sample ids; name the column with the ids with --id")
-    table = read_labels(path, how(Reading(label_id or first.reading.id_column)), [label] if label else [])
+    table = read_labels(path, Reading(label_id or first.reading.id_column), [label] if label else [])
     if len(table.frame.columns) != 1:
         raise InputError(f"{path}: which of its columns {table.frame.columns} is the label? Name it with --label")
     samples = first.order or first.ids()

@@ -9,9 +9,9 @@ from rich.table import Table
 
 from dkpca.cli import options as o
 from dkpca.cli.at_center import run_facts, run_words
-from dkpca.cli.given_tables import HOW_TABLES, Ids, holdings_of
+from dkpca.cli.given_tables import Ids, holdings_of, with_standardize
+from dkpca.cli.options import GivenSettings
 from dkpca.cli.output import aside, progress, show, table
-from dkpca.cli.table_options import Changed, takes
 from dkpca.disclosure import raw_bytes
 from dkpca.errors import InputError
 from dkpca.exchange import processes
@@ -19,6 +19,7 @@ from dkpca.recovery import RECOVERED
 from dkpca.wording import in_bytes, in_seconds
 
 PANEL = "On one machine"
+NOT_HERE = ("protect", "projection", "missing", "timeout")  # for these, see DKPCA and 'dkpca study'
 
 
 def add_to(app: typer.Typer) -> None:
@@ -35,64 +36,31 @@ Tables = Annotated[
 ]
 
 
-@takes(*HOW_TABLES)
+@o.takes_settings(skip=NOT_HERE)
 def fit(
     sources: Tables,
-    how: Changed,
+    asked: GivenSettings,
     out: Annotated[Path, typer.Option("--out", help="Directory of the run; made, or written anew.")],
     ids: Ids = None,
-    gamma: o.GammaRule = "scale",
-    kernel: o.Kernels = None,
-    law: o.Law = None,
-    weights: o.Weights = "",
-    degree: o.Degree = None,
-    coef0: o.Coef0 = None,
-    components: o.Components = 10,
-    center: o.Center = True,
-    rank: o.Rank = "auto",
-    epsilon: o.Epsilon = None,
-    error: o.ErrorGoal = None,
-    budget: o.ByteBudget = None,
-    recovery: o.RecoveryGoal = None,
-    known_rows: o.KnownRows = 30,
-    precision: o.WirePrecision = "float32",
-    solver: o.Solver = "auto",
-    device: o.Device = None,
-    max_memory: o.MaxMemory = None,
     new: Annotated[
         list[str] | None,
         typer.Option("--new", help="Tables of new samples to place, into new/ of the run.", metavar="NAME=FILE"),
     ] = None,
-    jobs: Annotated[int | None, typer.Option("--jobs", min=1, help="Parties at a time; else one a core.")] = None,
     as_json: o.AsJson = False,
 ) -> None:
     """Do it all on one machine: every party in a process of its own, then the fusion.
 
-    With --id, the samples that all tables have are used, in the order of the first.
+    With --id, the samples that all tables have are used, in the order of the first. How a table is read stands in
+    its party.toml, which 'dkpca check TABLE --write party.toml' makes.
 
     Examples: `dkpca fit airline=airline.csv weather=weather.parquet --id flight --out run/`;
     with `--kernel rbf --kernel clinic=overlap --law sum --weights balanced` each party has its own kernel.
     """
-    holdings = holdings_of(sources, how, ids)
-    request = o.wanted(
-        kernel=o.kernels(kernel, [holding.party for holding in holdings]),
-        law=law,
-        weights=o.weights(weights),
-        degree=degree,
-        coef0=coef0,
-        gamma=gamma,
-        components=components,
-        center=center,
-        rank=o.rank_rule(
-            rank, components, epsilon=epsilon, error=error, budget=budget, recovery=recovery, known_rows=known_rows
-        ),
-        precision=precision,
-        solver=solver,
-    )
+    asked.refuse("fit", *NOT_HERE)
+    holdings = with_standardize(holdings_of(sources, ids), asked)
+    request = asked.fit([holding.party for holding in holdings])
     with progress("parties", total=len(holdings)) as advance:
-        run, notes = processes.fit(
-            out, holdings, request, n_jobs=jobs, device=device, max_memory=max_memory, done=advance
-        )
+        run, notes = processes.fit(out, holdings, request, asked.compute, done=advance)
     lines: list[str | Table] = [*(f"note: {note}" for note in notes), *run_words(run)]
     facts = run_facts(run) | {"notes": notes}
     if new:
@@ -115,7 +83,7 @@ def demo(
     out: Annotated[Path, typer.Option("--out", help="Directory to write.")] = Path("dkpca-demo"),
     flights: Annotated[int, typer.Option("--flights", min=100, help="Flights to use, of 232,412.")] = 3000,
     new: Annotated[int, typer.Option("--new", min=1, help="Flights kept aside and placed afterwards.")] = 500,
-    components: o.Components = 10,
+    components: Annotated[int, typer.Option("--components", min=1, help="Number of components.")] = 10,
     rank: Annotated[int, typer.Option("--rank", min=1, help="Eigenpairs a party sends.")] = 12,
     tables: Annotated[bool, typer.Option("--tables", help="Write the owners' tables, and nothing else.")] = False,
     as_json: o.AsJson = False,

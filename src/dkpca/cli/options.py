@@ -1,140 +1,38 @@
-"""Options that several commands share, and what they mean."""
+"""Options of the commands. Those of a fit are made of the fields of `dkpca.settings`: nobody lists them again."""
 
-from collections.abc import Collection, Mapping, Sequence
+import inspect
+import tomllib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
+from dkpca import rank as ranks
 from dkpca.errors import InputError
 from dkpca.exchange.sending import Sender
-from dkpca.kernels import Kernel, family, kernel_names
+from dkpca.kernels import Kernel, family
 from dkpca.kernels.base import adjusted
-from dkpca.kernels.combination import BALANCED
-from dkpca.kernels.laws import LAWS
-from dkpca.linalg.leading import NAMES
-from dkpca.linalg.precision import PRECISIONS
+from dkpca.linalg import memory
 from dkpca.messages import check_party_name
 from dkpca.party import ANYTHING
-from dkpca.rank import Adaptive, All, Auto, Budget, Error, Fixed, RankRule, Recovery
-from dkpca.settings import Fit
+from dkpca.rank import RankRule
+from dkpca.settings import Compute, Fit, from_values
 from dkpca.store import ledger as ledgers
-from dkpca.store import party_file
-
-
-def one_of(flag: str, known: Collection[str], help: str, panel: str, *, no_default: bool = False) -> Any:
-    """Option with a few possible values, shown as such."""
-
-    def check(value: str) -> str:
-        if value not in known:
-            raise typer.BadParameter(f"{value!r} is not one of {', '.join(known)}.")
-        return value
-
-    return typer.Option(
-        flag,
-        parser=check,
-        metavar="|".join(known),
-        help=help,
-        rich_help_panel=panel,
-        show_default=not no_default,
-        autocompletion=lambda incomplete: [name for name in known if name.startswith(incomplete)],
-    )
-
+from dkpca.store import party_file, storage
 
 MODEL = "The model"
+SETTINGS = {each.name: each for record in (Fit, Compute) for each in fields(record)}
+BY_PARTY = ("kernel", "gamma", "weights")  # settings that may differ from party to party
 
-PartyName = Annotated[str | None, typer.Option("--party", help="Name of the party; else the name of the file.")]
-Id = Annotated[str | None, typer.Option("--id", help="Column with the sample ids; else rows match by position.")]
-KernelOption = Annotated[
-    str, one_of("--kernel", kernel_names(), "Kernel of this party's columns; the same at all, or say --law.", MODEL)
+PartyName = Annotated[
+    str | None, typer.Option("--party", help="Name of the party (default: the name of the file).", show_default=False)
 ]
-Kernels = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--kernel",
-        help=f"One for all parties, or NAME=KERNEL for one of them: {', '.join(kernel_names())} [default: rbf].",
-        metavar="[NAME=]KERNEL",
-        show_default=False,
-        rich_help_panel=MODEL,
-    ),
-]
-Law = Annotated[
+Id = Annotated[
     str | None,
-    one_of(
-        "--law", LAWS, "How the parties' kernel matrices combine; else as the kernel implies.", MODEL, no_default=True
-    ),
+    typer.Option("--id", help="Column with the sample ids (default: rows match by position).", show_default=False),
 ]
-Weights = Annotated[
-    str,
-    typer.Option(
-        "--weights",
-        help="How much each party counts: 'balanced', or numbers as bank=1,shop=2; else all alike.",
-        show_default=False,
-        rich_help_panel=MODEL,
-    ),
-]
-Degree = Annotated[
-    int | None,
-    typer.Option("--degree", help="Of the poly kernel; else 3.", show_default=False, rich_help_panel=MODEL),
-]
-Coef0 = Annotated[
-    float | None,
-    typer.Option("--coef0", help="Of the poly kernel; else 1.", show_default=False, rich_help_panel=MODEL),
-]
-Rank = Annotated[str, typer.Option("--rank", help="Eigenpairs to send: a number, or 'auto'.", rich_help_panel=MODEL)]
-Epsilon = Annotated[
-    float | None,
-    typer.Option(
-        "--epsilon",
-        help="Instead of a rank: send eigenvalues above this share of the largest.",
-        rich_help_panel=MODEL,
-    ),
-]
-ByteBudget = Annotated[
-    int | None,
-    typer.Option("--budget", help="A limit: no more than so many bytes, whatever is needed.", rich_help_panel=MODEL),
-]
-ErrorGoal = Annotated[
-    float | None,
-    typer.Option(
-        "--error",
-        help="Instead of a rank: what a party may leave out or round away, in spectral norm of its matrix.",
-        rich_help_panel=MODEL,
-    ),
-]
-RecoveryGoal = Annotated[
-    float | None,
-    typer.Option(
-        "--recovery",
-        help="A limit: no column recovered beyond this R² by somebody who knows --known-rows.",
-        min=0.0,
-        max=1.0,
-        rich_help_panel=MODEL,
-    ),
-]
-KnownRows = Annotated[
-    int, typer.Option("--known-rows", min=1, help="Rows that --recovery takes as known.", rich_help_panel=MODEL)
-]
-GammaRule = Annotated[
-    str,
-    typer.Option(
-        "--gamma",
-        help="Kernel width: a number, 'scale' (1 / mean distance) or 'features' (1 / number of columns).",
-        rich_help_panel=MODEL,
-    ),
-]
-Center = Annotated[bool, typer.Option("--center/--no-center", help="Center the fused kernel.", rich_help_panel=MODEL)]
-Components = Annotated[int, typer.Option("--components", min=1, help="Components wanted.", rich_help_panel=MODEL)]
-WirePrecision = Annotated[str, one_of("--precision", PRECISIONS, "How numbers are sent.", MODEL)]
-MaxMemory = Annotated[
-    str | None,
-    typer.Option("--max-memory", help="Memory to keep to, as 8GB; else what is free.", rich_help_panel=MODEL),
-]
-Device = Annotated[
-    str | None,
-    typer.Option("--device", help="Compute landmarks there, as cuda; else on the CPU.", rich_help_panel=MODEL),
-]
-Solver = Annotated[str, one_of("--solver", NAMES, "Eigensolver.", MODEL)]
 PolicyFile = Annotated[
     Path | None, typer.Option("--policy", help="The party's policy (TOML); what it forbids is refused.")
 ]
@@ -142,6 +40,191 @@ Ledger = Annotated[
     Path | None, typer.Option("--ledger", help="Ledger to add to; else dkpca-ledger.jsonl beside --policy, or --out.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, for scripts.")]
+
+
+@dataclass(frozen=True)
+class GivenSettings:
+    """Settings that were given on a command line, in a file or by --set; all others have their defaults."""
+
+    given: Mapping[str, Any]
+
+    def fit(self, parties: Sequence[str], **more: Any) -> Fit:
+        """Settings of a fit of these parties; the commands take a whole number of components."""
+        values = {name: value for name, value in self.given.items() if name in _names(Fit)} | more
+        for name in set(BY_PARTY) & set(values):
+            values[name] = _by_party(name, values[name], parties)
+        if "rank" in values:
+            values["rank"] = rank_of(values["rank"], values.get("n_components", Fit().n_components))
+        made = from_values(Fit, {k: v for k, v in values.items() if k != "rank"}, what="the settings")
+        if isinstance(made.n_components, float) or made.n_components is None:
+            raise InputError(f"n_components is {made.n_components!r}; the commands take a whole number from 1 on")
+        return Fit(**{**_shallow(made), "rank": values["rank"]}) if "rank" in values else made
+
+    @property
+    def compute(self) -> Compute:
+        """Where to compute."""
+        values = {name: value for name, value in self.given.items() if name in _names(Compute)}
+        return from_values(Compute, values, what="the settings")
+
+    def refuse(self, command: str, *names: str) -> None:
+        """Refuse settings that this command has no use for."""
+        strange = sorted(set(self.given) & set(names))
+        if strange:
+            raise InputError(f"{', '.join(strange)}: not used by 'dkpca {command}'; leave it out")
+
+
+def takes_settings(*names: str, skip: Collection[str] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of these settings, --set and --settings; it gets what was given as `asked`.
+
+    Without names, all settings that have an option of their own, but for those to skip.
+    """
+    chosen = names or tuple(n for n, each in SETTINGS.items() if each.metadata["option"] and n not in skip)
+    options = {name: _annotated(name) for name in chosen} | {
+        "set_": _set_option([name for name in SETTINGS if name not in (*chosen, *skip)]),
+        "settings": Annotated[
+            Path | None,
+            typer.Option("--settings", help="TOML file of settings; options win.", rich_help_panel=MODEL),
+        ],
+    }
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        def called(**given: Any) -> None:
+            own = {name: given.pop(name) for name in chosen}
+            file, single = given.pop("settings"), given.pop("set_")
+            command(asked=asked(own, single or (), file), **given)
+
+        return with_options(command, called, "asked", options)
+
+    return decorate
+
+
+def asked(own: Mapping[str, Any], single: Sequence[str], file: Path | None) -> GivenSettings:
+    """Put together what a file, --set and options say; the later wins."""
+    read = {} if file is None else storage.read_toml(file, "give a TOML file of settings")
+    split = [item.partition("=") for item in single]
+    for text, (name, separator, _) in zip(single, split, strict=True):
+        if not separator or name not in SETTINGS:
+            raise InputError(f"--set {text!r}: write NAME=VALUE, with one of {', '.join(SETTINGS)}")
+    strange = sorted(set(read) - set(SETTINGS))
+    if strange:
+        raise InputError(f"{file}: no such settings: {', '.join(strange)}; there are {', '.join(SETTINGS)}")
+    options = {
+        name: value if not isinstance(value, str) else _value(value)
+        for name, value in own.items()
+        if value is not None and value != []
+    }
+    return GivenSettings(read | {name: _value(value) for name, _, value in split} | options)
+
+
+def _names(record: type[Any]) -> set[str]:
+    return {each.name for each in fields(record)}
+
+
+def _shallow(fit: Fit) -> dict[str, Any]:
+    return {each.name: getattr(fit, each.name) for each in fields(fit)}
+
+
+def _annotated(name: str) -> Any:
+    """Option of a setting: text that is read as TOML, a flag, or text for each party."""
+    meta = SETTINGS[name].metadata
+    kind: Any = list[str] if name in (*BY_PARTY, "rank") else bool if "/" in meta["option"] else str
+    choices, default = meta["choices"], SETTINGS[name].default
+    metavar = "[PARTY=]VALUE" if name in BY_PARTY else "NUMBER|GOAL=NUMBER" if name == "rank" else "VALUE"
+    listed = f" One of {', '.join(choices)}." if choices else ""
+    quiet = kind is bool or default is None or "(default" in meta["help"]
+    option = typer.Option(
+        meta["option"],
+        help=meta["help"] + listed + ("" if quiet else f" [default: {default}]"),
+        metavar=None if kind is bool else metavar,
+        show_default=False,
+        rich_help_panel=MODEL,
+        autocompletion=lambda incomplete: [name for name in choices if name.startswith(incomplete)],
+    )
+    return Annotated[kind | None, option]
+
+
+def _set_option(names: Sequence[str]) -> Any:
+    listed = ", ".join(f"{name} ({SETTINGS[name].metadata['help'].rstrip('.')})" for name in names)
+    return Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help=f"Any other setting: {listed}.",
+            metavar="NAME=VALUE",
+            show_default=False,
+            rich_help_panel=MODEL,
+        ),
+    ]
+
+
+def _value(text: str) -> Any:
+    """Read a value as TOML has it, and anything else as text."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _by_party(name: str, given: Any, parties: Sequence[str]) -> Any:
+    """What is said for all parties, or as PARTY=VALUE for single ones; the others then have what all have."""
+    if not isinstance(given, list):
+        return given
+    flag = SETTINGS[name].metadata["option"]
+    everyone: list[Any] = []
+    single: dict[str, Any] = {}
+    for item in [part.strip() for text in given for part in text.split(",")]:
+        party, separator, value = item.partition("=")
+        if not separator:
+            everyone.append(_value(item))
+        elif party not in parties:
+            raise InputError(f"{flag} {item!r}: {party!r} is none of the parties {list(parties)}")
+        else:
+            single[party] = _value(value)
+    if len(everyone) > 1:
+        raise InputError(
+            f"{flag} says {everyone} for all parties; name one, and others as PARTY=... ({list(parties)})"
+        )
+    if not single:
+        return everyone[0]
+    others = dict.fromkeys(parties, everyone[0]) if everyone else {}
+    others = dict.fromkeys(parties, Fit().kernel) if name == "kernel" and not everyone else others
+    return others | single
+
+
+def rank_of(given: Any, components: Any) -> Any:
+    """Read `--rank 40 --rank error=0.1 --rank recovery=0.5,known_rows=50`; of several, the tightest decides."""
+    if not isinstance(given, list) or not all(isinstance(text, str) for text in given):
+        return from_values(Fit, {"rank": given}, what="the settings").rank
+    numbers = [int(text) for text in given if text.isdecimal()]
+    rules: list[RankRule] = [ranks.Fixed(min(numbers))] if numbers else []
+    rules += [_rule(text) for text in given if text != "auto" and not text.isdecimal()]
+    if sum(isinstance(rule, ranks.Fixed | ranks.Adaptive | ranks.Error) for rule in rules) > 1:
+        raise InputError(f"--rank {given} says in several ways what is needed; give one number, error= or epsilon=")
+    if rules and all(isinstance(rule, ranks.Recovery) for rule in rules):
+        rules.insert(0, ranks.Auto(components))  # a limit alone would ask for all there is within it
+    return tuple(rules) if len(rules) > 1 else rules[0] if rules else "auto"
+
+
+def _rule(text: str) -> RankRule:
+    entries = dict(part.partition("=")[::2] for part in text.split(","))
+    name = next(iter(entries))
+    try:
+        if set(entries) == {"error"}:
+            return ranks.Error(float(entries["error"]))
+        if set(entries) == {"epsilon"}:
+            return ranks.Adaptive(float(entries["epsilon"]))
+        if set(entries) == {"bytes"}:
+            return ranks.Budget(memory.amount_of(entries["bytes"]))
+        if name == "recovery" and set(entries) <= {"recovery", "known_rows"}:
+            return ranks.Recovery(float(entries["recovery"]), int(entries.get("known_rows", 30)))
+    except InputError:
+        raise
+    except ValueError as error:
+        raise InputError(f"--rank {text!r}: {error}") from error
+    raise InputError(
+        f"--rank {text!r}: give a number, auto, error=NUMBER, epsilon=NUMBER, bytes=AMOUNT or "
+        "recovery=SHARE[,known_rows=NUMBER]"
+    )
 
 
 def sender(out: Path, policy: Path | None, ledger: Path | None, table: Path) -> Sender:
@@ -161,122 +244,44 @@ def party_name(name: str | None, path: Path) -> str:
     return check_party_name(name if name is not None else path.name.partition(".")[0])
 
 
-def kernel(name: str, gamma: float | None, *, center: bool = True, **parameters: float | None) -> Kernel:
-    """Kernel by its name; a width has to be agreed on."""
-    cls = family(name)
-    if cls.has_width and cls.default_gamma is None and gamma is None:
-        raise InputError(
-            f"the {name} kernel needs --gamma, the same number at all parties; agree on one, or give --balance"
-        )
-    return adjusted({name: cls.from_settings(gamma=gamma, centered=center)}, **parameters)[name]
-
-
-def kernels(given: Sequence[str] | None, parties: Sequence[str]) -> str | dict[str, str | Kernel]:
-    """Kernel for all parties, or one for each of them."""
-    for_all, single = by_party(given or (), "--kernel", parties)
-    for name in (*for_all, *single.values()):
-        family(name)
-    first = for_all[0] if for_all else "rbf"
-    return {party: single.get(party, first) for party in parties} if single else first
-
-
-def by_party(given: Sequence[str], flag: str, parties: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """What a repeated option says for all parties (once at most), and as NAME=VALUE for single ones."""
-    for_all, single = [], {}
-    for item in given:
-        name, separator, value = item.partition("=")
-        if not separator:
-            for_all.append(item)
-        elif name not in parties:
-            raise InputError(f"{flag} {item!r}: {name!r} is none of the parties {list(parties)}")
-        else:
-            single[name] = value
-    if len(for_all) > 1:
-        raise InputError(f"{flag} says {for_all} for all parties; name one, and others as NAME=... ({list(parties)})")
-    return for_all, single
-
-
-def weights(given: str) -> str | dict[str, float] | None:
-    """Weights as the library takes them."""
-    if not given or given == BALANCED:
-        return given or None
-    numbers: dict[str, float] = {}
-    for item in column_names([given]):
-        name, _, number = item.partition("=")
-        try:
-            numbers[name] = float(number)
-        except ValueError as error:
-            raise InputError(f"--weights {item!r}: write {BALANCED}, or NAME=NUMBER,NAME=NUMBER") from error
-    return numbers
-
-
-def rank_rule(
-    rank: str,
-    components: int,
-    *,
-    epsilon: float | None = None,
-    error: float | None = None,
-    budget: int | None = None,
-    recovery: float | None = None,
-    known_rows: int = 30,
-) -> RankRule:
-    """Rule for the rank: what is needed in one of three ways, and limits beside it."""
-    if (rank != "auto") + (epsilon is not None) + (error is not None) > 1:
-        raise InputError("--rank, --epsilon and --error are three ways to say what is needed; use one of them")
-    if rank != "auto" and not rank.isdecimal():
-        raise InputError(f"--rank is {rank!r}; give a whole number, or 'auto'")
-    rules: list[RankRule] = [
-        *([Fixed(int(rank))] if rank != "auto" else []),
-        *([Adaptive(epsilon)] if epsilon is not None else []),
-        *([Error(error)] if error is not None else []),
-        *([Budget(budget)] if budget is not None else []),
-        *([Recovery(recovery, known_rows)] if recovery is not None else []),
-    ]
-    if recovery is not None and len(rules) == 1:
-        rules.insert(0, Auto(components))  # a limit alone would ask for all there is within it
-    return All(tuple(rules)) if len(rules) > 1 else rules[0] if rules else Auto(components)
-
-
-def wanted(
-    *,
-    kernel: str | Mapping[str, str | Kernel],
-    gamma: str,
-    components: int,
-    center: bool,
-    rank: RankRule,
-    precision: str,
-    solver: str,
-    law: str | None = None,
-    weights: str | dict[str, float] | None = None,
-    degree: int | None = None,
-    coef0: float | None = None,
-) -> Fit:
-    """Settings of a fit of all parties."""
-    return Fit(
-        kernel=kernel if isinstance(kernel, str) else dict(kernel),
-        law=law,
-        weights=weights,
-        degree=degree,
-        coef0=coef0,
-        gamma=gamma_of(gamma),
-        n_components=components,
-        center=center,
-        rank=rank,
-        precision=precision,
-        solver=solver,
-    )
-
-
-def gamma_of(given: str) -> float | str | None:
-    """Return the width, or the rule for it, as the library takes it."""
-    if given in ("features", "scale", "auto"):
-        return None if given == "features" else given
-    try:
-        return float(given)
-    except ValueError as error:
-        raise InputError(f"--gamma is {given!r}; give a number, 'scale' or 'features'") from error
+def kernel_of(fit: Fit, given: Collection[str]) -> Kernel:
+    """Kernel of one party that does not know the others: a width has to be agreed on."""
+    if isinstance(fit.kernel, Kernel):
+        return fit.kernel
+    assert isinstance(fit.kernel, str)
+    cls = family(fit.kernel)
+    width = fit.gamma if "gamma" in given else None
+    if cls.has_width and cls.default_gamma is None and not isinstance(width, float | int):
+        raise InputError(f"the {fit.kernel} kernel needs --gamma, one number that all parties agreed on")
+    made = cls.from_settings(gamma=None if width is None else float(width), centered=fit.center)  # type: ignore[arg-type]
+    kernel = adjusted({fit.kernel: made}, degree=fit.degree, coef0=fit.coef0)[fit.kernel]
+    other_law = fit.law is not None and kernel.law is not None and kernel.law.name != fit.law
+    return kernel.alone() if other_law else kernel
 
 
 def column_names(given: Sequence[str] | None) -> tuple[str, ...]:
     """Names from a repeated option with commas in it."""
     return tuple(name.strip() for part in given or () for name in part.split(",") if name.strip())
+
+
+def _default(annotation: Any) -> Any:
+    """None where that is among the types; else the option has to be given."""
+    return None if type(None) in get_args(get_args(annotation)[0]) else inspect.Parameter.empty
+
+
+def with_options(
+    command: Callable[..., None], called: Callable[..., None], replaced: str, options: Mapping[str, Any]
+) -> Callable[..., None]:
+    """Return the function under the command's name, whose signature has the options in place of one parameter."""
+    parameters: list[inspect.Parameter] = []
+    for parameter in inspect.signature(command).parameters.values():
+        keyword = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        expanded = [
+            inspect.Parameter(name, keyword.kind, default=_default(annotation), annotation=annotation)
+            for name, annotation in options.items()
+        ]
+        parameters += expanded if parameter.name == replaced else [keyword]
+    called.__name__, called.__doc__, called.__module__ = command.__name__, command.__doc__, command.__module__
+    called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return called

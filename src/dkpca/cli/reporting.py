@@ -8,7 +8,6 @@ import typer
 
 from dkpca.cli import options as o
 from dkpca.cli.output import progress, show
-from dkpca.cli.table_options import HOW_WRITTEN, Changed, takes
 from dkpca.errors import InputError
 from dkpca.store import party_file, storage
 from dkpca.tables.reading import Reading
@@ -23,9 +22,7 @@ def add_to(app: typer.Typer) -> None:
     app.command("report", rich_help_panel=PANEL)(report)
 
 
-@takes("id_normalize", *HOW_WRITTEN)
 def report(
-    how: Changed,
     path: Annotated[
         Path,
         typer.Argument(
@@ -115,8 +112,8 @@ def report(
         labels=labels,
         label_columns=o.column_names(label),
         table=table,
-        how=how(Reading(id_column, id_normalize=known.id_normalize, dialect=known.dialect)),
-        how_labels=how(Reading(label_id or id_column, id_normalize=known.id_normalize)),
+        how=Reading(id_column, id_normalize=known.id_normalize, dialect=known.dialect),
+        how_labels=Reading(label_id or id_column, id_normalize=known.id_normalize),
         new=new or (),
         new_tables=new_table or (),
         title=title,

@@ -1,6 +1,5 @@
-"""Options about tables, which most commands of a party have: gathered here, they reach a command as one value."""
+"""A party's table on the command line: the file, or its party.toml. Only `check` has options about how to read it."""
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,10 +17,6 @@ from dkpca.tables.text_files import Dialect
 
 PANEL, WRITTEN = "The table", "How the file is written (found out, unless given)"
 PLAIN = Reading()
-HOW_WRITTEN = ("separator", "decimal", "thousands", "null_values", "encoding", "sheet")
-HOW_IDS = ("id_normalize", "separator", "encoding", "sheet")
-
-Changed = Callable[[Reading], Reading]
 
 
 def _option(flag: str, help: str, panel: str = PANEL, **more: Any) -> Any:
@@ -42,8 +37,10 @@ OPTIONS: Mapping[str, Any] = {
     ],
     "dates": Annotated[
         str | None,
-        o.one_of(
-            "--dates", DATE_COLUMNS, "Columns of dates; as numbers: days since 1970-01-01 [default: error].", PANEL
+        _option(
+            "--dates",
+            f"Columns of dates: {', '.join(DATE_COLUMNS)}; as numbers: days since 1970-01-01 [default: error].",
+            metavar="|".join(DATE_COLUMNS),
         ),
     ],
     "max_missing": Annotated[
@@ -72,23 +69,21 @@ OPTIONS: Mapping[str, Any] = {
         list[str] | None,
         _option("--null-values", "Missing values, beside empty ones; else NA, n/a, -, #NV and such.", WRITTEN),
     ],
-    "encoding": Annotated[str | None, _option("--encoding", "Of the letters, as utf-8 or cp1252.", WRITTEN)],
+    "encoding": Annotated[
+        str | None, _option("--encoding", "Encoding of the file (default: detected, UTF-8 or CP1252).", WRITTEN)
+    ],
     "sheet": Annotated[str | None, _option("--sheet", "Of a workbook with several.", WRITTEN)],
 }
 TablePath = Annotated[
-    Path | None,
+    Path,
     typer.Argument(
-        help="The party's own table: CSV, Parquet (a file or a folder), Arrow, Excel or NumPy. "
-        "May be named by --config.",
-        metavar="TABLE",
+        help="The party's own table: CSV, Parquet (a file or a folder), Arrow, Excel or NumPy; or the party.toml "
+        "that describes it, as 'dkpca check --write' makes one.",
+        metavar="TABLE|party.toml",
         show_default=False,
     ),
 ]
-Config = Annotated[
-    Path | None,
-    _option("--config", "The party's party.toml, as 'dkpca check' writes it; options win over what it says."),
-]
-AT_HAND: Mapping[str, Any] = {"path": TablePath, "config": Config, "party": o.PartyName, "id_column": o.Id}
+AT_HAND: Mapping[str, Any] = {"path": TablePath, "party": o.PartyName, "id_column": o.Id}
 
 
 @dataclass(frozen=True)
@@ -110,37 +105,29 @@ class TableAtHand:
 
 
 def reads_table(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options about its table; it gets what they say as `table`."""
+    """Give a command its table, by name or by party.toml; it gets it as `table`."""
+    return _with_table(command, AT_HAND)
 
+
+def describes_table(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command its table, and options about how to read it; it gets it as `table`."""
+    return _with_table(command, {**AT_HAND, **OPTIONS})
+
+
+def _with_table(command: Callable[..., None], options: Mapping[str, Any]) -> Callable[..., None]:
     def called(**given: Any) -> None:
-        known = {name: given.pop(name) for name in (*AT_HAND, *OPTIONS)}
+        known = {name: given.pop(name) for name in options}
         command(table=at_hand(**known), **given)
 
-    return _with_options(command, called, "table", {**AT_HAND, **OPTIONS})
+    return o.with_options(command, called, "table", options)
 
 
-def takes(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command some options about tables; it gets what they change in a `Reading` as `how`."""
-    options = {name: OPTIONS[name] for name in names}
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        def called(**given: Any) -> None:
-            known = {name: given.pop(name) for name in options}
-            command(how=lambda before: reading(before, **known), **given)
-
-        return _with_options(command, called, "how", options)
-
-    return decorate
-
-
-def at_hand(
-    path: Path | None, config: Path | None, party: str | None, id_column: str | None, **given: Any
-) -> TableAtHand:
+def at_hand(path: Path, party: str | None, id_column: str | None, **given: Any) -> TableAtHand:
     """Put together what the options and party.toml say."""
-    file = None if config is None else party_file.read(config)
-    table = path or (file.table if file else None)
+    file = party_file.read(path) if path.suffix == ".toml" else None
+    table = path if file is None else file.table
     if table is None:
-        raise InputError("no table was named; give TABLE, or --config with a party.toml that names one")
+        raise InputError(f"{path}: names no table; write table = with the name of a file")
     if not table.name:
         raise InputError(f"{table}: is a directory, not a table; give a file")
     how = reading(file.reading if file else PLAIN, **given)
@@ -156,13 +143,15 @@ def at_hand(
 def reading(before: Reading, **given: Any) -> Reading:
     """How to read a table: as before, but for the options that were given."""
     text, single = _text(given.get("text"))
-    ways = given.get("id_normalize")
+    ways, dates = given.get("id_normalize"), given.get("dates")
+    if dates is not None and dates not in DATE_COLUMNS:
+        raise InputError(f"--dates {dates!r} is not one of {', '.join(DATE_COLUMNS)}")
     changes: dict[str, Any] = {
         "columns": o.column_names(given.get("columns")) or None,
         "exclude": o.column_names(given.get("exclude")) or None,
         "text": text,
         "text_of": single or None,
-        "dates": given.get("dates"),
+        "dates": dates,
         "max_missing": given.get("max_missing"),
         "standardize": given.get("standardize"),
         "id_normalize": None if ways is None else check_ways(o.column_names([ways])),
@@ -196,21 +185,3 @@ def _text(given: Sequence[str] | None) -> tuple[str | None, tuple[tuple[str, str
         else:
             everywhere = how
     return everywhere, tuple(single.items())
-
-
-def _with_options(
-    command: Callable[..., None], called: Callable[..., None], replaced: str, options: Mapping[str, Any]
-) -> Callable[..., None]:
-    """Return the function under the command's name, whose signature has the options in place of one parameter."""
-    parameters: list[inspect.Parameter] = []
-    for parameter in inspect.signature(command).parameters.values():
-        keyword = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-        expanded = [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-            for name, annotation in options.items()
-        ]
-        parameters += expanded if parameter.name == replaced else [keyword]
-    called.__name__, called.__doc__, called.__module__ = command.__name__, command.__doc__, command.__module__
-    called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return called

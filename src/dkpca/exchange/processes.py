@@ -29,6 +29,7 @@ from dkpca.store.runs import Run
 from dkpca.tables.ids import would_match
 from dkpca.tables.reading import some
 
+HERE = Compute()
 NEW = "new"  # folder of placed samples in a run
 START = "spawn"  # nothing of the command, tables or keys, comes into a new process by itself
 
@@ -37,10 +38,8 @@ def fit(
     out: Path,
     holdings: Sequence[Holding],
     request: Fit,
+    compute: Compute = HERE,
     *,
-    n_jobs: int | None = None,
-    device: str | None = None,
-    max_memory: str | None = None,
     done: Callable[[], None] = lambda: None,
 ) -> tuple[Run, list[str]]:
     """Summarize all tables and fuse; return the run, and what was dropped or filled in, in words.
@@ -54,16 +53,15 @@ def fit(
         )
     runs.check(out)
     holdings, notes = shared_samples(holdings)
-    compute = Compute(n_jobs=n_jobs, device=device, max_memory=max_memory)
     roster, run_name = [holding.party for holding in holdings], f"fit-{request.seed}"
     parties = {h.party: _party(h, roster, run_name) for h in holdings}
     with (
         storage.scratch_beside(out) as folder,
-        _pool(n_jobs or os.cpu_count() or 1, len(holdings)) as pool,
+        _pool(compute.n_jobs or os.cpu_count() or 1, len(holdings)) as pool,
     ):
         workers = Workers(pool, {h.party: h.path for h in holdings}, done)
         protocol = protocols.fit(roster, request, Terms(run_name))
-        with memory.limited(max_memory, folder):
+        with memory.limited(compute.max_memory, folder):
             model, _ = in_process.drive(protocol, parties, compute, workers=workers)
         messages = {folder / f"{name}.summary": wire.pieces(message) for name, message in model.summaries.items()}
         for path, pieces in messages.items():

@@ -64,15 +64,20 @@ _limit: ContextVar[Limit | None] = ContextVar("limit", default=None)
 
 
 def as_bytes(amount: int | str) -> int:
+    """Return how many bytes of memory an amount is, if a computation can do with so few."""
+    size = amount_of(amount)
+    if size < LEAST:
+        raise InputError(f"{amount!r} is too little memory for anything; allow {LEAST // 10**6} MB at least")
+    return size
+
+
+def amount_of(amount: int | str) -> int:
     """Return how many bytes an amount is: a number of them, or text such as "8GB"."""
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", str(amount))
     unit = found.group(2).upper().replace("IB", "B") if found else "?"
     if found is None or unit not in UNITS:
-        raise InputError(f"an amount of memory is a number of bytes, or text such as '8GB', not {amount!r}")
-    size = int(float(found.group(1)) * UNITS[unit])
-    if size < LEAST:
-        raise InputError(f"{amount!r} is too little memory for anything; allow {LEAST // 10**6} MB at least")
-    return size
+        raise InputError(f"an amount is a number of bytes, or text such as '8GB', not {amount!r}")
+    return int(float(found.group(1)) * UNITS[unit])
 
 
 @contextmanager

@@ -23,7 +23,7 @@ import numpy as np
 from dkpca import fusion, messages, wire
 from dkpca.concerns import outside_at_center
 from dkpca.errors import FusionError, InputError, StorageError, WireError
-from dkpca.fusion import FusedModel, scoring
+from dkpca.fusion import LANDMARKS, FusedModel, scoring
 from dkpca.fusion.scoring import Placed
 from dkpca.kernels import Kernel
 from dkpca.kernels.combination import Weights
@@ -177,6 +177,8 @@ def fuse(
     law: str | None = None,
     weights: Weights = None,
     model: FusedModel | None = None,
+    n_landmarks: int = LANDMARKS,
+    random_state: int = 0,
 ) -> Run:
     """Fuse new summaries with those already in the run; nothing is written unless all of it succeeds.
 
@@ -188,7 +190,7 @@ def fuse(
         New or replaced summaries.
     n_components, center
         None: as in the run so far, or 10 and True.
-    solver : str
+    solver, n_landmarks, random_state
         See `dkpca.linalg.leading.leading`.
     roster : sequence of str
         Parties that must be there; empty: whoever sent.
@@ -223,6 +225,8 @@ def fuse(
             roster=roster,
             law=before.law if law is None and before else law,
             weights=_weights_before(before, accepted) if weights is None else weights,
+            n_landmarks=n_landmarks,
+            random_state=random_state,
         )
         ways = tuple(id_normalize) or (before.id_normalize if before and sample_names is None else ())
         names, named_by, lost = names_of(path, next(iter(model.summaries.values())), sample_names, ways)
