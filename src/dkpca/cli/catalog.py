@@ -18,6 +18,7 @@ MODULES = {
     "summarize": "at_party",
     "inspect": "inspecting",
     "fuse": "at_center",
+    "study": "study",
     "report": "reporting",
     "fit": "on_one_machine",
     "demo": "on_one_machine",
