@@ -14,12 +14,12 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from dkpca.cli.catalog import TOGETHER
 from dkpca.exchange import founding
 from dkpca.exchange.folder import Folder, check_name
 from dkpca.exchange.member import WaitingError
 from dkpca.exchange.memory import Memory
 
+PANEL = "Between organizations"
 WAITING = 75  # the exit code for "try again later", as mail programs use it
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds between two looks at a folder
 
@@ -43,7 +43,7 @@ group = typer.Typer(cls=Commands, no_args_is_help=True, rich_markup_mode="markdo
 
 def add_to(app: typer.Typer) -> None:
     """Register the commands."""
-    app.add_typer(group, name="study", rich_help_panel=TOGETHER, help=HELP)
+    app.add_typer(group, name="study", rich_help_panel=PANEL, help=HELP)
 
 
 HELP = "Compute together: a plan that all sign once, in a folder that all can reach."
