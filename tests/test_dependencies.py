@@ -46,7 +46,7 @@ def test_a_process_without_fcntl_imports_the_library_fits_and_saves(tmp_path):
         import dkpca
         from dkpca import DKPCA
         X = np.random.default_rng(0).normal(size=(40, 6))
-        model = DKPCA(2, parties=2, gamma="auto").fit(X)
+        model = DKPCA(2, parties=2).fit(X)
         model.save(sys.argv[1])
         assert np.allclose(DKPCA.load(sys.argv[1]).transform(X), model.transform(X))
     """

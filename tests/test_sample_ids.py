@@ -22,7 +22,7 @@ SIDES = {"left": FRAME.iloc[:, :6], "right": FRAME.iloc[:, 6:]}
 
 @pytest.fixture
 def model():
-    return DKPCA(3, gamma="auto", standardize=True)
+    return DKPCA(3, standardize=True)
 
 
 def test_a_table_of_scores_has_the_labels_by_which_rows_were_matched(model):
@@ -71,12 +71,12 @@ def test_labels_that_json_does_not_know_are_saved_as_text(model, tmp_path):
 class TestTables:
     def test_scikit_learn_cuts_all_parties_alike(self):
         tables = Tables(SIDES)
-        search = GridSearchCV(DKPCA(3, gamma="auto", standardize=True), {"n_components": [1, 3]}, cv=3).fit(tables)
+        search = GridSearchCV(DKPCA(3, standardize=True), {"n_components": [1, 3]}, cv=3).fit(tables)
         assert search.best_params_ == {"n_components": 3}
-        learner = make_pipeline(DKPCA(5, gamma="auto", standardize=True), LogisticRegression())
+        learner = make_pipeline(DKPCA(5, standardize=True), LogisticRegression())
         assert cross_val_score(learner, tables, KIND, cv=3).mean() > 0.9
         one_table = make_pipeline(
-            DKPCA(5, gamma="auto", standardize=True, parties={"left": range(6), "right": range(6, 13)}),
+            DKPCA(5, standardize=True, parties={"left": range(6), "right": range(6, 13)}),
             LogisticRegression(),
         )
         assert cross_val_score(learner, tables, KIND, cv=3) == pytest.approx(
@@ -136,7 +136,7 @@ def test_protected_fits_say_their_widths_by_party(protect):
 class TestAuditAfterTheFit:
     def test_it_is_the_audit_of_the_fit(self, model):
         later = model.fit(SIDES).run_audit(20).certificate_.audit
-        assert later == DKPCA(3, gamma="auto", standardize=True, audit=20).fit(SIDES).certificate_.audit
+        assert later == DKPCA(3, standardize=True, audit=20).fit(SIDES).certificate_.audit
         assert model.model_.certificate.audit == later
 
     def test_a_model_from_a_file_needs_the_tables(self, model, tmp_path):
