@@ -28,7 +28,9 @@ def page() -> str:
 def _described(name: str, command: Any) -> Iterator[str]:
     """One command, and those within it."""
     yield f"\n### `{name}`\n\n{_words(command.help)}\n"
-    inside = getattr(command, "commands", {})
+    inside: dict[str, Any] = {}
+    if hasattr(command, "list_commands"):  # some are loaded only when they are named
+        inside = {part: command.get_command(None, part) for part in command.list_commands(None)}
     if not inside:
         arguments = [_argument(parameter) for parameter in command.params if parameter.param_type_name == "argument"]
         yield f"\n```text\n{' '.join([name, *arguments])} [OPTIONS]\n```\n"

@@ -1,11 +1,14 @@
 """Small studies between members in temporary folders, with real files, keys and signatures."""
 
+import contextlib
 import datetime
 import secrets
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from dkpca.exchange import founding
 from dkpca.exchange import member as members
 from dkpca.exchange import plan as plans
 from dkpca.exchange.folder import Folder
@@ -77,3 +80,76 @@ class Actors:
         self.found_and_join()
         self.sign()
         return self
+
+
+class Consortium:
+    """Parties with real tables and a center, whose commands are called in this process."""
+
+    def __init__(self, root: Path, tables, fit, *, url: str = "", center: str = "center", **plan):
+        from dkpca.settings import Fit, to_toml
+
+        self.root, self.tables, self.center, self.names = root, tables, center, tuple(tables)
+        self.fit = Fit(**fit)
+        self.url = url or str(root / "shared")
+        for name, (ids, X) in tables.items():
+            lines = [f"id,{','.join(f'{name}{column}' for column in range(X.shape[1]))}"]
+            lines += [f"{i},{','.join(map(repr, row))}" for i, row in zip(ids, X.tolist(), strict=True)]
+            (root / f"{name}.csv").write_text("\n".join(lines) + "\n")
+        self.plan = self.at(center, founding.found, center, self.names, tomllib.loads(to_toml(self.fit)), **plan)
+
+    def memory(self, name: str) -> Memory:
+        return Memory(self.root / name)
+
+    def at(self, name: str, act, *arguments, **settings):
+        """Call a function of a member's command."""
+        folder = Folder(self.url)
+        try:
+            return act(folder, self.memory(name), *arguments, **settings)
+        finally:
+            folder.close()
+
+    def join(self, *names: str, **limits) -> "Consortium":
+        from dkpca.exchange import study
+        from dkpca.party.limits import Limits
+
+        for name in names or self.names:
+            self.at(name, study.join, self.root / f"{name}.csv", "id", name)
+            (self.root / name / "limits.toml").write_text(Limits(**limits).to_toml())
+        return self
+
+    def sign(self, *names: str) -> "Consortium":
+        from dkpca.exchange import study
+
+        for name in names or (*self.names, self.center):
+            fingerprint = self.at(name, study.review).study.fingerprint[:40]
+            self.at(name, study.sign, fingerprint)
+        return self
+
+    def run(self, name: str):
+        from dkpca.exchange import study
+
+        return self.at(name, study.run)
+
+    def finish(self, order=None) -> None:
+        """Let everybody run in turn until all are done."""
+        waiting = [*self.names, self.center]
+        for _ in range(40):
+            for name in list(waiting):
+                with contextlib.suppress(members.WaitingError):
+                    self.run(name)
+                    waiting.remove(name)
+            if not waiting:
+                return
+        raise AssertionError(f"{waiting} did not end")
+
+    def embedding(self, name: str, batch: str = "") -> tuple[list[str], Any]:
+        import numpy as np
+
+        lines = (self.root / name / "result" / batch / "embedding.csv").read_text().splitlines()[1:]
+        return [line.split(",")[0] for line in lines], np.array(
+            [list(map(float, line.split(",")[1:])) for line in lines]
+        )
+
+
+ANYTHING: dict[str, Any] = {"recovery": 1.0, "samples": 2, "precision": "float64", "rank": 10**6, "audit_rows": 10**4}
+ANYTHING |= {"batches": 100, "studies": 100}

@@ -40,14 +40,26 @@ class Draws:
     missing: Vector  # (n_samples,) bound on the diagonal of what is missing
 
 
-def request(model: FusedModel, n_rows: int, seed: int) -> AuditRequest:
+def request(model: FusedModel, n_rows: int, seed: int, *, uniform: bool = False) -> AuditRequest:
     """Return the question for the parties; the seed must not be known before all summaries have arrived."""
     if not 1 <= n_rows <= MOST_AUDITED:
         raise InputError(f"an audit of {n_rows} rows; ask for 1 to {MOST_AUDITED}")
     summary = next(iter(model.summaries.values()))
+    if uniform:
+        return uniform_request(summary.n_samples, summary.sample_digest, n_rows, seed)
     drawn = _drawn(model, _errors(model), n_rows, seed)
     samples = tuple(sorted(set(drawn.samples.tolist())))
     return AuditRequest(summary.n_samples, summary.sample_digest, seed, n_rows, samples)
+
+
+def uniform_request(n_samples: int, sample_digest: str, n_rows: int, seed: int) -> AuditRequest:
+    """Draw all samples with the same chance, so that a party can draw them again and see that nobody chose."""
+    samples = _uniform(n_samples, n_rows, seed)
+    return AuditRequest(n_samples, sample_digest, seed, n_rows, tuple(sorted(set(samples.tolist()))), uniform=True)
+
+
+def _uniform(n_samples: int, n_rows: int, seed: int) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+    return np.random.default_rng(seed).integers(n_samples, size=n_rows)
 
 
 @dataclass(frozen=True)
@@ -69,7 +81,7 @@ def conclude(model: FusedModel, asked: AuditRequest, answers: Iterable[TrueRows]
     """Say how far the model is from the true matrix; a party that contradicts itself is named by a `FusionError`."""
     received = audited_rows(model.summaries, answers, asked.samples)
     errors = _errors(model)
-    drawn = _drawn(model, errors, asked.draws, asked.seed)
+    drawn = _drawn(model, errors, asked.draws, asked.seed, uniform=asked.uniform)
     if tuple(sorted(set(drawn.samples.tolist()))) != asked.samples:
         raise FusionError("the audit was drawn for another model; ask the parties anew")
     xp = namespace(model.eigenvectors)
@@ -209,11 +221,15 @@ def _fused(model: FusedModel, errors: Sequence[PartyError]) -> FusedGram:
     return FusedGram(model.law, [e.factor for e in errors], diagonals)
 
 
-def _drawn(model: FusedModel, errors: Sequence[PartyError], n_rows: int, seed: int) -> Draws:
-    """Draw samples in proportion to what may be missing in their diagonal entries."""
+def _drawn(
+    model: FusedModel, errors: Sequence[PartyError], n_rows: int, seed: int, *, uniform: bool = False
+) -> Draws:
+    """Draw samples in proportion to what may be missing in their diagonal entries, or all with the same chance."""
     gap = model.law.diagonal([e.diagonal for e in errors]) - _fused(model, errors).diagonal()
     missing = np.clip(to_numpy(gap).astype(float), 0.0, None) + model.certificate.kernel_error_below
     missing = missing + 1e-12 * max(float(missing.max()), 1e-300)
+    if uniform:
+        return Draws(_uniform(len(missing), n_rows, seed), np.full(len(missing), 1.0 / len(missing)), missing)
     probabilities = missing / missing.sum()
     samples = np.random.default_rng(seed).choice(len(missing), n_rows, p=probabilities)
     return Draws(samples, probabilities, missing)

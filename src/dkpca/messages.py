@@ -407,6 +407,7 @@ class AuditRequest:
     seed: SeedNumber
     draws: Count  # with replacement
     samples: Positions  # of those drawn, among the samples of the fit
+    uniform: bool = False  # whether all samples were equally likely: then whoever knows the seed can check the draw
 
     def __post_init__(self) -> None:
         if self.samples[-1] >= self.n_samples or len(self.samples) > self.draws:

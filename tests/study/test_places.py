@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import fsspec
+import numpy as np
 import pytest
 
 from dkpca.errors import StorageError
@@ -13,7 +14,8 @@ from dkpca.exchange.folder import Folder
 from dkpca.exchange.member import WaitingError
 from dkpca.exchange.sealed import Part
 from testkit import servers
-from testkit.studies import Actors
+from testkit.studies import ANYTHING, Actors, Consortium
+from tests.study.test_a_study import MODES, in_one_process, tables
 
 pytestmark = pytest.mark.slow
 
@@ -115,3 +117,13 @@ def test_credentials_come_from_fsspecs_configuration(tmp_path, monkeypatch, reac
             reach(url).members()
         monkeypatch.setitem(fsspec.config.conf, "webdav", json.loads('{"auth": ["me", "secret"]}'))
         check_a_place(reach(url), reach(url))
+
+
+@pytest.mark.parametrize("mode", ["open", "sums", "blind"])
+def test_a_study_there_is_the_fit_in_one_process_bit_for_bit(place, mode, tmp_path):
+    (tmp_path / "own").mkdir()
+    consortium = Consortium(tmp_path / "own", tables(24), MODES[mode], url=place, align="position", samples=10)
+    consortium.join(**ANYTHING).sign().finish()
+    _, center = consortium.embedding("center")
+    assert np.array_equal(center, np.asarray(in_one_process(consortium).scores))
+    assert np.array_equal(consortium.embedding("airline")[1], consortium.embedding("weather")[1])

@@ -11,7 +11,7 @@ import pytest
 
 from dkpca.errors import FusionError, ProtectionError
 from dkpca.exchange import replay
-from dkpca.exchange.member import WaitingError
+from dkpca.exchange.member import OtherQuestionError, WaitingError
 from testkit.studies import PARTIES, Actors
 
 VALUES = {"airline": [1.0, 2.0], "registry": [3.0, 4.0], "weather": [5.0, 6.0]}
@@ -68,8 +68,19 @@ def protocol(names):
     return sum(number.value for number in parts.values())
 
 
-def run_center(actors, told=lambda question: question.told):
-    return replay.replay(actors.member("center"), protocol(PARTIES), pack=pack, unpack=unpack, told=told)
+def told(ask):
+    return [party for party, question in ask.questions.items() if question.told]
+
+
+def run_center(actors, protocol=protocol):
+    return replay.replay(
+        actors.member("center"),
+        protocol(PARTIES),
+        pack=pack,
+        unpack=unpack,
+        told=told,
+        acknowledged=lambda question, party: None,
+    )
 
 
 def run_party(actors, name, values=VALUES):
@@ -136,8 +147,7 @@ def test_a_question_that_is_computed_again_differently_is_not_asked(actors):
         parts = yield Ask("batch-1/sums", dict.fromkeys(names, Told("sum", 6.000001)))
         return sum(number.value for number in parts.values())
 
-    center = actors.member("center")
-    assert replay.replay(center, otherwise(PARTIES), pack=pack, unpack=unpack, told=lambda q: q.told) == 126.0
+    assert run_center(actors, otherwise) == 126.0
 
 
 def test_an_answer_to_another_question_than_the_centers_is_refused(actors):
@@ -150,9 +160,8 @@ def test_an_answer_to_another_question_than_the_centers_is_refused(actors):
     for name in PARTIES[1:]:
         with pytest.raises(WaitingError):
             run_party(actors, name)
-    center = actors.member("center")
-    with pytest.raises(ProtectionError, match="weather/counts: answers another question"):
-        replay.replay(center, greedy(PARTIES), pack=pack, unpack=unpack, told=lambda q: q.told)
+    with pytest.raises(OtherQuestionError, match="weather/counts: answers another question"):
+        run_center(actors, greedy)
 
 
 def test_an_impossible_answer_is_refused_by_name(actors):

@@ -13,6 +13,7 @@ from dkpca.errors import InputError
 
 PARTY, CENTER, ONE = "At a party", "At the center", "On one machine"
 RESULT = "Look at a result"
+TOGETHER = "Between organizations"
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ CATALOG = (
         CENTER,
         "Turn the parties' summaries into kernel principal components, in a run directory.",
     ),
+    Entry("study", "study", TOGETHER, "Compute together: a plan that all sign once, in a folder that all can reach."),
     Entry(
         "report",
         "reporting",
@@ -91,13 +93,15 @@ class LazyGroup(TyperGroup):
 
 
 def needing_extra(module: str) -> Any:
-    """Import a module that may need cryptography, or say how to install it."""
+    """Import a module that may need an extra, or say how to install it."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "cryptography" or "consortium" in module:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in ("cryptography", "fsspec"):
             raise
-        raise InputError("this command needs cryptography; install it with: pip install 'dkpca[protect]'") from error
+        extra = "study" if module.endswith(".study") else "protect"
+        raise InputError(f"this command needs {missing}; install it with: pip install 'dkpca[{extra}]'") from error
 
 
 def load(name: str) -> Any:

@@ -13,7 +13,7 @@ from dkpca.errors import NoAnswerError, ProtectionError, WireError
 from dkpca.exchange import memory as memories
 from dkpca.exchange import plan as plans
 from dkpca.exchange import sealed
-from dkpca.exchange.folder import Folder
+from dkpca.exchange.folder import Folder, Listed
 from dkpca.exchange.identity import Secrets
 from dkpca.exchange.memory import StudyMemory
 from dkpca.exchange.plan import NO_QUESTION, Agreement, Study
@@ -29,6 +29,7 @@ REASONS = {
     "agree": "the members were told different values",
     "end": "the last day of the plan is over",
     "data": "its table cannot be used as the plan says",
+    "fusion": "the answers of the parties do not belong together",
 }  # no code has a figure in it
 
 
@@ -37,15 +38,20 @@ class WaitingError(Exception):
 
     def __init__(self, step: str, *members: str) -> None:
         super().__init__(f"waiting for {', '.join(members)}: {step}")
-        self.members, self.step = members, step
+        self.members, self.step, self.since = members, step, ""
 
 
 class RefusedError(NoAnswerError):
     """A member refused, and signed that it did."""
 
-    def __init__(self, member: str, step: str, reason: str) -> None:
-        super().__init__(f"{member} refused at step {step!r}: {REASONS.get(reason, 'for a reason it does not name')}")
+    def __init__(self, member: str, step: str, reason: str, detail: str = "") -> None:
+        words = REASONS.get(reason, "for a reason it does not name")
+        super().__init__(f"{member} refused at step {step!r}: {words}{detail and f' ({detail})'}")
         self.member, self.step, self.reason = member, step, reason
+
+
+class OtherQuestionError(ProtectionError):
+    """A member answered another question than this one knows: somebody was told something else."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +67,11 @@ class Membership:
     def me(self) -> Secrets:
         """Private keys."""
         return self.memory.secrets()
+
+    @cached_property
+    def _listed(self) -> dict[str, dict[str, Listed]]:
+        """Listing of each member's files: one look for each of them in a command."""
+        return {}
 
     @property
     def study(self) -> Study:
@@ -119,7 +130,10 @@ class Membership:
                 return self._opened(writer, step, part)
         with self._verified(writer, step, kind) as (file, header):
             if header.question != question:
-                raise self._refused(writer, step, "answers another question than the one that follows from the plan")
+                raise OtherQuestionError(
+                    f"{self.folder.url}/{writer}/{step}: answers another question than the one that follows from the "
+                    "plan and from what this member was told; nothing of it is used"
+                )
             there = [part for part in parts if part in header.parts]
             if not there:
                 raise self._refused(writer, step, f"has no part for {self.name!r}")
@@ -134,22 +148,21 @@ class Membership:
     def check_refusals(self) -> None:
         """Raise if a member has refused."""
         for name in self.study.plan.members:
-            with self.folder.opened(f"{name}/{REFUSAL}") as found:
-                if found is None:
-                    continue
-            self._check_refusal(name)
+            if self.has(name, REFUSAL):
+                self._check_refusal(name)
 
-    def refuse(self, step: str, reason: str) -> NoReturn:
-        """Tell all members that this one will not go on: signed, with a code, without figures."""
+    def refuse(self, step: str, reason: str, detail: str = "") -> NoReturn:
+        """Tell all members that this one will not go on: signed, with a code; details are for its own eyes."""
         assert reason in REASONS
         body = json.dumps({"step": step, "reason": reason}).encode()
         self.send(REFUSAL, [sealed.Part("all", sealed.ANYBODY, [body])], kind=REFUSAL)
-        raise RefusedError(self.name, step, reason)
+        raise RefusedError(self.name, step, reason, detail)
 
     def has(self, writer: str, step: str) -> bool:
-        """Whether a member's file lies in the folder, whole or not."""
-        with self.folder.opened(f"{writer}/{step}") as found:
-            return found is not None
+        """Whether a member's file lay in the folder when this command first looked, whole or not."""
+        if writer not in self._listed:
+            self._listed[writer] = self.folder.listing(writer)
+        return step in self._listed[writer]
 
     def _check_refusal(self, name: str) -> None:
         with contextlib.suppress(WaitingError):
@@ -185,6 +198,8 @@ class Membership:
     @contextlib.contextmanager
     def _verified(self, writer: str, step: str, kind: str) -> Iterator[tuple[BinaryIO, sealed.Header]]:
         """Open a member's file whose header is signed by it, for this agreement and step."""
+        if not self.has(writer, step):
+            raise WaitingError(step, writer)
         with self.folder.opened(f"{writer}/{step}") as found:
             if found is None:
                 raise WaitingError(step, writer)

@@ -85,13 +85,13 @@ def fit(names: Sequence[str], settings: Fit, terms: Terms) -> Generator[Ask, Ans
     if settings.protect != "none" or terms.align:
         yield from _seeds(names, terms)
     if terms.align:
-        yield from _aligned(names)
+        yield from aligned(names)
     if settings.protect == "sums":
         model = yield from _by_sums(names, settings, terms)
     else:
         model = yield from _by_summaries(names, settings, terms)
     if settings.audit is not None:
-        model = yield from audited(names, model, settings.audit)
+        model = yield from audited(names, model, settings.audit, uniform=terms.go)
     if terms.publish or settings.protect == "blind":
         yield _told(names, "result", model, published(model))
     return model
@@ -102,14 +102,21 @@ def published(model: FusedModel) -> Scores:
     return fusion.result(model, model.scores, next(iter(model.summaries.values())).sample_digest)
 
 
-def audited(names: Sequence[str], model: FusedModel, n_rows: int) -> Generator[Ask, Answers, FusedModel]:
+def audited(
+    names: Sequence[str], model: FusedModel, n_rows: int, *, uniform: bool = False
+) -> Generator[Ask, Answers, FusedModel]:
     """Ask for true rows of samples that nobody knew before all summaries had arrived; return the model with them."""
     sent = {name: wire.fingerprint(summary) for name, summary in model.summaries.items()}
     revealed = yield Ask("received", dict.fromkeys(names, ReceivedGiven(sent)), readers="all")
-    coins = hashlib.sha256(b"".join(bytes.fromhex(revealed[name].nonce) for name in names)).digest()
-    request = audit.request(model, n_rows, int.from_bytes(coins[:6], "big"))
+    seed = coin_of([bytes.fromhex(revealed[name].nonce) for name in names])
+    request = audit.request(model, n_rows, seed, uniform=uniform)
     rows = yield Ask("audit", dict.fromkeys(names, AuditWanted(request)))
     return audit.audited(model, request, rows.values())
+
+
+def coin_of(nonces: Sequence[bytes]) -> int:
+    """Seed that the nonces of all parties make."""
+    return int.from_bytes(hashlib.sha256(b"".join(nonces)).digest()[:6], "big")
 
 
 def new_rows(names: Sequence[str], batch: str, *, exact: bool = False) -> Generator[Ask, Answers, Answers]:
@@ -125,7 +132,7 @@ def place(
     if not terms.seeded:
         yield from _seeds(names, terms, batch)
     if terms.align:
-        yield from _aligned(names, batch)
+        yield from aligned(names, batch)
     shape = yield from _shape(names, settings, terms, batch)
     if settings.protect == "blind":
         what = Addends("scores", shape.n_samples, model.n_components, 64)
@@ -194,7 +201,7 @@ def summary_question(settings: Fit, chosen: Mapping[str, Kernel], party: str, n_
 
 def _by_sums(names: Sequence[str], settings: Fit, terms: Terms) -> Generator[Ask, Answers, FusedModel]:
     """Masked sums: the center gets the joint distances or inner products, as if one party had all columns."""
-    kernel, derived = _joint_kernel(names, settings)
+    kernel, derived = joint_kernel(names, settings)
     shape = yield from _shape(names, settings, terms)
     _check_components(settings, shape.n_samples)
     what = quantities.of_fit(kernel, shape.n_samples, settings.n_landmarks, settings.precision)
@@ -207,7 +214,7 @@ def _by_sums(names: Sequence[str], settings: Fit, terms: Terms) -> Generator[Ask
         if settings.gamma is None:
             width = 1.0 / columns
         else:
-            width = (T - 1.0) / (2.0 * columns * T) if _scale_known(settings) else joint.width_of(kernel, joined)
+            width = (T - 1.0) / (2.0 * columns * T) if scale_known(settings) else joint.width_of(kernel, joined)
         kernel = replace(kernel, gamma=_checked(width, terms))  # type: ignore[type-var]  # a kernel with a width
     fuse = partial(
         fusion.fuse,
@@ -236,7 +243,7 @@ def _seeds(names: Sequence[str], terms: Terms, batch: str = "") -> Protocol:
     yield Ask(step, dict.fromkeys(names, SeedsWanted(terms.run, tuple(names))), readers="parties")
 
 
-def _aligned(names: Sequence[str], batch: str = "") -> Protocol:
+def aligned(names: Sequence[str], batch: str = "") -> Protocol:
     """Find the samples that all parties have, by tokens under their key, and tell them which these are."""
     before = f"{batch}/" if batch else ""
     tokens = yield Ask(f"{before}tokens", dict.fromkeys(names, TokensWanted(batch)))
@@ -247,11 +254,11 @@ def _aligned(names: Sequence[str], batch: str = "") -> Protocol:
 def _needs_shape(settings: Fit, terms: Terms) -> bool:
     """Whether numbers of samples and columns have to be known before the summaries."""
     named = any(isinstance(kernel, type) and kernel.has_width for kernel in settings.families())
-    by_columns = named and (settings.gamma is None or (settings.gamma in SCALES and _scale_known(settings)))
+    by_columns = named and (settings.gamma is None or (settings.gamma in SCALES and scale_known(settings)))
     return terms.go or terms.align or by_columns
 
 
-def _scale_known(settings: Fit) -> bool:
+def scale_known(settings: Fit) -> bool:
     """Whether mean distances follow from the number of columns: squared ones between standardized samples."""
     made = [k if isinstance(k, Kernel) else k.from_settings(gamma=1.0, centered=True) for k in settings.families()]
     return settings.standardize and all(
@@ -325,7 +332,7 @@ def _widths(
         assert shape is not None
         return dict.fromkeys(open_width, 1.0 / sum(shape.columns[name] for name in open_width))
     alike = {name: [other for other in open_width if unscaled[other] == unscaled[name]] for name in open_width}
-    if shape is not None and _scale_known(settings):
+    if shape is not None and scale_known(settings):
         sizes = {name: shape.sizes.get(name, shape.n_samples) for name in open_width}
         scales = {name: 2.0 * shape.columns[name] * T / (T - 1.0) for name, T in sizes.items()}
     elif settings.protect == "blind":
@@ -424,7 +431,7 @@ def _packed(message: MaskedSum, part: str) -> Any:
     return packed
 
 
-def _joint_kernel(names: Sequence[str], settings: Fit) -> tuple[Kernel, bool]:
+def joint_kernel(names: Sequence[str], settings: Fit) -> tuple[Kernel, bool]:
     """Kernel of the joined table, and whether its width is still to be derived."""
     if isinstance(settings.kernel, Mapping) or isinstance(settings.gamma, Mapping) or settings.weights is not None:
         raise InputError(

@@ -4,11 +4,10 @@ The center runs the generator from its start each time, with the answers that ar
 missing. So a crash loses nothing, and nobody keeps the state of a conversation.
 """
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from dkpca.errors import ProtectionError
 from dkpca.exchange import sealed
 from dkpca.exchange.identity import sha256
 from dkpca.exchange.member import Membership, WaitingError
@@ -30,7 +29,7 @@ class Asked(Protocol):
         """Question by party."""
 
     @property
-    def readers(self) -> Literal["center", "parties"]:
+    def readers(self) -> Literal["center", "parties", "all"]:
         """Who reads the answers."""
 
 
@@ -45,11 +44,13 @@ def replay(
     *,
     pack: Callable[[Any], Pieces],
     unpack: Callable[[Path], Any],
-    told: Callable[[Any], bool],
+    told: Callable[[Any], Collection[str]],
+    acknowledged: Callable[[Any, str], Any],
 ) -> Any:
     """Run a protocol with what lies in the folder; return its outcome, or raise `WaitingError`.
 
-    `told` says of a question whether the center has to write it: parties make the others themselves from the plan.
+    `told(ask)` says which parties the center has to write the question to: they make the others themselves from the
+    plan. `acknowledged(question, party)` is the answer where it says nothing that has to be waited for, else None.
     """
     given: Mapping[str, Any] | None = None
     while True:
@@ -59,9 +60,16 @@ def replay(
             return end.value
         packed = {party: b"".join(bytes(piece) for piece in pack(each)) for party, each in ask.questions.items()}
         digests = _recorded(member, ask.step, packed)
-        if any(map(told, ask.questions.values())):
-            _tell(member, ask.step, packed)
-        given = None if ask.readers == "parties" else _answers(member, ask, digests, unpack)
+        readers = told(ask)
+        if readers:
+            _tell(member, ask.step, {party: packed[party] for party in readers})
+        said = {party: acknowledged(question, party) for party, question in ask.questions.items()}
+        if ask.readers == "parties":
+            given = None
+        elif None not in said.values():
+            given = said
+        else:
+            given = _answers(member, ask, digests, unpack)
 
 
 def _recorded(member: Membership, step: str, packed: Mapping[str, bytes]) -> dict[str, str]:
@@ -97,14 +105,12 @@ def _answers(
     for party, question in ask.questions.items():
         try:
             path = member.receive(
-                party, file_of(ask.step), CENTER, at_most=question.most_bytes(), question=digests[party]
+                party, file_of(ask.step), CENTER, ALL, at_most=question.most_bytes(), question=digests[party]
             )
         except WaitingError:
             waiting.append(party)
             continue
         found[party] = unpack(path)
-        if not isinstance(found[party], question.answer):
-            raise ProtectionError(f"{party} answered step {ask.step!r} with another kind of message")
         question.check(party, found[party])
     if waiting:
         raise WaitingError(ask.step, *waiting)

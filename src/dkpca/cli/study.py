@@ -1,0 +1,197 @@
+"""Commands of a study: a plan that all sign, in a folder that all can reach."""
+
+import datetime
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from dkpca.cli.catalog import TOGETHER
+from dkpca.exchange import founding
+from dkpca.exchange.folder import Folder, check_name
+from dkpca.exchange.member import WaitingError
+from dkpca.exchange.memory import Memory
+
+WAITING = 75  # the exit code for "try again later", as mail programs use it
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds between two looks at a folder
+
+
+class Commands(TyperGroup):
+    """All commands of a study; `create` is loaded when it is named, since the settings of a fit need NumPy."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command."""
+        if cmd_name != "create":
+            return super().get_command(ctx, cmd_name)
+        return import_module("dkpca.cli.creating").command()
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Names, in the order in which they are used."""
+        return ["create", *super().list_commands(ctx)]
+
+
+group = typer.Typer(cls=Commands, no_args_is_help=True, rich_markup_mode="markdown")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the commands."""
+    app.add_typer(group, name="study", rich_help_panel=TOGETHER, help=HELP)
+
+
+HELP = "Compute together: a plan that all sign once, in a folder that all can reach."
+Place = Annotated[
+    str,
+    typer.Argument(
+        metavar="FOLDER", help="A path, or sftp://, webdav+https:// or s3://; the same place for all members."
+    ),
+]
+Own = Annotated[Path, typer.Option("--as", metavar="DIR", help="This member's own folder, on its own disk.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+@contextmanager
+def _waiting(as_json: bool = False) -> Iterator[None]:
+    """Say whom this member waits for, and end with 75."""
+    try:
+        yield
+    except WaitingError as waiting:
+        told = {"waiting_for": list(waiting.members), "step": waiting.step, "since": waiting.since}
+        since = f" (since {waiting.since})" if waiting.since else ""
+        print(json.dumps(told) if as_json else f"Waiting for {', '.join(waiting.members)}: {waiting.step}{since}.")
+        raise typer.Exit(WAITING) from None
+
+
+@group.command("join")
+def join(
+    folder: Place,
+    own: Own,
+    table: Annotated[Path, typer.Option("--table", help="This party's table: CSV, Parquet, Excel, ...")],
+    id_column: Annotated[str | None, typer.Option("--id", help="Column with the sample ids.")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="Name in the plan (default: the name of DIR).")] = None,
+) -> None:
+    """Join a study with a table: makes this party's keys, party.toml and limits.toml in DIR.
+
+    Example: `dkpca study join /shared/flights --as airline --table airline.csv --id flight`
+    """
+    from dkpca.exchange import study
+
+    with _waiting(), place(folder) as there:
+        told = study.join(there, Memory(own), table, id_column, check_name((name or own.name).lower()))
+    print(told)
+
+
+@contextmanager
+def place(folder: str) -> Iterator[Folder]:
+    """Reach a folder, and let go of it."""
+    reached = Folder(founding.local(folder))
+    try:
+        yield reached
+    finally:
+        reached.close()
+
+
+@group.command("review")
+def review(folder: Place, own: Own, as_json: AsJson = False) -> None:
+    """Run the whole plan on this party's table, and show what would leave and what could be recovered from it.
+
+    Exits 1 if the study is beyond the party's limits.toml.
+    """
+    from dkpca.exchange import study
+
+    with _waiting(as_json), place(folder) as there:
+        found = study.review(there, Memory(own))
+    print(json.dumps(found.to_dict()) if as_json else "\n".join(found.words()))
+    if not found.green:
+        raise typer.Exit(1)
+
+
+@group.command("sign")
+def sign(
+    folder: Place,
+    own: Own,
+    fingerprint: Annotated[
+        str, typer.Option("--fingerprint", help="The study's fingerprint, as heard from the others.")
+    ],
+) -> None:
+    """Sign the study that was reviewed; from then on 'run' answers what the plan says, and nothing else."""
+    from dkpca.exchange import study
+
+    with _waiting(), place(folder) as there:
+        study.sign(there, Memory(own), fingerprint)
+    print(f"Signed. Go on with: dkpca study run {folder} --as {own}")
+
+
+@group.command("run")
+def run(
+    folder: Place,
+    own: Own,
+    watch: Annotated[bool, typer.Option("--watch", help="Wait for the others, and go on until the result.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Do all that this member can do now: the same command for parties and center.
+
+    Exits 0 with the result in DIR/result, 75 while others are waited for.
+    """
+    if watch:
+        raise typer.Exit(_watch(folder, own, as_json))
+    from dkpca.exchange import study
+
+    with _waiting(as_json), place(folder) as there:
+        told = study.run(there, Memory(own))
+    print(json.dumps(told) if as_json else f"Done: {told['result']}")
+
+
+def _watch(folder: str, own: Path, as_json: bool) -> int:
+    """Look at the folder, slowing down; start a process that computes whenever something changed."""
+    command = [sys.executable, "-m", "dkpca", "study", "run", folder, "--as", str(own), *(["--json"] * as_json)]
+    before, pause = "", FIRST_PAUSE
+    with place(folder) as there:
+        name = founding.seat(there, Memory(own)).name
+        while True:
+            now = founding.footprint(there, name)
+            if now != before:
+                code = subprocess.run(command, check=False).returncode
+                if code != WAITING:
+                    return code
+                before, pause = now, FIRST_PAUSE
+            time.sleep(pause)
+            pause = min(1.5 * pause, LONGEST_PAUSE)
+
+
+@group.command("status")
+def status(folder: Place, as_json: AsJson = False) -> None:
+    """Say who wrote what when, who refused, and who is waited for."""
+    with _waiting(as_json), place(folder) as there:
+        found = founding.status(there)
+    if as_json:
+        print(json.dumps(found))
+        return
+    for name, files in found["members"].items():
+        last = f"{files[-1]['file']} on {_when(files[-1]['time'])}" if files else "nothing yet"
+        print(f"{name}: {len(files)} files, last {last}")
+    for name in found["refused"]:
+        print(f"{name} refused.")
+    for step, names in found["waiting"].items():
+        print(f"Waiting for {', '.join(names)}: {step}.")
+
+
+def _when(seconds: float) -> str:
+    return datetime.datetime.fromtimestamp(seconds).astimezone().isoformat(sep=" ", timespec="minutes")
+
+
+@group.command("close")
+def close(folder: Place, own: Own) -> None:
+    """Delete this study's keys and secrets from DIR; the ledger of what left stays."""
+    with place(folder) as there:
+        memory = Memory(own)
+        with memory.locked():
+            founding.seat(there, memory).kept.close()
+    print("Closed: the keys of this study are deleted.")

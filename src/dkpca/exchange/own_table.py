@@ -1,0 +1,98 @@
+"""A party's own table in its own folder: described by party.toml, and frozen when the party signs."""
+
+import hashlib
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dkpca.errors import InputError, StorageError
+from dkpca.exchange.memory import StudyMemory, write
+from dkpca.store import party_file
+from dkpca.tables.checkup import examine
+from dkpca.tables.preparation import Preparation, prepare, reading_for, with_samples_as_columns
+from dkpca.tables.reading import Matrix, Reading, read
+from dkpca.wire import codec, toml
+
+PARTY_FILE = "party.toml"
+
+
+@dataclass(frozen=True)
+class OwnTable:
+    """The numbers that a party computes with, before standardization, and the ids of its samples."""
+
+    X: Matrix  # (n_samples, n_columns)
+    ids: Sequence[str] | None  # as the party writes them
+    keys: Sequence[str] | None  # as they are matched
+    preparation: Preparation
+
+    @property
+    def columns(self) -> list[str]:
+        """Name of each column."""
+        parts = self.preparation.columns
+        return [c.source if c.category is None else f"{c.source} = {c.category}" for c in parts]
+
+    def new_rows(self, path: Path) -> "OwnTable":
+        """Read a table of new samples as this one was read."""
+        table = read(path, self.preparation.reading_of_new(self.preparation.reading.id_column))
+        return OwnTable(self.preparation.apply(table), table.ids, table.keys, self.preparation)
+
+
+def describe(folder: Path, table: Path, id_column: str | None, name: str) -> None:
+    """Write party.toml with what was understood of a table; one that is there already stays."""
+    path = folder / PARTY_FILE
+    if path.exists():
+        before = party_file.read(path).table
+        if before is None or before.resolve() != table.resolve():
+            raise InputError(f"{path}: describes {before}, not {table}; a party's folder belongs to one table")
+        return
+    found = examine(table, Reading(id_column=id_column))
+    problems = (*found.id_problems, *found.problems)
+    if problems:
+        raise InputError(f"{table}: {problems[0]}; 'dkpca check {table}' says all, 'dkpca check --write' mends it")
+    values = {"party": name, "table": str(table.resolve())} | party_file.described(found.suggested)
+    write(path, ("# How the table is read; 'dkpca check' explains the keys.\n" + toml.written(values)).encode())
+
+
+def load(folder: Path, columns_are: str) -> OwnTable:
+    """Read the table that party.toml describes, as a kernel of quantities, categories or samples takes it."""
+    file = party_file.read(folder / PARTY_FILE)
+    if file.table is None:
+        raise InputError(f"{folder / PARTY_FILE}: names no table; write table = with the name of a file")
+    reading = replace(reading_for(file.reading, columns_are), standardize=False)  # the fit standardizes, or does not
+    table = read(file.table, reading)
+    table = with_samples_as_columns(table) if columns_are == "samples" else table
+    preparation = prepare(table, reading)
+    return OwnTable(preparation.apply(table), table.ids, table.keys, preparation)
+
+
+def freeze(memory: StudyMemory, table: OwnTable) -> str:
+    """Keep the table as it is signed; return its digest. Another table for the same study is refused."""
+    numbers = io.BytesIO()
+    np.save(numbers, np.ascontiguousarray(table.X, dtype=np.float64), allow_pickle=False)
+    about = {"ids": table.ids, "keys": table.keys, "preparation": codec.described(table.preparation)}
+    what = "the table that was signed"
+    memory.keep_once("table/about.json", json.dumps(about, sort_keys=True).encode(), what)
+    memory.keep_once("table/numbers.npy", numbers.getvalue(), what)
+    return digest(memory)
+
+
+def digest(memory: StudyMemory) -> str:
+    """Digest of the frozen table."""
+    parts = [memory.kept(f"table/{name}") for name in ("about.json", "numbers.npy")]
+    if None in parts:
+        raise StorageError(f"{memory.path}/table: the signed table is not there; nothing can be answered without it")
+    return hashlib.sha256(b"".join(hashlib.sha256(part or b"").digest() for part in parts)).hexdigest()
+
+
+def frozen(memory: StudyMemory) -> OwnTable:
+    """Return the table that was signed."""
+    digest(memory)  # which says it if there is none
+    about: dict[str, Any] = json.loads(memory.kept("table/about.json") or b"{}")
+    X = np.load(io.BytesIO(memory.kept("table/numbers.npy") or b""), allow_pickle=False)
+    preparation = codec.decode(Preparation, about["preparation"], what="the signed table")
+    return OwnTable(X, about["ids"], about["keys"], preparation)

@@ -1,0 +1,184 @@
+"""Studies from the plan to the result, equal to the same fit in one process."""
+
+import json
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dkpca.exchange import founding, in_process, own_table, protocols, study
+from dkpca.exchange.member import RefusedError, WaitingError
+from dkpca.exchange.plan import second_nonce
+from dkpca.party.answers import Party
+from dkpca.settings import Compute
+from testkit.studies import ANYTHING, Consortium
+
+WIDTHS = {"airline": 5, "registry": 4, "weather": 6}
+
+
+def tables(n=60, *, shared=True, seed=0):
+    """Tables of three parties; without `shared`, each lacks some samples and has them in another order."""
+    random = np.random.default_rng(seed)
+    base = random.normal(size=(n, 3))
+    made = {}
+    for name, width in WIDTHS.items():
+        X = base @ random.normal(size=(3, width)) + 0.5 * random.normal(size=(n, width))
+        rows = np.arange(n) if shared else random.permutation(n)[: n - 4]
+        made[name] = ([f"s{row}" for row in rows], X[rows])
+    return made
+
+
+MODES: dict[str, dict[str, Any]] = {
+    "open": {"gamma": "scale", "standardize": True, "n_components": 3},
+    "open, gamma from statistics": {"gamma": "scale", "n_components": 3, "kernel": "rbf"},
+    "open, kernels by party": {
+        "gamma": {"airline": 0.1, "weather": 0.2},
+        "kernel": {"airline": "rbf", "registry": "linear", "weather": "laplacian"},
+        "law": "sum",
+        "n_components": 3,
+    },
+    "sums": {"gamma": "scale", "standardize": True, "protect": "sums", "n_components": 3},
+    "sums, bounds from data": {"gamma": 0.05, "protect": "sums", "n_components": 3},
+    "blind": {"gamma": "scale", "standardize": True, "protect": "blind", "law": "sum", "n_components": 3},
+    "blind, gamma from a masked sum": {"gamma": "scale", "protect": "blind", "law": "sum", "n_components": 3},
+}
+
+
+def _table(X, columns_are):
+    return X
+
+
+def in_one_process(consortium):
+    """The same protocol with the same secrets, in this process."""
+    name = consortium.center
+    seat = consortium.at(name, founding.seat)
+    member = founding.membership(seat)
+    run, parties = member.agreement.digest, {}
+    for each in consortium.names:
+        kept = consortium.memory(each).study(consortium.plan.id)
+        me, frozen = kept.secrets(), own_table.frozen(kept)
+        parties[each] = Party(
+            each,
+            partial(_table, frozen.X),
+            consortium.names,
+            run,
+            me.derive("party", run),
+            coin=second_nonce(me),
+            ids=frozen.keys,
+        )
+    model, _ = in_process.drive(
+        protocols.fit(consortium.names, consortium.fit, study._terms(member)), parties, Compute()
+    )
+    return model
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_study_is_the_fit_in_one_process_bit_for_bit(mode, tmp_path):
+    consortium = Consortium(tmp_path, tables(), MODES[mode], align="position", samples=10).join(**ANYTHING).sign()
+    consortium.finish()
+    model = in_one_process(consortium)
+    _, center = consortium.embedding("center")
+    assert np.array_equal(center, np.asarray(model.scores))
+    found = [consortium.embedding(name) for name in consortium.names]
+    for ids, scores in found:
+        assert ids == [f"s{row}" for row in range(60)]
+        assert np.array_equal(scores, found[0][1])
+    if consortium.fit.protect != "blind":
+        assert np.array_equal(found[0][1], center)
+
+
+@pytest.mark.parametrize("mode", ["open", "sums", "blind"])
+def test_a_study_is_the_estimator_on_the_same_tables(mode, tmp_path):
+    from dkpca import DKPCA, subspace_error
+
+    given = tables()
+    consortium = Consortium(tmp_path, given, MODES[mode], align="position", samples=10).join(**ANYTHING).sign()
+    consortium.finish()
+    model = DKPCA(**MODES[mode]).fit({name: X for name, (_, X) in given.items()})
+    _, scores = consortium.embedding("airline")
+    if mode == "open":
+        assert np.array_equal(scores, model.fit_transform({name: X for name, (_, X) in given.items()}))
+    orthonormal = scores / np.linalg.norm(scores, axis=0)
+    assert subspace_error(model.eigenvectors_, orthonormal) < 1e-9
+
+
+@pytest.mark.parametrize("mode", ["open", "sums", "blind"])
+def test_samples_are_matched_by_tokens(mode, tmp_path):
+    given = tables(shared=False)
+    consortium = Consortium(tmp_path, given, MODES[mode], samples=10).join(**ANYTHING).sign()
+    consortium.finish()
+    common = set.intersection(*(set(ids) for ids, _ in given.values()))
+    found = {name: consortium.embedding(name) for name in consortium.names}
+    for ids, scores in found.values():
+        assert set(ids) == common
+        assert ids == found["airline"][0]
+        assert np.array_equal(scores, found["airline"][1])
+    named, _ = consortium.embedding("center")
+    assert not set(named) & common  # the center knows tokens, or numbers, and no id
+
+
+def test_an_audit_draws_rows_that_nobody_chose(tmp_path):
+    fit = MODES["open"] | {"audit": 5}
+    consortium = Consortium(tmp_path, tables(), fit, align="position", samples=10).join(**ANYTHING).sign()
+    consortium.finish()
+    certificate = json.loads((tmp_path / "center/result/certificate.json").read_text())
+    assert certificate["audit"]
+
+
+@pytest.mark.parametrize("mode", ["open", "sums", "blind"])
+def test_batches_of_new_samples_are_placed(mode, tmp_path):
+    given, new = tables(), tables(80)
+    consortium = (
+        Consortium(tmp_path, given, MODES[mode], samples=10, batches=2, batch_samples=5).join(**ANYTHING).sign()
+    )
+    consortium.finish()
+    for name, (_, X) in new.items():
+        (tmp_path / name / "new").mkdir()
+        head = (tmp_path / f"{name}.csv").read_text().splitlines()[0]
+        lines = [f"n{i},{','.join(map(repr, row))}" for i, row in enumerate(X[60:].tolist())]
+        (tmp_path / name / "new/1.csv").write_text("\n".join([head, *lines]) + "\n")
+    consortium.finish()
+    found = {name: consortium.embedding(name, "batch-1") for name in consortium.names}
+    assert set(found["airline"][0]) == {f"n{i}" for i in range(20)}
+    for ids, scores in found.values():
+        assert ids == found["airline"][0]
+        assert np.array_equal(scores, found["airline"][1])
+
+
+def test_whoever_is_not_to_get_the_result_does_not(tmp_path):
+    consortium = (
+        Consortium(tmp_path, tables(), MODES["open"], align="position", samples=10, result_to=("center", "airline"))
+        .join(**ANYTHING)
+        .sign()
+    )
+    consortium.finish()
+    assert (tmp_path / "airline/result/embedding.csv").exists()
+    assert not (tmp_path / "weather/result").exists()
+
+
+def test_waiting_says_for_whom_and_since_when(tmp_path):
+    consortium = Consortium(tmp_path, tables(), MODES["open"], samples=10).join(**ANYTHING).sign("airline", "center")
+    with pytest.raises(WaitingError) as waiting:
+        consortium.run("airline")
+    first = waiting.value
+    assert (first.step, first.members) == ("signature", ("registry",))
+    with pytest.raises(WaitingError) as again:
+        consortium.run("airline")
+    assert again.value.since == first.since
+
+
+def test_too_few_common_samples_end_the_study_for_all(tmp_path):
+    consortium = Consortium(tmp_path, tables(shared=False), MODES["open"], samples=50).join(**ANYTHING).sign()
+    with pytest.raises(RefusedError, match="center refused .*fewer than the 50"):
+        consortium.finish()
+    with pytest.raises(RefusedError, match="center refused at step 'fusion': the answers"):
+        consortium.run("weather")
+
+
+def test_a_party_refuses_what_is_beyond_its_limits_when_the_samples_are_known(tmp_path):
+    consortium = Consortium(tmp_path, tables(shared=False), MODES["open"], samples=10).join(**ANYTHING).sign()
+    kept = tmp_path / "airline/limits.toml"
+    kept.write_text(kept.read_text().replace("samples = 2", "samples = 60"))
+    with pytest.raises(RefusedError, match="airline refused at step 'go': too few samples"):
+        consortium.finish()

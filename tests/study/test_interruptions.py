@@ -1,0 +1,93 @@
+"""Killed at every write of every command, reordered and delayed: the same commands again end with the same bits."""
+
+import contextlib
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dkpca.errors import ProtectionError
+from dkpca.exchange.member import WaitingError
+from testkit import dying
+from testkit.studies import ANYTHING, Consortium
+from tests.study.test_a_study import MODES, tables
+
+pytestmark = pytest.mark.slow
+
+
+def killed_at(consortium, name, at):
+    """Run a member's command in a fork that dies at one of its writes; whether it died."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            dying.at_call(at)
+            with contextlib.suppress(WaitingError):
+                consortium.run(name)
+            code = 0
+        finally:
+            os._exit(code)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert code in (0, -signal.SIGKILL)
+    return code != 0
+
+
+def results(root):
+    return {p.relative_to(root).as_posix(): p.read_bytes() for p in root.glob("*/result/**/*") if p.is_file()}
+
+
+@pytest.mark.parametrize("mode", ["open", "sums"])
+def test_killed_at_every_write_it_ends_with_the_same_bits(mode, tmp_path):
+    (tmp_path / "one").mkdir()
+    signed = Consortium(tmp_path / "one", tables(24), MODES[mode], samples=10).join(**ANYTHING).sign()
+    shutil.copytree(tmp_path / "one", tmp_path / "other")
+    signed.finish()
+    undisturbed = results(tmp_path / "one")
+    for kept in (tmp_path / "other").glob("*/studies/*/folder"):  # DIR was moved, and with it the study's folder
+        kept.write_bytes(str(tmp_path / "other/shared").encode())
+    signed.root, signed.url = tmp_path / "other", str(tmp_path / "other/shared")
+    deaths = 0
+    seen: dict[Path, bytes] = {}
+    for _ in range(6):
+        for name in (*signed.names, "center"):
+            at = 1
+            while killed_at(signed, name, at):
+                deaths, at = deaths + 1, at + 13
+                for path in (tmp_path / "other/shared").glob("*/[a-z]*"):  # nothing is answered twice
+                    assert seen.setdefault(path, path.read_bytes()) == path.read_bytes()
+    assert deaths > 20
+    assert results(tmp_path / "other") == undisturbed
+
+
+def test_a_folder_that_delays_reorders_hides_and_returns_files_changes_nothing(tmp_path):
+    random = np.random.default_rng(0)
+    consortium = Consortium(tmp_path, tables(24), MODES["sums"], samples=10).join(**ANYTHING).sign()
+    shared, away = tmp_path / "shared", tmp_path / "away"
+    waiting = [*consortium.names, "center"]
+    first: dict[Path, bytes] = {}
+    for _ in range(300):
+        files = [path for path in shared.rglob("*") if path.is_file()]
+        for path in random.permutation(files)[:3]:
+            first.setdefault(path, path.read_bytes())
+            if random.random() < 0.3:  # half of it
+                path.write_bytes(first[path][: len(first[path]) // 2])
+            elif random.random() < 0.5:
+                (away / path.relative_to(shared)).parent.mkdir(parents=True, exist_ok=True)
+                path.rename(away / path.relative_to(shared))
+        name = random.choice(waiting)
+        with contextlib.suppress(WaitingError, ProtectionError):  # half of one's own file is another in its place
+            consortium.run(name)
+            waiting.remove(name)
+        for path in [p for p in away.rglob("*") if p.is_file()]:
+            if random.random() < 0.7:
+                path.rename(shared / path.relative_to(away))
+        for path, content in first.items():
+            if path.exists() and random.random() < 0.7:
+                path.write_bytes(content)
+        if not waiting:
+            break
+    assert not waiting
+    assert np.array_equal(consortium.embedding("airline")[1], consortium.embedding("weather")[1])
