@@ -108,14 +108,16 @@ class TestOneFile:
         with pytest.raises(ProtectionError, match="sealed to center only"):
             received(actors, reader="weather")
 
-    def test_a_link_a_folder_or_a_pipe_in_its_place_is_refused(self, actors, where):
+    def test_a_folder_or_a_pipe_in_its_place_is_not_opened(self, actors, where):
         (where / "airline" / "summary").mkdir()
-        with pytest.raises(StorageError, match="no plain file"):
+        with pytest.raises(WaitingError, match="airline"):
             received(actors)
         (where / "airline" / "summary").rmdir()
         os.mkfifo(where / "airline" / "summary")
-        with pytest.raises(StorageError, match="no plain file"):
+        with pytest.raises(WaitingError, match="airline"):
             received(actors)
+        with pytest.raises(StorageError, match="no plain file"):
+            actors.folder.read("airline/summary", 10)
 
 
 class TestHugeFiles:
