@@ -89,8 +89,8 @@ def _drafts(
         precision=precision,
         digits=DIGITS[precision],
         most=pairs.values.shape[0] - 1,
-        solver=lambda _, k: pairs.head(k),
-        random_state=0,
+        pairs=pairs,
+        eigenpairs=pairs.head,
     )
     return settle(drafts, rule.sent_in(precision))
 

@@ -8,7 +8,8 @@ and are opened again when new samples are placed.
 import hashlib
 import multiprocessing
 import secrets
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -23,7 +24,7 @@ from dkpca.linalg.arrays import Array, dtype_name
 from dkpca.linalg.eigenpairs import signs_of
 from dkpca.linalg.rows import computing_on
 from dkpca.messages import MaskedSum, row_number_digest
-from dkpca.party.answers import Party
+from dkpca.party.answers import ANSWERS, Party
 from dkpca.party.questions import Question
 from dkpca.party.state import PartyState, Shield, SumState
 from dkpca.protection.rotation import Rotation
@@ -114,7 +115,19 @@ def drive(
                 ask = protocol.send(given)
             except StopIteration as end:
                 return end.value, sent
-            given = _answers(ask, parties, compute, workers or Joblib())
+            jobs = [(parties[name], question) for name, question in ask.questions.items()]
+            if not any(question.reads_table for _, question in jobs):
+                done = [answer(*job, compute) for job in jobs]
+            elif workers is not None:
+                done = workers.answers(jobs, compute)
+            else:
+                with _in_time(compute, parties):
+                    done = Parallel(n_jobs=compute.n_jobs, timeout=compute.timeout)(
+                        delayed(answer)(*job, compute) for job in jobs
+                    )
+            for (party, _), (_, state, summary) in zip(jobs, done, strict=True):
+                party.state, party.sent = state, summary
+            given = {party.name: message for (party, _), (message, _, _) in zip(jobs, done, strict=True)}
             for name, message in given.items():
                 sent[name] += message.n_bytes if isinstance(message, MaskedSum) else 0
             if ask.readers == "parties":
@@ -123,38 +136,21 @@ def drive(
                         parties[other].received[name] = message
 
 
-class Joblib:
-    """Workers of joblib, wherever its configuration puts them."""
-
-    def answers(self, jobs: Sequence[tuple[Party, Question]], compute: Compute) -> list[Any]:
-        """Run `answer` for each party; the results in their order."""
-        try:
-            done: list[Any] = Parallel(n_jobs=compute.n_jobs, timeout=compute.timeout)(
-                delayed(answer)(party, question, compute) for party, question in jobs
-            )
-        except (TimeoutError, multiprocessing.TimeoutError) as error:
-            raise TooLateError(
-                f"no answer within {compute.timeout} s from one of {[party.name for party, _ in jobs]}; "
-                "look at that party's worker, or allow more time"
-            ) from error
-        return done
-
-
-def _answers(ask: Ask, parties: Mapping[str, Party], compute: Compute, workers: Any) -> dict[str, Any]:
-    """Answers of all parties, in their order."""
-    jobs = [(parties[name], question) for name, question in ask.questions.items()]
-    if not any(question.reads_table for _, question in jobs):
-        return {party.name: party.answer(question) for party, question in jobs}
-    done = workers.answers(jobs, compute)
-    for (party, _), (_, state, summary) in zip(jobs, done, strict=True):
-        party.state, party.sent = state, summary
-    return {party.name: message for (party, _), (message, _, _) in zip(jobs, done, strict=True)}
+@contextmanager
+def _in_time(compute: Compute, parties: Mapping[str, Party]) -> Iterator[None]:
+    try:
+        yield
+    except (TimeoutError, multiprocessing.TimeoutError) as error:
+        raise TooLateError(
+            f"no answer within {compute.timeout} s from one of {list(parties)}; "
+            "look at that party's worker, or allow more time"
+        ) from error
 
 
 def answer(party: Party, question: Question, compute: Compute) -> tuple[Any, Any, Any]:
     """In a worker: the answer, and what the party keeps."""
     with memory.limited(compute.max_memory), computing_on(compute.device):
-        return party.answer(question), party.state, party.sent
+        return ANSWERS[type(question)](party, question), party.state, party.sent
 
 
 def _party(

@@ -246,6 +246,7 @@ def fuse(
     FusedModel
     """
     settings = FusionSettings(center, solver, n_landmarks, random_state, dtype, law, weights)
+    # Accept: one possible message from each party of the roster, about the same samples.
     accepted, lacked = accept(summaries, roster, aligned=places is None), None
     bounds: dict[str, Array] = {}
     if places is not None:
@@ -261,13 +262,19 @@ def fuse(
         raise InputError(
             f"n_components is {n_components}, but there are {n_samples} samples; ask for 1 to {n_samples} components"
         )
+
+    # Combine: the fused matrix is the product, entry by entry, or the sum of the parties' A A'; eq. (4) and (2).
     combined = combination({name: summary.kernel for name, summary in accepted.items()}, law)
     factors = {name: _factor(summary, dtype) for name, summary in accepted.items()}
     weighted = party_weights(weights, factors, combined.law)
     weighed = [A if weighted[name] == 1.0 else reweighed(A, weighted[name] ** 0.5) for name, A in factors.items()]
     fused = FusedGram(combined.law, weighed, _diagonals(accepted.values(), dtype))
+
+    # Center by the projector H = I - 11'/n, and find the leading eigenpairs of H K H.
     gram = Centered(fused) if center else fused
     pairs = leading(gram, n_components, solver=solver, n_landmarks=n_landmarks, random_state=random_state)
+
+    # Certify: how far these are from the eigenpairs of the true matrix, from what the parties left out and rounded.
     errors = [
         PartyError.of(summary, A, weighted[name], bounds.get(name))
         for (name, summary), A in zip(accepted.items(), weighed, strict=True)

@@ -7,7 +7,7 @@ moves the Gram matrix by about as much. In the other precisions the rank decides
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 
 from dkpca import wire
 from dkpca.errors import InputError
@@ -15,7 +15,6 @@ from dkpca.linalg.arrays import Array, dtype_name, namespace, to_numpy
 from dkpca.linalg.eigenpairs import Eigenpairs
 from dkpca.linalg.gram import Gram
 from dkpca.linalg.lazy_factor import Factor, Tall, column_squares, rounded, rounding_norms, whole
-from dkpca.linalg.leading import Solver, leading
 from dkpca.linalg.precision import COMPACT, Rounded, round_by, steps_for
 from dkpca.linalg.rounding import growth, unit
 from dkpca.messages import Summary
@@ -92,8 +91,10 @@ class Candidates:
         In compact precision, the most bits a number may have.
     most : int, optional
         Largest rank.
-    solver, random_state
-        See `dkpca.linalg.leading.leading`.
+    pairs : Eigenpairs, optional
+        Those that are known already.
+    eigenpairs : function
+        So many leading eigenpairs of the matrix.
     turn : function, optional
         What is done to the samples of a factor, for a center that is not to see them.
     """
@@ -107,15 +108,14 @@ class Candidates:
         precision: str,
         digits: int,
         most: int | None,
-        solver: str | Solver,
-        random_state: int,
+        pairs: Eigenpairs | None,
+        eigenpairs: Callable[[int], Eigenpairs],
         turn: Callable[[Array], Array] | None = None,
     ) -> None:
         self.gram, self.table, self.message = gram, table, message
         self.precision, self.digits = precision, digits
         self.most = min(gram.n if most is None else most, gram.n)
-        self._leading = partial(leading, gram, solver=solver, random_state=random_state)
-        self._pairs: Eigenpairs | None = None
+        self._leading, self._pairs = eigenpairs, pairs
         self._turn = turn
 
     @cached_property
@@ -194,6 +194,15 @@ class Candidates:
         arithmetic = growth(math.prod(factor.shape)) * unit(self.table) * self._trace
         left_out = self._trace - _squared_norm(sent)
         return Candidate(sent, factor, pairs, left_out, arithmetic, self.message, self.table, fineness)
+
+
+def first_guess(rule: RankRule, n_samples: int) -> int | None:
+    """Number of eigenpairs with which a rule begins; None: it is measured on messages, which ask for theirs."""
+    need = next((part for part in rule.parts() if not part.limits), None)
+    if need is None or need.measured():
+        return None
+    most = rule.most()
+    return (need if most is None or most >= n_samples else AtMost(need, most)).first_guess(n_samples)
 
 
 def settle(candidates: Candidates, rule: RankRule) -> tuple[Candidate, str]:

@@ -1,6 +1,7 @@
 """What a data holder computes. Its columns and its private state never leave; messages do."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -12,12 +13,12 @@ from dkpca.kernels.laws import adds_up
 from dkpca.linalg.arrays import Array, namespace, sent_to, to_numpy
 from dkpca.linalg.deviations import column_scales, standardized, standardizing_error
 from dkpca.linalg.gram import Centered, Gram
-from dkpca.linalg.leading import Solver
+from dkpca.linalg.leading import Solver, leading
 from dkpca.linalg.precision import COMPACT, DIGITS, Rounded
 from dkpca.linalg.rounding import quiet
 from dkpca.linalg.rows import away_from, by_strips, column_means
 from dkpca.messages import Partials, Rows, Statistics, Summary, check_party_name
-from dkpca.party.candidates import Candidate, Candidates, settle
+from dkpca.party.candidates import Candidate, Candidates, first_guess, settle
 from dkpca.party.reach import check_not_lost, check_not_vanished, moved, rounded, scale_statistic
 from dkpca.party.state import PartyState, SumState
 from dkpca.policy import LOWER, Policy
@@ -125,22 +126,29 @@ def summarize(
         _check_sum(kernel, law, party)
         gram = Centered(gram)
 
-    # Leading eigenpairs of K, lambda and V; the rule reads the spectrum and chooses the rank.
-    candidates = Candidates(
-        gram,
-        X,
-        _message(table, party, sample_ids, blind),
-        precision=precision,
-        digits=DIGITS[policy.max_precision],
-        most=rank.most(),
-        solver=solver,
-        random_state=random_state,
-        turn=None if blind is None else blind.turned,
-    )
-    chosen, decided = _settled(candidates, rank, policy, party)
+    # Leading eigenpairs of K, lambda and V: as many as the rule begins with, and more where it wants to see more.
+    eigenpairs = partial(leading, gram, solver=solver, random_state=random_state)
+    with _naming(party):
+        guess = first_guess(rank, gram.n)
+        candidates = Candidates(
+            gram,
+            X,
+            _message(table, party, sample_ids, blind),
+            precision=precision,
+            digits=DIGITS[policy.max_precision],
+            most=rank.most(),
+            pairs=None if guess is None else eigenpairs(guess),
+            eigenpairs=eigenpairs,
+            turn=None if blind is None else blind.turned,
+        )
+        # The rank is chosen: the rule reads the spectrum, and goals are measured on the message.
+        _check_coarsest(candidates, policy)
+        chosen, decided = settle(candidates, rank)
 
     # The factor A = V sqrt(lambda), so that K ~ A A', rounded for the wire: the one message of the protocol.
     summary, extension = chosen.summary, chosen.pairs.extension
+    check_not_vanished(gram.trace(), X, party)
+    check_not_lost(chosen.exact, summary.factor, party)
     if blind is not None:
         _check_spectrum(to_numpy(chosen.pairs.values), summary.trace_left_out, gram, party)
         R = blind.columns(summary.rank)
@@ -238,18 +246,20 @@ def _check_allowed(policy: Policy, kernel: Kernel, law: str | None, precision: s
     policy.check_protection(protect)
 
 
-def _settled(candidates: Candidates, rank: RankRule, policy: Policy, party: str) -> tuple[Candidate, str]:
-    """Return the message to send and the rule that decided; refuse one that has lost what it is about."""
+@contextmanager
+def _naming(party: str) -> Iterator[None]:
+    """Put the party's name in front of what is wrong with its numbers or its rule."""
     try:
-        if policy.limits_recovery and policy.if_beyond == LOWER:
-            coarsest = candidates.at(0)  # may even this be sent?
-            policy.check_recovery(coarsest.summary.rank, coarsest.recovery(policy.known_rows).worst)
-        candidate, decided = settle(candidates, rank)
+        yield
     except InputError as error:
         raise InputError(f"party {party!r}: {error}") from error
-    check_not_vanished(candidates.gram.trace(), candidates.table, party)
-    check_not_lost(candidate.exact, candidate.summary.factor, party)
-    return candidate, decided
+
+
+def _check_coarsest(candidates: Candidates, policy: Policy) -> None:
+    """Refuse where even the coarsest message gives away more than the policy allows."""
+    if policy.limits_recovery and policy.if_beyond == LOWER:
+        coarsest = candidates.at(0)
+        policy.check_recovery(coarsest.summary.rank, coarsest.recovery(policy.known_rows).worst)
 
 
 def _recovered(candidate: Candidate, policy: Policy, known_rows: int) -> Measurement | None:

@@ -239,6 +239,11 @@ def _model(header: Header, arrays: Arrays, summaries: Mapping[str, Summary]) -> 
             summaries, _, lacked = completed(summaries, places, mode=mode, dtype=str(dtype), seed=int(seed))
         except (FusionError, InputError) as error:
             raise WireError(f"has places of samples that its messages do not have: {error}") from error
+    if isinstance(fields.get("certificate"), dict) and "eigenvalues" in arrays:  # which one of dkpca 0.1 does not say
+        fields["certificate"] = {
+            "eigenvalues": arrays["eigenvalues"].tolist(),
+            "next_eigenvalue": 0.0,
+        } | fields["certificate"]
     model = codec.decode(FusedModel, fields, arrays, what="not a model", summaries=summaries, lacking=lacked)
     if not summaries or not _fits(model, next(iter(summaries.values())).n_samples):
         raise WireError("has arrays of other shapes than the messages that belong to it")
