@@ -14,7 +14,8 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from sklearn.preprocessing import StandardScaler
 
 from benchmarks.flights import flights
-from dkpca import DKPCA, audit, subspace_error
+from dkpca import DKPCA, subspace_error
+from dkpca.fusion import audit
 from dkpca.kernels import RBF
 from dkpca.kernels.grams import KernelGram
 from dkpca.linalg.eigenpairs import Eigenpairs

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from dkpca.errors import InputError, WireError
@@ -78,8 +78,7 @@ def test_kernels_and_rules_survive(kernel, rule):
 
 @given(st.floats(allow_nan=False), st.none() | st.floats(allow_nan=False) | st.text(max_size=5), st.integers(-50, 50))
 def test_every_field_survives(size, width, half):
-    if width in ("inf", "-inf", "nan"):
-        return
+    assume(width not in ("inf", "-inf", "nan"))
     back = there_and_back(record(sizes=(size,), width=width, pairs=2 * half, side="right", anchors=np.arange(3)))
     assert (back.sizes, back.width, back.pairs, back.side, back.counts) == (
         (size,),

@@ -136,11 +136,11 @@ def test_strings_categories_and_numbers_meet_in_one_embedding(rng):
     np.testing.assert_allclose(again, model.model_.scores[:5], atol=1e-8)
 
 
-@pytest.mark.parametrize("law", ["product", "sum"])
-@pytest.mark.parametrize("kernel", ["rbf", "laplacian", "overlap", "linear"])
+@pytest.mark.parametrize(
+    ("kernel", "law"),
+    [*((k, law) for k in ("rbf", "laplacian", "overlap") for law in ("product", "sum")), ("linear", "sum")],
+)
 def test_balanced_weights_do_not_change_when_a_party_scales_its_columns(kernel, law, rng):
-    if kernel == "linear" and law == "product":
-        return  # no width to balance
     blocks = {f"p{j}": b for j, b in enumerate(np.array_split(table(rng, kernel, T), 3, axis=1))}
     scaled = blocks | {"p1": blocks["p1"] * 100.0}
     fits = [
@@ -213,8 +213,8 @@ def test_what_does_not_go_together_is_refused_with_the_reason(settings, words, r
     [
         (np.ones((4, 3)), "is square, and this one is 4 x 3"),
         (np.arange(9.0).reshape(3, 3), "is symmetric, and this one is not"),
-        (-np.eye(5), "has a negative eigenvalue"),
-        (np.ones((4, 4)) - 1.1 * np.eye(4), "has a negative eigenvalue"),
+        (-np.eye(5), "has an eigenvalue of -1"),
+        (np.ones((4, 4)) - 1.1 * np.eye(4), "has an eigenvalue of -1"),
     ],
 )
 def test_a_matrix_that_is_no_kernel_is_refused(X, words):

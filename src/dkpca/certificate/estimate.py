@@ -29,6 +29,7 @@ from dkpca.linalg.arrays import Array, like, namespace, sent_to, to_numpy, trans
 from dkpca.linalg.eigenpairs import Eigenpairs, Nearby
 from dkpca.linalg.lazy_factor import Factor, Tall, as_sent, column_squares, reference_of, rows_of, scaled
 from dkpca.linalg.perturbation import Added, Matrix, Spectrum, Vector, change, turned
+from dkpca.linalg.rounding import quiet
 from dkpca.linalg.rows import away_from, crossed, pick
 
 SAFETY = 1.5  # half of all estimates would be too small without it, most of them by little
@@ -37,6 +38,7 @@ MISSED = 0.1  # of the mean squared length of what landmarks at a party missed o
 ARITHMETIC = 0.03  # of the squared bound on rounding where only arithmetic rounds: single errors mostly cancel
 STATED = 0.3  # of the squared norm of what rounding for the wire did: what the first component gets of it
 RELATIVE = 0.7  # of half a unit in the last place: rounding of a number of unknown mantissa, as a uniform error
+LEAST_SIZE = 1e-300  # of the largest eigenvalue, so that nothing is divided by zero
 MOST_PASSED = 20_000  # samples all of which are looked at, where the solver passed over the matrix too
 ROWS = 400  # looked at otherwise
 ALONG = 0.5  # of what components have outside of a factor: along the next direction
@@ -66,7 +68,9 @@ def component_errors(
     again = [rounded_again(rows, A, random_state, magnified) for rows, A in zip(at_few, factors, strict=True)]
     cuts = [uncut] if all_rows else [uncut, cut]
     seen, *rest = rows_times(law, compared, cuts, diagonals, few, V, again)
-    rounding = np.sum((seen - rest[-1]) ** 2, axis=0) * (n / len(few)) / magnified**2
+    size = max(float(pairs.values[0]), LEAST_SIZE)
+    with quiet():
+        rounding = np.sum(((seen - rest[-1]) / (magnified * size)) ** 2, axis=0) * (n / len(few))
     whole: Matrix | None
     if all_rows:  # products with the whole matrix
         grams = [FusedGram(law, list(map(_scaled, factors, by)), diagonals) for by in (uncut, cut)]
@@ -85,7 +89,7 @@ def component_errors(
 class Limits:
     """What limits the answer beside what can be seen by a cut of the factors."""
 
-    everywhere: Vector  # (D,): squared length of N v for what hits every direction alike, such as rounding
+    everywhere: Vector  # (D,): squared length of N v over lambda_1, for what hits every direction alike, as rounding
     added: tuple[Added, ...]  # directions that a party sent nothing of
 
     @classmethod
@@ -103,7 +107,9 @@ class Limits:
         """Read them off what the parties state, with some rows of their factors and of the components."""
         shares = entering(law, rows, diagonals)
         added = left_out(errors, lengths, shares, spectrum, lambda j: outside(rows[j], at_rows.components, n_samples))
-        return cls(np.full(len(spectrum.values), everywhere(errors, lengths, shares, n_samples)), tuple(added))
+        size = max(float(spectrum.values[0]), LEAST_SIZE)
+        sizes = everywhere(errors, lengths, [share / size for share in shares], n_samples)
+        return cls(np.full(len(spectrum.values), sizes), tuple(added))
 
 
 def from_images(
@@ -277,16 +283,17 @@ def everywhere(
     total = 0.0
     for error, own, share in zip(errors, lengths, shares, strict=True):
         trace = max(0.0, error.trace - float(own.sum()))
-        total += MISSED * share**2 * min(error.overlap, trace) * trace / n_samples
+        total += MISSED * (share * min(error.overlap, trace)) * (share * trace) / n_samples
         total += 0.0 if isinstance(error.factor, Tall) else ARITHMETIC * (share * error.rounding) ** 2
     return total
 
 
 def stated_rounding(errors: Sequence[PartyError], law: Law, rows: Sequence[Array], spectrum: Spectrum) -> Vector:
-    """Squared length of N v for each component v, where only the norm of N is known: in proportion to eigenvalues."""
+    """Squared length of N v over lambda_1, where only the norm of N is known: in proportion to eigenvalues."""
     shares = entering(law, rows, None)
-    norm = math.hypot(*(share * e.rounding for e, share in zip(errors, shares, strict=True)))
-    sizes: Vector = STATED * (norm * spectrum.values / max(float(spectrum.values[0]), 1e-300)) ** 2
+    size = max(float(spectrum.values[0]), LEAST_SIZE)
+    norm = math.hypot(*(share / size * e.rounding for e, share in zip(errors, shares, strict=True)))
+    sizes: Vector = STATED * (norm * (spectrum.values / size)) ** 2
     return sizes
 
 
@@ -306,7 +313,8 @@ def isotropic(sizes: Vector, spectrum: Spectrum, n_samples: int) -> Vector:
 
     u'Nv is made of what rounding did to the rows along u and along v, so that near directions count twice.
     """
-    values, near, far = spectrum.values, spectrum.near_values, spectrum.far_value
+    size = max(float(spectrum.values[0]), LEAST_SIZE)
+    values, near, far = spectrum.values / size, spectrum.near_values / size, spectrum.far_value / size
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         each = 2.0 / n_samples * np.sum(1.0 / (values[None, :] - near[:, None]) ** 2, axis=0)
         sines = sizes * (each + 1.0 / (values - far) ** 2)

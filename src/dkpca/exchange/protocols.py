@@ -13,9 +13,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dkpca import audit, fusion, kernels, wire
+from dkpca import fusion, kernels, wire
 from dkpca.errors import FusionError, InputError
-from dkpca.fusion import FusedModel, components
+from dkpca.fusion import FusedModel, audit, components
 from dkpca.kernels import Kernel
 from dkpca.kernels.base import adjusted
 from dkpca.kernels.combination import BALANCED, center_weights, check_law, check_weights, combination, weighed

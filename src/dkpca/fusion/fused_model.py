@@ -339,7 +339,7 @@ def project(model: FusedModel, rows: Iterable[Rows]) -> Array:
         blocks = (mine @ theirs.T for mine, theirs in zip(new, anchors, strict=True))
         return law.recombine(blocks) @ weights + offset[None, :]
 
-    return by_strips(scores, received[0].factor.data, weights)
+    return _finite(by_strips(scores, received[0].factor.data, weights))
 
 
 def project_exact(model: FusedModel, partials: Iterable[Partials]) -> Array:
@@ -353,7 +353,17 @@ def project_exact(model: FusedModel, partials: Iterable[Partials]) -> Array:
         )
     total = sum(by_party[name].partial.decode(model.dtype) for name in model.summaries)
     rows = model.extension.rows(model.kernel.finish(total).T).T
-    return rows @ model.extension.weights + model.extension.offset[None, :]
+    return _finite(rows @ model.extension.weights + model.extension.offset[None, :])
+
+
+def _finite(scores: Array) -> Array:
+    """Refuse scores that are no numbers: kernel values of samples so far away that the precision cannot hold them."""
+    if not bool(namespace(scores).all(namespace(scores).isfinite(scores))):
+        raise InputError(
+            f"kernel values of the new samples are beyond the range of {dtype_name(scores)}: they lie too far from "
+            "those of the fit; correct or scale their columns"
+        )
+    return scores
 
 
 def training_block(model: FusedModel, rows: Array) -> Array:

@@ -11,6 +11,8 @@ from dkpca.kernels.laws import Law
 from dkpca.linalg.arrays import Array, eps, namespace, to_numpy
 from dkpca.linalg.rows import Index, pick
 
+ROUNDED_TO = 2.0**-24  # a matrix whose numbers are float32 may have eigenvalues so far below zero, by its trace
+
 
 @dataclass(frozen=True)
 class Precomputed(Kernel):
@@ -40,7 +42,7 @@ class Precomputed(Kernel):
         xp = namespace(X)
         if X.shape[0] != X.shape[1]:
             raise InputError(f"a precomputed kernel matrix is square, and this one is {X.shape[0]} x {X.shape[1]}")
-        if float(xp.max(xp.abs(X - X.T))) > 100 * eps(X) * float(xp.max(xp.abs(X))):
+        if float(xp.max(xp.abs(X - X.T))) > max(100 * eps(X), 2.0 * ROUNDED_TO) * float(xp.max(xp.abs(X))):
             raise InputError("a precomputed kernel matrix is symmetric, and this one is not")
         _check_positive(X)
 
@@ -53,7 +55,9 @@ class Precomputed(Kernel):
         return namespace(X).linalg.diagonal(X)
 
     def relative_error(self, X: Array, origin: Array | None) -> float:
-        return 0.0  # the matrix is what it is
+        # The matrix is what it is, but for eigenvalues below zero: as many as it has rows, in either norm.
+        trace = float(namespace(X).sum(self.diagonal(X)))
+        return 2.0 * X.shape[0] * _below_zero(X) / trace if trace > 0 else 0.0
 
     def block(self, X: Array, rows: Index, columns: Index) -> Array:
         return namespace(X).asarray(pick(pick(X, rows).T, columns).T, copy=True)  # solvers write over what they get
@@ -72,13 +76,25 @@ class Precomputed(Kernel):
 
 
 def _check_positive(X: Array) -> None:
-    """A Cholesky factorization exists if and only if no eigenvalue is negative; rounding is allowed for."""
-    diagonal = np.diagonal(to_numpy(X)).astype(float)
-    slack = len(diagonal) * eps(X) * max(float(np.abs(diagonal).max()), np.finfo(float).tiny)
-    try:
-        np.linalg.cholesky(to_numpy(X).astype(float) + np.diag(np.full(len(diagonal), slack)))
-    except np.linalg.LinAlgError as error:
+    """Refuse an eigenvalue below zero, but for what rounding of a kernel matrix to float32 can make."""
+    allowed = ROUNDED_TO * float(np.sum(np.abs(np.diagonal(to_numpy(X)).astype(float))))
+    below = _below_zero(X)
+    if below > allowed:
         raise InputError(
-            "a precomputed kernel matrix is positive semidefinite, and this one has a negative eigenvalue; use a "
-            "measure of similarity that is a kernel, or add to the diagonal"
-        ) from error
+            f"a precomputed kernel matrix is positive semidefinite, and this one has an eigenvalue of {-below:.3g}, "
+            f"below the {-allowed:.3g} that rounding to float32 explains; use a measure of similarity that is a "
+            f"kernel, or add {below:.3g} to the diagonal"
+        )
+
+
+def _below_zero(X: Array) -> float:
+    """How far the least eigenvalue is below zero; 0 if it is not, but for the rounding of its computation."""
+    K = to_numpy(X).astype(float)
+    diagonal = np.diagonal(K)
+    slack = len(diagonal) * np.finfo(float).eps * max(float(np.abs(diagonal).max()), np.finfo(float).tiny)
+    try:
+        np.linalg.cholesky(K + np.diag(np.full(len(diagonal), slack)))  # exists if and only if none is below -slack
+    except np.linalg.LinAlgError:
+        size = max(float(np.abs(K).max()), np.finfo(float).tiny)
+        return max(0.0, -float(np.linalg.eigvalsh((K / size + K.T / size) / 2)[0]) * size)
+    return 0.0

@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
+import numpy as np
+
 from dkpca import messages, wire
 from dkpca.errors import InputError
 from dkpca.kernels import RBF, Kernel, Precomputed
@@ -123,6 +125,10 @@ def summarize(
     # K, the party's Gram matrix, which is never built; a blind center cannot center it, so the party does.
     gram: Gram = KernelGram(kernel, X, table.origin, standardized=table.error)
     if blind is not None:
+        if not isinstance(X, np.ndarray):
+            raise InputError(
+                f"party {party!r}: samples are turned on the host; give a NumPy array, or protect='none'"
+            )
         _check_sum(kernel, law, party)
         gram = Centered(gram)
 

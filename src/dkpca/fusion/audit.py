@@ -16,7 +16,7 @@ from dkpca.certificate import Audit
 from dkpca.certificate.estimate import spectrum_at
 from dkpca.certificate.left_out import PartyError
 from dkpca.errors import FusionError, InputError
-from dkpca.fusion import FusedModel
+from dkpca.fusion.fused_model import FusedModel
 from dkpca.fusion.roster import TrueRows, audited_rows
 from dkpca.kernels.grams import FusedGram
 from dkpca.linalg.arrays import Array, device, namespace, to_numpy
@@ -66,8 +66,8 @@ def _uniform(n_samples: int, n_rows: int, seed: int) -> "np.ndarray[tuple[int], 
 class Seen:
     """Sums over all columns of the rows drawn; E is the true matrix minus the fused one."""
 
-    differences: list[Array]  # (s, s) per party: D D' for its true rows minus its factor's
-    squares: Array  # (s,) squared lengths of rows of E
+    differences: list[Array]  # (s, s) per party: D D' for its true rows minus its factor's, over its largest entry
+    squares: Array  # (s,) squared lengths of rows of E, over the largest entry of the true matrix
     missing: Array  # (s, d): E V, V centered if the model is
     components: Array  # (s, d): K V
 
@@ -101,6 +101,7 @@ def _seen(model: FusedModel, errors: Sequence[PartyError], answers: Sequence[Tru
     mean = xp.mean(V, axis=0, keepdims=True) if model.centered else xp.zeros_like(V[:1, :])
     own, joint = [rows_of(e.factor, chosen) for e in errors], fused.rows(chosen)
     diagonals = [e.diagonal for e in errors]
+    units, size = [_largest(e.diagonal) for e in errors], _largest(model.law.diagonal(diagonals))
     at_rows = [xp.take(d, chosen) for d in diagonals]
 
     def of(part: slice) -> Seen:
@@ -108,7 +109,8 @@ def _seen(model: FusedModel, errors: Sequence[PartyError], answers: Sequence[Tru
         off = [K - A @ rows_of(e.factor, part).T for K, A, e in zip(rows, own, errors, strict=True)]
         K = model.law.combine(rows, at_rows, [d[part] for d in diagonals])
         E = K - model.law.recombine(A @ B.T for A, B in zip(joint, fused.rows(part), strict=True))
-        return Seen([D @ D.T for D in off], xp.sum(E * E, axis=1), E @ (V[part, :] - mean), K @ V[part, :])
+        off, scaled = [D / unit for D, unit in zip(off, units, strict=True)], E / size  # squares may overflow
+        return Seen([D @ D.T for D in off], xp.sum(scaled * scaled, axis=1), E @ (V[part, :] - mean), K @ V[part, :])
 
     return reduce(_added, in_order(of, strips(fused.n, chosen.shape[0], V), V))
 
@@ -124,7 +126,8 @@ def _added(a: Seen, b: Seen) -> Seen:
 
 def _said(model: FusedModel, drawn: Draws, asked: AuditRequest, seen: Seen) -> Audit:
     samples = np.asarray(asked.samples)
-    lengths = np.sqrt(to_numpy(seen.squares).astype(float))
+    size = _largest(model.law.diagonal([e.diagonal for e in _errors(model)]))
+    lengths = np.sqrt(to_numpy(seen.squares).astype(float)) * size
     where = np.searchsorted(samples, drawn.samples)
     proof = model.certificate
     kernel = _length_at_most(lengths, proof.kernel_error_above, drawn, where, proof.kernel_error_below)
@@ -150,7 +153,7 @@ def _length_at_most(lengths: Vector, norm: float, drawn: Draws, where: Array, be
     A row of a positive semidefinite matrix of norm b is at most sqrt(b times its diagonal entry) long; rounding in
     the matrix, in the rows and in the diagonal is allowed for by adding it.
     """
-    most = np.sqrt(norm * drawn.missing) + 3.0 * below
+    most = math.sqrt(norm) * np.sqrt(drawn.missing) + 3.0 * below
     largest = float(np.max(most / np.sqrt(drawn.probabilities)))
     shares = (lengths + below)[where] / np.sqrt(drawn.probabilities[drawn.samples])
     if not largest > 0.0:
@@ -171,15 +174,15 @@ def _subspace(model: FusedModel, drawn: Draws, where: Array, EV: Matrix) -> floa
     reach = np.asarray(proof.component_losses_at_most)
     total = float(drawn.missing.sum())
     with np.errstate(divide="ignore", over="ignore"):
-        hopeful = (distance > 0) & (WORTH / len(where) * total * reach < distance**2)
+        hopeful = (distance > 0) & (WORTH / len(where) * (total / distance) * (reach / distance) < 1.0)
     if not hopeful.any():
         return math.inf
     inverse = 1.0 / distance[hopeful]
-    most = math.sqrt(float(np.sum(reach[hopeful] * inverse**2)))
-    rounding = proof.kernel_error_below * math.sqrt(float(np.sum(inverse**2)))
+    most = math.sqrt(float(np.sum(reach[hopeful] * inverse * inverse)))
+    rounding = proof.kernel_error_below * math.hypot(*inverse)
     lengths = np.sqrt(np.sum((EV[:, hopeful] * inverse[None, :]) ** 2, axis=1))
     bound = _length_at_most(lengths, most**2, drawn, where, rounding)
-    solver = proof.solver_error_at_most * math.sqrt(float(np.sum(inverse**2)))
+    solver = proof.solver_error_at_most * math.hypot(*inverse)
     found = (bound + solver) ** 2 + float(np.count_nonzero(~hopeful))
     return min(found, proof.subspace_error_at_most) if found < proof.subspace_error_trivial else math.inf
 
@@ -187,12 +190,13 @@ def _subspace(model: FusedModel, drawn: Draws, where: Array, EV: Matrix) -> floa
 def _check_party(name: str, error: PartyError, squared: Array, corner: Array) -> None:
     """Compare true rows with the factor: the difference is at most what the party said it left out.
 
-    `squared` is D D' for the difference D of all rows drawn, `corner` its columns at the same samples.
+    `squared` is D D' for the difference D of all rows drawn, over its largest entry; `corner` its columns at the
+    same samples.
     """
-    xp = namespace(squared)
+    xp, size = namespace(squared), _largest(error.diagonal)
     rounding = error.rounding + growth(error.factor.shape[0]) * unit(squared) * error.trace
-    most = max(0.0, float(xp.max(xp.linalg.eigvalsh(_symmetric(squared))))) ** 0.5
-    least = -float(xp.min(xp.linalg.eigvalsh(_symmetric(corner))))
+    most = max(0.0, float(xp.max(xp.linalg.eigvalsh(_symmetric(squared))))) ** 0.5 * size
+    least = -float(xp.min(xp.linalg.eigvalsh(_symmetric(corner / size)))) * size
     for found, allowed, what in (
         (most, error.left_out + rounding, "differ from its factor by"),
         (least, rounding, "lie under its factor by"),
@@ -202,6 +206,11 @@ def _check_party(name: str, error: PartyError, squared: Array, corner: Array) ->
                 f"party {name!r}: the rows it sent for the audit {what} {found:.3g}, more than the {allowed:.3g} "
                 "that it stated; its summary or its rows were not made from the table by dkpca, or were altered"
             )
+
+
+def _largest(x: Array) -> float:
+    """Largest entry, or 1 if all are zero: what is divided by it has ordinary squares."""
+    return float(namespace(x).max(x)) or 1.0
 
 
 def _symmetric(A: Array) -> Array:
