@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from dkpca import wire
-from dkpca.audit import uniform_request
 from dkpca.errors import DKPCAError, InputError, PolicyError, ProtectionError
 from dkpca.exchange import protocols, replay
 from dkpca.exchange import review as reviews
@@ -22,6 +21,7 @@ from dkpca.exchange.member import Membership, OtherQuestionError, WaitingError
 from dkpca.exchange.memory import Memory
 from dkpca.exchange.own_table import OwnTable
 from dkpca.exchange.plan import Plan, second_nonce
+from dkpca.fusion.audit import uniform_request
 from dkpca.kernels import Kernel, Precomputed
 from dkpca.messages import Reveal, Scores, Seed
 from dkpca.party import questions as q
