@@ -223,7 +223,7 @@ def _verified(data: Buffer) -> tuple[Header, Arrays]:
 
 
 def _model(header: Header, arrays: Arrays, summaries: Mapping[str, Summary]) -> FusedModel:
-    fields, lacked = dict(header.get("fields") or {}), None
+    fields, lacked = _with_eigenvalues(dict(header.get("fields") or {}), arrays), None
     if LACKING in fields:
         mode, settings = fields.pop(LACKING), dict(fields.get("settings") or {})
         places = {name.removeprefix(PLACES): own for name, own in arrays.items() if name.startswith(PLACES)}
@@ -248,6 +248,16 @@ def _model(header: Header, arrays: Arrays, summaries: Mapping[str, Summary]) -> 
     if not summaries or not _fits(model, next(iter(summaries.values())).n_samples):
         raise WireError("has arrays of other shapes than the messages that belong to it")
     return model
+
+
+def _with_eigenvalues(fields: Header, arrays: Arrays) -> Header:
+    """Fields of a model whose certificate is of 0.1, which left the eigenvalues to the model."""
+    stated = fields.get("certificate")
+    if not isinstance(stated, dict) or "eigenvalues" in stated or "eigenvalues" not in arrays:
+        return fields
+    # The one behind the components is not in the file; zero makes the estimate of the share smaller, never larger.
+    own = {"eigenvalues": [float(value) for value in arrays["eigenvalues"].reshape(-1)], "next_eigenvalue": 0.0}
+    return fields | {"certificate": stated | own}
 
 
 def _fits(model: FusedModel, n_samples: int) -> bool:
