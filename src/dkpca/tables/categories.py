@@ -46,13 +46,14 @@ def _codes(column: Any) -> Any:
         numbers[large] = [_code(str(int(value))) for value in column[large].tolist()]
         return numbers
     known: dict[str, float] = {}
-    texts = (None if _is_missing(v) else str(float(v) if isinstance(v, bool) else v) for v in column.tolist())
+    texts = (None if is_missing(v) else str(float(v) if isinstance(v, bool) else v) for v in column.tolist())
     return np.array(
         [NOTHING if t is None else known[t] if t in known else known.setdefault(t, _code(t)) for t in texts]
     )
 
 
-def _is_missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
+    """Whether a cell holds None, NaN or NA."""
     return value is None or type(value).__name__ == "NAType" or bool(value != value)
 
 

@@ -23,7 +23,7 @@ from dkpca.errors import InputError
 from dkpca.linalg import memory
 from dkpca.linalg.arrays import Array, device, dtype_name, free_memory, namespace
 from dkpca.messages import check_party_name
-from dkpca.tables.categories import coded
+from dkpca.tables.categories import coded, is_missing
 from dkpca.tables.column_rules import check_features
 from dkpca.wording import counted
 
@@ -130,7 +130,7 @@ def _about_missing(table: Any) -> str:
     """Which columns contain NaN, in how many rows, and the two ways out."""
     cells = np.asarray(table) if np.asarray(table).dtype.kind == "f" else np.asarray(table, dtype=object)
     named = [repr(str(name)) for name in table.columns] if hasattr(table, "columns") else range(cells.shape[-1])
-    missing = [int(np.sum([_is_missing(cell) for cell in column] if column.dtype == object else np.isnan(column)))
+    missing = [int(np.sum([is_missing(cell) for cell in column] if column.dtype == object else np.isnan(column)))
                for column in np.atleast_2d(cells).T]  # fmt: skip
     found = sorted(
         ((count, name) for count, name in zip(missing, named, strict=True) if count), key=lambda each: -each[0]
@@ -143,10 +143,6 @@ def _about_missing(table: Any) -> str:
         "sklearn.impute.SimpleImputer().set_output(transform='pandas'), which keeps names and index, or use the "
         "dkpca command, which fills in column means and says how many"
     )
-
-
-def _is_missing(value: Any) -> bool:
-    return value is None or type(value).__name__ == "NAType" or bool(value != value)
 
 
 def check_told_apart(table: Any) -> None:
