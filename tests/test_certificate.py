@@ -17,7 +17,7 @@ from dkpca.fusion import fuse
 from dkpca.kernels import RBF, Linear
 from dkpca.linalg.eigenpairs import Probe
 from dkpca.linalg.streamed import Streamed
-from dkpca.wording import ranges
+from dkpca.wording import in_percent, ranges
 from experiments.adversary.truth import party_matrix
 from testkit.matrices import centered
 from testkit.protocol import fused_from, measured, problems, summaries_of
@@ -136,24 +136,49 @@ def test_most_components_are_certain_where_the_last_gap_is_not(table):
     assert fewer.subspace_error_at_most == pytest.approx(proof.leading_errors_at_most[certain[-1] - 1], rel=1e-6)
 
 
-def test_the_verdict_counts_digits(table):
+def test_the_verdict_begins_with_what_is_estimated(table):
     proof = fused_from(np.array_split(table, 3, axis=1), RBF(0.005), 2, rank=40).certificate
 
-    def verdict(estimated, proved, audit=None):
+    def changed(estimated, audit=None):
         estimates = (estimated / 2,) * 2
-        changed = replace(proof, component_error_estimates=estimates, component_errors_at_most=(1.0, 1.0))
-        return replace(changed, subspace_error_at_most=proved, audit=audit).verdict()
+        few = {"eigenvalues": (3.0, 2.0), "next_eigenvalue": 1.0, "captured_at_least": 1.0}
+        return replace(
+            proof, component_error_estimates=estimates, component_errors_at_most=(1.0, 1.0), audit=audit, **few
+        )
 
-    assert verdict(5e-7, 2e-3) == "The components are good to about 3 digits (estimated); proved to 1."
-    assert verdict(2e-3, math.inf) == (
-        "The components are good to about 1 digit (estimated); not proved for all of them together."
+    assert changed(5e-7).verdict() == (
+        "Green: 99.99997% of the best possible variance, and a subspace error of 5e-07: 3 digits of each component "
+        "(estimated)."
     )
-    assert verdict(0.5, math.inf).startswith("The components are not good to a single digit (estimated); not proved")
+    assert changed(0.04).verdict().startswith("Amber: 97.6% of the best possible variance, and a subspace")
+    assert changed(0.6).verdict().startswith("Red: ")
     audit = Audit(100, 0, 0.95, 1.0, 9e-5, (1e-8, 1e-8), 2)
-    assert verdict(5e-7, 2e-3, audit) == (
-        "The components are good to about 3 digits (estimated by an audit); proved to 2 at 95%."
-    )
+    assert changed(5e-7, audit).verdict().endswith("3 digits of each component (estimated by an audit).")
     assert proof.statements()[0] == proof.short()[0] == proof.verdict() == proof.to_dict()["verdict"]
+
+
+def test_the_loss_of_variance_is_estimated_on_the_safe_side(table):
+    few, true = (
+        fused_from(np.array_split(table, 3, axis=1), RBF(0.02), 3, rank=rank, precision="float64")
+        for rank in (12, len(table))
+    )
+    K, V = fused_matrix_of(true), few.eigenvectors
+    lost = 1.0 - float(np.sum(V * (K @ V)) / true.eigenvalues.sum())
+    assert 1 / 3 < (1.0 - few.certificate.optimality_estimate) / lost < 10
+    assert few.certificate.optimality_at_least <= few.certificate.optimality_estimate <= 1.0
+
+
+def fused_matrix_of(model):
+    K = model.law.recombine([s.factor.decode() @ s.factor.decode().T for s in model.summaries.values()])
+    return K - K.mean(0) - K.mean(0)[:, None] + K.mean()
+
+
+@pytest.mark.parametrize(
+    ("share", "words"),
+    [(1.0, "100%"), (0.999989, "99.998%"), (0.9949, "99.4%"), (0.5, "50.0%"), (0.0, "0.0%"), (0.9999999999, "100%")],
+)
+def test_a_share_close_to_one_is_never_rounded_up_to_it(share, words):
+    assert in_percent(share) == words
 
 
 def test_numbers_beside_each_other_are_drawn_together():
@@ -230,7 +255,8 @@ STATED = Certificate(
 
 def test_the_words_of_a_certificate_that_proves_its_components():
     assert STATED.statements() == [
-        "The components are good to about 1 digit (estimated); not proved for all of them together.",
+        "Green: 99.7% of the best possible variance, and a subspace error of 0.004: 1 digit of each component "
+        "(estimated).",
         "The true kernel is the RBF kernel of the joined table.",
         "The fused kernel matrix differs from the true one by at most 0.5 in spectral norm; its trace falls short by "
         "1.5 at most.",
@@ -242,9 +268,10 @@ def test_the_words_of_a_certificate_that_proves_its_components():
         "Theorem 1 of the paper bounds the |sin Theta|_F by 0.25 (the largest possible is 1.73).",
     ]
     assert STATED.short()[1:] == [
-        "They capture at least 75.0% of the variance of the true kernel, and at least 95.7% of what the best 3 could "
-        "(proved).",
+        "Proved: 95.7% of the best possible variance and 75.0% of all variance at least, and nothing of all "
+        "components together.",
         "Proved of single components: 1, 3 of 3 to a digit or more.",
+        "The proof is weaker than the answer: an audit (audit=100) or a higher rank proves more.",
     ]
 
 
@@ -265,7 +292,8 @@ def test_the_words_of_a_certificate_without_a_gap():
         "the parties, or another number of components, can change that."
     )
     assert unproved.statements() == [
-        "The components are not good to a single digit (estimated); not proved for all of them together.",
+        "Red: 95.7% of the best possible variance, and a subspace error of 1: less than a digit of some component "
+        "(estimated).",
         STATED.statements()[2],
         "Each of the 3 true eigenvalues lies at most 100.0% under its upper bound; for the smallest this says "
         "nothing.",

@@ -34,6 +34,16 @@ def good_digits(squared: float) -> int:
     return min(15, math.floor(-0.5 * math.log10(max(squared, 1e-30)) + 1e-9))
 
 
+def in_percent(share: float) -> str:
+    """A share that is close to one, with as many digits as tell it from one; never rounded up: 99.998%."""
+    lost = 1.0 - share
+    if lost <= 1e-9:
+        return "100%"
+    digits = max(1, math.floor(-math.log10(lost) + 1e-6) - 1)
+    kept = math.floor((share * 100.0) * 10**digits + 1e-6) / 10**digits
+    return f"{kept:.{digits}f}%"
+
+
 def counted(count: int, noun: str) -> str:
     """So many of something: 1 row, 2 rows."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -6,9 +6,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dkpca.linalg.eigenpairs import Probe
-from dkpca.wording import counted, good_digits, ranges
+from dkpca.wording import counted, good_digits, in_percent, ranges
 
 PREDICTED = 0.5  # held-out R^2 below which completed rows are to be read with care
+GREEN_SHARE, GREEN_ERROR = 0.99, 0.01  # estimated: an answer to be used
+RED_SHARE, RED_ERROR = 0.9, 0.5  # estimated: not to be used
+WEAK_SHARE = 0.97  # proved
 FARTHER = 2.0  # times the loss to the first direction behind the components
 
 
@@ -269,6 +272,7 @@ class Certificate:
             "captured_share_at_least": self.captured_share_at_least,
             "optimality_at_least": self.optimality_at_least,
             "optimality_estimate": self.optimality_estimate,
+            "color": self.color,
             "verdict": self.verdict(),
             "subspace_error_estimate": self.subspace_error_estimate,
             "gap_at_least": self.gap_at_least,
@@ -283,37 +287,67 @@ class Certificate:
         estimates = found or (1.0,) * self.n_components
         return tuple(map(min, estimates, self.component_errors_at_most)), self.audit is not None
 
+    @property
+    def error_estimate(self) -> float:
+        """Estimate of D - |V' V_hat|_F^2, by the audit if there was one; never above what is proved."""
+        return min(sum(self.component_estimates[0]), float(self.subspace_error_trivial))
+
+    @property
+    def color(self) -> str:
+        """Whether the answer can be used: "green", "amber" or "red", by what is estimated.
+
+        Green: 99 % of the best possible variance or more, and a subspace error of at most 0.01. Red: less than 90 %,
+        or a subspace error of 0.5 or more: half of a component is something else. Amber is what lies between.
+        """
+        share, error = self.optimality_estimate, self.error_estimate
+        if share < RED_SHARE or error >= RED_ERROR:
+            return "red"
+        return "green" if share >= GREEN_SHARE and error <= GREEN_ERROR else "amber"
+
     def verdict(self) -> str:
-        """Return one sentence for everybody: how many digits of the components are good."""
-        estimates, by_audit = self.component_estimates
-        estimated = good_digits(min(sum(estimates), self.subspace_error_trivial))
-        proved = good_digits(self.subspace_error_at_most)
-        confident = "" if self.audit is None else f" at {self.audit.confidence:.0%}"
-        at_confidence = 0 if self.audit is None else good_digits(self.audit.subspace_error_at_most)
-        words = f"good to about {counted(estimated, 'digit')}" if estimated else "not good to a single digit"
-        if self.audit is not None and at_confidence > proved:
-            proof = f"proved to {at_confidence}{confident}"
-        else:
-            proof = f"proved to {proved}" if proved else "not proved for all of them together"
-        return f"The components are {words} (estimated{' by an audit' if by_audit else ''}); {proof}."
+        """Return one sentence for everybody: whether the components can be used."""
+        how = "estimated by an audit" if self.audit is not None else "estimated"
+        digits = good_digits(self.error_estimate)
+        exact = f"{counted(digits, 'digit')} of each component" if digits else "less than a digit of some component"
+        return (
+            f"{self.color.capitalize()}: {in_percent(self.optimality_estimate)} of the best possible variance, and a "
+            f"subspace error of {self.error_estimate:.1g}: {exact} ({how})."
+        )
 
     def short(self) -> list[str]:
-        """Return what most people want to know, without the lines that say nothing."""
+        """Return what most people want to know: what is estimated, what is proved, and what helps if that is weak."""
         D = self.n_components
         known = [i for i, error in enumerate(self.component_errors_at_most, 1) if error <= 0.01]
         single = f"Proved of single components: {ranges(known)} of {D} to a digit or more."
-        captured = (
-            f"They capture at least {self.captured_share_at_least:.1%} of the variance of the true kernel, and at "
-            f"least {self.optimality_at_least:.1%} of what the best {D} could (proved)."
-        )
         return [
             self.verdict(),
-            *([captured] if self.captured_share_at_least > 0 else []),
+            self._proved_words(),
             *([single] if known and good_digits(self.subspace_error_at_most) == 0 else []),
             *self._proposal(),
             *([] if self.audit is None else self.audit.statements()[:1]),
             *self._about_completed(),
+            *self._advice(),
         ]
+
+    def _proved_words(self) -> str:
+        digits = good_digits(self.subspace_error_at_most)
+        together = f"{counted(digits, 'digit')} of each component" if digits else "nothing of all components together"
+        captured = (
+            f"{self.optimality_at_least:.1%} of the best possible variance and {self.captured_share_at_least:.1%} of "
+            "all variance at least, and "
+            if self.captured_share_at_least > 0
+            else ""
+        )
+        return f"Proved: {captured}{together}."
+
+    def _advice(self) -> list[str]:
+        """Say what to do where the answer, or only its proof, is weak."""
+        if self.color != "green":
+            return ["For a better answer: a higher rank at the parties, more landmarks, or a finer precision."]
+        weak = self.optimality_at_least < WEAK_SHARE and good_digits(self.subspace_error_at_most) == 0
+        if not weak or self.audit is not None:
+            return []
+        return ["The proof is weaker than the answer: an audit (audit=100) or a higher rank proves more."]
 
     def statements(self) -> list[str]:
         """Return the certificate in plain words, with all its details."""
