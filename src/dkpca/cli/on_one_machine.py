@@ -50,21 +50,22 @@ def fit(
 ) -> None:
     """Do it all on one machine: every party in a process of its own, then the fusion.
 
-    With --id, the samples that all tables have are used, in the order of the first. How a table is read stands in
-    its party.toml, which 'dkpca check TABLE --write party.toml' makes.
+    With --id, the samples that all tables have are used, in the order of the first; --lacking keeps the others too.
+    How a table is read stands in its party.toml, which 'dkpca check TABLE --write party.toml' makes.
 
     Examples: `dkpca fit airline=airline.csv weather=weather.parquet --id flight --out run/`;
     with `--kernel rbf --kernel clinic=overlap --law sum --weights balanced` each party has its own kernel.
     """
     asked.refuse("fit", *NOT_HERE)
     holdings = with_standardize(holdings_of(sources, ids), asked)
-    request = asked.fit([holding.party for holding in holdings])
+    lacking = asked.given.get("lacking", "drop")  # the commands' default, which the notes say
+    request = asked.fit([holding.party for holding in holdings], lacking=lacking)
     with progress("parties", total=len(holdings)) as advance:
         run, notes = processes.fit(out, holdings, request, asked.compute, done=advance)
     lines: list[str | Table] = [*(f"note: {note}" for note in notes), *run_words(run)]
     facts = run_facts(run) | {"notes": notes}
     if new:
-        placed, said = processes.place(run, new_tables(new))
+        placed, said = processes.place(run, new_tables(new), lacking)
         facts["new"] = {"out": str(run.path / processes.NEW), "n_samples": len(placed.scores), "notes": said}
         lines += [*(f"note: {note}" for note in said), f"{len(placed.scores):,} new samples, in {run.path / 'new'}"]
     show(as_json, facts, lines)

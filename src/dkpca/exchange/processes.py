@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dkpca import wire
+from dkpca import messages, wire
 from dkpca.errors import InputError, NoAnswerError
 from dkpca.exchange import files, in_process, protocols
 from dkpca.exchange.protocols import Terms
@@ -52,7 +52,7 @@ def fit(
             "DKPCA(protect='blind'), between organizations a study"
         )
     runs.check(out)
-    holdings, notes = shared_samples(holdings)
+    holdings, notes, together = matched_samples(holdings, request.lacking)
     roster, run_name = [holding.party for holding in holdings], f"fit-{request.seed}"
     parties = {h.party: _party(h, roster, run_name) for h in holdings}
     with (
@@ -60,17 +60,20 @@ def fit(
         _pool(compute.n_jobs or os.cpu_count() or 1, len(holdings)) as pool,
     ):
         workers = Workers(pool, {h.party: h.path for h in holdings}, done)
-        protocol = protocols.fit(roster, request, Terms(run_name))
+        terms = Terms(
+            run_name, places=together.places if together else None, samples=together.digest if together else ""
+        )
+        protocol = protocols.fit(roster, request, terms)
         with memory.limited(compute.max_memory, folder):
             model, _ = in_process.drive(protocol, parties, compute, workers=workers)
-        messages = {folder / f"{name}.summary": wire.pieces(message) for name, message in model.summaries.items()}
-        for path, pieces in messages.items():
+        sent = {folder / f"{name}.summary": wire.pieces(message) for name, message in model.received.items()}
+        for path, pieces in sent.items():
             storage.write(path, b"".join(pieces))
-        names = holdings[0].order or (holdings[0].ids() if holdings[0].reading.id_column else None)
+        names = together.names if together else _names(holdings[0])
         states = {name: party.state for name, party in parties.items() if party.state is not None}
         run = runs.fuse(
             out,
-            messages,
+            sent,
             model=model,
             without=sorted(set(runs.parties_in(out)) - set(model.summaries)),
             sample_names=names,
@@ -118,15 +121,18 @@ def _party(holding: Holding, roster: Sequence[str], run: str) -> Party:
     )
 
 
-def place(run: Run, tables: Mapping[str, Path]) -> tuple[Placed, list[str]]:
-    """Place the new samples that all tables have, into `new/` of a run of one owner; say what is new about them."""
+def place(run: Run, tables: Mapping[str, Path], lacking: str | None = "drop") -> tuple[Placed, list[str]]:
+    """Place new samples, into `new/` of a run of one owner; say what is new about them.
+
+    Those that all tables have, or with `lacking` as "mean" or "complete" all of them.
+    """
     strangers = sorted(set(tables) - set(run.model.summaries))
     if strangers:
         raise InputError(f"there are new samples of {strangers}; the parties are {sorted(run.model.summaries)}")
     private = run.path / "private"
     holdings = [files.new_samples(path, private / f"{party}.state") for party, path in tables.items()]
-    holdings, notes = shared_samples(holdings)
-    names = holdings[0].order or (holdings[0].ids() if holdings[0].reading.id_column else None)
+    holdings, notes, together = matched_samples(holdings, lacking)
+    names = together.names if together else _names(holdings[0])
     with storage.scratch_beside(run.path) as folder:
         rows = [folder / f"{holding.party}.rows" for holding in holdings]
         for holding, path in zip(holdings, rows, strict=True):
@@ -140,6 +146,8 @@ def place(run: Run, tables: Mapping[str, Path]) -> tuple[Placed, list[str]]:
             sample_names=names,
             id_normalize=holdings[0].reading.id_normalize,
             missing=sorted(set(run.model.summaries) - set(tables)),
+            places=together.places if together else None,
+            lacking=lacking,
         )
     outside = runs.outside(run.path / NEW)
     if placed.missing:
@@ -151,11 +159,34 @@ def place(run: Run, tables: Mapping[str, Path]) -> tuple[Placed, list[str]]:
     return placed, notes
 
 
+@dataclass(frozen=True)
+class Together:
+    """Samples that at least one table has."""
+
+    names: Sequence[str]
+    digest: str
+    places: Mapping[str, Sequence[int]]  # of each table's samples among them
+
+
+def _names(holding: Holding) -> Sequence[str] | None:
+    return holding.order or (holding.ids() if holding.reading.id_column else None)
+
+
 def shared_samples(holdings: Sequence[Holding]) -> tuple[list[Holding], list[str]]:
     """Keep the samples that all tables have, in the order of the first."""
+    return matched_samples(holdings, None)[:2]
+
+
+def matched_samples(
+    holdings: Sequence[Holding], lacking: str | None
+) -> tuple[list[Holding], list[str], Together | None]:
+    """Match samples by their ids: keep those that all tables have, in the order of the first, or all samples.
+
+    Where not all tables have all of them, and they are kept, the third part says which has which.
+    """
     nameless = [holding.party for holding in holdings if holding.reading.id_column is None]
     if len(nameless) == len(holdings):
-        return list(holdings), []
+        return list(holdings), [], None
     if nameless:
         raise InputError(
             f"the tables of {nameless} have no id column, the others have one; name it with --id NAME=COLUMN"
@@ -166,16 +197,26 @@ def shared_samples(holdings: Sequence[Holding]) -> tuple[list[Holding], list[str
     own = {h.party: dict(zip(h.keys(ids[h.party]), ids[h.party], strict=True)) for h in holdings}
     first = list(own[holdings[0].party])
     if all(list(keys) == first for keys in own.values()):
-        return list(holdings), []
+        return list(holdings), [], None
     common = set(first).intersection(*own.values())
     more = would_match(ids, holdings[0].reading.id_normalize)
     if not common:
         hint = "".join(f"; {words}" for words in more)
         raise InputError(f"no sample id is in all of {[str(h.path) for h in holdings]}; check --id{hint}")
-    order = [key for key in first if key in common]
     counts = ", ".join(f"{name} has {len(keys):,}" for name, keys in own.items())
-    notes = [f"using the {len(order):,} samples that all tables have ({counts})", *more]
-    return [replace(h, order=[own[h.party][key] for key in order]) for h in holdings], notes
+    together = {key: name for keys in reversed(own.values()) for key, name in keys.items()}
+    if lacking in ("mean", "complete") and len(common) < len(together):
+        keys = list(dict.fromkeys(key for own_keys in own.values() for key in own_keys))
+        position = {key: place for place, key in enumerate(keys)}
+        places = {name: [position[key] for key in own_keys] for name, own_keys in own.items()}
+        what = "mean rows" if lacking == "mean" else "completed rows"
+        note = f"{len(keys):,} samples, of which {len(common):,} are in all tables ({counts}); {what} for the others"
+        found = Together([together[key] for key in keys], messages.digest(keys), places)
+        return list(holdings), [note, *more], found
+    order = [key for key in first if key in common]
+    ways = "; --lacking complete keeps the others" if lacking == "drop" and len(common) < len(together) else ""
+    notes = [f"using the {len(order):,} samples that all tables have ({counts}){ways}", *more]
+    return [replace(h, order=[own[h.party][key] for key in order]) for h in holdings], notes, None
 
 
 def _prepare(threads: int) -> None:

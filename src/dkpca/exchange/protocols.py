@@ -70,6 +70,7 @@ class Terms:
     dtype: str = "float64"  # precision in which the center computes
     seeded: bool = False  # whether the parties have their seeds already
     places: Mapping[str, Any] | None = None  # of each party's samples among all; None: all have all, in one order
+    samples: str = ""  # digest of all samples in their order, where parties lack some
 
 
 Answers = Mapping[str, Any]
@@ -177,6 +178,7 @@ def _by_summaries(names: Sequence[str], settings: Fit, terms: Terms) -> Generato
         weights=center_weights(settings.weights, law),
         places=terms.places,
         lacking=str(settings.lacking),
+        samples=terms.samples,
     )
     return components.fused(settings.n_components, lambda count: fuse(n_components=count))
 

@@ -121,6 +121,7 @@ class Lacking:
     sent: Mapping[str, Summary]
     places: Mapping[str, Rows]  # of the samples that each party has, among all
     completion: Completion
+    samples: str  # digest of all samples in order
 
     @property
     def rows(self) -> dict[str, Rows]:
@@ -139,7 +140,13 @@ class Lacking:
 
 
 def completed(
-    summaries: Mapping[str, Summary], places: Mapping[str, Sequence[int] | Rows], *, mode: str, dtype: str, seed: int
+    summaries: Mapping[str, Summary],
+    places: Mapping[str, Sequence[int] | Rows],
+    *,
+    mode: str,
+    dtype: str,
+    seed: int,
+    samples: str = "",
 ) -> tuple[dict[str, Summary], dict[str, Array], Lacking]:
     """Summaries with a row for every sample, bounds on the diagonals of the matrices they are about, and how.
 
@@ -151,6 +158,8 @@ def completed(
         Where these samples are among all; every sample is at some party.
     mode : {"mean", "complete"}
         The party's mean row, or a mixture that is regressed on the other parties.
+    samples : str
+        Digest of all samples in their order; empty: they have no ids.
     """
     positions = {name: np.asarray(places[name], dtype=np.intp) for name in summaries}
     n_samples = _n_samples(summaries, positions)
@@ -160,12 +169,13 @@ def completed(
     else:
         check_shared(positions, n_samples)
         found = _swept(held, n_samples, set(held), sweeps=1)
-    made = {name: _completed(summary, found.filled[name]) for name, summary in summaries.items()}
+    samples = samples or row_number_digest(n_samples)
+    made = {name: _completed(summary, found.filled[name], samples) for name, summary in summaries.items()}
     diagonals = {
         name: _diagonal(held[name], found.filled[name], summary.kernel.unit_diagonal)
         for name, summary in summaries.items()
     }
-    return made, diagonals, Lacking(mode, summaries, positions, found)
+    return made, diagonals, Lacking(mode, summaries, positions, found, samples)
 
 
 def held_by(summary: Summary, rows: Rows, dtype: str) -> Held:
@@ -193,9 +203,9 @@ def _n_samples(summaries: Mapping[str, Summary], positions: Mapping[str, Rows]) 
     return n
 
 
-def _completed(summary: Summary, filled: Filled) -> Summary:
+def _completed(summary: Summary, filled: Filled, samples: str) -> Summary:
     """The summary of W K W', with the bounds that hold for it."""
-    spread = replace(summary, sample_digest=row_number_digest(filled.factor.shape[0]), factor=Rounded(filled.factor))
+    spread = replace(summary, sample_digest=samples, factor=Rounded(filled.factor))
     if not len(filled.lacking):
         return spread
     squares = row_squares(_rows(filled.factor, filled.lacking))

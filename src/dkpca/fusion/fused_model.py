@@ -219,6 +219,7 @@ def fuse(
     weights: Weights = None,
     places: Mapping[str, Sequence[int]] | None = None,
     lacking: str = "complete",
+    samples: str = "",
 ) -> FusedModel:
     """Turn the parties' summaries into kernel principal components: eq. (2) and (4) of the paper.
 
@@ -240,6 +241,8 @@ def fuse(
         Where the samples of each summary are among all, if parties lack some. None: all have all, in one order.
     lacking : {"complete", "mean"}
         What stands in place of rows that a party lacks.
+    samples : str
+        Digest of all samples in their order, where parties lack some; empty: they have no ids.
 
     Returns
     -------
@@ -251,7 +254,7 @@ def fuse(
     bounds: dict[str, Array] = {}
     if places is not None:
         accepted, bounds, lacked = completion.completed(
-            accepted, places, mode=lacking, dtype=dtype, seed=random_state
+            accepted, places, mode=lacking, dtype=dtype, seed=random_state, samples=samples
         )
     if law is None and weights is None:
         advice = "use one kernel and one gamma everywhere, or say with law= how different ones combine"

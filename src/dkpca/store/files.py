@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import Any, Literal, TypeVar, overload
 
 import numpy as np
 
@@ -17,7 +17,8 @@ from dkpca import wire
 from dkpca.errors import DKPCAError, FusionError, InputError, StorageError, WireError
 from dkpca.fusion import FusedModel
 from dkpca.fusion.completion import completed
-from dkpca.messages import Message, Summary
+from dkpca.fusion.fused_model import FusionSettings
+from dkpca.messages import Fingerprint, Message, Summary
 from dkpca.party.state import PartyState, Shield, State, SumState
 from dkpca.store import storage
 from dkpca.wire import codec, container, strict_json
@@ -33,7 +34,7 @@ MODEL_FILE = "model.safetensors"  # of a run
 MOST_MODEL_HEADER = 2**20
 INSIDE = "message."  # arrays that are the bytes of a summary
 LACKING, PLACES = "lacking", "places."  # what stands in place of rows that parties lack; where the others are
-LACKED = ("mean", "complete")
+SAID = {"mode": Literal["mean", "complete"], "samples": Fingerprint}
 ESTIMATOR_VERSION = 2  # of protected fits; others are 1
 ESTIMATOR_WARNING = "PRIVATE: this file contains the data of every party; never send it"
 ESTIMATOR = "saved estimator"
@@ -178,7 +179,7 @@ def _encoded_model(model: FusedModel) -> tuple[Header, Arrays]:
     """Fields and arrays of the model; completed rows are made again from the messages and the places."""
     fields, arrays = codec.encode(model, skip=("summaries", "lacking"))
     if model.lacking is not None:
-        fields[LACKING] = model.lacking.mode
+        fields[LACKING] = {"mode": model.lacking.mode, "samples": model.lacking.samples}
         arrays |= {PLACES + name: np.asarray(own, dtype=np.int64) for name, own in model.lacking.places.items()}
     return fields, arrays
 
@@ -225,18 +226,19 @@ def _verified(data: Buffer) -> tuple[Header, Arrays]:
 def _model(header: Header, arrays: Arrays, summaries: Mapping[str, Summary]) -> FusedModel:
     fields, lacked = _with_eigenvalues(dict(header.get("fields") or {}), arrays), None
     if LACKING in fields:
-        mode, settings = fields.pop(LACKING), dict(fields.get("settings") or {})
+        said, settings = codec.values(SAID, fields.pop(LACKING), what="not a model"), fields.get("settings")
         places = {name.removeprefix(PLACES): own for name, own in arrays.items() if name.startswith(PLACES)}
         arrays = Arrays({name: array for name, array in arrays.items() if not name.startswith(PLACES)})
+        fit = codec.decode(FusionSettings, settings, what="not a model")
         if (
-            mode not in LACKED
+            set(said) != set(SAID)
             or set(places) != set(summaries)
-            or any(own.dtype != np.int64 for own in places.values())
+            or any(own.dtype != np.int64 or own.ndim != 1 or not own.size for own in places.values())
+            or max(int(own.max()) for own in places.values()) >= sum(s.n_samples for s in summaries.values())
         ):
             raise WireError("does not say which samples its parties lack")
-        seed, dtype = settings.get("random_state", 0), settings.get("dtype", "float64")
         try:
-            summaries, _, lacked = completed(summaries, places, mode=mode, dtype=str(dtype), seed=int(seed))
+            summaries, _, lacked = completed(summaries, places, dtype=fit.dtype, seed=fit.random_state, **said)
         except (FusionError, InputError) as error:
             raise WireError(f"has places of samples that its messages do not have: {error}") from error
     if isinstance(fields.get("certificate"), dict) and "eigenvalues" in arrays:  # which one of dkpca 0.1 does not say

@@ -481,18 +481,30 @@ def place(
     id_normalize: Sequence[str] = (),
     missing: Sequence[str] = (),
     marginalize: bool = False,
+    places: Mapping[str, Sequence[int]] | None = None,
+    lacking: str | None = None,
 ) -> Placed:
     """Place new samples; write their scores, and the messages they came in, to a directory.
 
     Its settings name the samples that lie outside the range of the fit, and the parties that were missing, as far as
-    `dkpca.fusion.scoring.place` allows that.
+    `dkpca.fusion.scoring.place` allows that. With `lacking` as "mean" or "complete" parties may lack some samples:
+    `places` says where those that each has are among all of them, `sample_names`.
     """
     check(out)
     received = [receive(file, Rows, Partials) for file in files]
     answers = [item.message for item in received]
     with naming_files({item.message.party: item.path for item in received}):
-        placed = scoring.place(run.model, answers, missing, marginalize=marginalize)
-    scores, digest = to_numpy(placed.scores), answers[0].sample_digest
+        if places is not None or (missing and lacking == "complete"):
+            n_new = answers[0].n_samples if places is None else len(sample_names or ())
+            known = dict.fromkeys((a.party for a in answers), range(n_new)) if places is None else places
+            whole = scoring.fill_in(run.model, {a.party: a for a in answers}, known, n_new, mode=str(lacking))
+            placed = Placed(fusion.project(run.model, whole), (), (0.0,) * run.model.n_components)
+            answers = [*whole]
+        else:
+            placed = scoring.place(run.model, answers, missing, marginalize=marginalize or lacking == "mean")
+    scores, digest = to_numpy(placed.scores), received[0].message.sample_digest
+    if places is not None:
+        digest = messages.digest(matching_keys(sample_names or (), id_normalize))
     names = checked_names(sample_names, digest, len(scores), id_normalize)
     if names is None:  # not the numbers that samples of the fit may have
         names = [f"new-{row}" for row in numbered(len(scores))]
