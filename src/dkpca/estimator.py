@@ -186,7 +186,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     (300, 5)
     """
 
-    _cluster: Any = None  # what a fit on Dask collections gave
+    _cluster: str | None = None  # where rows of a fit on Dask collections were: on one "worker", or "rows" stayed
     _training: Any = None  # tables of the fit, as long as this object lives
 
     def __init__(
@@ -265,10 +265,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         """
         settings, compute = self._settings()
         self._cluster = self._training = None
-        elsewhere = _dask_collections(X, self.parties)
-        if elsewhere is not None:
-            self._cluster = _on_cluster().fit(elsewhere, settings, compute, sample_ids)
-            return self._take_over(self._cluster, list(elsewhere), self._cluster.states, {}, Shield())
+        if _on_cluster(X):
+            return self._fit_on_cluster(X, y, settings, compute, sample_ids)
         given = self._given(X, settings, sample_ids)
         warn(given.moved)
         labels.check_outcome(y, party_tables.by_party(X) or {"X": X}, sample_ids, given.ids)
@@ -303,7 +301,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             In the order of the first table.
         """
         self.fit(X, y, sample_ids=sample_ids)
-        if self._cluster is not None:
+        if self._cluster:
             return self.eigenvectors_ * np.sqrt(self.eigenvalues_)[None, :]
         scores = self.eigenvectors_ * namespace(self.eigenvalues_).sqrt(self.eigenvalues_)[None, :]
         return self._labeled(as_precise_as(X, scores), self._ids)
@@ -324,12 +322,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             In the order of the first table.
         """
         check_fitted(self)
-        elsewhere = None if self._cluster is None else _dask_collections(X, self.parties)
-        if elsewhere is not None:
-            return _on_cluster().place(self._cluster, elsewhere, self.timeout)
+        if self._cluster or _on_cluster(X):
+            return _cluster().transform(self, X, sample_ids)
         given = self._given_new(X, sample_ids)
-        if self._cluster is not None:
-            return _on_cluster().place_here(self._cluster, given.tables)
         place = self._place if self._shield.protect == "none" else self._place_protected
         scores = place(given)
         return self._labeled(as_precise_as(X, scores), given.ids)
@@ -360,7 +355,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         True
         """
         check_fitted(self)
-        self._check_rows_here("party_scores")
+        if self._cluster or _on_cluster(X):
+            return _cluster().on_a_worker(self, "party_scores", X, sample_ids=sample_ids)  # type: ignore[no-any-return]
         given = self._given_new(X, sample_ids)
         _check_nothing_lacks(given, "party_scores")
         return scoring.party_scores(self.model_, self._ask_rows(given.tables))
@@ -395,6 +391,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         """
         check_fitted(self)
         self._check_unprotected("score")
+        if self._cluster or _on_cluster(X):
+            return _cluster().on_a_worker(self, "score", X, sample_ids=sample_ids)  # type: ignore[no-any-return]
         given = self._given_new(X, sample_ids)
         _check_nothing_lacks(given, "score")
         tables = given.tables
@@ -434,6 +432,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         """
         check_fitted(self)
         self._check_unprotected("inverse_transform")
+        if self._cluster or _on_cluster(X):
+            return _cluster().on_a_worker(self, "inverse_transform", X, alpha=alpha)
         check_value("alpha", alpha, RIDGE)
         with as_input_error():
             scores = check_array(to_numpy(X), dtype=np.float64)
@@ -483,6 +483,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         """
         check_fitted(self)
         self._check_unprotected("run_audit")
+        if self._cluster or _on_cluster(X):
+            return self._audited(_cluster().audited(self, n_rows, X, sample_ids))
         settings, compute = self._settings()
         replace(settings, audit=n_rows, lacking=None)  # checks the number
         if self.model_.lacking is not None:
@@ -490,8 +492,30 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         tables = self._training if X is None else self._given(X, settings, sample_ids).tables
         if tables is None:
             raise InputError("run_audit needs the tables of the fit, which are in no file or pickle; give them as X")
-        self.model_: Any = in_process.audit(tables, self._states, self.model_, n_rows, settings, compute)
-        self.certificate_ = self.model_.certificate
+        return self._audited(in_process.audit(tables, self._states, self.model_, n_rows, settings, compute))
+
+    def _fit_on_cluster(self, X: AnyTables, y: object, settings: Fit, compute: Compute, sample_ids: Any) -> Self:
+        """Fit on Dask collections: on one worker, or chunk by chunk where rows are too many for that."""
+        cluster = _cluster()
+        if cluster.on_one_worker(X, compute.timeout):
+            self.__dict__.update(cluster.fit(self, X, y, sample_ids))
+            return self
+        tables = cluster.tables_of(X, self.parties, settings, sample_ids, compute.timeout)
+        model, states, shield = in_process.fit(
+            tables, replace(settings, audit=None), replace(compute, n_jobs=None, device=None)
+        )
+        warn(about_kernel(model, remedy=remedy(settings.standardize)))
+        columns = cluster.columns_of(X, self.parties)
+        states = {name: replace(state, columns=columns.get(name)) for name, state in states.items()}
+        warn(sentence for state in states.values() for sentence in about_columns(state))
+        if settings.weights == BALANCED:
+            warn(about_influence(model))
+        self._take_over(model, list(tables), states, {}, shield)
+        self._cluster, self._training = "rows", tables
+        return self if settings.audit is None else self.run_audit(settings.audit)
+
+    def _audited(self, model: Any) -> Self:
+        self.model_, self.certificate_ = model, model.certificate
         return self
 
     def save(self, path: str | Path) -> None:
@@ -519,7 +543,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         True
         """
         check_fitted(self)
-        self._check_rows_here("save")
+        if self._cluster:
+            _cluster().here(self).save(path)
+            return
         files = import_module("dkpca.store.files")
         files.write_estimator(
             Path(path),
@@ -635,7 +661,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         self.eigenvalues_ = model.eigenvalues
         self.explained_variance_ratio_ = model.explained_variance_ratio
         self.certificate_ = model.certificate
-        self.ledger_ = model.ledger if self._cluster is not None else [self._ledger_entry(name) for name in names]
+        self.ledger_ = [self._ledger_entry(name) for name in names]
         self.sample_ids_ = _as_ids(ids, model.n_samples)
         return self
 
@@ -729,17 +755,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
 
     def _check_unprotected(self, method: str) -> None:
         """Refuse what would take each party's own factor, or its columns beside everybody's scores."""
-        self._check_rows_here(method)
         if self._shield.protect != "none":
             raise InputError(f"{method} is for fits with protect='none', and this one had {self._shield.protect!r}")
-
-    def _check_rows_here(self, method: str) -> None:
-        """Refuse what needs every sample of the fit in one place."""
-        if self._cluster is not None:
-            raise InputError(
-                f"{method} needs the samples of the fit in one place, and those of Dask collections stay on their "
-                "workers; write eigenvectors_ with Dask, or fit again on gathered tables (X.compute())"
-            )
 
     def _lacking(self) -> str | None:
         """What to do about samples that a party lacks; `missing` is how this was said before."""
@@ -841,17 +858,14 @@ def _not_at_random(model: Any, y: Any) -> list[str]:
     ]
 
 
-def _on_cluster() -> Any:
-    """Return the fit on Dask collections, which few need."""
+def _cluster() -> Any:
+    """Return what is done with Dask collections, which few need."""
     return import_module("dkpca.exchange.on_cluster")
 
 
-def _dask_collections(X: AnyTables, parties: Any) -> dict[str, Any] | None:
-    """Tables by party, if they are Dask collections; there are none before Dask is imported."""
-    if "dask" not in sys.modules:
-        return None
-    found: dict[str, Any] | None = _on_cluster().collections(X, parties)
-    return found
+def _on_cluster(X: AnyTables) -> bool:
+    """Whether tables are Dask collections; there are none before Dask is imported."""
+    return "dask" in sys.modules and bool(_cluster().collections_in(X))
 
 
 def _same(values: Mapping[str, Any]) -> Any:

@@ -30,7 +30,7 @@ from dkpca.linalg.eigenpairs import Eigenpairs, Nearby
 from dkpca.linalg.lazy_factor import Factor, Tall, as_sent, column_squares, reference_of, rows_of, scaled
 from dkpca.linalg.perturbation import Added, Matrix, Spectrum, Vector, change, turned
 from dkpca.linalg.rounding import quiet
-from dkpca.linalg.rows import away_from, crossed, pick
+from dkpca.linalg.rows import away_from, crossed, on_workers, pick
 
 SAFETY = 1.5  # half of all estimates would be too small without it, most of them by little
 TAKEN = 0.25  # of a factor's columns, the last, that stand for those left out
@@ -54,7 +54,7 @@ def component_errors(
     """Estimate the squared sine between each component and the true leading subspace."""
     V, n = pairs.vectors, pairs.vectors.shape[0]
     exact = pairs.extension.anchors is None  # the solver passed over the whole matrix
-    all_rows = n <= ROWS or (exact and (law.linear or n <= MOST_PASSED))
+    all_rows = n <= ROWS or (exact and ((law.linear and not on_workers(V)) or n <= MOST_PASSED))
     few = np.sort(np.random.default_rng([random_state, n]).choice(n, min(n, ROWS), replace=False))
     diagonals = [e.sent_diagonal for e in errors if e.sent_diagonal is not None] or None
     factors = [e.factor for e in errors]
@@ -156,13 +156,15 @@ def rows_times(
     others = [xp.astype(sent_to(A, there.reference), there.reference.dtype) for A in again]
     right = [list(map(transposed, each)) for each in (*merged(rows, own), merged(others, own)[0])]
 
+    decoded = there.decoding()
+
     def make(start: int, *stored: Array) -> Array:
-        left = merged(*there.parts_from(stored))
+        left = merged(*decoded(stored))
         both = zip([*left, left[0]], right, strict=True)
         return xp.concat([law.crossed(each, by) for each, by in both], axis=1)
 
     table = replace(there.table(), make=make, width=len(positions) * len(right))
-    found = to_numpy(crossed(table, V, V if place is None else place)).astype(float)
+    found = to_numpy(crossed(table, V, place)).astype(float)
     return np.split(found, len(right))
 
 

@@ -35,10 +35,10 @@ from dkpca.linalg.arrays import (
 from dkpca.linalg.eigenpairs import Eigenpairs
 from dkpca.linalg.gram import Gram
 from dkpca.linalg.landmark import part_below
-from dkpca.linalg.lazy_factor import Factor, row_squares, whole
+from dkpca.linalg.lazy_factor import Factor, reference_of, row_squares, whole
 from dkpca.linalg.residual_bound import MOST_NUMBERS
 from dkpca.linalg.rounding import growth, quiet, solver_error, unit
-from dkpca.linalg.rows import Index, Made, Progress, cross, pick, silent, times, triangle
+from dkpca.linalg.rows import Index, Made, Progress, cross, pick, row_chunks, silent, times, triangle
 from dkpca.messages import Summary
 
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
@@ -73,7 +73,7 @@ class PartyError:
         xp = namespace(received)
         left_out, rounding = weight * summary.left_out_norm, weight * summary.rounding_norm
         overlap = left_out if summary.left_out_overlap is None else min(left_out, weight * summary.left_out_overlap)
-        trace = weight * summary.trace_left_out + float(np.sum(to_numpy(received)))
+        trace = weight * summary.trace_left_out + float(xp.sum(received))
         sent = None if summary.diagonal is None else weight * summary.diagonal.decode(dtype_name(received))[:, 0]
         if bound is not None:
             diagonal = weight * bound
@@ -111,7 +111,7 @@ class Covered(Gram):
     def __init__(self, law: Law, factors: Sequence[Array], changes: Sequence[Array], diagonals: list[Array] | None):
         self.law = law
         self.factors, self.changes = law.merge(factors, diagonals), law.merge_changes(changes, diagonals)
-        self.n, self.reference = factors[0].shape[0], factors[0]
+        self.n, self.reference = factors[0].shape[0], reference_of(factors[0])
         self.least_rank = min(A.shape[1] for A in changes)
 
     def evaluation_error(self) -> float:
@@ -121,8 +121,12 @@ class Covered(Gram):
         """How many of them an entry can have."""
         return self.law.powers * sum(growth(A.shape[1]) + 2.0 for A in self.factors)
 
+    @property
+    def chunks(self) -> tuple[int, ...] | None:
+        return row_chunks(self.factors[0])
+
     def diagonal(self) -> Array:
-        xp = namespace(self.reference)
+        xp = namespace(self.factors[0])
         parts, changes = ((xp.sum(A * A, axis=1) for A in each) for each in (self.factors, self.changes))
         return self.law.derivative(parts, changes)
 
@@ -132,12 +136,12 @@ class Covered(Gram):
 
     def against(self, columns: Array) -> Made:
         right, towards = ([pick(A, columns).T for A in each] for each in (self.factors, self.changes))
-        count = len(self.factors)
+        count, law = len(self.factors), self.law
 
         def make(start: int, *rows: Array) -> Array:
             parts = (A @ B for A, B in zip(rows[:count], right, strict=True))
             changes = (A @ B for A, B in zip(rows[count:], towards, strict=True))
-            return self.law.derivative(parts, changes)
+            return law.derivative(parts, changes)
 
         return Made((*self.factors, *self.changes), make, columns.shape[0])
 

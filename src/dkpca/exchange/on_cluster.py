@@ -1,147 +1,220 @@
-"""A fit on Dask arrays and DataFrames: rows stay with their workers, and scores come back as a Dask array."""
+"""An estimator whose tables are Dask arrays or DataFrames: their rows stay on the workers, Dask arrays come out.
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from numbers import Integral
+Up to `ONE_WORKER` rows, one worker has all of them for a while and does what is done with tables in memory, by the
+same code. Beyond, the row engine works chunk by chunk, and nothing with a row for each sample is ever in one place.
+"""
+
+import re
+import warnings
+from collections.abc import Iterable, Mapping
+from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from dkpca.certificate import Certificate
-from dkpca.disclosure import LedgerEntry
+from dkpca import fusion, party, wire
+from dkpca.concerns import warn
 from dkpca.errors import InputError
-from dkpca.exchange import on_dask, row_rounds
-from dkpca.exchange.row_rounds import Fitted
-from dkpca.kernels import Kernel
-from dkpca.linalg.arrays import Array
-from dkpca.linalg.precision import PRECISIONS
+from dkpca.linalg import on_dask
+from dkpca.linalg.leading import ONE_WORKER
+from dkpca.linalg.on_dask import is_collection
 from dkpca.messages import check_party_name
-from dkpca.party.state import PartyState
-from dkpca.settings import Compute, Fit
-from dkpca.tables import labels
-from dkpca.tables.inputs import column_groups, opened
+from dkpca.settings import Fit
+from dkpca.tables.inputs import column_groups
+from dkpca.tables.labels import like_fit
 
-# Settings that must be as by default.
-REFUSED = {"protect": "none", "projection": "extend", "audit": None, "device": None, "max_memory": None}
-
-
-@dataclass(frozen=True)
-class ClusterModel:
-    """What such a fit gives, by the names that a fused model has."""
-
-    fitted: Fitted
-    states: dict[str, PartyState]
-    ledger: list[LedgerEntry]
-    eigenvectors: Any  # a Dask array
-
-    @property
-    def eigenvalues(self) -> Array:
-        """Of the fused kernel, descending."""
-        return self.fitted.eigenvalues
-
-    @property
-    def explained_variance_ratio(self) -> Array:
-        """Of the fused kernel."""
-        return self.fitted.explained_variance_ratio
-
-    @property
-    def certificate(self) -> Certificate:
-        """What is proved about it."""
-        return self.fitted.certificate
-
-    @property
-    def n_samples(self) -> int:
-        """Samples of the fit."""
-        return int(self.eigenvectors.shape[0])
-
-    @property
-    def n_features(self) -> int:
-        """Columns over all parties."""
-        return sum(len(state.origin) for state in self.states.values())
-
-    @property
-    def solver(self) -> str:
-        """Which one, and why."""
-        return self.fitted.solver
-
-    @property
-    def kernels(self) -> dict[str, Kernel]:
-        """Kernel of each party."""
-        return {name: state.kernel for name, state in self.states.items()}
+SHARE = 8  # one part in so many of a worker's memory that the tables may take, to be on one worker
+MOST_TOLD = 5  # chunks of new samples about which there are warnings
+OUTSIDE = re.compile(r"(\d+) of (\d+) (new samples .* first row) (\d+)(.*)", re.DOTALL)
+# Settings that need all rows in one place, beyond `ONE_WORKER` of them: what they must be.
+BEYOND = {"protect": "none", "projection": "extend", "lacking": None}
 
 
-def collections(X: Any, parties: Any) -> dict[str, Any] | None:
-    """Tables by party, if they are Dask collections; None if none of them is."""
-    if on_dask.is_collection(X):
-        groups = column_groups(parties, X.shape[1], getattr(X, "columns", None))
-        names = getattr(X, "columns", None)
-        return {
-            name: X[:, columns] if names is None else X[[names[c] for c in columns]]
-            for name, columns in groups.items()
-        }
-    given = {f"party{j}": table for j, table in enumerate(X)} if isinstance(X, list | tuple) else X
-    if not isinstance(given, Mapping) or not any(on_dask.is_collection(table) for table in given.values()):
-        return None
-    others = [name for name, table in given.items() if not on_dask.is_collection(table)]
-    if others:
+def collections_in(X: Any) -> dict[Any, Any]:
+    """Return the tables of parties, or the one table that is cut, if they are Dask collections."""
+    if isinstance(X, Mapping):
+        tables = dict(X)
+    else:
+        tables = {f"party{j}": table for j, table in enumerate(X)} if isinstance(X, list | tuple) else {"": X}
+    others = [name for name, table in tables.items() if not is_collection(table)]
+    if others and len(others) < len(tables):
         raise InputError(f"the tables of {others} are no Dask collections, the others are; pass all in one way")
-    return {check_party_name(name): table for name, table in given.items()}
+    return {} if others else tables
 
 
-def fit(tables: Mapping[str, Any], settings: Fit, compute: Compute, sample_ids: Any) -> ClusterModel:
-    """Fit on the rows of all parties, where they are."""
-    for name, value in REFUSED.items():
-        asked = getattr(settings if hasattr(settings, name) else compute, name)
-        if asked != value:
+def on_one_worker(X: Any, timeout: float | None) -> bool:
+    """Whether the rows are so few that one worker may have all of them."""
+    tables = list(collections_in(X).values())
+    rows = sum(on_dask.chunk_sizes(tables[0], timeout))
+    width = sum(table.shape[1] for table in tables)
+    return rows <= ONE_WORKER and SHARE * 8 * rows * width <= on_dask.memory_of_a_worker()
+
+
+def fit(estimator: Any, X: Any, y: Any, sample_ids: Any) -> dict[str, Any]:
+    """Fit a copy of an estimator on the worker that has all rows; return its attributes."""
+    alone, first = copy(estimator), next(iter(collections_in(X).values()))
+    sizes = on_dask.chunk_sizes(first, estimator.timeout)
+
+    def fitted() -> dict[str, Any]:
+        found = dict(vars(alone.fit(X, y, sample_ids=sample_ids)))
+        if found["_ids"] is not None:
+            found["_ids"] = _as_array(found["_ids"])  # stays on the worker, as arrays do
+        return found
+
+    attributes: dict[str, Any] = on_dask.on_one_worker(fitted, sum(sizes), sizes, estimator.timeout, _tell)
+    return attributes | {"_cluster": "worker"}
+
+
+def tables_of(X: Any, parties: Any, settings: Fit, sample_ids: Any, timeout: float | None) -> dict[str, Any]:
+    """Tables by party for a fit whose rows stay where they are; refuse what needs them in one place."""
+    for name, value in BEYOND.items():
+        if getattr(settings, name, value) != value:
             raise InputError(
-                f"{name}={asked!r} needs rows in one place, and those of Dask collections stay on their workers; "
-                "leave it out, or gather the tables (X.compute())"
+                f"{name}={getattr(settings, name)!r} needs all rows in one place, and beyond {ONE_WORKER} those of "
+                "Dask collections stay on their workers; leave it out, or gather the tables (X.compute())"
             )
+    if settings.precision == "compact":
+        raise InputError("precision='compact' codes all rows together; use 'float32' for rows on a Dask cluster")
+    if any(kernel.columns_are == "samples" for kernel in settings.families()):
+        raise InputError("a precomputed kernel matrix is needed in one place; gather it (X.compute())")
     if sample_ids is not None:
         raise InputError("rows of Dask collections match by position; leave sample_ids out")
-    if not isinstance(settings.n_components, Integral):
-        raise InputError(f"n_components={settings.n_components!r} needs the whole spectrum; give a number")
-    chunks = on_dask.chunked(tables, compute.timeout)
-    fitted = row_rounds.fit(
-        chunks,
-        settings,
-        standardize=settings.standardize,
-        n_landmarks=settings.n_landmarks,
-        n_components=int(settings.n_components),
-        random_state=settings.seed,
-    )
-    states = {name: replace(state, columns=chunks.columns.get(name)) for name, state in fitted.states.items()}
-    roots = np.sqrt(fitted.eigenvalues)
-    inverse = np.divide(1.0, roots, out=np.zeros_like(roots), where=roots > 0)
-    ledger = [_not_sent(states[name], sum(chunks.sizes)) for name in tables]
-    return ClusterModel(fitted, states, ledger, row_rounds.scores(chunks, fitted) * inverse[None, :])
+    return on_dask.row_chunks(_by_party(X, parties), timeout)
 
 
-def place(model: ClusterModel, X: Any, timeout: float | None) -> Array:
-    """Place new samples of Dask collections; every party is needed."""
-    check_parties(model, X)
-    placed = {name: labels.like_fit(name, table, model.states[name].columns) for name, table in X.items()}
-    chunks = on_dask.chunked({name: placed[name] for name in model.states}, timeout)
-    widths = {name: len(state.origin) for name, state in model.states.items()}
-    if dict(chunks.widths) != widths:
-        raise InputError(f"the fit had parties and column counts {widths}; these samples have {chunks.widths}")
-    return row_rounds.scores(chunks, model.fitted)
+def columns_of(X: Any, parties: Any) -> dict[str, tuple[str, ...] | None]:
+    """Names of the columns of each party, where its table has some."""
+    return {
+        name: tuple(map(str, table.columns)) if hasattr(table, "columns") else None
+        for name, table in _by_party(X, parties).items()
+    }
 
 
-def place_here(model: ClusterModel, tables: Mapping[str, Any]) -> Array:
-    """Place new samples that are here."""
-    check_parties(model, tables)
-    return row_rounds.scores_here({name: opened(name, table) for name, table in tables.items()}, model.fitted)
+def _by_party(X: Any, parties: Any) -> dict[str, Any]:
+    tables = collections_in(X)
+    if list(tables) != [""]:
+        return {check_party_name(name): table for name, table in tables.items()}
+    names = getattr(X, "columns", None)
+    return {
+        name: X[:, columns] if names is None else X[[names[c] for c in columns]]
+        for name, columns in column_groups(parties, X.shape[1], names).items()
+    }
 
 
-def check_parties(model: ClusterModel, given: Mapping[str, Any]) -> None:
-    """Refuse new samples that lack a party."""
-    if set(given) != set(model.states):
-        raise InputError(f"the fit had the parties {list(model.states)}; these samples are from {list(given)}")
+def transform(estimator: Any, X: Any, sample_ids: Any) -> Any:
+    """Place new samples: chunk by chunk, if they are Dask collections, or else on a worker."""
+    tables = collections_in(X)
+    if not tables:
+        return on_a_worker(estimator, "transform", X, sample_ids=sample_ids)
+    if sample_ids is not None:
+        raise InputError("rows of Dask collections match by position; leave sample_ids out")
+    if estimator._cluster == "rows":
+        return _transform_rows(estimator, X)
+    alone, names, cut = _alone(estimator), list(tables), not isinstance(X, Mapping | list | tuple)
+    chunks = on_dask.cut_alike(tables, estimator.timeout)
+
+    def placed(start: int, *own: Any) -> tuple[list[Any], Any]:
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            scores = alone.transform(own[0] if cut else dict(zip(names, own, strict=True)))
+        return [np.asarray(scores, dtype=np.float64)], (start, [(str(each.message), each.category) for each in told])
+
+    width = len(estimator.eigenvalues_)
+    made, told = on_dask.chunks_made(placed, chunks, [width], np.float64, gathering=True, timeout=estimator.timeout)
+    _tell_of_chunks(told, sum(chunks.sizes))
+    return made[0]
 
 
-def _not_sent(state: PartyState, n_samples: int) -> LedgerEntry:
-    """What a party's factor would take: it is made on the workers, a chunk at a time."""
-    size = PRECISIONS[state.precision] * n_samples
-    rank, columns = state.weights.shape[1], len(state.origin)
-    return LedgerEntry(state.party, columns, rank, size * rank, size * columns, state.decided)
+def _transform_rows(estimator: Any, X: Any) -> Any:
+    """Place chunks of new samples by the landmarks of a fit whose rows stayed where they were."""
+    states, given = estimator._states, _by_party(X, estimator.parties)
+    if set(given) != set(states):
+        raise InputError(f"the fit had the parties {list(states)}; these samples are from {list(given)}")
+    tables = {name: like_fit(name, given[name], state.columns) for name, state in states.items()}
+    arrays, placed = on_dask.row_chunks(tables, estimator.timeout), fusion.placing(estimator.model_)
+
+    def of(start: int, *own: Any) -> tuple[list[Any], None]:
+        rows = [party.extend(state, X_own) for state, X_own in zip(states.values(), own, strict=True)]
+        return [np.asarray(placed(rows), dtype=np.float64)], None
+
+    chunks, width = on_dask.chunks_of(list(arrays.values())), len(estimator.eigenvalues_)
+    return on_dask.chunks_made(of, chunks, [width], np.float64, timeout=estimator.timeout)[0][0]
+
+
+def on_a_worker(estimator: Any, method: str, *arguments: Any, **named: Any) -> Any:
+    """Call a method of a fitted estimator on a worker, with all rows that it refers to."""
+    rows = next((table for given in arguments for table in _collections(given)), None)
+    sizes = () if rows is None else on_dask.chunk_sizes(rows, estimator.timeout)
+    called = _calling(estimator, method, *arguments, **named)
+    return on_dask.on_one_worker(called, sum(sizes) or -1, sizes, estimator.timeout, _tell)
+
+
+def audited(estimator: Any, n_rows: int, X: Any, sample_ids: Any) -> Any:
+    """Return the model with the findings of an audit, which sees all rows on a worker."""
+    called = _calling(estimator, "run_audit", n_rows, X, sample_ids=sample_ids)
+    found = on_dask.on_one_worker(lambda: called().certificate_, -1, (), estimator.timeout, _tell)
+    return replace(estimator.model_, certificate=found)
+
+
+def _calling(estimator: Any, method: str, *arguments: Any, **named: Any) -> Any:
+    alone, training = _alone(estimator), estimator._training
+
+    def called() -> Any:
+        alone._training = training
+        return getattr(_renamed(alone), method)(*arguments, **named)
+
+    return called
+
+
+def here(estimator: Any) -> Any:
+    """Return the same estimator, its arrays in files without a name that were written chunk by chunk."""
+    found = _renamed(on_dask.here(_alone(estimator)))
+    found._ids = None if found._ids is None else list(found._ids)
+    return found
+
+
+def _renamed(estimator: Any) -> Any:
+    """States that name the summaries as these are named where all their rows are."""
+    if estimator._shield.protect == "none":
+        names = {name: wire.fingerprint(summary) for name, summary in estimator.model_.summaries.items()}
+        estimator._states = {name: replace(s, summary_id=names[name]) for name, s in estimator._states.items()}
+    return estimator
+
+
+def _collections(given: Any) -> list[Any]:
+    if isinstance(given, Mapping | list | tuple):
+        return list(collections_in(given).values())
+    return [given] if is_collection(given) else []
+
+
+def _alone(estimator: Any) -> Any:
+    """A copy that does not look for a cluster."""
+    alone = copy(estimator)
+    alone._cluster = None
+    return alone
+
+
+def _tell(told: Iterable[tuple[str, type[Warning]]]) -> None:
+    """Give warnings again where the library was called."""
+    for message, category in told:
+        warn([message], category)
+
+
+def _tell_of_chunks(told: list[tuple[int, list[tuple[str, Any]]]], count: int) -> None:
+    """Give warnings of chunks again: those about samples outside the fit as one, others each once."""
+    found = [(start, OUTSIDE.match(message), message, category) for start, some in told for message, category in some]
+    outside = [(start, match, category) for start, match, _, category in found if match]
+    if outside:
+        start, first, category = outside[0]
+        total = sum(int(match.group(1)) for _, match, _ in outside)
+        words = f"{total} of {count} {first.group(3)} {start + int(first.group(4))}{first.group(5)}"
+        warn([words], category)
+    others = {message: category for _, match, message, category in found if not match}
+    _tell(list(others.items())[:MOST_TOLD])
+
+
+def _as_array(values: Any) -> np.ndarray[Any, Any]:
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array

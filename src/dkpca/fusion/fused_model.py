@@ -16,13 +16,13 @@ from dkpca.kernels import Kernel
 from dkpca.kernels.combination import Weights, combination, party_weights
 from dkpca.kernels.grams import FusedGram
 from dkpca.kernels.laws import Law
-from dkpca.linalg.arrays import Array, device, dtype_name, namespace, to_numpy
+from dkpca.linalg.arrays import Array, dtype_name, namespace, sent_to, to_numpy
 from dkpca.linalg.eigenpairs import Extension, Nearby
 from dkpca.linalg.gram import Centered
 from dkpca.linalg.lazy_factor import Factor, as_received, reweighed, whole
 from dkpca.linalg.leading import Solver, leading
 from dkpca.linalg.precision import round_to
-from dkpca.linalg.rows import by_strips
+from dkpca.linalg.rows import by_strips, pick
 from dkpca.messages import Partials, Rows, Scores, Statistics, Summary
 
 LANDMARKS = 500  # of the center, unless it is told otherwise
@@ -332,17 +332,24 @@ def place(model: FusedModel, received: Iterable[Rows | Partials]) -> Array:
 def project(model: FusedModel, rows: Iterable[Rows]) -> Array:
     """Place new samples by their factor rows; on training samples this is `model.scores`, to rounding."""
     by_party = complete(model.received, rows, lambda message, summary: message.factor.shape[1] == summary.rank)
-    received = [by_party[name] for name in model.summaries]
-    law, scales = model.law, [model.weights[name] ** 0.5 for name in model.summaries]
-    anchors = merged_rows(law, model.summaries.values(), scales, model.dtype, model.extension.rows)
+    return placing(model)([by_party[name] for name in model.summaries])
+
+
+def placing(model: FusedModel) -> Callable[[Sequence[Rows]], Array]:
+    """Return what makes scores of the factor rows of new samples, by all parties in the order of the model."""
+    law, scales, dtype = model.law, [model.weights[name] ** 0.5 for name in model.summaries], model.dtype
+    anchors = merged_rows(law, model.summaries.values(), scales, dtype, model.extension.rows)
     weights, offset = model.extension.weights, model.extension.offset
 
-    def scores(strip: slice) -> Array:
-        new = merged_rows(law, received, scales, model.dtype, lambda x: x[strip, :])
-        blocks = (mine @ theirs.T for mine, theirs in zip(new, anchors, strict=True))
-        return law.recombine(blocks) @ weights + offset[None, :]
+    def placed(received: Sequence[Rows]) -> Array:
+        def scores(strip: slice) -> Array:
+            new = merged_rows(law, received, scales, dtype, lambda x: x[strip, :])
+            blocks = (mine @ theirs.T for mine, theirs in zip(new, anchors, strict=True))
+            return law.recombine(blocks) @ weights + offset[None, :]
 
-    return _finite(by_strips(scores, received[0].factor.data, weights))
+        return _finite(by_strips(scores, received[0].factor.data, weights))
+
+    return placed
 
 
 def project_exact(model: FusedModel, partials: Iterable[Partials]) -> Array:
@@ -373,10 +380,9 @@ def training_block(model: FusedModel, rows: Array) -> Array:
     """Entries of the fused matrix between some of the training samples."""
     scales = [model.weights[name] ** 0.5 for name in model.summaries]
 
-    def pick(data: Array) -> Array:
-        return namespace(data).take(data, namespace(data).asarray(rows, device=device(data)), axis=0)
-
-    picked = merged_rows(model.law, model.summaries.values(), scales, model.dtype, pick)
+    picked = merged_rows(
+        model.law, model.summaries.values(), scales, model.dtype, lambda data: pick(data, sent_to(rows, data))
+    )
     return model.law.recombine(A @ A.T for A in picked)
 
 

@@ -77,7 +77,7 @@ def _contradiction(summary: Summary) -> str | None:
     if not math.isfinite(summary.n_samples * (slack + stated)):
         return f"it states {stated:.3g} for what it left out or rounded, too large to count with"
     slanted = None if summary.turned else _about_columns(products, _moved(summary.factor, np.sqrt(lengths)), slack)
-    return slanted or _about_trace(summary, slack) or _about_diagonal(summary, to_numpy(row_squares(B)), slack)
+    return slanted or _about_trace(summary, slack) or _about_diagonal(summary, row_squares(B), slack)
 
 
 def _slack(summary: Summary, largest_value: float) -> float:
@@ -131,22 +131,25 @@ def _about_trace(summary: Summary, slack: float) -> str | None:
 
 def _about_diagonal(summary: Summary, found: Array, slack: float) -> str | None:
     """Compare the diagonal of B B' with that of K, where the kernel or the party says what that is."""
-    n, name = summary.n_samples, summary.kernel.name
+    n, name, xp = summary.n_samples, summary.kernel.name, namespace(found)
     if summary.kernel.unit_diagonal:
-        true, allowed = np.ones(n), slack
+        true, allowed = xp.ones_like(found), slack
     elif summary.diagonal is not None:
         share, step = summary.diagonal.entry_error()
-        true = to_numpy(summary.diagonal.decode())[:, 0]
-        allowed = slack + 2.0 * share * float(np.abs(true).max()) + float(to_numpy(step).max())
+        true = summary.diagonal.decode()[:, 0]
+        allowed = slack + 2.0 * share * float(xp.max(xp.abs(true))) + float(to_numpy(step).max())
     else:
         return None
-    longest, shortest = int(np.argmax(found - true)), int(np.argmin(found - true))
-    if found[longest] > true[longest] + allowed:
+    longest, shortest = int(xp.argmax(found - true)), int(xp.argmin(found - true))
+    (longest_found, longest_true), (shortest_found, shortest_true) = (
+        (float(found[row]), float(true[row])) for row in (longest, shortest)
+    )
+    if longest_found > longest_true + allowed:
         return (
-            f"row {longest + 1} of its factor has the squared length {found[longest]:.6g}, and the {name} kernel of "
-            f"that sample with itself is {true[longest]:.6g}"
+            f"row {longest + 1} of its factor has the squared length {longest_found:.6g}, and the {name} kernel of "
+            f"that sample with itself is {longest_true:.6g}"
         )
-    total, expected = float(found.sum()), float(true.sum())
+    total, expected = float(xp.sum(found)), float(xp.sum(true))
     if (
         abs(summary.trace_left_out + total - expected)
         > n * (allowed - slack) + summary.rank * n * DOUBLE * expected + slack
@@ -155,10 +158,10 @@ def _about_diagonal(summary: Summary, found: Array, slack: float) -> str | None:
             f"its factor has the trace {total:.6g} and it states that {summary.trace_left_out:.6g} is left out, but "
             f"its {name} matrix has the trace {expected:.6g}"
         )
-    if found[shortest] + summary.left_out_norm + allowed < true[shortest]:
+    if shortest_found + summary.left_out_norm + allowed < shortest_true:
         return (
             f"it states that no eigenvalue left out exceeds {summary.left_out_norm:.6g}, but row {shortest + 1} of "
-            f"its factor has the squared length {found[shortest]:.6g} where the kernel is {true[shortest]:.6g}"
+            f"its factor has the squared length {shortest_found:.6g} where the kernel is {shortest_true:.6g}"
         )
     if total == 0.0 and expected > 0.0:
         return f"its factor is zero, and its {name} matrix is not"

@@ -17,6 +17,7 @@ from dkpca.kernels.installed import package_of
 from dkpca.kernels.laws import Law
 from dkpca.linalg.arrays import Array, namespace
 from dkpca.linalg.lazy_factor import Factor, rows_of
+from dkpca.linalg.on_dask import at_hand
 from dkpca.linalg.rounding import growth, quiet, unit
 from dkpca.linalg.rows import Index
 
@@ -155,17 +156,18 @@ class Kernel(ABC):
 
         gamma="scale" is 1 / (sum of it over the parties), whatever gamma this kernel has.
         """
-        return float(namespace(X).sum(self.scale_by_column(X)))
+        parts = self.scale_by_column(X)
+        return float(namespace(parts).sum(parts))
 
     def dominant_column(self, X: Array) -> tuple[int, float] | None:
         """Column that makes up nearly all of what gamma multiplies, and its share; None: there is none.
 
         Some of the rows are looked at. Columns that do not vary do not count.
         """
-        rows = X[:: max(1, X.shape[0] // JUDGED_ROWS), :]
+        rows = at_hand(X[:: max(1, X.shape[0] // JUDGED_ROWS), :])
         if not self.has_width or self.columns_are != "quantities" or rows.shape[0] < 2:
             return None
-        xp = namespace(X)
+        xp = namespace(rows)
         with quiet():
             parts = self.scale_by_column(rows)
             share = float(xp.max(parts) / xp.sum(parts))

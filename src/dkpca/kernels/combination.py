@@ -7,9 +7,9 @@ from numbers import Real
 from dkpca.errors import InputError
 from dkpca.kernels.base import Kernel
 from dkpca.kernels.laws import LAWS, Law
-from dkpca.linalg.arrays import Array, namespace
-from dkpca.linalg.lazy_factor import Factor, whole
-from dkpca.linalg.rows import cross
+from dkpca.linalg.arrays import namespace
+from dkpca.linalg.lazy_factor import Factor, reference_of
+from dkpca.linalg.rows import moments
 
 BALANCED = "balanced"
 Weights = str | Mapping[str, float] | None
@@ -106,11 +106,14 @@ def party_weights(weights: Weights, factors: Mapping[str, Factor], law: Law) -> 
         raise InputError("weights need a sum or a product of the parties' kernels, not one that the center finishes")
     if isinstance(weights, Mapping):
         return {name: float(weights[name]) for name in factors}
-    return {name: 1.0 / (_leading_value(whole(A)) or 1.0) for name, A in factors.items()}
+    return {name: 1.0 / (_leading_value(A) or 1.0) for name, A in factors.items()}
 
 
-def _leading_value(A: Array) -> float:
+def _leading_value(A: Factor) -> float:
     """Largest eigenvalue of the centered matrix that a factor stands for."""
-    xp = namespace(A)
-    centered = A - xp.mean(A, axis=0, keepdims=True)
-    return float(xp.max(xp.linalg.eigvalsh(cross(centered, centered))))
+    start = namespace(reference_of(A)).zeros_like(reference_of(A)[0, :])
+    mean = moments(A, start, centered=True).total / A.shape[0]
+    found = moments(A, mean, centered=True)
+    square = found.square - found.total[:, None] * found.total / A.shape[0]
+    xp = namespace(square)
+    return float(xp.max(xp.linalg.eigvalsh(square)))

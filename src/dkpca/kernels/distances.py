@@ -19,6 +19,7 @@ from dkpca.errors import InputError
 from dkpca.kernels.base import Kernel, checked_width, width_for
 from dkpca.kernels.laws import PRODUCT, Law
 from dkpca.linalg.arrays import Array, at_most_in_place, device, exp_in_place, namespace, row_squares
+from dkpca.linalg.on_dask import at_hand, by_column, is_dask_array
 from dkpca.linalg.rounding import SUBTRACTIONS, growth, quiet, unit
 from dkpca.linalg.rows import Part, column_means, column_variances, for_each, over, strips
 
@@ -174,6 +175,8 @@ class Laplacian(OfDistance):
         return summed_over_columns(lambda x, y: xp.abs(x - y), X, Y)
 
     def scale_by_column(self, X: Array) -> Array:
+        if is_dask_array(X):
+            return np.concatenate(by_column(self.scale_by_column, X))
         xp = namespace(X)
         n = X.shape[0]
         # In sorted order the value of rank i is the larger one of i pairs and the smaller one of n - 1 - i, so that
@@ -219,6 +222,8 @@ class Overlap(OfDistance):
 
     def scale_by_column(self, X: Array) -> Array:
         # Pairs that differ: all n^2 less those within one category, sum of c^2.
+        if is_dask_array(X):
+            return np.concatenate(by_column(self.scale_by_column, X))
         xp, n = namespace(X), X.shape[0]
         counts = [xp.astype(xp.unique_counts(X[:, k])[1], xp.float64) for k in range(X.shape[1])]
         return xp.stack([n * n - xp.sum(each * each) for each in counts]) / max(n * (n - 1), 1)
@@ -258,9 +263,10 @@ class ChiSquared(OfDistance):
         return summed_over_columns(lambda x, y: ratio(x - y, x + y) * (x - y), X, Y)
 
     def scale_by_column(self, X: Array) -> Array:
-        n, xp = min(X.shape[0], MOST_ROWS), namespace(X)
+        n = min(X.shape[0], MOST_ROWS)
         step = max(1, X.shape[0] // n)
-        columns = [X[: n * step : step, k : k + 1] for k in range(X.shape[1])]
+        rows = at_hand(X[: n * step : step, :])
+        columns, xp = [rows[:, k : k + 1] for k in range(X.shape[1])], namespace(rows)
         return xp.stack([xp.sum(self.partial(x, x)) for x in columns]) / max(n * (n - 1), 1)
 
 

@@ -18,10 +18,24 @@ from dkpca.linalg.arrays import (
     set_diagonal,
     transposed,
 )
-from dkpca.linalg.gram import Gram, thinner
+from dkpca.linalg.gram import Gram, Within, thinner
 from dkpca.linalg.lazy_factor import Factor, Tall, placed, reference_of, rows_of, whole
 from dkpca.linalg.rounding import growth, quiet, unit
-from dkpca.linalg.rows import Index, Made, Part, Progress, as_made, cross, over, pick, silent, slices, times
+from dkpca.linalg.rows import (
+    Index,
+    Made,
+    Progress,
+    as_made,
+    cross,
+    kept,
+    on_workers,
+    over,
+    pick,
+    row_chunks,
+    silent,
+    slices,
+    times,
+)
 
 STRIP_BYTES = 2**23  # of the matrix made at a time, beside the matrix itself
 FUNCTION = 40.0  # operations of an exponential, or what else a kernel makes of an inner product
@@ -55,6 +69,10 @@ class KernelGram(Gram):
     def home(self) -> Array:
         return reference_of(self.X)
 
+    @property
+    def chunks(self) -> tuple[int, ...] | None:
+        return row_chunks(self.X)
+
     def diagonal(self) -> Array:
         if self._diagonal is None:
             self._diagonal = self.kernel.diagonal(self.X)
@@ -78,23 +96,22 @@ class KernelGram(Gram):
         return KernelGram(self.kernel, self.X, self.origin, place, standardized=self.standardized)
 
     def against(self, columns: Array) -> Made:
-        anchors = self.kernel.anchors(self.there, columns)
-        table = as_made(self.there)
-        if table is None:
-            return Made((self.X,), lambda start, rows: self.kernel(rows, anchors), columns.shape[0])
-        return replace(table.then(lambda start, rows: self.kernel(rows, anchors)), width=columns.shape[0])
+        kernel, anchors = self.kernel, self.kernel.anchors(self.there, columns)  # what goes to the rows: no table
+        table = as_made(self.there) or Made((self.X,), lambda start, rows: rows, self.X.shape[1])
+        return replace(table.then(lambda start, rows: kernel(rows, anchors)), width=columns.shape[0])
 
-    def within(self, start: int, stored: Sequence[Array]) -> Callable[[Sequence[slice]], Array]:
+    def within(self) -> Within:
         if self.kernel.columns_are == "samples":
-            return super().within(start, stored)
-        table = as_made(self.there)
-        X = stored[0] if table is None else table.make(start, *stored)
-        diagonal, xp = self.kernel.diagonal(X), namespace(X)
+            return super().within()
+        kernel, table = self.kernel, as_made(self.there)
+        make = None if table is None else table.make
 
-        def stacked(parts: Sequence[slice]) -> Array:
-            return set_diagonal(self.kernel.blocks(X, parts), xp.stack([diagonal[rows] for rows in parts]))
+        def of(start: int, stored: Sequence[Array]) -> Callable[[Sequence[slice]], Array]:
+            X = stored[0] if make is None else make(start, *stored)
+            diagonal, xp = kernel.diagonal(X), namespace(X)
+            return lambda parts: set_diagonal(kernel.blocks(X, parts), xp.stack([diagonal[rows] for rows in parts]))
 
-        return stacked
+        return of
 
     def among(self, positions: Array) -> Gram:
         return KernelGram(self.kernel, self.kernel.rows(self.there, positions), self.origin)
@@ -136,6 +153,10 @@ class FusedGram(Gram):
     @property
     def home(self) -> Array:
         return reference_of(self.home_parts[0][0])
+
+    @property
+    def chunks(self) -> tuple[int, ...] | None:
+        return row_chunks(self._parts[0])
 
     @property
     def factors(self) -> list[Array]:
@@ -182,15 +203,19 @@ class FusedGram(Gram):
 
     def _from_lengths(self) -> tuple[Array, float]:
         """Diagonal, and the logarithm of its largest entry, from the squared lengths of the factors' rows."""
-        xp, table = namespace(self.reference), self.table()
+        law, merged, home, table = self.law, self.merging(), self.home, self.table()
 
-        def of(first: int, part: Part) -> tuple[Array, Array]:
+        def squares(rows: Sequence[Array]) -> tuple[Array, float]:
             with quiet():
-                squares = [row_squares(A) for A in self.merged_from(part.stored)]
-                return sent_to(self.law.recombine(squares), self.home), xp.max(self.law.log_diagonal(squares))
+                lengths = [row_squares(A) for A in merged(rows)]
+                logs = law.log_diagonal(lengths)
+                return sent_to(law.recombine(lengths), home), float(namespace(logs).max(logs))
 
-        parts = list(over(of, table, reference=self.reference))
-        return namespace(self.home).concat([own for own, _ in parts]), max(float(log) for _, log in parts)
+        if on_workers(table):  # the rows stay there
+            diagonal = replace(table, make=lambda start, *rows: squares(rows)[0][:, None], width=1)
+            return kept(diagonal, home)[:, 0], max(over(lambda first, part: squares(part.stored)[1], table))
+        parts = list(over(lambda first, part: squares(part.stored), table, reference=self.reference))
+        return namespace(home).concat([own for own, _ in parts]), max(log for _, log in parts)
 
     def table(self) -> Made:
         """What rows of the matrix are made of: the parties' factors, and their diagonals."""
@@ -200,18 +225,23 @@ class FusedGram(Gram):
         place = next((made.place for made in found if made is not None), None)
         return Made(stored, lambda start, *rows: rows[0], 0, place)
 
-    def parts_from(self, stored: Sequence[Array]) -> tuple[list[Array], list[Array] | None]:
-        """Rows of the parties' own factors, and their diagonals, from those of `table`."""
+    def decoding(self) -> Callable[[Sequence[Array]], tuple[list[Array], list[Array] | None]]:
+        """Return what makes rows of the parties' own factors, and their diagonals, from those of `table`."""
         made = [as_made(table) for table in [*self._parts, *(self._diagonals or [])]]
-        rows = [x if how is None else how.make(0, x) for x, how in zip(stored, made, strict=True)]
-        count = len(self._parts)
-        if self._diagonals is None:
-            return rows, None
-        return rows[:count], [d[:, 0] if d.ndim == 2 else d for d in rows[count:]]
+        makes = [None if how is None else how.make for how in made]
+        count, with_diagonals = len(self._parts), self._diagonals is not None
 
-    def merged_from(self, stored: Sequence[Array]) -> list[Array]:
-        """Rows of the merged factors from those of `table`."""
-        return self.law.merge(*self.parts_from(stored))
+        def decoded(stored: Sequence[Array]) -> tuple[list[Array], list[Array] | None]:
+            rows = [x if make is None else make(0, x) for x, make in zip(stored, makes, strict=True)]
+            diagonals = [d[:, 0] if d.ndim == 2 else d for d in rows[count:]]
+            return rows[:count], diagonals if with_diagonals else None
+
+        return decoded
+
+    def merging(self) -> Callable[[Sequence[Array]], list[Array]]:
+        """Return what makes rows of the merged factors from those of `table`."""
+        law, decoded = self.law, self.decoding()
+        return lambda stored: law.merge(*decoded(stored))
 
     def evaluation_error(self) -> float:
         roundings = self.law.powers * sum(growth(A.shape[1]) + 2 for A in self.rows(slice(0, 1)))
@@ -219,21 +249,25 @@ class FusedGram(Gram):
 
     def against(self, columns: Array) -> Made:
         # Rows of the merged factors times the landmarks' rows, party by party, and then the law: n x m, in strips.
+        law, merged = self.law, self.merging()
         right = [transposed(A) for A in self.rows(columns)]
+        return replace(
+            self.table(), make=lambda start, *stored: law.crossed(merged(stored), right), width=columns.shape[0]
+        )
 
-        def make(start: int, *stored: Array) -> Array:
-            return self.law.crossed(self.merged_from(stored), right)
+    def within(self) -> Within:
+        law, merged = self.law, self.merging()
 
-        return replace(self.table(), make=make, width=columns.shape[0])
+        def of(start: int, stored: Sequence[Array]) -> Callable[[Sequence[slice]], Array]:
+            left, xp = merged(stored), namespace(stored[0])
 
-    def within(self, start: int, stored: Sequence[Array]) -> Callable[[Sequence[slice]], Array]:
-        left, xp = self.merged_from(stored), namespace(self.reference)
+            def stacked(parts: Sequence[slice]) -> Array:
+                stacks = (xp.stack([A[rows, :] for rows in parts]) for A in left)
+                return law.recombine(A @ xp.matrix_transpose(A) for A in stacks)
 
-        def stacked(parts: Sequence[slice]) -> Array:
-            stacks = (xp.stack([A[rows, :] for rows in parts]) for A in left)
-            return self.law.recombine(A @ xp.matrix_transpose(A) for A in stacks)
+            return stacked
 
-        return stacked
+        return of
 
     def among(self, positions: Array) -> Gram:
         return FusedGram(self.law, *self.parts(positions))

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from dkpca.linalg.memory import available, tall
+from dkpca.linalg.on_dask import is_dask_array
 
 SUBSTITUTED = 96  # columns that are solved for by plain substitution
 ASSUMED_FREE = 4 * 2**30  # bytes, where the system does not tell
@@ -46,7 +47,9 @@ def _name(kind: str) -> str:
 
 
 def like(x: np.ndarray[Any, Any], reference: Array) -> Array:
-    """Send a host array to where `reference` lives, in its precision."""
+    """Send a host array to where `reference` lives, in its precision; here, if that is on workers of a cluster."""
+    if is_dask_array(reference):
+        return np.asarray(x, dtype=reference.dtype)
     return namespace(reference).asarray(x, dtype=reference.dtype, device=device(reference))
 
 
@@ -62,8 +65,8 @@ def random_normal(shape: tuple[int, int], seed: list[int], reference: Array) -> 
 
 
 def sent_to(x: Array, place: Array) -> Array:
-    """Return the same numbers where another array lives."""
-    if isinstance(place, np.ndarray):
+    """Return the same numbers where another array lives; here, if that is on workers of a cluster."""
+    if isinstance(place, np.ndarray) or is_dask_array(place):
         return to_numpy(x)
     if isinstance(x, np.ndarray):  # torch takes neither gaps that go backwards nor what must not be written to
         x = np.ascontiguousarray(x) if x.flags.writeable else np.array(x, order="C")
@@ -80,6 +83,8 @@ def write_over(target: Array, x: Array) -> None:
 
 def same_place(x: Array, y: Array) -> bool:
     """Whether two arrays can be computed with together."""
+    if is_dask_array(x) or is_dask_array(y):
+        return not (on_gpu(x) or on_gpu(y))
     return type(x) is type(y) and device(x) == device(y)
 
 

@@ -1,6 +1,7 @@
 """Columns in units of their own deviations."""
 
 from dkpca.linalg.arrays import Array, namespace
+from dkpca.linalg.on_dask import at_hand
 from dkpca.linalg.rounding import SUBTRACTIONS, growth, unit
 
 
@@ -18,7 +19,7 @@ def column_scales(X: Array) -> tuple[Array, Array]:
     center, deviation = xp.mean(away, axis=0), 2.0 * (xp.std(away, axis=0) * size)
     mean = 2.0 * (X[0, :] * 0.5 + center * size)
     noise = 10 * xp.finfo(X.dtype).eps * xp.abs(mean)
-    return mean, xp.where(deviation > noise, deviation, xp.ones_like(deviation))
+    return at_hand(mean), at_hand(xp.where(deviation > noise, deviation, xp.ones_like(deviation)))
 
 
 def standardized(X: Array, shift: Array | None, scale: Array | None) -> Array:

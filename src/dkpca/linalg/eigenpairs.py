@@ -8,7 +8,8 @@ import numpy as np
 
 from dkpca.linalg.arrays import Array, eps, like, namespace, on_gpu, to_numpy
 from dkpca.linalg.gram import Gram
-from dkpca.linalg.rows import Part, cross, multiply, over, times
+from dkpca.linalg.on_dask import is_dask_array
+from dkpca.linalg.rows import Made, Part, cross, kept, multiply, over, pick, times
 
 RESIDUAL_SHARE = 1.2
 NEARBY = 5  # pairs behind the leading ones that a solver returns beside them
@@ -27,7 +28,7 @@ class Extension:
 
     def rows(self, x: Array) -> Array:
         """Return the anchors' rows of a per-sample array."""
-        return x if self.anchors is None else namespace(x).take(x, self.anchors, axis=0)
+        return x if self.anchors is None else pick(x, self.anchors)
 
     def head(self, k: int) -> "Extension":
         """Return the extension for the first k columns of the factor."""
@@ -137,17 +138,19 @@ def from_all_rows(gram: Gram, values: Array, vectors: Array) -> Extension:
 
 def signs_of(vectors: Array) -> Array:
     """Signs that make the entry of largest magnitude of each column positive, the first of several."""
-    xp = namespace(vectors)
 
     def extremes(first: int, part: Part) -> tuple[Array, Array]:
-        return xp.max(part[:], axis=0), xp.min(part[:], axis=0)
+        own = part[:]
+        return namespace(own).max(own, axis=0), namespace(own).min(own, axis=0)
 
     parts = list(over(extremes, vectors))
+    xp = namespace(parts[0][0])
     highest = reduce(xp.maximum, (high for high, _ in parts))
     lowest = reduce(xp.minimum, (low for _, low in parts))
     signs = xp.where(highest < -lowest, -xp.ones_like(highest), xp.ones_like(highest))
     for column in np.flatnonzero(to_numpy(highest == -lowest)).tolist():
-        if int(xp.argmin(vectors[:, column])) < int(xp.argmax(vectors[:, column])):
+        own = vectors[:, column]
+        if int(namespace(own).argmin(own)) < int(namespace(own).argmax(own)):
             signs[column] = -1.0
     return signs
 
@@ -239,32 +242,55 @@ def beside(left: Array, right: Array) -> Array:
     return namespace(left, right).concat([left, right], axis=1)
 
 
-def orthonormalize(vectors: Array, square: Array, values: np.ndarray[Any, Any]) -> float:
-    """Make columns orthonormal to the last digit, directions kept; return how far that moves the matrix they span.
+def orthonormalize(vectors: Array, square: Array, values: np.ndarray[Any, Any]) -> tuple[Array, float]:
+    """Return columns orthonormal to the last digit, directions kept, and how far that moves the matrix they span.
 
-    The symmetric way, V (V'V)^(-1/2): twice is enough. Zero columns are filled in.
+    The symmetric way, V (V'V)^(-1/2): twice is enough. Zero columns are filled in. Written over the vectors, where
+    these can be written to.
     """
     moved = 0.0
     Lambda = np.diag(np.append(values, np.zeros(vectors.shape[1] - len(values))))
     for _ in range(2):
         sizes, Q = np.linalg.eigh(to_numpy(square).astype(float))
         if np.abs(sizes - 1.0).max() <= EVEN * eps(vectors):
-            return moved
+            break
         if sizes[0] < 0.5:
-            return moved + _filled(vectors, Lambda)
+            vectors, change = _filled(vectors, Lambda)
+            return vectors, moved + change
         root = (Q * np.sqrt(sizes)) @ Q.T
         moved += float(np.linalg.norm(root @ Lambda @ root - Lambda, 2))
-        multiply(vectors, like((Q / np.sqrt(sizes)) @ Q.T, vectors))
+        vectors = multiply(vectors, like((Q / np.sqrt(sizes)) @ Q.T, vectors))
         square = cross(vectors, vectors)
-    return moved
+    return vectors, moved
 
 
-def _filled(vectors: Array, Lambda: np.ndarray[Any, Any]) -> float:
-    """Make columns orthonormal one after the other, in place."""
+def _filled(vectors: Array, Lambda: np.ndarray[Any, Any]) -> tuple[Array, float]:
+    """Make columns orthonormal one after the other; those that are zero are filled in."""
+    if is_dask_array(vectors):
+        return _filled_on_workers(vectors, Lambda)
     xp = namespace(vectors)
     Q, R = xp.linalg.qr(vectors)
     diagonal = xp.linalg.diagonal(R)
     signs = xp.where(diagonal < 0, -xp.ones_like(diagonal), xp.ones_like(diagonal))
     vectors[...] = Q * signs[None, :]
     R = to_numpy(R).astype(float)
-    return float(np.linalg.norm(R @ Lambda @ R.T - Lambda, 2))
+    return vectors, float(np.linalg.norm(R @ Lambda @ R.T - Lambda, 2))
+
+
+def _filled_on_workers(vectors: Array, Lambda: np.ndarray[Any, Any]) -> tuple[Array, float]:
+    """The same for rows on workers: QR by Cholesky, of the columns or, where these vanish, of unit vectors."""
+    lacking = np.diagonal(cross(vectors, vectors)) < 0.5
+
+    def with_units(start: int, rows: Array) -> Array:
+        out = np.where(lacking, 0.0, rows)
+        for column in np.flatnonzero(lacking):
+            if start <= column < start + len(out):
+                out[column - start, column] = 1.0
+        return out
+
+    vectors, whole = kept(Made((vectors,), with_units, len(lacking)), np.empty(0)), np.eye(len(lacking))
+    for _ in range(2):
+        R = np.linalg.cholesky(cross(vectors, vectors)).T
+        vectors, whole = times(vectors, np.linalg.inv(R)), R @ whole
+    change = float(np.linalg.norm(whole @ Lambda @ whole.T - Lambda, 2))
+    return vectors, change + float(np.max(np.diagonal(Lambda)[lacking], initial=0.0))

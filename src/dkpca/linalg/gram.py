@@ -12,6 +12,7 @@ from dkpca.linalg.arrays import Array, device, eps, itemsize, namespace
 from dkpca.linalg.rounding import growth, unit
 from dkpca.linalg.rows import Index, Made, Progress, in_order, pick, silent, slices, tile_bytes
 
+Within = Callable[[int, Sequence[Array]], Callable[[Sequence[slice]], Array]]
 SHARES = 8  # of the tiles of a product, each added up on its own: so many, whatever the number of threads
 
 
@@ -38,6 +39,11 @@ class Gram(ABC):
         """An array of the library, precision and place where what has a row for each sample is kept."""
         return self.reference
 
+    @property
+    def chunks(self) -> tuple[int, ...] | None:
+        """Rows of each chunk, if these stay on the workers of a Dask cluster."""
+        return None
+
     def sent_to(self, place: Array) -> "Gram":
         """Return the same matrix, evaluated where another array lives: rows travel there a group at a time."""
         raise InputError(f"{type(self).__name__} is evaluated where its rows lie; leave device out")
@@ -51,17 +57,20 @@ class Gram(ABC):
 
         return Made((numbers,), make, columns.shape[0])
 
-    def within(self, start: int, stored: Sequence[Array]) -> Callable[[Sequence[slice]], Array]:
+    def within(self) -> Within:
         """Say how to evaluate blocks on the diagonal for slices of as many rows each of a group, in a new stack.
 
-        `stored` are the group's rows of what `against` is made of, the first with the number `start`.
+        It is told the number of the group's first row, and the group's rows of what `against` is made of.
         """
 
-        def stacked(parts: Sequence[slice]) -> Array:
-            places = [slice(start + rows.start, start + rows.stop, rows.step) for rows in parts]
-            return namespace(self.reference).stack([self.block(rows, rows) for rows in places])
+        def of(start: int, stored: Sequence[Array]) -> Callable[[Sequence[slice]], Array]:
+            def stacked(parts: Sequence[slice]) -> Array:
+                places = [slice(start + rows.start, start + rows.stop, rows.step) for rows in parts]
+                return namespace(self.reference).stack([self.block(rows, rows) for rows in places])
 
-        return stacked
+            return stacked
+
+        return of
 
     def among(self, positions: Array) -> "Gram":
         """Return the matrix of some of the samples."""
@@ -155,6 +164,10 @@ class Among(Gram):
 class Centered(Gram):
     """H K H with H = I - 11'/n: the Gram matrix of the samples measured from their mean in feature space."""
 
+    @property
+    def chunks(self) -> tuple[int, ...] | None:
+        return self.base.chunks
+
     def __init__(self, base: Gram) -> None:
         self.base = base
         self.n, self.reference, self.entry_operations = base.n, base.reference, base.entry_operations
@@ -224,6 +237,10 @@ class Centered(Gram):
 class Scaled(Gram):
     """A matrix divided by a power of four: exact."""
 
+    @property
+    def chunks(self) -> tuple[int, ...] | None:
+        return self.base.chunks
+
     def __init__(self, base: Gram, size: float) -> None:
         self.base, self.size, self.root = base, size, size**0.5
         self.n, self.reference, self.entry_operations = base.n, base.reference, base.entry_operations
@@ -239,11 +256,17 @@ class Scaled(Gram):
         return self.base.block(rows, columns) / self.size
 
     def against(self, columns: Array) -> Made:
-        return self.base.against(columns).then(lambda start, Z: Z / self.size)
+        size = self.size
+        return self.base.against(columns).then(lambda start, Z: Z / size)
 
-    def within(self, start: int, stored: Sequence[Array]) -> Callable[[Sequence[slice]], Array]:
-        of_base = self.base.within(start, stored)
-        return lambda parts: of_base(parts) / self.size
+    def within(self) -> Within:
+        of_base, size = self.base.within(), self.size
+
+        def of(start: int, stored: Sequence[Array]) -> Callable[[Sequence[slice]], Array]:
+            blocks = of_base(start, stored)
+            return lambda parts: blocks(parts) / size
+
+        return of
 
     def among(self, positions: Array) -> Gram:
         return Scaled(self.base.among(positions), self.size)

@@ -29,9 +29,7 @@ from dkpca.linalg.arrays import (
     sent_to,
     set_rows,
     solve_lower,
-    tall_empty,
     to_numpy,
-    write_over,
 )
 from dkpca.linalg.eigenpairs import (
     NEARBY,
@@ -44,6 +42,7 @@ from dkpca.linalg.eigenpairs import (
 )
 from dkpca.linalg.gram import Centered, Gram
 from dkpca.linalg.landmark_block import LandmarkBlock, Spectrum
+from dkpca.linalg.on_dask import is_dask_array, on_one_worker
 from dkpca.linalg.residual_bound import (
     MOST_NUMBERS,
     ResidualBound,
@@ -62,11 +61,12 @@ from dkpca.linalg.rows import (
     kept,
     moments,
     multiply,
+    over,
     pick,
+    products,
     silent,
     strips,
     threads_of_our_own,
-    write_products,
 )
 
 LANDMARKS_PER_PAIR = 4
@@ -132,6 +132,9 @@ class Landmark:
 
     def __call__(self, gram: Gram, k: int) -> Eigenpairs:
         wanted = default_landmarks(k) if self.n_landmarks is None else self.n_landmarks
+        if gram.chunks is not None and gram.n <= 2 * _sample(min(max(wanted, k), gram.n)):
+            found: Eigenpairs = on_one_worker(lambda: self(gram, k), gram.n, gram.chunks)
+            return found
         base = gram.base if isinstance(gram, Centered) else gram
         with threads_of_our_own():
             chosen = self._choose(base, min(max(wanted, k), gram.n), k)
@@ -148,7 +151,7 @@ class Landmark:
 
     def _sampled(self, gram: Gram, most: int) -> tuple[Array, Array, LandmarkBlock, float]:
         """Features of all rows, or of a sample of many; landmarks; their block; and the trace missed there."""
-        sample, trace = max(SAMPLE, SAMPLE_SHARE * most), gram.trace()
+        sample, trace = _sample(most), gram.trace()
         if gram.n <= 2 * sample or not trace > 0.0:
             F, pivots, missed = self.factorize(gram, most if trace > 0.0 else 1)
             return F, pivots, LandmarkBlock(to_numpy(pick(F, pivots)), gram), missed
@@ -168,13 +171,21 @@ class Landmark:
 
 def part_below(gram: Gram, n_landmarks: int) -> tuple[Array, float]:
     """Return F and a number e with F F' <= gram + e I (in the order of symmetric matrices), through landmarks."""
+    if gram.chunks is not None and gram.n <= 2 * _sample(min(n_landmarks, gram.n)):
+        found: tuple[Array, float] = on_one_worker(lambda: part_below(gram, n_landmarks), gram.n, gram.chunks)
+        return found
     F, pivots, block, missed = Landmark()._sampled(gram, min(n_landmarks, gram.n))
     if F.shape[0] < gram.n:
         block = quicker(block, F, gram.n, n_landmarks, missed)
         F = kept(gram.against(pivots).then(substitution(block, pivots)), F)
-    square = to_numpy(moments(F, F[0, :], centered=False).square).astype(float)
+    square = to_numpy(moments(F, like(np.zeros(F.shape[1]), F), centered=False).square).astype(float)
     sound, beside = block.sound(square)
     return F[:, :sound], beside
+
+
+def _sample(landmarks: int) -> int:
+    """Rows to choose so many landmarks among."""
+    return max(SAMPLE, SAMPLE_SHARE * landmarks)
 
 
 def default_landmarks(k: int) -> int:
@@ -207,9 +218,9 @@ def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, bounded: bool,
     in_blocks = bounded and worthwhile and (on_gpu(start) or n * block.m <= MOST_NUMBERS)
     lifted = _lifted(gram, scaled, near, chosen, found, progress, in_blocks=in_blocks, rough=rough)
     vectors, square = lifted.vectors, lifted.square
-    turned = orthonormalize(vectors, square, found.values[:k])
+    vectors, turned = orthonormalize(vectors, square, found.values[:k])
     signs = signs_of(vectors)
-    multiply(vectors, namespace(signs).eye(k, dtype=signs.dtype, device=device(signs)) * signs[None, :])
+    vectors = multiply(vectors, namespace(signs).eye(k, dtype=signs.dtype, device=device(signs)) * signs[None, :])
     U = U * signs[None, :]
     weights = block.solve_transposed(to_numpy(U))
     made = block.product_error(found, weights, n, k, substituted=chosen.substituted)
@@ -263,25 +274,22 @@ def _lifted(
 
     Without blocks, the trace has to do, as it may where that is less than the next eigenvalue, which is left out too.
     """
-    xp, n, k = namespace(leading), gram.n, leading.shape[1]
+    xp, k = namespace(leading), leading.shape[1]
     weights = xp.concat([leading, behind], axis=1)
     if not chosen.substituted:
         weights = like(chosen.block.solve_transposed(to_numpy(weights)), weights)
     weights = sent_to(weights, chosen.start)
-    vectors, nearby = (tall_empty((n, A.shape[1]), A) for A in (leading, behind))
-    solved = substitution(chosen.block, chosen.pivots)
-
-    def keep(group: slice, rows: Array) -> None:
-        write_over(vectors[group, :], rows[:, :k])
-        write_over(nearby[group, :], rows[:, k:])
+    solved, substituted, within = substitution(chosen.block, chosen.pivots), chosen.substituted, gram.within()
 
     def left(part: Part, rows: slice, Z: Array) -> ResidualBound:
-        F = Z if chosen.substituted else solved(part.start + rows.start, Z)
-        return residual_bound_in(gram.within(part.start, part.stored), rows, F, k, rough=rough)
+        F = Z if substituted else solved(part.start + rows.start, Z)
+        return residual_bound_in(within(part.start, part.stored), rows, F, k, rough=rough)
 
     shift, done = like(found.mean, weights) @ weights, _part(progress, LIFTING, 1.0)
     seen = left if in_blocks and chosen.factor is None else None
-    square, parts = write_products(chosen.features, weights, shift, keep, seen=seen, progress=done)
+    (vectors, nearby), square, parts = products(
+        chosen.features, weights, shift, k, gram.home, seen=seen, progress=done
+    )
     if not in_blocks:
         unexplained = ResidualBound(math.inf, math.inf)
     elif chosen.factor is not None:
@@ -390,12 +398,33 @@ def draw_rows(gram: Gram, size: int, random_state: int) -> Array:
 
     A row with more than one share is in for certain, so that the few that matter are not left to chance.
     """
-    xp = namespace(gram.home)
-    edges = xp.cumulative_sum(xp.astype(gram.diagonal(), xp.float64))
-    draws = (np.arange(size) + np.random.default_rng(random_state).random(size)) * (float(edges[-1]) / size)
-    positions = to_numpy(xp.searchsorted(edges, like(draws, edges), side="right"))
+    diagonal = gram.diagonal()
+    shares = np.arange(size) + np.random.default_rng(random_state).random(size)
+    if is_dask_array(diagonal):
+        positions = _drawn_on_workers(diagonal, shares)
+    else:
+        xp = namespace(diagonal)
+        edges = xp.cumulative_sum(xp.astype(diagonal, xp.float64))
+        positions = to_numpy(xp.searchsorted(edges, like(shares * (float(edges[-1]) / size), edges), side="right"))
     positions = np.minimum(positions, gram.n - 1).astype(np.int64)
     return sent_to(positions[np.append(True, np.diff(positions) > 0)], gram.reference)
+
+
+def _drawn_on_workers(diagonal: Array, shares: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Positions at which the sum of the diagonal passes shares of its total; each group of rows finds its own."""
+    totals = list(over(lambda first, part: float(part[:].sum()), diagonal))
+    ends = dict(zip(over(lambda first, part: first, diagonal), np.cumsum(totals).tolist(), strict=True))
+    draws = shares * (sum(totals) / len(shares))
+
+    def of(first: int, part: Part) -> np.ndarray[Any, Any]:
+        edges: np.ndarray[Any, Any] = np.cumsum(part[:])
+        before = ends[first] - float(part[:].sum())
+        own = draws[(draws >= before) & (draws < ends[first])] - before
+        found: np.ndarray[Any, Any] = np.minimum(np.searchsorted(edges, own, side="right"), len(edges) - 1)
+        return first + found
+
+    found: np.ndarray[Any, Any] = np.concatenate(list(over(of, diagonal)))
+    return found
 
 
 def _propose(

@@ -15,7 +15,7 @@ from scipy.linalg import solve_triangular
 from dkpca.linalg.arrays import Array, like, multiply_lower, namespace, solve_lower, to_numpy
 from dkpca.linalg.residual_bound import norm_at_most
 from dkpca.linalg.rounding import SUBTRACTIONS, growth, solver_error, unit
-from dkpca.linalg.rows import Moments, additions, slices
+from dkpca.linalg.rows import Moments, additions, groups, slices
 
 Matrix = np.ndarray[Any, Any]
 SIZES = 10.0 ** -np.arange(2.0, 16.0, 2.0)  # shares of the most that a landmark adds: it must add so much
@@ -26,6 +26,14 @@ AS_MUCH = 1.1  # by which a bound is widened for products of roundings
 
 class Measured(Protocol):
     """As much of a Gram matrix as bounds need."""
+
+    @property
+    def n(self) -> int:
+        """Rows."""
+
+    @property
+    def chunks(self) -> tuple[int, ...] | None:
+        """Rows of each chunk, if these stay on the workers of a Dask cluster."""
 
     @property
     def reference(self) -> Array:
@@ -63,6 +71,7 @@ class LandmarkBlock:
         evaluated = gram.evaluation_error() / self.trace if self.trace > 0 else 0.0
         self.entries = 2.0 * growth(self.m) * self.unit + evaluated  # of sqrt(K_ii K_jj)
         self.chosen = float(np.sum(self.L**2))  # trace of the corner
+        self.groups = sum(len(groups(size)) for size in gram.chunks or (gram.n,))
         self.inverses: list[Matrix] = []  # of blocks on the diagonal of L, if rows are multiplied by them
         self.solving = 0.0  # roundings of that, as for the entries
 
@@ -114,7 +123,7 @@ class LandmarkBlock:
 
     def additions(self, n: int) -> float:
         """Most roundings that a term of a sum over all rows meets."""
-        return additions(n, self.m, self.reference)
+        return additions(n, self.m, self.reference, self.groups)
 
     def head(self, m: int) -> "LandmarkBlock":
         """Corner of the first landmarks."""

@@ -3,14 +3,30 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
+
+import numpy as np
 
 from dkpca.linalg import arrays
 from dkpca.linalg.arrays import Array, device, dtype_name, namespace, sent_to, tall_empty, to_numpy
 from dkpca.linalg.memory import let_go
+from dkpca.linalg.on_dask import is_dask_array
 from dkpca.linalg.precision import Rounded, check_reach, norms_by_squares, round_to
 from dkpca.linalg.rounding import power_of_four
-from dkpca.linalg.rows import Index, Made, Part, away_from, for_each, groups, moments, over, pick
+from dkpca.linalg.rows import (
+    Index,
+    Made,
+    Part,
+    added,
+    away_from,
+    for_each,
+    groups,
+    kept,
+    moments,
+    on_workers,
+    over,
+    pick,
+)
 
 
 @dataclass(frozen=True)
@@ -30,17 +46,15 @@ class Tall:
     @property
     def made(self) -> Made:
         """How its rows are made, for the engine."""
-        return Made((self.sent.data,), lambda start, part: self._decoded(part), self.shape[1], self.place)
+        decode = partial(_decoded, self.sent.scale, self.dtype, self.scales)  # without the data: that is handed in
+        return Made((self.sent.data,), lambda start, part: decode(part), self.shape[1], self.place)
 
     def rows(self, index: Index) -> Array:
         """Some rows, decoded."""
         part = pick(self.sent.data, index if isinstance(index, slice) else self._at_home(index))
-        return self._decoded(part if self.place is None else sent_to(part, self.place), part)
-
-    def _decoded(self, received: Array, stored: Array | None = None) -> Array:
-        decoded = Rounded(received, self.sent.scale).decode(self.dtype)
-        let_go(received if stored is None else stored)
-        return decoded if self.scales is None else decoded[:, : self.scales.shape[0]] * self.scales[None, :]
+        return _decoded(
+            self.sent.scale, self.dtype, self.scales, part if self.place is None else sent_to(part, self.place), part
+        )
 
     @cached_property
     def largest(self) -> float:
@@ -49,6 +63,14 @@ class Tall:
 
     def _at_home(self, positions: Array) -> Array:
         return positions if self.place is None else sent_to(positions, self.sent.data)
+
+
+def _decoded(
+    scale: Array | None, dtype: str, scales: Array | None, received: Array, stored: Array | None = None
+) -> Array:
+    decoded = Rounded(received, scale).decode(dtype)
+    let_go(received if stored is None else stored)
+    return decoded if scales is None else decoded[:, : scales.shape[0]] * scales[None, :]
 
 
 Factor = Array | Tall  # a matrix at hand, or one that is decoded where it is looked at
@@ -60,13 +82,17 @@ def rows_of(A: Factor, index: Index) -> Array:
 
 
 def whole(A: Factor) -> Array:
-    """All rows."""
+    """All rows; not computed yet, if they lie on workers of a cluster."""
+    if isinstance(A, Tall) and is_dask_array(A.sent.data):
+        return kept(A, reference_of(A))
     return A.rows(slice(None)) if isinstance(A, Tall) else A
 
 
 def reference_of(A: Factor) -> Array:
     """Some array of the namespace, precision and device in which it is computed with."""
-    return A.rows(slice(0, 1)) if isinstance(A, Tall) else A
+    if isinstance(A, Tall):
+        return A.rows(slice(0, 1))
+    return np.zeros((1, *A.shape[1:]), A.dtype) if is_dask_array(A) else A
 
 
 def scaled(A: Factor, scales: Array) -> Factor:
@@ -121,11 +147,9 @@ def largest(A: Factor) -> float:
 
 
 def _largest_of(A: Factor) -> float:
-    xp = namespace(reference_of(A))
-
     def of(first: int, part: Part) -> tuple[float, float]:
         own = part[:]
-        return float(xp.max(own)), -float(xp.min(own))
+        return float(namespace(own).max(own)), -float(namespace(own).min(own))
 
     found = [size for part in over(of, A) for size in part]
     return math.nan if any(map(math.isnan, found)) else max(found)
@@ -138,6 +162,8 @@ def rounded(A: Factor, precision: str) -> Rounded:
     reference = reference_of(A)
     xp = namespace(reference)
     check_reach(largest(A), precision, reference)
+    if on_workers(A):
+        return Rounded(whole(A).astype(precision))
     data = tall_empty(A.shape, xp.astype(reference, getattr(xp, precision)))
 
     def of(rows: slice) -> None:
@@ -157,11 +183,12 @@ def rounding_norms(A: Factor, sent: Rounded) -> tuple[float, float]:
     reference = reference_of(exact)
     xp = namespace(reference)
 
+    (before_stored, before_of), (after_stored, after_of) = _parts(exact), _parts(decoded)
+
     def both(start: int, before: Array, after: Array) -> Array:
         before, after = before_of(start, before), after_of(start, after)
         return xp.concat([before, after - before], axis=1) / size
 
-    (before_stored, before_of), (after_stored, after_of) = _parts(exact), _parts(decoded)
     place = decoded.place if isinstance(decoded, Tall) else None
     start = xp.zeros(2 * rank, dtype=reference.dtype, device=device(reference))
     found = moments(Made((before_stored, after_stored), both, 2 * rank, place), start, centered=False)
@@ -176,10 +203,19 @@ def _parts(A: Factor) -> tuple[Array, Callable[[int, Array], Array]]:
 
 def row_squares(A: Factor) -> Array:
     """Squared length of each row."""
+    if on_workers(A):
+        one = kept(made_of(A, lambda start, rows: arrays.row_squares(rows)[:, None], 1), reference_of(A))
+        return one[:, 0]
     found = list(over(lambda first, part: arrays.row_squares(part[:]), A))
     return namespace(found[0]).concat(found)
 
 
 def column_squares(A: Factor) -> Array:
     """Squared length of each column."""
-    return sum(over(lambda first, part: arrays.column_squares(part[:]), A))
+    return added(lambda first, part: arrays.column_squares(part[:]), A)
+
+
+def made_of(A: Factor, change: Callable[[int, Array], Array], width: int) -> Made:
+    """Rows of so many columns, made of those of a factor."""
+    stored, make = _parts(A)
+    return Made((stored,), lambda start, rows: change(start, make(start, rows)), width)

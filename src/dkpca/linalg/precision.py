@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from dkpca.errors import InputError
-from dkpca.linalg.arrays import Array, device, dtype_name, namespace, to_numpy
+from dkpca.linalg.arrays import Array, dtype_name, like, namespace, to_numpy
+from dkpca.linalg.on_dask import at_hand, is_dask_array
 from dkpca.linalg.rounding import growth, unit
 from dkpca.linalg.rows import slices
 
@@ -130,8 +131,10 @@ def round_to(A: Array, precision: str, *, digits: int = DIGITS[COMPACT]) -> Roun
     check_reach(float(xp.max(xp.abs(A))), precision, A)
     if precision != "float16":
         return Rounded(xp.astype(A, getattr(xp, precision)))
-    scale = 2.0 ** (xp.ceil(xp.log2(_largest(A))) - FLOAT16_EXPONENT)
-    return Rounded(xp.astype(xp.astype(A, xp.float64) / scale[None, :], xp.float16), scale)
+    largest = _largest(A)
+    scale = 2.0 ** (namespace(largest).ceil(namespace(largest).log2(largest)) - FLOAT16_EXPONENT)
+    half = np.float16 if is_dask_array(A) else xp.float16  # of which Dask's namespace knows nothing
+    return Rounded(xp.astype(xp.astype(A, xp.float64) / scale[None, :], half), scale)
 
 
 def check_reach(reach: float, precision: str, reference: Array) -> None:
@@ -160,18 +163,20 @@ def round_by(A: Array, steps: Array, *, digits: int = DIGITS[COMPACT]) -> Rounde
     xp = namespace(A)
     if not bool(xp.all(xp.isfinite(A))):
         raise InputError("numbers that are not finite cannot be sent; scale the columns")
-    coarse_enough = np.ceil(np.log2(to_numpy(_largest(A)))) - digits
+    largest = _largest(A)
+    coarse_enough = np.ceil(np.log2(to_numpy(largest))) - digits
     with np.errstate(divide="ignore"):  # a step of zero: as fine as the digits allow
         exponent = np.maximum(np.round(np.log2(to_numpy(steps))), coarse_enough)
     exponent = np.clip(exponent, -EXPONENTS, EXPONENTS)
-    scale = xp.asarray(np.ldexp(1.0, exponent.astype(int)), device=device(A))  # on the host, where it is exact
+    scale = like(np.ldexp(1.0, exponent.astype(int)), largest)  # on the host, where it is exact
     return Rounded(xp.astype(xp.round(xp.astype(A, xp.float64) / scale[None, :]), xp.int32), scale)
 
 
 def _largest(A: Array) -> Array:
     """Largest magnitude of each column, 1 where all are zero."""
     xp = namespace(A)
-    largest = xp.astype(xp.max(xp.abs(A), axis=0), xp.float64)
+    largest = at_hand(xp.astype(xp.max(xp.abs(A), axis=0), xp.float64))
+    xp = namespace(largest)
     return xp.where(largest > 0, largest, xp.ones_like(largest))
 
 

@@ -5,13 +5,15 @@ cluster for the chunks that they keep. Groups follow from the number of rows alo
 and results are added in the order of the groups: neither jobs nor BLAS threads change a bit.
 """
 
+import operator
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, reduce
+from itertools import islice
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -20,6 +22,7 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from dkpca.errors import InputError
+from dkpca.linalg import on_dask
 from dkpca.linalg.arrays import (
     Array,
     device,
@@ -30,7 +33,9 @@ from dkpca.linalg.arrays import (
     same_place,
     sent_to,
     tall_empty,
+    write_over,
 )
+from dkpca.linalg.on_dask import is_dask_array
 from dkpca.linalg.rounding import growth, quiet
 
 ResultT = TypeVar("ResultT")
@@ -78,6 +83,8 @@ def current() -> Progress:
 
 def pick(x: Array, index: Index) -> Array:
     """Rows of x: a view for a slice, a copy for an array of integers."""
+    if is_dask_array(x):
+        return on_dask.rows_at(x, index)
     return x[index, ...] if isinstance(index, slice) else namespace(x).take(x, index, axis=0)
 
 
@@ -141,11 +148,10 @@ def strips(n: int, width: int, reference: Array, tiles: int = 1) -> list[slice]:
     return list(slices(n, max(1, tiles * tile_bytes(reference) // (max(width, 1) * itemsize(reference)))))
 
 
-def additions(n: int, width: int, reference: Array) -> float:
-    """Most roundings that a term of a sum over n rows of this width meets: in its strip, its group, among groups."""
-    parts = groups(n)
-    within = strips(parts[0].stop, width, reference, SQUARED_SHARE)
-    return min(growth(n), growth(within[0].stop) + len(within) + len(parts))
+def additions(n: int, width: int, reference: Array, count: int) -> float:
+    """Most roundings that a term of a sum over n rows meets: in its strip, its group, and among so many groups."""
+    within = strips(groups(n)[0].stop, width, reference, SQUARED_SHARE)
+    return min(growth(n), growth(within[0].stop) + len(within) + count)
 
 
 # Tables and the engine
@@ -174,10 +180,10 @@ class Made:
 class Part:
     """Some consecutive rows of a table; a slice of it is an array."""
 
-    def __init__(self, table: Any, group: slice) -> None:
+    def __init__(self, table: Any, group: slice, offset: int = 0) -> None:
         made = as_made(table)
-        self.start, self.make = group.start, None if made is None else made.make
-        self.stored: list[Array] = [x[group, ...] for x in ((table,) if made is None else made.stored)]
+        self.start, self.make = offset + group.start, None if made is None else made.make
+        self.stored: list[Array] = [x[group, ...] for x in stored_in(table)]
         if made is not None and made.place is not None:
             self.stored = [sent_to(x, made.place) for x in self.stored]
 
@@ -200,22 +206,78 @@ def as_made(table: Any) -> Made | None:
     return found if isinstance(found, Made) else None
 
 
+def stored_in(table: Any) -> tuple[Array, ...]:
+    """Arrays that a table is made of."""
+    made = as_made(table)
+    return (table,) if made is None else made.stored
+
+
+def on_workers(*tables: Any) -> bool:
+    """Whether rows of the tables lie on the workers of a Dask cluster."""
+    return any(is_dask_array(x) for table in tables for x in stored_in(table))
+
+
 def over(work: Callable[..., ResultT], *tables: Any, reference: Array | None = None) -> Iterator[ResultT]:
     """Yield what is made of each group of rows, in order: `work(start, *parts)`, with a `Part` of each table."""
-    whole = groups(tables[0].shape[0])
-    where = _computed_at(tables[0]) if reference is None else reference
+    if on_workers(*tables):
+        chunk, arrays = _of_chunk(work, tables)
+        for results in on_dask.chunk_results(lambda *own: list(chunk(*own)), on_dask.chunks_of(arrays)):
+            yield from results
+        return
 
     def of(group: slice) -> ResultT:
         return work(group.start, *(Part(table, group) for table in tables))
 
-    return in_order(of, whole, where)
+    where = _computed_at(tables[0]) if reference is None else reference
+    yield from in_order(of, groups(tables[0].shape[0]), where)
+
+
+def added(work: Callable[..., Any], *tables: Any, reference: Array | None = None, progress: Done = nobody) -> Any:
+    """Return the sum of what `work(start, *parts)` makes of groups of rows, added in their order."""
+    if on_workers(*tables):
+        chunk, arrays = _of_chunk(work, tables)
+        total = on_dask.chunks_added(lambda *own: _sum(chunk(*own)), on_dask.chunks_of(arrays))
+        progress(1.0)
+        return total
+    total, cuts = None, groups(tables[0].shape[0])
+    for group, part in zip(cuts, over(work, *tables, reference=reference), strict=True):
+        total = part if total is None else total + part
+        progress(group.stop / cuts[-1].stop)
+    return total
+
+
+def _sum(parts: Iterable[Any]) -> Any:
+    return reduce(operator.add, parts)
+
+
+def _of_chunk(
+    work: Callable[..., ResultT], tables: Sequence[Any]
+) -> tuple[Callable[..., Iterator[ResultT]], list[Array]]:
+    """Work on the groups of a chunk of rows, and the arrays of which it takes chunks."""
+    makes = [None if (made := as_made(table)) is None else (made.make, made.width) for table in tables]
+    counts = [len(stored_in(table)) for table in tables]
+
+    def chunk(start: int, *blocks: Array) -> Iterator[ResultT]:
+        rest, own = iter(blocks), []
+        for how, count in zip(makes, counts, strict=True):
+            stored = tuple(islice(rest, count))
+            own.append(stored[0] if how is None else Made(stored, *how))
+        with one_blas_thread():
+            for group in groups(blocks[0].shape[0]):
+                yield work(start + group.start, *(Part(x, group, start) for x in own))
+
+    return chunk, [x for table in tables for x in stored_in(table)]
+
+
+def row_chunks(table: Any) -> tuple[int, ...] | None:
+    """Rows of each chunk of a table, if these stay on the workers of a Dask cluster."""
+    stored = stored_in(table)[0]
+    return tuple(stored.chunks[0]) if is_dask_array(stored) else None
 
 
 def _computed_at(table: Any) -> Array:
     made = as_made(table)
-    if made is None:
-        return table
-    return made.stored[0] if made.place is None else made.place
+    return stored_in(table)[0] if made is None or made.place is None else made.place
 
 
 def in_order(work: Callable[[ItemT], ResultT], items: Sequence[ItemT], reference: Array) -> Iterator[ResultT]:
@@ -357,61 +419,79 @@ class Moments:
 
 def moments(Z: Any, start: Array, *, centered: bool, progress: Done = nobody) -> Moments:
     """Return the sums of z - start and of their squares over the rows z of a table; of z, if not centered."""
-    xp, width, n = namespace(start), start.shape[0], Z.shape[0]
+    width, made = start.shape[0], as_made(Z) is not None
 
-    def of(first: int, part: Part) -> tuple[int, Moments]:
+    def of(first: int, part: Part) -> Moments:
+        xp = namespace(start)
         total = xp.zeros_like(start)
         square = xp.zeros((width, width), dtype=start.dtype, device=device(start))
         for rows in strips(len(part), width, start, SQUARED_SHARE):
-            z = part.fresh(rows) if centered else part[rows]
+            z = part.fresh(rows) if centered or made else part[rows]
             if centered:
                 z -= start[None, :]
                 total += xp.sum(z, axis=0)
             square += z.T @ z  # NumPy calls syrk for a matrix and its own transpose, without Python's lock
-        return first + len(part), Moments(total, square)
+        return Moments(total, square)
 
-    sums = None
-    for stop, found in over(of, Z, reference=start):
-        sums = found if sums is None else sums + found
-        progress(stop / n)
-    assert sums is not None
-    return sums
+    found: Moments = added(of, Z, reference=start, progress=progress)
+    return found
 
 
-def write_products(
+def products(
     Z: Any,
     weights: Array,
     shift: Array,
-    out: Callable[[slice, Array], None],
+    split: int,
+    home: Array,
     *,
     seen: Callable[[Part, slice, Array], ResultT] | None = None,
     progress: Done = nobody,
-) -> tuple[Array, list[ResultT]]:
-    """Hand z W - shift for all rows z of a table to `out(rows, made)`, group by group in order.
+) -> tuple[tuple[Array, Array], Array, list[ResultT]]:
+    """Return z W - shift for all rows z of a table: the first columns, and the others; where `home` lives.
 
-    Return the sum of their squares, and the results of `seen(part, strip, z)`, which may write over the strip z.
+    Return also the sum of their squares, and the results of `seen(part, strip, z)`, which may write over the strip z.
     """
-    xp, width, n = namespace(weights), weights.shape[1], Z.shape[0]
+    width, n = weights.shape[1], Z.shape[0]
 
-    def of(first: int, part: Part) -> tuple[slice, Array, Array, list[ResultT]]:
+    def of(first: int, part: Part) -> tuple[Array, Array, list[ResultT]]:
+        xp, results = namespace(weights), []
         made = xp.empty((len(part), width), dtype=weights.dtype, device=device(weights))
-        results: list[ResultT] = []
         for rows in strips(len(part), weights.shape[0], weights):
             z = part[rows]
             made[rows, :] = z @ weights
             if seen is not None:
                 results.append(seen(part, rows, z))
         made -= shift[None, :]
-        return slice(first, first + len(part)), made, made.T @ made, results
+        return made, made.T @ made, results
 
-    total = xp.zeros((width, width), dtype=weights.dtype, device=device(weights))
-    everything: list[ResultT] = []
-    for group, made, square, results in over(of, Z, reference=weights):
-        out(group, made)
-        total += square
+    if on_workers(Z):
+        return _products_on_workers(of, Z, (split, width - split))
+    total, everything, first = None, [], 0
+    both = tuple(tall_empty((n, count), home) for count in (split, width - split))
+    for made, square, results in over(of, Z, reference=weights):
+        group = slice(first, first + made.shape[0])
+        write_over(both[0][group, :], made[:, :split])
+        write_over(both[1][group, :], made[:, split:])
+        total = square if total is None else total + square
         everything += results
-        progress(group.stop / n)
-    return total, everything
+        first = group.stop
+        progress(first / n)
+    return (both[0], both[1]), total, everything
+
+
+def _products_on_workers(
+    of: Callable[..., tuple[Array, Array, list[ResultT]]], Z: Any, widths: tuple[int, int]
+) -> tuple[tuple[Array, Array], Array, list[ResultT]]:
+    chunk, arrays = _of_chunk(of, [Z])
+
+    def work(start: int, *blocks: Array) -> Any:
+        parts = list(chunk(start, *blocks))
+        made = np.concatenate([rows for rows, _, _ in parts])
+        results = [result for _, _, some in parts for result in some]
+        return (made[:, : widths[0]], made[:, widths[0] :]), (_sum(square for _, square, _ in parts), results)
+
+    both, others = on_dask.chunks_made(work, on_dask.chunks_of(arrays), widths, np.float64)
+    return (both[0], both[1]), _sum(square for square, _ in others), [r for _, some in others for r in some]
 
 
 def crossed(Z: Any, block: Array, reference: Array | None = None) -> Array:
@@ -420,35 +500,38 @@ def crossed(Z: Any, block: Array, reference: Array | None = None) -> Array:
     Products of a strip are made in the precision of Z, and added up in that of B. The reference is an array where Z
     lives; None: where B does.
     """
-    reference = block if reference is None else reference
-    xp = namespace(reference)
+    place = (np.empty(0) if is_dask_array(block) else block[:0]) if reference is None else reference
 
     def of(first: int, part: Part, own: Part) -> Array:
-        total, theirs = 0.0, sent_to(own[:], reference)
-        for rows in strips(len(part), SHORT, reference):
+        xp, total, theirs = namespace(place), 0.0, sent_to(own[:], place)
+        for rows in strips(len(part), SHORT, place):
             z = part[rows]
             total = total + xp.astype(z.T @ xp.astype(theirs[rows, :], z.dtype, copy=False), theirs.dtype)
         return total
 
-    return sum(over(of, Z, block, reference=reference))
+    return added(of, Z, block, reference=place)
 
 
 def column_means(X: Array) -> Array:
     """Mean of each column."""
-    xp = namespace(X)
-    return sum(over(lambda first, part: xp.sum(part[:], axis=0), X)) / X.shape[0]
+    return added(lambda first, part: column_sums(part[:]), X) / X.shape[0]
 
 
 def column_variances(X: Array) -> Array:
     """Variance of each column, of samples: over one row less than there are."""
-    xp, mean = namespace(X), column_means(X)
+    mean = column_means(X)
 
     def of(first: int, part: Part) -> Array:
         with quiet():
             off = part[:] - mean[None, :]
-            return xp.sum(off * off, axis=0)
+            return column_sums(off * off)
 
-    return sum(over(of, X)) / (X.shape[0] - 1)
+    return added(of, X) / (X.shape[0] - 1)
+
+
+def column_sums(X: Array) -> Array:
+    """Sum of each column of an array at hand."""
+    return namespace(X).sum(X, axis=0)
 
 
 # Products with tall, thin matrices
@@ -456,15 +539,18 @@ def column_variances(X: Array) -> Array:
 
 def cross(A: Array, B: Array) -> Array:
     """A' B."""
+    width = max(A.shape[1], B.shape[1])
 
     def of(first: int, a: Part, b: Part) -> Array:
-        return sum(a[rows].T @ b[rows] for rows in strips(len(a), max(A.shape[1], B.shape[1]), A, SQUARED_SHARE))
+        return _sum(a[rows].T @ b[rows] for rows in strips(len(a), width, a[:0], SQUARED_SHARE))
 
-    return sum(over(of, A, B))
+    return added(of, A, B)
 
 
 def times(A: Array, B: Array) -> Array:
     """A B, B small."""
+    if is_dask_array(A):
+        return kept(Made((A,), lambda start, rows: rows @ B, B.shape[1]), np.zeros(1, A.dtype))
     out = namespace(A).empty((A.shape[0], B.shape[1]), dtype=A.dtype, device=A.device)
 
     def of(rows: slice) -> None:
@@ -474,17 +560,22 @@ def times(A: Array, B: Array) -> Array:
     return out
 
 
-def multiply(A: Array, B: Array) -> None:
-    """A = A B, in place."""
+def multiply(A: Array, B: Array) -> Array:
+    """A B for a square B, written over A where A can be written to."""
+    if is_dask_array(A):
+        return times(A, B)
 
     def of(rows: slice) -> None:
         A[rows, :] = A[rows, :] @ B
 
     for_each(of, groups(A.shape[0]), A)
+    return A
 
 
 def triangle(A: Array) -> Array:
     """R of A = Q R, from those of strips and in their order, so that it does not depend on the number of threads."""
+    if is_dask_array(A):
+        return triangle(np.concatenate(list(over(lambda first, part: _triangle(part[:]), A))))
     height = max(TRIANGLE_SHARE * A.shape[1], tile_bytes(A) // (max(A.shape[1], 1) * itemsize(A)))
     parts = list(slices(A.shape[0], height))
     if len(parts) == 1:
@@ -521,7 +612,11 @@ def by_strips(work: Callable[[slice], Array], X: Array, weights: Array) -> Array
 
 
 def kept(Z: Any, reference: Array) -> Array:
-    """Rows of a table, all of them, where the reference lives."""
+    """Rows of a table, all of them: where the reference lives, or on their workers."""
+    if on_workers(Z):
+        chunk, arrays = _of_chunk(lambda first, part: part[:], [Z])
+        work = _stacked(chunk)
+        return on_dask.chunks_made(work, on_dask.chunks_of(arrays), [Z.shape[1]], reference.dtype)[0][0]
     out = tall_empty(Z.shape, reference)
 
     def of(first: int, part: Part) -> None:
@@ -531,3 +626,7 @@ def kept(Z: Any, reference: Array) -> Array:
     for _ in over(of, Z, reference=reference):
         pass
     return out
+
+
+def _stacked(chunk: Callable[..., Iterator[Array]]) -> Callable[..., Any]:
+    return lambda start, *blocks: ((np.concatenate(list(chunk(start, *blocks))),), None)

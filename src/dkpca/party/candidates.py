@@ -17,6 +17,7 @@ from dkpca.linalg.gram import Gram
 from dkpca.linalg.lazy_factor import Factor, Tall, column_squares, rounded, rounding_norms, whole
 from dkpca.linalg.precision import COMPACT, Rounded, round_by, steps_for
 from dkpca.linalg.rounding import growth, unit
+from dkpca.linalg.rows import on_workers
 from dkpca.messages import Summary
 from dkpca.rank import ROUNDING_SHARE, AtMost, RankRule
 from dkpca.recovery import Measurement, measure
@@ -65,6 +66,8 @@ class Candidate:
 
     def recovery(self, known_rows: int) -> Measurement:
         """What somebody who knows so many rows recovers of the others from the message."""
+        if on_workers(self.table):
+            raise InputError("recovery is measured on all rows, which here stay on workers of a cluster; gather them")
         if known_rows not in self._recovered:
             self._recovered[known_rows] = measure(self.summary, self.table, known_rows=known_rows)
         return self._recovered[known_rows]

@@ -6,6 +6,7 @@ from dkpca.errors import InputError
 from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import Array, dtype_name, namespace, tall_empty
 from dkpca.linalg.lazy_factor import Factor, largest
+from dkpca.linalg.on_dask import is_dask_array
 from dkpca.linalg.precision import COMPACT, DIGITS, Rounded, round_by, round_to
 from dkpca.linalg.rounding import quiet
 from dkpca.linalg.rows import groups, in_order
@@ -28,6 +29,8 @@ def scale_statistic(kernel: Kernel, X: Array, party: str) -> float:
 
 def moved(X: Array, origin: Array, party: str) -> Array:
     """Rows measured from a point, if the numbers allow it."""
+    if is_dask_array(X):
+        return X - origin[None, :]  # not computed yet: a chunk that overflows shows when the kernel is evaluated
     xp = namespace(X)
     moved = tall_empty(X.shape, X)
 

@@ -16,6 +16,7 @@ from dkpca.linalg.arrays import Array, namespace, sent_to, to_numpy
 from dkpca.linalg.deviations import column_scales, standardized, standardizing_error
 from dkpca.linalg.gram import Centered, Gram
 from dkpca.linalg.leading import Solver, leading
+from dkpca.linalg.on_dask import at_hand
 from dkpca.linalg.precision import COMPACT, DIGITS, Rounded
 from dkpca.linalg.rounding import quiet
 from dkpca.linalg.rows import away_from, by_strips, column_means
@@ -204,8 +205,8 @@ def _measured_for(
     kernel.check(X)
     kernel = kernel.balanced(X, balance) if balance else kernel
     prepared = prepared or shift is not None
-    origin = kernel.origin(X)
-    if prepared and not bool(namespace(X).any(origin != 0)):
+    origin = at_hand(kernel.origin(X))
+    if prepared and not bool(namespace(origin).any(origin != 0)):
         origin = column_means(X)  # that of standardized columns is zero, but for the rounding of a far mean
     X = moved(X, origin, party)
     return _Table(X, kernel, origin, shift, scale, standardizing_error(X) if prepared else 0.0)

@@ -6,12 +6,14 @@ The header holds the kind of message, its scalar fields and a checksum over thos
 """
 
 from collections.abc import Mapping
+from dataclasses import fields, replace
 from typing import Any, get_args
 
 import numpy as np
 
 from dkpca.errors import WireError
 from dkpca.linalg.arrays import dtype_name, to_numpy
+from dkpca.linalg.on_dask import digest, is_dask_array
 from dkpca.messages import Message
 from dkpca.wire import codec, compact, container
 from dkpca.wire.container import MESSAGE, WIRE_DTYPES, Arrays, Buffer, Header, checksum, unpack, verify
@@ -98,7 +100,14 @@ def decode(data: Buffer) -> Message:
 
 
 def fingerprint(message: Message) -> str:
-    """Name of a message, from everything in it: the checksum that its file carries."""
+    """Name of a message, from everything in it: the checksum that its file carries.
+
+    A message whose rows stay on the workers of a cluster is not sent: its name is made of digests of their chunks.
+    """
+    tall = _on_workers(message)
+    if tall:
+        digests = {name: digest(matrix.data) for name, matrix in tall.items()}
+        return checksum({"kind": kind_of(message), "fields": codec.described(message), "arrays": digests}, {})
     scalars, arrays = codec.encode(message)
     return checksum(_header(message, scalars, arrays), arrays)
 
@@ -109,9 +118,24 @@ def kind_of(message: Message) -> str:
 
 
 def size(message: Message) -> int:
-    """Length of `encode(message)`, without hashing or copying its arrays; what travels coded has to be coded."""
+    """Length of `encode(message)`, without hashing or copying its arrays; what travels coded has to be coded.
+
+    Rows that stay on the workers of a cluster are counted, to a few bytes.
+    """
+    tall = _on_workers(message)
+    if tall:
+        count = max(m.shape[1] for m in tall.values())
+        few = {name: replace(m, data=np.zeros((count, m.shape[1]), m.data.dtype)) for name, m in tall.items()}
+        rows: list[int] = [(m.shape[0] - count) * m.shape[1] * m.data.dtype.itemsize for m in tall.values()]
+        return size(replace(message, **few)) + sum(rows)
     scalars, arrays = codec.encode(message)
     return sum(map(len, _pieces(_header(message, scalars, arrays), arrays, "0" * 64)))
+
+
+def _on_workers(message: Message) -> dict[str, Any]:
+    """Matrices of a message whose rows stay on the workers of a cluster."""
+    values = {field.name: getattr(message, field.name) for field in fields(message)}
+    return {name: value for name, value in values.items() if is_dask_array(getattr(value, "data", None))}
 
 
 def _header(message: Message, scalars: Header, arrays: Mapping[str, Any]) -> Header:

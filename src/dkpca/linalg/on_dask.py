@@ -1,0 +1,432 @@
+"""Rows on the workers of a Dask cluster: chunks that stay there, and work that goes to them.
+
+Work is pickled without the Dask arrays that it refers to; the worker puts the rows in their place, so that code
+written for NumPy arrays runs there unchanged. What it returns with a row for each sample stays on the worker, and
+comes back as Dask arrays. Without a cluster, Dask computes in threads of this process.
+"""
+
+import hashlib
+import io
+import operator
+import pickle
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dkpca.errors import InputError, NoAnswerError, TooLateError
+
+Numbers = np.ndarray[Any, Any]
+Task = Any  # what Dask calls delayed
+LEAST_TALL = 32  # rows of an array that stays on its worker: fewer are few
+
+
+def is_collection(table: Any) -> bool:
+    """Whether a table is a Dask array or DataFrame."""
+    return type(table).__module__.partition(".")[0] in ("dask", "dask_expr") and hasattr(table, "__dask_graph__")
+
+
+def is_dask_array(x: Any) -> bool:
+    """Whether an array is a Dask array."""
+    return "dask.array" in sys.modules and isinstance(x, sys.modules["dask.array"].Array)
+
+
+# Tables
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """Rows of several tables, cut alike."""
+
+    sizes: tuple[int, ...]
+    blocks: Sequence[Sequence[Task]]  # by table
+
+
+def chunk_sizes(table: Any, timeout: float | None = None) -> tuple[int, ...]:
+    """Rows of each chunk of a Dask collection."""
+    if hasattr(table, "columns"):
+        from dask import delayed
+
+        found: Sequence[int] = computed([delayed(len)(part) for part in table.to_delayed()], timeout)
+    else:
+        found = (table.compute_chunk_sizes() if np.isnan(table.shape[0]) else table).chunks[0]
+    return tuple(int(size) for size in found if size)
+
+
+def cut_alike(tables: Mapping[Any, Any], timeout: float | None = None) -> Chunks:
+    """Cut the rows of Dask collections as those of the first; rows of DataFrames are what their index says."""
+    _check_labels({name: table for name, table in tables.items() if hasattr(table, "columns")}, timeout)
+    if all(hasattr(table, "columns") for table in tables.values()):
+        first = next(iter(tables.values()))
+        return Chunks(chunk_sizes(first, timeout), [_partitions(table, timeout) for table in tables.values()])
+    return chunks_of([_as_array(name, table) for name, table in tables.items()])
+
+
+def _partitions(frame: Any, timeout: float | None) -> list[Task]:
+    from dask import delayed
+
+    parts = frame.to_delayed()
+    sizes = computed([delayed(len)(part) for part in parts], timeout)
+    return [part for part, size in zip(parts, sizes, strict=True) if size]
+
+
+def chunks_of(arrays: Sequence[Any]) -> Chunks:
+    """Chunks of rows of arrays, as those of the first Dask array among them."""
+    sizes = tuple(size for size in next(filter(is_dask_array, arrays)).chunks[0] if size)
+    blocks = [_aligned(array, sizes).to_delayed().reshape(len(sizes)).tolist() for array in arrays]
+    return Chunks(sizes, blocks)
+
+
+def _aligned(array: Any, sizes: tuple[int, ...]) -> Any:
+    """Return an array as a Dask array with chunks of rows of these sizes."""
+    if not is_dask_array(array):
+        return _wrapped(array, sizes)
+    if array.chunks[0] == sizes and array.numblocks[1:] in ((), (1,)):
+        return array
+    if sum(array.chunks[0]) != sum(sizes):
+        raise InputError(
+            f"tables have {sum(sizes)} and {sum(array.chunks[0])} rows; row i must be the same sample everywhere"
+        )
+    return array.rechunk((sizes, *((-1,) * (array.ndim - 1))))
+
+
+def row_chunks(tables: Mapping[str, Any], timeout: float | None = None) -> dict[str, Any]:
+    """Return the tables as Dask arrays of float64, their rows cut as those of the first and columns not at all."""
+    _check_labels({name: table for name, table in tables.items() if hasattr(table, "columns")}, timeout)
+    arrays = {name: _as_array(name, table) for name, table in tables.items()}
+    rows = {name: array.shape[0] for name, array in arrays.items()}
+    if len(set(rows.values())) > 1:
+        raise InputError(f"parties have different numbers of rows {rows}; row i must be the same sample everywhere")
+    sizes = tuple(size for size in next(iter(arrays.values())).chunks[0] if size)
+    return {
+        name: _aligned(array, sizes).map_blocks(_numbers, name, dtype=np.float64, meta=np.zeros((0, 0)))
+        for name, array in arrays.items()
+    }
+
+
+def _as_array(name: str, table: Any) -> Any:
+    array = table.to_dask_array(lengths=True) if hasattr(table, "columns") else table
+    if array.ndim != 2 or 0 in array.shape:
+        raise InputError(f"party {name!r}: expected a table with rows and columns, got shape {array.shape}")
+    return array.compute_chunk_sizes() if np.isnan(array.shape[0]) else array
+
+
+def _numbers(chunk: Any, party: str) -> Numbers:
+    """Return a chunk as numbers, all of them finite."""
+    try:
+        X = np.asarray(chunk, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"party {party!r}: its table has what is no number ({error}); convert it first") from error
+    if not np.isfinite(X).all():
+        column = int(np.argmin(np.isfinite(X).all(axis=0)))
+        raise InputError(
+            f"party {party!r}: its column {column + 1} contains NaN or infinity; fill in or leave out such rows"
+        )
+    return X
+
+
+def _index_digest(frame: Any) -> tuple[int, str]:
+    digest = hashlib.sha256()
+    for label in frame.index:
+        digest.update(repr(label).encode() + b"\n")
+    return len(frame), digest.hexdigest()
+
+
+def _check_labels(frames: Mapping[Any, Any], timeout: float | None) -> None:
+    """Refuse DataFrames whose partitions do not have the same labels in the same order."""
+    if len(frames) < 2:
+        return
+    from dask import delayed
+
+    digests = [
+        delayed(list)([delayed(_index_digest)(part) for part in each.to_delayed()]) for each in frames.values()
+    ]
+    found = dict(zip(frames, computed(digests, timeout), strict=True))
+    first = next(iter(found))
+    others = [name for name, digest in found.items() if digest != found[first]]
+    if others:
+        raise InputError(
+            f"the indexes of {others} differ from that of {first!r}, or are cut otherwise, and rows on a cluster are "
+            "not moved; sort and partition all tables alike first, or, if rows match by position, pass arrays "
+            "(table.to_dask_array(lengths=True))"
+        )
+
+
+# Work that goes to the rows
+
+
+def on_one_worker(
+    work: Callable[[], Any],
+    n: int,
+    sizes: Sequence[int],
+    timeout: float | None = None,
+    tell: Callable[[list[tuple[str, type[Warning]]]], None] | None = None,
+) -> Any:
+    """Do work on one worker, with all rows of the Dask arrays that it refers to.
+
+    What it returns with n rows, in itself or inside, comes back as Dask arrays with chunks of these sizes, everything
+    else as it is. `tell` gets the warnings of the work.
+    """
+    from dask import delayed, persist
+
+    data, arrays = _pickled(work, is_collection)
+    task = delayed(_worked, pure=False)(data, n, *arrays)
+    client = cluster()
+    if client is None:
+        (small, tall), task = computed([task], timeout)[0], None
+    else:
+        (task,) = persist(task)
+        small, tall = computed([delayed(_small)(task)], timeout)[0], None
+    pickled, shapes, told = small
+    slices = [slice(end - size, end) for size, end in zip(sizes, np.cumsum(sizes).tolist(), strict=True)]
+    if tell is not None:
+        tell(told)
+    kept = [
+        _cut([delayed(_rows)(task, j, rows) for rows in slices], shape, dtype, sizes)
+        if tall is None
+        else _wrapped(tall[j], sizes)
+        for j, (shape, dtype) in enumerate(shapes)
+    ]
+    return _unpickled(pickled, kept)
+
+
+def chunk_results(work: Callable[..., Any], chunks: Chunks) -> list[Any]:
+    """Return what `work(start, *chunks)` makes of each chunk of rows, in order."""
+    return computed(_chunk_tasks(work, chunks))
+
+
+def chunks_added(work: Callable[..., Any], chunks: Chunks) -> Any:
+    """Return the sum of that over all chunks, added two by two on the workers."""
+    from dask import delayed
+
+    parts = _chunk_tasks(work, chunks)
+    while len(parts) > 1:
+        pairs = [delayed(operator.add)(*parts[i : i + 2]) for i in range(0, len(parts) - 1, 2)]
+        parts = [*pairs, *parts[2 * len(pairs) :]]
+    return computed(parts)[0]
+
+
+def chunks_made(
+    work: Callable[..., tuple[Sequence[Numbers], Any]],
+    chunks: Chunks,
+    widths: Sequence[int],
+    dtype: Any,
+    *,
+    gathering: bool = False,
+    timeout: float | None = None,
+) -> tuple[list[Any], list[Any]]:
+    """Return Dask arrays of the rows that `work(start, *chunks)` makes, and what else it returns, in order.
+
+    A cluster keeps the rows; without one they are made again when they are looked at. If it is gathering, the work
+    may refer to Dask arrays, which each worker then has all rows of.
+    """
+    from dask import delayed, persist
+
+    tasks = _chunk_tasks(work, chunks, gathering=gathering)
+    if cluster() is not None:
+        tasks = list(persist(*tasks))
+    others = computed([delayed(_second)(task) for task in tasks], timeout)
+    made = [
+        _cut([delayed(_rows_made)(task, j) for task in tasks], (sum(chunks.sizes), width), dtype, chunks.sizes)
+        for j, width in enumerate(widths)
+    ]
+    return made, others
+
+
+def _chunk_tasks(work: Callable[..., Any], chunks: Chunks, *, gathering: bool = False) -> list[Task]:
+    from dask import delayed
+
+    data, taken = _pickled(work, is_collection)
+    if taken and not gathering:
+        raise TypeError("work on a chunk of rows refers to all rows of an array")
+    shared = delayed(_unpickled_with, pure=False)(data, *taken)
+    starts = np.append(0, np.cumsum(chunks.sizes))[:-1].tolist()
+    return [delayed(_called)(shared, start, *own) for start, *own in zip(starts, *chunks.blocks, strict=True)]
+
+
+def _second(result: tuple[Any, Any]) -> Any:
+    return result[1]
+
+
+def _rows_made(result: tuple[Sequence[Numbers], Any], number: int) -> Numbers:
+    return result[0][number]
+
+
+def at_hand(x: Any) -> Any:
+    """Return an array that is small: computed, if it is a Dask array."""
+    return computed([x])[0] if is_dask_array(x) else x
+
+
+def by_column(work: Callable[[Numbers], Any], array: Any) -> list[Any]:
+    """Return what is made of each column of a Dask array, by one worker that has all of it."""
+    from dask import delayed
+
+    return computed([delayed(work)(array[:, j : j + 1]) for j in range(array.shape[1])])
+
+
+def digest(array: Any) -> str:
+    """Fingerprint of an array, from those of its chunks."""
+    parts = chunk_results(_chunk_digest, chunks_of([array])) if is_dask_array(array) else [_chunk_digest(0, array)]
+    return hashlib.sha256(repr((str(array.dtype), array.shape, parts)).encode()).hexdigest()
+
+
+def _chunk_digest(start: int, rows: Any) -> str:
+    return hashlib.sha256(np.ascontiguousarray(rows).tobytes()).hexdigest()
+
+
+def rows_at(array: Any, positions: Any) -> Numbers:
+    """Return some rows of a Dask array."""
+    rows: Numbers = computed([array[positions]])[0]
+    return rows
+
+
+def here(holder: Any, folder: str | None = None) -> Any:
+    """Return the same object with its Dask arrays in files without a name, written a chunk at a time."""
+    data, arrays = _pickled(holder, is_dask_array)
+    return _unpickled(data, [_in_file(array, folder) for array in arrays])
+
+
+def _in_file(array: Any, folder: str | None) -> Numbers:
+    with tempfile.TemporaryFile(dir=folder) as file:
+        out = np.memmap(file, dtype=array.dtype, mode="w+", shape=array.shape).view(np.ndarray)
+    start = 0
+    for block in array.to_delayed().reshape(-1):
+        (rows,) = computed([block])
+        out[start : start + len(rows)] = rows
+        start += len(rows)
+    return out
+
+
+def _cut(parts: Sequence[Task], shape: tuple[int, ...], dtype: Any, sizes: Sequence[int]) -> Any:
+    """Dask array of chunks of rows, each by a task."""
+    import dask.array as da
+
+    blocks = [da.from_delayed(part, (size, *shape[1:]), dtype) for part, size in zip(parts, sizes, strict=True)]
+    return da.concatenate(blocks, axis=0)
+
+
+def _wrapped(array: Numbers, sizes: Sequence[int]) -> Any:
+    import dask.array as da
+
+    return da.from_array(array, chunks=(tuple(sizes), *((size,) for size in array.shape[1:])))
+
+
+def _worked(data: bytes, n: int, *arrays: Numbers) -> tuple[tuple[bytes, list[Any], list[Any]], list[Numbers]]:
+    """Do the work where its rows are now."""
+
+    def tall(x: Any) -> bool:
+        return type(x) is np.ndarray and n >= LEAST_TALL and x.ndim >= 1 and x.shape[0] == n
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        result = _unpickled(data, arrays)()
+    pickled, kept = _pickled(result, tall)
+    seen = [(str(each.message), each.category) for each in told]
+    return (pickled, [(x.shape, x.dtype) for x in kept], seen), kept
+
+
+def _small(result: tuple[Any, list[Numbers]]) -> Any:
+    return result[0]
+
+
+def _rows(result: tuple[Any, list[Numbers]], number: int, rows: slice) -> Numbers:
+    return result[1][number][rows]
+
+
+def _unpickled_with(data: bytes, *arrays: Numbers) -> Any:
+    return _unpickled(data, arrays)
+
+
+def _called(work: Callable[..., Any], *chunks: Any) -> Any:
+    return work(*chunks)
+
+
+class _Unpickler(pickle.Unpickler):
+    """Puts arrays in the place of what was taken out."""
+
+    def __init__(self, data: bytes, arrays: Sequence[Any]) -> None:
+        super().__init__(io.BytesIO(data))
+        self.arrays = arrays
+
+    def persistent_load(self, number: int) -> Any:
+        return self.arrays[number]
+
+
+def _pickled(what: Any, take: Callable[[Any], bool]) -> tuple[bytes, list[Any]]:
+    """Pickle an object without what is taken out of it, and return that apart."""
+    import cloudpickle
+
+    taken: list[Any] = []
+
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+        def persistent_id(self, x: Any) -> int | None:
+            if not take(x):
+                return None
+            taken.append(x)
+            return len(taken) - 1
+
+    file = io.BytesIO()
+    Pickler(file).dump(what)
+    return file.getvalue(), taken
+
+
+def _unpickled(data: bytes, arrays: Sequence[Any]) -> Any:
+    return _Unpickler(data, arrays).load()
+
+
+# The cluster
+
+
+def computed(wanted: Sequence[Task], timeout: float | None = None) -> list[Any]:
+    """Return what was wanted, small enough to come here."""
+    client = cluster()
+    if client is None:
+        import dask
+
+        return list(dask.compute(*wanted))
+    futures = client.compute(list(wanted))
+    try:
+        return list(client.gather(_waited(futures, timeout)))
+    except Exception as error:
+        if type(error).__name__ == "KilledWorker":
+            raise NoAnswerError(
+                f"a chunk of rows took down every worker that had it ({error}); use smaller chunks of rows, or "
+                "workers with more memory"
+            ) from error
+        raise
+    finally:
+        client.cancel(futures)
+
+
+def memory_of_a_worker() -> float:
+    """Bytes that the smallest worker of the cluster in use may take; infinite where there is none, or no limit."""
+    client = cluster()
+    workers = [] if client is None else client.scheduler_info(n_workers=-1)["workers"].values()
+    return min((float(each["memory_limit"]) for each in workers if each["memory_limit"]), default=float("inf"))
+
+
+def cluster() -> Any:
+    """Return the client of the cluster in use, if there is one."""
+    distributed = sys.modules.get("distributed")
+    if distributed is None:
+        return None
+    try:
+        return distributed.get_client()
+    except ValueError:
+        return None
+
+
+def _waited(futures: list[Any], timeout: float | None) -> list[Any]:
+    from distributed import wait
+
+    try:
+        wait(futures, timeout=timeout)
+    except TimeoutError as error:
+        raise TooLateError(
+            f"no answer within {timeout} s from the workers of the cluster; look at its dashboard, or allow more time"
+        ) from error
+    return futures
