@@ -37,7 +37,7 @@ def test_differences_in_float32_are_allowed_for(seed, n, landmarks, gamma, k):
     true = left_by(gram, F)
     rounding, rough = rounding_in_blocks(landmarks, gram.trace(), np.inf, 2.0**-53)
     assert rough
-    found = missed_in(gram.within(0, [gram.X]), slice(0, n), F.copy(), k, rough=True)
+    found = missed_in(gram.within()(0, [gram.X]), slice(0, n), F.copy(), k, rough=True)
     assert found.norm + rounding >= true[0]
     assert found.leading + k * rounding >= true[:k].sum()
 

@@ -5,7 +5,6 @@ same code. Beyond, the row engine works chunk by chunk, and nothing with a row f
 """
 
 import re
-import warnings
 from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import replace
@@ -115,10 +114,9 @@ def transform(estimator: Any, X: Any, sample_ids: Any) -> Any:
     chunks = on_dask.cut_alike(tables, estimator.timeout)
 
     def placed(start: int, *own: Any) -> tuple[list[Any], Any]:
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")
-            scores = alone.transform(own[0] if cut else dict(zip(names, own, strict=True)))
-        return [np.asarray(scores, dtype=np.float64)], (start, [(str(each.message), each.category) for each in told])
+        tables = own[0] if cut else dict(zip(names, own, strict=True))
+        scores, told = on_dask.recorded(lambda: alone.transform(tables))
+        return [np.asarray(scores, dtype=np.float64)], (start, told)
 
     width = len(estimator.eigenvalues_)
     made, told = on_dask.chunks_made(placed, chunks, [width], np.float64, gathering=True, timeout=estimator.timeout)

@@ -14,6 +14,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -319,14 +320,25 @@ def _worked(data: bytes, n: int, *arrays: Numbers) -> tuple[tuple[bytes, list[An
     """Do the work where its rows are now."""
 
     def tall(x: Any) -> bool:
-        return type(x) is np.ndarray and n >= LEAST_TALL and x.ndim >= 1 and x.shape[0] == n
+        flat = (
+            type(x) is np.ndarray and x.ndim == 1 and x.dtype.kind == "f"
+        )  # as eigenvalues, of which n may be asked
+        return type(x) is np.ndarray and n >= LEAST_TALL and x.ndim >= 1 and x.shape[0] == n and not flat
 
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
-        result = _unpickled(data, arrays)()
+    result, told = recorded(_unpickled(data, arrays))
     pickled, kept = _pickled(result, tall)
-    seen = [(str(each.message), each.category) for each in told]
-    return (pickled, [(x.shape, x.dtype) for x in kept], seen), kept
+    return (pickled, [(x.shape, x.dtype) for x in kept], told), kept
+
+
+_recording = Lock()  # Python records warnings for all threads at once
+
+
+def recorded(work: Callable[[], Any]) -> tuple[Any, list[tuple[str, type[Warning]]]]:
+    """Do work, and return its result and its warnings."""
+    with _recording, warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        result = work()
+    return result, [(str(each.message), each.category) for each in told]
 
 
 def _small(result: tuple[Any, list[Numbers]]) -> Any:

@@ -500,7 +500,7 @@ def crossed(Z: Any, block: Array, reference: Array | None = None) -> Array:
     Products of a strip are made in the precision of Z, and added up in that of B. The reference is an array where Z
     lives; None: where B does.
     """
-    place = (np.empty(0) if is_dask_array(block) else block[:0]) if reference is None else reference
+    place = (np.empty(0) if is_dask_array(block) else block[:0, ...]) if reference is None else reference
 
     def of(first: int, part: Part, own: Part) -> Array:
         xp, total, theirs = namespace(place), 0.0, sent_to(own[:], place)
