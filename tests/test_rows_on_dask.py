@@ -3,6 +3,7 @@
 import os
 import warnings
 from pathlib import Path
+from typing import Any
 
 import dask
 import dask.array as da
@@ -22,7 +23,7 @@ from testkit.row_blocks import CHUNK, COLUMNS, block
 N, DEADLINE = 700, 600  # seconds until a hanging cluster counts as a failure
 SIZES = (200, 1, 299, 200)
 WIDTHS = {"bank": 5, "shop": 4}
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "rbf": {"gamma": 0.02, "rank": 8},
     "rbf, usual width": {"rank": 6},
     "rbf, standardized": {"rank": 8, "standardize": True},
@@ -101,7 +102,8 @@ def told(work):
 class TestItIsWhatGatheredTablesGive:
     @pytest.mark.parametrize("name", ["rbf", "linear, multiplied", "laplacian, added", "budget", "audit"])
     def test_on_one_worker_to_the_last_bit(self, rng, name):
-        tables, settings = arrays(rng), {"n_components": 5} | SETTINGS[name]
+        tables = arrays(rng)
+        settings: dict[str, Any] = {"n_components": 5} | SETTINGS[name]
         expected, said = told(lambda: DKPCA(**settings).fit(tables))
         model, again = told(lambda: DKPCA(**settings).fit(on_chunks(tables)))
         assert isinstance(model.eigenvectors_, da.Array)
@@ -116,7 +118,7 @@ class TestItIsWhatGatheredTablesGive:
     @pytest.mark.parametrize("name", SETTINGS)
     def test_chunk_by_chunk_to_nine_digits(self, rng, name):
         tables = arrays(rng)
-        settings = {"n_components": 5, "n_landmarks": 60, "solver": "landmark"} | SETTINGS[name]
+        settings: dict[str, Any] = {"n_components": 5, "n_landmarks": 60, "solver": "landmark"} | SETTINGS[name]
         expected, said = told(lambda: DKPCA(**settings).fit(tables))
         model, again = told(lambda: DKPCA(**settings).fit(on_chunks(tables)))
         scores = model.eigenvectors_.compute() * np.sqrt(model.eigenvalues_)
@@ -133,7 +135,7 @@ class TestItIsWhatGatheredTablesGive:
     @pytest.mark.parametrize("name", ["rbf", "linear", "rbf, added and balanced", "poly"])
     def test_no_array_with_a_row_for_each_sample_comes_here(self, rng, name, monkeypatch):
         monkeypatch.setattr("dkpca.kernels.base.JUDGED_ROWS", 50)
-        settings = {"n_components": 5, "n_landmarks": 60} | SETTINGS[name]
+        settings: dict[str, Any] = {"n_components": 5, "n_landmarks": 60} | SETTINGS[name]
         model = DKPCA(**settings).fit(on_chunks(arrays(rng)))
         new = model.transform(on_chunks(arrays(rng), (300, 400)))
         assert new.chunks[0] == (300, 400)
@@ -181,7 +183,8 @@ class TestAfterTheFit:
     def fits(self, rng, request, many):
         if many:
             request.getfixturevalue("few_rows_are_many")
-        tables, settings = arrays(rng), {"gamma": 0.02, "rank": 6, "n_landmarks": 60, "solver": "landmark"}
+        tables = arrays(rng)
+        settings: dict[str, Any] = {"gamma": 0.02, "rank": 6, "n_landmarks": 60, "solver": "landmark"}
         return DKPCA(3, **settings).fit(tables), DKPCA(3, **settings).fit(on_chunks(tables)), tables
 
     def test_new_samples_here_and_in_chunks(self, fits, rng):
@@ -290,7 +293,8 @@ class TestTables:
         if many:
             request.getfixturevalue("few_rows_are_many")
         X = np.hstack(list(arrays(rng).values()))
-        settings = {"gamma": 0.02, "rank": 6, "parties": [range(5), range(5, 9)], "solver": "landmark"}
+        settings: dict[str, Any] = {"gamma": 0.02, "rank": 6, "parties": [[*range(5)], [*range(5, 9)]]}
+        settings["solver"] = "landmark"
         model = DKPCA(2, **settings).fit(da.from_array(X, chunks=(300, 4)))
         expected = DKPCA(2, **settings).fit(X)
         np.testing.assert_allclose(model.eigenvectors_.compute(), expected.eigenvectors_, atol=1e-9)
