@@ -184,7 +184,7 @@ def tell(center, tmp_path, derived_by_party):
     """Tell each party derived values of one's own choice."""
     (tmp_path / "shared/center/go").unlink()
     parts = [Part(name, (name,), [q.encode(q.GoWanted(derived))]) for name, derived in derived_by_party.items()]
-    center.send("go", parts, kind="question")
+    replace(center).send("go", parts, kind="question")  # a new command, which looks at the folder again
 
 
 def run_thrice(consortium):
@@ -244,6 +244,6 @@ def test_another_question_in_the_place_of_one_is_refused(before_go, tmp_path):
     honest(center)
     (tmp_path / "shared/center/go").unlink()
     greedy = q.encode(q.RowsWanted("batch-1"))
-    center.send("go", [Part("all", NAMES, [greedy])], kind="question")
+    replace(center).send("go", [Part("all", NAMES, [greedy])], kind="question")
     with pytest.raises(RefusedError, match="not in the plan"):
         consortium.run("airline")
