@@ -17,7 +17,6 @@ from dkpca.errors import StorageError
 from dkpca.store import storage
 
 NAME = "dkpca-ledger.jsonl"  # a party's
-CONTEXTS = "contexts of masked sums"
 START = "0" * 64  # what the first line names as the one before it
 Sent = dict[str, list[str]]  # digests of the messages written, by "party kind"
 
@@ -49,8 +48,6 @@ class State:
             listed = self.sent.setdefault(f"{record.get('party')} {record.get('kind')}", [])
             if record.get("sha256") not in listed:
                 listed.append(str(record.get("sha256")))
-            if "context" in record:  # of a masked sum: answered once
-                self.sent.setdefault(f"{record.get('party')} {CONTEXTS}", []).append(str(record["context"]))
         return record
 
 
