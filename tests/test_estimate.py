@@ -1,6 +1,7 @@
 """The estimate for nothing: near the truth, on the safe side, and never called proved."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -68,7 +69,7 @@ def test_rounding_is_estimated_near_a_small_gap_too(precision):
     for seed in range(12):
         rng = np.random.default_rng(seed)
         X = rng.standard_normal((120, 6)) * np.array([3.0, 2.0, 1.95, 0.5, 0.5, 0.5])
-        settings = {"kernel": "linear", "parties": 2, "rank": 6}
+        settings: dict[str, Any] = {"kernel": "linear", "parties": 2, "rank": 6}
         rough = DKPCA(2, precision=precision, **settings).fit(X)
         true = DKPCA(2, precision="float64", **settings).fit(X)
         error = subspace_error(true.eigenvectors_, rough.eigenvectors_)

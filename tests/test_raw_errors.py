@@ -1,5 +1,7 @@
 """What ended in an error of a library ends in one sentence, or in an answer."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -13,7 +15,7 @@ from dkpca.kernels import Polynomial
 @pytest.mark.parametrize("power", [-120, 80, 150])
 def test_an_audit_does_not_depend_on_the_unit_of_the_columns(rng, kernel, power):
     X = rng.standard_normal((40, 6))
-    settings = {"kernel": kernel, "audit": 10, "parties": 2, "rank": 2, "precision": "float64"}
+    settings: dict[str, Any] = {"kernel": kernel, "audit": 10, "parties": 2, "rank": 2, "precision": "float64"}
     plain, scaled = (DKPCA(2, **settings).fit(X * size).certificate_.audit for size in (1.0, 10.0**power))
     unit = 10.0 ** (2 * power) if kernel == "linear" else 1.0
     np.testing.assert_allclose(scaled.kernel_error_at_most / unit, plain.kernel_error_at_most, rtol=0.01)
@@ -25,7 +27,7 @@ def test_an_audit_does_not_depend_on_the_unit_of_the_columns(rng, kernel, power)
 @pytest.mark.parametrize("power", [-140, -80, 80, 140])
 def test_the_estimate_does_not_depend_on_the_unit_of_the_columns(rng, power):
     X = rng.standard_normal((40, 6))
-    settings = {"kernel": "linear", "parties": 2, "rank": 2, "precision": "float64"}
+    settings: dict[str, Any] = {"kernel": "linear", "parties": 2, "rank": 2, "precision": "float64"}
     plain, scaled = (DKPCA(2, **settings).fit(X * size).certificate_ for size in (1.0, 10.0**power))
     np.testing.assert_allclose(scaled.subspace_error_estimate, plain.subspace_error_estimate, rtol=1e-6)
     np.testing.assert_allclose(scaled.optimality_estimate, plain.optimality_estimate, rtol=1e-6)
@@ -61,7 +63,7 @@ def test_a_kernel_matrix_rounded_to_float32_is_accepted_and_bounded(rng):
     K = rbf_matrix(rng, 300)
     rough = K.astype(np.float32).astype(float)
     assert np.linalg.eigvalsh(rough)[0] < -1e-8
-    settings = {"kernel": "precomputed", "law": "sum", "rank": 40, "precision": "float64"}
+    settings: dict[str, Any] = {"kernel": "precomputed", "law": "sum", "rank": 40, "precision": "float64"}
     model = DKPCA(3, **settings).fit({"lab": rough})
     centered = rough - rough.mean(0) - rough.mean(0)[:, None] + rough.mean()
     values = np.linalg.eigvalsh(centered)[::-1]

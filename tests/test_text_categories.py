@@ -1,6 +1,7 @@
 """Text for a kernel of categories, names of columns and labels of kernel matrices, in the library."""
 
 import warnings
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -173,7 +174,7 @@ def test_weights_are_numbers_of_any_kind(kind, numbers, answers):
 @pytest.mark.parametrize("form", [np.asarray, pd.DataFrame, lambda X: X.astype(object), lambda X: X.astype(str)])
 def test_codes_beyond_two_to_the_53_stay_apart(rng, form):
     codes = rng.integers(0, 12, (N, 3))
-    settings = {"kernel": "overlap", "gamma": 1.0, "rank": N, "precision": "float64"}
+    settings: dict[str, Any] = {"kernel": "overlap", "gamma": 1.0, "rank": N, "precision": "float64"}
     large = DKPCA(3, **settings).fit({"shop": form(codes + 2**53)})
     np.testing.assert_allclose(large.eigenvalues_, DKPCA(3, **settings).fit({"shop": codes}).eigenvalues_)
 

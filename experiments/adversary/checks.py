@@ -9,12 +9,14 @@ import numpy as np
 
 from dkpca import DKPCA
 from dkpca.certificate.left_out import PartyError
+from dkpca.kernels import Kernel
 from dkpca.kernels.combination import combination
 from dkpca.kernels.laws import Sum
 from dkpca.linalg.arrays import to_numpy
 from dkpca.linalg.rounding import growth, unit
 from experiments.adversary import truth
 
+AUDITED = "audited kernel error, at 95%"
 ORTHONORMAL = 1e-13  # to which the directions of all components together are
 ROUNDINGS = 8.0  # of the truth itself: an eigenvalue in double is exact to a few of them
 
@@ -39,15 +41,23 @@ class Check:
         return self.true / self.bound if self.bound > 0 and math.isfinite(self.true) else 0.0
 
 
-def checks(model: DKPCA, tables: dict[str, Any]) -> Iterator[Check]:
-    """Statements of a fitted model about its table; what is at least something is turned around."""
-    proof, summaries = model.certificate_, model.model_.summaries
+def checks(model: DKPCA, tables: dict[str, Any], kernel: Kernel) -> Iterator[Check]:
+    """Statements of a fitted model about its table; what is at least something is turned around.
+
+    `kernel` is what the parties were asked for, where the center holds no message of theirs.
+    """
+    if model.standardize and kernel.columns_are == "quantities":
+        tables = {name: truth.standardized(in_memory(table)) for name, table in tables.items()}
+    if model.protect != "none" or not hasattr(model.model_, "summaries"):
+        yield from _without_messages(model, tables, kernel)
+        return
+    proof, summaries, weights = model.certificate_, model.model_.summaries, model.model_.weights
     kernels = {name: summary.kernel for name, summary in summaries.items()}
     law = combination(kernels, model.law).law
-    K = truth.true_matrix(tables, kernels, law, truth.mixtures(model.model_))
+    K = truth.true_matrix(tables, kernels, law, truth.mixtures(model.model_), weights)
     sent = [s.diagonal.decode() if s.diagonal is not None else None for s in summaries.values()]
     diagonals = [to_numpy(d)[:, 0].astype(np.longdouble) for d in sent if d is not None]
-    L = truth.fused_matrix([s.factor.decode() for s in summaries.values()], law, diagonals)
+    L = truth.fused_matrix([s.factor.decode() for s in summaries.values()], law, diagonals, list(weights.values()))
     size = np.trace(K) or np.longdouble(1)
     K, L = K / size, L / size
     reference = model.eigenvalues_
@@ -55,7 +65,9 @@ def checks(model: DKPCA, tables: dict[str, Any]) -> Iterator[Check]:
     if len(K) > truth.EXACT_UP_TO:
         exact *= math.sqrt(len(K)) * len(summaries)
     summed = 4.0 * growth(len(K)) * unit(reference)
-    errors = [PartyError.of(s, s.factor.decode(), 1.0) for s in summaries.values()]
+    errors = [
+        PartyError.of(s, s.factor.decode() * weights[name] ** 0.5, weights[name]) for name, s in summaries.items()
+    ]
     lacking = model.model_.lacking is not None
     amplified = law.amplification([e.received for e in errors], [e.diagonal for e in errors])
     summed += _of(sum(a * e.nuclear for a, e in zip(amplified, errors, strict=True)), size)
@@ -68,13 +80,34 @@ def checks(model: DKPCA, tables: dict[str, Any]) -> Iterator[Check]:
     difference = np.linalg.eigvalsh((K - L).astype(float))
     yield Check("kernel above", difference[-1], _of(proof.kernel_error_above, size), exact)
     yield Check("kernel below", -difference[0], _of(proof.kernel_error_below, size), exact)
+    if proof.audit is not None:
+        found = float(np.linalg.norm((K - L).astype(float)))
+        yield Check(AUDITED, found, _of(proof.audit.kernel_error_at_most, size), exact)
     yield from _about_components(model, K.astype(float), size, exact)
 
 
+def _without_messages(model: DKPCA, tables: dict[str, Any], kernel: Kernel) -> Iterator[Check]:
+    """What can be compared where only the components are known: masked sums, blind fits, rows on a cluster."""
+    given = {name: in_memory(table) for name, table in tables.items()}
+    kernels = dict.fromkeys(given, kernel.alone() if model.law is not None and kernel.law is not None else kernel)
+    if model.law is None:
+        kernels = dict.fromkeys(given, kernel)
+    K = truth.true_matrix(given, kernels, combination(kernels, model.law).law)
+    size = np.trace(K) or np.longdouble(1)
+    K = truth.centered(K / size) if model.center else K / size
+    yield from _about_components(model, K.astype(float), size, ROUNDINGS * np.finfo(float).eps)
+
+
+def in_memory(table: Any) -> Any:
+    """Rows of a table, wherever they lie."""
+    return table.compute() if hasattr(table, "compute") else table
+
+
 def _about_components(model: DKPCA, K: np.ndarray[Any, Any], size: Any, exact: float) -> Iterator[Check]:
-    proof, D = model.certificate_, model.n_components
     values, vectors = (a[..., ::-1] for a in np.linalg.eigh(K))
-    V_hat = to_numpy(model.eigenvectors_).astype(float)
+    V_hat = to_numpy(in_memory(model.eigenvectors_)).astype(float)
+    proof, D = model.certificate_, V_hat.shape[1]  # no more than there are
+    rounded = unit(to_numpy(in_memory(model.eigenvalues_)))
     total, best = float(np.trace(K)), float(values[:D].sum())
     captured = float(np.sum(V_hat * (K @ V_hat)))
     for i in range(D):
@@ -92,7 +125,7 @@ def _about_components(model: DKPCA, K: np.ndarray[Any, Any], size: Any, exact: f
     V = vectors[:, :D]
     rest = V - V_hat @ (V_hat.T @ V)
     sine, turned = float(np.linalg.norm(rest)), math.sqrt(D) * exact * (1.0 + 1.0 / max(gap, exact))
-    turned += ROUNDINGS * D * unit(model.eigenvalues_) + ORTHONORMAL  # the components themselves are rounded
+    turned += ROUNDINGS * D * rounded + ORTHONORMAL  # the components themselves are rounded
     yield Check("subspace", sine, math.sqrt(proof.subspace_error_at_most), turned)
     yield Check("theorem 1", sine, proof.theorem_1, turned)
     outside = np.linalg.norm(V_hat - V @ (V.T @ V_hat), axis=0)
@@ -100,7 +133,9 @@ def _about_components(model: DKPCA, K: np.ndarray[Any, Any], size: Any, exact: f
         yield Check("component", float(outside[i]), math.sqrt(bound), turned)
     for d, bound in enumerate(proof.leading_errors_at_most[:-1], 1):
         first, gap = vectors[:, :d] - V_hat[:, :d] @ (V_hat[:, :d].T @ vectors[:, :d]), values[d - 1] - values[d]
-        turned = math.sqrt(d) * exact * (1.0 + 1.0 / max(gap, exact)) + ROUNDINGS * d * unit(model.eigenvalues_)
+        turned = math.sqrt(d) * exact * (1.0 + 1.0 / max(gap, exact)) + ROUNDINGS * d * unit(
+            np.asarray(to_numpy(in_memory(model.eigenvalues_)))
+        )
         turned += ORTHONORMAL
         yield Check("gap", _of(proof.gaps_at_least[d - 1], size), gap, exact)
         yield Check("leading components", float(np.linalg.norm(first)), math.sqrt(bound), turned)

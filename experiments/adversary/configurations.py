@@ -7,20 +7,21 @@ import numpy as np
 
 from dkpca import DKPCA
 from dkpca.kernels import KERNELS, Kernel, Linear, Polynomial
-from dkpca.rank import Adaptive, Fixed, RankRule
+from dkpca.rank import Adaptive, Budget, Error, Fixed, RankRule, Recovery
 
 Generator = np.random.Generator
 Table = np.ndarray[Any, Any]
 
 SHAPES = (
     "normal", "low rank", "groups", "integers", "constant columns", "far clusters", "offset", "heavy tails",
-    "unequal columns", "near duplicates", "one column",
+    "unequal columns", "near duplicates", "one column", "equal distances", "large whole numbers",
 )  # fmt: skip
 SOLVERS = ("auto", "dense", "streamed", "landmark")
 OTHERS = ("laplacian", "chi2", "additive_chi2", "overlap", "poly", "cosine")
-PRECISIONS = ("float64", "float32", "float16")
+PRECISIONS = ("float64", "float32", "float16", "compact")
 LIBRARIES = ("numpy", "numpy", "torch float64", "torch float32")
 STREAMED_FROM = 90  # samples; fewer are never streamed
+ON_DASK = 0.004  # share of the configurations whose rows lie on a cluster, where a fit takes a second
 LACKING = 0.3  # share of the configurations in which parties lack samples
 MOST_RANK, MOST_COMPONENTS = 200, 60  # "full", for all tables but the largest
 
@@ -49,6 +50,10 @@ class Configuration:
     library: str
     lacking: str | None = None
     share_lacking: float = 0.0  # of the samples, at each party
+    standardize: bool = False
+    weights: str | None = None  # "balanced", or "numbers"
+    protect: str = "none"
+    audit: int | None = None
 
     def described(self) -> dict[str, Any]:
         """Return the numbers that make it again."""
@@ -65,7 +70,7 @@ def draw(seed: int, index: int) -> Configuration:
     torch32 = (library := str(rng.choice(LIBRARIES))) == "torch float32"
     reach = 18.0 if torch32 and rng.random() < 0.8 else 150.0 if rng.random() < 0.5 else 10.0
     M = int(rng.integers(1, 9))
-    return Configuration(
+    configuration = Configuration(
         seed=int(rng.integers(2**31)),
         n_samples=T,
         n_features=M,
@@ -86,7 +91,27 @@ def draw(seed: int, index: int) -> Configuration:
         library=library,
         lacking=str(rng.choice(["mean", "complete"])) if rng.random() < LACKING else None,
         share_lacking=float(rng.choice([0.05, 0.2, 0.5])),
+        standardize=bool(rng.random() < 0.25),
+        audit=int(rng.integers(1, 30)) if rng.random() < 0.15 else None,
     )
+    return _in_a_mode(configuration, rng)
+
+
+def _in_a_mode(c: Configuration, rng: Generator) -> Configuration:
+    """Some configurations with goals, weights, protection, or rows on a cluster; these go with less than all else."""
+    if rng.random() < 0.1:
+        c = replace(c, rank=str(rng.choice(["error", "budget", "recovery"])))
+    if rng.random() < 0.1:
+        c = replace(c, weights=str(rng.choice(["balanced", "numbers"])), lacking=None)
+        c = replace(c, law="sum") if c.weights == "numbers" and rng.random() < 0.8 else c
+    if rng.random() < 0.05:
+        plain = replace(c, library="numpy", lacking=None, weights=None, audit=None, n_samples=min(c.n_samples, 60))
+        blind = {"protect": "blind", "law": "sum"} if rng.random() < 0.5 else {"protect": "sums"}
+        c = replace(plain, n_components=min(c.n_components, plain.n_samples), **blind)  # type: ignore[arg-type]
+    if rng.random() < ON_DASK:
+        c = replace(c, library="dask", lacking=None, weights=None, audit=None, protect="none", rank="auto")
+        c = replace(c, precision="float32", kernel=str(rng.choice(["rbf", "linear"])), solver="auto")
+    return c
 
 
 def bend(configuration: Configuration, rng: Generator) -> Configuration:
@@ -105,6 +130,7 @@ def bend(configuration: Configuration, rng: Generator) -> Configuration:
         {"shape": str(rng.choice(SHAPES))},
         {"centered": not c.centered},
         {"share_lacking": float(rng.uniform(0.02, 0.6))},
+        {"standardize": not c.standardize},
     ]
     for change in rng.choice(len(changes), size=int(rng.integers(1, 3)), replace=False):
         c = replace(c, **changes[change])
@@ -113,9 +139,18 @@ def bend(configuration: Configuration, rng: Generator) -> Configuration:
 
 def tables(c: Configuration) -> dict[str, Any]:
     """Columns of each party, in the array library of the configuration."""
-    X = _shaped(c, np.random.default_rng(c.seed)) * 10.0**c.log_scale
+    rng = np.random.default_rng(c.seed)
+    if c.shape == "large whole numbers":
+        whole = 2**53 + rng.integers(0, 12, (c.n_samples, c.n_features))
+        return {f"p{j}": block for j, block in enumerate(np.array_split(whole, c.n_parties, axis=1))}
+    X = _shaped(c, rng) * 10.0**c.log_scale
     X = np.abs(X) if "chi2" in c.kernel else X
     blocks = np.array_split(X, c.n_parties, axis=1)
+    if c.library == "dask":
+        import dask.array as da
+
+        chunk = max(2, c.n_samples // 3)
+        return {f"p{j}": da.from_array(block, chunks=(chunk, -1)) for j, block in enumerate(blocks)}
     if c.library.startswith("torch"):
         import torch
 
@@ -138,7 +173,7 @@ def kernel_of(c: Configuration) -> Kernel:
     if c.kernel == "linear":
         return Linear(centered=c.centered)
     power = {"rbf": 2, "poly": 2, "overlap": 0}.get(c.kernel, 1)  # of the scale, in what gamma multiplies
-    log_gamma = c.log_gamma - (power * c.log_scale if c.relative_gamma else 0.0)
+    log_gamma = c.log_gamma - (power * c.log_scale if c.relative_gamma and not c.standardize else 0.0)
     gamma = 10.0 ** float(np.clip(log_gamma, -320, 305))
     if c.kernel == "poly":
         return Polynomial(gamma, degree=1 + c.seed % 4, coef0=float(c.seed % 2))
@@ -153,7 +188,11 @@ def estimator(c: Configuration) -> DKPCA:
         "auto": "auto",
         "adaptive": Adaptive(10.0 ** (-12 * c.rank_size)),
         "full": MOST_RANK,
+        "error": Error(10.0 ** (2 * c.log_scale - 6 * c.rank_size)),
+        "budget": Budget(200 + size * c.n_samples),
+        "recovery": Recovery(at_most=max(0.05, c.rank_size), known_rows=max(1, c.n_samples // 3)),
     }
+    weights = {f"p{j}": 10.0 ** ((c.seed >> j) % 5 - 2) for j in range(c.n_parties)}
     return DKPCA(
         c.n_components,
         kernel=kernel_of(c),
@@ -164,6 +203,10 @@ def estimator(c: Configuration) -> DKPCA:
         n_landmarks=c.n_landmarks,
         precision=c.precision,
         lacking=c.lacking,
+        standardize=c.standardize,
+        weights=weights if c.weights == "numbers" else c.weights,
+        protect=c.protect,
+        audit=c.audit,
         random_state=c.seed % 1000,
     )
 
@@ -189,6 +232,8 @@ def _shaped(c: Configuration, rng: Generator) -> Table:
         X = X * 10.0 ** rng.uniform(-9, 9, M)
     elif c.shape == "near duplicates":
         X = X[rng.integers(0, 1 + T // 4, T)] + 10.0 ** rng.uniform(-16, -4) * X
+    elif c.shape == "equal distances":  # as many equal eigenvalues as columns
+        X = np.eye(M)[np.arange(T) % M]
     elif c.shape == "one column":
         X[:, 1:] = 0.0
     return X

@@ -5,7 +5,10 @@ at least `GAP` behind the components, over many fits of each kind.
 """
 
 import warnings
+from collections.abc import Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
+from itertools import islice, repeat
 from typing import Any
 
 import numpy as np
@@ -15,11 +18,15 @@ from dkpca.errors import DKPCAError
 from dkpca.kernels import KERNELS, Kernel, Polynomial
 from dkpca.kernels.combination import combination
 from dkpca.linalg.arrays import to_numpy
-from dkpca.linalg.rows import limit_blas_threads  # noqa: F401
+from dkpca.linalg.rows import limit_blas_threads
 from experiments.adversary import truth
 
 KINDS = ("truncation", "rank used up", "rounding", "landmarks")
 GAP = 0.05  # of the true eigenvalue, behind the last component
+ENOUGH = 300  # fits of a kind, before they are judged
+MOST_BELOW, MOST_ABOVE, MEDIAN = 0.01, 0.05, (0.7, 5.0)
+AT_A_TIME, MOST_DRAWN = 25, 5
+LEAST_LOSS = 1e-10
 LEAST = 1e-20  # of the true error: below, both numbers are rounding of the arithmetic
 SHAPES = ("normal", "columns fall", "correlated", "groups", "uniform", "few directions", "curve")
 
@@ -43,6 +50,52 @@ class Trial:
     def ratio(self) -> float:
         """Estimate over truth."""
         return self.error_estimate / self.error
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """How far the estimates of one kind are from the truth, over many fits."""
+
+    kind: str
+    fits: int
+    below: float  # share of estimates below a tenth of the truth
+    above: float  # above a hundred times
+    median: float  # of estimate over truth
+    loss_median: float  # of the estimated loss of variance over the true one
+
+    @property
+    def broken(self) -> bool:
+        """Whether they are further off than promised; of a few fits nothing can be said."""
+        far = self.below > MOST_BELOW or self.above > MOST_ABOVE or not MEDIAN[0] <= self.median <= MEDIAN[1]
+        return self.fits >= ENOUGH and far
+
+
+def judge(kind: str, trials: Sequence[Trial]) -> Judgement:
+    """Statistics of the trials of one kind."""
+    ratios = np.array([each.ratio for each in trials] or [np.nan])
+    losses = np.array([each.loss_estimate / each.loss for each in trials if each.loss > LEAST_LOSS] or [np.nan])
+    below, above = float(np.mean(ratios < 0.1)), float(np.mean(ratios > 100.0))
+    return Judgement(kind, len(trials), below, above, float(np.median(ratios)), float(np.median(losses)))
+
+
+def stretch(kind: str, seed: int, numbers: Sequence[int]) -> list[Trial]:
+    """Some trials of one kind, in a process of its own."""
+    limit_blas_threads(1)
+    return [found for number in numbers if (found := trial(kind, seed, number)) is not None]
+
+
+def search(count: int, seed: int, pool: Executor) -> list[Judgement]:
+    """So many fits of each kind that count: with a clear gap, and an error at all."""
+    judged = []
+    for kind in KINDS:
+        trials: list[Trial] = []
+        parts = (range(start, start + AT_A_TIME) for start in range(0, MOST_DRAWN * count, AT_A_TIME))
+        while len(trials) < count and (wanted := list(islice(parts, 1 + (count - len(trials)) // AT_A_TIME))):
+            for found in pool.map(stretch, repeat(kind), repeat(seed), wanted):
+                trials += found
+        judged.append(judge(kind, trials[:count] if count else []))
+        print(judged[-1], flush=True)
+    return judged
 
 
 def table(rng: np.random.Generator, T: int, M: int) -> Table:
@@ -80,7 +133,7 @@ def settings_of(kind: str, rng: np.random.Generator, T: int, D: int) -> dict[str
     """How a fit is limited by what is to be studied."""
     enough = int(rng.integers(D + 6, max(D + 7, T // 2)))
     if kind == "truncation":
-        rule = rank.Fixed(enough) if rng.random() < 0.8 else rank.Adaptive(10.0 ** float(rng.uniform(-4, -1)))
+        rule: Any = rank.Fixed(enough) if rng.random() < 0.8 else rank.Adaptive(10.0 ** float(rng.uniform(-4, -1)))
         rule = "auto" if rng.random() < 0.2 else rule
         return {"rank": rule, "precision": str(rng.choice(["float64", "float32"])), "solver": "dense"}
     if kind == "rank used up":

@@ -32,16 +32,35 @@ EXACT_UP_TO = 400  # samples; products of larger factors take minutes without BL
 
 
 def true_matrix(
-    tables: Mapping[str, Any], kernels: Mapping[str, Kernel], law: Law, weights: Mapping[str, Long] | None = None
+    tables: Mapping[str, Any],
+    kernels: Mapping[str, Kernel],
+    law: Law,
+    mixed: Mapping[str, Long] | None = None,
+    weights: Mapping[str, float] | None = None,
 ) -> Long:
     """Kernel matrix of all parties together, each entry exact to about 1e-18 of itself.
 
-    Where parties lack samples, that of the table which has the mixtures of these weights.
+    Where parties lack samples, that of the table which has these mixtures. `weights` multiply the parties' matrices.
     """
     parts = [party_matrix(tables[name], kernel) for name, kernel in kernels.items()]
+    if mixed:
+        parts = [mixed[name] @ part @ mixed[name].T for name, part in zip(kernels, parts, strict=True)]
     if weights:
-        parts = [weights[name] @ part @ weights[name].T for name, part in zip(kernels, parts, strict=True)]
+        parts = [np.longdouble(weights[name]) * part for name, part in zip(kernels, parts, strict=True)]
     return combined(parts, law, [np.diagonal(part) for part in parts])
+
+
+def standardized(table: Any) -> Long:
+    """Columns with mean 0 and deviation 1, from the numbers as given; one that hardly varies keeps its unit."""
+    X = to_numpy(table)
+    noise = 10 * np.finfo(X.dtype if X.dtype.kind == "f" else float).eps
+    columns = X.astype(np.longdouble)
+    start = columns[:1]
+    away = columns - start  # or means of numbers far from zero would be rounded
+    deviation = away.std(axis=0)
+    varies = deviation > noise * np.abs(start[0] + away.mean(axis=0))
+    scaled: Long = (away - away.mean(axis=0)) / np.where(varies, deviation, np.longdouble(1))
+    return scaled
 
 
 def mixtures(model: FusedModel) -> dict[str, Long]:
@@ -77,7 +96,7 @@ def mixtures(model: FusedModel) -> dict[str, Long]:
 
 def party_matrix(table: Any, kernel: Kernel) -> Long:
     """Kernel matrix of one party's columns."""
-    columns = to_numpy(table).astype(np.longdouble).T
+    columns = (table if isinstance(table, np.ndarray) else to_numpy(table)).astype(np.longdouble).T
     T = columns.shape[1]
     total = np.zeros((T, T), dtype=np.longdouble)
     for x in columns:
@@ -91,13 +110,17 @@ def party_matrix(table: Any, kernel: Kernel) -> Long:
     return total
 
 
-def fused_matrix(factors: Sequence[Any], law: Law, diagonals: Sequence[Any]) -> Long:
+def fused_matrix(
+    factors: Sequence[Any], law: Law, diagonals: Sequence[Any], weights: Sequence[float] | None = None
+) -> Long:
     """Matrix that the factors, as they were sent, make."""
     parts = []
     for factor in factors:
         A = to_numpy(factor).astype(np.float64)
         A = A.astype(np.longdouble) if len(A) <= EXACT_UP_TO else A
         parts.append((A @ A.T).astype(np.longdouble))
+    if weights is not None:
+        parts = [np.longdouble(weight) * part for weight, part in zip(weights, parts, strict=True)]
     return combined(parts, law, diagonals)
 
 

@@ -38,6 +38,7 @@ MISSED = 0.1  # of the mean squared length of what landmarks at a party missed o
 ARITHMETIC = 0.03  # of the squared bound on rounding where only arithmetic rounds: single errors mostly cancel
 STATED = 0.3  # of the squared norm of what rounding for the wire did: what the first component gets of it
 RELATIVE = 0.7  # of half a unit in the last place: rounding of a number of unknown mantissa, as a uniform error
+LARGEST = 1e100  # of what rounding does, in units of the largest eigenvalue: nothing is known beyond 1
 LEAST_SIZE = 1e-300  # of the largest eigenvalue, so that nothing is divided by zero
 MOST_PASSED = 20_000  # samples all of which are looked at, where the solver passed over the matrix too
 ROWS = 400  # looked at otherwise
@@ -286,7 +287,8 @@ def everywhere(
     for error, own, share in zip(errors, lengths, shares, strict=True):
         trace = max(0.0, error.trace - float(own.sum()))
         total += MISSED * (share * min(error.overlap, trace)) * (share * trace) / n_samples
-        total += 0.0 if isinstance(error.factor, Tall) else ARITHMETIC * (share * error.rounding) ** 2
+        arithmetic = 0.0 if isinstance(error.factor, Tall) else min(share * error.rounding, LARGEST)
+        total += ARITHMETIC * arithmetic**2
     return total
 
 
@@ -294,7 +296,7 @@ def stated_rounding(errors: Sequence[PartyError], law: Law, rows: Sequence[Array
     """Squared length of N v over lambda_1, where only the norm of N is known: in proportion to eigenvalues."""
     shares = entering(law, rows, None)
     size = max(float(spectrum.values[0]), LEAST_SIZE)
-    norm = math.hypot(*(share / size * e.rounding for e, share in zip(errors, shares, strict=True)))
+    norm = min(math.hypot(*(share / size * e.rounding for e, share in zip(errors, shares, strict=True))), LARGEST)
     sizes: Vector = STATED * (norm * (spectrum.values / size)) ** 2
     return sizes
 
@@ -320,4 +322,4 @@ def isotropic(sizes: Vector, spectrum: Spectrum, n_samples: int) -> Vector:
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         each = 2.0 / n_samples * np.sum(1.0 / (values[None, :] - near[:, None]) ** 2, axis=0)
         sines = sizes * (each + 1.0 / (values - far) ** 2)
-    return np.where(np.isfinite(sines), np.minimum(sines, 1.0), np.where(sizes > 0, 1.0, 0.0))
+    return np.where(np.isfinite(sines), np.minimum(sines, 1.0), np.where(sizes == 0, 0.0, 1.0))
