@@ -91,7 +91,7 @@ class TestFolders:
             table.write_parquet(tmp_path / f"{name}.parquet")
         said = office.ok("check", "bank", "--write", "party.toml").out
         assert "4 Parquet files in the order of their names" in said.replace("\n", " ")
-        office.ok("summarize", "--config", "party.toml", "--gamma", 0.1, "--rank", 5, "--out", "bank.summary")
+        office.ok("summarize", "party.toml", "--gamma", 0.1, "--rank", 5, "--out", "bank.summary")
         office.ok("summarize", "bank.parquet", "--gamma", 0.1, "--rank", 5, "--out", "file.summary")
         assert (tmp_path / "bank.summary").read_bytes() == (tmp_path / "file.summary").read_bytes()
         office.ok("fit", "bank", "shop", "--gamma", 0.1, "--rank", 5, "--components", 2, "--out", "run")
