@@ -23,7 +23,7 @@ from dkpca.kernels import RBF
 from dkpca.kernels.grams import KernelGram
 from dkpca.linalg.gram import Centered
 from dkpca.linalg.leading import leading
-from dkpca.recovery import measure
+from dkpca.party.recovery import measure
 from experiments.command import expression
 
 N_PARTIES, COMPONENTS = 60, 10

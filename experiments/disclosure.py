@@ -13,9 +13,9 @@ from sklearn.datasets import load_breast_cancer, load_digits
 from dkpca import DKPCA
 from dkpca.kernels import RBF, Linear
 from dkpca.party import summarize
+from dkpca.party.recovery import Matrix, Seen, Truth, points, ridge
+from dkpca.party.recovery import run as attacked
 from dkpca.rank import Auto
-from dkpca.recovery import run as attacked
-from dkpca.recovery.attacks import Matrix, Seen, Truth, points, ridge
 from experiments.command import Options, described, expression, main
 
 

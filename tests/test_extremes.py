@@ -243,7 +243,7 @@ class TestProportion:
             asked.append(k)
             return leading(gram, k, **how)
 
-        monkeypatch.setattr("dkpca.party.candidates.leading", counted)
+        monkeypatch.setattr("dkpca.party.summaries.leading", counted)
         summary, _ = summarize(
             rng.standard_normal((800, 1)), party="a", kernel=Linear(), rank=Auto(5), solver="streamed"
         )

@@ -6,7 +6,7 @@ import pytest
 
 from dkpca.errors import InputError, PolicyError
 from dkpca.kernels import RBF, Linear
-from dkpca.policy import Policy, from_table
+from dkpca.party.policy import Policy, from_table
 from dkpca.rank import AtMost, Auto, Fixed
 
 TIGHT = Policy(

@@ -14,13 +14,13 @@ from dkpca.errors import InputError, PolicyError, ProtectionError
 from dkpca.kernels import RBF, Linear
 from dkpca.messages import row_number_digest
 from dkpca.party import summarize
+from dkpca.party.recovery import Seen, Truth
+from dkpca.party.recovery import run as attacked
 from dkpca.party.summaries import Turned
 from dkpca.protection import quantities
 from dkpca.protection.masks import POWERS
 from dkpca.protection.rotation import UNIFORM_UP_TO, Rotation, column_rotation
 from dkpca.rank import Fixed
-from dkpca.recovery import run as attacked
-from dkpca.recovery.attacks import Seen, Truth
 
 X = load_breast_cancer().data
 X = (X - X.mean(axis=0)) / X.std(axis=0)

@@ -6,9 +6,7 @@ from sklearn.datasets import load_breast_cancer
 
 import dkpca
 from dkpca.kernels import RBF, ChiSquared, CosineKernel, Laplacian, Linear, Overlap, Polynomial, Precomputed
-from dkpca.recovery import measure
-from dkpca.recovery.attacks import Seen, by_chosen_queries, points, ridge, rotated
-from dkpca.recovery.independence import independent_components
+from dkpca.party.recovery import Seen, by_chosen_queries, independent_components, measure, points, ridge, rotated
 
 RANDOM = np.random.default_rng(7)
 TUMORS = load_breast_cancer().data[:, :10]

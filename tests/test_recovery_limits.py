@@ -7,9 +7,9 @@ from sklearn.datasets import load_breast_cancer
 import dkpca
 from dkpca.errors import InputError, PolicyError
 from dkpca.kernels import RBF, Linear
-from dkpca.policy import from_table
+from dkpca.party.policy import from_table
+from dkpca.party.recovery import measure
 from dkpca.rank import Fixed, Recovery
-from dkpca.recovery import measure
 
 TUMORS = load_breast_cancer().data[:200, :10]
 TUMORS = (TUMORS - TUMORS.mean(axis=0)) / TUMORS.std(axis=0)

@@ -97,7 +97,7 @@ class TestScore:
     def test_with_many_samples_means_are_over_some(self, monkeypatch):
         model = DKPCA(5, parties=2, **FULL).fit(DIGITS[:300])
         exact = model.score(DIGITS[300:350])
-        monkeypatch.setattr("dkpca.fusion.captured.MEANS_OVER", 150)
+        monkeypatch.setattr("dkpca.fusion.scoring.MEANS_OVER", 150)
         assert model.score(DIGITS[300:350]) == pytest.approx(exact, rel=0.1)
 
     def test_every_party_and_its_own_values_are_needed(self):

@@ -8,16 +8,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dkpca import errors, kernels, rank, recovery, wire
+    from dkpca import errors, kernels, rank, wire
     from dkpca.certificate import Certificate
-    from dkpca.disclosure import LedgerEntry
     from dkpca.estimator import DKPCA
     from dkpca.file_route import extend, fuse, project, summarize
     from dkpca.fusion import FusedModel
     from dkpca.messages import Partials, Rows, Summary
     from dkpca.metrics import principal_angles, sin_theta_distance, subspace_error
+    from dkpca.party import recovery
+    from dkpca.party.disclosure import LedgerEntry
+    from dkpca.party.policy import Policy
     from dkpca.party.state import PartyState
-    from dkpca.policy import Policy
     from dkpca.report.tuning import Tuning, tune
     from dkpca.store.files import load, save
     from dkpca.tables.party_tables import Tables
@@ -56,10 +57,10 @@ _HOME = {
     "DKPCA": "estimator",
     "Certificate": "certificate",
     "FusedModel": "fusion",
-    "LedgerEntry": "disclosure",
+    "LedgerEntry": "party.disclosure",
     "Partials": "messages",
     "PartyState": "party.state",
-    "Policy": "policy",
+    "Policy": "party.policy",
     "Rows": "messages",
     "Summary": "messages",
     "Tuning": "report.tuning",
@@ -75,6 +76,7 @@ _HOME = {
     "summarize": "file_route",
     "tune": "report.tuning",
 }
+_ROOMS = {"recovery": "party.recovery"}  # modules that are not at the top
 
 
 def __getattr__(name: str) -> Any:
@@ -82,7 +84,7 @@ def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(import_module(f"dkpca.{_HOME[name]}"), name)
     if name in __all__:
-        return import_module(f"dkpca.{name}")
+        return import_module(f"dkpca.{_ROOMS.get(name, name)}")
     raise AttributeError(f"module 'dkpca' has no attribute {name!r}")
 
 

@@ -21,8 +21,7 @@ from dkpca.kernels import RBF, Linear
 from dkpca.linalg.arrays import to_numpy
 from dkpca.messages import Rows, Summary, row_number_digest
 from dkpca.metrics import subspace_error
-from dkpca.recovery import Measurement, against, measure, some_rows
-from dkpca.recovery.attacks import Seen
+from dkpca.party.recovery import Measurement, Seen, against, measure, some_rows
 from dkpca.report.content import Wanted, assemble
 from dkpca.report.page import render
 from dkpca.settings import Fit

@@ -17,18 +17,19 @@ from sklearn.utils.validation import check_array, validate_data
 from dkpca import fusion
 from dkpca import party as core
 from dkpca.checks import as_input_error, check_fitted
-from dkpca.concerns import about_columns, about_influence, about_kernel, about_new_samples, remedy, warn
-from dkpca.disclosure import LedgerEntry, ledger_entry
-from dkpca.errors import InputError, MissingPartyWarning
+from dkpca.errors import InputError, MissingPartyWarning, warn
 from dkpca.exchange import in_process
-from dkpca.fusion import captured, scoring
+from dkpca.fusion import scoring
 from dkpca.fusion.completion import goes_with
+from dkpca.fusion.diagnostics import about_influence, about_kernel, about_new_samples, remedy
 from dkpca.kernels import Kernel
 from dkpca.kernels.combination import BALANCED
 from dkpca.linalg.arrays import Array, namespace, to_numpy
 from dkpca.linalg.leading import Solver
 from dkpca.party import inverse
+from dkpca.party.disclosure import LedgerEntry, ledger_entry
 from dkpca.party.state import Shield, State
+from dkpca.party.summaries import about_columns
 from dkpca.rank import RankRule
 from dkpca.settings import PARTIES, RIDGE, Compute, Fit, check_value, choice
 from dkpca.tables import labels, party_tables
@@ -400,7 +401,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         if absent:
             raise InputError(f"{absent} are missing, and the variance of samples needs every party; use transform")
         diagonals = {name: self._self_values(name, table) for name, table in tables.items()}
-        return captured.share(self.model_, self._ask_rows(tables), diagonals)
+        return scoring.captured_share(self.model_, self._ask_rows(tables), diagonals)
 
     def inverse_transform(self, X: Any, *, alpha: float = 1.0) -> Any:
         """Estimate the columns of samples from their scores: for each party by a kernel ridge regression of its own.

@@ -18,8 +18,8 @@ from dkpca.linalg.leading import Solver
 from dkpca.linalg.rows import computing_on
 from dkpca.messages import Message, Partials, Rows, Summary, check_party_name
 from dkpca.party import ANYTHING
+from dkpca.party.policy import Policy
 from dkpca.party.state import PartyState
-from dkpca.policy import Policy
 from dkpca.rank import RankRule, as_rule
 from dkpca.settings import FLAG, Allowed, Compute, Fit, check_value, choice, whole
 from dkpca.tables import labels

@@ -8,11 +8,11 @@ import polars as pl
 import pytest
 from sklearn.metrics.pairwise import rbf_kernel
 
-from dkpca.disclosure import describe
 from dkpca.errors import InputError
 from dkpca.kernels import CosineKernel, Polynomial
 from dkpca.messages import Summary
-from dkpca.policy import Policy
+from dkpca.party.disclosure import describe
+from dkpca.party.policy import Policy
 from dkpca.rank import Adaptive, AtMost, Auto, Fixed
 from dkpca.store import party_file
 from testkit.owners import GAMMA, OWNERS, numbers, standardized

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from dkpca import Policy
 from dkpca.cli.inspecting import may_send
-from dkpca.recovery import Measurement
+from dkpca.party.recovery import Measurement
 from dkpca.store import ledger
 
 SUMMARIZE = ("summarize", "bank.csv", "--id", "person", "--gamma", 0.05, "--rank", 20, "--out", "bank.summary")

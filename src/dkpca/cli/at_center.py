@@ -10,12 +10,12 @@ from dkpca.cli import options as o
 from dkpca.cli.options import GivenSettings
 from dkpca.cli.output import progress, show, table
 from dkpca.cli.table_options import at_hand
-from dkpca.concerns import about_kernel
-from dkpca.disclosure import raw_bytes
 from dkpca.errors import InputError
+from dkpca.fusion.diagnostics import about_kernel
 from dkpca.linalg import memory
 from dkpca.linalg.rows import computing_on
 from dkpca.messages import Summary
+from dkpca.party.disclosure import raw_bytes
 from dkpca.store import runs
 from dkpca.store.files import receive
 from dkpca.store.runs import Run

@@ -12,14 +12,14 @@ from dkpca.cli.inspecting import may_send, recovery_facts
 from dkpca.cli.options import GivenSettings
 from dkpca.cli.output import progress, show
 from dkpca.cli.table_options import TableAtHand, reads_table
-from dkpca.concerns import about_columns
-from dkpca.disclosure import raw_bytes, share_sent
 from dkpca.errors import InputError
 from dkpca.exchange import files
 from dkpca.linalg import memory
 from dkpca.linalg.rows import computing_on
 from dkpca.messages import Summary
+from dkpca.party.disclosure import raw_bytes, share_sent
 from dkpca.party.state import PartyState
+from dkpca.party.summaries import about_columns
 from dkpca.rank import Recovery
 from dkpca.wording import in_bytes
 

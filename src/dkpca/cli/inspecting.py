@@ -10,13 +10,13 @@ from rich.text import Text
 from dkpca import wire
 from dkpca.cli import options as o
 from dkpca.cli.output import show, table
-from dkpca.disclosure import describe
 from dkpca.errors import InputError
 from dkpca.exchange.files import preparation_of
 from dkpca.messages import Summary
+from dkpca.party.disclosure import describe
+from dkpca.party.policy import Policy
+from dkpca.party.recovery import RECOVERED, Measurement
 from dkpca.party.state import PartyState, State
-from dkpca.policy import Policy
-from dkpca.recovery import RECOVERED, Measurement
 from dkpca.report import svg
 from dkpca.store import files, storage
 from dkpca.wording import counted

@@ -12,10 +12,10 @@ from dkpca.cli.at_center import run_facts, run_words
 from dkpca.cli.given_tables import Ids, holdings_of, with_standardize
 from dkpca.cli.options import GivenSettings
 from dkpca.cli.output import aside, progress, show, table
-from dkpca.disclosure import raw_bytes
 from dkpca.errors import InputError
 from dkpca.exchange import processes
-from dkpca.recovery import RECOVERED
+from dkpca.party.disclosure import raw_bytes
+from dkpca.party.recovery import RECOVERED
 from dkpca.wording import in_bytes, in_seconds
 
 PANEL = "On one machine"

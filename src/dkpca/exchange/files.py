@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from dkpca import party
-from dkpca.concerns import outside_at_party
 from dkpca.errors import InputError
 from dkpca.exchange.sending import Holding, Sender, numbers_of
 from dkpca.kernels import Kernel
@@ -16,6 +15,7 @@ from dkpca.messages import (
     Summary,
 )
 from dkpca.party.state import PartyState, State
+from dkpca.party.summaries import outside_at_party
 from dkpca.rank import RankRule
 from dkpca.store import storage
 from dkpca.store.files import ANOTHER_VERSION, encode_state, naming, read_state

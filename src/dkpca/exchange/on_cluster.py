@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from dkpca import fusion, party, wire
-from dkpca.concerns import warn
-from dkpca.errors import InputError
+from dkpca.errors import InputError, warn
 from dkpca.linalg import on_dask
 from dkpca.linalg.leading import ONE_WORKER
 from dkpca.linalg.on_dask import is_collection

@@ -15,7 +15,7 @@ import numpy as np
 
 from dkpca import fusion, kernels, wire
 from dkpca.errors import FusionError, InputError
-from dkpca.fusion import FusedModel, audit, components
+from dkpca.fusion import FusedModel, audit, scoring
 from dkpca.kernels import Kernel
 from dkpca.kernels.base import adjusted
 from dkpca.kernels.combination import BALANCED, center_weights, check_law, check_weights, combination, weighed
@@ -180,7 +180,7 @@ def _by_summaries(names: Sequence[str], settings: Fit, terms: Terms) -> Generato
         lacking=str(settings.lacking),
         samples=terms.samples,
     )
-    return components.fused(settings.n_components, lambda count: fuse(n_components=count))
+    return scoring.fused(settings.n_components, lambda count: fuse(n_components=count))
 
 
 def summary_question(settings: Fit, chosen: Mapping[str, Kernel], party: str, n_samples: int) -> SummaryWanted:
@@ -227,7 +227,7 @@ def _by_sums(names: Sequence[str], settings: Fit, terms: Terms) -> Generator[Ask
         random_state=settings.seed,
         dtype=terms.dtype,
     )
-    return components.fused(settings.n_components, lambda count: fuse(n_components=count))
+    return scoring.fused(settings.n_components, lambda count: fuse(n_components=count))
 
 
 @dataclass(frozen=True)

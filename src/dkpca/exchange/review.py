@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dkpca import party, recovery, wire
+from dkpca import party, wire
 from dkpca.errors import DKPCAError
 from dkpca.exchange import protocols
 from dkpca.exchange.identity import shown
@@ -24,10 +24,11 @@ from dkpca.kernels import Kernel, Linear
 from dkpca.kernels.combination import combination
 from dkpca.linalg.arrays import to_numpy
 from dkpca.linalg.deviations import column_scales, standardized
+from dkpca.party import recovery
 from dkpca.party.limits import PRECISIONS, Limits
 from dkpca.party.questions import Derived
+from dkpca.party.recovery import Matrix, Seen
 from dkpca.rank import Recovery
-from dkpca.recovery.attacks import Matrix, Seen
 from dkpca.settings import Fit
 from dkpca.wording import in_bytes
 

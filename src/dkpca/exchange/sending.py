@@ -10,7 +10,7 @@ from typing import Any
 from dkpca import party, wire
 from dkpca.errors import InputError, PolicyError, StorageError
 from dkpca.messages import Message, Summary
-from dkpca.policy import Policy
+from dkpca.party.policy import Policy
 from dkpca.store import ledger, storage
 from dkpca.store.files import naming
 from dkpca.tables.ids import matching_keys

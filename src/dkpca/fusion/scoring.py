@@ -9,7 +9,7 @@ the sum this leaves out its addend, measured from the mean, and how much that ca
 mean row takes part in every term, so that it has to be asked for.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,10 +18,16 @@ from dkpca import wire
 from dkpca.errors import FusionError, InputError
 from dkpca.fusion import fused_model
 from dkpca.fusion.completion import Completion, complete, held_by
-from dkpca.fusion.fused_model import FusedModel
+from dkpca.fusion.fused_model import FusedModel, merged_rows, project
 from dkpca.linalg.arrays import Array, device, namespace, to_numpy
 from dkpca.linalg.precision import Rounded
+from dkpca.linalg.rows import by_strips
 from dkpca.messages import Partials, Rows, row_number_digest
+
+MEANS_OVER = 2000  # samples of the fit; with more of them, means are over so many
+FIRST = 32  # components looked at first, twice as many each time they are too few
+ZERO = 1e-12  # of the largest eigenvalue, as in KernelPCA
+Wanted = int | float | None
 
 
 @dataclass(frozen=True)
@@ -220,3 +226,80 @@ def _check_parties(model: FusedModel, parts: Collection[str], missing: Collectio
         raise FusionError(f"no {what} from {absent}; wait for them, or say that they are missing")
     if not parts:
         raise FusionError("no party scored the new samples; at least one has to")
+
+
+def fused(wanted: Wanted, fuse: Callable[[int], FusedModel]) -> FusedModel:
+    """Fuse with as many components as are wanted: `fuse` makes the model with a number of them."""
+    if wanted is not None and wanted >= 1:
+        return fuse(int(wanted))
+    model, tried = fuse(1), 1
+    most = _most(model)
+    while True:
+        count = _enough(model, wanted)
+        if count < tried or tried == most:
+            return model if count == tried else fuse(count)
+        tried = min(max(FIRST, 2 * tried), most)
+        model = fuse(tried)
+
+
+def _most(model: FusedModel) -> int:
+    """Components there can be: of so many samples, and by so many landmarks."""
+    n_samples = next(iter(model.summaries.values())).n_samples
+    return min(n_samples, model.settings.n_landmarks) if model.solver.startswith("landmark") else n_samples
+
+
+def _enough(model: FusedModel, share: float | None) -> int:
+    """Components that show the share, or that are not zero; all there are, if that is too few."""
+    values = to_numpy(model.eigenvalues)
+    present = max(1, int((values > ZERO * values[0]).sum()))
+    if share is None:
+        return present
+    reached = np.cumsum(to_numpy(model.explained_variance_ratio)) >= share
+    return min(present, int(reached.argmax()) + 1) if reached.any() else present
+
+
+def captured_share(model: FusedModel, rows: Mapping[str, Rows], diagonals: Mapping[str, Array]) -> float:
+    """Squared scores of new samples, over their squared distances from the mean of the fit in feature space.
+
+    Parameters
+    ----------
+    model : FusedModel
+        What the center holds.
+    rows : mapping of party to Rows
+        Factor rows of the new samples, of every party.
+    diagonals : mapping of party to array of shape (n_new,)
+        Kernel value of each new sample with itself.
+    """
+    seen = float(np.sum(to_numpy(project(model, rows.values())) ** 2))
+    own = {name: np.asarray(to_numpy(diagonals[name]), dtype=float) for name in model.summaries}
+    traces = [model.weights[name] * float(own[name].sum()) for name in model.summaries]
+    total = model.law.total_trace(traces, list(own.values()))
+    if model.centered:
+        count = next(iter(own.values())).shape[0]
+        beside, among = _means(model, [rows[name] for name in model.summaries], _some(model))
+        total += count * (among - 2.0 * beside)
+    return seen / total if total > 0 else 0.0
+
+
+def _means(model: FusedModel, received: Sequence[Rows], some: Array) -> tuple[float, float]:
+    """Mean entry of the fused matrix between new samples and some of the fit, and among those."""
+    law, scales = model.law, [model.weights[name] ** 0.5 for name in model.summaries]
+
+    def pick(data: Array) -> Array:
+        return namespace(data).take(data, namespace(data).asarray(some), axis=0)
+
+    fitted = merged_rows(law, model.summaries.values(), scales, model.dtype, pick)
+
+    def beside(strip: slice) -> Array:
+        new = merged_rows(law, received, scales, model.dtype, lambda x: x[strip, :])
+        block = law.recombine(mine @ theirs.T for mine, theirs in zip(new, fitted, strict=True))
+        return namespace(block).mean(block, axis=1, keepdims=True)
+
+    rows = by_strips(beside, received[0].factor.data, fitted[0])
+    among = law.recombine(A @ A.T for A in fitted)
+    return float(namespace(rows).mean(rows)), float(namespace(among).mean(among))
+
+
+def _some(model: FusedModel) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+    n_samples = next(iter(model.summaries.values())).n_samples
+    return np.sort(np.random.default_rng(0).permutation(n_samples)[:MEANS_OVER])

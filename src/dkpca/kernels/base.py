@@ -12,6 +12,8 @@ from dataclasses import asdict, fields, replace
 from numbers import Real
 from typing import Any, ClassVar, Self
 
+import numpy as np
+
 from dkpca.errors import InputError
 from dkpca.kernels.installed import package_of
 from dkpca.kernels.laws import Law
@@ -22,6 +24,8 @@ from dkpca.linalg.rounding import growth, quiet, unit
 from dkpca.linalg.rows import Index
 
 JUDGED_ROWS = 1000  # of which a dominant column is told
+UNLIKE = 0.01  # of what a training sample shows of itself: a new one that shows less is unlike all of them
+BEYOND = 10.0  # times the longest training sample, for kernels without a unit diagonal
 DOMINANT = 0.9  # share of one column in the mean distance from which the others hardly count
 
 
@@ -187,6 +191,13 @@ class Kernel(ABC):
     def revealed(self, rank: int, n_features: int) -> str:
         """What a factor of this rank reveals about the party's columns, in words."""
         return "about the columns, whatever this kernel's values between samples determine"
+
+    def outside(self, training: Any, new: Any) -> Any:
+        """Which new samples lie outside the range of the fit, by the squared lengths of factor rows.
+
+        A bounded kernel forgets a sample that is far from all others; any other kernel lets it grow.
+        """
+        return new < UNLIKE * np.median(training) if self.unit_diagonal else new > BEYOND * np.max(training)
 
     def to_dict(self) -> dict[str, Any]:
         """Name and parameters: what parties must agree on; of a kernel of another package, which one that is."""

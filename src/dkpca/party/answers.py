@@ -30,6 +30,7 @@ from dkpca.messages import (
     Told,
 )
 from dkpca.party import alignment, summaries
+from dkpca.party.policy import Policy
 from dkpca.party.questions import (
     AuditWanted,
     BoundsWanted,
@@ -50,7 +51,6 @@ from dkpca.party.questions import (
 from dkpca.party.state import PartyState, SumState
 from dkpca.party.summaries import ANYTHING
 from dkpca.party.true_rows import OpenRows, true_rows
-from dkpca.policy import Policy
 from dkpca.protection import keys, masks, quantities
 from dkpca.protection.quantities import Addends
 from dkpca.protection.rotation import Rotation, column_rotation, hidden_digest

@@ -19,8 +19,8 @@ from dkpca.linalg.precision import COMPACT, Rounded, round_by, steps_for
 from dkpca.linalg.rounding import growth, unit
 from dkpca.linalg.rows import on_workers
 from dkpca.messages import Summary
+from dkpca.party.recovery import Measurement, measure
 from dkpca.rank import ROUNDING_SHARE, AtMost, RankRule
-from dkpca.recovery import Measurement, measure
 
 COARSEST, FINEST = 2.0**-4, 2.0**-24  # the cut, as a share of lambda_1: sixteen levels for its column; float32
 RUNGS = 16  # cuts to each halving: two or three percent of the bytes apart

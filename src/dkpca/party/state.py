@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import Array
 from dkpca.linalg.deviations import standardized
-from dkpca.recovery import Measurement
+from dkpca.party.recovery import Measurement
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from dkpca.errors import InputError
 from dkpca.kernels import RBF, Kernel, Precomputed
 from dkpca.kernels.grams import KernelGram
 from dkpca.kernels.laws import adds_up
-from dkpca.linalg.arrays import Array, namespace, sent_to, to_numpy
+from dkpca.linalg.arrays import Array, device, namespace, sent_to, to_numpy
 from dkpca.linalg.deviations import column_scales, standardized, standardizing_error
 from dkpca.linalg.gram import Centered, Gram
 from dkpca.linalg.leading import Solver, leading
@@ -22,14 +23,16 @@ from dkpca.linalg.rounding import quiet
 from dkpca.linalg.rows import away_from, by_strips, column_means
 from dkpca.messages import Partials, Rows, Statistics, Summary, check_party_name
 from dkpca.party.candidates import Candidate, Candidates, first_guess, settle
+from dkpca.party.policy import LOWER, Policy
 from dkpca.party.reach import check_not_lost, check_not_vanished, moved, rounded, scale_statistic
-from dkpca.party.state import PartyState, SumState
-from dkpca.policy import LOWER, Policy
+from dkpca.party.recovery import Measurement
+from dkpca.party.state import PartyState, State, SumState
 from dkpca.rank import RankRule
-from dkpca.recovery import Measurement
 from dkpca.wording import counted
 
 ANYTHING = Policy()
+Flags = np.ndarray[tuple[int], np.dtype[np.bool_]]
+COMPARED = 300  # rows of the fit that stand for all
 FLAT = 0.5  # of the largest effective rank there is, (trace K)^2 / |K|_F^2: beyond it a spectrum is flat
 
 
@@ -381,3 +384,32 @@ def _digest(sample_ids: Sequence[str] | None, X: Array) -> str:
     if len(sample_ids) == X.shape[0]:
         return messages.digest(sample_ids)
     raise InputError(f"{len(sample_ids)} sample ids for {X.shape[0]} rows")
+
+
+def about_columns(state: State) -> list[str]:
+    """Say so if one of the party's columns makes up nearly all of the distances between its samples."""
+    if state.dominant is None:
+        return []
+    column, share = state.dominant
+    name = f"column {column + 1}" if state.columns is None else f"column {state.columns[column]!r}"
+    return [
+        f"party {state.party!r}: {name} makes up {share:.1%} of the distances between its samples, so the other "
+        "columns hardly count; standardize the columns (standardize=True, --standardize)"
+    ]
+
+
+def outside_at_party(state: PartyState, message: Rows | Partials) -> Flags:
+    """Which new samples are unlike all training samples to this party."""
+    if isinstance(message, Partials):
+        return np.zeros(message.partial.shape[0], dtype=bool)
+    if state.anchors is None or state.kernel.columns_are == "samples":  # the state has no rows to compare with
+        return np.zeros(message.factor.shape[0], dtype=bool)
+    rows = np.sort(np.random.default_rng(0).permutation(state.anchors.shape[0])[:COMPARED])
+    xp = namespace(state.anchors)
+    sampled = xp.take(state.anchors, xp.asarray(rows, device=device(state.anchors)), axis=0)
+    training = state.kernel(sampled, state.anchors) @ state.weights
+    return np.asarray(state.kernel.outside(_norms(training), _norms(message.factor.decode())))
+
+
+def _norms(factor: Array) -> Any:
+    return np.asarray(np.sum(to_numpy(factor) ** 2, axis=1))

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from dkpca.certificate import Certificate
-from dkpca.disclosure import raw_bytes, share_sent, spectrum
 from dkpca.fusion import FusedModel
 from dkpca.messages import Scores, Summary
+from dkpca.party.disclosure import raw_bytes, share_sent, spectrum
 from dkpca.report import svg
 from dkpca.report.columns import OwnColumns
 from dkpca.report.content import COMPLETED, OUTSIDE, Content, DrawnSamples, drawn_samples, influence, packed

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dkpca.errors import InputError
-from dkpca.policy import Policy, from_table
+from dkpca.party.policy import Policy, from_table
 from dkpca.store import storage
 from dkpca.tables.ids import WAYS
 from dkpca.tables.reading import DATE_COLUMNS, TEXT_COLUMNS, Reading

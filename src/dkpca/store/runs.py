@@ -21,9 +21,9 @@ from typing import Any, BinaryIO, Literal
 import numpy as np
 
 from dkpca import fusion, messages, wire
-from dkpca.concerns import outside_at_center
 from dkpca.errors import FusionError, InputError, StorageError, WireError
 from dkpca.fusion import LANDMARKS, FusedModel, scoring
+from dkpca.fusion.diagnostics import outside_at_center
 from dkpca.fusion.scoring import Placed
 from dkpca.kernels import Kernel
 from dkpca.kernels.combination import Weights

@@ -1,45 +1,24 @@
 """What a person should know before trusting a picture: a kernel that says nothing, and new samples that lie outside.
 
-Both are read off what is at hand anyway: at the center the factors of the messages, at a party its own state.
+Both are read off the factors of the messages.
 """
 
-import sys
-import warnings
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from dkpca.errors import DataWarning
-from dkpca.fusion import FusedModel, training_block
+from dkpca.fusion.fused_model import FusedModel, training_block
 from dkpca.fusion.scoring import party_shares
-from dkpca.kernels import Kernel
-from dkpca.linalg.arrays import Array, device, namespace, to_numpy
+from dkpca.linalg.arrays import Array, to_numpy
 from dkpca.messages import Partials, Rows, Summary
-from dkpca.party.state import PartyState, State
 
 SAMPLED = 300  # rows that stand for all
 ALIKE = 0.02  # of the diagonal: samples that have less in common, on the root of the mean square, are strangers
 DIFFERENT = 1e-3  # of the diagonal: samples that differ by less are one sample
-UNLIKE = 0.01  # of what a training sample shows of itself: a new one that shows less is unlike all of them
 MOST_INFLUENCE = 0.8  # of one party among several that are balanced
-BEYOND = 10.0  # times the longest training sample, for kernels without a unit diagonal
 
 Flags = np.ndarray[tuple[int], np.dtype[np.bool_]]
 Norms = np.ndarray[tuple[int], np.dtype[np.float64]]
-
-
-def warn(sentences: Iterable[str], category: type[Warning] = DataWarning) -> None:
-    """Say each as a warning of whoever called the library, through scikit-learn or not."""
-    for sentence in sentences:
-        warnings.warn(sentence, category, stacklevel=_levels_up())
-
-
-def _levels_up() -> int:
-    """Calls from `warn` to the first that is of neither library."""
-    frame, levels = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("dkpca", "sklearn"):
-        frame, levels = frame.f_back, levels + 1
-    return levels
 
 
 def remedy(standardized: bool) -> str:
@@ -69,18 +48,6 @@ def about_kernel(model: FusedModel, *, remedy: str) -> list[str]:
             "larger gamma, such as gamma='scale' (--gamma scale)"
         ]
     return []
-
-
-def about_columns(state: State) -> list[str]:
-    """Say so if one of the party's columns makes up nearly all of the distances between its samples."""
-    if state.dominant is None:
-        return []
-    column, share = state.dominant
-    name = f"column {column + 1}" if state.columns is None else f"column {state.columns[column]!r}"
-    return [
-        f"party {state.party!r}: {name} makes up {share:.1%} of the distances between its samples, so the other "
-        "columns hardly count; standardize the columns (standardize=True, --standardize)"
-    ]
 
 
 def about_influence(model: FusedModel) -> list[str]:
@@ -113,7 +80,7 @@ def outside_at_center(model: FusedModel, received: Iterable[Rows | Partials]) ->
     """Which new samples lie outside the range of the fit, as far as the messages show it."""
     known = list(received)
     flags = [
-        _outside(_norms(summary.factor.decode()), _norms(message.factor.decode()), summary.kernel)
+        summary.kernel.outside(_norms(summary.factor.decode()), _norms(message.factor.decode()))
         for summary, message in _pairs(model, known)
     ]
     if flags:
@@ -122,28 +89,8 @@ def outside_at_center(model: FusedModel, received: Iterable[Rows | Partials]) ->
     return np.zeros(count, dtype=bool)
 
 
-def outside_at_party(state: PartyState, message: Rows | Partials) -> Flags:
-    """Which new samples are unlike all training samples to this party."""
-    if isinstance(message, Partials):
-        return np.zeros(message.partial.shape[0], dtype=bool)
-    if state.anchors is None or state.kernel.columns_are == "samples":  # the state has no rows to compare with
-        return np.zeros(message.factor.shape[0], dtype=bool)
-    rows = _some(state.anchors.shape[0])
-    xp = namespace(state.anchors)
-    sampled = xp.take(state.anchors, xp.asarray(rows, device=device(state.anchors)), axis=0)
-    training = state.kernel(sampled, state.anchors) @ state.weights
-    return _outside(_norms(training), _norms(message.factor.decode()), state.kernel)
-
-
 def _pairs(model: FusedModel, received: Sequence[Rows | Partials]) -> Iterable[tuple[Summary, Rows]]:
     return [(model.summaries[m.party], m) for m in received if isinstance(m, Rows) and m.party in model.summaries]
-
-
-def _outside(training: Norms, new: Norms, kernel: Kernel) -> Flags:
-    """A bounded kernel forgets a sample that is far from all others; any other kernel lets it grow."""
-    if kernel.unit_diagonal:
-        return new < UNLIKE * np.median(training)
-    return new > BEYOND * np.max(training)
 
 
 def _norms(factor: Array) -> Norms:

@@ -8,9 +8,10 @@ from sklearn.preprocessing import StandardScaler
 
 import dkpca
 from dkpca import DKPCA, subspace_error
-from dkpca.concerns import outside_at_center, outside_at_party
 from dkpca.errors import DataWarning
+from dkpca.fusion.diagnostics import outside_at_center
 from dkpca.kernels import RBF, Linear
+from dkpca.party.summaries import outside_at_party
 
 CANCER = load_breast_cancer().data
 
