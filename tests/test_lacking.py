@@ -8,7 +8,9 @@ from sklearn.pipeline import make_pipeline
 
 from dkpca import DKPCA, subspace_error
 from dkpca.errors import DataWarning, InputError, MissingPartyWarning
+from dkpca.exchange.protocols import Terms, fit
 from dkpca.fusion.completion import held_by
+from dkpca.settings import Fit
 from tests.test_completion import weights
 
 T = 80
@@ -224,6 +226,18 @@ def test_what_cannot_be_is_refused_with_the_reason(tables, whole):
         model.run_audit(5)
     with pytest.raises(InputError, match="score needs samples that every party has"):
         model.score(tables)
+
+
+@pytest.mark.parametrize("protect", ["sums", "blind"])
+def test_protected_fits_need_samples_that_every_party_has(tables, protect):
+    with pytest.raises(InputError, match=f"protect='{protect}' needs samples that every party has"):
+        DKPCA(2, law="sum", kernel="linear", protect=protect, lacking="mean").fit(tables)
+
+
+def test_a_study_says_that_it_keeps_common_samples_only():
+    protocol = fit(["bank", "shop"], Fit(lacking="complete"), Terms("run", align=True))
+    with pytest.raises(InputError, match="a study matches those that all have; use lacking='drop'"):
+        next(protocol)
 
 
 def test_a_party_can_be_left_out_of_a_completed_model(tables):

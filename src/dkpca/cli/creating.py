@@ -14,6 +14,7 @@ from dkpca.cli.study import Own, Place, place
 from dkpca.errors import InputError
 from dkpca.exchange import founding
 from dkpca.exchange.memory import Memory
+from dkpca.exchange.protocols import Terms, check_lacking
 from dkpca.linalg.memory import as_bytes
 from dkpca.rank import Budget, Error, RankRule, Recovery
 from dkpca.settings import Fit, to_toml
@@ -57,7 +58,9 @@ def create(
         raise InputError(
             f"--set {unknown[0]}: there is no such setting; there are {', '.join(OF_PLAN)} and those of a fit"
         )
-    fit = tomllib.loads(to_toml(Fit(**chosen)))
+    settings_of_fit = Fit(**{"lacking": "drop", **chosen})  # the commands' default, written into the plan
+    check_lacking(settings_of_fit, Terms("", align=True))
+    fit = tomllib.loads(to_toml(settings_of_fit))
     about: dict[str, Any] = {"align": align, "samples": samples, "batches": batches}
     about |= {"ends": _day(ends)} if ends else {}
     about |= {"gamma": tuple(map(float, named["gamma_bounds"].split(",")))} if "gamma_bounds" in named else {}

@@ -81,6 +81,7 @@ def fit(names: Sequence[str], settings: Fit, terms: Terms) -> Generator[Ask, Ans
     """Run a fit: open, by masked sums, or with a blind center."""
     check_law(settings.law)
     check_weights(settings.weights, names)
+    check_lacking(settings, terms)
     if settings.protect != "none":
         check_protected(names, settings)
     if settings.protect != "none" or terms.align:
@@ -96,6 +97,15 @@ def fit(names: Sequence[str], settings: Fit, terms: Terms) -> Generator[Ask, Ans
     if terms.publish or settings.protect == "blind":
         yield _told(names, "result", model, published(model))
     return model
+
+
+def check_lacking(settings: Fit, terms: Terms) -> None:
+    """Refuse to match ids by tokens and keep samples that not all have: tokens show the common ones only."""
+    if terms.align and settings.lacking in ("mean", "complete"):
+        raise InputError(
+            f"lacking={settings.lacking!r} keeps samples that not all parties have, and a study matches those that "
+            "all have; use lacking='drop'"
+        )
 
 
 def published(model: FusedModel) -> Scores:
