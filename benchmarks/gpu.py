@@ -92,7 +92,7 @@ def gemm_lines() -> list[dict[str, object]]:
 
 
 def summaries_of(tables: dict[str, torch.Tensor], rank: int) -> list[Summary]:
-    gamma = resolve_gamma("auto", [statistics(X, party=name) for name, X in tables.items()])
+    gamma = resolve_gamma("scale", [statistics(X, party=name) for name, X in tables.items()])
     kernel = RBF(gamma)
     return [
         summarize(X, party=name, kernel=kernel, rank=Fixed(rank), solver="landmark")[0] for name, X in tables.items()
@@ -205,7 +205,7 @@ def whole_fit(table: Callable[[int], Any], what: str) -> list[dict[str, object]]
         X = table(j)
         known.append(clocked(partial(statistics, X, party=f"party{j}")))
         del X
-    kernel, sent = RBF(resolve_gamma("auto", known)), []
+    kernel, sent = RBF(resolve_gamma("scale", known)), []
     for j in range(4):
         X = table(j)
         made = partial(summarize, X, party=f"party{j}", kernel=kernel, rank=Fixed(30), solver="landmark")
