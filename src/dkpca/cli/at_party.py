@@ -31,6 +31,7 @@ NOT_HERE = (
     "protect",
     "audit",
     "missing",
+    "lacking",
     "n_jobs",
     "timeout",
 )  # the center's, or a study's

@@ -102,7 +102,8 @@ def summarize(
     _check("summarize", sample_ids=sample_ids, policy=policy)
     fit = Fit(
         n_components=n_components, kernel=kernel, gamma=gamma, degree=degree, coef0=coef0, law=law,
-        rank=rank, precision=precision, standardize=standardize, center=center, solver=solver,
+        rank=tuple(rank) if isinstance(rank, list) else rank,  # type: ignore[arg-type]  # Fit checks it
+        precision=precision, standardize=standardize, center=center, solver=solver,
         projection=projection, random_state=random_state,
     )  # fmt: skip
     compute, chosen = Compute(device=device, max_memory=max_memory), kernel_of(fit)
@@ -178,7 +179,7 @@ def fuse(
     _check("fuse", dtype=dtype, roster=roster)
     fit = Fit(
         n_components=n_components, center=center, solver=solver, n_landmarks=n_landmarks, random_state=random_state,
-        law=law, weights=weights,
+        law=law, weights=dict(weights) if isinstance(weights, Mapping) else weights,
     )  # fmt: skip
     compute, received = Compute(device=device, max_memory=max_memory), _of_kind("fuse", summaries, Summary)
     with memory.limited(compute.max_memory), computing_on(compute.device):
