@@ -6,12 +6,16 @@ from typing import Any
 
 import joblib
 import numpy as np
+import pandas as pd
 import pytest
 
 from dkpca import DKPCA
 from dkpca.errors import DKPCAError, InputError, TooLateError
 
-pytestmark = pytest.mark.filterwarnings("ignore::dkpca.errors.DataWarning")  # the tables are small
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::dkpca.errors.DataWarning"),  # the tables are small
+    pytest.mark.filterwarnings("ignore:missing= is deprecated:FutureWarning"),
+]
 
 MODES: dict[str, dict[str, Any]] = {
     "open": {},
@@ -50,7 +54,7 @@ CASES = {
     "center": Case(False, {"blind": "use center=True"}),
     "solver": Case("streamed", {"device": ""}),
     "n_landmarks": Case(9, beside={"solver": "landmark"}),
-    "precision": Case("float16"),
+    "precision": Case("float16", {"sums": "32 bits"}),
     "protect": Case("none", {"open": "", "device": ""}),
     "projection": Case("exact", {"sums": "in its own way", "blind": "in its own way"}, {"rank": 3}),
     "audit": Case(5, {"sums": NO_ROWS, "blind": NO_ROWS}),
@@ -60,7 +64,7 @@ CASES = {
     "device": Case("cpu", {"sums": ALONE, "blind": ALONE, "device": ""}, {"solver": "landmark", "n_landmarks": 9}),
     "max_memory": Case("100MB", {"sums": ALONE, "blind": ALONE, "open": "", "device": ""}),
 }
-ELSEWHERE = {"n_jobs", "timeout"}  # seen by where and when the parties are asked, below
+ELSEWHERE = {"n_jobs", "timeout", "lacking"}  # seen by where, when and about what the parties are asked, below
 
 
 def seen(settings):
@@ -133,6 +137,22 @@ def test_a_solver_keeps_to_the_memory_that_is_allowed():
     tables = {name: RNG.normal(size=(2_400, 4)) for name in "ab"}  # dense takes 138 MB
     used = [DKPCA(1, gamma=0.05, rank=2, max_memory=most).fit(tables).solvers_["a"] for most in ("100MB", "8GB")]
     assert [words.partition(" ")[0] for words in used] == ["streamed:", "dense"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_samples_that_a_party_lacks_are_treated_as_asked_or_refused(mode):
+    whole = pd.DataFrame(X, index=[f"p{i}" for i in range(60)], columns=[f"c{j}" for j in range(8)])
+    tables = {"a": whole.iloc[:, :4], "b": whole.iloc[:50, 4:]}
+    with pytest.raises(InputError, match="have different samples"):
+        DKPCA(2, gamma=0.05, **MODES[mode]).fit(tables)
+    assert len(DKPCA(2, gamma=0.05, lacking="drop", **MODES[mode]).fit(tables).sample_ids_) == 50
+    for way in ("mean", "complete"):
+        model = DKPCA(2, gamma=0.05, lacking=way, **MODES[mode])
+        if "protect" in MODES[mode]:
+            with pytest.raises(InputError, match="lacking='drop'|or 'drop'"):
+                model.fit(tables)
+        else:
+            assert len(model.fit(tables).sample_ids_) == 60
 
 
 class TestTransform:

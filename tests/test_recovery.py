@@ -69,7 +69,7 @@ def test_distances_to_chosen_samples_give_the_table_away():
 
 def test_partials_and_rows_of_chosen_samples_give_the_table_of_the_fit_away():
     kernel, queries = RBF(0.05), np.vstack([np.zeros(10), np.eye(10)])
-    summary, state = dkpca.summarize(TUMORS, party="clinic", kernel=kernel, rank=60, keep_training=True)
+    summary, state = dkpca.summarize(TUMORS, party="clinic", kernel=kernel, rank=60, projection="exact")
     partial = dkpca.extend(state, queries, exact=True).partial.decode()
     assert np.abs(by_chosen_queries(partial, queries) - TUMORS).max() < 1e-3
     values = dkpca.extend(state, queries).factor.decode() @ summary.factor.decode().T

@@ -4,6 +4,7 @@ import os
 import pickle
 import stat
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -48,7 +49,7 @@ class TestFileRoute:
     @pytest.mark.parametrize("exact", [False, True])
     @pytest.mark.parametrize("kernel", [RBF(1e-3), Linear()], ids=str)
     def test_steps_through_files_are_the_estimator(self, tmp_path, kernel, exact):
-        summaries, states = sides(kernel, keep_training=exact)
+        summaries, states = sides(kernel, projection="exact" if exact else "extend")
         for summary, state in zip(summaries, states, strict=True):
             dkpca.save(tmp_path / f"{summary.party}.summary", summary)
             dkpca.save(tmp_path / f"{state.party}.state", state)
@@ -91,10 +92,10 @@ class TestFileRoute:
     @pytest.mark.parametrize(
         ("change", "words"),
         [
-            ({"kernel": "rbf"}, "kernel of dkpca.summarize is 'rbf'; give a kernel"),
-            ({"rank": 2.5}, "rank of dkpca.summarize is 2.5; give a whole number"),
-            ({"rank": True}, "rank of dkpca.summarize is True; give a whole number"),
-            ({"precision": "int8"}, "precision of dkpca.summarize is 'int8'; give"),
+            ({"kernel": "rbf"}, "the rbf kernel needs gamma .*, one number that all parties agreed on"),
+            ({"rank": 2.5}, "rank is 2.5; give 'auto', a whole number"),
+            ({"rank": True}, "rank is True; give 'auto', a whole number"),
+            ({"precision": "int8"}, "precision is 'int8'; give"),
             ({"party": "a/b"}, "party name 'a/b' cannot be used"),
             ({"X": np.full((3, 2), np.nan)}, "party 'bank': 2 .*contain NaN"),
             ({"X": np.ones((1, 2))}, "party 'bank' has 1 row; a fit needs at least 2 samples"),
@@ -108,6 +109,12 @@ class TestFileRoute:
         with pytest.raises(InputError, match=words):
             dkpca.summarize(settings.pop("X"), **settings)
 
+    def test_the_steps_take_what_the_estimator_takes(self):
+        model = DKPCA(0.5, kernel="poly", gamma=1e-3, degree=2, standardize=True, rank=40).fit(HALVES)
+        same: dict[str, Any] = {"kernel": "poly", "gamma": 1e-3, "degree": 2, "standardize": True, "rank": 40}
+        sent = [dkpca.summarize(X, party=party, **same)[0] for party, X in HALVES.items()]
+        assert np.allclose(dkpca.fuse(sent, n_components=0.5).eigenvalues, model.eigenvalues_, rtol=1e-9)
+
     def test_what_does_not_belong_is_named(self):
         summaries, states = sides()
         model = dkpca.fuse(summaries, n_components=3)
@@ -119,9 +126,9 @@ class TestFileRoute:
             dkpca.project(model, summaries)
         with pytest.raises(InputError, match="model of dkpca.project is .*; give the model that dkpca.fuse gave"):
             dkpca.project(summaries[0], [])
-        with pytest.raises(InputError, match="n_components of dkpca.fuse is '3'; give a whole number"):
+        with pytest.raises(InputError, match="n_components is '3'; give a whole number"):
             dkpca.fuse(summaries, n_components="3")  # type: ignore[arg-type]
-        with pytest.raises(InputError, match="law of dkpca.fuse is 'max'; give 'product' or 'sum'"):
+        with pytest.raises(InputError, match="law is 'max'; give 'product' or 'sum'"):
             dkpca.fuse(summaries, n_components=3, law="max")
         with pytest.raises(InputError, match="column counts {'left': 32}; these samples have {'left': 3}"):
             dkpca.extend(states[0], DIGITS[:, :3])

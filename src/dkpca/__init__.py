@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from dkpca import errors, kernels, rank, wire
     from dkpca.certificate import Certificate
     from dkpca.estimator import DKPCA
-    from dkpca.file_route import extend, fuse, project, summarize
+    from dkpca.exchange.steps import extend, fuse, project, summarize
     from dkpca.fusion import FusedModel
     from dkpca.messages import Partials, Rows, Summary
     from dkpca.metrics import principal_angles, sin_theta_distance, subspace_error
@@ -65,15 +65,15 @@ _HOME = {
     "Summary": "messages",
     "Tuning": "report.tuning",
     "Tables": "tables.party_tables",
-    "extend": "file_route",
-    "fuse": "file_route",
+    "extend": "exchange.steps",
+    "fuse": "exchange.steps",
     "load": "store.files",
     "principal_angles": "metrics",
-    "project": "file_route",
+    "project": "exchange.steps",
     "save": "store.files",
     "sin_theta_distance": "metrics",
     "subspace_error": "metrics",
-    "summarize": "file_route",
+    "summarize": "exchange.steps",
     "tune": "report.tuning",
 }
 _ROOMS = {"recovery": "party.recovery"}  # modules that are not at the top

@@ -353,7 +353,7 @@ class Partials:
     >>> import numpy as np
     >>> import dkpca
     >>> X, kernel = np.random.default_rng(0).normal(size=(50, 4)), dkpca.kernels.Linear()
-    >>> _, state = dkpca.summarize(X, party="bank", kernel=kernel, rank=2, keep_training=True)
+    >>> _, state = dkpca.summarize(X, party="bank", kernel=kernel, rank=2, projection="exact")
     >>> dkpca.extend(state, X[:3], exact=True).partial.shape
     (3, 50)
     """

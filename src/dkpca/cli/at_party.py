@@ -14,6 +14,7 @@ from dkpca.cli.output import progress, show
 from dkpca.cli.table_options import TableAtHand, reads_table
 from dkpca.errors import InputError
 from dkpca.exchange import files
+from dkpca.exchange.steps import kernel_of
 from dkpca.linalg import memory
 from dkpca.linalg.rows import computing_on
 from dkpca.messages import Summary
@@ -30,6 +31,7 @@ NOT_HERE = (
     "protect",
     "audit",
     "missing",
+    "lacking",
     "n_jobs",
     "timeout",
 )  # the center's, or a study's
@@ -71,7 +73,7 @@ def summarize(
     if state_path is not None and state_path.resolve() in (table.path.resolve(), out.resolve()):
         raise InputError(f"{state_path}: the private state needs a file of its own; choose another --state")
     fit, compute = asked.fit([table.party]), asked.compute
-    chosen = o.kernel_of(fit, asked.given)
+    chosen = kernel_of(fit if "gamma" in asked.given else replace(fit, gamma=None))
     holding = table.holding()
     if "standardize" in asked.given:
         holding = replace(holding, reading=replace(holding.reading, standardize=fit.standardize))

@@ -26,7 +26,17 @@ if TYPE_CHECKING:
 
 PANEL = "On one machine"
 LABELS, TRIED = "Labels", "What is tried"
-NOT_HERE = ("gamma", "rank", "protect", "audit", "n_jobs", "timeout", "device", "max_memory")  # tried, or not needed
+NOT_HERE = (
+    "gamma",
+    "rank",
+    "protect",
+    "audit",
+    "lacking",
+    "n_jobs",
+    "timeout",
+    "device",
+    "max_memory",
+)  # tried, or not needed
 
 
 def add_to(app: typer.Typer) -> None:

@@ -12,8 +12,6 @@ import typer
 from dkpca import rank as ranks
 from dkpca.errors import InputError
 from dkpca.exchange.sending import Sender
-from dkpca.kernels import Kernel, family
-from dkpca.kernels.base import adjusted
 from dkpca.linalg import memory
 from dkpca.messages import check_party_name
 from dkpca.party import ANYTHING
@@ -242,21 +240,6 @@ def sender(out: Path, policy: Path | None, ledger: Path | None, table: Path) -> 
 def party_name(name: str | None, path: Path) -> str:
     """Name given, or the name of the file without its suffix."""
     return check_party_name(name if name is not None else path.name.partition(".")[0])
-
-
-def kernel_of(fit: Fit, given: Collection[str]) -> Kernel:
-    """Kernel of one party that does not know the others: a width has to be agreed on."""
-    if isinstance(fit.kernel, Kernel):
-        return fit.kernel
-    assert isinstance(fit.kernel, str)
-    cls = family(fit.kernel)
-    width = fit.gamma if "gamma" in given else None
-    if cls.has_width and cls.default_gamma is None and not isinstance(width, float | int):
-        raise InputError(f"the {fit.kernel} kernel needs --gamma, one number that all parties agreed on")
-    made = cls.from_settings(gamma=None if width is None else float(width), centered=fit.center)  # type: ignore[arg-type]
-    kernel = adjusted({fit.kernel: made}, degree=fit.degree, coef0=fit.coef0)[fit.kernel]
-    other_law = fit.law is not None and kernel.law is not None and kernel.law.name != fit.law
-    return kernel.alone() if other_law else kernel
 
 
 def column_names(given: Sequence[str] | None) -> tuple[str, ...]:

@@ -5,14 +5,16 @@ only placing new samples of such a party does.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from dkpca import fusion
 from dkpca import party as core
 from dkpca.errors import InputError
-from dkpca.fusion import LANDMARKS, FusedModel
-from dkpca.kernels import Kernel
+from dkpca.fusion import LANDMARKS, FusedModel, scoring
+from dkpca.kernels import Kernel, family
+from dkpca.kernels.base import adjusted
+from dkpca.linalg import memory
 from dkpca.linalg.arrays import Array
 from dkpca.linalg.leading import Solver
 from dkpca.linalg.rows import computing_on
@@ -20,8 +22,8 @@ from dkpca.messages import Message, Partials, Rows, Summary, check_party_name
 from dkpca.party import ANYTHING
 from dkpca.party.policy import Policy
 from dkpca.party.state import PartyState
-from dkpca.rank import RankRule, as_rule
-from dkpca.settings import FLAG, Allowed, Compute, Fit, check_value, choice, whole
+from dkpca.rank import RankRule
+from dkpca.settings import FLAG, Allowed, Compute, Fit, check_value, choice
 from dkpca.tables import labels
 from dkpca.tables.column_rules import check_features
 from dkpca.tables.inputs import check_like_fit, check_table, without_zeros_left_out
@@ -29,12 +31,6 @@ from dkpca.tables.party_tables import as_numbers
 
 MessageT = TypeVar("MessageT")
 ALLOWED: dict[str, Allowed] = {
-    **{each.name: each.metadata["allowed"] for cls in (Fit, Compute) for each in fields(cls)},
-    "n_components": (whole(1), "a whole number from 1 on"),
-    "kernel": (lambda value: isinstance(value, Kernel), "a kernel of dkpca.kernels"),
-    "rank": (lambda value: isinstance(value, RankRule) or whole(1)(value), "a whole number, or a rule of dkpca.rank"),
-    "random_state": (whole(0), "a whole number from 0 on"),
-    "keep_training": FLAG,
     "exact": FLAG,
     "policy": (lambda value: isinstance(value, Policy), "a dkpca.Policy"),
     "state": (lambda value: isinstance(value, PartyState), "the state that dkpca.summarize gave"),
@@ -49,14 +45,22 @@ def summarize(
     X: Any,
     *,
     party: str,
-    kernel: Kernel,
-    rank: int | RankRule,
+    kernel: str | Kernel = "rbf",
+    gamma: float | None = None,
+    degree: int | None = None,
+    coef0: float | None = None,
+    law: str | None = None,
+    n_components: int | float | None = 10,
+    rank: str | int | RankRule | Sequence[RankRule] = "auto",
     precision: str = "float32",
+    standardize: bool = False,
+    center: bool = True,
     solver: str | Solver = "auto",
-    random_state: int = 0,
-    keep_training: bool = False,
+    projection: str = "extend",
+    random_state: int | None = None,
     sample_ids: Sequence[str] | None = None,
     device: str | None = None,
+    max_memory: int | str | None = None,
     policy: Policy = ANYTHING,
 ) -> tuple[Summary, PartyState]:
     """Turn a party's columns into the one message it sends, and the state it keeps to itself.
@@ -67,22 +71,15 @@ def summarize(
         The party's columns, finite numbers.
     party : str
         Name under which the center knows this party.
-    kernel : Kernel
-        The same at every party.
-    rank : int or RankRule
-        How many eigenpairs to send: a number, or a rule of `dkpca.rank`.
-    precision : {"float32", "float64", "float16"}, default="float32"
-        Precision of the numbers sent.
-    solver : {"auto", "dense", "streamed", "landmark"} or solver object, default="auto"
-        Eigensolver.
-    random_state : int, default=0
-        Seed for drawing landmarks.
-    keep_training : bool, default=False
-        Whether the state keeps all rows, for `extend(..., exact=True)`.
+    kernel, gamma, degree, coef0, law
+        As for `DKPCA`, agreed on by all parties. A party does not know the others: a kernel with a width that is
+        given by name needs gamma as a number.
+    n_components, rank, precision, standardize, center, solver, random_state, device, max_memory
+        As for `DKPCA`.
+    projection : {"extend", "exact"}, default="extend"
+        "exact": the state keeps all rows, for `extend(..., exact=True)`.
     sample_ids : sequence of str, optional
         In row order. Without ids, rows of all parties match by position.
-    device : str, optional
-        Where landmarks of a table in host memory are computed, as torch names it: "cuda". None: where it lies.
     policy : Policy, default=Policy()
         What this party is willing to answer; a request beyond it raises `dkpca.errors.PolicyError`.
 
@@ -102,23 +99,31 @@ def summarize(
     >>> summary.party, summary.n_samples, summary.rank
     ('bank', 50, 5)
     """
-    _check("summarize", kernel=kernel, rank=rank, precision=precision, solver=solver, policy=policy)
-    _check("summarize", random_state=random_state, keep_training=keep_training, sample_ids=sample_ids, device=device)
-    X = without_zeros_left_out(party, X, taken=kernel.takes_sparse)
-    if kernel.columns_are == "samples":
+    _check("summarize", sample_ids=sample_ids, policy=policy)
+    fit = Fit(
+        n_components=n_components, kernel=kernel, gamma=gamma, degree=degree, coef0=coef0, law=law,
+        rank=tuple(rank) if isinstance(rank, list) else rank,  # type: ignore[arg-type]  # Fit checks it
+        precision=precision, standardize=standardize, center=center, solver=solver,
+        projection=projection, random_state=random_state,
+    )  # fmt: skip
+    compute, chosen = Compute(device=device, max_memory=max_memory), kernel_of(fit)
+    X = without_zeros_left_out(party, X, taken=chosen.takes_sparse)
+    if chosen.columns_are == "samples":
         X = labels.matrix_like_its_rows(party, X)
     else:
         check_features(party, X)
-    with computing_on(device):
+    with memory.limited(compute.max_memory), computing_on(compute.device):
         summary, state = core.summarize(
-            check_table(check_party_name(party), X, columns_are=kernel.columns_are),
+            check_table(check_party_name(party), X, columns_are=chosen.columns_are),
             party=party,
-            kernel=kernel,
-            rank=as_rule(rank),
-            precision=precision,
-            solver=solver,
-            random_state=random_state,
-            keep_training=keep_training,
+            kernel=chosen,
+            rank=fit.rank_rule,
+            precision=fit.precision,
+            solver=fit.solver,
+            random_state=fit.seed,
+            keep_training=fit.projection == "exact",
+            standardize=fit.standardize,
+            law=fit.law,
             sample_ids=sample_ids,
             policy=policy,
         )
@@ -128,16 +133,17 @@ def summarize(
 def fuse(
     summaries: Iterable[Summary],
     *,
-    n_components: int = 10,
+    n_components: int | float | None = 10,
     center: bool = True,
     roster: Sequence[str] | None = None,
     solver: str | Solver = "auto",
     n_landmarks: int = LANDMARKS,
-    random_state: int = 0,
+    random_state: int | None = None,
     dtype: str = "float64",
     law: str | None = None,
     weights: str | Mapping[str, float] | None = None,
     device: str | None = None,
+    max_memory: int | str | None = None,
 ) -> FusedModel:
     """Turn the parties' summaries into kernel principal components of the joined table.
 
@@ -145,26 +151,14 @@ def fuse(
     ----------
     summaries : iterable of Summary
         One per party, in any order; the answer does not depend on it.
-    n_components : int, default=10
-        Components to keep.
-    center : bool, default=True
-        Whether to center the fused kernel in feature space.
+    n_components, center, solver, n_landmarks, random_state, weights, device, max_memory
+        As for `DKPCA`.
     roster : sequence of str, optional
         Parties that must be there, no more and no fewer. None: whoever sent.
-    solver : {"auto", "dense", "streamed", "landmark"} or solver object, default="auto"
-        Eigensolver.
-    n_landmarks : int, default=500
-        Landmarks for "landmark".
-    random_state : int, default=0
-        Seed for drawing them.
     dtype : {"float64", "float32"}, default="float64"
         Precision in which the center computes, whatever was sent.
     law : {"product", "sum"}, optional
         How the parties' matrices combine. None: as their kernel, which must then be the same, implies.
-    weights : "balanced" or mapping of party to number, optional
-        Under the sum, what each party's matrix is multiplied by.
-    device : str, optional
-        Where landmarks of summaries in host memory are computed, as torch names it: "cuda". None: where they lie.
 
     Returns
     -------
@@ -182,21 +176,43 @@ def fuse(
     >>> model.scores.shape
     (50, 3)
     """
-    _check("fuse", n_components=n_components, center=center, solver=solver, n_landmarks=n_landmarks)
-    _check("fuse", random_state=random_state, dtype=dtype, roster=roster, law=law, weights=weights, device=device)
-    with computing_on(device):
-        return fusion.fuse(
-            _of_kind("fuse", summaries, Summary),
-            n_components=n_components,
-            center=center,
-            roster=roster,
-            solver=solver,
-            n_landmarks=n_landmarks,
-            random_state=random_state,
-            dtype=dtype,
-            law=law,
-            weights=weights,
+    _check("fuse", dtype=dtype, roster=roster)
+    fit = Fit(
+        n_components=n_components, center=center, solver=solver, n_landmarks=n_landmarks, random_state=random_state,
+        law=law, weights=dict(weights) if isinstance(weights, Mapping) else weights,
+    )  # fmt: skip
+    compute, received = Compute(device=device, max_memory=max_memory), _of_kind("fuse", summaries, Summary)
+    with memory.limited(compute.max_memory), computing_on(compute.device):
+        return scoring.fused(
+            fit.n_components,
+            lambda count: fusion.fuse(
+                received,
+                n_components=count,
+                center=fit.center,
+                roster=roster,
+                solver=fit.solver,
+                n_landmarks=fit.n_landmarks,
+                random_state=fit.seed,
+                dtype=dtype,
+                law=fit.law,
+                weights=fit.weights,
+            ),
         )
+
+
+def kernel_of(fit: Fit) -> Kernel:
+    """Kernel of one party that does not know the others: a width is a number that all agreed on."""
+    if not isinstance(fit.kernel, str):
+        if isinstance(fit.kernel, Kernel):
+            return fit.kernel
+        raise InputError("one party has one kernel; give its name, or a kernel of dkpca.kernels")
+    cls = family(fit.kernel)
+    if isinstance(fit.gamma, str | dict) or (cls.has_width and cls.default_gamma is None and fit.gamma is None):
+        raise InputError(f"the {fit.kernel} kernel needs gamma (--gamma), one number that all parties agreed on")
+    made = cls.from_settings(gamma=fit.gamma, centered=fit.center)
+    kernel = adjusted({fit.kernel: made}, degree=fit.degree, coef0=fit.coef0)[fit.kernel]
+    other_law = fit.law is not None and kernel.law is not None and kernel.law.name != fit.law
+    return kernel.alone() if other_law else kernel
 
 
 def extend(
@@ -217,7 +233,7 @@ def extend(
         The columns of the fit. If the state is from the commands: the table as it is, with the names of its columns.
     exact : bool, default=False
         The paper's way: distances to all training samples instead of factor rows. It reveals more, and needs
-        `summarize(..., keep_training=True)`.
+        `summarize(..., projection="exact")`.
     sample_ids : sequence of str, optional
         In row order. Without ids, rows of all parties match by position.
     policy : Policy, default=Policy()
