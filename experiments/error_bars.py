@@ -43,6 +43,7 @@ class Settings:
 
 
 QUICK = Settings(ranks=(15,), audits=2, rows=20, digits=80, sets=("wine",), real_audits=1, real_parties=3)
+LEAST_LOSS = 1e-10  # below, differences of rounding are compared
 PARTIES = {"wine": 3, "breast cancer": 3, "digits": 4, "flights": 4}
 COMPONENTS = {"wine": 5, "breast cancer": 5, "digits": 10, "flights": 10, "GSE2187": 10}
 
@@ -107,6 +108,8 @@ def _trials(name: str, settings: Settings, seed: int, rank: int, n_parties: int,
         "kernel_error": kernel_error,
         "proved": min(proof.subspace_error_at_most, float(proof.subspace_error_trivial)),
         "estimated": proof.subspace_error_estimate,
+        "loss": _lost(K, best, model.eigenvectors_),
+        "loss_estimated": 1.0 - proof.optimality_estimate,
     }
     rows = []
     for draw in range(count):
@@ -125,6 +128,12 @@ def _trials(name: str, settings: Settings, seed: int, rank: int, n_parties: int,
             }
         )
     return rows
+
+
+def _lost(K: protocol.Matrix, best: Eigenpairs, V: protocol.Matrix) -> float:
+    """Share of the best possible variance that components of the centered matrix lose."""
+    V = V - V.mean(axis=0)
+    return 1.0 - float(np.sum(V * (K @ V))) / float(np.sum(best.values))
 
 
 def run(options: Options, settings: Settings) -> None:
@@ -146,6 +155,7 @@ def _summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         return np.array([row[name] / row[true] for row in rows])
 
     free, audited = over("estimated", "subspace_error"), over("audit_estimated", "subspace_error")
+    lost = np.array([row["loss_estimated"] / row["loss"] for row in rows if row["loss"] > LEAST_LOSS] or [np.nan])
     kernel, proved = over("audit_kernel", "kernel_error"), over("audit_proved", "subspace_error")
     return {
         "on": rows[0]["on"],
@@ -155,7 +165,11 @@ def _summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "proved": float(np.median([row["proved"] for row in rows])),
         "free_ratio": float(np.median(free)),
         "free_at_least_half": float(np.mean(free >= 0.5)),
+        "free_within_6": float(np.mean((free <= 6.0) & (free >= 1.0 / 6.0))),
         "free_within_100": float(np.mean(free <= 100.0)),
+        "loss_ratio": float(np.median(lost)),
+        "loss_least": float(np.min(lost)),
+        "loss_within_10": float(np.mean((lost <= 10.0) & (lost >= 0.1))),
         "audit_ratio": float(np.median(audited)),
         "audit_within_5": float(np.mean((audited >= 0.2) & (audited <= 5.0))),
         "audit_covered_by_2.5": float(np.mean(2.5 * audited >= 1.0)),

@@ -32,7 +32,8 @@ from dkpca.linalg.perturbation import Added, Matrix, Spectrum, Vector, change, t
 from dkpca.linalg.rounding import quiet
 from dkpca.linalg.rows import away_from, crossed, on_workers, pick
 
-SAFETY = 1.5  # half of all estimates would be too small without it, most of them by little
+SAFETY = 1.25  # half of all estimates would be too small without it, most of them by little
+LOST_SAFETY = 3.0  # where the rank is used up, and less is known
 TAKEN = 0.25  # of a factor's columns, the last, that stand for those left out
 MISSED = 0.1  # of the mean squared length of what landmarks at a party missed of a component
 ARITHMETIC = 0.03  # of the squared bound on rounding where only arithmetic rounds: single errors mostly cancel
@@ -128,7 +129,7 @@ def from_images(
     if whole is not None:
         moved = moved + change(whole - own, spectrum, weights, all_rows=all_rows)
     total = turned(moved, spectrum, limits.added) + isotropic(limits.everywhere, spectrum, n_samples)
-    return tuple(np.minimum(SAFETY * total, 1.0).tolist())
+    return tuple(np.minimum((LOST_SAFETY if used_up else SAFETY) * total, 1.0).tolist())
 
 
 def rows_times(
