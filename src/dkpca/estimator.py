@@ -502,9 +502,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             self.__dict__.update(cluster.fit(self, X, y, sample_ids))
             return self
         tables = cluster.tables_of(X, self.parties, settings, sample_ids, compute.timeout)
-        model, states, shield = in_process.fit(
-            tables, replace(settings, audit=None), replace(compute, n_jobs=None, device=None)
-        )
+        here = replace(compute, n_jobs=None, device=None, timeout=None)
+        with cluster.waiting(compute.timeout):
+            model, states, shield = in_process.fit(tables, replace(settings, audit=None), here)
         warn(about_kernel(model, remedy=remedy(settings.standardize)))
         columns = cluster.columns_of(X, self.parties)
         states = {name: replace(state, columns=columns.get(name)) for name, state in states.items()}

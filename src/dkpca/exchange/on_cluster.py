@@ -51,7 +51,7 @@ def on_one_worker(X: Any, timeout: float | None) -> bool:
 
 def fit(estimator: Any, X: Any, y: Any, sample_ids: Any) -> dict[str, Any]:
     """Fit a copy of an estimator on the worker that has all rows; return its attributes."""
-    alone, first = copy(estimator), next(iter(collections_in(X).values()))
+    alone, first = _alone(estimator), next(iter(collections_in(X).values()))
     sizes = on_dask.chunk_sizes(first, estimator.timeout)
 
     def fitted() -> dict[str, Any]:
@@ -61,7 +61,8 @@ def fit(estimator: Any, X: Any, y: Any, sample_ids: Any) -> dict[str, Any]:
         return found
 
     attributes: dict[str, Any] = on_dask.on_one_worker(fitted, sum(sizes), sizes, estimator.timeout, _tell)
-    return attributes | {"_cluster": "worker"}
+    own = estimator.get_params(deep=False)
+    return {name: value for name, value in attributes.items() if name not in own} | {"_cluster": "worker"}
 
 
 def tables_of(X: Any, parties: Any, settings: Fit, sample_ids: Any, timeout: float | None) -> dict[str, Any]:
@@ -79,6 +80,13 @@ def tables_of(X: Any, parties: Any, settings: Fit, sample_ids: Any, timeout: flo
     if sample_ids is not None:
         raise InputError("rows of Dask collections match by position; leave sample_ids out")
     return on_dask.row_chunks(_by_party(X, parties), timeout)
+
+
+def waiting(timeout: float | None) -> Any:
+    """Wait so long for each answer of the workers, inside: a setting of Dask's own configuration."""
+    import dask
+
+    return dask.config.set({on_dask.TIMEOUT: timeout})
 
 
 def columns_of(X: Any, parties: Any) -> dict[str, tuple[str, ...] | None]:
@@ -168,6 +176,7 @@ def here(estimator: Any) -> Any:
     """Return the same estimator, its arrays in files without a name that were written chunk by chunk."""
     found = _renamed(on_dask.here(_alone(estimator)))
     found._ids = None if found._ids is None else list(found._ids)
+    found.n_jobs, found.timeout = estimator.n_jobs, estimator.timeout
     return found
 
 
@@ -186,9 +195,9 @@ def _collections(given: Any) -> list[Any]:
 
 
 def _alone(estimator: Any) -> Any:
-    """A copy that does not look for a cluster."""
+    """A copy that looks neither for a cluster nor for other workers."""
     alone = copy(estimator)
-    alone._cluster = None
+    alone._cluster = alone.n_jobs = alone.timeout = None
     return alone
 
 

@@ -2,7 +2,7 @@
 
 With E the true matrix minus the fused one, rows are drawn in proportion to the diagonal of E, as far as the center
 knows it. A row's squared length over its probability has the mean |E|_F^2 and a largest possible value, which is what
-a confidence bound needs (`dkpca.linalg.betting`). docs/certificate.md has the proofs.
+a confidence bound needs (`dkpca.linalg.confidence`). docs/certificate.md has the proofs.
 """
 
 import math
@@ -20,7 +20,7 @@ from dkpca.fusion.fused_model import FusedModel
 from dkpca.fusion.roster import TrueRows, audited_rows
 from dkpca.kernels.grams import FusedGram
 from dkpca.linalg.arrays import Array, device, namespace, to_numpy
-from dkpca.linalg.betting import Vector, mean_at_most
+from dkpca.linalg.confidence import Vector, mean_at_most
 from dkpca.linalg.lazy_factor import as_received, reweighed, rows_of
 from dkpca.linalg.perturbation import Matrix, change, turned
 from dkpca.linalg.rounding import growth, unit

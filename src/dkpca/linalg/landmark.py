@@ -42,7 +42,7 @@ from dkpca.linalg.eigenpairs import (
 )
 from dkpca.linalg.gram import Centered, Gram
 from dkpca.linalg.landmark_block import LandmarkBlock, Spectrum
-from dkpca.linalg.on_dask import is_dask_array, on_one_worker
+from dkpca.linalg.on_dask import is_dask_array, memory_of_a_worker, on_one_worker
 from dkpca.linalg.residual_bound import (
     MOST_NUMBERS,
     ResidualBound,
@@ -132,8 +132,8 @@ class Landmark:
 
     def __call__(self, gram: Gram, k: int) -> Eigenpairs:
         wanted = default_landmarks(k) if self.n_landmarks is None else self.n_landmarks
-        if gram.chunks is not None and gram.n <= 2 * _sample(min(max(wanted, k), gram.n)):
-            found: Eigenpairs = on_one_worker(lambda: self(gram, k), gram.n, gram.chunks)
+        if _fits_one_worker(gram, min(max(wanted, k), gram.n)):
+            found: Eigenpairs = on_one_worker(lambda: self(gram, k), gram.n, gram.chunks or ())
             return found
         base = gram.base if isinstance(gram, Centered) else gram
         with threads_of_our_own():
@@ -152,6 +152,7 @@ class Landmark:
     def _sampled(self, gram: Gram, most: int) -> tuple[Array, Array, LandmarkBlock, float]:
         """Features of all rows, or of a sample of many; landmarks; their block; and the trace missed there."""
         sample, trace = _sample(most), gram.trace()
+        sample = sample if gram.chunks is None else min(sample, (gram.n - 1) // 2)  # not all rows in one place
         if gram.n <= 2 * sample or not trace > 0.0:
             F, pivots, missed = self.factorize(gram, most if trace > 0.0 else 1)
             return F, pivots, LandmarkBlock(to_numpy(pick(F, pivots)), gram), missed
@@ -171,8 +172,8 @@ class Landmark:
 
 def part_below(gram: Gram, n_landmarks: int) -> tuple[Array, float]:
     """Return F and a number e with F F' <= gram + e I (in the order of symmetric matrices), through landmarks."""
-    if gram.chunks is not None and gram.n <= 2 * _sample(min(n_landmarks, gram.n)):
-        found: tuple[Array, float] = on_one_worker(lambda: part_below(gram, n_landmarks), gram.n, gram.chunks)
+    if _fits_one_worker(gram, min(n_landmarks, gram.n)):
+        found: tuple[Array, float] = on_one_worker(lambda: part_below(gram, n_landmarks), gram.n, gram.chunks or ())
         return found
     F, pivots, block, missed = Landmark()._sampled(gram, min(n_landmarks, gram.n))
     if F.shape[0] < gram.n:
@@ -181,6 +182,13 @@ def part_below(gram: Gram, n_landmarks: int) -> tuple[Array, float]:
     square = to_numpy(moments(F, like(np.zeros(F.shape[1]), F), centered=False).square).astype(float)
     sound, beside = block.sound(square)
     return F[:, :sound], beside
+
+
+def _fits_one_worker(gram: Gram, landmarks: int) -> bool:
+    """Whether landmarks are chosen among all rows, and one worker of a cluster has room for their features."""
+    if gram.chunks is None or gram.n > 2 * _sample(landmarks):
+        return False
+    return 16.0 * gram.n * (3.0 * landmarks + gram.entry_operations) <= memory_of_a_worker()
 
 
 def _sample(landmarks: int) -> int:

@@ -23,6 +23,7 @@ from dkpca.errors import InputError, NoAnswerError, TooLateError
 
 Numbers = np.ndarray[Any, Any]
 Task = Any  # what Dask calls delayed
+TIMEOUT = "dkpca.timeout"  # in Dask's configuration: seconds to wait for an answer, where nobody says
 LEAST_TALL = 32  # rows of an array that stays on its worker: fewer are few
 
 
@@ -395,11 +396,12 @@ def _unpickled(data: bytes, arrays: Sequence[Any]) -> Any:
 
 def computed(wanted: Sequence[Task], timeout: float | None = None) -> list[Any]:
     """Return what was wanted, small enough to come here."""
+    import dask
+
     client = cluster()
     if client is None:
-        import dask
-
         return list(dask.compute(*wanted))
+    timeout = dask.config.get(TIMEOUT, None) if timeout is None else timeout
     futures = client.compute(list(wanted))
     try:
         return list(client.gather(_waited(futures, timeout)))

@@ -12,7 +12,7 @@ from dkpca.kernels import RBF
 from dkpca.kernels.grams import KernelGram
 from dkpca.linalg import landmark
 from dkpca.linalg.landmark import Landmark
-from dkpca.linalg.landmark_block import LandmarkBlock as Corner
+from dkpca.linalg.landmark_block import LandmarkBlock
 from dkpca.linalg.rounding import growth
 from dkpca.metrics import subspace_error
 
@@ -20,7 +20,7 @@ from dkpca.metrics import subspace_error
 def corner_of(seed, n, m, gamma, dtype=float):
     gram = KernelGram(RBF(gamma), np.random.default_rng(seed).normal(size=(n, 3)).astype(dtype))
     F, pivots, _ = Landmark(m, random_state=seed).factorize(gram, m)
-    return gram, pivots, Corner(F[pivots], gram)
+    return gram, pivots, LandmarkBlock(F[pivots], gram)
 
 
 @given(st.integers(0, 10**6), st.integers(2, 12), st.floats(1e-2, 1e2), st.integers(1, 12))
@@ -51,9 +51,9 @@ def test_blocks_of_any_size_give_the_same_rows(size):
 def test_a_triangle_that_is_nearly_singular_is_not_inverted():
     gram = KernelGram(RBF(1.0), np.zeros((3, 2)))
     L = np.array([[1.0, 0.0, 0.0], [1.0, 1e-14, 0.0], [1.0, 1.0, 1.0]])
-    assert Corner(L, gram).by_inverses(3) is None
-    assert Corner(L[::2, ::2], gram).by_inverses(2) is not None
-    assert Corner(np.diag([1.0, 0.0]), gram).by_inverses(2) is None
+    assert LandmarkBlock(L, gram).by_inverses(3) is None
+    assert LandmarkBlock(L[::2, ::2], gram).by_inverses(2) is not None
+    assert LandmarkBlock(np.diag([1.0, 0.0]), gram).by_inverses(2) is None
 
 
 def test_pairs_by_inverses_are_those_by_substitution(monkeypatch):

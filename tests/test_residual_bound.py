@@ -11,9 +11,7 @@ from dkpca.kernels.laws import Product
 from dkpca.linalg import landmark
 from dkpca.linalg.gram import Centered
 from dkpca.linalg.landmark import Landmark, part_below
-from dkpca.linalg.residual_bound import residual_bound as missed
-from dkpca.linalg.residual_bound import residual_bound_in as missed_in
-from dkpca.linalg.residual_bound import rounding_in_blocks
+from dkpca.linalg.residual_bound import residual_bound, residual_bound_in, rounding_in_blocks
 
 
 def left_by(gram, F):
@@ -25,7 +23,7 @@ def test_no_eigenvalue_of_what_is_left_exceeds_its_bound(seed, n, landmarks, gam
     X = np.random.default_rng(seed).normal(size=(n, 3)).round(seed % 3)  # rounded: some rows are equal
     gram = KernelGram(RBF(gamma), X)
     F, _, _ = Landmark(landmarks, random_state=seed).factorize(gram, min(landmarks, n))
-    found, true = missed(gram, F, k), left_by(gram, F)
+    found, true = residual_bound(gram, F, k), left_by(gram, F)
     assert found.norm >= true[0] - 1e-12 * n
     assert found.leading >= true[:k].sum() - 1e-12 * n * k
 
@@ -37,7 +35,7 @@ def test_differences_in_float32_are_allowed_for(seed, n, landmarks, gamma, k):
     true = left_by(gram, F)
     rounding, rough = rounding_in_blocks(landmarks, gram.trace(), np.inf, 2.0**-53)
     assert rough
-    found = missed_in(gram.within()(0, [gram.X]), slice(0, n), F.copy(), k, rough=True)
+    found = residual_bound_in(gram.within()(0, [gram.X]), slice(0, n), F.copy(), k, rough=True)
     assert found.norm + rounding >= true[0]
     assert found.leading + k * rounding >= true[:k].sum()
 
@@ -45,7 +43,7 @@ def test_differences_in_float32_are_allowed_for(seed, n, landmarks, gamma, k):
 @pytest.mark.parametrize("size", [1e-30, 1e-12, 1e12])
 def test_no_square_in_float32_under_or_overflows(size):
     K = size * np.eye(300)
-    found = missed_in(
+    found = residual_bound_in(
         lambda parts: np.stack([K[rows, rows] for rows in parts]), slice(0, 300), np.zeros((300, 3)), 5, rough=True
     )
     assert size <= found.norm <= 5 * size
