@@ -67,6 +67,14 @@ class Tuning:
         Settings for `DKPCA`.
     notes : tuple of str
         What was left out, in words.
+
+    Examples
+    --------
+    >>> import dkpca
+    >>> from sklearn.datasets import load_iris
+    >>> found = dkpca.tune(dkpca.DKPCA(2, parties=2), load_iris().data, gammas=[0.1, 1.0], repeats=1)
+    >>> found.n_samples, sorted(found.suggested)
+    (150, ['gamma', 'n_components'])
     """
 
     n_samples: int
