@@ -46,7 +46,7 @@ def test_a_rank_that_is_used_up_is_no_proof_of_a_small_error():
     true = DKPCA(4, gamma=1e-3, rank=150, precision="float64").fit(X)
     proof = DKPCA(4, gamma=1e-3, rank=4).fit(X)
     assert subspace_error(true.eigenvectors_, proof.eigenvectors_) > 0.9
-    assert 0.3 < proof.certificate_.subspace_error_estimate <= 1.0
+    assert 0.3 < proof.certificate_.subspace_error_estimate < 1.1
     auto = DKPCA(4, gamma=1e-3).fit(X)  # sends more than the components
     assert auto.ledger_[0].rank >= 9
     error = subspace_error(true.eigenvectors_, auto.eigenvectors_)
