@@ -46,7 +46,7 @@ def test_a_rank_that_is_used_up_is_no_proof_of_a_small_error():
     true = DKPCA(4, gamma=1e-3, rank=150, precision="float64").fit(X)
     proof = DKPCA(4, gamma=1e-3, rank=4).fit(X)
     assert subspace_error(true.eigenvectors_, proof.eigenvectors_) > 0.9
-    assert 0.3 < proof.certificate_.subspace_error_estimate <= 1.0
+    assert 0.3 < proof.certificate_.subspace_error_estimate < 1.1
     auto = DKPCA(4, gamma=1e-3).fit(X)  # sends more than the components
     assert auto.ledger_[0].rank >= 9
     error = subspace_error(true.eigenvectors_, auto.eigenvectors_)
@@ -86,8 +86,9 @@ def test_nothing_left_out_is_estimated_as_nothing(table):
 def test_it_is_called_estimated(table):
     proof = fused_from(np.array_split(table, 3, axis=1), RBF(0.02), 3, rank=20).certificate
     assert 0.0 < proof.subspace_error_estimate < proof.subspace_error_at_most
-    (sentence,) = [s for s in proof.statements() if f"{proof.subspace_error_estimate:.2g}" in s]
-    assert "stimated" in sentence
+    sentences = [s for s in proof.statements() if f"{proof.subspace_error_estimate:.2g}" in s]
+    assert sentences
+    assert all("stimated" in sentence for sentence in sentences)
     assert proof.to_dict()["subspace_error_estimate"] == proof.subspace_error_estimate
 
 

@@ -65,8 +65,8 @@ class TestFileRoute:
         placed = estimator.transform({party: X[:7] for party, X in HALVES.items()})
         np.testing.assert_allclose(dkpca.project(model, rows), placed, atol=1e-9)
         bounds, expected = model.certificate.to_dict(), estimator.certificate_.to_dict()
-        for words in ("statements", "meaning", "verdict"):
-            assert bounds.pop(words) == expected.pop(words)
+        for words in ("statements", *(name for name, bound in expected.items() if isinstance(bound, str))):
+            assert bounds.pop(words) == expected[words]
         for name, bound in bounds.items():  # to rounding: a factor from a file lies in memory in another order
             wanted = np.array(expected[name], dtype=float)  # a bound that says nothing is None, here nan
             np.testing.assert_allclose(np.array(bound, dtype=float), wanted, rtol=1e-9, atol=1e-9, err_msg=name)

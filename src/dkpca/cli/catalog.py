@@ -56,16 +56,16 @@ def _listed(name: str) -> TyperCommand:
     assert spec is not None
     tree = ast.parse(spec.loader.get_source(spec.name))  # type: ignore[union-attr]  # a loader of source files
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
-    text = ast.get_docstring(functions.get(name, tree)) or ""
-    panels = [
-        ast.literal_eval(node.value)
+    constants = {
+        getattr(node.targets[0], "id", ""): node.value.value
         for node in tree.body
-        if isinstance(node, ast.Assign) and any(getattr(target, "id", "") == "PANEL" for target in node.targets)
-    ]
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+    }
+    text = ast.get_docstring(functions[name]) or "" if name in functions else str(constants["HELP"])
     return TyperCommand(
         name,
         help=text.partition("\n\n")[0],
-        rich_help_panel=panels[0] if panels else None,
+        rich_help_panel=str(constants["PANEL"]),
         rich_markup_mode="markdown",
     )
 
