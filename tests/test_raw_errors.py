@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from dkpca import DKPCA
 from dkpca.errors import InputError
@@ -33,7 +32,8 @@ def test_the_estimate_does_not_depend_on_the_unit_of_the_columns(rng, power):
     np.testing.assert_allclose(scaled.optimality_estimate, plain.optimality_estimate, rtol=1e-6)
 
 
-def test_a_blind_fit_refuses_tensors_in_a_sentence(rng):
+@pytest.mark.torch
+def test_a_blind_fit_refuses_tensors_in_a_sentence(rng, torch):
     X = rng.standard_normal((30, 6))
     tables = {name: torch.tensor(block) for name, block in zip("abc", np.array_split(X, 3, axis=1), strict=True)}
     with pytest.raises(InputError, match="give a NumPy array"):
@@ -41,7 +41,8 @@ def test_a_blind_fit_refuses_tensors_in_a_sentence(rng):
 
 
 @pytest.mark.filterwarnings("ignore::dkpca.errors.DataWarning")
-def test_new_samples_whose_kernel_values_overflow_are_refused(rng):
+@pytest.mark.torch
+def test_new_samples_whose_kernel_values_overflow_are_refused(rng, torch):
     X = torch.tensor(rng.standard_normal((40, 6)), dtype=torch.float32)
     model = DKPCA(2, kernel=Polynomial(1.0, degree=3), rank=6).fit({"lab": X})
     assert bool(torch.isfinite(model.transform({"lab": X * 1e6})).all())
