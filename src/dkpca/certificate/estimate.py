@@ -33,12 +33,14 @@ from dkpca.linalg.rounding import quiet
 from dkpca.linalg.rows import away_from, crossed, on_workers, pick
 
 SAFETY = 1.25  # half of all estimates would be too small without it, most of them by little
+ROUNDED_SAFETY = 2.5  # what rounding makes of a few near directions varies by more
 LOST_SAFETY = 3.0  # where the rank is used up, and less is known
 TAKEN = 0.25  # of a factor's columns, the last, that stand for those left out
 MISSED = 0.1  # of the mean squared length of what landmarks at a party missed of a component
 ARITHMETIC = 0.03  # of the squared bound on rounding where only arithmetic rounds: single errors mostly cancel
 STATED = 0.3  # of the squared norm of what rounding for the wire did: what the first component gets of it
 RELATIVE = 0.7  # of half a unit in the last place: rounding of a number of unknown mantissa, as a uniform error
+MOST_SHARE = 1e300  # of an error that enters
 LARGEST = 1e100  # of what rounding does, in units of the largest eigenvalue: nothing is known beyond 1
 LEAST_SIZE = 1e-300  # of the largest eigenvalue, so that nothing is divided by zero
 MOST_PASSED = 20_000  # samples all of which are looked at, where the solver passed over the matrix too
@@ -128,8 +130,10 @@ def from_images(
     moved = change(0.0 * cut if used_up else image - cut, spectrum, weights, all_rows=all_rows)
     if whole is not None:
         moved = moved + change(whole - own, spectrum, weights, all_rows=all_rows)
-    total = turned(moved, spectrum, limits.added) + isotropic(limits.everywhere, spectrum, n_samples)
-    return tuple(np.minimum((LOST_SAFETY if used_up else SAFETY) * total, 1.0).tolist())
+    safety = LOST_SAFETY if used_up else SAFETY
+    total = safety * turned(moved, spectrum, limits.added)
+    total = total + ROUNDED_SAFETY * isotropic(limits.everywhere, spectrum, n_samples)
+    return tuple(np.minimum(total, 1.0).tolist())
 
 
 def rows_times(
@@ -223,7 +227,9 @@ def entering(law: Law, rows: Sequence[Array], diagonals: Sequence[Array] | None)
     for j in range(len(rows)):
         ones = [xp.ones_like(A[:, :1]) if i == j else xp.zeros_like(A[:, :1]) for i, A in enumerate(rows)]
         changes = [C @ C.T for C in law.merge_changes(ones, diagonals)]
-        found.append(float(xp.mean(law.derivative(parts, changes))))
+        with quiet():  # a width of 1e+275: what is stated of it is refused later
+            mean = float(xp.mean(law.derivative(parts, changes)))
+        found.append(min(mean, MOST_SHARE) if mean > 0.0 else 0.0)
     return found
 
 
