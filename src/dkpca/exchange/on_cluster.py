@@ -22,7 +22,7 @@ from dkpca.settings import Fit
 from dkpca.tables.inputs import column_groups
 from dkpca.tables.labels import like_fit
 
-SHARE = 8  # one part in so many of a worker's memory that the tables may take, to be on one worker
+SHARE = 16  # one part in so many of a worker's memory that the tables may take, to be on one worker
 MOST_TOLD = 5  # chunks of new samples about which there are warnings
 OUTSIDE = re.compile(r"(\d+) of (\d+) (new samples .* first row) (\d+)(.*)", re.DOTALL)
 # Settings that need all rows in one place, beyond `ONE_WORKER` of them: what they must be.
