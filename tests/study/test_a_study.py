@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dkpca.exchange import founding, in_process, own_table, protocols, study
+from dkpca.exchange import center_side, founding, in_process, own_table, protocols
 from dkpca.exchange.member import RefusedError, WaitingError
 from dkpca.exchange.plan import second_nonce
 from dkpca.party.answers import Party
@@ -68,7 +68,7 @@ def in_one_process(consortium):
             ids=frozen.keys,
         )
     model, _ = in_process.drive(
-        protocols.fit(consortium.names, consortium.fit, study._terms(member)), parties, Compute()
+        protocols.fit(consortium.names, consortium.fit, center_side.terms_of(member)), parties, Compute()
     )
     return model
 

@@ -14,10 +14,11 @@ from dkpca.exchange import memory as memories
 from dkpca.exchange import plan as plans
 from dkpca.exchange import sealed
 from dkpca.exchange.folder import Folder, Listed
-from dkpca.exchange.identity import Secrets
+from dkpca.exchange.identity import Secrets, sha256
 from dkpca.exchange.memory import StudyMemory
 from dkpca.exchange.plan import NO_QUESTION, Agreement, Study
 
+CENTER, ALL = "center", "all"  # parts of a file: for the center, and for everybody
 REFUSAL = "refusal"
 MOST_REFUSAL = 2**14
 REASONS = {
@@ -145,6 +146,13 @@ class Membership:
             memories.write(opened, lambda target: self._decrypt(file, header, there[0], target))
         return opened
 
+    def check_nonce(self, writer: str, nonce: str) -> bytes:
+        """Return a nonce that a member revealed, if it is the one that its signature committed to."""
+        found = bytes.fromhex(nonce)
+        if sha256(found) != self.agreement.signatures[writer].second:
+            raise ProtectionError(f"{writer}: reveals another nonce than the one it committed to")
+        return found
+
     def check_refusals(self) -> None:
         """Raise if a member has refused."""
         for name in self.study.plan.members:
@@ -235,6 +243,11 @@ class Membership:
 
     def _refused(self, writer: str, step: str, reason: str) -> ProtectionError:
         return ProtectionError(f"{self.folder.url}/{writer}/{step}: {reason}; nothing of it is used")
+
+
+def file_of(step: str) -> str:
+    """Name of a step's file; steps of a batch have a slash."""
+    return step.replace("/", ".")
 
 
 def agree(folder: Folder, memory: StudyMemory, study: Study) -> Agreement:

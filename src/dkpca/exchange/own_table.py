@@ -3,7 +3,7 @@
 import hashlib
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from dkpca.errors import InputError, StorageError
 from dkpca.exchange.memory import StudyMemory, write
 from dkpca.store import party_file
 from dkpca.tables.checkup import examine
+from dkpca.tables.embeddings import embedding_files
 from dkpca.tables.preparation import Preparation, prepare, reading_for, with_samples_as_columns
 from dkpca.tables.reading import Matrix, Reading, read
 from dkpca.wire import codec, toml
@@ -96,3 +97,10 @@ def frozen(memory: StudyMemory) -> OwnTable:
     X = np.load(io.BytesIO(memory.kept("table/numbers.npy") or b""), allow_pickle=False)
     preparation = codec.decode(Preparation, about["preparation"], what="the signed table")
     return OwnTable(X, about["ids"], about["keys"], preparation)
+
+
+def write_result(folder: Path, samples: Sequence[str], scores: Any, certificate: Mapping[str, Any]) -> None:
+    """Keep an embedding with the names of its samples, and what is certified about it."""
+    write(folder / "embedding.csv", embedding_files(samples, scores)["embedding.csv"])
+    if certificate:
+        write(folder / "certificate.json", (json.dumps(certificate, indent=2) + "\n").encode())

@@ -157,13 +157,6 @@ class Agreement:
             state.update(hashlib.sha256(self.raw_signatures[name]).digest())
         return state.hexdigest()
 
-    @cached_property
-    def coin(self) -> bytes:
-        """Randomness that no member chose: every nonce was committed to before any was seen."""
-        signatures = self.signatures
-        nonces = b"".join(bytes.fromhex(signatures[name].nonce) for name in self.study.plan.members)
-        return hashlib.sha256(b"dkpca coin 1\0" + bytes.fromhex(self.digest) + nonces).digest()
-
 
 def make_member(name: str, me: Secrets, plan: Plan, columns: int) -> Member:
     """Return what a member says of itself."""

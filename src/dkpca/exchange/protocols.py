@@ -1,14 +1,17 @@
 """The protocols: who is asked what, in which order, and what the center makes of the answers.
 
 Each is a generator that yields `Ask` and gets the answers by party. It knows no transport: in a process the answers
-come at once (`exchange.in_process`), in a study from what lies in the folder (`exchange.replay`).
+come at once (`exchange.in_process`), in a study from what lies in the folder (`exchange.study`).
+
+The parties of a study run the same generators. What only the center can make is made when somebody looks at it: a
+party never does, and takes what it was told in its place (`Ask.take`). So nobody lists the steps of a fit again.
 """
 
 import hashlib
 import math
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -16,10 +19,10 @@ import numpy as np
 from dkpca import fusion, kernels, wire
 from dkpca.errors import FusionError, InputError
 from dkpca.fusion import FusedModel, audit, scoring
-from dkpca.kernels import Kernel
+from dkpca.kernels import Kernel, Precomputed
 from dkpca.kernels.base import adjusted
 from dkpca.kernels.combination import BALANCED, center_weights, check_law, check_weights, combination, weighed
-from dkpca.messages import MaskedSum, Scores, Shape, Statistics
+from dkpca.messages import MaskedSum, Scores, Shape, Statistics, row_number_digest
 from dkpca.party import alignment
 from dkpca.party.questions import (
     AuditWanted,
@@ -47,13 +50,40 @@ MOST_PARTIES = 200
 SCALES = ("scale", "auto")  # gamma that follows from the data
 
 
-@dataclass(frozen=True)
+Questions = Mapping[str, Question]
+
+
+@dataclass
 class Ask:
-    """A question to some parties. The step is unique within a fit."""
+    """A question to some parties. The step is unique within a fit.
+
+    Questions that follow from the settings are a mapping; those that hold what only the center knows are a function
+    that makes them. `expects` says whether a party may take such a one.
+    """
 
     step: str
-    questions: Mapping[str, Question]
+    asked: Questions | Callable[[], Questions]
     readers: Literal["center", "parties", "all"] = "center"  # "parties": each answers each other one, unseen
+    expects: Callable[[Any], bool] = lambda told: False
+
+    @cached_property
+    def questions(self) -> Questions:
+        """Question by party."""
+        return self.asked() if callable(self.asked) else self.asked
+
+    @property
+    def is_told(self) -> bool:
+        """Whether only the center can make the questions."""
+        return callable(self.asked)
+
+    def take(self, told: Questions) -> None:
+        """Go on with what the center told, in the place of what only the center can make."""
+        self.questions = told
+
+    @property
+    def one(self) -> Any:
+        """The question, where it is the same for all."""
+        return next(iter(self.questions.values()))
 
 
 @dataclass(frozen=True)
@@ -74,6 +104,8 @@ class Terms:
 
 
 Answers = Mapping[str, Any]
+Model = Callable[[], FusedModel]  # made when somebody looks at it
+Widths = Callable[[], Mapping[str, float | None]]
 Protocol = Generator[Ask, Answers]
 
 
@@ -89,14 +121,18 @@ def fit(names: Sequence[str], settings: Fit, terms: Terms) -> Generator[Ask, Ans
     if terms.align:
         yield from aligned(names)
     if settings.protect == "sums":
-        model = yield from _by_sums(names, settings, terms)
+        model, agreed = yield from _by_sums(names, settings, terms)
     else:
-        model = yield from _by_summaries(names, settings, terms)
+        model, agreed = yield from _by_summaries(names, settings, terms)
     if settings.audit is not None:
-        model = yield from audited(names, model, settings.audit, uniform=terms.go)
+        model = yield from _audited(names, model, settings.audit, agreed)
     if terms.publish or settings.protect == "blind":
-        yield _told(names, "result", model, published(model))
-    return model
+        yield Ask(
+            "result",
+            lambda: {n: ResultGiven(published(model()), model().weights.get(n, 1.0)) for n in names},
+            expects=lambda told: isinstance(told, ResultGiven) and not told.batch,
+        )
+    return model()
 
 
 def check_lacking(settings: Fit, terms: Terms) -> None:
@@ -113,16 +149,29 @@ def published(model: FusedModel) -> Scores:
     return fusion.result(model, model.scores, next(iter(model.summaries.values())).sample_digest)
 
 
-def audited(
-    names: Sequence[str], model: FusedModel, n_rows: int, *, uniform: bool = False
-) -> Generator[Ask, Answers, FusedModel]:
+def audited(names: Sequence[str], model: FusedModel, n_rows: int) -> Generator[Ask, Answers, FusedModel]:
     """Ask for true rows of samples that nobody knew before all summaries had arrived; return the model with them."""
-    sent = {name: wire.fingerprint(summary) for name, summary in model.summaries.items()}
-    revealed = yield Ask("received", dict.fromkeys(names, ReceivedGiven(sent)), readers="all")
+    done = yield from _audited(names, lambda: model, n_rows, None)
+    return done()
+
+
+def _audited(
+    names: Sequence[str], model: Model, n_rows: int, agreed: Derived | None
+) -> Generator[Ask, Answers, Model]:
+    """Audit; where all agreed on the samples, every party draws the rows itself, all of them alike likely."""
+
+    def received() -> Questions:
+        sent = {name: wire.fingerprint(summary) for name, summary in model().summaries.items()}
+        return dict.fromkeys(names, ReceivedGiven(sent))
+
+    revealed = yield Ask("received", received, "all", lambda told: isinstance(told, ReceivedGiven))
     seed = coin_of([bytes.fromhex(revealed[name].nonce) for name in names])
-    request = audit.request(model, n_rows, seed, uniform=uniform)
+    if agreed is None:
+        request = audit.request(model(), n_rows, seed)
+    else:
+        request = audit.uniform_request(agreed.n_samples, agreed.samples, n_rows, seed)
     rows = yield Ask("audit", dict.fromkeys(names, AuditWanted(request)))
-    return audit.audited(model, request, rows.values())
+    return cache(lambda: audit.audited(model(), request, rows.values()))
 
 
 def coin_of(nonces: Sequence[bytes]) -> int:
@@ -137,60 +186,119 @@ def new_rows(names: Sequence[str], batch: str, *, exact: bool = False) -> Genera
 
 
 def place(
-    names: Sequence[str], settings: Fit, model: FusedModel, batch: str, terms: Terms
+    names: Sequence[str], settings: Fit, model: FusedModel | Scores, batch: str, terms: Terms
 ) -> Generator[Ask, Answers, Any]:
-    """Place a batch of new samples after a protected fit; return their scores."""
-    if not terms.seeded:
+    """Place a batch of new samples; return their scores. A party has the result in the place of the model."""
+    result = model if isinstance(model, Scores) else published(model)
+    if settings.protect != "none" and not terms.seeded:
         yield from _seeds(names, terms, batch)
     if terms.align:
         yield from aligned(names, batch)
+    if settings.protect == "none":
+        rows = yield from new_rows(names, batch)
+        scores: Callable[[], Any] = cache(lambda: fusion.place(_model(model), [rows[name] for name in names]))
+    else:
+        scores = yield from _by_new_sums(names, settings, model, result, batch, terms)
+    if terms.publish:
+        yield Ask(
+            f"{batch}/result",
+            lambda: dict.fromkeys(names, _placed_result(_model(model), scores(), batch)),
+            expects=lambda told: isinstance(told, ResultGiven) and told.batch == batch,
+        )
+    return scores()
+
+
+def _model(model: FusedModel | Scores) -> FusedModel:
+    assert isinstance(model, FusedModel), "only the center looks at the scores"
+    return model
+
+
+def _placed_result(model: FusedModel, scores: Any, batch: str) -> ResultGiven:
+    return ResultGiven(fusion.result(model, scores, row_number_digest(len(scores))), batch=batch)
+
+
+def _by_new_sums(
+    names: Sequence[str], settings: Fit, model: FusedModel | Scores, result: Scores, batch: str, terms: Terms
+) -> Generator[Ask, Answers, Callable[[], Any]]:
+    """Scores of new samples as masked sums: of the parties' shares, or of what the joint kernel is formed of."""
     shape = yield from _shape(names, settings, terms, batch)
+    n_samples, n_components = result.scores.shape
     if settings.protect == "blind":
-        what = Addends("scores", shape.n_samples, model.n_components, 64)
-        result = wire.fingerprint(published(model))
-        joined = yield from _added(names, terms, model.kernel, what, shape, batch=batch, result=result)
-        return joined.total
-    (summary,) = model.summaries.values()
-    fitted = quantities.of_fit(summary.kernel, summary.n_samples, settings.n_landmarks, settings.precision)
-    positions = quantities.positions(fitted, terms.run)
+        what = Addends("scores", shape.n_samples, n_components, 64)
+        about = wire.fingerprint(result)
+        joined = yield from _added(names, terms, Precomputed(), what, shape, batch=batch, result=about)
+        return lambda: joined().total
+    assert result.kernel is not None
+    fitted = quantities.of_fit(result.kernel, n_samples, settings.n_landmarks, settings.precision)
     what = Addends("new", shape.n_samples, fitted.columns, fitted.bits)
-    joined = yield from _added(names, terms, summary.kernel, what, shape, batch=batch)
-    return fusion.project(model, [joint.rows_of(summary, joined, positions)])
+    joined = yield from _added(names, terms, result.kernel, what, shape, batch=batch)
+    positions = quantities.positions(fitted, terms.run)
+
+    def projected() -> Any:
+        (summary,) = _model(model).summaries.values()
+        return fusion.project(_model(model), [joint.rows_of(summary, joined(), positions)])
+
+    return cache(projected)
 
 
-def _by_summaries(names: Sequence[str], settings: Fit, terms: Terms) -> Generator[Ask, Answers, FusedModel]:
+def _by_summaries(
+    names: Sequence[str], settings: Fit, terms: Terms
+) -> Generator[Ask, Answers, tuple[Model, Derived | None]]:
     """The paper: one summary from each party, fused."""
     blind = settings.protect == "blind"
     shape = (yield from _shape(names, settings, terms)) if _needs_shape(settings, terms) else None
-    chosen = yield from kernels_of(names, settings, terms, shape)
+    widths = yield from _widths(names, settings, terms, shape)
+    agreed = None
     if terms.go:
         assert shape is not None
-        derived = Derived(shape.n_samples, shape.samples, dict(shape.columns), chosen)
-        yield Ask("go", dict.fromkeys(names, GoWanted(derived)), readers="all")
+        agreed = yield from _go(names, shape, lambda: kernels_of(names, settings, widths()))
+    chosen = kernels_of(names, settings, widths()) if agreed is None else agreed.kernels
     questions = {
         name: summary_question(settings, chosen, name, 0 if shape is None else shape.n_samples) for name in names
     }
     summaries = yield Ask("summary", questions)
     law = settings.law
     by_party = isinstance(settings.kernel, Mapping) or isinstance(settings.gamma, Mapping)
-    if law is None and (by_party or settings.weights is not None):
-        law = combination({name: summaries[name].kernel for name in names}).law.name
-    fuse = partial(
-        fusion.fuse,
-        [summaries[name] for name in names],
-        center=settings.center and not blind,  # a blind center cannot: the parties have centered
-        roster=names,
-        solver=settings.solver,
-        n_landmarks=settings.n_landmarks,
-        random_state=settings.seed,
-        dtype=terms.dtype,
-        law="sum" if blind else law,
-        weights=center_weights(settings.weights, law),
-        places=terms.places,
-        lacking=str(settings.lacking),
-        samples=terms.samples,
+
+    def fused() -> FusedModel:
+        asked = law
+        if asked is None and (by_party or settings.weights is not None):
+            asked = combination({name: summaries[name].kernel for name in names}).law.name
+        fuse = partial(
+            fusion.fuse,
+            [summaries[name] for name in names],
+            center=settings.center and not blind,  # a blind center cannot: the parties have centered
+            roster=names,
+            solver=settings.solver,
+            n_landmarks=settings.n_landmarks,
+            random_state=settings.seed,
+            dtype=terms.dtype,
+            law="sum" if blind else asked,
+            weights=center_weights(settings.weights, asked),
+            places=terms.places,
+            lacking=str(settings.lacking),
+            samples=terms.samples,
+        )
+        return scoring.fused(settings.n_components, lambda count: fuse(n_components=count))
+
+    return cache(fused), agreed
+
+
+def _go(
+    names: Sequence[str], shape: "Common", chosen: Callable[[], dict[str, Kernel]]
+) -> Generator[Ask, Answers, Derived]:
+    """Have all parties agree to the derived values, before any message with data."""
+    go = Ask(
+        "go",
+        lambda: dict.fromkeys(
+            names, GoWanted(Derived(shape.n_samples, shape.samples, dict(shape.columns), chosen()))
+        ),
+        "all",
+        lambda told: isinstance(told, GoWanted),  # what it derives is checked by whoever has a table
     )
-    return scoring.fused(settings.n_components, lambda count: fuse(n_components=count))
+    yield go
+    derived: Derived = go.one.derived
+    return derived
 
 
 def summary_question(settings: Fit, chosen: Mapping[str, Kernel], party: str, n_samples: int) -> SummaryWanted:
@@ -211,33 +319,36 @@ def summary_question(settings: Fit, chosen: Mapping[str, Kernel], party: str, n_
     )
 
 
-def _by_sums(names: Sequence[str], settings: Fit, terms: Terms) -> Generator[Ask, Answers, FusedModel]:
+def _by_sums(
+    names: Sequence[str], settings: Fit, terms: Terms
+) -> Generator[Ask, Answers, tuple[Model, Derived | None]]:
     """Masked sums: the center gets the joint distances or inner products, as if one party had all columns."""
     kernel, derived = joint_kernel(names, settings)
     shape = yield from _shape(names, settings, terms)
-    _check_components(settings, shape.n_samples)
     what = quantities.of_fit(kernel, shape.n_samples, settings.n_landmarks, settings.precision)
-    if terms.go:
-        agreed = Derived(shape.n_samples, shape.samples, dict(shape.columns), dict.fromkeys(names, kernel))
-        yield Ask("go", dict.fromkeys(names, GoWanted(agreed)), readers="all")
+    agreed = (yield from _go(names, shape, lambda: dict.fromkeys(names, kernel))) if terms.go else None
     joined = yield from _added(names, terms, kernel, what, shape, standardize=settings.standardize)
-    if derived:
-        T, columns = shape.n_samples, joined.n_features
-        if settings.gamma is None:
-            width = 1.0 / columns
-        else:
-            width = (T - 1.0) / (2.0 * columns * T) if scale_known(settings) else joint.width_of(kernel, joined)
-        kernel = replace(kernel, gamma=_checked(width, terms))  # type: ignore[type-var]  # a kernel with a width
-    fuse = partial(
-        fusion.fuse,
-        [joint.summary_of(kernel, joined)],
-        center=settings.center,
-        solver=settings.solver,
-        n_landmarks=settings.n_landmarks,
-        random_state=settings.seed,
-        dtype=terms.dtype,
-    )
-    return scoring.fused(settings.n_components, lambda count: fuse(n_components=count))
+
+    def fused() -> FusedModel:
+        chosen, T, columns = kernel, shape.n_samples, joined().n_features
+        if derived:
+            if settings.gamma is None:
+                width = 1.0 / columns
+            else:
+                width = (T - 1.0) / (2.0 * columns * T) if scale_known(settings) else joint.width_of(kernel, joined())
+            chosen = replace(kernel, gamma=_checked(width, terms))  # type: ignore[type-var]  # a kernel with a width
+        fuse = partial(
+            fusion.fuse,
+            [joint.summary_of(chosen, joined())],
+            center=settings.center,
+            solver=settings.solver,
+            n_landmarks=settings.n_landmarks,
+            random_state=settings.seed,
+            dtype=terms.dtype,
+        )
+        return scoring.fused(settings.n_components, lambda count: fuse(n_components=count))
+
+    return cache(fused), agreed
 
 
 @dataclass(frozen=True)
@@ -259,8 +370,11 @@ def aligned(names: Sequence[str], batch: str = "") -> Protocol:
     """Find the samples that all parties have, by tokens under their key, and tell them which these are."""
     before = f"{batch}/" if batch else ""
     tokens = yield Ask(f"{before}tokens", dict.fromkeys(names, TokensWanted(batch)))
-    common = alignment.intersect(tokens[name] for name in names)
-    yield Ask(f"{before}common", dict.fromkeys(names, CommonGiven(common, batch)))
+    yield Ask(
+        f"{before}common",
+        lambda: dict.fromkeys(names, CommonGiven(alignment.intersect(tokens[name] for name in names), batch)),
+        expects=lambda told: isinstance(told, CommonGiven) and told.batch == batch,
+    )
 
 
 def _needs_shape(settings: Fit, terms: Terms) -> bool:
@@ -283,35 +397,38 @@ def _shape(names: Sequence[str], settings: Fit, terms: Terms, batch: str = "") -
     blind = settings.protect == "blind"
     questions = {name: ShapeWanted(batch, settings.family_of(name).columns_are, blind) for name in names}
     shapes: Mapping[str, Shape] = yield Ask(f"{batch}/shape" if batch else "shape", questions)
-    first = shapes[names[0]]
-    for name in names[1:] if terms.places is None else ():
-        if (shapes[name].n_samples, shapes[name].samples) != (first.n_samples, first.samples):
+    # A party sees its own shape only, and takes the columns of the others from the plan.
+    (one, first), *others = shapes.items()
+    for name, shape in others if terms.places is None else ():
+        if (shape.n_samples, shape.samples) != (first.n_samples, first.samples):
             raise FusionError(
-                f"parties {names[0]!r} and {name!r} have different samples ({first.n_samples} and "
-                f"{shapes[name].n_samples}), or the same in another order; align them first"
+                f"parties {one!r} and {name!r} have different samples ({first.n_samples} and "
+                f"{shape.n_samples}), or the same in another order; align them first"
             )
-    if not batch and first.n_samples < terms.fewest_samples:
-        raise FusionError(f"there are {first.n_samples} samples, fewer than the {terms.fewest_samples} agreed on")
-    sizes = {name: shapes[name].n_samples for name in names}
-    return Common(first.n_samples, first.samples, {name: shapes[name].n_features for name in names}, sizes)
+    if not batch:
+        if first.n_samples < terms.fewest_samples:
+            raise FusionError(f"there are {first.n_samples} samples, fewer than the {terms.fewest_samples} agreed on")
+        _check_components(settings, first.n_samples)
+    columns = {**terms.columns, **{name: shape.n_features for name, shape in shapes.items()}}
+    sizes = {name: shape.n_samples for name, shape in shapes.items()}
+    return Common(first.n_samples, first.samples, {name: columns[name] for name in names}, sizes)
 
 
-def kernels_of(
-    names: Sequence[str], settings: Fit, terms: Terms, shape: Common | None
-) -> Generator[Ask, Answers, dict[str, Kernel]]:
-    """Kernel of each party; a width that is not given is derived first."""
+def open_widths(names: Sequence[str], settings: Fit) -> list[str]:
+    """Parties whose kernel has a width and is given by its name only."""
     asked = _by_party(settings.kernel, names)
-    families = {name: settings.family_of(name) for name in names}
-    open_width = [name for name in names if isinstance(asked[name], str) and families[name].has_width]
-    if isinstance(settings.gamma, Mapping):
-        if set(settings.gamma) != set(open_width):
-            raise InputError(
-                f"gamma has numbers for {sorted(settings.gamma)}; the parties whose kernel needs one are "
-                f"{sorted(open_width)}"
-            )
-        widths: Mapping[str, float | None] = settings.gamma
-    else:
-        widths = (yield from _widths(names, settings, terms, shape, open_width)) if open_width else {}
+    return [name for name in names if isinstance(asked[name], str) and settings.family_of(name).has_width]
+
+
+def unscaled(settings: Fit, name: str) -> Kernel:
+    """Kernel of a party before it has its width."""
+    family = settings.family_of(name)
+    return family if isinstance(family, Kernel) else family.from_settings(gamma=1.0, centered=settings.center)
+
+
+def kernels_of(names: Sequence[str], settings: Fit, widths: Mapping[str, float | None]) -> dict[str, Kernel]:
+    """Kernel of each party with its width."""
+    asked = _by_party(settings.kernel, names)
     by_name = {
         name: kernels.family(kernel).from_settings(gamma=widths.get(name), centered=settings.center)
         for name, kernel in asked.items()
@@ -326,54 +443,77 @@ def kernels_of(
     return weighed(made, settings.weights, combination(made, settings.law).law)
 
 
-def _widths(
-    names: Sequence[str], settings: Fit, terms: Terms, shape: Common | None, open_width: Sequence[str]
-) -> Generator[Ask, Answers, dict[str, float | None]]:
-    """Widths of the parties whose kernel is given by its name only: those with one kernel have one width."""
-    gamma = settings.gamma
-    assert not isinstance(gamma, Mapping)
-    if gamma is not None and not isinstance(gamma, str):
-        return dict.fromkeys(open_width, float(gamma))
-    unscaled = {
-        name: kernel if isinstance(kernel, Kernel) else kernel.from_settings(gamma=1.0, centered=settings.center)
-        for name, kernel in ((name, settings.family_of(name)) for name in names)
-    }
+def known_widths(
+    names: Sequence[str], settings: Fit, terms: Terms, shape: Common | None
+) -> Mapping[str, float | None] | None:
+    """Widths that follow from the settings and the numbers of columns; None where they follow from the data."""
+    gamma, of = settings.gamma, open_widths(names, settings)
+    if isinstance(gamma, Mapping):
+        if set(gamma) != set(of):
+            raise InputError(
+                f"gamma has numbers for {sorted(gamma)}; the parties whose kernel needs one are {sorted(of)}"
+            )
+        return gamma
+    if not of:
+        return {}
     if gamma is None:
-        if all(unscaled[name].default_gamma is not None for name in open_width):
-            return dict.fromkeys(open_width)
+        if all(unscaled(settings, name).default_gamma is not None for name in of):
+            return dict.fromkeys(of)
         assert shape is not None
-        return dict.fromkeys(open_width, 1.0 / sum(shape.columns[name] for name in open_width))
-    alike = {name: [other for other in open_width if unscaled[other] == unscaled[name]] for name in open_width}
-    if shape is not None and scale_known(settings):
-        sizes = {name: shape.sizes.get(name, shape.n_samples) for name in open_width}
-        scales = {name: 2.0 * shape.columns[name] * T / (T - 1.0) for name, T in sizes.items()}
-    elif settings.protect == "blind":
-        total = yield from _masked_scale(names, settings, terms, unscaled, open_width)
-        return dict.fromkeys(open_width, _checked(1.0 / total if total > 0 else 1.0, terms))
-    else:
-        questions = {name: StatisticsWanted(unscaled[name], settings.standardize) for name in names}
-        statistics: Mapping[str, Statistics] = yield Ask("statistics", questions)
-        for told in statistics.values():
-            _check_components(settings, told.n_samples)
-        scales = {name: statistics[name].mean_squared_distance for name in open_width}
-    totals = {name: math.fsum(scales[other] for other in alike[name]) for name in open_width}
+        return dict.fromkeys(of, 1.0 / sum(shape.columns[name] for name in of))
+    if not isinstance(gamma, str):
+        return dict.fromkeys(of, float(gamma))
+    if shape is None or not scale_known(settings):
+        return None
+    # The mean squared distance of a standardized column over all pairs of T samples is 2 T / (T - 1).
+    sizes = {name: shape.sizes.get(name, shape.n_samples) for name in of}
+    scales = {name: 2.0 * shape.columns[name] * T / (T - 1.0) for name, T in sizes.items()}
+    return _one_for_alike(settings, scales, terms)
+
+
+def _widths(
+    names: Sequence[str], settings: Fit, terms: Terms, shape: Common | None
+) -> Generator[Ask, Answers, Widths]:
+    """Widths of the parties whose kernel is given by its name only; those that follow from the data are asked for."""
+    known = known_widths(names, settings, terms, shape)
+    if known is not None:
+        return lambda: known
+    of = open_widths(names, settings)
+    if settings.protect == "blind":
+        total = yield from _masked_scale(names, settings, terms)
+        return lambda: dict.fromkeys(of, _checked(1.0 / total() if total() > 0 else 1.0, terms))
+    statistics: Mapping[str, Statistics] = yield Ask(
+        "statistics", {name: StatisticsWanted(unscaled(settings, name), settings.standardize) for name in names}
+    )
+
+    def told() -> dict[str, float | None]:
+        for each in statistics.values():
+            _check_components(settings, each.n_samples)
+        return _one_for_alike(settings, {name: statistics[name].mean_squared_distance for name in of}, terms)
+
+    return told
+
+
+def _one_for_alike(settings: Fit, scales: Mapping[str, float], terms: Terms) -> dict[str, float | None]:
+    """One over the mean distance, over all parties with the same kernel."""
+    plain = {name: unscaled(settings, name) for name in scales}
+    alike = {name: [other for other in scales if plain[other] == plain[name]] for name in scales}
+    totals = {name: math.fsum(scales[other] for other in alike[name]) for name in scales}
     return {name: _checked(1.0 / total if total > 0 else 1.0, terms) for name, total in totals.items()}
 
 
-def _masked_scale(
-    names: Sequence[str], settings: Fit, terms: Terms, unscaled: Mapping[str, Kernel], open_width: Sequence[str]
-) -> Generator[Ask, Answers, float]:
+def _masked_scale(names: Sequence[str], settings: Fit, terms: Terms) -> Generator[Ask, Answers, Callable[[], float]]:
     """Mean distance over all parties, as a masked sum."""
-    if len(open_width) < len(names) or len(set(unscaled.values())) > 1:
+    kernel = unscaled(settings, names[0])
+    if len(open_widths(names, settings)) < len(names) or any(unscaled(settings, n) != kernel for n in names):
         raise InputError(
             "protect='blind' derives gamma from a sum over all parties, which needs one kernel for all of them; give "
             "gamma by party, or standardize=True"
         )
     what = Addends("statistic", 1, 1, 64)
     shape = Common(1, "0" * 64, dict.fromkeys(names, 1))
-    kernel = unscaled[names[0]]
     joined = yield from _added(names, terms, kernel, what, shape, standardize=settings.standardize)
-    return float(joined.total[0, 0])
+    return lambda: float(joined().total[0, 0])
 
 
 def _checked(gamma: float, terms: Terms) -> float:
@@ -393,7 +533,7 @@ def _added(
     batch: str = "",
     result: str = "",
     standardize: bool = False,
-) -> Generator[Ask, Answers, Joined]:
+) -> Generator[Ask, Answers, Callable[[], Joined]]:
     """Add up masked numbers of all parties, piece by piece; their bounds come first, where they need data."""
     before = f"{batch}/" if batch else ""
     before += "statistics-" if what.kind == "statistic" else ""
@@ -407,33 +547,64 @@ def _added(
         "standardize": standardize,
     }
     known = {name: quantities.bounds_without_data(what, kernel, shape.columns[name]) for name in names}
-    if standardize and None not in known.values():
-        bounds: dict[str, tuple[float, float]] = known  # type: ignore[assignment]
+    bounds = {name: most for name, most in known.items() if most is not None}
+
+    def asked(part: int, values: Mapping[str, float], lengths: Mapping[str, float]) -> SumsWanted:
+        return SumsWanted(
+            f"{before}sums-{part}", bounds=dict(values), length_bounds=dict(lengths), part=part, **about
+        )
+
+    def first_asked() -> Questions:
+        most = [
+            masks.largest_power(masks.added_bits([_packed(answers[n], part) for n in names]))
+            for part in ("values", "lengths")
+        ]
+        return dict.fromkeys(names, asked(1, dict.fromkeys(names, most[0]), dict.fromkeys(names, _length(most[1]))))
+
+    if standardize and len(bounds) == len(names):
+        one = asked(
+            1, {n: most for n, (most, _) in bounds.items()}, {n: _length(most) for n, (_, most) in bounds.items()}
+        )
+        first = Ask(one.step, dict.fromkeys(names, one))
     else:
         step = f"{before}bounds"
         answers = yield Ask(step, dict.fromkeys(names, BoundsWanted(step, **about)))
-        values, lengths = (
-            masks.added_bits([_packed(answers[n], part) for n in names]) for part in ("values", "lengths")
+        first = Ask(
+            f"{before}sums-1",
+            first_asked,
+            expects=lambda told: isinstance(told, SumsWanted) and told == asked(1, told.bounds, told.length_bounds),
         )
-        bounds = dict.fromkeys(names, (masks.largest_power(values), masks.largest_power(lengths)))
-    total = np.zeros((what.rows, what.columns))
-    asked = partial(
-        SumsWanted,
-        **about,
-        bounds={name: most for name, (most, _) in bounds.items()},
-        length_bounds={name: max(most, 2.0**-1000) for name, (_, most) in bounds.items()},
-    )
+    total = None
     for part, rows in enumerate(what.pieces, start=1):
-        question = asked(step=f"{before}sums-{part}", part=part)
-        received: Mapping[str, MaskedSum] = yield Ask(question.step, dict.fromkeys(names, question))
-        sums = masks.added([received[name].values for name in names], question.rings[0], what.count(rows))
-        own = None
-        if what.lengths:
-            lengths_sent = [_packed(received[name], "lengths") for name in names]
-            own = masks.added(lengths_sent, question.rings[1], rows.stop - rows.start)
-        quantities.fill(total, what, rows, sums, own)
-    n_features = sum(shape.columns.values())
-    return Joined(what, total, question.rings, len(names), n_features, shape.samples, terms.run)
+        ask = first
+        if part > 1:
+            question = asked(part, first.one.bounds, first.one.length_bounds)
+            ask = Ask(question.step, dict.fromkeys(names, question))
+        sent: Mapping[str, MaskedSum] = yield ask
+        if sent:  # the masks cancel; a party sees nobody's numbers
+            total = np.zeros((what.rows, what.columns)) if total is None else total
+            _add(total, names, first.one, rows, sent)
+
+    def joined() -> Joined:
+        assert total is not None, "only the center adds up"
+        n_features = sum(shape.columns.values())
+        return Joined(what, total, first.one.rings, len(names), n_features, shape.samples, terms.run)
+
+    return joined
+
+
+def _length(most: float) -> float:
+    return max(most, 2.0**-1000)
+
+
+def _add(total: Any, names: Sequence[str], asked: SumsWanted, rows: slice, sent: Mapping[str, MaskedSum]) -> None:
+    """Put the sum of a piece into its place."""
+    what, own = asked.what, None
+    sums = masks.added([sent[name].values for name in names], asked.rings[0], what.count(rows))
+    if what.lengths:
+        lengths = [_packed(sent[name], "lengths") for name in names]
+        own = masks.added(lengths, asked.rings[1], rows.stop - rows.start)
+    quantities.fill(total, what, rows, sums, own)
 
 
 def _packed(message: MaskedSum, part: str) -> Any:
@@ -505,8 +676,3 @@ def _check_components(settings: Fit, n_samples: int) -> None:
         raise InputError(
             f"n_components is {settings.n_components}, but there are {n_samples} samples; ask for {n_samples} at most"
         )
-
-
-def _told(names: Sequence[str], step: str, model: FusedModel, scores: Scores) -> Ask:
-    """Tell the parties the result."""
-    return Ask(step, {name: ResultGiven(scores, model.weights.get(name, 1.0)) for name in names})

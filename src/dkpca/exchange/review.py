@@ -238,12 +238,10 @@ def _kernels(plan: Plan, fit: Fit, columns: Mapping[str, int], n_samples: int) -
     if fit.protect == "sums":
         made, derived = protocols.joint_kernel(plan.parties, fit)
         return dict.fromkeys(plan.parties, replace(made, gamma=fit.gamma) if derived else made)  # type: ignore
-    steps = protocols.kernels_of(plan.parties, fit, protocols.Terms(""), protocols.Common(n_samples, "", columns))
-    try:
-        next(steps)
-    except StopIteration as end:
-        return dict(end.value)
-    raise AssertionError("every width is given")
+    shape = protocols.Common(n_samples, "", columns)
+    widths = protocols.known_widths(plan.parties, fit, protocols.Terms(""), shape)
+    assert widths is not None, "every width is given"
+    return protocols.kernels_of(plan.parties, fit, widths)
 
 
 def _joint(kernels: Mapping[str, Kernel], fit: Fit, name: str, columns: Mapping[str, int], X: Matrix) -> Matrix:

@@ -1,35 +1,23 @@
 """A member's part in a study, from joining to the result: what the commands `dkpca study ...` call."""
 
 import json
-from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dkpca import fusion, wire
 from dkpca.errors import FusionError, InputError, ProtectionError
-from dkpca.exchange import founding, own_table, protocols, replay
+from dkpca.exchange import center_side, founding, own_table
 from dkpca.exchange import plan as plans
 from dkpca.exchange import review as reviews
 from dkpca.exchange.folder import Folder
 from dkpca.exchange.founding import Seat
 from dkpca.exchange.identity import sha256
-from dkpca.exchange.member import Membership
 from dkpca.exchange.memory import Memory, write
 from dkpca.exchange.party_side import PartySide, batches_in
 from dkpca.exchange.plan import Plan
-from dkpca.exchange.protocols import Ask, Terms
 from dkpca.exchange.review import Review
-from dkpca.fusion import FusedModel
-from dkpca.linalg.arrays import to_numpy
-from dkpca.messages import Scores, Told, row_number_digest
-from dkpca.party import alignment, questions
 from dkpca.party import limits as party_limits
 from dkpca.party.limits import Limits
-from dkpca.party.questions import CommonGiven, ResultGiven, SumsWanted
 from dkpca.settings import Fit, from_values
-from dkpca.store import storage
-from dkpca.store.files import encode_model
-from dkpca.tables.embeddings import embedding_files
 from dkpca.wording import counted
 
 RESULT = "result"
@@ -119,10 +107,15 @@ def run(folder: Folder, memory: Memory) -> dict[str, Any]:
             member = founding.membership(seat)
             plans.check_end(member.study.plan)
             member.check_refusals()
-            if seat.name != member.study.plan.center:
-                return {"result": str(run_party(member, seat))}
+            plan, fit = member.study.plan, settings_of(member.study.plan)
+            result = memory.path / RESULT
+            if seat.name != plan.center:
+                table = own_table.frozen(seat.kept)
+                new = batches_in(memory.path, table, plan.batches)
+                side = PartySide(member, memory, fit, table, _limits(seat), new)
+                return {"result": str(side.run(result) or seat.kept.path)}
             try:
-                return {"result": str(run_center(member, seat))}
+                return {"result": str(center_side.run(member, fit, result))}
             except FusionError as error:
                 member.refuse("fusion", "fusion", str(error))
 
@@ -142,123 +135,3 @@ def _digest_of(seat: Seat, table: own_table.OwnTable) -> str:
     """Digest of table and limits, as a review saw them."""
     about = json.dumps([list(table.ids or ()), table.columns]).encode()
     return sha256(about + table.X.tobytes() + (seat.memory.path / LIMITS_FILE).read_bytes())
-
-
-def run_party(member: Membership, seat: Seat) -> Path:
-    """Answer as a party; keep the result with this party's own ids."""
-    plan, fit = member.study.plan, settings_of(member.study.plan)
-    table = own_table.frozen(seat.kept)
-    side = PartySide(
-        member, seat.memory, fit, table, _limits(seat), batches_in(seat.memory.path, table, plan.batches)
-    )
-    result, folder = side.run(), seat.memory.path / RESULT
-    if result is None:
-        return seat.kept.path
-    _write_result(folder, side.samples(), side.embedding(result), _told_of(result))
-    for batch in side.new:
-        placed = side.place(batch, result)
-        _write_result(folder / batch, side.samples(batch), side.embedding(placed, batch), _told_of(placed))
-    return folder
-
-
-def run_center(member: Membership, seat: Seat) -> Path:
-    """Replay the protocol; keep the model, the embedding and the certificate."""
-    plan, fit = member.study.plan, settings_of(member.study.plan)
-    folder = seat.memory.path / RESULT
-    common: list[CommonGiven] = []
-    model = _replay(member, protocols.fit(plan.parties, fit, _terms(member)), common)
-    names = _names(common, model.n_samples) if fit.protect != "blind" else _numbers(model.n_samples)
-    _write_result(folder, names, to_numpy(model.scores), model.certificate.to_dict())
-    write(folder / "model.safetensors", encode_model(model))
-    for number in range(1, plan.batches + 1):
-        batch = f"batch-{number}"
-        if not any(
-            f"{batch}.tokens" in member.folder.listing(p)
-            or f"{batch}.shape" in member.folder.listing(p)
-            or f"{batch}.rows" in member.folder.listing(p)
-            for p in plan.parties
-        ):
-            break
-        common = []
-        scores = _replay(member, _placed(member, fit, model, batch), common)
-        _write_result(folder / batch, _names(common, len(scores)), to_numpy(scores), {})
-    return folder
-
-
-def _terms(member: Membership) -> Terms:
-    plan = member.study.plan
-    return Terms(
-        member.agreement.digest,
-        align=plan.align == "tokens",
-        columns={name: member.study.members[name].columns for name in plan.parties},
-        fewest_samples=plan.samples,
-        gammas=plan.gamma,
-        go=True,
-        publish=True,
-        seeded=True,
-    )
-
-
-def _placed(member: Membership, fit: Fit, model: FusedModel, batch: str) -> Generator[Ask, Any, Any]:
-    """Place one batch of new samples, and tell the parties where they lie."""
-    plan, terms = member.study.plan, _terms(member)
-    if fit.protect == "none":
-        if terms.align:
-            yield from protocols.aligned(plan.parties, batch)
-        rows = yield from protocols.new_rows(plan.parties, batch)
-        scores = fusion.place(model, [rows[name] for name in plan.parties])
-    else:
-        scores = yield from protocols.place(plan.parties, fit, model, batch, terms)
-    told = fusion.result(model, scores, row_number_digest(len(scores)))
-    yield Ask(f"{batch}/result", {name: ResultGiven(told, batch=batch) for name in plan.parties})
-    return scores
-
-
-def _replay(member: Membership, protocol: Generator[Ask, Any, Any], common: list[CommonGiven]) -> Any:
-    """Run a protocol from what lies in the folder; note which samples all parties have."""
-    plan = member.study.plan
-
-    def told(ask: Ask) -> list[str]:
-        for question in ask.questions.values():
-            if isinstance(question, CommonGiven):
-                common[:] = [question]
-        asked_bounds = member.memory.kept(f"asked/{replay.file_of(ask.step).replace('sums-1', 'bounds')}.json")
-        readers = plan.result_to if ask.step.endswith("result") else plan.parties
-        return [
-            name
-            for name, question in ask.questions.items()
-            if name in readers and (question.told or (isinstance(question, SumsWanted) and asked_bounds is not None))
-        ]
-
-    return replay.replay(
-        member,
-        protocol,
-        pack=lambda question: [questions.encode(question)],
-        unpack=lambda path: wire.decode(storage.mapped(path)),
-        told=told,
-        acknowledged=lambda question, party: Told(party) if question.answer is Told else None,
-    )
-
-
-def _names(common: Sequence[CommonGiven], n_samples: int) -> Sequence[str]:
-    """Names of the samples at the center: their tokens, or their numbers."""
-    return alignment.names(common[-1].common) if common else _numbers(n_samples)
-
-
-def _numbers(n_samples: int) -> list[str]:
-    return [str(number + 1) for number in range(n_samples)]
-
-
-def _told_of(scores: Scores) -> dict[str, Any]:
-    return {
-        "captured_share_at_least": scores.captured_share_at_least,
-        "optimality_at_least": scores.optimality_at_least,
-        "meaning": scores.meaning,
-        "n_parties": scores.n_parties,
-    }
-
-
-def _write_result(folder: Path, samples: Sequence[str], scores: Any, certificate: Mapping[str, Any]) -> None:
-    write(folder / "embedding.csv", embedding_files(samples, scores)["embedding.csv"])
-    if certificate:
-        write(folder / "certificate.json", (json.dumps(certificate, indent=2) + "\n").encode())

@@ -40,13 +40,11 @@ class Draws:
     missing: Vector  # (n_samples,) bound on the diagonal of what is missing
 
 
-def request(model: FusedModel, n_rows: int, seed: int, *, uniform: bool = False) -> AuditRequest:
+def request(model: FusedModel, n_rows: int, seed: int) -> AuditRequest:
     """Return the question for the parties; the seed must not be known before all summaries have arrived."""
     if not 1 <= n_rows <= MOST_AUDITED:
         raise InputError(f"an audit of {n_rows} rows; ask for 1 to {MOST_AUDITED}")
     summary = next(iter(model.summaries.values()))
-    if uniform:
-        return uniform_request(summary.n_samples, summary.sample_digest, n_rows, seed)
     drawn = _drawn(model, _errors(model), n_rows, seed)
     samples = tuple(sorted(set(drawn.samples.tolist())))
     return AuditRequest(summary.n_samples, summary.sample_digest, seed, n_rows, samples)

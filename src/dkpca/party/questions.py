@@ -50,7 +50,6 @@ class _Question:
 
     answer: ClassVar[type[Any] | tuple[type[Any], ...]]
     reads_table: ClassVar[bool] = True  # whether the party looks at its table for the answer
-    told: ClassVar[bool] = False  # whether only the center can make it: it holds what nobody else knows
 
     def most_bytes(self) -> int:
         """Bytes that an answer has at most."""
@@ -97,7 +96,6 @@ class CommonGiven(_Question):
 
     answer: ClassVar[type[Any]] = Told
     reads_table: ClassVar[bool] = False
-    told: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
@@ -139,7 +137,6 @@ class GoWanted(_Question):
 
     answer: ClassVar[type[Any]] = Go
     reads_table: ClassVar[bool] = False
-    told: ClassVar[bool] = True
 
     def check(self, party: str, answer: Any) -> None:
         super().check(party, answer)
@@ -260,7 +257,6 @@ class ReceivedGiven(_Question):
 
     answer: ClassVar[type[Any]] = Reveal
     reads_table: ClassVar[bool] = False
-    told: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
@@ -270,7 +266,6 @@ class AuditWanted(_Question):
     request: AuditRequest
 
     answer: ClassVar[type[Any]] = AuditRows
-    told: ClassVar[bool] = True
 
     def most_bytes(self) -> int:
         return HEADER + 8 * len(self.request.samples) * self.request.n_samples
@@ -300,7 +295,6 @@ class ResultGiven(_Question):
 
     answer: ClassVar[type[Any]] = Told
     reads_table: ClassVar[bool] = False
-    told: ClassVar[bool] = True
 
 
 Question = (
