@@ -257,13 +257,13 @@ class TestProportion:
 
     @pytest.mark.slow
     def test_fusing_small_messages_takes_memory_in_proportion(self, rng):
-        summaries = summaries_of([rng.standard_normal((2000, 2)) for _ in range(2)], RBF(0.1), 4, "float32")
+        summaries = summaries_of([rng.standard_normal((20_000, 2)) for _ in range(2)], RBF(0.1), 4, "float32")
         received = sum(s.factor.data.nbytes for s in summaries)
         tracemalloc.start()
         fuse(summaries, n_components=3)
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-        assert most < 40 * received
+        assert most < 40 * received + 2**23  # strips, whose size does not grow with the samples
 
     @pytest.mark.slow
     def test_the_dense_solver_holds_the_matrix_once(self, rng):

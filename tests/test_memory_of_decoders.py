@@ -95,7 +95,7 @@ def test_fusing_small_messages_takes_no_matrix_of_samples_by_samples(rank, n_par
     ]
     assert sum(map(wire.size, made)) < 17_500 * rank
     fuse(made, n_components=1)  # what is loaded at first use is not counted
-    assert peak(lambda: fuse(made, n_components=1)) < 2**21  # the matrix would take 32 MB, and its solver 96
+    assert peak(lambda: fuse(made, n_components=1)) < 2**23  # strips; the matrix would take 32 MB, and its solver 96
 
 
 def test_the_claimed_length_of_a_file_is_not_believed():

@@ -28,6 +28,7 @@ from dkpca.linalg.arrays import to_numpy
 
 Long = np.ndarray[Any, Any]
 SHRUNK = 1e-9  # a mixture that is shorter by less was not shrunk: its row was rounded
+VISIBLE = 1e-4  # of the longest row: a shorter mixture tells nothing about its shrinking in single precision
 EXACT_UP_TO = 400  # samples; products of larger factors take minutes without BLAS
 
 
@@ -89,7 +90,9 @@ def mixtures(model: FusedModel) -> dict[str, Long]:
         long, short = w @ A, to_numpy(found.filled[name].factor)[lacking[name]] / found.sizes[name]
         squares = (long * long).sum(axis=1)
         shrunk = np.where(squares > 0, (long * short).sum(axis=1) / np.where(squares > 0, squares, 1), 1)
-        W[lacking[name]] = w * np.where(np.abs(shrunk - 1) < SHRUNK, 1, shrunk)[:, None]
+        # A row as short as its rounding does not show it, and lies far inside the ball that shrinking leads to.
+        hidden = np.sqrt(squares) < VISIBLE * np.sqrt((A * A).sum(axis=1).max(initial=0))
+        W[lacking[name]] = w * np.where(hidden | (np.abs(shrunk - 1) < SHRUNK), 1, shrunk)[:, None]
         written[name] = W
     return written
 

@@ -171,8 +171,9 @@ def _subspace(model: FusedModel, drawn: Draws, where: Array, EV: Matrix) -> floa
     distance = values - following - proof.kernel_error_above
     reach = np.asarray(proof.component_losses_at_most)
     total = float(drawn.missing.sum())
-    with np.errstate(divide="ignore", over="ignore"):
-        hopeful = (distance > 0) & (WORTH / len(where) * (total / distance) * (reach / distance) < 1.0)
+    positive = np.where(distance > 0, distance, np.nan)  # no comparison with NaN holds
+    with np.errstate(over="ignore", invalid="ignore"):
+        hopeful = WORTH / len(where) * (total / positive) * (reach / positive) < 1.0
     if not hopeful.any():
         return math.inf
     inverse = 1.0 / distance[hopeful]

@@ -54,7 +54,10 @@ def about_influence(model: FusedModel) -> list[str]:
     """Say so if one of several balanced parties still shapes nearly all of the components."""
     if len(model.summaries) < 2:
         return []
-    weights = to_numpy(model.eigenvalues) / float(to_numpy(model.eigenvalues).sum())
+    values = to_numpy(model.eigenvalues)
+    if not (total := float(values.sum())) > 0.0:
+        return []  # nothing to have an influence on
+    weights = values / total
     shares = {name: float(each @ weights) for name, each in party_shares(model).items()}
     party = max(shares, key=shares.__getitem__)
     if not shares[party] > MOST_INFLUENCE:
