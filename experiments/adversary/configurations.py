@@ -99,7 +99,7 @@ def draw(seed: int, index: int) -> Configuration:
 
 
 def _small_enough(c: Configuration) -> Configuration:
-    """True mixtures are products in long double, for which there is no BLAS: beyond a few hundred samples, minutes."""
+    """True mixtures are products in long double, which has no BLAS: beyond a few hundred samples, minutes."""
     if c.lacking is None or c.n_samples <= MOST_LACKING:
         return c
     return replace(c, n_samples=MOST_LACKING, n_components=min(c.n_components, MOST_LACKING))
