@@ -33,7 +33,7 @@ EXPERIMENTS := fig2 fig3 table1 table2 bytes curve rounding rounds certificate s
 SEED ?= 0
 CONFIGURATIONS ?= 10000
 
-.PHONY: adversary fuzz mutants test quick laws coverage lowest newest build demo lint bench docs docs-serve reference reproduce clean
+.PHONY: vantage6 adversary fuzz mutants test quick laws coverage lowest newest build demo lint bench docs docs-serve reference reproduce clean
 
 test: $(VENV)/test
 	$(if $(BROWSERLESS),@echo "No chromium here: the browser tests are left out. Install it to run them too.")
@@ -65,6 +65,16 @@ newest: $(VENV)/elsewhere
 	$(BIN)/uv venv --quiet --clear --python $(NEWEST) build/newest
 	$(BIN)/uv pip install --quiet --python build/newest --editable ".[$(EXTRAS)]" --group tools
 	$(FEWER) $(TEST_ENVIRONMENT) build/newest/bin/python -m pytest $(PYTEST_OPTIONS) $(ELSEWHERE)
+
+# The vantage6 algorithm under the mocks of 4.x and 5.x, each with the versions it was tried with, apart from .venv.
+vantage6: $(VENV)/elsewhere
+	for each in 4=$(BIN)/python 5=$(NEWEST); do \
+	  there=build/vantage6-$${each%%=*}; lock=integrations/vantage6/vantage6-$${each%%=*}.lock; \
+	  $(BIN)/uv venv --quiet --clear --python $${each#*=} $$there && \
+	  $(BIN)/uv pip install --quiet --python $$there --requirements $$lock && \
+	  $(BIN)/uv pip install --quiet --python $$there --no-deps --editable . --editable integrations/vantage6 && \
+	  (cd integrations/vantage6 && $(TEST_ENVIRONMENT) ../../$$there/bin/python -m pytest) || exit; \
+	done
 
 # Wheel and sdist; then the wheel alone, in an environment with nothing else, runs the README's first program.
 build: $(VENV)/build
