@@ -1,55 +1,115 @@
 """A center that attacks with its own valid keys: by the plan it writes, and by what it tells during the study.
 
-Each attack has a careless twin: a party whose limits allow everything, on whose table the attack succeeds.
+Each attack has a careless twin: parties whose limits allow everything, or who left a check out. There the study runs
+to its end, and the attacker's files give the columns away.
 """
 
 import contextlib
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from dkpca import wire
 from dkpca.errors import InputError, ProtectionError
 from dkpca.exchange import founding, study
+from dkpca.exchange.identity import Secrets
 from dkpca.exchange.member import RefusedError, WaitingError
 from dkpca.exchange.sealed import Part
-from dkpca.kernels import RBF
+from dkpca.kernels import RBF, Linear
+from dkpca.messages import AuditRows, Reveal, Rows, Summary
+from dkpca.party import answers, recovery
 from dkpca.party import questions as q
 from dkpca.party.limits import Limits
+from dkpca.store.files import decode_model
 from testkit.studies import ANYTHING, Consortium
 
 CAUTIOUS = vars(Limits())
 NAMES = ("airline", "registry", "weather")
 
 
-def tables(n=120, width=25):
-    """Wide tables of independent columns, so that a careful plan is green."""
+def tables(n=120, width=25, names=NAMES):
+    """Tables of independent columns; of 25 of them, a careful plan is green."""
     random = np.random.default_rng(0)
-    return {name: ([f"s{row}" for row in range(n)], random.normal(size=(n, width))) for name in NAMES}
+    return {name: ([f"s{row}" for row in range(n)], random.normal(size=(n, width))) for name in names}
+
+
+def received(consortium, writer, step, kind):
+    """A message that the center opened."""
+    (path,) = (consortium.root / "center/studies").glob(f"*/opened/{writer}.{step}.center")
+    message = wire.decode(path.read_bytes())
+    assert isinstance(message, kind)
+    return message
+
+
+def by_summary(consortium, X):
+    return recovery.measure(received(consortium, "airline", "summary", Summary), X).worst
+
+
+def by_audit(consortium, X):
+    return by_numbers(received(consortium, "airline", "audit", AuditRows).rows.decode().T, X)
+
+
+def by_joint_matrix(consortium, X):
+    (joined,) = decode_model((consortium.root / "center/result/model.safetensors").read_bytes()).summaries.values()
+    return recovery.measure(joined, X).worst
+
+
+def by_result(consortium, X):
+    """A member who gets the result helps the center."""
+    return by_numbers(consortium.embedding("weather")[1], X)
+
+
+def by_new_rows(consortium, X):
+    new = received(consortium, "airline", "batch-1.rows", Rows)
+    order = [int(name.removeprefix("ns")) for name in consortium.embedding("airline", "batch-1")[0]]
+    return by_numbers(new.factor.decode(), X[order])
+
+
+def by_numbers(numbers, X):
+    seen = recovery.Seen(np.asarray(numbers), Linear(), 0.0, X.shape[1])
+    return recovery.against(seen, X).worst
+
+
+@dataclass(frozen=True)
+class Attack:
+    """A plan, the limit that stops it, and how its author reads the careless party's columns."""
+
+    fit: Mapping[str, Any]
+    limit: str
+    succeeds: Callable[[Any, Any], float] | None
+    plan: Mapping[str, Any] = field(default_factory=dict)
+    width: int = 25
 
 
 BLIND = {"protect": "blind", "law": "sum", "n_components": 2, "standardize": True}
 CAREFUL = BLIND | {"gamma": 0.02}
+ALONE = {"airline": 0.02, "registry": 1e-12, "weather": 1e-12}
 PLANS = {
-    "chosen audit rows": ({"gamma": 0.02, "rank": 1, "n_components": 1, "audit": 30}, {}, "audit_rows"),
-    "batches as questions": (CAREFUL, {"batches": 3, "batch_samples": 2}, "batches"),
-    "kernels too narrow for the others": (
-        BLIND | {"n_components": 25, "gamma": {"airline": 0.02, "registry": 1e4, "weather": 1e4}},
-        {},
-        "recovery",
+    "audit rows": Attack({"gamma": 0.02, "rank": 1, "n_components": 1, "audit": 60}, "audit_rows", by_audit, width=5),
+    "batches as questions": Attack(
+        {"gamma": 0.02, "rank": 12, "n_components": 2}, "batches", by_new_rows,
+        {"batches": 3, "batch_samples": 2, "align": "tokens"}, width=5,
     ),
-    "kernels constant for the others": (
-        BLIND | {"n_components": 25, "gamma": {"airline": 0.02, "registry": 1e-12, "weather": 1e-12}},
-        {},
-        "recovery",
+    "kernels constant for the others": Attack(BLIND | {"n_components": 25, "gamma": ALONE}, "recovery", by_result),
+    "as many components as the rank": Attack(
+        CAREFUL | {"n_components": 59, "gamma": 0.05}, "recovery", by_result, width=5
     ),
-    "as many components as the rank": (CAREFUL | {"n_components": 100}, {}, "recovery"),
-    "everything in the open": ({"gamma": 0.02, "n_components": 30}, {}, "recovery"),
-    "a joint matrix of few columns": ({"gamma": 0.02, "protect": "sums", "n_components": 2}, {}, "recovery"),
-    "few samples": (CAREFUL, {"samples": 5}, "samples"),
-    "finest numbers": ({"gamma": 0.02, "rank": 1, "n_components": 1, "precision": "float64"}, {}, "precision"),
-}
+    "everything in the open": Attack({"gamma": 0.02, "n_components": 30}, "recovery", by_summary),
+    "a joint matrix of few columns": Attack(
+        {"gamma": 0.02, "protect": "sums", "n_components": 2}, "recovery", by_joint_matrix, width=2
+    ),
+    "a wide range of gamma": Attack(
+        {"n_components": 12, "rank": 12}, "recovery", by_summary, {"gamma": (1e-4, 1.0)}, width=5
+    ),
+    "kernels too narrow for the others": Attack(
+        BLIND | {"n_components": 25, "gamma": {"airline": 0.02, "registry": 1e4, "weather": 1e4}}, "recovery", None
+    ),  # the others refuse
+    "few samples": Attack(CAREFUL, "samples", None, {"samples": 5}),
+    "finest numbers": Attack({"gamma": 0.02, "rank": 1, "precision": "float64"}, "precision", None),
+}  # fmt: skip
 
 
 def founded(tmp_path, fit, limits, given=None, **plan):
@@ -59,10 +119,10 @@ def founded(tmp_path, fit, limits, given=None, **plan):
 
 @pytest.mark.parametrize("attack", PLANS)
 def test_a_plan_that_attacks_is_red_and_is_not_signed(attack, tmp_path):
-    fit, plan, limit = PLANS[attack]
-    consortium = founded(tmp_path, fit, CAUTIOUS, **plan)
+    how = PLANS[attack]
+    consortium = founded(tmp_path, how.fit, CAUTIOUS, tables(width=how.width), **how.plan)
     found = consortium.at("airline", study.review)
-    assert limit in [finding.limit for finding in found.findings if not finding.ok]
+    assert how.limit in [finding.limit for finding in found.findings if not finding.ok]
     with pytest.raises(InputError, match="beyond limits.toml"):
         consortium.at("airline", study.sign, found.study.fingerprint[:40])
     assert not (tmp_path / "shared/airline/signature-1").exists()
@@ -75,13 +135,22 @@ def test_a_careful_plan_is_green(tmp_path):
     consortium.at("airline", study.sign, found.study.fingerprint[:40])
 
 
-@pytest.mark.parametrize("attack", ["kernels too narrow for the others", "as many components as the rank"])
+@pytest.mark.parametrize("attack", [name for name, how in PLANS.items() if how.succeeds])
 def test_a_careless_party_signs_and_loses_its_columns(attack, tmp_path):
-    fit, plan, _ = PLANS[attack]
-    consortium = founded(tmp_path, fit, ANYTHING, **plan)
-    found = consortium.at("airline", study.review)
-    assert max(found.columns.values()) > 0.5
-    consortium.at("airline", study.sign, found.study.fingerprint[:40])
+    how, given = PLANS[attack], tables(width=PLANS[attack].width)
+    assert how.succeeds is not None
+    consortium = founded(tmp_path, how.fit, ANYTHING, given, **how.plan)
+    told = max(consortium.at("airline", study.review).columns.values())
+    consortium.sign().finish()
+    if how.plan.get("batches"):
+        for name in NAMES:
+            lines = (tmp_path / f"{name}.csv").read_text().splitlines()
+            (tmp_path / name / "new").mkdir()
+            (tmp_path / name / "new/1.csv").write_text("\n".join([lines[0], *(f"n{line}" for line in lines[1:])]))
+        consortium.finish()
+    found = how.succeeds(consortium, given["airline"][1])
+    assert found > CAUTIOUS["recovery"]
+    assert told > found - 0.1  # the review had said so
 
 
 def test_batches_of_one_sample_are_no_plan_at_all(tmp_path):
@@ -121,7 +190,7 @@ def test_a_table_changed_between_review_and_sign_is_not_signed(tmp_path):
 
 
 def test_raising_the_limits_after_a_red_review_needs_another_review(tmp_path):
-    consortium = founded(tmp_path, PLANS["everything in the open"][0], CAUTIOUS)
+    consortium = founded(tmp_path, PLANS["everything in the open"].fit, CAUTIOUS)
     fingerprint = consortium.at("airline", study.review).study.fingerprint[:40]
     (tmp_path / "airline/limits.toml").write_text(Limits(**ANYTHING).to_toml())
     with pytest.raises(InputError, match="beyond limits.toml"):
@@ -131,8 +200,8 @@ def test_raising_the_limits_after_a_red_review_needs_another_review(tmp_path):
 class TestASecondStudy:
     """Founded anew without one member, with one sample less, with another gamma: the table's folder remembers."""
 
-    def second(self, tmp_path, fit, limits, names=NAMES, rows=120, **plan):
-        given = {name: (ids[:rows], X[:rows]) for name, (ids, X) in tables().items() if name in names}
+    def second(self, tmp_path, fit, limits, names=NAMES, rows=120, width=25, **plan):
+        given = {name: (ids[:rows], X[:rows]) for name, (ids, X) in tables(width=width).items() if name in names}
         (tmp_path / "second").mkdir()
         about: dict[str, Any] = {"align": "position", "samples": 50} | plan
         again = Consortium(tmp_path / "second", given, fit, **about)
@@ -150,23 +219,52 @@ class TestASecondStudy:
         found = again.at("airline", study.review)
         assert [finding.limit for finding in found.findings if not finding.ok] == ["studies"]
 
-    def test_is_measured_together_with_the_first(self, tmp_path):
-        few = {"gamma": 0.02, "rank": 4, "n_components": 2}
-        first = founded(tmp_path, few, ANYTHING)
-        alone = max(first.at("airline", study.review).columns.values())
-        first.sign("airline")
-        again = self.second(tmp_path, few | {"gamma": 2.0}, ANYTHING)
-        both = max(again.at("airline", study.review).columns.values())
-        assert both >= alone
+    @pytest.mark.parametrize("change", ["another gamma", "one sample less", "without one member"])
+    def test_is_measured_together_with_the_first(self, change, tmp_path):
+        """The careless twin joins with a folder that remembers nothing, and is told less than what could be done."""
+        few = {"gamma": 0.02, "rank": 4, "n_components": 2, "standardize": True}
+        names = NAMES[:2] if change == "without one member" else NAMES
+        rows = 119 if change == "one sample less" else 120
+        founded(tmp_path, few, ANYTHING, tables(width=6)).sign("airline")
+        other = few | {"gamma": 0.1} if change == "another gamma" else few | {"kernel": "laplacian", "gamma": 0.1}
+        again = self.second(tmp_path, other, ANYTHING, names, rows, width=6)
+        both = again.at("airline", study.review).columns
+        (tmp_path / "careless").mkdir()
+        fresh = Consortium(tmp_path / "careless", again.tables, other, align="position", samples=50)
+        alone = fresh.join(**ANYTHING).at("airline", study.review).columns
+        assert max(both[column] - alone[column] for column in alone) > 0.15
+        assert all(both[column] > alone[column] - 0.1 for column in alone)
+
+    SUMS: Mapping[str, Any] = {"gamma": 0.01, "protect": "sums", "n_components": 2, "precision": "float64"}
+
+    def four(self, tmp_path):
+        given = tables(names=(*NAMES, "port"))
+        return Consortium(tmp_path, given, self.SUMS, align="position", samples=50).join(**ANYTHING)
 
     def test_with_another_roster_of_masked_sums_is_red(self, tmp_path):
-        sums = {"gamma": 0.02, "protect": "sums", "n_components": 2}
-        given = tables() | {"port": tables()["weather"]}
-        consortium = Consortium(tmp_path, given, sums, align="position", samples=50).join(**ANYTHING)
-        consortium.sign("airline")
-        again = self.second(tmp_path, sums, ANYTHING)
+        self.four(tmp_path).sign("airline")
+        again = self.second(tmp_path, self.SUMS, ANYTHING, rows=119)
         found = again.at("airline", study.review)
         assert [f.limit for f in found.findings if not f.ok] == ["masked sums with other rosters on the same samples"]
+        with pytest.raises(InputError, match="beyond limits.toml"):
+            again.at("airline", study.sign, found.study.fingerprint[:40])
+
+    def test_with_folders_that_remember_nothing_tells_what_one_member_added(self, tmp_path):
+        """The careless twin: another DIR for the same table. The difference of two sums is one member's distances."""
+        first = self.four(tmp_path)
+        first.sign().finish()
+        (tmp_path / "second").mkdir()
+        given = {name: table for name, table in first.tables.items() if name != "port"}
+        again = Consortium(tmp_path / "second", given, self.SUMS, align="position", samples=50).join(**ANYTHING)
+        again.sign().finish()
+        K = []
+        for each in (first, again):
+            (joined,) = decode_model((each.root / "center/result/model.safetensors").read_bytes()).summaries.values()
+            K.append(joined.factor.decode() @ joined.factor.decode().T)
+        found = np.log(K[1] / K[0]) / 0.01
+        X = first.tables["port"][1]
+        true = ((X[:, None] - X[None]) ** 2).sum(axis=2)
+        assert np.corrcoef(found.ravel(), true.ravel())[0, 1] > 0.99
 
 
 OPEN = {"gamma": "scale", "n_components": 2}
@@ -247,3 +345,77 @@ def test_another_question_in_the_place_of_one_is_refused(before_go, tmp_path):
     replace(center).send("go", [Part("all", NAMES, [greedy])], kind="question")
     with pytest.raises(RefusedError, match="not in the plan"):
         consortium.run("airline")
+
+
+def category_tables(n=60):
+    """One party of categories, two of numbers: under a kernel of categories these are constant."""
+    given = tables(n, 4)
+    return given | {"airline": (given["airline"][0], np.floor(2.0 * given["airline"][1]))}
+
+
+OVERLAP = {"kernel": "overlap", "gamma": 0.5, "protect": "sums", "n_components": 2, "precision": "float64"}
+
+
+def test_a_kernel_that_is_constant_for_the_others_singles_nobody_out_of_a_sum(tmp_path):
+    consortium = founded(tmp_path, OVERLAP, ANYTHING, category_tables()).sign()
+    with pytest.raises(RefusedError, match="share of the answer would be nearly constant"):
+        consortium.finish()
+    assert not list((tmp_path / "shared").glob("*/sums-1"))
+
+
+def test_where_nobody_minds_constant_addends_the_sum_is_one_partys_distances(tmp_path, monkeypatch):
+    """The careless twin: parties that add whatever they are asked for."""
+    monkeypatch.setattr(answers, "_check_addend", lambda *arguments: None)
+    consortium = founded(tmp_path, OVERLAP, ANYTHING, category_tables()).sign()
+    consortium.finish()
+    (joined,) = decode_model((tmp_path / "center/result/model.safetensors").read_bytes()).summaries.values()
+    K, X = joined.factor.decode() @ joined.factor.decode().T, consortium.tables["airline"][1]
+    differ = (X[:, None] != X[None]).sum(axis=2)
+    found = -np.log(np.maximum(K, 1e-300))
+    apart = ~np.eye(len(X), dtype=bool)
+    assert np.corrcoef(found[apart], differ[apart])[0, 1] > 0.999
+
+
+class TestRowsOfAnAudit:
+    FIT: Mapping[str, Any] = {"gamma": 0.02, "rank": 3, "n_components": 2, "audit": 5}
+
+    def until_received(self, tmp_path):
+        consortium = founded(tmp_path, self.FIT, ANYTHING, tables(60, 4)).sign()
+        for name in (*NAMES, "center") * 3:
+            if not (tmp_path / "shared/center/received").exists():
+                with contextlib.suppress(WaitingError):
+                    consortium.run(name)
+        return consortium
+
+    def test_are_drawn_by_every_party_itself(self, tmp_path):
+        consortium = self.until_received(tmp_path)
+        consortium.finish()
+        assert not (tmp_path / "shared/center/audit").exists()  # the center has nothing to ask for
+
+    def test_are_not_those_of_a_center_that_grinds_its_partners_nonce(self, tmp_path):
+        """A party that helps the center reveals, after it has seen the others', a nonce that gives chosen rows."""
+        consortium = self.until_received(tmp_path)
+        for name in NAMES[1:]:
+            with contextlib.suppress(WaitingError):
+                consortium.run(name)
+        seat = consortium.at("airline", founding.seat)
+        airline = founding.membership(seat)
+        asked = airline.receive("center", "received", "all", "airline", at_most=10**6, kind="question").read_bytes()
+        ground = Secrets(airline.me.identity, b"ground" * 6).derive("nonce", "second")
+        reveal = wire.pieces(Reveal("airline", ground.hex()))
+        airline.send("received", [Part("all", (), reveal)], question=q.digest(q.decode(asked)))
+        for name in ("registry", "center"):
+            with pytest.raises(ProtectionError, match="airline: reveals another nonce than the one it committed to"):
+                consortium.run(name)
+        assert not list((tmp_path / "shared").glob("*/audit"))
+
+    def test_are_not_known_before_all_summaries_are_in(self, tmp_path):
+        consortium = self.until_received(tmp_path)
+        center = founding.membership(consortium.at("center", founding.seat))
+        (tmp_path / "shared/center/received").unlink()
+        (center.memory.path / "sent/received").unlink()
+        early = q.ReceivedGiven(dict.fromkeys(NAMES, "ab" * 32))  # not the summary that the party sent
+        replace(center).send("received", [Part("all", NAMES, [q.encode(early)])], kind="question")
+        with pytest.raises(RefusedError, match="airline refused at step 'received'"):
+            consortium.run("airline")
+        assert not list((tmp_path / "shared").glob("airline/received"))

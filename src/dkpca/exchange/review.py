@@ -1,40 +1,46 @@
 """What a study would make of a party's table: all that would leave, what could be rebuilt from it, red or green.
 
-The plan is run on the party's own table. Where the center sees a joint matrix (`protect="sums"`), or the members a
-result, the other parties' columns are simulated as independent ones, under the kernels that the plan gives them: a
-kernel that makes the others constant, or too narrow, leaves this party's numbers alone in the sum, and shows here.
+The protocols of the plan are run on the party's own table, by the same code as in the study, with independent columns
+in the place of the other parties', under the kernels that the plan gives them: a kernel that makes the others
+constant, or too narrow, leaves this party's numbers alone in the sum, and shows here. A plan that cannot be run so
+cannot be measured, and counts as if it told everything.
 """
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from dkpca import party, wire
+from dkpca import wire
 from dkpca.errors import DKPCAError
-from dkpca.exchange import protocols
+from dkpca.exchange import in_process, protocols
 from dkpca.exchange.identity import shown
 from dkpca.exchange.memory import Memory, StudyMemory, write
 from dkpca.exchange.own_table import OwnTable
 from dkpca.exchange.plan import Plan, Study
-from dkpca.kernels import Kernel, Linear
-from dkpca.kernels.combination import combination
+from dkpca.exchange.protocols import Ask, Terms
+from dkpca.fusion import FusedModel
+from dkpca.kernels import Linear
 from dkpca.linalg.arrays import to_numpy
-from dkpca.linalg.deviations import column_scales, standardized
+from dkpca.messages import Go, Reveal, Shape
 from dkpca.party import recovery
+from dkpca.party.answers import Party
 from dkpca.party.limits import PRECISIONS, Limits
 from dkpca.party.questions import Derived
 from dkpca.party.recovery import Matrix, Seen
+from dkpca.protection import quantities
 from dkpca.rank import Recovery
-from dkpca.settings import Fit
+from dkpca.settings import Compute, Fit
 from dkpca.wording import in_bytes
 
 SHARED = 0.5  # share of common samples from which two masked sums are about nearly the same ones
 LEFT, ABOUT = "left.npz", "left.json"  # what a signed study lets out, for the union with later ones
 SHOWN_COLUMNS = 8
+MOST_ROWS, FEWEST_ROWS = 3000, 200  # of all parties together in a rehearsal, and of each
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,7 @@ class Leaving:
     to: str
     bytes: int
     seen: Seen | None  # None: nothing without the other parties' help
+    rank: int = 0
 
 
 @dataclass(frozen=True)
@@ -116,7 +123,7 @@ def review(study: Study, name: str, memory: Memory, table: OwnTable, limits: Lim
 def keep(memory: StudyMemory, found: Review, table: OwnTable) -> None:
     """Keep what the study would let out, so that later reviews measure the union with it once this one is signed."""
     factors = [each.seen.factor for each in found.leaving if each.seen is not None]
-    rows = recovery.some_rows(len(table.X))
+    rows = _some_rows(found.study.plan, table)
     keys = [str(row) for row in rows] if table.keys is None else [table.keys[row] for row in rows]
     plan = found.study.plan
     about = {"parties": plan.parties, "protect": plan.protect, "keys": keys, "columns": dict(found.columns)}
@@ -135,14 +142,18 @@ def _worst(
     plan: Plan, fit: Fit, name: str, columns: Mapping[str, int], table: OwnTable, limits: Limits, memory: Memory
 ) -> tuple[dict[str, float], tuple[Leaving, ...]]:
     """R squared by column, the worst over the widths that the plan allows; and what leaves at that width."""
-    rows = recovery.some_rows(len(table.X))
+    rows = _some_rows(plan, table)
     before = _left_before(memory, plan.id, table, rows)
     # What was recovered from earlier studies stays so, however this one is attacked.
     earlier = [about["columns"] for about, _ in _studies_before(memory, plan.id)]
     found = {name: max(each.get(name, 0.0) for each in earlier) for name in table.columns} if earlier else {}
     leaving: tuple[Leaving, ...] = ()
-    for gamma in _widths(plan, fit, columns, len(table.X)):
-        now = tuple(_leaves(plan, replace(fit, gamma=gamma), name, columns, table, rows))
+    for gamma in _widths(plan, fit):
+        try:
+            now = tuple(_leaves(plan, replace(fit, gamma=gamma), name, columns, table, rows))
+        except DKPCAError as error:
+            what = f"what cannot be measured: {error}"
+            now = (Leaving(what, plan.center, 0, _plain(np.asarray(table.X[rows]), table)),)
         seen = [each.seen for each in now if each.seen is not None]
         values = _recovered([*seen, *before], table.X[rows], limits.known_rows)
         here = dict(zip(table.columns, values, strict=True))
@@ -150,6 +161,12 @@ def _worst(
             leaving = now
         found = {column: max(value, found.get(column, 0.0)) for column, value in here.items()}
     return found, leaving
+
+
+def _some_rows(plan: Plan, table: OwnTable) -> Matrix:
+    """Rows that are attacked: fewer where many parties are put in the others' place."""
+    most = max(FEWEST_ROWS, MOST_ROWS // len(plan.parties))
+    return np.sort(np.random.default_rng(0).permutation(len(table.X))[:most])
 
 
 def at_go(
@@ -172,15 +189,11 @@ def at_go(
     return max(found.values(), default=0.0)
 
 
-def _widths(plan: Plan, fit: Fit, columns: Mapping[str, int], n_samples: int) -> list[Any]:
-    """Widths with which the plan may come out."""
-    if not any(each.has_width for each in fit.families()) or isinstance(fit.gamma, float | int | Mapping):
+def _widths(plan: Plan, fit: Fit) -> list[Any]:
+    """Widths with which the plan may come out: one, or the plan's bounds where it follows from the data."""
+    of_data = isinstance(fit.gamma, str) and protocols.open_widths(plan.parties, fit)
+    if not of_data or protocols.scale_known(fit):
         return [fit.gamma]
-    total = sum(columns.values())
-    if fit.gamma is None:
-        return [1.0 / total]
-    if fit.standardize:  # the mean squared distance of a standardized column is 2 T / (T - 1)
-        return [(n_samples - 1) / (2.0 * n_samples * total)]
     low, high = plan.gamma
     return [low, math.sqrt(low * high), high]
 
@@ -189,89 +202,117 @@ def _leaves(
     plan: Plan, fit: Fit, name: str, columns: Mapping[str, int], table: OwnTable, rows: Matrix
 ) -> Iterator[Leaving]:
     """Everything that leaves under one width, with what an attacker sees of some rows."""
-    T, members = len(table.X), f"{plan.center} and all who get the result"
-    kernels = _kernels(plan, fit, columns, T)
+    T, center, members = len(table.X), plan.center, f"{plan.center} and all who get the result"
     if plan.align == "tokens":
-        yield Leaving("keyed tokens of the sample ids", plan.center, 16 * T, None)
-    if kernels[name].columns_are == "samples":
-        yield Leaving(
-            "what cannot be measured: a precomputed kernel", plan.center, 8 * T * T, _everything(table, rows)
-        )
+        yield Leaving("keyed tokens of the sample ids", center, 16 * T, None)
+    if fit.family_of(name).columns_are == "samples":
+        what = "what cannot be measured: a precomputed kernel"
+        yield Leaving(what, center, 8 * T * T, _plain(np.asarray(table.X[rows]), table))
         return
-    joint = _joint(kernels, fit, name, columns, table.X[rows])
-    if plan.protect == "none":
-        summary, _ = party.summarize(
-            table.X,
-            party=name,
-            kernel=kernels[name],
-            rank=fit.rank_rule,
-            precision=fit.precision,
-            solver=fit.solver,
-            standardize=fit.standardize,
-            law=fit.law,
-        )
-        yield Leaving(
-            f"summary of rank {summary.rank}", plan.center, wire.size(summary), recovery._seen(summary, rows)
-        )
-    elif plan.protect == "sums":
-        values, vectors = np.linalg.eigh(joint)
-        factor = vectors * np.sqrt(np.clip(values, 0.0, None))
-        seen = Seen(factor, kernels[name] if fit.law is None else Linear(), 0.0, sum(columns.values()))
-        yield Leaving("masked sums: the joint matrix", plan.center, 4 * T * T, seen)
+    heard, model, placed = _rehearsed(plan, fit, name, columns, table.X[rows])
+    small = sum(wire.size(answer) for answer in heard.values() if isinstance(answer, Shape | Go | Reveal))
+    yield Leaving("numbers of rows and columns, agreement, nonces", center, small, None)
+    if plan.protect == "sums":
+        (joined,) = model.summaries.values()
+        added = quantities.of_fit(joined.kernel, T, fit.n_landmarks, fit.precision)
+        size = sum(added.count(piece) for piece in added.pieces) * added.bits // 8 + 8 * T * added.lengths
+        seen = replace(recovery._seen(joined, np.arange(len(rows))), n_features=sum(columns.values()))
+        yield Leaving("masked sums: the joint matrix", center, size, seen)
     else:
-        yield Leaving("turned factor: no row of it is a sample", plan.center, 4 * T * min(T, 100), None)
-    if fit.audit:
-        X = _measured(table.X, fit)
-        some = np.sort(np.random.default_rng(0).permutation(len(rows))[: fit.audit])
-        true = to_numpy(kernels[name](X[rows], X[rows][some]))
-        yield Leaving(f"{fit.audit} true rows for an audit", plan.center, 4 * fit.audit * T, _plain(true, table))
-    count = int(fit.n_components) if fit.n_components is not None and fit.n_components >= 1 else len(rows) // 2
+        summary = heard["summary"]
+        if len(rows) < T:  # the message itself is made of the whole table
+            asked = heard.asked["summary"]
+            summary = Party(name, lambda _: table.X, (name,), "review", b"").answer(asked)
+        blind = plan.protect == "blind"
+        what = (
+            f"turned factor of rank {summary.rank}: no row of it is a sample"
+            if blind
+            else f"summary of rank {summary.rank}"
+        )
+        open_factor = None if blind else recovery._seen(summary, rows)
+        yield Leaving(what, center, wire.size(summary), open_factor, rank=0 if blind else summary.rank)
+    if "audit" in heard:
+        true = np.asarray(heard["audit"].rows.decode())
+        what = f"{len(true)} true rows for an audit"
+        yield Leaving(what, center, 8 * len(true) * T, _plain(true.T, table))
     # In the open and under masked sums the result is made of what the center has anyway; a blind center has less.
-    result = _plain(_scores(joint, count), table) if plan.protect == "blind" else None
+    count, hidden = model.n_components, plan.protect == "blind"
+    result = _plain(np.asarray(to_numpy(model.scores)), table) if hidden else None
     yield Leaving(f"result: {count} components", members, 8 * T * count, result)
+    # New samples are recovered as well as those of the fit, placed once more: by their rows, or by their scores.
     for batch in range(plan.batches):
-        yield Leaving(f"batch {batch + 1} of new samples", plan.center, 8 * plan.batch_samples * count, None)
+        new = placed if hidden or plan.protect == "sums" else heard["new/rows"].factor.decode()
+        seen_new = None if batch else _plain(np.asarray(to_numpy(new)), table)
+        yield Leaving(f"batch {batch + 1} of new samples", center, 8 * plan.batch_samples * count, seen_new)
 
 
-def _kernels(plan: Plan, fit: Fit, columns: Mapping[str, int], n_samples: int) -> dict[str, Kernel]:
-    """Kernel of each party; every width is given, so that nobody is asked."""
-    if fit.protect == "sums":
-        made, derived = protocols.joint_kernel(plan.parties, fit)
-        return dict.fromkeys(plan.parties, replace(made, gamma=fit.gamma) if derived else made)  # type: ignore
-    shape = protocols.Common(n_samples, "", columns)
-    widths = protocols.known_widths(plan.parties, fit, protocols.Terms(""), shape)
-    assert widths is not None, "every width is given"
-    return protocols.kernels_of(plan.parties, fit, widths)
+class Heard(dict[str, Any]):
+    """What a party answered in a rehearsal, by step; and what it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: dict[str, Any] = {}
 
 
-def _joint(kernels: Mapping[str, Kernel], fit: Fit, name: str, columns: Mapping[str, int], X: Matrix) -> Matrix:
-    """Joint matrix of this party's rows and independent columns in the place of the others'."""
-    random, parts = np.random.default_rng(0), []
-    for each, kernel in kernels.items():
-        Z = _measured(X, fit) if each == name else random.normal(size=(len(X), columns[each]))
-        Z = np.abs(Z) if kernel.name == "chi2" and each != name else Z
-        parts.append(to_numpy(kernel(Z, Z)))
-    diagonals = [np.diag(part) for part in parts]
-    return np.asarray(combination(kernels, fit.law).law.combine(parts, diagonals, diagonals))
+def _rehearsed(
+    plan: Plan, fit: Fit, name: str, columns: Mapping[str, int], X: Matrix
+) -> tuple[Heard, FusedModel, Any]:
+    """Run the protocols of the plan in this process, with independent columns in the place of the others'.
+
+    The result of a blind fit is that of an open one by the sum law, which nobody has to turn back.
+    """
+    fit = replace(fit, protect="none", law="sum") if fit.protect == "blind" else fit
+    random = np.random.default_rng([2027, len(X)])  # no stream that a table was made with
+    parties = {}
+    for each in plan.parties:
+        Z = X if each == name else _independent(fit, each, random.normal(size=(len(X), columns[each])))
+        opened = partial(_opened, Z)
+        parties[each] = Party(
+            each, opened, plan.parties, "review", each.encode(), each.encode(), open_new=partial(_opened_new, Z)
+        )
+    heard, terms = Heard(), Terms("review", columns=columns, go=True)
+
+    def watched() -> Generator[Ask, Any, tuple[FusedModel, Any]]:
+        model = yield from _noted(protocols.fit(plan.parties, fit, terms), name, heard)
+        batch = protocols.place(plan.parties, fit, model, "new", terms)
+        return model, (yield from _noted(batch, name, heard)) if plan.batches else None
+
+    (model, placed), _ = in_process.drive(watched(), parties, Compute(n_jobs=1))
+    return heard, model, placed
 
 
-def _scores(joint: Matrix, count: int) -> Matrix:
-    centered = joint - joint.mean(axis=0)
-    centered = centered - centered.mean(axis=1, keepdims=True)
-    values, vectors = np.linalg.eigh(0.5 * (centered + centered.T))
-    return np.asarray((vectors * np.sqrt(np.clip(values, 0.0, None)))[:, ::-1][:, :count])
+def _noted(protocol: Generator[Ask, Any, Any], name: str, heard: Heard) -> Generator[Ask, Any, Any]:
+    """Pass a protocol on, and note what one party is asked and answers."""
+    given: Any = None
+    while True:
+        try:
+            ask = protocol.send(given)
+        except StopIteration as end:
+            return end.value
+        given = yield ask
+        heard[ask.step], heard.asked[ask.step] = given[name], ask.questions[name]
 
 
-def _measured(X: Matrix, fit: Fit) -> Matrix:
-    return np.asarray(to_numpy(standardized(X, *column_scales(X)))) if fit.standardize else X
+def _opened(X: Matrix, columns_are: str) -> Matrix:
+    return X
+
+
+def _opened_new(X: Matrix, batch: str, columns_are: str) -> Matrix:
+    return X
+
+
+def _independent(fit: Fit, name: str, Z: Matrix) -> Matrix:
+    """Columns that have nothing to do with anybody's, as the party's kernel takes them."""
+    family = fit.family_of(name)
+    if family.columns_are == "samples":
+        return np.asarray(Z @ Z.T)
+    if family.columns_are == "categories":
+        return np.asarray(np.floor(2.0 * Z))
+    return np.abs(Z) if family.name == "chi2" else Z
 
 
 def _plain(factor: Matrix, table: OwnTable) -> Seen:
     return Seen(factor, Linear(), 0.0, min(table.X.shape[1], len(factor)))
-
-
-def _everything(table: OwnTable, rows: Matrix) -> Seen:
-    return _plain(np.asarray(table.X[rows]), table)
 
 
 def _recovered(seen: Sequence[Seen], X: Matrix, known_rows: int) -> list[float]:
@@ -325,7 +366,7 @@ def _findings(
     table: OwnTable,
     name: str,
 ) -> tuple[Finding, ...]:
-    rank = max((each.seen.factor.shape[1] for each in leaving if "rank" in each.what and each.seen), default=0)
+    rank = max((each.rank for each in leaving), default=0)
     before = [about for about, _ in _studies_before(memory, plan.id)]
     keys = set(table.keys or [str(row) for row in range(len(table.X))])
     masked = [
