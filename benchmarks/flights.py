@@ -4,8 +4,8 @@ import numpy as np
 import polars as pl
 import polars.selectors as cs
 
-from dkpca.demo import ID
-from dkpca.demo import flights as tables
+from dkpca.cli.demo import ID
+from dkpca.cli.demo import flights as tables
 
 N_FLIGHTS = 232_412
 

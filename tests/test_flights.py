@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from benchmarks import flights
-from dkpca import demo
+from dkpca.cli import demo
 
 pytestmark = pytest.mark.slow  # a table of all flights is made first
 

@@ -2,7 +2,8 @@
 
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from importlib import import_module
 from pathlib import Path
@@ -10,14 +11,14 @@ from typing import Any, Self, get_type_hints
 
 import array_api_compat
 import numpy as np
+import sklearn.exceptions
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils._set_output import _get_output_config
-from sklearn.utils.validation import check_array, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from dkpca import fusion
 from dkpca import party as core
-from dkpca.checks import as_input_error, check_fitted
-from dkpca.errors import InputError, MissingPartyWarning, warn
+from dkpca.errors import InputError, MissingPartyWarning, NotFittedError, warn
 from dkpca.exchange import in_process
 from dkpca.fusion import scoring
 from dkpca.fusion.completion import goes_with
@@ -882,3 +883,32 @@ def _as_ids(ids: Sequence[Any] | None, count: int) -> np.ndarray:
     array = np.empty(len(ids), dtype=object)
     array[:] = ids
     return array
+
+
+class _InputTypeError(InputError, TypeError):
+    """Data of a type that cannot be used: scikit-learn's contract asks for a `TypeError` here."""
+
+
+class _NotFittedError(NotFittedError, sklearn.exceptions.NotFittedError):  # type: ignore[misc]
+    """Caught under either name."""
+
+
+@contextmanager
+def as_input_error() -> Iterator[None]:
+    """Let what scikit-learn raises about data or parameters be one of our errors."""
+    try:
+        yield
+    except InputError:
+        raise
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    except TypeError as error:
+        raise _InputTypeError(str(error)) from error
+
+
+def check_fitted(estimator: Any) -> None:
+    """Raise `NotFittedError` before `fit`."""
+    try:
+        check_is_fitted(estimator)
+    except sklearn.exceptions.NotFittedError as error:
+        raise _NotFittedError(str(error)) from error

