@@ -7,7 +7,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from dkpca.store import storage
 from testkit import forking
 
 PATIENCE = 10_000  # more writes than any command makes
@@ -34,17 +33,13 @@ def crashes(server: Path, template: Path, command: list[str], *, every: int) -> 
             folder = shutil.copytree(template, Path(scratch) / str(at))
             before = state(folder)
             code = forking.run(server, command, folder, dies_at=at)
-            found = shutil.copytree(folder, Path(scratch) / f"{at} recovered")
-            for directory in (found, *(path for path in found.rglob("*") if path.is_dir())):
-                storage.recover(directory)
-            recovered = {
-                name: digest for name, digest in state(found).items() if not name.startswith(".") and "/." not in name
+            found = {
+                name: digest
+                for name, digest in state(folder).items()
+                if not name.startswith(".") and "/." not in name
             }
             again = forking.run(server, command, folder)
-            told.append(
-                {"code": code, "before": before, "after": recovered, "again": again, "finally": state(folder)}
-            )
-            shutil.rmtree(found)
+            told.append({"code": code, "before": before, "after": found, "again": again, "finally": state(folder)})
             shutil.rmtree(folder)
             if code != -signal.SIGKILL:
                 break

@@ -17,7 +17,6 @@ from dkpca.messages import (
 from dkpca.party.state import PartyState, State
 from dkpca.party.summaries import outside_at_party
 from dkpca.rank import RankRule
-from dkpca.store import storage
 from dkpca.store.files import ANOTHER_VERSION, encode_state, naming, read_state
 from dkpca.tables.preparation import Preparation
 from dkpca.tables.reading import from_frame, read
@@ -94,7 +93,6 @@ def extend(
 
 def load_state(path: Path) -> tuple[PartyState, Preparation]:
     """Read a party's private state."""
-    storage.recover(path.parent)
     state = read_state(path)
     with naming(path):
         if not isinstance(state, PartyState):

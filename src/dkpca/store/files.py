@@ -206,7 +206,10 @@ def model_beside(directory: Path) -> FusedModel:
     """Read the model of a run, with the messages beside it."""
     file = directory / MODEL_FILE
     if not file.exists():
-        raise InputError(f"{directory}: is no run directory; make one with 'dkpca fuse' or 'dkpca fit'")
+        raise InputError(
+            f"{directory}: is no run directory, or one of a command that was interrupted; make it with 'dkpca fuse' "
+            "or 'dkpca fit'"
+        )
     summaries = {name: item.message for name, item in stored_summaries(directory).items()}
     with naming(file):
         try:

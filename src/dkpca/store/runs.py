@@ -241,7 +241,7 @@ def fuse(
 def load(path: Path) -> Run:
     """Read a fused run."""
     check_version(path)
-    with consistent(path):
+    with storage.reading(path):
         settings = read_settings(path)
         if settings is None:
             raise InputError(f"{path}: is no run directory; make one with 'dkpca fuse' or 'dkpca fit'")
@@ -324,11 +324,11 @@ def _write(
     scores = np.asarray(to_numpy(model.scores))
     result = wire.pieces(fusion.result(model, scores, settings.sample_digest))
     produced: dict[str, Content] = {
-        MODEL_FILE: _writing(model_pieces(model)),
         "certificate.json": storage.as_json(model.certificate.to_dict()),
         SETTINGS: storage.as_json(codec.described(settings)),
         RESULT: _writing(result),
         **embedding_files(names, scores),
+        MODEL_FILE: _writing(model_pieces(model)),  # the seal of a run
     }
     for item in accepted.values():
         storage.let_go(item.data)
@@ -400,7 +400,6 @@ def prepared(path: Path) -> Iterator[None]:
     storage.make_directory(path)
     try:
         with storage.writing(path):
-            storage.recover(path)
             storage.make_directory(path / "messages")
             try:
                 yield
@@ -418,16 +417,6 @@ def _unmade(path: Path) -> None:
         (path / "messages").rmdir()
         (path / storage.LOCK).unlink()
         path.rmdir()
-
-
-@contextmanager
-def consistent(path: Path) -> Iterator[None]:
-    """Hold a run's directory for reading, once whatever was interrupted there is finished."""
-    if any(path.glob(f".*{storage.COMMIT}")):
-        with storage.writing(path):
-            storage.recover(path)
-    with storage.reading(path):
-        yield
 
 
 def stored_names(path: Path, digest: str, id_normalize: Sequence[str]) -> list[str] | None:

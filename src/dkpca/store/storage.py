@@ -1,10 +1,9 @@
 """Files that are written whole or not at all, by one writer at a time.
 
-A change to several files is written down before it begins, in a journal that lies beside its last file and names
-files relative to itself. As `.NAME.XXXXXXXX.begun` it says which new files are being prepared: after a crash they are
-removed. Renamed to `.NAME.XXXXXXXX.commit` it says that all of them are whole: after a crash they take their places.
-Its process holds a lock on it while it lives. Where the system has no such locks (Windows), nothing is taken for
-abandoned.
+A new file is prepared as `.NAME.XXXXXXXX.part`, locked while its process lives, and then renamed. Several files are
+all prepared before the first is renamed, and the last of them is a seal: the old one is removed first and the new one
+comes last, so that where it is, the others belong to it. Where it is not, a command was interrupted and is repeated.
+Where the system has no locks (Windows), nothing is taken for abandoned.
 """
 
 import contextlib
@@ -13,7 +12,6 @@ import glob
 import json
 import mmap
 import os
-import re
 import secrets
 import shutil
 import stat
@@ -48,9 +46,6 @@ ADVICE = {
     errno.EISDIR: "there is a directory of that name; choose another name",
 }
 LOCK = ".lock"
-BEGUN, COMMIT = ".begun", ".commit"
-PART = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}\.part", re.DOTALL)
-Change = tuple[dict[Path, Path], list[Path]]  # from which part each file is replaced, and which are removed
 
 
 def write(path: Path, data: Content, *, private: bool = False) -> None:
@@ -61,48 +56,37 @@ def write(path: Path, data: Content, *, private: bool = False) -> None:
 def write_all(
     files: Mapping[Path, Content], *, private: Collection[Path] = (), remove: Collection[Path] = ()
 ) -> None:
-    """Replace several files, and remove others: all of it or nothing, even if the process is killed meanwhile.
+    """Replace several files, and remove others; the last is their seal. Nothing changes before all are whole.
 
     A file may be given as a function that writes it, for what is not to be in memory as a whole. Private files get
     mode 0600 from their first byte on.
     """
-    if not files:
-        return
-    # 1) Each new file is prepared beside the one it replaces, under a name that no reader looks for. A change to
-    #    several files has a journal, which says after a crash what was prepared.
     token = secrets.token_hex(4)
     parts = {path: path.with_name(f".{path.name}.{token}.part") for path in files}
     with contextlib.ExitStack() as held:
         held.callback(_remove_all, parts.values())
-        whole: Callable[[], None] | None = None
-        if len(files) + len(remove) > 1:
-            last = list(files)[-1]
-            with explained(last):
-                recover(last.parent)
-                whole = held.enter_context(_journal_of({part: path for path, part in parts.items()}, remove, token))
-        else:
-            _remove_abandoned(next(iter(files)))
-        # 2) All of them are written and brought to the disk; a failure up to here changes nothing.
         for path, part in parts.items():
             with explained(path):
+                _remove_abandoned(path)
                 if path.is_dir():
                     raise OSError(errno.EISDIR, "")
                 descriptor = _write_new(part, files[path], PRIVATE_MODE if path in private else PUBLIC_MODE)
                 # Its lock says that this process lives. Windows has no such lock, and renames no open file.
-                os.close(descriptor) if whole or os.name == "nt" else held.callback(os.close, descriptor)
-        # 3) The journal says that all are whole, and they take their places: from here on a crash is finished later.
-        if whole is not None:
-            with explained(list(files)[-1]):
-                whole()
-        _carry_out({part: path for path, part in parts.items()}, remove)
-
-
-def recover(directory: Path) -> None:
-    """Undo or finish what processes that died had begun to write in a directory."""
-    for steps, removed in _abandoned(directory, COMMIT):
-        _carry_out({part: path for part, path in steps.items() if part.exists()}, removed)
-    for steps, _ in _abandoned(directory, BEGUN):
-        _remove_all(steps)
+                os.close(descriptor) if os.name == "nt" else held.callback(os.close, descriptor)
+        replaced: list[str] = []
+        if len(files) > 1:
+            seal = list(files)[-1]
+            seal.unlink(missing_ok=True)
+            _sync_directory(seal.parent)
+        for path, part in parts.items():
+            with explained(path, f"{replaced} were replaced already" if replaced else NOTHING_CHANGED):
+                part.replace(path)
+            replaced.append(path.name)
+        for path in remove:
+            with explained(path, f"{replaced} were replaced already"):
+                path.unlink(missing_ok=True)
+        for directory in {path.parent for path in (*files, *remove)}:
+            _sync_directory(directory)
 
 
 def _remove_abandoned(path: Path) -> None:
@@ -111,19 +95,6 @@ def _remove_abandoned(path: Path) -> None:
         with contextlib.suppress(FileNotFoundError), part.open("rb") as file:
             if not _held_by_another(file):
                 part.unlink(missing_ok=True)
-
-
-def _carry_out(steps: Mapping[Path, Path], removed: Iterable[Path]) -> None:
-    replaced: list[str] = []
-    for part, path in steps.items():
-        with explained(path, f"{replaced} were replaced already" if replaced else NOTHING_CHANGED):
-            part.replace(path)
-        replaced.append(path.name)
-    for path in removed:
-        with explained(path, f"{replaced} were replaced already"):
-            path.unlink(missing_ok=True)
-    for directory in {path.parent for path in (*steps.values(), *removed)}:
-        _sync_directory(directory)
 
 
 def _remove_all(paths: Iterable[Path]) -> None:
@@ -260,46 +231,6 @@ def explained(path: Path, outcome: str = NOTHING_CHANGED) -> Iterator[None]:
         raise StorageError(f"{path}: cannot be written, {advice}; {outcome}") from error
 
 
-@contextlib.contextmanager
-def _journal_of(steps: Mapping[Path, Path], removed: Iterable[Path], token: str) -> Iterator[Callable[[], None]]:
-    """Keep a journal of a change; yields a function to call when all new files are whole."""
-    last = list(steps.values())[-1]
-    begun, commit = (last.with_name(f".{last.name}.{token}{suffix}") for suffix in (BEGUN, COMMIT))
-    described = {
-        "replace": {
-            os.path.relpath(part, last.parent): os.path.relpath(path, last.parent) for part, path in steps.items()
-        },
-        "remove": [os.path.relpath(path, last.parent) for path in removed],
-    }
-
-    def whole() -> None:
-        begun.replace(commit)
-        _sync_directory(commit.parent)
-
-    try:
-        with begun.open("xb", buffering=0) as file:
-            flock(file.fileno())
-            os.write(file.fileno(), f"{json.dumps(described)}\n".encode())
-            os.fsync(file.fileno())
-            yield whole
-            commit.unlink()
-    finally:
-        begun.unlink(missing_ok=True)
-        commit.unlink(missing_ok=True)
-
-
-def _abandoned(directory: Path, suffix: str) -> Iterator[Change]:
-    """Changes of processes that died; each journal is removed after its change was looked at."""
-    for path in sorted(directory.glob(f".*{suffix}")):
-        with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
-            if _held_by_another(file):
-                continue
-            data = file.read()
-            if data.endswith(b"\n") or suffix == COMMIT:  # before all of it was written down, nothing was begun
-                yield _change_in(path, data)
-            path.unlink(missing_ok=True)
-
-
 def _held_by_another(file: IO[Any]) -> bool:
     """Whether a process that is alive has, or may have, locked the file; if not, it is locked now."""
     try:
@@ -316,28 +247,6 @@ def _sync_directory(directory: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-
-
-def _change_in(path: Path, data: bytes) -> Change:
-    """Read a journal; it may have come with a directory from elsewhere, so it can do nothing but what ours do."""
-    try:
-        described = strict_json.loads(data)
-        steps = {path.parent / part: path.parent / target for part, target in described["replace"].items()}
-        removed = [path.parent / name for name in described["remove"]]
-        ours = all(_belong(part, target) for part, target in steps.items()) and all(
-            target.parent.resolve().is_relative_to(path.parent.resolve()) for target in removed
-        )
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise StorageError(f"{path}: is damaged; remove it, and repeat the command that was interrupted") from error
-    if not ours:
-        raise StorageError(f"{path}: names files that dkpca would not; remove it, it was not made by dkpca")
-    return steps, removed
-
-
-def _belong(part: Path, target: Path) -> bool:
-    """Whether the part is the one that this file would be prepared in."""
-    match = PART.fullmatch(part.name)
-    return match is not None and match["name"] == target.name and part.parent == target.parent
 
 
 def flock(descriptor: int, *, shared: bool = False, wait: bool = True) -> bool:
