@@ -85,7 +85,8 @@ class TestSources:
         ("source", "words"),
         [
             ("nothing.npy", "party 'b': .*nothing.npy cannot be read"),
-            ("table.csv", "party 'b': table.csv is not a .npy, Parquet or Arrow file; pass a function"),
+            ("nothing.csv", "party 'b': .*nothing.csv: there is no such file"),
+            ("table.json", "party 'b': .*table.json: there is no such file"),
             (lambda: np.full((120, 2), np.nan), "party 'b': 2 columns contain NaN"),
             (lambda: table(1)[:5], "'a' and 'b' differ in number of samples"),
         ],

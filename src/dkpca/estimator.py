@@ -251,9 +251,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         ----------
         X : mapping of party to table, list of tables, or one table
             Arrays or DataFrames. Rows of DataFrames are the samples that their index says, in the order of the first
-            table; rows of arrays match by position. In a mapping or list a table may also be a path (of a `.npy`,
-            Parquet or Arrow file of numbers, or a folder of Parquet files) or a function without arguments that
-            returns a table: the worker that computes for the party opens it, and its rows stay there. Of Dask arrays
+            table; rows of arrays match by position. In a mapping or list a table may also be a path (of a table of
+            numbers: `.npy`, Parquet, a folder of Parquet files, Arrow, CSV or Excel) or a function without arguments
+            that returns a table: the worker that computes for the party opens it, and its rows stay there. Of Dask arrays
             and DataFrames the chunks of rows stay on their workers, and Dask arrays come out.
         y : array or Series, optional
             Changes nothing. Where rows are dropped, added or reordered it is refused, unless its labels say that it

@@ -19,7 +19,7 @@ import numpy as np
 import scipy.sparse
 from sklearn.utils.validation import check_array
 
-from dkpca.errors import InputError
+from dkpca.errors import InputError, StorageError
 from dkpca.linalg import memory
 from dkpca.linalg.arrays import Array, device, dtype_name, free_memory, namespace
 from dkpca.messages import check_party_name
@@ -29,7 +29,6 @@ from dkpca.wording import counted
 
 Source = Path | Callable[[], Any]
 COPIES = 3  # of a table that a fit has at one time
-NUMBER_FILES = (".parquet", ".pq", ".arrow", ".ipc", ".feather")
 TEXT_ADVICE = (
     "make text 0/1 columns with sklearn.preprocessing.OneHotEncoder (the recipe for numbers and categories in one "
     "table is in the documentation, 'Tables'), or pass these columns as a party of their own with the kernel "
@@ -42,13 +41,7 @@ CONVERTED = 2**16  # rows of a mapped array that are turned into double precisio
 def as_table(name: str, table: Any, *, columns_are: str = "quantities") -> Array | Source:
     """Return a checked array, or the source of one that a worker is to open."""
     if isinstance(table, str | Path):
-        path = Path(table)
-        if path.suffix != ".npy" and not _of_numbers(path):
-            raise InputError(
-                f"party {name!r}: {path} is not a .npy, Parquet or Arrow file; pass a function that loads it, or use "
-                "the dkpca command"
-            )
-        return path.absolute()
+        return Path(table).absolute()
     if callable(table) and not hasattr(table, "shape"):
         return table
     return check_table(name, table, columns_are=columns_are)
@@ -61,21 +54,23 @@ def is_source(table: Array | Source) -> bool:
 
 def named_columns(name: str, table: Any) -> tuple[str, ...] | None:
     """Names of the columns of a table in a file; None where it has none."""
-    if not isinstance(table, str | Path) or not _of_numbers(Path(table)):
+    if not isinstance(table, str | Path) or Path(table).suffix == ".npy":
         return None
-    names: tuple[str, ...] = _number_files(name).names_of_numbers(name, Path(table))
-    return names
+    try:
+        return tuple(_reader(name).column_names(Path(table)))
+    except StorageError as error:
+        raise InputError(f"party {name!r}: {error}") from error
 
 
 def in_columns(name: str, table: Any, columns: Sequence[str]) -> Source:
     """Return a table in a file with its columns in this order."""
-    return partial(_number_files(name).read_numbers, name, Path(table).absolute(), tuple(columns))
+    return partial(_reader(name).read_numbers, name, Path(table).absolute(), tuple(columns))
 
 
 def opened(name: str, table: Array | Source, *, columns_are: str = "quantities") -> Array:
     """Return the party's columns, opening them where they are only named."""
-    if isinstance(table, Path) and _of_numbers(table):
-        return check_table(name, _number_files(name).read_numbers(name, table), columns_are=columns_are)
+    if isinstance(table, Path) and table.suffix != ".npy":
+        return check_table(name, _reader(name).read_numbers(name, table), columns_are=columns_are)
     if isinstance(table, Path):
         if table.exists() and not table.is_file():
             raise InputError(f"party {name!r}: {table} is a directory, a pipe or a device; give a file")
@@ -180,18 +175,13 @@ def _in_double_precision(table: Any) -> Any:
     return X
 
 
-def _of_numbers(path: Path) -> bool:
-    """Whether a path is one of a Parquet or Arrow table."""
-    return path.suffix.lower() in NUMBER_FILES or (path.suffix != ".npy" and path.is_dir())
-
-
-def _number_files(name: str) -> Any:
-    """Return what reads such tables; it needs an extra, and arrays do not."""
+def _reader(name: str) -> Any:
+    """Return what reads tables in files, as for the commands; it needs an extra, and arrays do not."""
     try:
-        return import_module("dkpca.tables.reading")
+        return import_module("dkpca.tables.preparation")
     except ModuleNotFoundError as error:
         raise InputError(
-            f"party {name!r}: Parquet and Arrow files need {error.name}; install it with pip install 'dkpca[cli]'"
+            f"party {name!r}: tables in files need {error.name}; install it with pip install 'dkpca[cli]'"
         ) from error
 
 

@@ -7,6 +7,7 @@ applied in place, since a table may fill the memory.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,10 @@ import polars as pl
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import StandardScaler
 
-from dkpca.errors import InputError
+from dkpca.errors import InputError, StorageError
 from dkpca.linalg import memory
 from dkpca.tables import categories, numerals
-from dkpca.tables.reading import TEXT, Matrix, Reading, Table, some, text_among_numbers
+from dkpca.tables.reading import TEXT, Matrix, Reading, Table, read, some, text_among_numbers
 from dkpca.wording import counted
 
 MOST_CATEGORIES = 200
@@ -268,6 +269,31 @@ def _as_numbers(values: pl.Series, column: Column, table: Table) -> Any:
         )
     numerals.check_told_apart(values, table.source)
     return values.cast(pl.Float64).fill_null(np.nan).to_numpy()
+
+
+def read_numbers(party: str, path: Path, columns: Sequence[str] = ()) -> Matrix:
+    """Columns of a table in a file for the library, in its own order or in this one; all have to be numbers."""
+    try:
+        table = read(path, Reading(columns=tuple(columns)), by_column=True)
+        names = columns or table.frame.columns
+        kinds = table.frame.schema
+        others = [name for name in names if not (kinds[name].is_numeric() or kinds[name] == pl.Boolean)]
+        if others:
+            raise InputError(
+                f"{path}: the columns {some(others)} are no numbers; leave them out of the file, pass a DataFrame, "
+                "or use the dkpca command, which turns text and dates into numbers"
+            )
+        X = _numbers(table, [Column(name) for name in names])
+        for name, values in zip(names, X.T, strict=True):
+            if np.isnan(values).any():
+                row = int(np.argmax(np.isnan(values))) + 1
+                raise InputError(
+                    f"{path}: column {name!r} is missing in row {row}; fill in such values, or use the dkpca "
+                    "command, which does so"
+                )
+    except (InputError, StorageError) as error:
+        raise InputError(f"party {party!r}: {error}") from error
+    return X
 
 
 def _is_text(values: pl.Series) -> bool:
