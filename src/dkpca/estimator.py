@@ -253,8 +253,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             Arrays or DataFrames. Rows of DataFrames are the samples that their index says, in the order of the first
             table; rows of arrays match by position. In a mapping or list a table may also be a path (of a table of
             numbers: `.npy`, Parquet, a folder of Parquet files, Arrow, CSV or Excel) or a function without arguments
-            that returns a table: the worker that computes for the party opens it, and its rows stay there. Of Dask arrays
-            and DataFrames the chunks of rows stay on their workers, and Dask arrays come out.
+            that returns a table: the worker that computes for the party opens it, and its rows stay there. Of Dask
+            arrays and DataFrames the chunks of rows stay on their workers, and Dask arrays come out.
         y : array or Series, optional
             Changes nothing. Where rows are dropped, added or reordered it is refused, unless its labels say that it
             is in the order of `sample_ids_`; with `lacking`, a warning says where samples are lacking by its values.

@@ -48,7 +48,7 @@ def party(fused):
     assert run.sample_names[0] == "0"
     folder = fused.path / "clinic" / "runs" / "first"
     folder.mkdir(parents=True)
-    message = result(run.model, run.model.scores, run.settings["sample_digest"])
+    message = result(run.model, run.model.scores, run.settings.sample_digest)
     files = embedding_files(PEOPLE, np.asarray(run.model.scores)) | {"result.scores": wire.encode(message)}
     storage.write_all({folder / name: data for name, data in files.items()})
     labels = {"person": PEOPLE[::-1], "diagnosis": ["healthy", "ill"] * 30}

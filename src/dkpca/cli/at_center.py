@@ -20,6 +20,7 @@ from dkpca.store import runs
 from dkpca.store.files import receive
 from dkpca.store.runs import Run
 from dkpca.tables import reading
+from dkpca.wire import codec
 from dkpca.wording import in_bytes
 
 PANEL = "At the center"
@@ -87,7 +88,7 @@ def fuse(
             sample_names=sample_names,
             id_normalize=ways,
         )
-    used = [f"{name}: {known['file']}" for name, known in run.settings["parties"].items()]
+    used = [f"{name}: {known.file}" for name, known in run.settings.parties.items()]
     words = [*used, *run_words(run)]
     show(as_json, run_facts(run), words)
 
@@ -108,7 +109,7 @@ def run_facts(run: Run) -> dict[str, object]:
     ratio = [float(value) for value in run.model.explained_variance_ratio]
     return {
         "out": str(run.path),
-        **run.settings,
+        **codec.described(run.settings),
         "explained_variance_ratio": ratio,
         "warnings": about_kernel(run.model, remedy=REMEDY),
         "certificate": run.model.certificate.to_dict(),
@@ -123,19 +124,19 @@ def run_words(run: Run, *, advice: str = "; name them with --ids") -> list[str |
             name,
             f"{s.n_features:,}",
             str(s.rank),
-            in_bytes(run.settings["parties"][name]["bytes_sent"]),
+            in_bytes(run.settings.parties[name].bytes_sent),
             in_bytes(raw_bytes(s)),
         ]
         for name, s in run.model.summaries.items()
     ]
     ratio = float(sum(run.model.explained_variance_ratio))
-    title = f"{run.settings['n_samples']:,} samples, {run.model.n_components} components, {ratio:.1%} of the variance"
+    title = f"{run.settings.n_samples:,} samples, {run.model.n_components} components, {ratio:.1%} of the variance"
     lines: list[str | Table] = [table(title, ["party", "columns", "rank", "sent", "raw columns"], rows)]
     lines += run.model.certificate.short()
     lines += [f"warning: {sentence}" for sentence in about_kernel(run.model, remedy=REMEDY)]
     lines += [f"note: {note}" for note in run.notes]
     if run.model.is_blind:
         return [*lines, f"wrote {run.path}; its rows are turned samples, which only the parties can turn back"]
-    if run.settings["sample_names"] == "row numbers":
+    if run.settings.sample_names == "row numbers":
         lines.append(f"note: samples are numbered by row{advice}")
     return [*lines, f"wrote {run.path}; look at it with: dkpca report {run.path}"]

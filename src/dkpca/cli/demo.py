@@ -72,7 +72,7 @@ def demo(
     _say("somebody who knows 30 flights attacks what the center would hold, in each mode")
     recovery = _recovered(out, gamma)
     report = _drawn(out)
-    sent = sum(known["bytes_sent"] for known in run.settings["parties"].values())
+    sent = sum(known.bytes_sent for known in run.settings.parties.values())
     raw = sum(raw_bytes(summary) for summary in run.model.summaries.values())
     certificate, seconds = run.model.certificate, {"fit": fitting, "all": time.perf_counter() - start}
     rows = {

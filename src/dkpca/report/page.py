@@ -176,7 +176,7 @@ def _parties(run: Run) -> str:
         *("party", "columns", "rank", "bytes sent", "raw columns", "bytes saved"),
         *("of its kernel sent", "spectrum (log)", "influence"),
     )
-    rows = _party_rows(summaries, influence(run.model), run.settings["parties"])
+    rows = _party_rows(summaries, influence(run.model), run.settings.parties)
     head = "".join(f"<th>{heading}</th>" for heading in headings)
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
     return f'<section id="parties"><h2>The parties</h2><div class="scroll">{table}</div></section>'
@@ -185,7 +185,7 @@ def _parties(run: Run) -> str:
 def _party_rows(summaries: Mapping[str, Summary], shares: Matrix, known: Mapping[str, Any]) -> str:
     rows = []
     for j, (name, summary) in enumerate(summaries.items()):
-        sent, raw = known[name]["bytes_sent"], raw_bytes(summary)
+        sent, raw = known[name].bytes_sent, raw_bytes(summary)
         share = float(shares[j].mean())
         saved = (
             f"{in_bytes(raw - sent)} ({1 - sent / raw:.0%})" if sent <= raw else f"none, sent {sent / raw:.1f} x raw"
@@ -290,13 +290,13 @@ def _run_settings(run: Run) -> dict[str, Any]:
         "the components are of": run.model.meaning,
         "law": run.model.law.name,
         **_kernels_and_weights(run.model),
-        "components": settings["n_components"],
-        "centered": "yes" if settings["center"] else "no",
-        "solver": settings["solver"],
-        "precision on the wire": ", ".join(sorted({known["precision"] for known in settings["parties"].values()})),
-        "samples named by": settings["sample_names"],
-        "fingerprint of the sample ids": settings["sample_digest"],
-        "versions": ", ".join(f"{name} {number}" for name, number in settings["versions"].items()),
+        "components": settings.n_components,
+        "centered": "yes" if settings.center else "no",
+        "solver": settings.solver,
+        "precision on the wire": ", ".join(sorted({known.precision for known in settings.parties.values()})),
+        "samples named by": settings.sample_names,
+        "fingerprint of the sample ids": settings.sample_digest,
+        "versions": ", ".join(f"{name} {number}" for name, number in settings.versions.items()),
     }
 
 

@@ -111,8 +111,8 @@ def with_own_ids(
 
 def _run(path: Path) -> Source:
     run = runs.load(path)
-    numbered = run.settings["sample_names"] == "row numbers"
-    scores, digest = _matrix(run.model.scores), run.settings["sample_digest"]
+    numbered = run.settings.sample_names == "row numbers"
+    scores, digest = _matrix(run.model.scores), run.settings.sample_digest
     return Source(path, run.sample_names, scores, digest, run=run, numbered=numbered)
 
 

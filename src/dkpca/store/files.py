@@ -244,11 +244,6 @@ def _model(header: Header, arrays: Arrays, summaries: Mapping[str, Summary]) -> 
             summaries, _, lacked = completed(summaries, places, dtype=fit.dtype, seed=fit.random_state, **said)
         except (FusionError, InputError) as error:
             raise WireError(f"has places of samples that its messages do not have: {error}") from error
-    if isinstance(fields.get("certificate"), dict) and "eigenvalues" in arrays:  # which one of dkpca 0.1 does not say
-        fields["certificate"] = {
-            "eigenvalues": arrays["eigenvalues"].tolist(),
-            "next_eigenvalue": 0.0,
-        } | fields["certificate"]
     model = codec.decode(FusedModel, fields, arrays, what="not a model", summaries=summaries, lacking=lacked)
     if not summaries or not _fits(model, next(iter(summaries.values())).n_samples):
         raise WireError("has arrays of other shapes than the messages that belong to it")
@@ -399,10 +394,11 @@ def _listed(value: Any) -> Any:
 Saved = Message | State | FusedModel
 SavedT = TypeVar("SavedT", bound=Saved)
 
-DECODERS: Mapping[str, Callable[[bytes], Saved]] = {
-    container.MESSAGE: wire.decode,
-    container.PRIVATE: decode_state,
-    container.MODEL: decode_model,
+# What a file may hold, by the entry in its header: classes, how they become bytes, and how bytes become them.
+KINDS: Mapping[str, tuple[Any, Callable[[Any], bytes], Callable[[bytes], Saved]]] = {
+    container.MESSAGE: (Message, wire.encode, wire.decode),
+    container.PRIVATE: (State, encode_state, decode_state),
+    container.MODEL: (FusedModel, encode_model, decode_model),
 }
 
 
@@ -430,18 +426,11 @@ def save(path: str | Path, item: Saved) -> None:
     ...     dkpca.load(Path(folder, "bank.summary")).party
     'bank'
     """
-    private = isinstance(item, PartyState | SumState)
-    if isinstance(item, PartyState | SumState):
-        data = encode_state(item)
-    elif isinstance(item, FusedModel):
-        data = encode_model(item)
-    elif isinstance(item, Message):
-        data = wire.encode(item)
-    else:
-        raise InputError(
-            f"a {type(item).__name__} cannot be saved here; give a message, a PartyState or a FusedModel"
-        )
-    storage.write(Path(path), data, private=private)
+    for entry, (kind, encode, _) in KINDS.items():
+        if isinstance(item, kind):
+            storage.write(Path(path), encode(item), private=entry == PRIVATE)
+            return
+    raise InputError(f"a {type(item).__name__} cannot be saved here; give a message, a PartyState or a FusedModel")
 
 
 @overload
@@ -478,7 +467,7 @@ def load(path: str | Path, kind: type[Any] | None = None) -> Any:
     """
     data = storage.read(Path(path))
     with naming(Path(path)):
-        item = DECODERS[container.entry_of(data)](data)
+        item = KINDS[container.entry_of(data)][2](data)
         if kind is not None and not isinstance(item, kind):
             raise WireError(f"holds a {type(item).__name__}, not a {kind.__name__}; give the right file")
         return item

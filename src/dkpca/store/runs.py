@@ -13,7 +13,7 @@ import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -71,7 +71,7 @@ class PartySettings:
 
 @dataclass(frozen=True)
 class RunSettings:
-    """What a run was made with; `settings["n_samples"]` and `dict(settings)` give it as its file has it."""
+    """What a run was made with."""
 
     n_components: Count
     center: bool
@@ -87,28 +87,12 @@ class RunSettings:
     weights: str | dict[str, float] | None = None
     meaning: str = ""  # what the fused matrix is a kernel of
 
-    @cached_property
-    def _described(self) -> dict[str, Any]:
-        return codec.described(self)
-
-    def keys(self) -> Iterable[str]:
-        """Names of the settings."""
-        return list(self._described)
-
-    def __getitem__(self, name: str) -> Any:
-        return self._described[name]
-
-
-def versions() -> dict[str, str]:
-    """Versions that made a result."""
-    return dict(_versions())
-
 
 @cache
-def _versions() -> dict[str, str]:
-    return {"python": platform.python_version()} | {
-        name: version(name) for name in ("dkpca", "numpy", "scipy", "polars")
-    }
+def versions() -> dict[str, str]:
+    """Versions that made a result."""
+    packages = ("dkpca", "numpy", "scipy", "polars")
+    return {"python": platform.python_version()} | {name: version(name) for name in packages}
 
 
 def settings_of(
@@ -118,35 +102,34 @@ def settings_of(
     named_by: Literal["ids", "row numbers"],
     id_normalize: tuple[str, ...],
 ) -> RunSettings:
+    """Settings of a run, from its model and messages."""
     summary, weights = next(iter(model.summaries.values())), model.settings.weights
+    parties = {
+        name: PartySettings(
+            n_features=item.message.n_features,
+            rank=item.message.rank,
+            precision=item.message.factor.precision,
+            bytes_sent=len(item.data),
+            summary_id=wire.fingerprint(item.message),
+            file="kept from the run" if item.path.parent == path / "messages" else item.path.name,
+            kernel=item.message.kernel,
+        )
+        for name, item in accepted.items()
+    }
     return RunSettings(
         n_components=model.n_components,
         center=model.centered,
         solver=model.solver,
         kernel=model.kernel,
-        law=model.settings.law,
-        weights=dict(weights) if isinstance(weights, Mapping) else weights,
-        meaning=model.meaning,
         n_samples=summary.n_samples,
         sample_digest=summary.sample_digest,
         sample_names=named_by,
-        parties={name: _of_party(path, item) for name, item in accepted.items()},
+        parties=parties,
         versions=versions(),
         id_normalize=id_normalize,
-    )
-
-
-def _of_party(path: Path, item: Received) -> PartySettings:
-    summary: Summary = item.message
-    kept = item.path.parent == path / "messages"
-    return PartySettings(
-        file="kept from the run" if kept else item.path.name,
-        kernel=summary.kernel,
-        n_features=summary.n_features,
-        rank=summary.rank,
-        precision=summary.factor.precision,
-        bytes_sent=len(item.data),
-        summary_id=wire.fingerprint(summary),
+        law=model.settings.law,
+        weights=dict(weights) if isinstance(weights, Mapping) else weights,
+        meaning=model.meaning,
     )
 
 
@@ -182,32 +165,9 @@ def fuse(
 ) -> Run:
     """Fuse new summaries with those already in the run; nothing is written unless all of it succeeds.
 
-    Parameters
-    ----------
-    path : Path
-        The run's directory; made if it is not there.
-    summary_files : iterable of Path
-        New or replaced summaries.
-    n_components, center
-        None: as in the run so far, or 10 and True.
-    solver, n_landmarks, random_state
-        See `dkpca.linalg.leading.leading`.
-    roster : sequence of str
-        Parties that must be there; empty: whoever sent.
-    without : sequence of str
-        Parties to leave out from now on.
-    keep : bool
-        Whether parties of the run that are not among the files stay in it; without files, all of them do.
-    sample_names : sequence of str, optional
-        In row order, checked against the summaries. None: as in the run so far, or row numbers.
-    id_normalize : sequence of str
-        How the parties agreed to make ids alike; the names are shown as given.
-    states : mapping, optional
-        Private states by party, where one owner has all of them; kept in `private/`.
-    law, weights
-        See `dkpca.fusion.fuse`. None: as in the run so far, or as the kernels imply.
-    model : FusedModel, optional
-        Of these summaries, where they are fused already.
+    What is None is as in the run so far. `keep` says whether its parties that are not among the files stay (without
+    files all do), `without` names those that go, `roster` those that must be there. `sample_names` are checked
+    against the summaries. One owner of all parties has `states`, kept in `private/`, and a `model` of the summaries.
     """
     if not isinstance(solver, str):
         raise InputError(f"a run remembers its solver by name, not as {solver!r}; give one of {list(NAMES)}")

@@ -57,8 +57,8 @@ def named_columns(name: str, table: Any) -> tuple[str, ...] | None:
     if not isinstance(table, str | Path) or Path(table).suffix == ".npy":
         return None
     try:
-        return tuple(_reader(name).column_names(Path(table)))
-    except StorageError as error:
+        return tuple(_reader(name, "reading").column_names(Path(table)))
+    except (InputError, StorageError) as error:
         raise InputError(f"party {name!r}: {error}") from error
 
 
@@ -175,10 +175,10 @@ def _in_double_precision(table: Any) -> Any:
     return X
 
 
-def _reader(name: str) -> Any:
+def _reader(name: str, module: str = "preparation") -> Any:
     """Return what reads tables in files, as for the commands; it needs an extra, and arrays do not."""
     try:
-        return import_module("dkpca.tables.preparation")
+        return import_module(f"dkpca.tables.{module}")
     except ModuleNotFoundError as error:
         raise InputError(
             f"party {name!r}: tables in files need {error.name}; install it with pip install 'dkpca[cli]'"
