@@ -10,11 +10,11 @@ import typer
 from rich.table import Table
 
 from dkpca.cli import options as o
-from dkpca.cli.given_tables import Ids, holdings_of, prepared, with_standardize
 from dkpca.cli.on_one_machine import Tables
 from dkpca.cli.options import GivenSettings
 from dkpca.cli.output import progress, show
 from dkpca.cli.output import table as as_table
+from dkpca.cli.table_options import Ids, holdings_of, prepared, with_standardize
 from dkpca.errors import InputError
 from dkpca.exchange.processes import shared_samples
 from dkpca.exchange.sending import Holding

@@ -8,9 +8,9 @@ from rich.table import Table
 
 from dkpca.cli import options as o
 from dkpca.cli.at_center import run_facts, run_words
-from dkpca.cli.given_tables import Ids, holdings_of, with_standardize
 from dkpca.cli.options import GivenSettings
 from dkpca.cli.output import progress, show
+from dkpca.cli.table_options import Ids, holdings_of, with_standardize
 from dkpca.errors import InputError
 from dkpca.exchange import processes
 

@@ -1,79 +1,23 @@
-"""A party's table on the command line: the file, or its party.toml. Only `check` has options about how to read it."""
+"""Tables on the command line: files, or party.toml files. Only `check` has options about how to read them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import Field, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from dkpca.cli import options as o
+from dkpca.cli.options import GivenSettings
 from dkpca.errors import InputError
 from dkpca.exchange.sending import Holding
+from dkpca.settings import Fit
 from dkpca.store import party_file
-from dkpca.tables.ids import WAYS, check_ways
-from dkpca.tables.reading import DATE_COLUMNS, TEXT_COLUMNS, Reading
-from dkpca.tables.text_files import Dialect
+from dkpca.tables.preparation import prepare, reading_for, with_samples_as_columns
+from dkpca.tables.reading import TEXT_COLUMNS, Matrix, Reading
 
 PANEL, WRITTEN = "The table", "How the file is written (found out, unless given)"
 PLAIN = Reading()
-
-
-def _option(flag: str, help: str, panel: str = PANEL, **more: Any) -> Any:
-    return typer.Option(flag, help=help, rich_help_panel=panel, show_default=False, **more)
-
-
-# Every option is None until it is given, so that what party.toml says can stand in for it.
-OPTIONS: Mapping[str, Any] = {
-    "columns": Annotated[list[str] | None, _option("--columns", "Columns to use, separated by commas; else all.")],
-    "exclude": Annotated[list[str] | None, _option("--exclude", "Columns to leave out.")],
-    "text": Annotated[
-        list[str] | None,
-        _option(
-            "--text",
-            f"Columns of text: {', '.join(TEXT_COLUMNS)}, or COLUMN=one-hot for one of them [default: error].",
-            metavar="|".join(TEXT_COLUMNS),
-        ),
-    ],
-    "dates": Annotated[
-        str | None,
-        _option(
-            "--dates",
-            f"Columns of dates: {', '.join(DATE_COLUMNS)}; as numbers: days since 1970-01-01 [default: error].",
-            metavar="|".join(DATE_COLUMNS),
-        ),
-    ],
-    "max_missing": Annotated[
-        float | None,
-        _option(
-            "--max-missing",
-            "Drop columns with a larger share of missing values; fill the others with their mean [default: 0.1].",
-            min=0.0,
-            max=1.0,
-        ),
-    ],
-    "standardize": Annotated[
-        bool | None,
-        _option("--standardize/--no-standardize", "Give columns mean 0 and deviation 1 [default: standardize]."),
-    ],
-    "id_normalize": Annotated[
-        str | None,
-        _option(
-            "--id-normalize", f"Make ids alike before they are matched, as all parties agreed: {', '.join(WAYS)}."
-        ),
-    ],
-    "separator": Annotated[str | None, _option("--separator", "Between columns; 'tab' is one.", WRITTEN)],
-    "decimal": Annotated[str | None, _option("--decimal", "Decimal mark: , or .", WRITTEN)],
-    "thousands": Annotated[str | None, _option("--thousands", "Mark between thousands; '' for none.", WRITTEN)],
-    "null_values": Annotated[
-        list[str] | None,
-        _option("--null-values", "Missing values, beside empty ones; else NA, n/a, -, #NV and such.", WRITTEN),
-    ],
-    "encoding": Annotated[
-        str | None, _option("--encoding", "Encoding of the file (default: detected, UTF-8 or CP1252).", WRITTEN)
-    ],
-    "sheet": Annotated[str | None, _option("--sheet", "Of a workbook with several.", WRITTEN)],
-}
 TablePath = Annotated[
     Path,
     typer.Argument(
@@ -83,7 +27,27 @@ TablePath = Annotated[
         show_default=False,
     ),
 ]
+Ids = Annotated[
+    list[str] | None,
+    o.option("--id", "Column with the sample ids; NAME=COLUMN where a table has another (default: by position)."),
+]
+
+
+def _of_field(each: Field[Any], panel: str) -> Any:
+    """Option of a field of a reading; None until it is given, so that what party.toml says can stand in for it."""
+    listed = isinstance(each.default, tuple) or each.name in ("text", "missing")
+    kind: Any = list[str] if listed else type(each.default) if isinstance(each.default, bool | float) else str
+    about = each.metadata
+    choices = {"metavar": "|".join(about["choices"])} if about["choices"] else {}
+    return Annotated[kind | None, o.option(about["option"], about["help"], panel, **choices)]
+
+
 AT_HAND: Mapping[str, Any] = {"path": TablePath, "party": o.PartyName, "id_column": o.Id}
+OPTIONS: Mapping[str, Any] = {
+    key: _of_field(each, PANEL if key in party_file.READING else WRITTEN)
+    for key, each in (party_file.READING | party_file.DIALECT).items()
+    if each.metadata["option"] and key != "id"
+}
 
 
 @dataclass(frozen=True)
@@ -130,7 +94,7 @@ def at_hand(path: Path, party: str | None, id_column: str | None, **given: Any) 
         raise InputError(f"{path}: names no table; write table = with the name of a file")
     if not table.name:
         raise InputError(f"{table}: is a directory, not a table; give a file")
-    how = reading(file.reading if file else PLAIN, **given)
+    how = reading(file.reading if file else PLAIN, given)
     name = party if party is not None else (file.party if file else None)
     return TableAtHand(
         party=o.party_name(name, table),
@@ -140,48 +104,79 @@ def at_hand(path: Path, party: str | None, id_column: str | None, **given: Any) 
     )
 
 
-def reading(before: Reading, **given: Any) -> Reading:
+def reading(before: Reading, given: Mapping[str, Any]) -> Reading:
     """How to read a table: as before, but for the options that were given."""
-    text, single = _text(given.get("text"))
-    ways, dates = given.get("id_normalize"), given.get("dates")
-    if dates is not None and dates not in DATE_COLUMNS:
-        raise InputError(f"--dates {dates!r} is not one of {', '.join(DATE_COLUMNS)}")
-    changes: dict[str, Any] = {
-        "columns": o.column_names(given.get("columns")) or None,
-        "exclude": o.column_names(given.get("exclude")) or None,
-        "text": text,
-        "text_of": single or None,
-        "dates": dates,
-        "max_missing": given.get("max_missing"),
-        "standardize": given.get("standardize"),
-        "id_normalize": None if ways is None else check_ways(o.column_names([ways])),
-        "dialect": _dialect(before.dialect, given),
-    }
-    return replace(before, **{name: value for name, value in changes.items() if value is not None})
-
-
-def _dialect(before: Dialect, given: Mapping[str, Any]) -> Dialect:
-    missing, separator = given.get("null_values"), given.get("separator")
-    changes: dict[str, Any] = {
-        "separator": "\t" if separator in ("tab", "\\t") else separator,
-        "decimal": given.get("decimal"),
-        "thousands": given.get("thousands"),
-        "encoding": given.get("encoding"),
-        "missing": None if missing is None else o.column_names(missing),
-        "sheet": given.get("sheet"),
-    }
-    return replace(before, **{name: value for name, value in changes.items() if value is not None})
-
-
-def _text(given: Sequence[str] | None) -> tuple[str | None, tuple[tuple[str, str], ...]]:
-    """What to do with all columns of text, and with single ones."""
-    everywhere, single = None, {}
-    for item in given or ():
-        column, separator, how = item.rpartition("=")
+    changes = {key: value for key, value in given.items() if value is not None and value != []}
+    texts = [item.rpartition("=") for item in changes.pop("text", [])]
+    changes = {key: list(o.column_names(v)) if isinstance(v, list) else v for key, v in changes.items()}
+    if changes.get("separator") in ("tab", "\\t"):
+        changes["separator"] = "\t"
+    for column, separator, how in texts:
         if how not in TEXT_COLUMNS:
+            item = f"{column}{separator}{how}"
             raise InputError(f"--text {item!r} is not one of {', '.join(TEXT_COLUMNS)}, nor COLUMN= one of them")
-        if separator:
-            single[column] = how
+        changes |= {} if separator else {"text": how}
+    if any(separator for _, separator, _ in texts):
+        changes["text_of"] = {column: how for column, separator, how in texts if separator}
+    for key, value in changes.items():
+        valid, advice = party_file.KEYS[key]
+        if not valid(value):
+            raise InputError(f"--{key.replace('_', '-')} {value!r} cannot be used; {advice}")
+    return party_file.reading_of(party_file.described(before) | changes)
+
+
+def named(source: str) -> tuple[str | None, Path]:
+    """Name and file of NAME=FILE; a file may have '=' in its name too."""
+    name, separator, path = source.partition("=")
+    return (name, Path(path)) if separator and not Path(source).exists() else (None, Path(source))
+
+
+def holdings_of(sources: Sequence[str], ids: Sequence[str] | None) -> list[Holding]:
+    """Parties by name."""
+    holdings = [at_hand(path, name, None).holding() for name, path in map(named, sources)]
+    names = [holding.party for holding in holdings]
+    if len(set(names)) < len(names):
+        raise InputError(f"parties {names} have a name twice; name them as NAME=FILE")
+    id_column = {h.party: h.reading.id_column for h in holdings} | _id_columns(ids or (), names)
+    return [replace(h, reading=replace(h.reading, id_column=id_column[h.party])) for h in holdings]
+
+
+def with_standardize(holdings: Sequence[Holding], asked: GivenSettings) -> list[Holding]:
+    """Tables that are standardized as the command says, where it says so."""
+    if "standardize" not in asked.given:
+        return list(holdings)
+    whether = asked.fit([holding.party for holding in holdings]).standardize
+    return [replace(h, reading=replace(h.reading, standardize=whether)) for h in holdings]
+
+
+def prepared(holdings: Sequence[Holding], settings: Fit) -> tuple[dict[str, Matrix], list[str]]:
+    """Columns of each table as the party's kernel takes them, and what was done to them, in words."""
+    columns: dict[str, Matrix] = {}
+    notes: list[str] = []
+    for holding in holdings:
+        rows, _ = holding.load()
+        columns_are = settings.family_of(holding.party).columns_are
+        rows = with_samples_as_columns(rows) if columns_are == "samples" else rows
+        preparation = prepare(rows, reading_for(holding.reading, columns_are))
+        columns[holding.party] = preparation.apply(rows)
+        notes += [f"{holding.party}: {note}" for note in preparation.notes]
+    return columns, notes
+
+
+def _id_columns(given: Sequence[str], parties: Sequence[str]) -> dict[str, str]:
+    """Id column by party, from COLUMN for all of them and NAME=COLUMN for one."""
+    everywhere: list[str] = []
+    single: dict[str, str] = {}
+    for item in given:
+        name, separator, column = item.partition("=")
+        if separator and name in parties:
+            single[name] = column
+        elif separator and "=" in item and column in parties:
+            raise InputError(f"--id {item!r}: write the party first, as {column}={name}")
         else:
-            everywhere = how
-    return everywhere, tuple(single.items())
+            everywhere.append(item)
+    if len(everywhere) > 1:
+        raise InputError(
+            f"--id names {everywhere} for all tables; name one, and others as NAME=COLUMN ({list(parties)})"
+        )
+    return dict.fromkeys(parties, everywhere[0]) | single if everywhere else single

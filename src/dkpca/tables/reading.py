@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from dkpca.errors import InputError, StorageError
+from dkpca.settings import setting
 from dkpca.tables import ids as sample_ids
 from dkpca.tables import numerals, text_files
 from dkpca.tables.column_rules import are_ids, called_as_ids
@@ -28,7 +29,7 @@ from dkpca.tables.formats import (
 )  # fmt: skip
 from dkpca.tables.ids import check_unique, matching_keys
 from dkpca.tables.numerals import is_date
-from dkpca.tables.text_files import SEPARATORS, Dialect
+from dkpca.tables.text_files import SEPARATORS, Dialect, is_names, is_text
 
 TEXT_COLUMNS = ("error", "one-hot", "codes", "ignore")  # what can be done with them
 DATE_COLUMNS = ("error", "number", "ignore")
@@ -39,46 +40,74 @@ OURS = Dialect(separator=",", decimal=".", thousands="", missing=())  # how we w
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 
 
+def _is_share(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
+
+
+def _handles_text(value: object) -> bool:
+    return isinstance(value, dict) and all(how in TEXT_COLUMNS for how in value.values())
+
+
+def _are_ways(value: object) -> bool:
+    return is_names(value) and set(value) <= set(sample_ids.WAYS)  # type: ignore[call-overload]
+
+
 @dataclass(frozen=True)
 class Reading:
-    """How a party wants its table read.
+    """How a party wants its table read: fields are options of `dkpca check` and entries of party.toml."""
 
-    Parameters
-    ----------
-    id_column : str, optional
-        Column with the sample ids. None: rows match by position.
-    columns, exclude : tuple of str
-        Columns to use (none named: all but the id), and columns to leave out.
-    text : {"error", "one-hot", "codes", "ignore"}
-        What to do with columns of text. Codes are one number per category, for kernels that only ask whether two
-        values are equal.
-    max_missing : float
-        Columns with a larger share of missing values are dropped; in the others the mean is filled in.
-    standardize : bool
-        Give every column mean 0 and standard deviation 1.
-    text_of : tuple of (str, str)
-        What to do with single columns of text, by their names.
-    dates : {"error", "number", "ignore"}
-        What to do with columns of dates; as numbers they are days since 1970-01-01.
-    id_normalize : tuple of str
-        How ids are made alike before they are matched: some of `dkpca.tables.ids.WAYS`.
-    dialect : Dialect
-        How the file is written, as far as the party says it.
-    likely, date_formats
-        What decides where neither the party nor the file says it: how an earlier table was written.
-    """
-
-    id_column: str | None = None
-    columns: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-    text: str = "error"
-    max_missing: float = 0.1
-    standardize: bool = True
-    text_of: tuple[tuple[str, str], ...] = ()
-    dates: str = "error"
-    id_normalize: tuple[str, ...] = ()
-    dialect: Dialect = AS_WRITTEN
-    likely: Dialect = AS_WRITTEN
+    id_column: str | None = setting(
+        None,
+        (is_text, "write the name of the column with the sample ids, or nothing"),
+        "Column with the sample ids (default: rows match by position).",
+        option="--id",
+    )
+    columns: tuple[str, ...] = setting(
+        (),
+        (is_names, "write a list of names; an empty one means all"),
+        "Columns to use, separated by commas (default: all).",
+        option="--columns",
+    )
+    exclude: tuple[str, ...] = setting(
+        (), (is_names, "write a list of names"), "Columns to leave out.", option="--exclude"
+    )
+    text: str = setting(  # codes are one number per category, for kernels that only ask whether two values are equal
+        "error",
+        (lambda value: value in TEXT_COLUMNS, f"write one of {', '.join(TEXT_COLUMNS)}"),
+        f"Columns of text: {', '.join(TEXT_COLUMNS)}, or COLUMN=one-hot for one of them [default: error].",
+        option="--text",
+        choices=TEXT_COLUMNS,
+    )
+    max_missing: float = setting(
+        0.1,
+        (_is_share, "write a share between 0 and 1"),
+        "Drop columns with a larger share of missing values; fill the others with their mean [default: 0.1].",
+        option="--max-missing",
+    )
+    standardize: bool = setting(
+        True,
+        (lambda value: isinstance(value, bool), "write true or false"),
+        "Give columns mean 0 and deviation 1 [default: standardize].",
+        option="--standardize/--no-standardize",
+    )
+    text_of: tuple[tuple[str, str], ...] = setting(  # of single columns, by their names
+        (), (_handles_text, f"write {{ column = ... }} with one of {', '.join(TEXT_COLUMNS)}"), ""
+    )
+    dates: str = setting(
+        "error",
+        (lambda value: value in DATE_COLUMNS, f"write one of {', '.join(DATE_COLUMNS)}"),
+        f"Columns of dates: {', '.join(DATE_COLUMNS)}; as numbers: days since 1970-01-01 [default: error].",
+        option="--dates",
+        choices=DATE_COLUMNS,
+    )
+    id_normalize: tuple[str, ...] = setting(
+        (),
+        (_are_ways, f"write some of {list(sample_ids.WAYS)}"),
+        f"Make ids alike before they are matched, as all parties agreed: {', '.join(sample_ids.WAYS)}.",
+        option="--id-normalize",
+    )
+    dialect: Dialect = AS_WRITTEN  # how the file is written, as far as the party says it
+    likely: Dialect = AS_WRITTEN  # decides what neither says: how an earlier table was written
     date_formats: tuple[tuple[str, str], ...] = ()
 
     def text_handling(self, column: str) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 import polars as pl
 
 from dkpca.errors import InputError
+from dkpca.settings import setting
 from dkpca.tables import numerals
 from dkpca.tables.numerals import Evidence
 
@@ -33,30 +34,50 @@ MARKS = {  # the longer one first: the mark of UTF-32 begins like that of UTF-16
 UTF8 = ("utf-8", "utf-8-sig")
 
 
+def is_text(value: object) -> bool:
+    """Whether it is a text, perhaps an empty one."""
+    return isinstance(value, str)
+
+
+def is_named(value: object) -> bool:
+    """Whether it is a text that is not empty."""
+    return isinstance(value, str) and bool(value)
+
+
+def is_names(value: object) -> bool:
+    """Whether it is a list of texts."""
+    return isinstance(value, list | tuple) and all(isinstance(name, str) for name in value)
+
+
 @dataclass(frozen=True)
 class Dialect:
-    """How a table is written; None: find out.
+    """How a table is written; None: find out. Fields are options of `dkpca check` and entries of party.toml."""
 
-    Parameters
-    ----------
-    separator : str, optional
-        Between columns of a text file.
-    decimal, thousands : str, optional
-        Marks in numbers; no mark between thousands is an empty text.
-    encoding : str, optional
-        Of a text file.
-    missing : tuple of str, optional
-        Values that mean there is none, beside the empty one.
-    sheet : str, optional
-        Of a workbook.
-    """
-
-    separator: str | None = None
-    decimal: str | None = None
-    thousands: str | None = None
-    encoding: str | None = None
-    missing: tuple[str, ...] | None = None
-    sheet: str | None = None
+    separator: str | None = setting(
+        None, (is_named, "write the letter between columns"), "Between columns; 'tab' is one.", option="--separator"
+    )
+    decimal: str | None = setting(None, (is_named, "write , or ."), "Decimal mark: , or .", option="--decimal")
+    thousands: str | None = setting(
+        None,
+        (is_text, "write the mark between thousands, or nothing"),
+        "Mark between thousands; '' for none.",
+        option="--thousands",
+    )
+    encoding: str | None = setting(
+        None,
+        (is_named, "write the name of an encoding, such as utf-8"),
+        "Encoding of the file (default: detected, UTF-8 or CP1252).",
+        option="--encoding",
+    )
+    missing: tuple[str, ...] | None = setting(
+        None,
+        (is_names, "write a list of the values that mean there is none"),
+        "Missing values, beside empty ones (default: NA, n/a, -, #NV and such).",
+        option="--null-values",
+    )
+    sheet: str | None = setting(
+        None, (is_named, "write the name of a sheet of the workbook"), "Of a workbook with several.", option="--sheet"
+    )
 
     def __post_init__(self) -> None:
         if self.separator is not None and len(self.separator) != 1:
