@@ -144,7 +144,7 @@ def test_two_stored_messages_of_one_party_are_refused(office):
 
 def test_the_settings_of_a_run_read_as_their_file(office):
     run = runs.load(office / "run")
-    assert dict(run.settings) == json.loads((office / "run" / "settings.json").read_text())
+    assert codec.described(run.settings) == json.loads((office / "run" / "settings.json").read_text())
 
 
 class TestLock:

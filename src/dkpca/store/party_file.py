@@ -76,7 +76,7 @@ def described(reading: Reading) -> dict[str, Any]:
 
 def reading_of(values: Mapping[str, Any]) -> Reading:
     """Return the reading that entries of party.toml describe."""
-    plain = {
+    plain: dict[str, Any] = {
         key: tuple(value.items()) if isinstance(value, dict) else tuple(value) if isinstance(value, list) else value
         for key, value in values.items()
     }
