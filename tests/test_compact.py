@@ -122,9 +122,9 @@ def test_the_checksum_is_over_the_decoded_numbers():
     other[0, 0] += 1
     good, bad = (plain | {"factor": compact.code(numbers)} for numbers in (plain["factor"], other))
     header["coded"] = {"factor": list(other.shape)}
-    assert same(wire.decode(container.save(header, good, entry="dkpca")), message)
+    assert same(wire.decode(b"".join(container.pieces(header, good, entry="dkpca"))), message)
     with pytest.raises(WireError, match="checksum does not match"):
-        wire.decode(container.save(header, bad, entry="dkpca"))
+        wire.decode(b"".join(container.pieces(header, bad, entry="dkpca")))
 
 
 @pytest.mark.parametrize(

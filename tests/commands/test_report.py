@@ -3,7 +3,6 @@
 import base64
 import json
 import re
-import shutil
 import zlib
 from pathlib import Path
 
@@ -42,15 +41,17 @@ def page_names(path):
 
 @pytest.fixture
 def party(fused):
-    """A party's folder as the network leaves it, its own labels, and a center without names."""
+    """A party's result as a study leaves it, a message of scores, its own labels, and a center without names."""
     fused.ok("fuse", *(f"{o}.summary" for o in OWNERS), "--components", 3, "--out", "unnamed")
     run = runs.load(fused.path / "unnamed")
     assert run.sample_names[0] == "0"
-    folder = fused.path / "clinic" / "runs" / "first"
+    folder = fused.path / "clinic" / "result"
     folder.mkdir(parents=True)
     message = result(run.model, run.model.scores, run.settings.sample_digest)
-    files = embedding_files(PEOPLE, np.asarray(run.model.scores)) | {"result.scores": wire.encode(message)}
-    storage.write_all({folder / name: data for name, data in files.items()})
+    storage.write(fused.path / "result.scores", wire.encode(message))
+    storage.write(folder / "embedding.csv", embedding_files(PEOPLE, np.asarray(run.model.scores))["embedding.csv"])
+    told = {"captured_share_at_least": 0.5, "optimality_at_least": 0.9, "meaning": "rbf", "n_parties": 3}
+    storage.write(folder / "certificate.json", storage.as_json(told))
     labels = {"person": PEOPLE[::-1], "diagnosis": ["healthy", "ill"] * 30}
     pl.DataFrame(labels).write_csv(fused.path / "own.csv")
     return fused
@@ -58,22 +59,21 @@ def party(fused):
 
 def test_a_party_draws_its_result_folder_with_its_own_labels(party):
     told = party.ok(
-        *("report", "clinic/runs/first", "--labels", "own.csv", "--id", "person", "--label", "diagnosis"),
+        *("report", "clinic/result", "--labels", "own.csv", "--id", "person", "--label", "diagnosis"),
         *("--table", "clinic.csv", "--json"),
     ).json
     assert told["label_columns"] == ["diagnosis"]
     assert len(told["top_columns"]) == 3
-    names, header = page_names(party.path / "clinic" / "runs" / "first" / "report.html")
+    names, header = page_names(party.path / "clinic" / "result" / "report.html")
     assert names == PEOPLE
     assert header["columns"][0]["name"] == "diagnosis"
     assert "scree" not in header  # the factors of the others stay at the center
-    page = (party.path / "clinic" / "runs" / "first" / "report.html").read_text()
+    page = (party.path / "clinic" / "result" / "report.html").read_text()
     assert "columns held by 3 parties" in page
     assert "components capture at least" in page
 
 
 def test_a_message_of_scores_is_named_by_the_party_whose_ids_were_fitted(party):
-    shutil.copy(party.path / "clinic" / "runs" / "first" / "result.scores", party.path / "result.scores")
     party.ok("report", "result.scores")
     assert page_names(party.path / "result.html")[0][:2] == ["0", "1"]
     party.ok("report", "result.scores", "--table", "clinic.csv", "--id", "person", "--out", "mine.html")
@@ -88,7 +88,7 @@ def test_labels_about_other_samples_are_counted_and_refused(party):
     pl.DataFrame({"who": strangers, "diagnosis": ["ill"] * 60}).write_csv(party.path / "others.csv")
     asked = (
         "report",
-        "clinic/runs/first/result.scores",
+        "result.scores",
         "--table",
         "clinic.csv",
         "--id",
@@ -106,7 +106,7 @@ def test_labels_about_other_samples_are_counted_and_refused(party):
 
 def test_row_numbers_of_a_message_are_no_ids(party):
     pl.DataFrame({"person": range(1, 51), "diagnosis": ["ill"] * 50}).write_csv(party.path / "numbers.csv")
-    error = party.refused("report", "clinic/runs/first/result.scores", "--labels", "numbers.csv", "--id", "person")
+    error = party.refused("report", "result.scores", "--labels", "numbers.csv", "--id", "person")
     assert "none of its 50 ids is a sample" in error
 
 
@@ -254,7 +254,7 @@ def test_a_german_table_with_ids_in_other_letters_is_matched_as_agreed(party):
         f"P{i:02d} ;{'krank' if i % 2 else 'gesund'};1,{i:02d}\n" for i in range(60)
     )
     (party.path / "eigene.csv").write_bytes(text.encode("cp1252"))
-    asked = ("report", "clinic/runs/first", "--labels", "eigene.csv", "--table", "eigene.csv", "--id", "person")
+    asked = ("report", "clinic/result", "--labels", "eigene.csv", "--table", "eigene.csv", "--id", "person")
     assert "none of its 60 ids is a sample" in party.refused(*asked)
     (party.path / "eigene.toml").write_text('table = "eigene.csv"\nid_normalize = ["strip", "case"]\n')
     told = party.ok(*asked, "--config", "eigene.toml", "--json").json

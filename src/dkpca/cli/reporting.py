@@ -26,7 +26,7 @@ def report(
     path: Annotated[
         Path,
         typer.Argument(
-            help="A run directory; or what a party received: its folder runs/RUN, a message of scores, an embedding.",
+            help="A run directory, the folder DIR/result of a study, a message of scores, or an embedding.",
             show_default=False,
         ),
     ],
@@ -69,7 +69,7 @@ def report(
 
     A party draws what it received with its own ids, labels and columns; the center never has them.
 
-    Example: `dkpca report airline/runs/first --table airline.csv --labels airline.csv --id flight --label carrier`
+    Example: `dkpca report airline/result --table airline.csv --labels airline.csv --id flight --label carrier`
     """
     from dkpca.report.content import Wanted, assemble
     from dkpca.report.page import render

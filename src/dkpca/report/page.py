@@ -15,7 +15,7 @@ import numpy as np
 
 from dkpca.certificate import Certificate
 from dkpca.fusion import FusedModel
-from dkpca.messages import Scores, Summary
+from dkpca.messages import Summary
 from dkpca.party.disclosure import raw_bytes, share_sent, spectrum
 from dkpca.report import svg
 from dkpca.report.columns import OwnColumns
@@ -96,23 +96,23 @@ def subtitle(content: Content) -> str:
         summaries = source.run.model.summaries
         n_features = sum(summary.n_features for summary in summaries.values())
         held = f"{n_features:,} columns held by {len(summaries)} parties, "
-    elif source.result is not None:
-        held = f"columns held by {source.result.n_parties} parties, "
+    elif "n_parties" in source.told:
+        held = f"columns held by {source.told['n_parties']} parties, "
     return f"{n_samples:,} samples, {held}{n_components} kernel principal components"
 
 
 def headline(content: Content) -> str:
     """Say what is proved, where a proof came along."""
-    known: Any = content.source.result
+    known = content.source.told
     if content.source.run is not None:
-        known = content.source.run.model.certificate
-    if known is None:
+        known = content.source.run.model.certificate.to_dict()
+    if not {"captured_share_at_least", "optimality_at_least"} <= set(known):
         return ""
     count = content.source.scores.shape[1]
     return (
         f'<p class="headline">The {count} components capture at least '
-        f"<strong>{known.captured_share_at_least:.1%}</strong> of the variance, and at least "
-        f"<strong>{known.optimality_at_least:.1%}</strong> of what the best {count} "
+        f"<strong>{known['captured_share_at_least']:.1%}</strong> of the variance, and at least "
+        f"<strong>{known['optimality_at_least']:.1%}</strong> of what the best {count} "
         "components of the joined table could: proved from the messages alone.</p>"
     )
 
@@ -136,14 +136,16 @@ def drawn_words(content: Content, drawn: DrawnSamples) -> str:
 
 def sections(content: Content) -> str:
     """Everything under the explorer."""
-    run, result = content.source.run, content.source.result
+    run, told = content.source.run, content.source.told
     parts = []
     if content.own is not None:
         parts.append(_own_columns(content.own))
     if run is not None:
         parts += [_scree(), _parties(run), _influence(run), _certificate(run), _settings(_run_settings(run))]
-    elif result is not None:
-        parts.append(_settings(_result_settings(result)))
+    elif told:
+        known = {"the components are of": told.get("meaning"), "parties": told.get("n_parties")}
+        known["fingerprint of the sample ids"] = content.source.digest
+        parts.append(_settings({name: value for name, value in known.items() if value}))
     return "\n".join(parts)
 
 
@@ -312,16 +314,6 @@ def _kernels_and_weights(model: FusedModel) -> dict[str, str]:
 
 def _by_party(words: Mapping[str, str]) -> str:
     return "; ".join(f"{name}: {each}" for name, each in words.items())
-
-
-def _result_settings(result: Scores) -> dict[str, Any]:
-    return {
-        "the components are of": result.meaning or "the kernel of the joined table",
-        "kernel": "one per party" if result.kernel is None else _kernel_words(result.kernel.to_dict()),
-        "parties": result.n_parties,
-        "precision of the scores": result.scores.precision,
-        "fingerprint of the sample ids": result.sample_digest,
-    }
 
 
 def _kernel_words(described: Mapping[str, Any]) -> str:

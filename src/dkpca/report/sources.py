@@ -1,7 +1,7 @@
 """What a page can be drawn of: a run, a party's result folder, a message of scores, or an embedding."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,16 @@ from dkpca import messages
 from dkpca.errors import InputError
 from dkpca.linalg.arrays import to_numpy
 from dkpca.messages import Scores
-from dkpca.store import files, runs
+from dkpca.store import files, runs, storage
 from dkpca.store.runs import RESULT, Run
 from dkpca.tables import reading
 from dkpca.tables.ids import matching_keys
 from dkpca.tables.reading import Matrix, Reading
 
 EMBEDDINGS = ("embedding.parquet", "embedding.csv")
+CERTIFICATE = "certificate.json"  # beside an embedding
+TOLD = ("captured_share_at_least", "optimality_at_least", "meaning", "n_parties")
+NOTHING: Mapping[str, Any] = {}
 COMPONENT = re.compile(r"component_\d+")
 
 
@@ -32,7 +35,7 @@ class Source:
     scores: Matrix  # (n_samples, n_components)
     digest: str | None  # of the ordered sample ids, where known
     run: Run | None = None
-    result: Scores | None = None
+    told: Mapping[str, Any] = NOTHING  # what came with the scores: what is proved of them, and of what they are
     numbered: bool = False  # whether the names are row numbers, because nobody gave the ids of the fit
     outside: Any = None  # (n_samples,) of bool: new samples out of the range of the fit
 
@@ -51,14 +54,13 @@ def read_source(path: Path) -> Source:
     """Read whatever holds scores."""
     if path.is_file():
         return _embedding(path) if reading.is_table(path) else _message(path)
-    made_here = (path / "settings.json").exists()
-    if not made_here and (path / RESULT).exists():
-        return _party_folder(path)
-    if not made_here:
-        raise InputError(
-            f"{path}: is no run directory, and no result that a party received; make one with 'dkpca fuse', "
-            "or give the party's folder runs/RUN, a message of scores or an embedding"
-        )
+    if not (path / "settings.json").exists():
+        if not any((path / name).exists() for name in EMBEDDINGS):
+            raise InputError(
+                f"{path}: is no run directory, and no result of a study; make one with 'dkpca fuse', or give the "
+                "folder DIR/result of a study, a message of scores or an embedding"
+            )
+        return replace(_embedding(_embedding_in(path)), path=path)
     if runs.is_projection(path):
         raise InputError(
             f"{path}: holds new samples, placed among the components of a run; "
@@ -101,9 +103,7 @@ def with_own_ids(
         return named, f"named by the ids of {table}, which are those of the fit"
     if not source.numbered and set(keys) & set(matching_keys(source.names, ways)):
         return source, ""
-    hint = "give a table with these names, or fuse again with --ids"
-    if source.result is not None:
-        hint = "give the table of the fit"
+    hint = "give the table of the fit" if source.told else "give a table with these names, or fuse again with --ids"
     raise InputError(
         f"{table}: none of its {len(ids)} ids is a sample of {source.path}, as {source.names[0]!r}; {hint}"
     )
@@ -116,21 +116,11 @@ def _run(path: Path) -> Source:
     return Source(path, run.sample_names, scores, digest, run=run, numbered=numbered)
 
 
-def _party_folder(path: Path) -> Source:
-    result = files.read_message(path / RESULT, Scores)
-    named = _embedding(_embedding_in(path))
-    if len(named.names) != result.scores.shape[0]:
-        raise InputError(
-            f"{named.path}: has {len(named.names)} samples and {path / RESULT} has {result.scores.shape[0]}; "
-            "these two files belong together, restore what is missing"
-        )
-    return Source(path, named.names, _matrix(result.scores.decode()), result.sample_digest, result=result)
-
-
 def _message(path: Path) -> Source:
     result = files.read_message(path, Scores)
     names = [str(row) for row in range(result.scores.shape[0])]
-    return Source(path, names, _matrix(result.scores.decode()), result.sample_digest, result=result, numbered=True)
+    told = {name: getattr(result, name) for name in TOLD}
+    return Source(path, names, _matrix(result.scores.decode()), result.sample_digest, told=told, numbered=True)
 
 
 def _embedding(path: Path) -> Source:
@@ -150,7 +140,10 @@ def _embedding(path: Path) -> Source:
         "outside" in table.frame.columns
     ) else None  # fmt: skip
     assert table.ids is not None
-    return Source(path, table.ids, _matrix(scores), None, outside=outside)
+    beside = path.parent / CERTIFICATE
+    told = storage.read_json(beside) if beside.exists() else {}
+    known = {name: told[name] for name in TOLD if name in told} if isinstance(told, dict) else {}
+    return Source(path, table.ids, _matrix(scores), None, told=known, outside=outside)
 
 
 def _embedding_in(path: Path) -> Path:

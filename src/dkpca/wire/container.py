@@ -7,10 +7,11 @@ Arrays are read as views of the bytes and written from where they are, so that a
 as it would be with the package safetensors. The bytes are those that it would write, and what it refuses is refused.
 """
 
+import contextlib
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -42,12 +43,7 @@ Header = dict[str, Any]
 
 def pack(header: Header, arrays: Arrays, *, entry: str) -> bytes:
     """Return the bytes of one file; the same header and arrays give the same bytes."""
-    return save(header | {"checksum": checksum(header, arrays)}, arrays, entry=entry)
-
-
-def save(header: Header, arrays: Arrays, *, entry: str) -> bytes:
-    """Return the bytes of one file whose header is complete."""
-    return b"".join(pieces(header, arrays, entry=entry))
+    return b"".join(pieces(header | {"checksum": checksum(header, arrays)}, arrays, entry=entry))
 
 
 def pieces(header: Header, arrays: Arrays, *, entry: str) -> list[Buffer]:
@@ -57,7 +53,7 @@ def pieces(header: Header, arrays: Arrays, *, entry: str) -> list[Buffer]:
 
 def unpack(data: Buffer, *, entry: str, max_header: int, dtypes: Mapping[str, str] = DTYPES) -> tuple[Header, Arrays]:
     """Header, its checksum not yet verified, and arrays of a file: views of its bytes."""
-    try:
+    with _as_wire_error():
         described = header_of(data, max_header)
         metadata = described[METADATA]
         if PRIVATE in metadata and entry == MESSAGE:
@@ -69,28 +65,25 @@ def unpack(data: Buffer, *, entry: str, max_header: int, dtypes: Mapping[str, st
         if not isinstance(header, dict):
             raise WireError(f"not a dkpca file: its header is not an object; {AGAIN}")
         return header, arrays_in(data, described, dtypes)
-    except (ValueError, KeyError, TypeError) as error:
-        if isinstance(error, WireError):
-            raise
-        raise WireError(
-            f"not a dkpca file, or not a whole one: its header or its length is wrong; {AGAIN}"
-        ) from error
 
 
 def entry_of(data: Buffer) -> str:
     """Return what a file is for: the name of its entry."""
-    try:
+    with _as_wire_error():
         metadata = header_of(data, len(data))[METADATA]
-    except (ValueError, KeyError, TypeError) as error:
-        if isinstance(error, WireError):
-            raise
-        raise WireError(
-            f"not a dkpca file, or not a whole one: its header or its length is wrong; {AGAIN}"
-        ) from error
-    for name in MEANING:
-        if name in metadata:
-            return name
+        for name in MEANING:
+            if name in metadata:
+                return name
     raise WireError(f"not a dkpca file: nothing in its header says so; {AGAIN}")
+
+
+@contextlib.contextmanager
+def _as_wire_error() -> Iterator[None]:
+    """Let what a damaged header raises be one of our errors."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError) as error:
+        raise WireError(f"not a whole dkpca file: its header or its length is wrong; {AGAIN}") from error
 
 
 def verify(header: Header, arrays: Arrays) -> Header:
