@@ -67,7 +67,8 @@ def open_table(
         raise InputError(f"{path}: is empty; check the file")
     kind = path.suffix.lower()
     if kind in TEXT_FILES:
-        return _text_file(path, asked, id_column, likely)
+        found = text_files.open_text(path, asked, id_column=id_column, likely=likely)
+        return Opened(str(path), found.frame, found.names, found.notes, found.dialect, found, found.proved)
     if kind in WORKBOOKS:
         return _workbook(path, asked, id_column, likely)
     frame = _typed(path, kind)
@@ -83,25 +84,13 @@ def from_array(array: np.ndarray[Any, Any], name: str = "x") -> pl.DataFrame:
     return pl.DataFrame({f"{name}{j}": array[:, j] for j in range(array.shape[1])})
 
 
-def _text_file(path: Path, asked: Dialect, id_column: str | None, likely: Dialect) -> Opened:
-    found = text_files.open_text(path, asked, id_column=id_column, likely=likely)
-    said = text_files.described(found.dialect)
-    notes = [*([f"read as {said}"] if said else []), *found.layout.notes]
-    return Opened(str(path), found.frame, found.names, notes, found.dialect, found, found.layout.proved)
-
-
 def _workbook(path: Path, asked: Dialect, id_column: str | None, likely: Dialect) -> Opened:
     frame, sheet, notes = open_workbook(path, asked.sheet, id_column=id_column)
     evidence = numerals.Evidence()
     for name in frame.columns:
         if name != id_column and frame[name].dtype == pl.String:
             evidence.add_column(name, frame[name].drop_nulls().head(text_files.ROWS))
-    if asked.decimal is None:
-        decimal, thousands = numerals.decide(evidence, str(path), likely=likely.decimal)
-    else:
-        decimal, thousands = asked.decimal, asked.thousands or ""
-    missing = numerals.USUAL_MISSING if asked.missing is None else asked.missing
-    how = replace(asked, decimal=decimal, thousands=thousands, missing=missing, sheet=sheet)
+    how, _ = text_files.with_marks(replace(asked, sheet=sheet), evidence, str(path), likely)
     return Opened(str(path), frame.lazy(), frame.columns, [f"read sheet {sheet!r}", *notes], how)
 
 

@@ -89,17 +89,6 @@ class Dialect:
 
 
 @dataclass(frozen=True)
-class Layout:
-    """Where the table lies in a text file, and how it is written."""
-
-    dialect: Dialect
-    names: tuple[str, ...]  # of the columns
-    skip: int  # lines above the table
-    notes: tuple[str, ...]
-    proved: bool  # whether the decimal mark was asked for, or seen in a number that can be read in one way only
-
-
-@dataclass(frozen=True)
 class Cut:
     """The head of a file, cut at one separator."""
 
@@ -130,11 +119,8 @@ class Cut:
         return [cell for row in self.rows if len(row) == self.width for cell in row]
 
 
-def find_layout(head: str, asked: Dialect, source: str, *, id_column: str | None, likely: Dialect) -> Layout:
-    """Find out from the first lines of a file what was not asked for; what is open is refused."""
-    cut = _cut_as_asked(head, asked, source, id_column)
-    names, skip, data, notes = _header(cut, source, id_column)
-    evidence = _evidence(names, cut.rows[data:], id_column)
+def with_marks(asked: Dialect, evidence: Evidence, source: str, likely: Dialect) -> tuple[Dialect, bool]:
+    """Fill in the marks of numbers and of missing values; say whether the decimal mark is certain."""
     if asked.decimal is None:
         decimal, thousands = numerals.decide(evidence, source, likely=likely.decimal)
         proved = bool(evidence.decimal) or likely.decimal is not None
@@ -142,14 +128,9 @@ def find_layout(head: str, asked: Dialect, source: str, *, id_column: str | None
         group = numerals.OTHER[asked.decimal]
         seen = group in evidence.grouped or group in evidence.unclear
         decimal, thousands, proved = asked.decimal, group if seen else next(iter(evidence.spacing), ""), True
-    dialect = replace(
-        asked,
-        separator=cut.separator,
-        decimal=decimal,
-        thousands=thousands if asked.thousands is None else asked.thousands,
-        missing=numerals.USUAL_MISSING if asked.missing is None else asked.missing,
-    )
-    return Layout(dialect, names, skip, tuple(notes), proved)
+    thousands = thousands if asked.thousands is None else asked.thousands
+    missing = numerals.USUAL_MISSING if asked.missing is None else asked.missing
+    return replace(asked, decimal=decimal, thousands=thousands, missing=missing), proved
 
 
 def described(dialect: Dialect) -> str:
@@ -201,7 +182,7 @@ def _cut(head: str, separator: str) -> Cut:
     return Cut(separator, rows, ends)
 
 
-def _header(cut: Cut, source: str, id_column: str | None) -> tuple[tuple[str, ...], int, int, list[str]]:
+def _header(cut: Cut, source: str, id_column: str | None) -> tuple[list[str], int, int, list[str]]:
     """Names, lines above the table, first row of data; notes."""
     position = cut.row_with(id_column)
     if position is None:
@@ -241,7 +222,7 @@ def _next_has_number(cut: Cut, position: int) -> bool:
     return any(numerals.is_number(cell.strip()) for row in following for cell in row)
 
 
-def _named(row: list[str], source: str, notes: list[str]) -> tuple[str, ...]:
+def _named(row: list[str], source: str, notes: list[str]) -> list[str]:
     """Names of all columns, each once; columns without a name get one by their position."""
     names = [name or f"{UNNAMED}_{position + 1}" for position, name in enumerate(row)]
     twice = [name for name, count in Counter(names).items() if count > 1]
@@ -250,15 +231,7 @@ def _named(row: list[str], source: str, notes: list[str]) -> tuple[str, ...]:
     numbers = [name for name in row[1:] if name and numerals.is_number(name) and not name.isdecimal()]
     if numbers:
         notes.append(f"the header has the number {numbers[0]!r}; if it is a row of data, write a header above it")
-    return tuple(names)
-
-
-def _evidence(names: Sequence[str], rows: list[list[str]], id_column: str | None) -> Evidence:
-    evidence = Evidence()
-    for position, name in enumerate(names):
-        if name != id_column:
-            evidence.add_column(name, [row[position] for row in rows if position < len(row)])
-    return evidence
+    return names
 
 
 @dataclass(frozen=True)
@@ -266,24 +239,17 @@ class Delimited:
     """A text file opened as columns of text."""
 
     path: Path
-    layout: Layout
+    dialect: Dialect
+    names: list[str]  # of the columns
+    skip: int  # lines above the table
+    notes: list[str]
+    proved: bool  # whether the decimal mark was asked for, or seen in a number that can be read in one way only
     frame: pl.LazyFrame  # all columns text; rows as in the file, empty ones too
-
-    @property
-    def dialect(self) -> Dialect:
-        """How it is written."""
-        return self.layout.dialect
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the columns."""
-        return list(self.layout.names)
 
     def field_counts(self) -> Iterator[tuple[int, int]]:
         """Number of each row below the header, from 1 on, and how many fields it has; 0 for an empty line."""
-        encoding = self.dialect.encoding
-        with self.path.open(encoding=encoding, newline="") as file:
-            for _ in range(self.layout.skip):
+        with self.path.open(encoding=self.dialect.encoding, newline="") as file:
+            for _ in range(self.skip):
                 file.readline()
             rows = csv.reader(file, delimiter=self.dialect.separator or ",")
             next(rows, None)
@@ -306,20 +272,26 @@ def open_text(path: Path, asked: Dialect, *, id_column: str | None, likely: Dial
         raise InputError(f"{path}: its lines end as on old Macintoshes; save it with other line ends")
     if not whole:
         head = head[: head.rfind("\n") + 1] or head
-    layout = find_layout(head, asked, str(path), id_column=id_column, likely=likely)
-    layout = replace(layout, dialect=replace(layout.dialect, encoding=encoding.removesuffix("-sig")))
+    cut = _cut_as_asked(head, asked, str(path), id_column)
+    names, skip, data, notes = _header(cut, str(path), id_column)
+    evidence = Evidence()
+    for position, name in enumerate(names):
+        if name != id_column:
+            evidence.add_column(name, [row[position] for row in cut.rows[data:] if position < len(row)])
+    dialect, proved = with_marks(asked, evidence, str(path), likely)
+    dialect = replace(dialect, separator=cut.separator, encoding=encoding.removesuffix("-sig"))
     source: Path | io.BytesIO = path
     if encoding not in UTF8:
         source = io.BytesIO(path.read_bytes().decode(encoding).removeprefix("\ufeff").encode())
-    names = list(layout.names)
     frame = pl.scan_csv(
         source,
-        separator=layout.dialect.separator or ",",
-        skip_lines=layout.skip,
+        separator=cut.separator,
+        skip_lines=skip,
         infer_schema=False,
         with_column_names=lambda _: names,
     )
-    return Delimited(path, layout, frame)
+    said = described(dialect)
+    return Delimited(path, dialect, names, skip, [*([f"read as {said}"] if said else []), *notes], proved, frame)
 
 
 def check_width(opened: Delimited) -> None:
