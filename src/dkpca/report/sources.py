@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from dkpca.tables.reading import Matrix, Reading
 EMBEDDINGS = ("embedding.parquet", "embedding.csv")
 CERTIFICATE = "certificate.json"  # beside an embedding
 TOLD = ("captured_share_at_least", "optimality_at_least", "meaning", "n_parties")
-NOTHING: Mapping[str, Any] = {}
 COMPONENT = re.compile(r"component_\d+")
 
 
@@ -35,7 +34,7 @@ class Source:
     scores: Matrix  # (n_samples, n_components)
     digest: str | None  # of the ordered sample ids, where known
     run: Run | None = None
-    told: Mapping[str, Any] = NOTHING  # what came with the scores: what is proved of them, and of what they are
+    told: Mapping[str, Any] = field(default_factory=dict)  # what is proved of the scores, where that came along
     numbered: bool = False  # whether the names are row numbers, because nobody gave the ids of the fit
     outside: Any = None  # (n_samples,) of bool: new samples out of the range of the fit
 
