@@ -44,7 +44,7 @@ def test_everything_about_a_table_is_said_at_once(clinic):
     assert "perhaps an identifier" in remarks["Freitext"]
     assert "the same in every row" in remarks["Konstant"]
     assert "100% missing" in remarks["Leer"]
-    assert "-999 stands 4 times: missing? (--null-values)" in remarks["CRP"]
+    assert "-999 occurs 4 times: missing? (--null-values)" in remarks["CRP"]
     assert {name for name, column in columns.items() if column["use"] == "leave out"} == {
         "Aufnahme", "Fall", "Konstant", "Leer", "Freitext",
     }  # fmt: skip

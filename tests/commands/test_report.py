@@ -80,7 +80,7 @@ def test_a_message_of_scores_is_named_by_the_party_whose_ids_were_fitted(party):
     assert page_names(party.path / "mine.html")[0] == PEOPLE
     # The labels alone are in another order: their ids are not those of the fit, and nothing can be matched.
     error = party.refused("report", "result.scores", "--labels", "own.csv", "--id", "person")
-    assert "own.csv: none of its 60 ids is a sample of result.scores, as '0'" in error
+    assert "own.csv: none of its 60 ids is a sample of result.scores, whose first is '0'" in error
 
 
 def test_labels_about_other_samples_are_counted_and_refused(party):
@@ -101,7 +101,7 @@ def test_labels_about_other_samples_are_counted_and_refused(party):
     half = pl.DataFrame({"who": [*PEOPLE[:30], *strangers[:30]], "diagnosis": ["ill"] * 60})
     half.write_csv(party.path / "half.csv")
     told = party.ok(*asked, "--labels", "half.csv", "--label-id", "who")
-    assert "half.csv has labels for 30 of 60 samples; 30 have none, as 'p30'" in told.out
+    assert "half.csv has labels for 30 of 60 samples; 30 have none, for example 'p30'" in told.out
 
 
 def test_row_numbers_of_a_message_are_no_ids(party):
@@ -181,7 +181,7 @@ def test_labels_that_do_not_fit_are_said(fused):
     rows = pl.read_csv(fused.path / "bank.csv").with_columns(pl.col("person") + "x")
     rows.write_csv(fused.path / "others.csv")
     error = fused.refused("report", "run", "--labels", "others.csv", "--id", "person", "--label", "x1")
-    assert "others.csv: none of its 60 ids is a sample of run, as 'p00'" in error
+    assert "others.csv: none of its 60 ids is a sample of run, whose first is 'p00'" in error
     assert "name its column with the sample ids with --id" in fused.refused("report", "run", "--labels", "bank.csv")
     assert "Give it with --labels" in fused.refused("report", "run", "--label", "x1")
     error = fused.refused("report", "run", "--labels", "bank.csv", "--id", "person", "--out", "bank.csv")

@@ -66,7 +66,7 @@ def test_labels_of_another_type_are_named(tables, model):
 
 def test_a_label_twice_is_refused_where_rows_would_have_to_move(tables, model):
     twice = tables["right"].set_axis([*IDS[:-1], IDS[0]])
-    with pytest.raises(InputError, match="party 'right': label 'p00' stands over several rows"):
+    with pytest.raises(InputError, match="party 'right': label 'p00' occurs in several rows"):
         model.fit(tables | {"right": twice})
     same = {name: table.set_axis(["one"] * 40) for name, table in tables.items()}
     model.fit(same)

@@ -83,7 +83,7 @@ def test_a_header_that_stands_again_among_the_rows_is_named_so(tmp_path):
 
 def test_lines_of_words_below_a_table_are_refused(tmp_path):
     path = written(tmp_path, [*lines(IDS, A, B), "", "Exported 2024-01-31 by the ward", "Page 1"])
-    assert "row 33 has one value, as words below a table have; remove such lines" in refused(path)
+    assert "row 33 has one value, like a line of text below the table; remove such lines" in refused(path)
 
 
 class TestCheck:
@@ -98,7 +98,7 @@ class TestCheck:
         found = self.found(written(tmp_path, lines(IDS, A, B, header="fall,a,b")))
         assert found["columns"][0]["use"] == "leave out"
         assert "some have leading zeros: perhaps a code, not a number" in found["columns"][0]["remarks"]
-        assert "no column is called as ids are; if 'fall' holds them, say so with --id" in found["notes"]
+        assert "No id column found; if 'fall' holds the ids, name it with --id" in found["notes"]
 
     def test_what_somebody_has_to_decide_is_not_decided_for_them(self, tmp_path):
         cells = ["<0.5" if i % 9 == 1 else a for i, a in enumerate(A)]

@@ -114,11 +114,12 @@ def summary_facts(summary: Summary) -> dict[str, Any]:
 
 def _summary_words(summary: Summary, units: str, kept: PartyState, out: Path, state: Path | None) -> list[str]:
     size, raw = wire.size(summary), raw_bytes(summary)
+    why = "as you asked" if kept.decided.startswith("Fixed(") else f"decided by {kept.decided}"
     words = [
         f"{summary.party}: {summary.n_samples:,} samples, {summary.n_features:,} columns {units} -> rank "
         f"{summary.rank}, {in_bytes(size)} (the raw columns: {in_bytes(raw)}); {share_sent(summary):.1%} of its "
         "Gram matrix",
-        f"  how much was decided by {kept.decided}",
+        f"  rank {summary.rank}, {why}",
         *([] if kept.recovery is None else [f"  {kept.recovery.sentence()}"]),
         f"  send  {out}   (what it discloses: dkpca inspect {out})",
     ]

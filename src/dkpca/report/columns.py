@@ -62,7 +62,7 @@ class LabelTable:
             return []
         return [
             f"{self.path.name} has labels for {len(names) - len(lacking):,} of {len(names):,} samples; "
-            f"{len(lacking):,} have none, as {lacking[0]!r}"
+            f"{len(lacking):,} have none, for example {lacking[0]!r}"
         ]
 
     def columns(self, names: Sequence[str]) -> list[LabelColumn]:

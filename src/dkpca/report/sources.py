@@ -104,7 +104,8 @@ def with_own_ids(
         return source, ""
     hint = "give the table of the fit" if source.told else "give a table with these names, or fuse again with --ids"
     raise InputError(
-        f"{table}: none of its {len(ids)} ids is a sample of {source.path}, as {source.names[0]!r}; {hint}"
+        f"{table}: none of its {len(ids)} ids is a sample of {source.path}, whose first is {source.names[0]!r}; "
+        f"{hint}"
     )
 
 

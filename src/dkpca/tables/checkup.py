@@ -83,7 +83,7 @@ def examine(path: Path, reading: Reading) -> Findings:
     notes, id_problems = [*table.notes, *found.notes], list[str]()
     if how.id_column is None:
         likely = [column.name for column in columns if IDENTIFIER in column.remarks]
-        notes += [f"no column is called as ids are; if {some(likely)} holds them, say so with --id"] if likely else []
+        notes += [f"No id column found; if {some(likely)} holds the ids, name it with --id"] if likely else []
     else:
         ids, id_problems = _ids(frame[how.id_column], how)
         notes += [f"{how.id_column!r} is taken for the ids; name another with --id"] if how is not reading else []
@@ -145,7 +145,7 @@ def _column(values: pl.Series, reading: Reading, doubt: str | None, padded: bool
     for value in STAND_INS if n_different > 2 else ():
         count = int((finite == value).sum())
         if count > 1 and value in (low, high):
-            remarks.append(f"{value:g} stands {count:,} times: missing? (--null-values)")
+            remarks.append(f"{value:g} occurs {count:,} times: missing? (--null-values)")
     if n_missing:
         remarks.append(
             f"{share:.0%} missing, dropped"

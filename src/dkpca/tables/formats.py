@@ -18,7 +18,7 @@ import polars as pl
 
 from dkpca.errors import InputError
 from dkpca.tables import inputs, numerals, text_files
-from dkpca.tables.text_files import UNNAMED, Delimited, Dialect
+from dkpca.tables.text_files import UNNAMED, Delimited, Dialect, check_names
 
 TEXT_FILES = (".csv", ".tsv", ".tab", ".txt")
 WORKBOOKS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
@@ -233,9 +233,7 @@ def _sheet_header(head: pl.DataFrame, path: Path) -> tuple[int, list[str]]:
 
 def _with_names(frame: pl.DataFrame, header: tuple[Any, ...], path: Path) -> pl.DataFrame:
     names = [(cell or "").strip() or f"{UNNAMED}_{n + 1}" for n, cell in enumerate(header)]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise InputError(f"{path}: {len(twice)} names stand over several columns, as {twice[0]!r}; rename them")
+    check_names(names, str(path))
     frame.columns = names
     empty = [name for name in names if name.startswith(f"{UNNAMED}_") and frame[name].null_count() == frame.height]
     return frame.drop(empty)

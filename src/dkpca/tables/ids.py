@@ -110,7 +110,7 @@ def check_unique(ids: Sequence[str], ways: Sequence[str], source: str, column: s
             f"--id-normalize {','.join(ways)}; ids must be unique, keep one of these rows"
         )
     raise InputError(
-        f"{source}: id {spellings[0]!r} in column {column!r} stands in rows {numbers}; ids must be unique, "
+        f"{source}: id {spellings[0]!r} in column {column!r} occurs in rows {numbers}; ids must be unique, "
         "keep one of these rows"
     )
 
@@ -122,13 +122,13 @@ def oddities(ids: Sequence[str], ways: Sequence[str]) -> list[str]:
     found = []
     if spaced and "strip" not in ways:
         found.append(
-            f"{len(spaced):,} ids have spaces around them, as {spaced[0]!r}; if other tables have none, all parties "
-            "can use --id-normalize strip"
+            f"{len(spaced):,} ids have spaces around them, for example {spaced[0]!r}; if other tables have none, "
+            "all parties can use --id-normalize strip"
         )
     if decomposed and "unicode" not in ways:
         found.append(
-            f"{len(decomposed):,} ids have letters in parts (not NFC), as {decomposed[0]!r}; if other tables have "
-            "them whole, all parties can use --id-normalize unicode"
+            f"{len(decomposed):,} ids are in decomposed Unicode (not NFC), for example {decomposed[0]!r}; if other "
+            "tables are not, all parties can use --id-normalize unicode"
         )
     return found
 

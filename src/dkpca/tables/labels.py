@@ -181,7 +181,7 @@ def _check_each(labels: Mapping[str, Labels]) -> None:
         if len(set(own)) < len(own) and any(other != own for other in labels.values()):
             twice = Counter(own).most_common(1)[0][0]
             raise InputError(
-                f"party {name!r}: label {twice!r} stands over several rows, and its rows differ from those of other "
+                f"party {name!r}: label {twice!r} occurs in several rows, and its rows differ from those of other "
                 "parties; labels must be unique, keep one of these rows"
             )
 

@@ -205,8 +205,8 @@ def _expanded(table: Table, name: str, reading: Reading, notes: list[str]) -> li
         if reading.dates != "number":
             example = values.drop_nulls().head(1).cast(pl.String).to_list()
             raise InputError(
-                f"{table.source}: column {name!r} holds dates, as {(example or ['none'])[0]}; use --dates number "
-                f"({numerals.DATE_RULE}) or --dates ignore, or leave it out with --exclude {name}"
+                f"{table.source}: column {name!r} holds dates, for example {(example or ['none'])[0]}; use --dates "
+                f"number ({numerals.DATE_RULE}) or --dates ignore, or leave it out with --exclude {name}"
             )
         notes.append(f"column {name!r} holds dates, as numbers: {numerals.DATE_RULE}")
         return [Column(name)]

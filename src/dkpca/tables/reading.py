@@ -29,7 +29,7 @@ from dkpca.tables.formats import (
 )  # fmt: skip
 from dkpca.tables.ids import check_unique, matching_keys
 from dkpca.tables.numerals import is_date
-from dkpca.tables.text_files import SEPARATORS, Dialect, is_names, is_text
+from dkpca.tables.text_files import SEPARATORS, Dialect, check_names, is_names, is_text
 
 TEXT_COLUMNS = ("error", "one-hot", "codes", "ignore")  # what can be done with them
 DATE_COLUMNS = ("error", "number", "ignore")
@@ -69,7 +69,7 @@ class Reading:
         option="--columns",
     )
     exclude: tuple[str, ...] = setting(
-        (), (is_names, "write a list of names"), "Columns to leave out.", option="--exclude"
+        (), (is_names, "write a list of names"), "Columns to leave out, separated by commas.", option="--exclude"
     )
     text: str = setting(  # codes are one number per category, for kernels that only ask whether two values are equal
         "error",
@@ -87,7 +87,7 @@ class Reading:
     standardize: bool = setting(
         True,
         (lambda value: isinstance(value, bool), "write true or false"),
-        "Give columns mean 0 and deviation 1 [default: standardize].",
+        "Give every column mean 0 and standard deviation 1 [default: standardize].",
         option="--standardize/--no-standardize",
     )
     text_of: tuple[tuple[str, str], ...] = setting(  # of single columns, by their names
@@ -103,7 +103,7 @@ class Reading:
     id_normalize: tuple[str, ...] = setting(
         (),
         (_are_ways, f"write some of {list(sample_ids.WAYS)}"),
-        f"Make ids alike before they are matched, as all parties agreed: {', '.join(sample_ids.WAYS)}.",
+        f"Make ids alike before matching, in ways that all parties agreed on: {', '.join(sample_ids.WAYS)}.",
         option="--id-normalize",
     )
     dialect: Dialect = AS_WRITTEN  # how the file is written, as far as the party says it
@@ -225,9 +225,7 @@ def _from_pandas(frame: Any, name: str) -> pl.DataFrame:
     """Columns, and the index where it has a name."""
     frame = frame.reset_index() if frame.index.name is not None else frame
     names = [str(key) for key in frame.columns]
-    twice = sorted({key for key in names if names.count(key) > 1})
-    if twice:
-        raise InputError(f"{name}: {len(twice)} names stand over several columns, as {twice[0]!r}; rename them")
+    check_names(names, name)
     return pl.DataFrame([_series(key, frame.iloc[:, position]) for position, key in enumerate(names)])
 
 

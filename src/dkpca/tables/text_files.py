@@ -17,6 +17,7 @@ from dkpca.errors import InputError
 from dkpca.settings import setting
 from dkpca.tables import numerals
 from dkpca.tables.numerals import Evidence
+from dkpca.wording import counted
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 ROWS = 2000  # of the head that are looked at
@@ -54,13 +55,18 @@ class Dialect:
     """How a table is written; None: find out. Fields are options of `dkpca check` and entries of party.toml."""
 
     separator: str | None = setting(
-        None, (is_named, "write the letter between columns"), "Between columns; 'tab' is one.", option="--separator"
+        None,
+        (is_named, "write the letter between columns"),
+        "Separator between columns, such as ; or tab (default: detected).",
+        option="--separator",
     )
-    decimal: str | None = setting(None, (is_named, "write , or ."), "Decimal mark: , or .", option="--decimal")
+    decimal: str | None = setting(
+        None, (is_named, "write , or ."), "Decimal mark: , or . (default: detected).", option="--decimal"
+    )
     thousands: str | None = setting(
         None,
         (is_text, "write the mark between thousands, or nothing"),
-        "Mark between thousands; '' for none.",
+        "Mark between thousands; '' for none (default: detected).",
         option="--thousands",
     )
     encoding: str | None = setting(
@@ -72,11 +78,14 @@ class Dialect:
     missing: tuple[str, ...] | None = setting(
         None,
         (is_names, "write a list of the values that mean there is none"),
-        "Missing values, beside empty ones (default: NA, n/a, -, #NV and such).",
+        "Values that mean missing, beside empty cells (default: NA, n/a, -, #NV and such).",
         option="--null-values",
     )
     sheet: str | None = setting(
-        None, (is_named, "write the name of a sheet of the workbook"), "Of a workbook with several.", option="--sheet"
+        None,
+        (is_named, "write the name of a sheet of the workbook"),
+        "Sheet to read, if the workbook has several.",
+        option="--sheet",
     )
 
     def __post_init__(self) -> None:
@@ -194,7 +203,7 @@ def _header(cut: Cut, source: str, id_column: str | None) -> tuple[list[str], in
     notes = []
     said = [words for words in above if words and not words.lower().startswith("sep=")]
     if said:
-        notes.append(f"{len(said)} lines above the header left out, as {said[0][:60]!r}")
+        notes.append(f"{len(said)} lines above the header left out, for example {said[0][:60]!r}")
     if len(row) == cut.width - 1:
         raise InputError(
             f"{source}: the header has one name fewer than the rows have values; name the first column too (in R "
@@ -222,12 +231,18 @@ def _next_has_number(cut: Cut, position: int) -> bool:
     return any(numerals.is_number(cell.strip()) for row in following for cell in row)
 
 
+def check_names(names: Sequence[str], source: str) -> None:
+    """Refuse columns of one name."""
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        said = counted(len(twice), "column name")
+        raise InputError(f"{source}: {said} more than once in the header, for example {twice[0]!r}; rename them")
+
+
 def _named(row: list[str], source: str, notes: list[str]) -> list[str]:
     """Names of all columns, each once; columns without a name get one by their position."""
     names = [name or f"{UNNAMED}_{position + 1}" for position, name in enumerate(row)]
-    twice = [name for name, count in Counter(names).items() if count > 1]
-    if twice:
-        raise InputError(f"{source}: {len(twice)} names stand over several columns, as {twice[0]!r}; rename them")
+    check_names(names, source)
     numbers = [name for name in row[1:] if name and numerals.is_number(name) and not name.isdecimal()]
     if numbers:
         notes.append(f"the header has the number {numbers[0]!r}; if it is a row of data, write a header above it")
@@ -317,7 +332,9 @@ def short_rows(opened: Delimited) -> list[str]:
             f"{opened.path}: breaks off in row {last}, after {counts[-1][1]} of {width} values; get the whole file"
         )
     if counts[-1] == (last, 1) and width > 2:
-        raise InputError(f"{opened.path}: row {last} has one value, as words below a table have; remove such lines")
+        raise InputError(
+            f"{opened.path}: row {last} has one value, like a line of text below the table; remove such lines"
+        )
     return [
         f"{len(counts):,} rows have fewer values than the header has names, first row {counts[0][0]}; "
         "the rest is missing"

@@ -14,7 +14,7 @@ export function svg(tag, attributes = {}, ...children) {
 export const text = (words, x, y, attributes = {}) => svg("text", { x, y, ...attributes }, words);
 
 export function frame(box, { height, left = 52, bottom = 44, top = 10, right = 10, label }) {
-  const width = box.clientWidth;
+  const width = Math.max(box.clientWidth, left + right + 60); // before the page is laid out a box has no width
   const drawing = svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label });
   box.append(drawing);
   return { drawing, left, top, right: width - right, bottom: height - bottom, width, height };
