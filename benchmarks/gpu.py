@@ -23,7 +23,7 @@ from dkpca.fusion import fuse, resolve_gamma
 from dkpca.kernels import RBF
 from dkpca.kernels.grams import FusedGram
 from dkpca.linalg.arrays import write_over
-from dkpca.linalg.lazy_factor import as_received, whole
+from dkpca.linalg.precision import as_received, whole
 from dkpca.linalg.rows import computing_on, slices
 from dkpca.linalg.streamed import Streamed
 from dkpca.messages import Summary

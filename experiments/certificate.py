@@ -10,7 +10,7 @@ import numpy as np
 
 from dkpca import fusion, party, subspace_error
 from dkpca.kernels import Kernel, Linear
-from dkpca.kernels.combination import joint_law
+from dkpca.kernels.base import joint_law
 from dkpca.kernels.grams import FusedGram, KernelGram
 from dkpca.linalg.gram import Centered, Gram
 from dkpca.linalg.leading import leading

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dkpca import subspace_error
 from dkpca.kernels import RBF, Kernel
-from dkpca.kernels.combination import joint_law
+from dkpca.kernels.base import joint_law
 from dkpca.kernels.grams import FusedGram, KernelGram
 from dkpca.linalg.eigenpairs import Eigenpairs
 from dkpca.linalg.gram import Centered, Gram

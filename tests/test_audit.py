@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from dkpca import DKPCA, subspace_error
 from dkpca.errors import FusionError, InputError, PolicyError, WireError
 from dkpca.fusion import audit
-from dkpca.linalg.confidence import mean_at_most
+from dkpca.fusion.audit import mean_at_most
 from dkpca.linalg.precision import Rounded
 from dkpca.messages import AuditRequest
 from dkpca.party.policy import Policy

@@ -14,8 +14,7 @@ from hypothesis.extra.numpy import arrays
 import dkpca
 from dkpca import wire
 from dkpca.errors import WireError
-from dkpca.linalg.lazy_factor import rounding_norms
-from dkpca.linalg.precision import DIGITS, round_by, round_to, steps_for
+from dkpca.linalg.precision import DIGITS, round_by, round_to, rounding_norms, steps_for
 from dkpca.messages import Partials, Rows, row_number_digest
 from dkpca.wire import compact, container
 from fuzz.compact import fuzz_compact, mutated, seeds

@@ -9,9 +9,8 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wi
 from sklearn.preprocessing import StandardScaler
 
 from dkpca import DKPCA, subspace_error
-from dkpca.certificate.estimate import ROWS
+from dkpca.certificate.estimate import ROWS, Added, Spectrum, change, turned
 from dkpca.kernels import RBF
-from dkpca.linalg.perturbation import Added, Spectrum, change, turned
 from testkit.protocol import fused_from
 
 

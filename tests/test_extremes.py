@@ -295,7 +295,7 @@ class TestSearchForViolations:
         assert "add up to more than a number can hold" in outcome.words
 
     def test_a_bound_that_is_too_small_is_found(self, monkeypatch):
-        monkeypatch.setattr("dkpca.linalg.rounding.SOLVER_SHARE", -1.0)
+        monkeypatch.setattr("dkpca.linalg.arrays.SOLVER_SHARE", -1.0)
         outcomes = [attempt(draw(3, index)) for index in range(105, 120)]
         assert any(outcome.broken for outcome in outcomes)
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from dkpca.kernels import RBF
 from dkpca.kernels.grams import KernelGram
 from dkpca.linalg import landmark
+from dkpca.linalg.arrays import growth
 from dkpca.linalg.landmark import Landmark
 from dkpca.linalg.landmark_block import LandmarkBlock
-from dkpca.linalg.rounding import growth
 from dkpca.metrics import subspace_error
 
 

@@ -16,7 +16,7 @@ from sklearn.metrics.pairwise import (
 from dkpca import DKPCA, subspace_error
 from dkpca.errors import DKPCAError, InputError
 from dkpca.kernels import KERNELS, RBF, CosineKernel, Kernel, Laplacian, Linear, Overlap, Polynomial, Precomputed
-from dkpca.kernels.combination import combination
+from dkpca.kernels.base import combination
 from dkpca.kernels.grams import KernelGram
 from dkpca.linalg.gram import Centered
 from testkit.joined_kernels import JOINED, T, fused_matrix, overlap_kernel, table

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dkpca.certificate.left_out import PartyError, ceiling
+from dkpca.certificate.proof import PartyError, ceiling
 from dkpca.errors import FusionError
 from dkpca.fusion import fuse
 from dkpca.kernels import RBF, CosineKernel, Kernel, Linear, Polynomial
-from dkpca.kernels.combination import joint_law
+from dkpca.kernels.base import joint_law
 from dkpca.kernels.grams import FusedGram
 from dkpca.kernels.laws import COSINE, PRODUCT, SUM, Power
 from dkpca.linalg.gram import Centered

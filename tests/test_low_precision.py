@@ -11,9 +11,8 @@ from dkpca.linalg.arrays import dtype_name, to_numpy
 from dkpca.linalg.eigenpairs import Probe, orthonormal, ritz
 from dkpca.linalg.gram import Centered
 from dkpca.linalg.leading import leading
-from dkpca.linalg.low_precision import LowPrecision
 from dkpca.linalg.rows import silent
-from dkpca.linalg.streamed import Streamed
+from dkpca.linalg.streamed import LowPrecision, Streamed
 from testkit.matrices import Given
 from tests.test_solvers import STEPPED, groups_of_duplicates
 

@@ -16,7 +16,7 @@ from dkpca.errors import InputError
 from dkpca.kernels import RBF
 from dkpca.messages import Packed
 from dkpca.protection import keys, masks, quantities
-from dkpca.protection.masks import Ring
+from dkpca.protection.masks import ModularRing
 from dkpca.protection.quantities import Addends
 
 NAMES = ("bank", "clinic", "shop")
@@ -55,7 +55,7 @@ def masked(values, ring, bound, question=QUESTION, part="values"):
 def test_the_sum_of_all_is_the_sum_to_half_a_step_each(n_bits, count, seed, scale):
     values = numbers(seed, count, scale)
     bound = max(float(np.abs(each).max()) for each in values.values())
-    ring = Ring.for_sum(n_bits, 3 * bound, 3)
+    ring = ModularRing.for_sum(n_bits, 3 * bound, 3)
     total = masks.added(list(masked(values, ring, bound).values()), ring, count)
     truth = sum(values.values())
     assert np.abs(total - truth).max() <= 1.5 * ring.step + 4e-16 * np.abs(truth).max()
@@ -63,7 +63,7 @@ def test_the_sum_of_all_is_the_sum_to_half_a_step_each(n_bits, count, seed, scal
 
 @pytest.mark.parametrize("n_bits", [32, 64])
 def test_masked_messages_look_uniform_whatever_is_in_them(n_bits):
-    ring = Ring.for_sum(n_bits, 3.0, 3)
+    ring = ModularRing.for_sum(n_bits, 3.0, 3)
     for values in ({name: np.zeros(20_000) for name in NAMES}, {name: np.ones(20_000) for name in NAMES}):
         for packed in masked(values, ring, 1.0).values():
             counts = np.bincount(packed.data, minlength=256)
@@ -71,14 +71,14 @@ def test_masked_messages_look_uniform_whatever_is_in_them(n_bits):
 
 
 def test_some_of_the_messages_tell_nothing_about_the_sum():
-    ring = Ring.for_sum(32, 3.0, 3)
+    ring = ModularRing.for_sum(32, 3.0, 3)
     sent = masked({name: np.zeros(5000) for name in NAMES}, ring, 1.0)
     partial = masks.added([sent["bank"], sent["clinic"]], ring, 5000)
     assert np.std(partial) > 0.5 * 2**31 * ring.step / 2
 
 
 def test_another_question_piece_run_or_count_has_other_masks():
-    ring = Ring.for_sum(32, 3.0, 3)
+    ring = ModularRing.for_sum(32, 3.0, 3)
     zero = {name: np.zeros(100) for name in NAMES}
     first = masked(zero, ring, 1.0)["bank"].data
     others = [
@@ -108,7 +108,7 @@ def test_keys_depend_on_run_roster_and_every_partys_seed():
 
 @pytest.mark.parametrize("value", [1.0001, -2.0, np.nan, np.inf])
 def test_a_value_out_of_range_is_refused_and_never_clipped(value):
-    ring = Ring.for_sum(32, 3.0, 3)
+    ring = ModularRing.for_sum(32, 3.0, 3)
     with pytest.raises(InputError, match="beyond the bound"):
         ring.encode(np.array([0.5, value]), 1.0)
 
@@ -116,7 +116,7 @@ def test_a_value_out_of_range_is_refused_and_never_clipped(value):
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 @pytest.mark.parametrize("n_bits", [32, 64])
 def test_the_largest_values_of_all_parties_at_once_do_not_overflow(sign, n_bits):
-    ring = Ring.for_sum(n_bits, 3.0, 3)
+    ring = ModularRing.for_sum(n_bits, 3.0, 3)
     total = masks.added(list(masked({n: np.full(5, sign) for n in NAMES}, ring, 1.0).values()), ring, 5)
     np.testing.assert_allclose(total, 3.0 * sign, rtol=1e-8)
 
@@ -215,7 +215,7 @@ def naive_message(party: str, whole: list[int], n_bits: int) -> bytes:
 @pytest.mark.parametrize("case", VECTORS["cases"], ids=lambda case: f"{case['bits']} bits")
 def test_published_vectors_hold_for_this_and_for_a_naive_implementation(case):
     roster, n_bits = VECTORS["roster"], case["bits"]
-    ring = Ring(n_bits, case["step"])
+    ring = ModularRing(n_bits, case["step"])
     total = np.zeros(len(case["sum"]))
     for party in roster:
         whole = [round(value / case["step"]) for value in case["values"][party]]

@@ -11,8 +11,8 @@ from threadpoolctl import threadpool_limits
 
 from dkpca import DKPCA
 from dkpca.errors import InputError
-from dkpca.linalg import lazy_factor as tall
 from dkpca.linalg import memory
+from dkpca.linalg import precision as tall
 from dkpca.linalg.arrays import free_memory
 from dkpca.linalg.precision import Rounded
 from dkpca.tables import formats

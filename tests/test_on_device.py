@@ -174,7 +174,7 @@ def test_no_more_than_a_group_of_rows_travels_at_a_time(torch, monkeypatch):
         return sent_to(x, place)
 
     monkeypatch.setattr("dkpca.linalg.rows.sent_to", watched)
-    monkeypatch.setattr("dkpca.linalg.lazy_factor.sent_to", watched)
+    monkeypatch.setattr("dkpca.linalg.precision.sent_to", watched)
     fitted(tables(n), "cpu")
     assert len(seen) > 10
     assert max(seen) <= max(groups(n)[0].stop, 10_000)  # those are the rows among which landmarks are chosen

@@ -11,7 +11,7 @@ from dkpca.kernels.laws import Product
 from dkpca.linalg import landmark
 from dkpca.linalg.gram import Centered
 from dkpca.linalg.landmark import Landmark, part_below
-from dkpca.linalg.residual_bound import residual_bound, residual_bound_in, rounding_in_blocks
+from dkpca.linalg.landmark_block import residual_bound, residual_bound_in, rounding_in_blocks
 
 
 def left_by(gram, F):

@@ -7,13 +7,13 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from dkpca import DKPCA, fuse, subspace_error, summarize
-from dkpca.certificate import left_out
+from dkpca.certificate import proof
 from dkpca.kernels import RBF, Polynomial
 from dkpca.kernels.grams import FusedGram, KernelGram
 from dkpca.linalg import landmark, precision
 from dkpca.linalg import landmark as features
 from dkpca.linalg import landmark as pivoting
-from dkpca.linalg import lazy_factor as tall
+from dkpca.linalg import precision as tall
 from dkpca.linalg import rows as moments
 from dkpca.linalg.arrays import to_numpy
 from dkpca.linalg.gram import Among, Centered, Scaled
@@ -178,7 +178,7 @@ class TestGramsOfSomeRows:
         part = matrix.among(positions)
         np.testing.assert_allclose(part.dense(), K[np.ix_(positions, positions)], atol=1e-12)
         np.testing.assert_allclose(part.diagonal(), np.diagonal(K)[positions])
-        strip = moments.Part(matrix.against(positions), slice(100, 300))[slice(7, 20)]
+        strip = moments.RowGroup(matrix.against(positions), slice(100, 300))[slice(7, 20)]
         np.testing.assert_allclose(strip, K[107:120][:, positions], atol=1e-12)
 
     def test_rows_of_any_matrix_can_be_taken(self, rng):
@@ -201,7 +201,7 @@ class TestFactorsAsReceived:
     def test_the_center_never_decodes_all_rows_for_landmarks(self, rng, monkeypatch):
         tables = {name: table(rng) for name in "abc"}
         sent = [summarize(X, party=name, kernel=RBF(0.02), rank=6)[0] for name, X in tables.items()]
-        monkeypatch.setattr(left_out, "MOST_NUMBERS", 0)
+        monkeypatch.setattr(proof, "MOST_NUMBERS", 0)
         most = []
         decode = precision.Rounded.decode
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dkpca import DKPCA, subspace_error
-from dkpca.linalg.deviations import column_scales
+from dkpca.linalg.rows import column_scales
 
 
 def exactly_standardized(X):

@@ -7,8 +7,7 @@ from hypothesis.extra.numpy import arrays
 from dkpca import wire
 from dkpca.errors import DKPCAError, WireError
 from dkpca.kernels import RBF, Linear
-from dkpca.linalg.lazy_factor import rounding_norms
-from dkpca.linalg.precision import PRECISIONS, round_to
+from dkpca.linalg.precision import PRECISIONS, round_to, rounding_norms
 from dkpca.messages import (
     AuditRequest,
     AuditRows,

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 
 from dkpca import DKPCA
-from dkpca.certificate.left_out import PartyError
+from dkpca.certificate.proof import PartyError
 from dkpca.kernels import Kernel
-from dkpca.kernels.combination import combination
+from dkpca.kernels.base import combination
 from dkpca.kernels.laws import Sum
-from dkpca.linalg.arrays import to_numpy
-from dkpca.linalg.rounding import growth, unit
+from dkpca.linalg.arrays import growth, to_numpy, unit
 from experiments.adversary import truth
 
 AUDITED = "audited kernel error, at 95%"

@@ -16,7 +16,7 @@ import numpy as np
 from dkpca import DKPCA, rank
 from dkpca.errors import DKPCAError
 from dkpca.kernels import KERNELS, Kernel, Polynomial
-from dkpca.kernels.combination import combination
+from dkpca.kernels.base import combination
 from dkpca.linalg.arrays import to_numpy
 from dkpca.linalg.rows import limit_blas_threads
 from experiments.adversary import truth

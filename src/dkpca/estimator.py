@@ -23,7 +23,7 @@ from dkpca.fusion import scoring
 from dkpca.fusion.completion import goes_with
 from dkpca.fusion.diagnostics import about_influence, about_kernel, about_new_samples, remedy
 from dkpca.kernels import Kernel
-from dkpca.kernels.combination import BALANCED
+from dkpca.kernels.base import BALANCED
 from dkpca.linalg.arrays import Array, namespace, to_numpy
 from dkpca.linalg.leading import Solver
 from dkpca.party import inverse

@@ -15,7 +15,7 @@ from typing import Any, TypeVar, get_args, get_type_hints
 from dkpca import kernels, rank
 from dkpca.errors import InputError, WireError
 from dkpca.kernels import Kernel
-from dkpca.kernels.combination import BALANCED
+from dkpca.kernels.base import BALANCED
 from dkpca.kernels.laws import LAWS
 from dkpca.linalg import memory
 from dkpca.linalg.leading import NAMES, Solver

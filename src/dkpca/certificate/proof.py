@@ -6,26 +6,282 @@ From this follow two numbers with
 
     -below * I  <=  K - L  <=  above * I        (in the order of symmetric matrices)
 
-and, with the trace of K and the matrix of `dkpca.certificate.left_out` known, everything else here. Centering changes
+and, with the trace of K and the matrix of `dkpca.certificate.proof` known, everything else here. Centering changes
 none of it. The proofs are in docs/certificate.md.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dkpca.certificate.left_out import Ceiling, Matrix, PartyError, ceiling
 from dkpca.certificate.statements import Certificate
+from dkpca.kernels.grams import column_products
 from dkpca.kernels.laws import Law
-from dkpca.linalg.arrays import to_numpy
+from dkpca.linalg.arrays import (
+    Array,
+    dtype_name,
+    free_memory,
+    growth,
+    itemsize,
+    like,
+    namespace,
+    on_gpu,
+    quiet,
+    set_diagonal,
+    solver_error,
+    to_numpy,
+    unit,
+)
 from dkpca.linalg.eigenpairs import Eigenpairs
-from dkpca.linalg.rounding import growth, solver_error, unit
+from dkpca.linalg.gram import Gram
+from dkpca.linalg.landmark import part_below
+from dkpca.linalg.landmark_block import MOST_NUMBERS
+from dkpca.linalg.precision import Factor, reference_of, row_squares, whole
+from dkpca.linalg.rows import Index, Made, Progress, cross, pick, row_chunks, silent, times, triangle
+from dkpca.messages import Summary
 from dkpca.metrics import theorem_1_bound
 
 Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
 SPLITS = np.geomspace(0.02, 0.9, 6)  # shares of the distance between components and the rest that are tried
+Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
+MOST_SAMPLES = 1000  # of a matrix that is built to know its largest eigenvalue
+MOST_PASSED = 20_000  # samples for which G itself is multiplied; beyond, landmarks stand in for the part taken away
+LANDMARKS = 1000
+SHARE = 4  # of a center's own landmarks, one in so many stands in too: half a point less, for a third of the time
+COPIES = 4  # of each factor: as it is, its directions, and what both of them are made from
+LEAST_SIZE = 1e-30  # of the unit, as a share of the largest eigenvalue: far below any rounding
+TURNED = 1e-3  # share by which the bound is widened, so that directions turned by rounding may be used
+
+
+# What the parties left out is orthogonal to what they sent: so it can touch a component only so much.
+#
+# Party j left out R_j with 0 <= R_j <= mu_j I (in the order of symmetric matrices), and R_j is zero on the span of
+# the eigenvectors it sent. With an orthonormal basis Q_j of the columns received, R_j <= mu_j (I - Q_j Q_j'), but for
+# the rounding of these columns. Schur: a positive semidefinite matrix times both sides, entry by entry, keeps the
+# order. So what is missing in the fused matrix is at most
+#
+#     G = sum over j of mu_j (Diag(w_j) - M_j o Q_j Q_j')
+#
+# where w_j weighs the party's error (`Law.error_weights`) and M_j is what the law makes of the other parties'
+# matrices as received (`Law.derivative`). G costs about three times as much as the fused matrix. Where the solver saw
+# that one through landmarks only, less is taken away from the diagonal part: what landmarks show of it.
+
+
+@dataclass(frozen=True)
+class PartyError:
+    """How far what one party sent is from its true Gram matrix, both multiplied by its weight."""
+
+    left_out: float  # largest eigenvalue that is missing
+    overlap: float  # of it, what is not orthogonal to the factor
+    rounding: float  # spectral norm
+    nuclear: float  # the same in the nuclear norm
+    trace: float  # of the true matrix
+    factor: Factor  # (n_samples, rank) as sent
+    reference: Array  # of the namespace and precision in which the center computes
+    sent_diagonal: Array | None  # (n_samples,) of the true matrix, if the party sent it
+    received: Array  # (n_samples,) diagonal of what was sent
+    diagonal: Array  # (n_samples,) of the true matrix, or a bound above it
+
+    @classmethod
+    def of(cls, summary: Summary, factor: Factor, weight: float, bound: Array | None = None) -> "PartyError":
+        """Read it off a message and its weighted factor; `bound` is one on the true diagonal, where it is known."""
+        received = row_squares(factor)
+        xp = namespace(received)
+        left_out, rounding = weight * summary.left_out_norm, weight * summary.rounding_norm
+        overlap = left_out if summary.left_out_overlap is None else min(left_out, weight * summary.left_out_overlap)
+        trace = weight * summary.trace_left_out + float(xp.sum(received))
+        sent = None if summary.diagonal is None else weight * summary.diagonal.decode(dtype_name(received))[:, 0]
+        if bound is not None:
+            diagonal = weight * bound
+        elif sent is not None:
+            diagonal = sent
+        elif summary.kernel.unit_diagonal:
+            diagonal = weight * xp.ones_like(received)
+        else:
+            diagonal = received + (left_out + rounding)
+        nuclear = weight * summary.rounding_nuclear
+        return cls(left_out, overlap, rounding, nuclear, trace, factor, received, sent, received, diagonal)
+
+    def directions(self, size: float) -> Array:
+        """C with R <= (1 + TURNED) hidden I - C C' for the part R that is orthogonal to the factor, over a size.
+
+        A direction q of the factor B with eigenvalue s is off the span of the true eigenvectors V by rounding / s at
+        most: (I - VV') B B' q = (I - VV') (B B' - A A') q for the factor A before rounding. It counts the less the
+        further off it may be: |x + y|^2 <= (1 + 1/t) |x|^2 + (1 + t) |y|^2 with t = TURNED.
+        """
+        B = whole(self.factor)
+        _, s, V = np.linalg.svd(to_numpy(triangle(B)), full_matrices=False)  # an SVD of the tall matrix takes seconds
+        values = s.astype(float) ** 2
+        moved = self.rounding + 2.0 * solver_error(self.factor.shape[0], float(values[0]), self.reference)
+        off = np.divide(moved, values, out=np.full_like(values, np.inf), where=values > 0)
+        off = np.minimum(off, 1.0)  # further off than that is off altogether
+        shown = np.clip((1.0 + TURNED) - (1.0 + 1.0 / TURNED) * off**2, 0.0, None)
+        roots = np.sqrt(shown * (max(0.0, self.left_out - self.overlap) / size))
+        scales = np.divide(roots, values**0.5, out=np.zeros_like(roots), where=roots > 0)
+        return times(B, like(V.T * scales.astype(V.dtype)[None, :], B))
+
+
+class Covered(Gram):
+    """The sum over parties of M_j o C_j C_j': the change of the fused matrix towards what each party sent."""
+
+    def __init__(self, law: Law, factors: Sequence[Array], changes: Sequence[Array], diagonals: list[Array] | None):
+        self.law = law
+        self.factors, self.changes = law.merge(factors, diagonals), law.merge_changes(changes, diagonals)
+        self.n, self.reference = factors[0].shape[0], reference_of(factors[0])
+        self.least_rank = min(A.shape[1] for A in changes)
+
+    def evaluation_error(self) -> float:
+        return self.roundings() * unit(self.reference) * self.trace()
+
+    def roundings(self) -> float:
+        """How many of them an entry can have."""
+        return self.law.powers * sum(growth(A.shape[1]) + 2.0 for A in self.factors)
+
+    @property
+    def chunks(self) -> tuple[int, ...] | None:
+        return row_chunks(self.factors[0])
+
+    def diagonal(self) -> Array:
+        xp = namespace(self.factors[0])
+        parts, changes = ((xp.sum(A * A, axis=1) for A in each) for each in (self.factors, self.changes))
+        return self.law.derivative(parts, changes)
+
+    def block(self, rows: Index, columns: Index) -> Array:
+        parts, changes = ((pick(A, rows) @ pick(A, columns).T for A in each) for each in (self.factors, self.changes))
+        return self.law.derivative(parts, changes)
+
+    def against(self, columns: Array) -> Made:
+        right, towards = ([pick(A, columns).T for A in each] for each in (self.factors, self.changes))
+        count, law = len(self.factors), self.law
+
+        def make(start: int, *rows: Array) -> Array:
+            parts = (A @ B for A, B in zip(rows[:count], right, strict=True))
+            changes = (A @ B for A, B in zip(rows[count:], towards, strict=True))
+            return law.derivative(parts, changes)
+
+        return Made((*self.factors, *self.changes), make, columns.shape[0])
+
+    def among(self, positions: Array) -> Gram:
+        same = copy(self)
+        same.factors, same.changes = ([pick(A, positions) for A in each] for each in (self.factors, self.changes))
+        same.n, same.reference = positions.shape[0], same.factors[0]
+        return same
+
+    @property
+    def factor(self) -> Array | None:
+        if self.law.linear:
+            return self.changes[0]
+        if not self.law.keeps_factors:
+            return None
+        factors, parts = self.factors, []
+        for j, change in enumerate(self.changes):
+            part = column_products([*factors[:j], change, *factors[j + 1 :]])
+            if part is None:
+                return None
+            parts.append(part)
+        return namespace(self.reference).concat(parts, axis=1)
+
+    def product(self, block: Array, progress: Progress = silent) -> Array:
+        factor = self.factor
+        return super().product(block, progress) if factor is None else times(factor, cross(factor, block))
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """A matrix G above what was left out of the fused matrix, in units of `size`, as the components V see it."""
+
+    size: float
+    norm: float  # bound on the largest eigenvalue of G / size
+    within: Matrix  # (D, D): V' G V / size
+    squares: Matrix  # (D, D): V' G G V / size^2
+    slack: float  # bound on the error of each column of G V / size
+
+    def head(self, d: int) -> "Ceiling":
+        """Return what the first d components see."""
+        return replace(self, within=self.within[:d, :d], squares=self.squares[:d, :d])
+
+
+def ceiling(errors: Sequence[PartyError], law: Law, pairs: Eigenpairs, *, centered: bool) -> Ceiling | None:
+    """Return what is known of G; None where it missed more than G could take away, or G takes too much."""
+    received, true = [e.received for e in errors], [e.diagonal for e in errors]
+    landmarks = None if law.linear else _landmarks(received[0].shape[0], pairs.extension.anchors)
+    if landmarks is not None and not _affordable(landmarks, [e.factor for e in errors], received[0]):
+        return None
+    weights = law.error_weights(received, true)
+    size = sum(e.left_out * _largest(w) for e, w in zip(errors, weights, strict=True))
+    size = max(size, LEAST_SIZE * float(pairs.values[0]))
+    if not (size > 0.0 and math.isfinite(size)) or pairs.values.shape[0] * size < pairs.missed_leading:
+        return None
+    lifted = law.shortfall(received, true, [e.rounding for e in errors])
+    room = sum(
+        w * (((1.0 + TURNED) * (e.left_out - e.overlap) + e.overlap) / size)
+        + (1.0 + TURNED) * ((e.left_out - e.overlap) / size) * above
+        for e, w, above in zip(errors, weights, lifted, strict=True)
+    )
+    diagonals = [e.sent_diagonal for e in errors if e.sent_diagonal is not None] or None
+    covered = Covered(law, [whole(e.factor) for e in errors], [e.directions(size) for e in errors], diagonals)
+    xp = namespace(room)
+    V = _centered(pairs.vectors) if centered else pairs.vectors
+    with quiet():
+        covering, off, slack = _applied(covered, V, landmarks, max(e.factor.shape[1] for e in errors))
+        room = room + off
+        images = room[:, None] * V - covering
+        images = _centered(images) if centered else images
+    norm = _norm(room, covered, slack, centered=centered)
+    if not (math.isfinite(norm) and bool(xp.all(xp.isfinite(images)))):
+        return None
+    within, squares = to_numpy(cross(V, images)).astype(float), to_numpy(cross(images, images)).astype(float)
+    return Ceiling(size, norm, (within + within.T) / 2, (squares + squares.T) / 2, slack)
+
+
+def _affordable(landmarks: int, factors: Sequence[Factor], reference: Array) -> bool:
+    """Whether landmarks for all samples take no more time than the rest, or on a GPU no more memory than is free."""
+    n, width = factors[0].shape[0], sum(A.shape[1] for A in factors)
+    if not on_gpu(reference):
+        return n * landmarks <= MOST_NUMBERS
+    return n * (landmarks + COPIES * width) * itemsize(reference) <= free_memory(reference)
+
+
+def _landmarks(n: int, anchors: Array | None) -> int | None:
+    """How many of them stand in for the part taken away; None if that part itself is multiplied."""
+    if anchors is not None:
+        return max(1, int(anchors.shape[0]) // SHARE)
+    return LANDMARKS if n > MOST_PASSED else None
+
+
+def _applied(covered: Covered, V: Array, landmarks: int | None, rank: int) -> tuple[Array, float, float]:
+    """Return C V with C <= covered + off I, that number off, and a bound on the error of each column."""
+    if landmarks is None:
+        return covered @ V, 0.0, (growth(covered.n) + covered.roundings()) * unit(V) * rank
+    F, off = part_below(covered, landmarks)
+    sums = growth(covered.n) + growth(F.shape[1])
+    return times(F, cross(F, V)), off, sums * unit(V) * float(namespace(F).sum(F * F))
+
+
+def _norm(room: Array, covered: Covered, slack: float, *, centered: bool) -> float:
+    """Bound on the largest eigenvalue of G; computed where it can be less than that of its diagonal part."""
+    trivial = _largest(room)
+    if covered.n > MOST_SAMPLES or 2 * covered.least_rank < covered.n:
+        return trivial
+    G = -covered.dense()
+    G = set_diagonal(G, room + namespace(G).linalg.diagonal(G))
+    G = _centered(_centered(G).T) if centered else G
+    found = float(namespace(G).max(namespace(G).linalg.eigvalsh(G)))
+    return min(trivial, found + covered.n * slack)
+
+
+def _centered(block: Array) -> Array:
+    return block - namespace(block).mean(block, axis=0, keepdims=True)
+
+
+def _largest(x: Array) -> float:
+    return float(namespace(x).max(x))
+
+
+# The certificate.
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,7 @@ from dkpca import fusion, kernels, wire
 from dkpca.errors import FusionError, InputError
 from dkpca.fusion import FusedModel, audit, scoring
 from dkpca.kernels import Kernel, Precomputed
-from dkpca.kernels.base import adjusted
-from dkpca.kernels.combination import BALANCED, center_weights, check_law, check_weights, combination, weighed
+from dkpca.kernels.base import BALANCED, adjusted, center_weights, check_law, check_weights, combination, weighed
 from dkpca.messages import MaskedSum, Scores, Shape, Statistics, row_number_digest
 from dkpca.party import alignment
 from dkpca.party.questions import (

@@ -2,7 +2,7 @@
 
 With E the true matrix minus the fused one, rows are drawn in proportion to the diagonal of E, as far as the center
 knows it. A row's squared length over its probability has the mean |E|_F^2 and a largest possible value, which is what
-a confidence bound needs (`dkpca.linalg.confidence`). docs/certificate.md has the proofs.
+a confidence bound needs (`dkpca.fusion.audit`). docs/certificate.md has the proofs.
 """
 
 import math
@@ -13,22 +13,58 @@ from functools import reduce
 import numpy as np
 
 from dkpca.certificate import Audit
-from dkpca.certificate.estimate import spectrum_at
-from dkpca.certificate.left_out import PartyError
+from dkpca.certificate.estimate import Matrix, change, spectrum_at, turned
+from dkpca.certificate.proof import PartyError
 from dkpca.errors import FusionError, InputError
 from dkpca.fusion.fused_model import FusedModel
-from dkpca.fusion.roster import TrueRows, audited_rows
+from dkpca.fusion.plausibility import TrueRows, audited_rows
 from dkpca.kernels.grams import FusedGram
-from dkpca.linalg.arrays import Array, device, namespace, to_numpy
-from dkpca.linalg.confidence import Vector, mean_at_most
-from dkpca.linalg.lazy_factor import as_received, reweighed, rows_of
-from dkpca.linalg.perturbation import Matrix, change, turned
-from dkpca.linalg.rounding import growth, unit
+from dkpca.linalg.arrays import Array, device, growth, namespace, to_numpy, unit
+from dkpca.linalg.precision import as_received, reweighed, rows_of
 from dkpca.linalg.rows import in_order, strips
 from dkpca.messages import MOST_AUDITED, AuditRequest
 
 CONFIDENCE = 0.95
 WORTH = 3.0  # logarithm of 1 / 0.05: how many draws' worth of its range a bound is off at least
+Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
+LARGEST_STAKE = 0.9  # below 1, so that no draw can ruin
+
+
+# An upper confidence bound on a mean by betting: valid for every distribution on [0, 1], and for few draws.
+#
+# Waudby-Smith and Ramdas (2024), *Estimating means of bounded random variables by betting*. Whoever bets, before each
+# draw, that it will be below m, with a stake that follows from the draws before, cannot expect to win if the mean is
+# m or more: the stake is multiplied by 1 / alpha, ever, with a probability of at most alpha.
+
+
+def mean_at_most(draws: Vector, alpha: float) -> float:
+    """Bound on the mean of independent draws from [0, 1], false with a probability of at most alpha."""
+    stakes = _stakes(draws, alpha)
+
+    def refuted(mean: float) -> bool:
+        """Whether betting on less than this mean has won so much that it is not this large."""
+        return float(np.max(np.cumsum(np.log1p(stakes * (mean - draws))))) >= math.log(1.0 / alpha)
+
+    low, high = 0.0, 1.0
+    if not refuted(high):
+        return 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if refuted(middle) else (middle, high)
+    return high
+
+
+def _stakes(draws: Vector, alpha: float) -> Vector:
+    """Stake on each draw, from those before it: about what is best for a mean known to sqrt(variance / n)."""
+    n = len(draws)
+    count = np.arange(1, n + 1)
+    means = (0.5 + np.cumsum(draws)) / (1 + count)
+    spread = (0.25 + np.cumsum((draws - means) ** 2)) / (1 + count)
+    before = np.concatenate([[0.25], spread[:-1]])
+    return np.minimum(np.sqrt(2.0 * math.log(1.0 / alpha) / (n * before)), LARGEST_STAKE)
+
+
+# The audit.
 
 
 @dataclass(frozen=True)
@@ -61,7 +97,7 @@ def _uniform(n_samples: int, n_rows: int, seed: int) -> "np.ndarray[tuple[int], 
 
 
 @dataclass(frozen=True)
-class Seen:
+class AuditSums:
     """Sums over all columns of the rows drawn; E is the true matrix minus the fused one."""
 
     differences: list[Array]  # (s, s) per party: D D' for its true rows minus its factor's, over its largest entry
@@ -92,7 +128,7 @@ def conclude(model: FusedModel, asked: AuditRequest, answers: Iterable[TrueRows]
     return _said(model, drawn, asked, seen)
 
 
-def _seen(model: FusedModel, errors: Sequence[PartyError], answers: Sequence[TrueRows], chosen: Array) -> Seen:
+def _seen(model: FusedModel, errors: Sequence[PartyError], answers: Sequence[TrueRows], chosen: Array) -> AuditSums:
     """Look at all columns of the rows, a few at a time."""
     V, weights = model.eigenvectors, [model.weights[name] for name in model.summaries]
     xp, fused = namespace(V), _fused(model, errors)
@@ -102,19 +138,21 @@ def _seen(model: FusedModel, errors: Sequence[PartyError], answers: Sequence[Tru
     units, size = [_largest(e.diagonal) for e in errors], _largest(model.law.diagonal(diagonals))
     at_rows = [xp.take(d, chosen) for d in diagonals]
 
-    def of(part: slice) -> Seen:
+    def of(part: slice) -> AuditSums:
         rows = [xp.astype(a.columns(part), V.dtype) * w for a, w in zip(answers, weights, strict=True)]
         off = [K - A @ rows_of(e.factor, part).T for K, A, e in zip(rows, own, errors, strict=True)]
         K = model.law.combine(rows, at_rows, [d[part] for d in diagonals])
         E = K - model.law.recombine(A @ B.T for A, B in zip(joint, fused.rows(part), strict=True))
         off, scaled = [D / unit for D, unit in zip(off, units, strict=True)], E / size  # squares may overflow
-        return Seen([D @ D.T for D in off], xp.sum(scaled * scaled, axis=1), E @ (V[part, :] - mean), K @ V[part, :])
+        return AuditSums(
+            [D @ D.T for D in off], xp.sum(scaled * scaled, axis=1), E @ (V[part, :] - mean), K @ V[part, :]
+        )
 
     return reduce(_added, in_order(of, strips(fused.n, chosen.shape[0], V), V))
 
 
-def _added(a: Seen, b: Seen) -> Seen:
-    return Seen(
+def _added(a: AuditSums, b: AuditSums) -> AuditSums:
+    return AuditSums(
         [x + y for x, y in zip(a.differences, b.differences, strict=True)],
         a.squares + b.squares,
         a.missing + b.missing,
@@ -122,7 +160,7 @@ def _added(a: Seen, b: Seen) -> Seen:
     )
 
 
-def _said(model: FusedModel, drawn: Draws, asked: AuditRequest, seen: Seen) -> Audit:
+def _said(model: FusedModel, drawn: Draws, asked: AuditRequest, seen: AuditSums) -> Audit:
     samples = np.asarray(asked.samples)
     size = _largest(model.law.diagonal([e.diagonal for e in _errors(model)]))
     lengths = np.sqrt(to_numpy(seen.squares).astype(float)) * size

@@ -20,10 +20,8 @@ import numpy as np
 
 from dkpca.certificate.statements import Completed
 from dkpca.errors import FusionError, InputError
-from dkpca.linalg.arrays import Array, device, like, namespace, to_numpy
-from dkpca.linalg.lazy_factor import as_received, row_squares, whole
-from dkpca.linalg.precision import Rounded
-from dkpca.linalg.rounding import growth, unit
+from dkpca.linalg.arrays import Array, device, growth, like, namespace, to_numpy, unit
+from dkpca.linalg.precision import Rounded, as_received, row_squares, whole
 from dkpca.messages import Summary, row_number_digest
 
 SWEEPS = 3  # each regresses on what the one before completed

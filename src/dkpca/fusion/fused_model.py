@@ -6,22 +6,20 @@ from typing import Any
 
 from dkpca.certificate import Certificate
 from dkpca.certificate.estimate import component_errors
-from dkpca.certificate.left_out import PartyError
-from dkpca.certificate.proof import certify
+from dkpca.certificate.proof import PartyError, certify
 from dkpca.errors import FusionError, InputError
-from dkpca.fusion import completion, plausibility
+from dkpca.fusion import completion
 from dkpca.fusion.completion import Lacking
-from dkpca.fusion.roster import accept, check_same, check_turned, complete
+from dkpca.fusion.plausibility import accept, check_certificate, check_same, check_turned, complete
 from dkpca.kernels import Kernel
-from dkpca.kernels.combination import Weights, combination, party_weights
+from dkpca.kernels.base import Weights, combination, party_weights
 from dkpca.kernels.grams import FusedGram
 from dkpca.kernels.laws import Law
 from dkpca.linalg.arrays import Array, dtype_name, namespace, sent_to, to_numpy
 from dkpca.linalg.eigenpairs import Extension, Nearby
 from dkpca.linalg.gram import Centered
-from dkpca.linalg.lazy_factor import Factor, as_received, reweighed, whole
 from dkpca.linalg.leading import Solver, leading
-from dkpca.linalg.precision import round_to
+from dkpca.linalg.precision import Factor, as_received, reweighed, round_to, whole
 from dkpca.linalg.rows import by_strips, pick
 from dkpca.messages import Partials, Rows, Scores, Statistics, Summary
 
@@ -293,7 +291,7 @@ def fuse(
     estimated = component_errors(errors, combined.law, pairs, random_state=random_state)
     about = None if lacked is None else lacked.described()
     certificate = replace(certificate, component_error_estimates=estimated, completed=about)
-    plausibility.check_certificate(certificate, accepted)
+    check_certificate(certificate, accepted)
     return FusedModel(
         summaries=accepted,
         weights=weighted,

@@ -18,10 +18,21 @@ from scipy.spatial.distance import cdist
 from dkpca.errors import InputError
 from dkpca.kernels.base import Kernel, checked_width, width_for
 from dkpca.kernels.laws import PRODUCT, Law
-from dkpca.linalg.arrays import Array, at_most_in_place, device, exp_in_place, namespace, row_squares
-from dkpca.linalg.on_dask import at_hand, by_column, is_dask_array
-from dkpca.linalg.rounding import SUBTRACTIONS, growth, quiet, unit
-from dkpca.linalg.rows import Part, column_means, column_variances, for_each, over, strips
+from dkpca.linalg.arrays import (
+    SUBTRACTIONS,
+    Array,
+    at_most_in_place,
+    device,
+    exp_in_place,
+    growth,
+    is_dask_array,
+    namespace,
+    quiet,
+    row_squares,
+    unit,
+)
+from dkpca.linalg.on_dask import by_column
+from dkpca.linalg.rows import RowGroup, at_hand, column_means, column_variances, for_each, over, strips
 
 LOSS = 1e-10  # largest error of an exponent for which the matrix product is good enough
 UNDERFLOW = 1e-290  # squares below this have lost digits
@@ -330,7 +341,7 @@ def largest_square(X: Array, origin: Array | None = None) -> float:
     """Squared distance of the farthest row from the origin; infinite where it overflows."""
     xp = namespace(X)
 
-    def of(first: int, part: Part) -> float:
+    def of(first: int, part: RowGroup) -> float:
         with quiet():
             own = part[:] if origin is None else part[:] - origin[None, :]
             return float(xp.max(row_squares(xp.astype(own, xp.float64, copy=False))))

@@ -11,16 +11,18 @@ from dkpca.linalg.arrays import (
     Array,
     device,
     dtype_name,
+    growth,
     itemsize,
     namespace,
+    quiet,
     row_squares,
     sent_to,
     set_diagonal,
     transposed,
+    unit,
 )
 from dkpca.linalg.gram import Gram, Within, thinner
-from dkpca.linalg.lazy_factor import Factor, Tall, placed, reference_of, rows_of, whole
-from dkpca.linalg.rounding import growth, quiet, unit
+from dkpca.linalg.precision import Factor, Tall, placed, reference_of, rows_of, whole
 from dkpca.linalg.rows import (
     Index,
     Made,

@@ -8,8 +8,7 @@ from dkpca.errors import InputError
 from dkpca.kernels.base import Kernel, checked_width, width_for
 from dkpca.kernels.distances import check_not_negative, ratio, summed_over_columns
 from dkpca.kernels.laws import COSINE, SUM, Law, Power
-from dkpca.linalg.arrays import Array, dtype_name, namespace
-from dkpca.linalg.rounding import growth, quiet, unit
+from dkpca.linalg.arrays import Array, dtype_name, growth, namespace, quiet, unit
 from dkpca.linalg.rows import column_means
 
 

@@ -15,8 +15,7 @@ from typing import ClassVar
 import numpy as np
 
 from dkpca.linalg import hadamard
-from dkpca.linalg.arrays import Array, namespace
-from dkpca.linalg.rounding import quiet
+from dkpca.linalg.arrays import Array, namespace, quiet
 from dkpca.linalg.rows import multiplied
 
 

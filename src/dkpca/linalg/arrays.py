@@ -1,5 +1,6 @@
-"""The one place that knows more than one array library."""
+"""The one place that knows more than one array library, and how far their arithmetic is from the exact result."""
 
+import math
 import sys
 from functools import cache
 from pathlib import Path
@@ -11,12 +12,13 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from dkpca.linalg.memory import available, tall
-from dkpca.linalg.on_dask import is_dask_array
 
 SUBSTITUTED = 96  # columns that are solved for by plain substitution
 ASSUMED_FREE = 4 * 2**30  # bytes, where the system does not tell
 
 Array = Any  # a NumPy array or a torch tensor: whatever follows the array API standard
+SUBTRACTIONS = 8  # roundings beside the sums: differences, square roots, products with a scalar
+SOLVER_SHARE = 4.0  # backward error of an eigensolver or SVD, in sums as long as the matrix
 
 
 def namespace(*arrays: Array) -> Any:
@@ -24,6 +26,11 @@ def namespace(*arrays: Array) -> Any:
     if all(type(x) is np.ndarray for x in arrays):  # by far the most often asked, and slow to find out in general
         return array_api_compat.numpy
     return array_api_compat.array_namespace(*arrays)
+
+
+def is_dask_array(x: Any) -> bool:
+    """Whether an array is a Dask array."""
+    return "dask.array" in sys.modules and isinstance(x, sys.modules["dask.array"].Array)
 
 
 def device(x: Array) -> Any:
@@ -219,3 +226,36 @@ def out_of_memory_errors() -> tuple[type[BaseException], ...]:
 def eps(x: Array) -> float:
     """Distance from 1 to the next number in the precision of `x`."""
     return float(namespace(x).finfo(x.dtype).eps)
+
+
+# How far floating point can be from the exact result: the counts behind every allowance of the certificate.
+
+
+def unit(x: Array) -> float:
+    """Largest relative error of one rounding in the precision of `x`."""
+    return 0.5 * eps(x)
+
+
+def growth(terms: int) -> float:
+    """How many roundings a sum of so many products can add up to, relative to the sum of absolute values.
+
+    Every one of them at worst. Sums of more than a hundred terms are made in blocks (of tiles here, of registers and
+    cache lines in BLAS), and then 10 sqrt(terms) is as many as can meet; without any blocking it would be exceeded
+    with a probability below 1e-20 (Higham and Mary 2019, *A new approach to probabilistic rounding error analysis*).
+    """
+    return min(float(terms), 10.0 * math.sqrt(terms)) + SUBTRACTIONS
+
+
+def solver_error(n: int, largest_value: float, reference: Array) -> float:
+    """Bound on what a backward stable solver does to an n x n matrix with this largest eigenvalue."""
+    return SOLVER_SHARE * growth(n) * unit(reference) * largest_value
+
+
+def power_of_four(x: float) -> float:
+    """Power of four next to a positive number: multiplying by it, or by its root, rounds nothing."""
+    return float(4.0 ** min(math.frexp(x)[1] // 2, 511))
+
+
+def quiet() -> np.errstate:
+    """Let overflow and underflow pass where they are meant: exp(-inf) is the right answer."""
+    return np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore")

@@ -8,10 +8,9 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse.linalg
 
-from dkpca.linalg.arrays import Array, device, namespace
+from dkpca.linalg.arrays import Array, device, namespace, solver_error
 from dkpca.linalg.eigenpairs import NEARBY, Eigenpairs, from_all_rows, signs_of
 from dkpca.linalg.gram import Gram
-from dkpca.linalg.rounding import solver_error
 from dkpca.linalg.rows import one_blas_thread, slices, times, triangle
 
 LANCZOS_SHARE = 20  # Lanczos pays when fewer than one eigenpair in this many is asked for

@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from dkpca.linalg.arrays import Array, eps, like, namespace, on_gpu, to_numpy
+from dkpca.linalg.arrays import Array, eps, is_dask_array, like, namespace, on_gpu, to_numpy
 from dkpca.linalg.gram import Gram
-from dkpca.linalg.on_dask import is_dask_array
-from dkpca.linalg.rows import Made, Part, cross, kept, multiply, over, pick, times
+from dkpca.linalg.rows import Made, RowGroup, cross, kept, multiply, over, pick, times
 
 RESIDUAL_SHARE = 1.2
 NEARBY = 5  # pairs behind the leading ones that a solver returns beside them
@@ -139,7 +138,7 @@ def from_all_rows(gram: Gram, values: Array, vectors: Array) -> Extension:
 def signs_of(vectors: Array) -> Array:
     """Signs that make the entry of largest magnitude of each column positive, the first of several."""
 
-    def extremes(first: int, part: Part) -> tuple[Array, Array]:
+    def extremes(first: int, part: RowGroup) -> tuple[Array, Array]:
         own = part[:]
         return namespace(own).max(own, axis=0), namespace(own).min(own, axis=0)
 

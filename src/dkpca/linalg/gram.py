@@ -8,8 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 from dkpca.errors import InputError
-from dkpca.linalg.arrays import Array, device, eps, itemsize, namespace
-from dkpca.linalg.rounding import growth, unit
+from dkpca.linalg.arrays import Array, device, eps, growth, itemsize, namespace, unit
 from dkpca.linalg.rows import Index, Made, Progress, in_order, pick, silent, slices, tile_bytes
 
 Within = Callable[[int, Sequence[Array]], Callable[[Sequence[slice]], Array]]

@@ -23,6 +23,8 @@ from dkpca.linalg.arrays import (
     Array,
     device,
     eps,
+    growth,
+    is_dask_array,
     like,
     namespace,
     on_gpu,
@@ -30,6 +32,7 @@ from dkpca.linalg.arrays import (
     set_rows,
     solve_lower,
     to_numpy,
+    unit,
 )
 from dkpca.linalg.eigenpairs import (
     NEARBY,
@@ -41,21 +44,21 @@ from dkpca.linalg.eigenpairs import (
     signs_of,
 )
 from dkpca.linalg.gram import Centered, Gram
-from dkpca.linalg.landmark_block import LandmarkBlock, Spectrum
-from dkpca.linalg.on_dask import is_dask_array, memory_of_a_worker, on_one_worker
-from dkpca.linalg.residual_bound import (
+from dkpca.linalg.landmark_block import (
     MOST_NUMBERS,
+    FeatureSpectrum,
+    LandmarkBlock,
     ResidualBound,
     residual_bound,
     residual_bound_in,
     rounding_in_blocks,
 )
-from dkpca.linalg.rounding import growth, unit
+from dkpca.linalg.on_dask import memory_of_a_worker, on_one_worker
 from dkpca.linalg.rows import (
     Done,
     Made,
-    Part,
     Progress,
+    RowGroup,
     cross,
     for_each,
     kept,
@@ -272,7 +275,7 @@ def _lifted(
     leading: Array,
     behind: Array,
     chosen: Chosen,
-    found: Spectrum,
+    found: FeatureSpectrum,
     progress: Progress,
     *,
     in_blocks: bool,
@@ -289,7 +292,7 @@ def _lifted(
     weights = sent_to(weights, chosen.start)
     solved, substituted, within = substitution(chosen.block, chosen.pivots), chosen.substituted, gram.within()
 
-    def left(part: Part, rows: slice, Z: Array) -> ResidualBound:
+    def left(part: RowGroup, rows: slice, Z: Array) -> ResidualBound:
         F = Z if substituted else solved(part.start + rows.start, Z)
         return residual_bound_in(within(part.start, part.stored), rows, F, k, rough=rough)
 
@@ -424,7 +427,7 @@ def _drawn_on_workers(diagonal: Array, shares: np.ndarray[Any, Any]) -> np.ndarr
     ends = dict(zip(over(lambda first, part: first, diagonal), np.cumsum(totals).tolist(), strict=True))
     draws = shares * (sum(totals) / len(shares))
 
-    def of(first: int, part: Part) -> np.ndarray[Any, Any]:
+    def of(first: int, part: RowGroup) -> np.ndarray[Any, Any]:
         edges: np.ndarray[Any, Any] = np.cumsum(part[:])
         before = ends[first] - float(part[:].sum())
         own = draws[(draws >= before) & (draws < ends[first])] - before

@@ -13,6 +13,8 @@ from dkpca.linalg.arrays import (
     namespace,
     on_gpu,
     out_of_memory_errors,
+    power_of_four,
+    quiet,
     same_place,
 )
 from dkpca.linalg.dense import Dense
@@ -20,7 +22,6 @@ from dkpca.linalg.eigenpairs import Eigenpairs
 from dkpca.linalg.gram import Centered, Gram, Scaled
 from dkpca.linalg.landmark import Landmark, default_landmarks
 from dkpca.linalg.on_dask import on_one_worker
-from dkpca.linalg.rounding import power_of_four, quiet
 from dkpca.linalg.rows import away_from, current
 from dkpca.linalg.streamed import Streamed
 

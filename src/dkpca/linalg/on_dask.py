@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from dkpca.errors import InputError, NoAnswerError, TooLateError
+from dkpca.linalg.arrays import is_dask_array
 
 Numbers = np.ndarray[Any, Any]
 Task = Any  # what Dask calls delayed
@@ -30,11 +31,6 @@ LEAST_TALL = 32  # rows of an array that stays on its worker: fewer are few
 def is_collection(table: Any) -> bool:
     """Whether a table is a Dask array or DataFrame."""
     return type(table).__module__.partition(".")[0] in ("dask", "dask_expr") and hasattr(table, "__dask_graph__")
-
-
-def is_dask_array(x: Any) -> bool:
-    """Whether an array is a Dask array."""
-    return "dask.array" in sys.modules and isinstance(x, sys.modules["dask.array"].Array)
 
 
 # Tables
@@ -256,11 +252,6 @@ def _second(result: tuple[Any, Any]) -> Any:
 
 def _rows_made(result: tuple[Sequence[Numbers], Any], number: int) -> Numbers:
     return result[0][number]
-
-
-def at_hand(x: Any) -> Any:
-    """Return an array that is small: computed, if it is a Dask array."""
-    return computed([x])[0] if is_dask_array(x) else x
 
 
 def by_column(work: Callable[[Numbers], Any], array: Any) -> list[Any]:

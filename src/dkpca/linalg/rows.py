@@ -24,19 +24,22 @@ from threadpoolctl import ThreadpoolController
 from dkpca.errors import InputError
 from dkpca.linalg import on_dask
 from dkpca.linalg.arrays import (
+    SUBTRACTIONS,
     Array,
     device,
     free_memory,
+    growth,
+    is_dask_array,
     itemsize,
     namespace,
     on_gpu,
+    quiet,
     same_place,
     sent_to,
     tall_empty,
+    unit,
     write_over,
 )
-from dkpca.linalg.on_dask import is_dask_array
-from dkpca.linalg.rounding import growth, quiet
 
 ResultT = TypeVar("ResultT")
 ItemT = TypeVar("ItemT")
@@ -79,6 +82,11 @@ def listening(listener: Progress) -> Iterator[None]:
 def current() -> Progress:
     """Return whoever listens here."""
     return _listener.get()
+
+
+def at_hand(x: Any) -> Any:
+    """Return an array that is small: computed, if it is a Dask array."""
+    return on_dask.computed([x])[0] if is_dask_array(x) else x
 
 
 def pick(x: Array, index: Index) -> Array:
@@ -177,7 +185,7 @@ class Made:
         return Made(self.stored, lambda start, *rows: change(start, make(start, *rows)), self.width, self.place)
 
 
-class Part:
+class RowGroup:
     """Some consecutive rows of a table; a slice of it is an array."""
 
     def __init__(self, table: Any, group: slice, offset: int = 0) -> None:
@@ -218,7 +226,7 @@ def on_workers(*tables: Any) -> bool:
 
 
 def over(work: Callable[..., ResultT], *tables: Any, reference: Array | None = None) -> Iterator[ResultT]:
-    """Yield what is made of each group of rows, in order: `work(start, *parts)`, with a `Part` of each table."""
+    """Yield what is made of each group of rows, in order: `work(start, *parts)`, with a `RowGroup` of each table."""
     if on_workers(*tables):
         chunk, arrays = _of_chunk(work, tables)
         for results in on_dask.chunk_results(lambda *own: list(chunk(*own)), on_dask.chunks_of(arrays)):
@@ -226,7 +234,7 @@ def over(work: Callable[..., ResultT], *tables: Any, reference: Array | None = N
         return
 
     def of(group: slice) -> ResultT:
-        return work(group.start, *(Part(table, group) for table in tables))
+        return work(group.start, *(RowGroup(table, group) for table in tables))
 
     where = _computed_at(tables[0]) if reference is None else reference
     yield from in_order(of, groups(tables[0].shape[0]), where)
@@ -264,7 +272,7 @@ def _of_chunk(
             own.append(stored[0] if how is None else Made(stored, *how))
         with one_blas_thread():
             for group in groups(blocks[0].shape[0]):
-                yield work(start + group.start, *(Part(x, group, start) for x in own))
+                yield work(start + group.start, *(RowGroup(x, group, start) for x in own))
 
     return chunk, [x for table in tables for x in stored_in(table)]
 
@@ -421,7 +429,7 @@ def moments(Z: Any, start: Array, *, centered: bool, progress: Done = nobody) ->
     """Return the sums of z - start and of their squares over the rows z of a table; of z, if not centered."""
     width, made = start.shape[0], as_made(Z) is not None
 
-    def of(first: int, part: Part) -> Moments:
+    def of(first: int, part: RowGroup) -> Moments:
         xp = namespace(start)
         total = xp.zeros_like(start)
         square = xp.zeros((width, width), dtype=start.dtype, device=device(start))
@@ -444,7 +452,7 @@ def products(
     split: int,
     home: Array,
     *,
-    seen: Callable[[Part, slice, Array], ResultT] | None = None,
+    seen: Callable[[RowGroup, slice, Array], ResultT] | None = None,
     progress: Done = nobody,
 ) -> tuple[tuple[Array, Array], Array, list[ResultT]]:
     """Return z W - shift for all rows z of a table: the first columns, and the others; where `home` lives.
@@ -453,7 +461,7 @@ def products(
     """
     width, n = weights.shape[1], Z.shape[0]
 
-    def of(first: int, part: Part) -> tuple[Array, Array, list[ResultT]]:
+    def of(first: int, part: RowGroup) -> tuple[Array, Array, list[ResultT]]:
         xp, results = namespace(weights), []
         made = xp.empty((len(part), width), dtype=weights.dtype, device=device(weights))
         for rows in strips(len(part), weights.shape[0], weights):
@@ -502,7 +510,7 @@ def crossed(Z: Any, block: Array, reference: Array | None = None) -> Array:
     """
     place = (np.empty(0) if is_dask_array(block) else block[:0, ...]) if reference is None else reference
 
-    def of(first: int, part: Part, own: Part) -> Array:
+    def of(first: int, part: RowGroup, own: RowGroup) -> Array:
         xp, total, theirs = namespace(place), 0.0, sent_to(own[:], place)
         for rows in strips(len(part), SHORT, place):
             z = part[rows]
@@ -521,7 +529,7 @@ def column_variances(X: Array) -> Array:
     """Variance of each column, of samples: over one row less than there are."""
     mean = column_means(X)
 
-    def of(first: int, part: Part) -> Array:
+    def of(first: int, part: RowGroup) -> Array:
         with quiet():
             off = part[:] - mean[None, :]
             return column_sums(off * off)
@@ -541,7 +549,7 @@ def cross(A: Array, B: Array) -> Array:
     """A' B."""
     width = max(A.shape[1], B.shape[1])
 
-    def of(first: int, a: Part, b: Part) -> Array:
+    def of(first: int, a: RowGroup, b: RowGroup) -> Array:
         return _sum(a[rows].T @ b[rows] for rows in strips(len(a), width, a[:0], SQUARED_SHARE))
 
     return added(of, A, B)
@@ -619,7 +627,7 @@ def kept(Z: Any, reference: Array) -> Array:
         return on_dask.chunks_made(work, on_dask.chunks_of(arrays), [Z.shape[1]], reference.dtype)[0][0]
     out = tall_empty(Z.shape, reference)
 
-    def of(first: int, part: Part) -> None:
+    def of(first: int, part: RowGroup) -> None:
         for rows in strips(len(part), Z.shape[1], reference):
             out[first + rows.start : first + rows.stop, :] = part[rows]
 
@@ -630,3 +638,33 @@ def kept(Z: Any, reference: Array) -> Array:
 
 def _stacked(chunk: Callable[..., Iterator[Array]]) -> Callable[..., Any]:
     return lambda start, *blocks: ((np.concatenate(list(chunk(start, *blocks))),), None)
+
+
+# Columns in units of their own deviations.
+
+
+def column_scales(X: Array) -> tuple[Array, Array]:
+    """Mean and deviation of each column; a column that does not vary keeps its unit.
+
+    Both are those of the differences to the first row, which are exact where the numbers of a column are close to
+    each other and far from zero: the deviation has all its digits there, too.
+    """
+    xp = namespace(X)
+    away = X * 0.5 - X[:1, :] * 0.5  # halves do not overflow
+    largest = xp.max(xp.abs(away), axis=0)
+    size = xp.where(largest > 0, largest, xp.ones_like(largest))
+    away /= size[None, :]  # so that neither sums nor squares leave the range
+    center, deviation = xp.mean(away, axis=0), 2.0 * (xp.std(away, axis=0) * size)
+    mean = 2.0 * (X[0, :] * 0.5 + center * size)
+    noise = 10 * xp.finfo(X.dtype).eps * xp.abs(mean)
+    return at_hand(mean), at_hand(xp.where(deviation > noise, deviation, xp.ones_like(deviation)))
+
+
+def standardized(X: Array, shift: Array | None, scale: Array | None) -> Array:
+    """Columns measured from a point in units of their scales; None: as they are."""
+    return X if shift is None or scale is None else (X - shift[None, :]) / scale[None, :]
+
+
+def standardizing_error(X: Array) -> float:
+    """Share of itself by which a standardized number may be off: its deviation is a root of a sum over all rows."""
+    return (growth(X.shape[0]) + SUBTRACTIONS) * unit(X)

@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dkpca.errors import ConvergenceError
-from dkpca.linalg.arrays import Array, like, namespace
+from dkpca.linalg.arrays import Array, like, namespace, random_normal, solver_error, to_numpy
 from dkpca.linalg.dense import Dense
 from dkpca.linalg.eigenpairs import (
     NEARBY,
     Eigenpairs,
     Nearby,
+    Probe,
     Ritz,
     beside,
     from_all_rows,
@@ -22,10 +23,7 @@ from dkpca.linalg.eigenpairs import (
 )
 from dkpca.linalg.gram import Gram
 from dkpca.linalg.landmark import LEAST_LANDMARKS, Landmark
-from dkpca.linalg.low_precision import MOST_COLUMNS, LowPrecision
-from dkpca.linalg.missed_pairs import COLUMNS, STEPS, Found, search, statement
-from dkpca.linalg.rounding import solver_error
-from dkpca.linalg.rows import Progress, silent, threads_of_our_own
+from dkpca.linalg.rows import Progress, cross, silent, threads_of_our_own, times
 
 NOISE = 1e-6  # random part of the start: below the tolerance, but the next block is made of it
 MOST_LANDMARKS = 500  # for the start: more cost as much as a pass
@@ -35,6 +33,127 @@ WORTHWHILE = 0.1  # of the residual before, to which a correction in few digits 
 SPARE = 10  # directions carried beyond the pairs wanted: they decide how fast the last pair converges
 MANY = 6  # a basis of so many blocks as large as the matrix takes more memory and time than the matrix
 MOST_BLOCKS = 8  # blocks kept before the basis is cut back to its best part
+CORRECTING = 2  # passes to correct what was measured
+INDEPENDENT = 1e-4  # squared length that a direction must have outside of the others
+MOST_COLUMNS = 8  # blocks as wide as the first one that the space and its corrections may come to
+STEPS, COLUMNS, CONFIDENCE = 4, 16, 1.0 - 1e-6  # of the search for missed pairs
+
+
+# Was an eigenvector missed? A random search of what the pairs found leave of the matrix.
+#
+# A few steps of block Lanczos with a random start on (I - VV') K (I - VV'). Kuczynski and Wozniakowski (1992),
+# *Estimating the largest eigenvalue by the power and Lanczos algorithms with a random start*: after q steps from one
+# random vector the largest Ritz value is below (1 - e) times the largest eigenvalue with probability at most
+# 1.648 sqrt(n) exp(-sqrt(e) (2 q - 1)); several independent vectors at once can only do better than each of them.
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search came upon."""
+
+    highest: float  # largest Ritz value
+    vectors: Array  # Ritz vectors, those of the largest values first
+    columns: int  # random vectors it started from
+    n: int
+
+    def said(self) -> Probe:
+        """Return how much larger than everything found an eigenvalue must be not to be missed."""
+        return statement(self.n, self.columns)
+
+
+def statement(n: int, columns: int) -> Probe:
+    """Return what a search from so many random vectors says; of very many samples, nothing."""
+    per_column = math.log(1.648 * math.sqrt(n)) - math.log(1.0 - CONFIDENCE) / max(columns, 1)
+    share = (per_column / (2 * STEPS - 1)) ** 2
+    return Probe(1.0 / (1.0 - share) if share < 1.0 else math.inf, CONFIDENCE)
+
+
+def search(gram: Gram, V: Array, seed: int, progress: Progress) -> Found:
+    """Search outside the orthonormal columns of V."""
+    xp = namespace(V)
+    n, k = V.shape
+    columns = min(COLUMNS, (n - k) // STEPS)
+    if columns < 1:
+        return Found(0.0, V[:, :0], 0, n)
+    start = like(np.random.default_rng([seed, n]).standard_normal((n, columns)), gram.reference)
+    block, basis, images = outside(V, start), V[:, :0], V[:, :0]
+    for step in range(STEPS):
+        image = gram.product(block, progress)
+        image = image - times(V, cross(V, image))
+        basis, images = beside(basis, block), beside(images, image)
+        if step + 1 < STEPS:
+            block = outside(beside(V, basis), image)
+    pairs = ritz(basis, images)
+    return Found(max(0.0, float(xp.max(pairs.values))), orthonormal(pairs.vectors[:, :columns]), columns, n)
+
+
+# What a matrix in few digits shows before it is passed over in all of them.
+#
+# A block Krylov space of the matrix in few digits, from a start and random columns. Its best vectors are off by the
+# rounding of the matrix alone; it says how to correct them, once that has been measured in all digits; and since the
+# random columns know nothing of the start, what the space has outside of the pairs found is a search for missed ones.
+
+
+@dataclass(frozen=True)
+class LowPrecision:
+    """A space of the matrix in few digits, by its Ritz pairs."""
+
+    gram: Gram  # in few digits
+    pairs: Ritz
+    progress: Progress
+
+    @classmethod
+    def of(cls, gram: Gram, start: Array, seed: int, progress: Progress) -> "LowPrecision":
+        """Pass over the matrix as often as a search for missed pairs does."""
+        random = random_normal((gram.n, COLUMNS), [seed, gram.n], gram.reference)
+        block = orthonormal(beside(like(start, gram.reference), random))
+        basis = images = block[:, :0]
+        for step in range(STEPS):
+            image = gram.product(block, progress)
+            basis, images = beside(basis, block), beside(images, image)
+            if step + 1 < STEPS:
+                block = outside(basis, image)
+        return cls(gram, ritz(basis, images), progress)
+
+    def corrections(self, found: Ritz, width: int) -> Array:
+        """Directions in which the first pairs found are off.
+
+        Rayleigh and Ritz once more, with the pairs and their residuals as measured in all digits, and few digits for
+        what the matrix does to all the rest: an error of one is then an error of a correction only.
+        """
+        few = self.gram.reference
+        V, residuals = like(found.vectors[:, :width], few), like(found.residuals()[:, :width], few)
+        Z, images = self.pairs.vectors[:, width:], self.pairs.images[:, width:]
+        shown = cross(V, Z)
+        Z, images = Z - times(V, shown), images - times(like(found.images[:, :width], few), shown)
+        chain, block = V, outside(V, residuals)  # not outside of Z: a correction is mostly one of these columns
+        for step in range(CORRECTING):
+            image = self.gram.product(block, self.progress)
+            Z, images, chain = beside(Z, block), beside(images, image), beside(chain, block)
+            if step + 1 < CORRECTING:
+                block = outside(chain, image)
+        square, own, coupling = (
+            to_numpy(cross(*both)).astype(float) for both in ((Z, Z), (Z, images), (residuals, Z))
+        )
+        sizes, Q = np.linalg.eigh(square)
+        turned = Q[:, sizes > INDEPENDENT] / np.sqrt(sizes[sizes > INDEPENDENT])[None, :]  # makes Z orthonormal
+        coupling, own = coupling @ turned, turned.T @ (own + own.T) @ turned / 2
+        H = np.block([[np.diag(to_numpy(found.values[:width])), coupling], [coupling.T, own]])
+        Y = np.flip(np.linalg.eigh(H)[1][:, -width:], axis=1)
+        return like(times(Z, like(turned @ Y[width:, :], Z)), found.vectors)
+
+    def search(self, V: Array) -> Found:
+        """Return the largest Ritz values of the space outside the orthonormal columns of V."""
+        n, k = V.shape
+        shown = to_numpy(cross(like(V, self.gram.reference), self.pairs.vectors)).astype(float)
+        _, _, turned = np.linalg.svd(shown)
+        free = turned[k:].T  # what of the space is orthogonal to V
+        values, Y = np.linalg.eigh(free.T @ (to_numpy(self.pairs.values).astype(float)[:, None] * free))
+        vectors = times(self.pairs.vectors, like(free @ Y[:, ::-1][:, :COLUMNS], self.pairs.vectors))
+        return Found(max(0.0, float(values[-1])), orthonormal(like(vectors, V)), COLUMNS, n)
+
+
+# The solver.
 
 
 @dataclass(frozen=True)

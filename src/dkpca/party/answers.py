@@ -10,10 +10,9 @@ import numpy as np
 from dkpca import messages, wire
 from dkpca.errors import InputError, ProtectionError
 from dkpca.kernels import Kernel
-from dkpca.linalg.arrays import Array, to_numpy
-from dkpca.linalg.deviations import column_scales, standardized
+from dkpca.linalg.arrays import Array, quiet, to_numpy
 from dkpca.linalg.eigenpairs import signs_of
-from dkpca.linalg.rounding import quiet
+from dkpca.linalg.rows import column_scales, standardized
 from dkpca.messages import (
     AuditRows,
     Go,

@@ -11,12 +11,21 @@ from functools import cached_property
 
 from dkpca import wire
 from dkpca.errors import InputError
-from dkpca.linalg.arrays import Array, dtype_name, namespace, to_numpy
+from dkpca.linalg.arrays import Array, dtype_name, growth, namespace, to_numpy, unit
 from dkpca.linalg.eigenpairs import Eigenpairs
 from dkpca.linalg.gram import Gram
-from dkpca.linalg.lazy_factor import Factor, Tall, column_squares, rounded, rounding_norms, whole
-from dkpca.linalg.precision import COMPACT, Rounded, round_by, steps_for
-from dkpca.linalg.rounding import growth, unit
+from dkpca.linalg.precision import (
+    COMPACT,
+    Factor,
+    Rounded,
+    Tall,
+    column_squares,
+    round_by,
+    rounded,
+    rounding_norms,
+    steps_for,
+    whole,
+)
 from dkpca.linalg.rows import on_workers
 from dkpca.messages import Summary
 from dkpca.party.recovery import Measurement, measure

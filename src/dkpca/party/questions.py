@@ -35,7 +35,7 @@ from dkpca.messages import (
     Summary,
     Told,
 )
-from dkpca.protection.masks import POWERS, Ring
+from dkpca.protection.masks import POWERS, ModularRing
 from dkpca.protection.quantities import Addends
 from dkpca.rank import RankRule
 from dkpca.wire import codec, container
@@ -225,11 +225,11 @@ class SumsWanted(_Question):
         return self.what.pieces[self.part - 1]
 
     @property
-    def rings(self) -> tuple[Ring, Ring]:
-        """Ring of the numbers, and of the lengths of samples."""
+    def rings(self) -> tuple[ModularRing, ModularRing]:
+        """ModularRing of the numbers, and of the lengths of samples."""
         bounds = (sum(self.bounds.values()), sum(self.length_bounds.values()))
         numbers, lengths = (
-            Ring.for_sum(bits, bound, len(self.roster))
+            ModularRing.for_sum(bits, bound, len(self.roster))
             for bits, bound in zip((self.what.bits, 64), bounds, strict=True)
         )
         return numbers, lengths

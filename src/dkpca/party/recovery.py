@@ -16,9 +16,8 @@ import scipy.linalg
 
 from dkpca.errors import InputError
 from dkpca.kernels import Kernel, Linear
-from dkpca.linalg.arrays import to_numpy
+from dkpca.linalg.arrays import quiet, to_numpy
 from dkpca.linalg.precision import Rounded
-from dkpca.linalg.rounding import quiet
 from dkpca.messages import Summary
 from dkpca.wording import counted, known_rows_recover
 

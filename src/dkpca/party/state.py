@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import Array
-from dkpca.linalg.deviations import standardized
+from dkpca.linalg.rows import standardized
 from dkpca.party.recovery import Measurement
 
 

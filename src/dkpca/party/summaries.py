@@ -1,5 +1,6 @@
 """What a data holder computes. Its columns and its private state never leave; messages do."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -13,18 +14,34 @@ from dkpca.errors import InputError
 from dkpca.kernels import RBF, Kernel, Precomputed
 from dkpca.kernels.grams import KernelGram
 from dkpca.kernels.laws import adds_up
-from dkpca.linalg.arrays import Array, device, namespace, sent_to, to_numpy
-from dkpca.linalg.deviations import column_scales, standardized, standardizing_error
+from dkpca.linalg.arrays import (
+    Array,
+    device,
+    dtype_name,
+    is_dask_array,
+    namespace,
+    quiet,
+    sent_to,
+    tall_empty,
+    to_numpy,
+)
 from dkpca.linalg.gram import Centered, Gram
 from dkpca.linalg.leading import Solver, leading
-from dkpca.linalg.on_dask import at_hand
-from dkpca.linalg.precision import COMPACT, DIGITS, Rounded
-from dkpca.linalg.rounding import quiet
-from dkpca.linalg.rows import away_from, by_strips, column_means
+from dkpca.linalg.precision import COMPACT, DIGITS, Factor, Rounded, largest, round_by, round_to
+from dkpca.linalg.rows import (
+    at_hand,
+    away_from,
+    by_strips,
+    column_means,
+    column_scales,
+    groups,
+    in_order,
+    standardized,
+    standardizing_error,
+)
 from dkpca.messages import Partials, Rows, Statistics, Summary, check_party_name
 from dkpca.party.candidates import Candidate, Candidates, first_guess, settle
 from dkpca.party.policy import LOWER, Policy
-from dkpca.party.reach import check_not_lost, check_not_vanished, moved, rounded, scale_statistic
 from dkpca.party.recovery import Measurement
 from dkpca.party.state import PartyState, State, SumState
 from dkpca.rank import RankRule
@@ -34,6 +51,7 @@ ANYTHING = Policy()
 Flags = np.ndarray[tuple[int], np.dtype[np.bool_]]
 COMPARED = 300  # rows of the fit that stand for all
 FLAT = 0.5  # of the largest effective rank there is, (trace K)^2 / |K|_F^2: beyond it a spectrum is flat
+LEAST = {"float32": 1e-30, COMPACT: 2.0**-900}  # a factor smaller than this has lost digits
 
 
 @dataclass(frozen=True)
@@ -413,3 +431,67 @@ def outside_at_party(state: PartyState, message: Rows | Partials) -> Flags:
 
 def _norms(factor: Array) -> Any:
     return np.asarray(np.sum(to_numpy(factor) ** 2, axis=1))
+
+
+# Numbers that a precision cannot hold are refused where a party meets them, with its name and what to do.
+
+
+def scale_statistic(kernel: Kernel, X: Array, party: str) -> float:
+    """Mean of what gamma multiplies, over all pairs of different samples."""
+    with quiet():
+        scale = kernel.scale_statistic(X)
+    smallest = float(namespace(X).finfo(X.dtype).smallest_normal)
+    if not math.isfinite(scale) or (kernel.has_width and scale < smallest and bool(namespace(X).any(X[:1, :] != X))):
+        raise InputError(
+            f"party {party!r}: distances between its samples are beyond the range of {dtype_name(X)} "
+            f"({scale:.1e}); scale the columns, or give gamma"
+        )
+    return scale
+
+
+def moved(X: Array, origin: Array, party: str) -> Array:
+    """Rows measured from a point, if the numbers allow it."""
+    if is_dask_array(X):
+        return X - origin[None, :]  # not computed yet: a chunk that overflows shows when the kernel is evaluated
+    xp = namespace(X)
+    moved = tall_empty(X.shape, X)
+
+    def part_moved(rows: slice) -> Array:
+        with quiet():
+            moved[rows, :] = X[rows, :] - origin[None, :]
+        return xp.astype(~xp.all(xp.isfinite(moved[rows, :]), axis=0), xp.int64)
+
+    beyond = sum(in_order(part_moved, groups(X.shape[0]), X))
+    if bool(xp.any(beyond > 0)):
+        column = int(xp.argmax(xp.astype(beyond > 0, xp.int64)))
+        raise InputError(
+            f"party {party!r}: the numbers of its column {column + 1} are too large for their mean to be taken in "
+            f"{dtype_name(X)}; scale the column down"
+        )
+    return moved
+
+
+def check_not_vanished(trace: float, X: Array, party: str) -> None:
+    """Refuse a kernel matrix that is zero only because its numbers are too small for the precision."""
+    if trace == 0.0 and bool(namespace(X).any(X != 0)):
+        raise InputError(f"party {party!r}: squares of its numbers vanish in {dtype_name(X)}; scale the columns up")
+
+
+def rounded(
+    A: Array, precision: str, party: str, *, steps: Array | None = None, digits: int = DIGITS[COMPACT]
+) -> Rounded:
+    """Matrix as the party sends it: by these steps, or else as fine as the precision has it."""
+    try:
+        return round_to(A, precision, digits=digits) if steps is None else round_by(A, steps, digits=digits)
+    except InputError as error:
+        raise InputError(f"party {party!r}: {error}") from error
+
+
+def check_not_lost(factor: Factor, sent: Rounded, party: str) -> None:
+    """Refuse a factor that the wire precision turns into nothing."""
+    reach = largest(factor)
+    if 0.0 < reach < LEAST.get(sent.precision, 0.0):
+        raise InputError(
+            f"party {party!r}: numbers of size {reach:.1e} are lost in {sent.precision}; "
+            "scale the columns, or send float64"
+        )

@@ -14,12 +14,12 @@ import scipy.linalg
 from dkpca import wire
 from dkpca.errors import FusionError
 from dkpca.kernels import Kernel
+from dkpca.linalg.arrays import growth, solver_error
 from dkpca.linalg.precision import Rounded
-from dkpca.linalg.rounding import growth, solver_error
 from dkpca.messages import Rows, Summary
 from dkpca.protection import quantities
 from dkpca.protection.keys import Numbers
-from dkpca.protection.masks import Ring
+from dkpca.protection.masks import ModularRing
 from dkpca.protection.quantities import Addends
 
 JOINED = "joined"  # name of the party that nobody is
@@ -36,7 +36,7 @@ class Joined:
 
     what: Addends
     total: Numbers  # (rows, columns)
-    rings: tuple[Ring, Ring]  # of the numbers, and of the lengths of samples
+    rings: tuple[ModularRing, ModularRing]  # of the numbers, and of the lengths of samples
     n_parties: int
     n_features: int  # over all parties
     sample_digest: str

@@ -22,14 +22,14 @@ EXACT_BITS = 53  # beyond them a float64 has no digits
 
 
 @dataclass(frozen=True)
-class Ring:
+class ModularRing:
     """Whole numbers modulo 2 ** bits, each worth one step; the upper half stands for numbers below zero."""
 
     bits: int
     step: float
 
     @classmethod
-    def for_sum(cls, bits: int, bound: float, n_parties: int) -> "Ring":
+    def for_sum(cls, bits: int, bound: float, n_parties: int) -> "ModularRing":
         """Return the ring with the finest step on which a sum of this size at most cannot overflow."""
         levels = 2.0 ** (min(bits, EXACT_BITS) - 1) - 1 - n_parties  # each addend may round up by half a step
         return cls(bits, max(bound, 2.0**-1000) / levels)
@@ -60,7 +60,7 @@ def under_masks(
     Parameters
     ----------
     numbers : array of unsigned integers
-        From `Ring.encode`.
+        From `ModularRing.encode`.
     party : str
         Whose they are.
     roster : sequence of str
@@ -81,7 +81,7 @@ def under_masks(
     return Packed(total.view(np.uint8))
 
 
-def added(received: Sequence[Packed], ring: Ring, count: int) -> Numbers:
+def added(received: Sequence[Packed], ring: ModularRing, count: int) -> Numbers:
     """Return the sum of all parties' numbers: all parties or noise."""
     total = np.zeros(count, dtype=ring.dtype)
     for packed in received:

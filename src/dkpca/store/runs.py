@@ -26,7 +26,7 @@ from dkpca.fusion import LANDMARKS, FusedModel, scoring
 from dkpca.fusion.diagnostics import outside_at_center
 from dkpca.fusion.scoring import Placed
 from dkpca.kernels import Kernel
-from dkpca.kernels.combination import Weights
+from dkpca.kernels.base import Weights
 from dkpca.linalg.arrays import to_numpy
 from dkpca.linalg.leading import NAMES, Solver
 from dkpca.messages import Count, Fingerprint, Partials, Rows, Summary

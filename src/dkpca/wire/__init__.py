@@ -12,8 +12,8 @@ from typing import Any, get_args
 import numpy as np
 
 from dkpca.errors import WireError
-from dkpca.linalg.arrays import dtype_name, to_numpy
-from dkpca.linalg.on_dask import digest, is_dask_array
+from dkpca.linalg.arrays import dtype_name, is_dask_array, to_numpy
+from dkpca.linalg.on_dask import digest
 from dkpca.messages import Message
 from dkpca.wire import codec, compact, container
 from dkpca.wire.container import MESSAGE, WIRE_DTYPES, Arrays, Buffer, Header, checksum, unpack, verify
