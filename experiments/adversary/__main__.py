@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks.measure import RESULTS, machine
 from dkpca.errors import DataWarning, DKPCAError
 from dkpca.linalg.arrays import to_numpy
-from dkpca.linalg.rows import limit_blas_threads
+from dkpca.linalg.rows import controller
 from experiments.adversary import estimates
 from experiments.adversary.checks import AUDITED, Check, checks, in_memory
 from experiments.adversary.configurations import Configuration, bend, draw, estimator, kernel_of, samples_of, tables
@@ -86,7 +86,7 @@ def attempt(configuration: Configuration) -> Outcome:
 
 def climb(seed: int, number: int) -> list[Outcome]:
     """Bend a configuration again and again, and go on from what strains a bound more."""
-    limit_blas_threads(1)
+    controller().limit(limits=1)
     rng = np.random.default_rng([seed, number, 1])
     best = attempt(draw(seed, 10**9 + number))
     outcomes = [best]
@@ -99,7 +99,7 @@ def climb(seed: int, number: int) -> list[Outcome]:
 
 def stretch(seed: int, numbers: Sequence[int]) -> list[Outcome]:
     """Attempt some of the random configurations, in a process of its own."""
-    limit_blas_threads(1)
+    controller().limit(limits=1)
     return [attempt(draw(seed, number)) for number in numbers]
 
 

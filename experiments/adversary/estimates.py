@@ -18,7 +18,7 @@ from dkpca.errors import DKPCAError
 from dkpca.kernels import KERNELS, Kernel, Polynomial
 from dkpca.kernels.base import combination
 from dkpca.linalg.arrays import to_numpy
-from dkpca.linalg.rows import limit_blas_threads
+from dkpca.linalg.rows import controller
 from experiments.adversary import truth
 
 KINDS = ("truncation", "rank used up", "rounding", "landmarks")
@@ -80,7 +80,7 @@ def judge(kind: str, trials: Sequence[Trial]) -> Judgement:
 
 def stretch(kind: str, seed: int, numbers: Sequence[int]) -> list[Trial]:
     """Some trials of one kind, in a process of its own."""
-    limit_blas_threads(1)
+    controller().limit(limits=1)
     return [found for number in numbers if (found := trial(kind, seed, number)) is not None]
 
 

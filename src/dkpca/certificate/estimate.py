@@ -36,7 +36,6 @@ LOST_SAFETY = 3.0  # where the rank is used up, and less is known
 TAKEN = 0.25  # of a factor's columns, the last, that stand for those left out
 MISSED = 0.1  # of the mean squared length of what landmarks at a party missed of a component
 ARITHMETIC = 0.03  # of the squared bound on rounding where only arithmetic rounds: single errors mostly cancel
-STATED = 0.3  # of the squared norm of what rounding for the wire did: what the first component gets of it
 RELATIVE = 0.7  # of half a unit in the last place: rounding of a number of unknown mantissa, as a uniform error
 MOST_SHARE = 1e300  # of an error that enters
 LARGEST = 1e100  # of what rounding does, in units of the largest eigenvalue: nothing is known beyond 1
@@ -168,6 +167,7 @@ def component_errors(
     errors: Sequence[PartyError], law: Law, pairs: Eigenpairs, *, random_state: int = 0
 ) -> tuple[float, ...]:
     """Estimate the squared sine between each component and the true leading subspace."""
+    # All rows are looked at where that is cheap beside the solver, and a sample of them otherwise.
     V, n = pairs.vectors, pairs.vectors.shape[0]
     exact = pairs.extension.anchors is None  # the solver passed over the whole matrix
     all_rows = n <= ROWS or (exact and ((law.linear and not on_workers(V)) or n <= MOST_PASSED))
@@ -235,6 +235,7 @@ def from_images(
 
     `whole` is None if the components are exact for the fused matrix.
     """
+    # E V = L V - L_cut V for what was left out, and L V - V Lambda for what landmarks at the center missed.
     weights = np.full(len(cut), n_samples / len(cut))
     own = spectrum.components * spectrum.values[None, :]
     image = own if whole is None else whole
@@ -270,6 +271,7 @@ def rows_times(
     def merged(rows: Sequence[Array], own: Sequence[Array] | None) -> list[list[Array]]:
         return [law.merge([scaled(A, by) for A, by in zip(rows, cut, strict=True)], own) for cut in scales]
 
+    # Columns of the fused matrix at the positions, once per cut, side by side: their transpose times V in one pass.
     rows, own = there.parts(sent_to(positions, there.reference))
     others = [xp.astype(sent_to(A, there.reference), there.reference.dtype) for A in again]
     right = [list(map(transposed, each)) for each in (*merged(rows, own), merged(others, own)[0])]
@@ -309,6 +311,7 @@ def kept_shares(errors: Sequence[PartyError], lengths: Sequence[Vector]) -> list
 
 def _kept(error: PartyError, lengths: Vector) -> Vector:
     """Of the last columns so much is taken as the eigenvalues behind them have, taken to fall geometrically."""
+    # Column i of the last quarter keeps 1 - mu_i / lambda_i, for the eigenvalues mu that were probably left out.
     rank = len(lengths)
     taken = max(1, math.ceil(TAKEN * rank))
     tail = tail_values(error, float(lengths.sum()), taken)
@@ -321,6 +324,7 @@ def _kept(error: PartyError, lengths: Vector) -> Vector:
 
 def tail_values(error: PartyError, sent: float, count: int) -> Vector:
     """Largest eigenvalues that were left out: a geometric series with the first of them and the trace known."""
+    # mu_i = mu_1 (1 - mu_1 / t)^i: the series adds up to the trace t that is missing.
     trace = max(0.0, error.trace - sent)
     first = max(0.0, min(error.left_out - error.overlap, trace))
     if not first > error.rounding * 1e-6:
@@ -331,6 +335,7 @@ def tail_values(error: PartyError, sent: float, count: int) -> Vector:
 
 def entering(law: Law, rows: Sequence[Array], diagonals: Sequence[Array] | None) -> list[float]:
     """Mean entry of what multiplies each party's error in the fused matrix: an error of rank one keeps this share."""
+    # The law's derivative in the direction of the all-ones matrix at one party, averaged over pairs of samples.
     xp, step = namespace(*rows), max(1, rows[0].shape[0] // PAIRS)
     rows = [A[::step, :] for A in rows]
     diagonals = None if diagonals is None else [d[::step] for d in diagonals]
@@ -357,6 +362,7 @@ def left_out(
     Where the fused matrix has eigenvalues behind the components that are larger, the cut says how these directions
     turn them. Else they are what is near: they lie along what the components have outside of the party's factor.
     """
+    # Eigenvalues that each party left out, times the share with which its error enters the fused matrix.
     D, found = len(spectrum.values), []
     tails = [
         max(0.0, share) * tail_values(error, float(own.sum()), D)
@@ -375,6 +381,7 @@ def left_out(
 
 def outside(rows: Array, components: Matrix, n_samples: int) -> Matrix:
     """Gram matrix of what the components have outside of a factor's columns, from some rows of both."""
+    # Least squares of the components on the factor's columns; few rows leave too little, so degrees of freedom count.
     Q, _ = np.linalg.qr(to_numpy(rows).astype(float))
     beside = components - Q @ (Q.T @ components)
     seen, free = len(beside), max(1, len(beside) - Q.shape[1])
@@ -411,15 +418,6 @@ def everywhere(
     return total
 
 
-def stated_rounding(errors: Sequence[PartyError], law: Law, rows: Sequence[Array], spectrum: Spectrum) -> Vector:
-    """Squared length of N v over lambda_1, where only the norm of N is known: in proportion to eigenvalues."""
-    shares = entering(law, rows, None)
-    size = max(float(spectrum.values[0]), LEAST_SIZE)
-    norm = min(math.hypot(*(share / size * e.rounding for e, share in zip(errors, shares, strict=True))), LARGEST)
-    sizes: Vector = STATED * (norm * (spectrum.values / size)) ** 2
-    return sizes
-
-
 def _scaled(A: Factor, by: Vector) -> Factor:
     return scaled(A, like(by, reference_of(A)))
 
@@ -436,6 +434,7 @@ def isotropic(sizes: Vector, spectrum: Spectrum, n_samples: int) -> Vector:
 
     u'Nv is made of what rounding did to the rows along u and along v, so that near directions count twice.
     """
+    # sin^2 = |N v|^2 (2 / n sum over near u of 1 / (a - b_u)^2 + 1 / (a - b_far)^2), first order in N.
     size = max(float(spectrum.values[0]), LEAST_SIZE)
     values, near, far = spectrum.values / size, spectrum.near_values / size, spectrum.far_value / size
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

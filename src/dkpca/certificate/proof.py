@@ -112,6 +112,7 @@ class PartyError:
         most: (I - VV') B B' q = (I - VV') (B B' - A A') q for the factor A before rounding. It counts the less the
         further off it may be: |x + y|^2 <= (1 + 1/t) |x|^2 + (1 + t) |y|^2 with t = TURNED.
         """
+        # B = Q R; right singular vectors of R turn B into its directions, each as long as it is certain.
         B = whole(self.factor)
         _, s, V = np.linalg.svd(to_numpy(triangle(B)), full_matrices=False)  # an SVD of the tall matrix takes seconds
         values = s.astype(float) ** 2
@@ -206,6 +207,7 @@ class Ceiling:
 
 def ceiling(errors: Sequence[PartyError], law: Law, pairs: Eigenpairs, *, centered: bool) -> Ceiling | None:
     """Return what is known of G; None where it missed more than G could take away, or G takes too much."""
+    # Is G affordable, and can it be less than what the solver itself missed?
     received, true = [e.received for e in errors], [e.diagonal for e in errors]
     landmarks = None if law.linear else _landmarks(received[0].shape[0], pairs.extension.anchors)
     if landmarks is not None and not _affordable(landmarks, [e.factor for e in errors], received[0]):
@@ -215,6 +217,7 @@ def ceiling(errors: Sequence[PartyError], law: Law, pairs: Eigenpairs, *, center
     size = max(size, LEAST_SIZE * float(pairs.values[0]))
     if not (size > 0.0 and math.isfinite(size)) or pairs.values.shape[0] * size < pairs.missed_leading:
         return None
+    # G = Diag(room) - covered, over a size: room has the weights w_j, widened for turned directions and for rounding.
     lifted = law.shortfall(received, true, [e.rounding for e in errors])
     room = sum(
         w * (((1.0 + TURNED) * (e.left_out - e.overlap) + e.overlap) / size)
@@ -223,6 +226,7 @@ def ceiling(errors: Sequence[PartyError], law: Law, pairs: Eigenpairs, *, center
     )
     diagonals = [e.sent_diagonal for e in errors if e.sent_diagonal is not None] or None
     covered = Covered(law, [whole(e.factor) for e in errors], [e.directions(size) for e in errors], diagonals)
+    # G V, V'G V and V'G G V: all that the statements need of G.
     xp = namespace(room)
     V = _centered(pairs.vectors) if centered else pairs.vectors
     with quiet():
@@ -343,6 +347,7 @@ def certify(
     over_rows : OverRows, optional
         What is otherwise read off the rows; without them, nothing is known of directions in what was left out.
     """
+    # -below I <= K - L <= above I, from the parties' own numbers and, where it is known, from G.
     found = to_numpy(pairs.values).astype(float)
     errors = sorted(errors, key=lambda e: e.left_out)
     G = None if over_rows is not None else ceiling(errors, law, pairs, centered=centered)
@@ -359,6 +364,7 @@ def certify(
         extra = pairs.missed_norm + below
         at_most = np.minimum(at_most, tighter.min(axis=0) + extra)
         best = min(best, float(tighter.sum(axis=1).min()) + pairs.missed_leading + D * below)
+    # Squared sines of single components, and of the first d together, by Davis and Kahan.
     components = _component_errors(found, pairs.next_value, widths, G)
     following = np.append(found[1:], pairs.next_value)
     leading = [_leading_error(d, found, float(following[d - 1]), widths, G, T) for d in range(1, D + 1)]
@@ -397,6 +403,7 @@ def _widths(
     errors: Sequence[PartyError], rows: OverRows, pairs: Eigenpairs, fused_trace: float, G: Ceiling | None
 ) -> Widths:
     """Add up what the parties say of their errors, and what the solver at the center says of its own."""
+    # Schur: |A o E| <= max_i A_ii |E|, so each party's error enters by its amplification at most.
     weighted = list(zip(rows.amplification, errors, strict=True))
     rounding = sum(weight * e.rounding for weight, e in weighted)
     below = rounding + pairs.residual_norm
@@ -422,6 +429,7 @@ def _eigenvalues_at_most(found: Vector, pairs: Eigenpairs, G: Ceiling) -> Matrix
     In the basis [V, rest] the matrix S + G has the blocks Lambda + V'GV, B = V'G(I - VV'), and one of at most
     next + |G|. For every split s > 0 it is below the matrix with blocks Lambda + V'GV + B B' / s and next + |G| + s.
     """
+    # Young: x'By + y'B'x <= x'BB'x / s + s y'y, for several s: the least bound counts.
     top = pairs.next_value + G.size * G.norm
     D = len(found)
     across = G.squares - G.within @ G.within
@@ -490,6 +498,7 @@ def _subspace_error_bound(gap: float, width: float, trace: float, n_samples: int
     sin(2 theta) <= width / gap for the largest angle. The off-diagonal block of a positive matrix of norm b and
     trace t has Frobenius norm at most sqrt(b t) / 2, which bounds all angles together.
     """
+    # Davis and Kahan: sin(2 theta) <= width / gap, and all angles together by |B|_F <= sqrt(width trace) / 2.
     angles = min(n_components, n_samples - n_components)
     if angles == 0:
         return 0.0

@@ -19,7 +19,7 @@ from dkpca.exchange.protocols import Terms
 from dkpca.exchange.sending import Holding, PreparedTable, Sender
 from dkpca.fusion.scoring import Placed, share_words
 from dkpca.linalg import memory
-from dkpca.linalg.rows import limit_blas_threads
+from dkpca.linalg.rows import controller
 from dkpca.party.answers import Party
 from dkpca.party.questions import Question, SummaryWanted
 from dkpca.settings import Compute, Fit
@@ -221,7 +221,7 @@ def matched_samples(
 
 def _prepare(threads: int) -> None:
     """In a new process: this module has loaded every BLAS in use, so that all of them are limited."""
-    limit_blas_threads(threads)
+    controller().limit(limits=threads)
     threading.Thread(target=_end_with_the_command, daemon=True).start()
 
 

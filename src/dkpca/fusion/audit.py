@@ -56,6 +56,7 @@ def mean_at_most(draws: Vector, alpha: float) -> float:
 
 def _stakes(draws: Vector, alpha: float) -> Vector:
     """Stake on each draw, from those before it: about what is best for a mean known to sqrt(variance / n)."""
+    # sqrt(2 log(1 / alpha) / (n variance)), with the variance of the draws before.
     n = len(draws)
     count = np.arange(1, n + 1)
     means = (0.5 + np.cumsum(draws)) / (1 + count)
@@ -139,6 +140,7 @@ def _seen(model: FusedModel, errors: Sequence[PartyError], answers: Sequence[Tru
     at_rows = [xp.take(d, chosen) for d in diagonals]
 
     def of(part: slice) -> AuditSums:
+        # D_j = K_j - A_j A_j' at each party, and E = K - L for what the law makes of them, for some columns.
         rows = [xp.astype(a.columns(part), V.dtype) * w for a, w in zip(answers, weights, strict=True)]
         off = [K - A @ rows_of(e.factor, part).T for K, A, e in zip(rows, own, errors, strict=True)]
         K = model.law.combine(rows, at_rows, [d[part] for d in diagonals])
@@ -189,6 +191,7 @@ def _length_at_most(lengths: Vector, norm: float, drawn: Draws, where: Array, be
     A row of a positive semidefinite matrix of norm b is at most sqrt(b times its diagonal entry) long; rounding in
     the matrix, in the rows and in the diagonal is allowed for by adding it.
     """
+    # |E|_F^2 is the mean of |row|^2 / probability, each of which is at most `largest`^2: a mean of draws from [0, 1].
     most = math.sqrt(norm) * np.sqrt(drawn.missing) + 3.0 * below
     largest = float(np.max(most / np.sqrt(drawn.probabilities)))
     shares = (lengths + below)[where] / np.sqrt(drawn.probabilities[drawn.samples])
@@ -203,6 +206,7 @@ def _subspace(model: FusedModel, drawn: Draws, where: Array, EV: Matrix) -> floa
     As for the kernel error, with rows of E V, each component divided by its distance. A component that cannot get a
     bound from so many draws counts as 1, which is decided before any row is looked at.
     """
+    # sin^2 of a component <= |E v|^2 / (lambda - following - above)^2, added over those that can get a bound.
     proof = model.certificate
     values = to_numpy(model.eigenvalues).astype(float)
     following = float(values[-1]) - proof.gap_at_least - proof.kernel_error_above - proof.kernel_error_below
@@ -271,6 +275,7 @@ def _drawn(
     model: FusedModel, errors: Sequence[PartyError], n_rows: int, seed: int, *, uniform: bool = False
 ) -> Draws:
     """Draw samples in proportion to what may be missing in their diagonal entries, or all with the same chance."""
+    # diag(K) - diag(L): what may be missing of each sample, and in proportion to it how likely it is drawn.
     gap = model.law.diagonal([e.diagonal for e in errors]) - _fused(model, errors).diagonal()
     missing = np.clip(to_numpy(gap).astype(float), 0.0, None) + model.certificate.kernel_error_below
     missing = missing + 1e-12 * max(float(missing.max()), 1e-300)

@@ -1,6 +1,6 @@
 """Build the matrix and solve it: the reference, for small n."""
 
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,10 +15,9 @@ from dkpca.linalg.rows import one_blas_thread, slices, times, triangle
 
 LANCZOS_SHARE = 20  # Lanczos pays when fewer than one eigenpair in this many is asked for
 LANCZOS_FROM = 300  # rows; below that LAPACK is done before Lanczos has started
-WHOLE_SHARE, WHOLE_BELOW = 8, 500  # of so many rows, one pair in eight takes as long as all; they take more memory
+WHOLE_BELOW = 1000  # rows; below that all pairs take hardly longer than some of them
 STRIP_BYTES = 2**23  # of the matrix that is checked at a time, beside the matrix itself
 FEW = 4  # times as many columns as pairs, and rows as columns, before it pays not to know all left vectors
-SHARED_FROM = 1500  # rows; below that BLAS threads wait for each other longer than they work
 
 
 @dataclass(frozen=True)
@@ -26,13 +25,13 @@ class Dense:
     """Exact, n x n numbers of memory, n^3 operations at worst."""
 
     def __call__(self, gram: Gram, k: int) -> Eigenpairs:
-        wanted = min(k + NEARBY, gram.n)  # more, for the norm of what is left out, and estimates
+        # The leading eigenpairs of K, and a few more for the norm of what is left out and for estimates.
+        wanted = min(k + NEARBY, gram.n)
         factor = gram.factor
         if factor is not None:
             values, vectors = _of_factor(factor, wanted)
         else:
-            with one_blas_thread() if gram.n < SHARED_FROM else nullcontext():
-                values, vectors = _of_matrix(gram, wanted)
+            values, vectors = (part[..., :wanted] for part in gram.solved or _of_matrix(gram, wanted))
         values = namespace(values).clip(values, 0.0, None)
         vectors = vectors * signs_of(vectors)[None, :]
         extension = from_all_rows(gram, values, vectors)
@@ -70,25 +69,33 @@ def _few_of_factor(factor: Array, k: int) -> tuple[Array, Array]:
 
 
 def _of_matrix(gram: Gram, k: int) -> tuple[Array, Array]:
-    """Leading eigenpairs of a matrix held in memory, once."""
-    K = gram.dense()
+    """Leading eigenpairs of a matrix held in memory, once; a small one remembers all of them.
+
+    BLAS has one thread, so that no bit depends on how many there are.
+    """
+    with one_blas_thread():
+        K = gram.dense()
     if not isinstance(K, np.ndarray):
         values, vectors = namespace(K).linalg.eigh(K)  # no other library offers a partial solver
         return namespace(K).flip(values)[:k], namespace(K).flip(vectors, axis=1)[:, :k]
     n = K.shape[0]
+    # Lanczos for few pairs of a large matrix; its proof writes over K.
     if n >= LANCZOS_FROM and k * LANCZOS_SHARE <= n:
         pairs = _lanczos(K, k)
         if pairs is not None:
             return pairs
-        K = gram.dense()  # the check has written over it
-    # Transposed: LAPACK's own layout, so that nothing is copied.
-    if n >= WHOLE_BELOW or k * WHOLE_SHARE <= n:
-        with suppress(np.linalg.LinAlgError):
-            found = scipy.linalg.eigh(K.T, subset_by_index=[n - k, n - 1], overwrite_a=True, check_finite=False)
-            if len(found[0]) == k:
-                return found[0][::-1], found[1][:, ::-1]
-        K = gram.dense()  # MRRR fails, or comes back empty-handed, where many eigenvalues are equal
-    values, vectors = scipy.linalg.eigh(K.T, driver="evd", overwrite_a=True, check_finite=False)
+        K = gram.dense()
+    with one_blas_thread():
+        # LAPACK, transposed: its own layout, so that nothing is copied.
+        if n >= WHOLE_BELOW:
+            with suppress(np.linalg.LinAlgError):
+                found = scipy.linalg.eigh(K.T, subset_by_index=[n - k, n - 1], overwrite_a=True, check_finite=False)
+                if len(found[0]) == k:
+                    return found[0][::-1], found[1][:, ::-1]
+            K = gram.dense()  # MRRR fails, or comes back empty-handed, where many eigenvalues are equal
+        values, vectors = scipy.linalg.eigh(K.T, driver="evd", overwrite_a=True, check_finite=False)
+    if n < WHOLE_BELOW:
+        gram.solved = values[::-1], vectors[:, ::-1]
     return values[::-1][:k], vectors[:, ::-1][:, :k]
 
 
@@ -100,9 +107,11 @@ def _lanczos(K: np.ndarray[Any, Any], k: int) -> tuple[Array, Array] | None:
     It is written over K.
     """
     n = K.shape[0]
+    # Eigenpairs by ARPACK; then V Lambda V' - K + (lambda_k + slack) I is written over K, and factorized.
     start = np.random.default_rng(0).standard_normal(n).astype(K.dtype)
     try:
-        values, vectors = scipy.sparse.linalg.eigsh(K, k=k, v0=start)
+        with one_blas_thread():
+            values, vectors = scipy.sparse.linalg.eigsh(K, k=k, v0=start)
     except scipy.sparse.linalg.ArpackError:  # no convergence, or a zero matrix
         return None
     for rows in slices(n, max(1, STRIP_BYTES // K[0].nbytes)):

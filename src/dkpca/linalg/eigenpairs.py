@@ -196,6 +196,7 @@ class Ritz:
 
 def ritz(basis: Array, images: Array, floor: float = 0.0) -> Ritz:
     """Pairs of the matrix whose products with an orthonormal basis are given."""
+    # H = Q'K Q for the basis Q; with H Y = Y Theta, the Ritz vectors are Q Y and their images K Q Y.
     xp = namespace(basis)
     H = cross(basis, images)
     values, Y = xp.linalg.eigh((H + H.T) / 2)
@@ -247,6 +248,7 @@ def orthonormalize(vectors: Array, square: Array, values: np.ndarray[Any, Any]) 
     The symmetric way, V (V'V)^(-1/2): twice is enough. Zero columns are filled in. Written over the vectors, where
     these can be written to.
     """
+    # V = W root with W orthonormal and root = (V'V)^(1/2): the matrix spanned moves by |root Lambda root - Lambda|.
     moved = 0.0
     Lambda = np.diag(np.append(values, np.zeros(vectors.shape[1] - len(values))))
     for _ in range(2):

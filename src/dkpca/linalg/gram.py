@@ -24,6 +24,7 @@ class Gram(ABC):
     n: int
     entry_operations: float = 2.0  # it takes to evaluate an entry
     reference: Array  # an array of the namespace, precision and device in which the matrix is evaluated
+    solved: tuple[Array, Array] | None = None  # all eigenpairs, once a solver has found them for a small matrix
 
     @abstractmethod
     def diagonal(self) -> Array:
@@ -124,6 +125,8 @@ class Gram(ABC):
 
     def product(self, block: Array, progress: Progress = silent) -> Array:
         """Multiply by a thin block, tile by tile; each off-diagonal tile is evaluated once and used twice."""
+        # K B = sum over tiles K_ij B_j, and K_ji B_i = K_ij' B_i from the same tile. Shares are fixed: neither the
+        # number of threads nor their order changes a bit.
         side = max(1, int((tile_bytes(self.reference) / itemsize(block)) ** 0.5))
         tiles = list(slices(self.n, side))
         shares = [range(first, len(tiles), SHARES) for first in range(min(SHARES, len(tiles)))]
@@ -187,6 +190,7 @@ class Centered(Gram):
         return self._row_means
 
     def dense(self) -> Array:
+        # H K H = K - 1 m' - m 1' + mean(m) 1 1' for the row means m.
         xp = namespace(self.reference)
         K = self.base.dense()
         self._row_means = means = xp.mean(K, axis=0)
@@ -219,7 +223,8 @@ class Centered(Gram):
         return None if factor is None else _center(factor)
 
     def affine(self, weights: Array) -> tuple[Array, Array]:
-        weights = _center(weights)  # so that the mean of the new sample's own kernel row drops out
+        # (k - m)' H W = k'(H W) - m'(H W): the mean of the new sample's own kernel row drops out.
+        weights = _center(weights)
         return weights, -(self.row_means() @ weights)
 
     def product(self, block: Array, progress: Progress = silent) -> Array:

@@ -64,6 +64,7 @@ from dkpca.linalg.rows import (
     kept,
     moments,
     multiply,
+    nobody,
     over,
     pick,
     products,
@@ -145,12 +146,8 @@ class Landmark:
 
     def factorize(self, gram: Gram, most: int) -> tuple[Array, Array, float]:
         """Return F, pivots and the trace of gram - F F', which is positive semidefinite; F[pivots] is triangular."""
-        return factorize(
-            gram, most, tolerance=self.tolerance, random_state=self.random_state, progress=self._choosing
-        )
-
-    def _choosing(self, what: str, share: float) -> None:
-        self.progress(what, CHOOSING * share)
+        done = _part(self.progress, 0.0, CHOOSING)
+        return factorize(gram, most, tolerance=self.tolerance, random_state=self.random_state, progress=done)
 
     def _sampled(self, gram: Gram, most: int) -> tuple[Array, Array, LandmarkBlock, float]:
         """Features of all rows, or of a sample of many; landmarks; their block; and the trace missed there."""
@@ -206,6 +203,8 @@ def default_landmarks(k: int) -> int:
 
 def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, bounded: bool, progress: Progress) -> Eigenpairs:
     """Leading pairs of F F', or of the same after centering, and how far they may be from those of the matrix."""
+    # 1) One pass over the rows adds up F'F, or C'C where inv(L) C'C inv(L)' is as good; landmarks whose rounding is
+    # more than what they explain go.
     n, home = gram.n, gram.home
     done = _part(progress, CHOOSING, LIFTING)
     sums = moments(chosen.features, chosen.start, centered=centered, progress=done)
@@ -213,6 +212,7 @@ def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, bounded: bool,
         square = sums.from_zero(n, chosen.start) if centered else sums.square
         sound, _ = chosen.block.sound(to_numpy(square).astype(float))
         chosen, sums = (chosen.head(sound, gram), sums.head(sound)) if sound < chosen.block.m else (chosen, sums)
+    # 2) With F'F = U Theta U', the eigenvalues of F F' are Theta and its eigenvectors F U Theta^(-1/2).
     block, start = chosen.block, chosen.start
     found = block.spectrum(sums, to_numpy(start) if centered else None, n, substituted=chosen.substituted)
     values, U = like(found.values, home), like(found.U, home)
@@ -220,6 +220,8 @@ def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, bounded: bool,
     scaled, behind = U * inverse_roots(n, values)[None, :], slice(k, k + NEARBY)
     near_values, near = values[behind], scaled[:, behind]
     (values, U), scaled = _first(k, values, U), _first(k, values, scaled)[1]
+    # 3) What is left of the matrix, K - F F', is positive semidefinite: its trace is known, and blocks on its
+    # diagonal bound its norm where the trace is too much.
     rounded = growth(n) * unit(start) * block.trace
     unexplained = max(0.0, block.trace - found.trace)
     left = unexplained + found.beside + rounded + block.m**0.5 * found.moved
@@ -227,12 +229,14 @@ def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, bounded: bool,
     in_entries = in_products + gram.evaluation_error() + found.beside
     worthwhile = left > next_value and unexplained > in_entries
     in_blocks = bounded and worthwhile and (on_gpu(start) or n * block.m <= MOST_NUMBERS)
+    # 4) A second pass makes the eigenvectors, which are then orthonormal to the last digit and have their signs.
     lifted = _lifted(gram, scaled, near, chosen, found, progress, in_blocks=in_blocks, rough=rough)
     vectors, square = lifted.vectors, lifted.square
     vectors, turned = orthonormalize(vectors, square, found.values[:k])
     signs = signs_of(vectors)
     vectors = multiply(vectors, namespace(signs).eye(k, dtype=signs.dtype, device=device(signs)) * signs[None, :])
     U = U * signs[None, :]
+    # 5) A new sample's row of the factor is k(y, landmarks) inv(L)'U, less the mean.
     weights = block.solve_transposed(to_numpy(U))
     made = block.product_error(found, weights, n, k, substituted=chosen.substituted)
     pairs = Eigenpairs(
@@ -328,6 +332,7 @@ def features_to_add_up(F: Array, block: LandmarkBlock, n: int, missed: float) ->
 
     F are the features of a sample of n rows, and `missed` the trace that they miss there.
     """
+    # Rounding of C'C grows by |inv(L)|^2: is that still next to nothing beside the trace, or beside what is missed?
     xp, as_large = namespace(F), n / F.shape[0]
     mean = xp.mean(F, axis=0)
     some = F[::8, :] @ like(block.L, F).T  # columns of the matrix at a few rows, to know how long they are
@@ -378,9 +383,11 @@ def substitution(block: LandmarkBlock, pivots: Array) -> Callable[[int, Array], 
 
 
 def factorize(
-    gram: Gram, most: int, *, tolerance: float = 0.0, random_state: int = 0, progress: Progress = silent
+    gram: Gram, most: int, *, tolerance: float = 0.0, random_state: int = 0, progress: Done = nobody
 ) -> tuple[Array, Array, float]:
     """Return F, pivots and the trace of gram - F F', which is positive semidefinite; F[pivots] is triangular."""
+    # What is left of the diagonal of K - F F' says how likely a sample is to be the next landmark; blocks of them are
+    # proposed, thinned, and appended as columns of F.
     rng = np.random.default_rng(random_state)
     xp = namespace(gram.reference)
     left = xp.asarray(sent_to(gram.diagonal(), gram.reference), copy=True)
@@ -399,7 +406,7 @@ def factorize(
         _check_diagonal(left, scale)
         left[...] = xp.clip(left, 0.0, None)
         pivots += chosen.tolist()
-        progress("landmarks", len(pivots) / most)
+        progress(len(pivots) / most)
     pivots = pivots or [0]  # a zero matrix: any sample will do
     return F[:, : len(pivots)], xp.asarray(pivots, dtype=xp.int64, device=device(left)), float(xp.sum(left))
 
@@ -423,6 +430,7 @@ def draw_rows(gram: Gram, size: int, random_state: int) -> Array:
 
 def _drawn_on_workers(diagonal: Array, shares: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Positions at which the sum of the diagonal passes shares of its total; each group of rows finds its own."""
+    # Sums of all groups come here; each group then finds the draws that fall between its edges.
     totals = list(over(lambda first, part: float(part[:].sum()), diagonal))
     ends = dict(zip(over(lambda first, part: first, diagonal), np.cumsum(totals).tolist(), strict=True))
     draws = shares * (sum(totals) / len(shares))
@@ -465,6 +473,7 @@ def _thin(
 
     What is not above the floor, or proposed twice, is rounding and no landmark.
     """
+    # Cholesky factorization of the proposals' own block, one column for each that is accepted.
     n = residual.shape[0]
     L = np.zeros((n, n))
     accepted: list[int] = []
@@ -484,6 +493,7 @@ def _append(gram: Gram, F: Array, done: int, chosen: Array, L: np.ndarray[Any, A
     above = xp.take(F, chosen, axis=0)[:, :done].T
 
     def of(rows: slice) -> None:
+        # (K - F F') at the new landmarks, divided by their own Cholesky factor.
         tile = gram.block(rows, chosen)
         tile -= F[rows, :done] @ above
         tile = solve_lower(L, tile)

@@ -118,6 +118,8 @@ def _left(K: np.ndarray[Any, Any], parts: Sequence[np.ndarray[Any, Any]], dtype:
 
 def _sizes_of_stack(P: np.ndarray[Any, Any], k: int) -> tuple[float, float]:
     """Bounds on the largest eigenvalue and the sum of the k largest, added up over a stack; writes over it."""
+    # |P| <= |P^4|_F^(1/4), at most n^(1/8) too much; the sum of the k largest is at most sqrt(k) |P|_F; both at most
+    # the trace.
     traces = np.clip(np.einsum("bii->bi", P), 0.0, None).sum(axis=1, dtype=float)
     sizes = _made_even(P)
     several = min(k, P.shape[1]) ** 0.5 * WIDER * sizes * _lengths(P)
@@ -232,6 +234,7 @@ class LandmarkBlock:
             return None
         same: LandmarkBlock = copy(self)
         same.inverses = []
+        # Each block on the diagonal of L is inverted, and the share of a row's length that this rounds is bounded.
         for own in slices(self.m, size):
             block = self.L[own, own]
             inverse = solve_triangular(block, np.eye(len(block)), lower=True).astype(self.reference.dtype)
@@ -295,6 +298,7 @@ class LandmarkBlock:
         def rest(m: int) -> tuple[float, float]:
             return max(0.0, self.trace - float(np.trace(square[:m, :m]))), self.head(m).beside(square[:m, :m])
 
+        # Fewer landmarks miss more and round less: the sum of both decides among a few numbers of them.
         missed, beside = rest(self.m)
         if beside <= max(BESIDE * missed, NEXT_TO_NOTHING * self.trace):
             return self.m, beside
@@ -311,6 +315,7 @@ class LandmarkBlock:
 
     def spectrum(self, sums: Moments, start: Matrix | None, n: int, *, substituted: bool) -> FeatureSpectrum:
         """Eigenpairs of F'F from sums over all rows of F, or of C; centered, if they were measured from a start."""
+        # sum of (z - c)(z - c)' less n m m' for the mean m of z - c: centered, whatever the start c was.
         square, moved_mean = to_numpy(sums.square).astype(float), to_numpy(sums.total).astype(float) / n
         if start is None:
             start = moved_mean = np.zeros(self.m)
@@ -364,6 +369,8 @@ class LandmarkBlock:
 
     def _through(self, square: Matrix, mean: Matrix, rounded: float) -> tuple[Matrix, Matrix, float]:
         """inv(L) square inv(L)', inv(L) mean, and a bound on the error of the first."""
+        # Each substitution adds growth(m) u |L| |inv(L)| of its result, and the error of the square goes through
+        # both.
         half = solve_triangular(self.L, square, lower=True, check_finite=False)
         whole = solve_triangular(self.L, half.T, lower=True, check_finite=False)
         norm = np.linalg.norm
@@ -379,6 +386,7 @@ class LandmarkBlock:
         sqrt(K_ii K_jj) for each entry. What that matrix leaves unexplained is Z' (K + D) Z with Z' = [-W, I] and
         W = F inv(L); the first part is positive semidefinite, the second at most (1 + |W|^2) |D|.
         """
+        # (1 + |W|^2) |D| with |W|^2 = |inv(L)' F'F inv(L)|, and |D| by the traces of the corner and of all.
         if not self.L.any():
             return 0.0
         if not np.diagonal(self.L).all():

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dkpca.errors import InputError, OutOfMemoryError
 from dkpca.linalg.arrays import (
@@ -32,6 +32,10 @@ NAMES = ("auto", "dense", "landmark", "streamed")
 ONE_WORKER = 20_000  # rows on a Dask cluster that one worker may have all of, for an exact solver
 WORK, WORK_GPU = 2e11, 2e14
 BUILDING = 0.25  # of them, for building the matrix where passing over it would take less: its answer is proved
+OF_SIZE = (
+    "values", "next_value", "trace", "missed_trace", "missed_norm", "missed_leading", "residual_norm",
+    "residual_nuclear",
+)  # fmt: skip  # fields of Eigenpairs that are as large as the matrix
 HEADROOM = 1e-4  # share of the range of a precision that sums and rounding are left
 ORDINARY = (1e-6, 1e6)  # diagonal entries whose squares, and those of their rounding, are far from any limit
 DENSE_PASSES = 15  # products with the matrix for each pair, by Lanczos
@@ -39,7 +43,6 @@ CHOLESKY = 0.4  # of n^3: the proof that Lanczos missed none
 EIGENSOLVER_GPU = 60.0  # of n^3: a GPU has no partial solver
 STREAMED_PASSES = 10  # products with a block, those that search for missed pairs included
 SPARE = 10  # columns of a block beyond the pairs, and half as many again as there are
-SAMPLED, SAMPLED_PER_LANDMARK = 20_000, 40  # rows whose features are kept at one time, at most
 PARTY_SHARE = 1 / 8  # of them, for landmarks whose number nobody gave: those of a party
 
 
@@ -137,11 +140,15 @@ def choose(gram: Gram, k: int) -> tuple[str, str]:
         return "dense", "auto: a factor with fewer columns than rows is at hand"
     gpu = on_gpu(gram.reference)
     most = WORK_GPU if gpu else WORK
-    building = dense_effort(gram.n, gram.entry_operations, k, gpu=gpu)
-    passing = streamed_effort(gram.n, gram.entry_operations, k).operations
+    # Operations that each solver would take: counted and not timed, since a choice by the clock would differ from run
+    # to run. Building evaluates every entry once; passing ten times, where each entry serves twice.
+    n, entry = gram.n, gram.entry_operations
+    solving = EIGENSOLVER_GPU * n**3 if gpu else DENSE_PASSES * k * n**2 + CHOLESKY * n**3
+    building, width = entry * n**2 + solving, k + max(SPARE, k // 2)
+    passing = STREAMED_PASSES * n**2 * (entry / 2 + 2.0 * width)
     where = f"auto: n = {gram.n} on {'a GPU' if gpu else 'the CPU'}"
-    if building.operations <= max(BUILDING * most, min(passing, most)):
-        needed, free = building.memory * itemsize(gram.reference), free_memory(gram.reference)
+    if building <= max(BUILDING * most, min(passing, most)):
+        needed, free = 3.0 * n**2 * itemsize(gram.reference), free_memory(gram.reference)
         if needed < free:
             return "dense", f"{where}, small enough to build the matrix"
         return "streamed", f"{where}, but the matrix would take {needed / 1e9:.1f} of {free / 1e9:.1f} GB free"
@@ -156,37 +163,8 @@ def enough_landmarks(gram: Gram, k: int, wanted: int | None) -> int:
     return max(wanted or default_landmarks(k), landmarks_within(gram.n, gram.entry_operations, work))
 
 
-# What each solver would take: counted and not timed, since a choice by the clock would differ from run to run
-
-
-@dataclass(frozen=True)
-class Effort:
-    """What a solver would take."""
-
-    operations: float
-    memory: float  # numbers, beside the table and the answer
-
-
-def dense_effort(n: int, entry: float, k: int, *, gpu: bool = False) -> Effort:
-    """Effort of building the matrix, with so many operations for an entry, and solving it for k pairs."""
-    solving = EIGENSOLVER_GPU * n**3 if gpu else DENSE_PASSES * k * n**2 + CHOLESKY * n**3
-    return Effort(entry * n**2 + solving, 3.0 * n**2)
-
-
-def streamed_effort(n: int, entry: float, k: int) -> Effort:
-    """Effort of passing over the matrix; each entry serves twice."""
-    width = k + max(SPARE, k // 2)
-    return Effort(STREAMED_PASSES * n**2 * (entry / 2 + 2.0 * width), n * (4.0 * n**0.5 + 8.0 * width))
-
-
-def landmark_effort(n: int, entry: float, landmarks: int) -> Effort:
-    """Effort of so many columns of the matrix, and of what they explain."""
-    kept = min(n, max(SAMPLED, SAMPLED_PER_LANDMARK * landmarks))
-    return Effort(n * landmarks * (entry + 3.0 * landmarks), 3.0 * kept * landmarks + 4.0 * n)
-
-
 def landmarks_within(n: int, entry: float, operations: float) -> int:
-    """Most landmarks that take no more than so many operations."""
+    """Most landmarks m that take no more than so many operations, n m (entry + 3 m)."""
     share = operations / n
     return min(n, int(((entry**2 + 12.0 * share) ** 0.5 - entry) / 6.0))
 
@@ -196,6 +174,7 @@ def landmarks_within(n: int, entry: float, operations: float) -> int:
 
 def ordinary(gram: Gram) -> tuple[Gram, float]:
     """Return a matrix whose numbers are of ordinary size, and by what the given one is larger."""
+    # The largest diagonal entry is the largest entry of a positive semidefinite matrix.
     base = gram.base if isinstance(gram, Centered) else gram
     xp = namespace(gram.reference)
     with quiet():
@@ -224,19 +203,8 @@ def as_large(pairs: Eigenpairs, size: float) -> Eigenpairs:
     root = size**0.5
     extension = replace(pairs.extension, weights=pairs.extension.weights / root, offset=pairs.extension.offset * root)
     nearby = None if pairs.nearby is None else replace(pairs.nearby, values=pairs.nearby.values * size)
-    return replace(
-        pairs,
-        nearby=nearby,
-        values=pairs.values * size,
-        next_value=pairs.next_value * size,
-        trace=pairs.trace * size,
-        missed_trace=pairs.missed_trace * size,
-        missed_norm=pairs.missed_norm * size,
-        missed_leading=pairs.missed_leading * size,
-        residual_norm=pairs.residual_norm * size,
-        residual_nuclear=pairs.residual_nuclear * size,
-        extension=extension,
-    )
+    larger = {name: getattr(pairs, name) * size for name in OF_SIZE}
+    return replace(pairs, nearby=nearby, extension=extension, **larger)
 
 
 def _beyond(gram: Gram) -> str:

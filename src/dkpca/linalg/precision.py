@@ -160,6 +160,7 @@ def round_to(A: Array, precision: str, *, digits: int = DIGITS[COMPACT]) -> Roun
     check_reach(float(xp.max(xp.abs(A))), precision, A)
     if precision != "float16":
         return Rounded(xp.astype(A, getattr(xp, precision)))
+    # A power of two per column takes its largest number to the top of the range of float16, without rounding.
     largest = _largest(A)
     scale = 2.0 ** (namespace(largest).ceil(namespace(largest).log2(largest)) - FLOAT16_EXPONENT)
     half = np.float16 if is_dask_array(A) else xp.float16  # of which Dask's namespace knows nothing
@@ -181,6 +182,7 @@ def steps_for(values: Array, cut: float, n: int) -> Array:
     A column of length sqrt(lambda), rounded by a step s, moves the Gram matrix by about sqrt(lambda) s sqrt(n / 12).
     Steps in proportion to 1 / sqrt(lambda) move it equally by every column: for so many bits, that is the least.
     """
+    # s_i = 3 cut / sqrt(lambda_i n): at lambda_i = cut, the numbers sqrt(lambda_i / n) are a third of a step.
     xp = namespace(values)
     values = xp.astype(values, xp.float64)
     safe = xp.where(values > 0, values, xp.ones_like(values))
@@ -192,6 +194,7 @@ def round_by(A: Array, steps: Array, *, digits: int = DIGITS[COMPACT]) -> Rounde
     xp = namespace(A)
     if not bool(xp.all(xp.isfinite(A))):
         raise InputError("numbers that are not finite cannot be sent; scale the columns")
+    # Step 2^e with e = round(log2 s), and no finer than the digits allow for the largest number of the column.
     largest = _largest(A)
     coarse_enough = np.ceil(np.log2(to_numpy(largest))) - digits
     with np.errstate(divide="ignore"):  # a step of zero: as fine as the digits allow
@@ -215,7 +218,8 @@ def norms_by_squares(square: np.ndarray[Any, Any], n: int, reference: Array) -> 
     A has orthogonal columns. The difference is [A R] M [A R]' with M = [[0, I], [I, I]]: its eigenvalues are those of
     a matrix of twice the rank, so no n x n matrix and no cancellation.
     """
-    # Small, and in double: solvers in float32 fail where eigenvalues repeat.
+    # Eigenvalues of [A R] M [A R]' are those of L'M L for L L' = [A R]'[A R]. Small, and in double: solvers in
+    # float32 fail where eigenvalues repeat.
     rank = len(square) // 2
     lengths = np.sqrt(np.diagonal(square))
     lengths = np.where(lengths > 0, lengths, 1.0)
@@ -265,18 +269,16 @@ class Tall:
 
     def rows(self, index: Index) -> Array:
         """Some rows, decoded."""
-        part = pick(self.sent.data, index if isinstance(index, slice) else self._at_home(index))
-        return _decoded(
-            self.sent.scale, self.dtype, self.scales, part if self.place is None else sent_to(part, self.place), part
-        )
+        if self.place is not None and not isinstance(index, slice):
+            index = sent_to(index, self.sent.data)
+        part = pick(self.sent.data, index)
+        there = part if self.place is None else sent_to(part, self.place)
+        return _decoded(self.sent.scale, self.dtype, self.scales, there, part)
 
     @cached_property
     def largest(self) -> float:
         """Largest magnitude; not a number if any entry is none."""
         return _largest_of(self)
-
-    def _at_home(self, positions: Array) -> Array:
-        return positions if self.place is None else sent_to(positions, self.sent.data)
 
 
 def _decoded(
@@ -397,6 +399,7 @@ def rounding_norms(A: Factor, sent: Rounded) -> tuple[float, float]:
     reference = reference_of(exact)
     xp = namespace(reference)
 
+    # [A R]'[A R] with R = B - A, in one pass over both: the norms of B B' - A A' follow from it.
     (before_stored, before_of), (after_stored, after_of) = _parts(exact), _parts(decoded)
 
     def both(start: int, before: Array, after: Array) -> Array:
@@ -418,8 +421,9 @@ def _parts(A: Factor) -> tuple[Array, Callable[[int, Array], Array]]:
 def row_squares(A: Factor) -> Array:
     """Squared length of each row."""
     if on_workers(A):
-        one = kept(made_of(A, lambda start, rows: arrays.row_squares(rows)[:, None], 1), reference_of(A))
-        return one[:, 0]
+        stored, make = _parts(A)
+        one = Made((stored,), lambda start, rows: arrays.row_squares(make(start, rows))[:, None], 1)
+        return kept(one, reference_of(A))[:, 0]
     found = list(over(lambda first, part: arrays.row_squares(part[:]), A))
     return namespace(found[0]).concat(found)
 
@@ -427,9 +431,3 @@ def row_squares(A: Factor) -> Array:
 def column_squares(A: Factor) -> Array:
     """Squared length of each column."""
     return added(lambda first, part: arrays.column_squares(part[:]), A)
-
-
-def made_of(A: Factor, change: Callable[[int, Array], Array], width: int) -> Made:
-    """Rows of so many columns, made of those of a factor."""
-    stored, make = _parts(A)
-    return Made((stored,), lambda start, rows: change(start, make(start, rows)), width)

@@ -9,7 +9,7 @@ import operator
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from functools import cache, reduce
@@ -236,8 +236,10 @@ def over(work: Callable[..., ResultT], *tables: Any, reference: Array | None = N
     def of(group: slice) -> ResultT:
         return work(group.start, *(RowGroup(table, group) for table in tables))
 
-    where = _computed_at(tables[0]) if reference is None else reference
-    yield from in_order(of, groups(tables[0].shape[0]), where)
+    if reference is None:
+        made = as_made(tables[0])
+        reference = stored_in(tables[0])[0] if made is None or made.place is None else made.place
+    yield from in_order(of, groups(tables[0].shape[0]), reference)
 
 
 def added(work: Callable[..., Any], *tables: Any, reference: Array | None = None, progress: Done = nobody) -> Any:
@@ -283,18 +285,14 @@ def row_chunks(table: Any) -> tuple[int, ...] | None:
     return tuple(stored.chunks[0]) if is_dask_array(stored) else None
 
 
-def _computed_at(table: Any) -> Array:
-    made = as_made(table)
-    return stored_in(table)[0] if made is None or made.place is None else made.place
-
-
 def in_order(work: Callable[[ItemT], ResultT], items: Sequence[ItemT], reference: Array) -> Iterator[ResultT]:
     """Yield what is made of each item, in order; threads take the next item as they come, a few ahead of the caller.
 
     At most two results per thread wait. Only NumPy arrays are worked on by threads of ours. A GPU is fed by one
     thread, while the caller fetches what was made.
     """
-    threads = _threads_for(len(items), reference)
+    several = len(items) > 1 and isinstance(reference, np.ndarray)  # most are small: BLAS need not be asked
+    threads = min(_threads.available(), len(items)) if several else 1
     if threads <= 1 and not on_gpu(reference):
         yield from map(work, items)
         return
@@ -322,85 +320,54 @@ def for_each(work: Callable[[ItemT], Any], items: Sequence[ItemT], reference: Ar
 
 
 class _Threads:
-    """Who keeps BLAS to one thread at present; the first to come sets the limit, the last to go lifts it."""
+    """BLAS keeps to one thread while anybody is inside; the first to come sets the limit, the last to go lifts it."""
 
     def __init__(self) -> None:
         self.lock = Lock()
-        self.at_work = 0  # users whose threads are at work
-        self.given: list[int] = []  # threads that BLAS leaves to ours for longer, by user
+        self.inside: list[int] = []  # threads that each user leaves to ours: 0, whose own are at work
         self.limit: Any = None
 
-    def enter(self, given: int | None) -> None:
+    @contextmanager
+    def limited(self, given: int) -> Iterator[None]:
         with self.lock:
-            if not (self.at_work or self.given):
-                self.limit = _controller().limit(limits=1)
-                self.limit.__enter__()
-            if given is None:
-                self.at_work += 1
-            else:
-                self.given.append(given)
-
-    def leave(self, given: int | None) -> None:
-        with self.lock:
-            if given is None:
-                self.at_work -= 1
-            else:
-                self.given.pop()
-            if not (self.at_work or self.given):
-                self.limit.__exit__(None, None, None)
+            if not self.inside:
+                self.limit = controller().limit(limits=1)
+            self.inside.append(given)
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.inside.remove(given)
+                if not self.inside:
+                    self.limit.restore_original_limits()
 
     def available(self) -> int:
         with self.lock:
-            if self.at_work:
-                return 1  # somebody else's threads are at work already
-            return self.given[0] if self.given else _most_threads()
+            if self.inside:
+                return self.inside[0] if all(self.inside) else 1  # 1: somebody else's threads are at work already
+        return max((int(library.num_threads) for library in controller().lib_controllers), default=1)
 
 
 _threads = _Threads()
 
 
 @cache
-def _controller() -> ThreadpoolController:
+def controller() -> ThreadpoolController:
+    """BLAS libraries of this process; `controller().limit(limits=1)` keeps them to one thread from now on."""
     return ThreadpoolController().select(user_api="blas")
 
 
-def _most_threads() -> int:
-    return max((int(library.num_threads) for library in _controller().lib_controllers), default=1)
-
-
-def _threads_for(n_items: int, reference: Array) -> int:
-    if n_items <= 1 or not isinstance(reference, np.ndarray):  # most are small: BLAS need not be asked
-        return 1
-    return min(_threads.available(), n_items)
-
-
-def limit_blas_threads(most: int) -> None:
-    """Keep BLAS to so many threads in this process from now on."""
-    _controller().limit(limits=most)
-
-
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
+def one_blas_thread() -> AbstractContextManager[None]:
     """Keep BLAS to one thread: for our own threads, and for products too small to be worth sharing."""
-    _threads.enter(None)
-    try:
-        yield
-    finally:
-        _threads.leave(None)
+    return _threads.limited(0)
 
 
-@contextmanager
-def threads_of_our_own() -> Iterator[None]:
+def threads_of_our_own() -> AbstractContextManager[None]:
     """Leave all threads to the engine for a while, so that no product in between depends on how many BLAS has.
 
     Its threads would also wait for more in a busy loop: half of the time of two cores.
     """
-    given = _threads.available()
-    _threads.enter(given)
-    try:
-        yield
-    finally:
-        _threads.leave(given)
+    return _threads.limited(_threads.available())
 
 
 # Sums over rows
@@ -431,6 +398,7 @@ def moments(Z: Any, start: Array, *, centered: bool, progress: Done = nobody) ->
 
     def of(first: int, part: RowGroup) -> Moments:
         xp = namespace(start)
+        # A strip at a time, so that it stays in the cache: sum of z - c, and of (z - c)(z - c)'.
         total = xp.zeros_like(start)
         square = xp.zeros((width, width), dtype=start.dtype, device=device(start))
         for rows in strips(len(part), width, start, SQUARED_SHARE):
@@ -474,6 +442,7 @@ def products(
 
     if on_workers(Z):
         return _products_on_workers(of, Z, (split, width - split))
+    # Rows go to their place in the order of the groups, and their squares are added in that order.
     total, everything, first = None, [], 0
     both = tuple(tall_empty((n, count), home) for count in (split, width - split))
     for made, square, results in over(of, Z, reference=weights):
@@ -522,7 +491,7 @@ def crossed(Z: Any, block: Array, reference: Array | None = None) -> Array:
 
 def column_means(X: Array) -> Array:
     """Mean of each column."""
-    return added(lambda first, part: column_sums(part[:]), X) / X.shape[0]
+    return added(lambda first, part: namespace(part[:0]).sum(part[:], axis=0), X) / X.shape[0]
 
 
 def column_variances(X: Array) -> Array:
@@ -532,14 +501,9 @@ def column_variances(X: Array) -> Array:
     def of(first: int, part: RowGroup) -> Array:
         with quiet():
             off = part[:] - mean[None, :]
-            return column_sums(off * off)
+            return namespace(off).sum(off * off, axis=0)
 
     return added(of, X) / (X.shape[0] - 1)
-
-
-def column_sums(X: Array) -> Array:
-    """Sum of each column of an array at hand."""
-    return namespace(X).sum(X, axis=0)
 
 
 # Products with tall, thin matrices
@@ -584,6 +548,7 @@ def triangle(A: Array) -> Array:
     """R of A = Q R, from those of strips and in their order, so that it does not depend on the number of threads."""
     if is_dask_array(A):
         return triangle(np.concatenate(list(over(lambda first, part: _triangle(part[:]), A))))
+    # R of the stacked R's of strips is R of A, but for signs: |A x| = |R x| for every x.
     height = max(TRIANGLE_SHARE * A.shape[1], tile_bytes(A) // (max(A.shape[1], 1) * itemsize(A)))
     parts = list(slices(A.shape[0], height))
     if len(parts) == 1:
@@ -602,6 +567,7 @@ def _triangle(A: Array) -> Array:
 
 def multiplied(left: Sequence[Matrix], right: Sequence[Matrix]) -> Matrix:
     """Products A B of each pair, multiplied entry by entry; a few rows at a time, so that none leaves the cache."""
+    # (A1 B1) o (A2 B2) o ... for 64 rows: each further product is multiplied in while the first is in the cache.
     out = np.empty((left[0].shape[0], right[0].shape[1]), dtype=left[0].dtype)
     scratch = np.empty((CACHED_ROWS, out.shape[1]), dtype=out.dtype)
     for rows in slices(out.shape[0], CACHED_ROWS):
@@ -623,8 +589,11 @@ def kept(Z: Any, reference: Array) -> Array:
     """Rows of a table, all of them: where the reference lives, or on their workers."""
     if on_workers(Z):
         chunk, arrays = _of_chunk(lambda first, part: part[:], [Z])
-        work = _stacked(chunk)
-        return on_dask.chunks_made(work, on_dask.chunks_of(arrays), [Z.shape[1]], reference.dtype)[0][0]
+
+        def stacked(start: int, *blocks: Array) -> Any:
+            return (np.concatenate(list(chunk(start, *blocks))),), None
+
+        return on_dask.chunks_made(stacked, on_dask.chunks_of(arrays), [Z.shape[1]], reference.dtype)[0][0]
     out = tall_empty(Z.shape, reference)
 
     def of(first: int, part: RowGroup) -> None:
@@ -636,10 +605,6 @@ def kept(Z: Any, reference: Array) -> Array:
     return out
 
 
-def _stacked(chunk: Callable[..., Iterator[Array]]) -> Callable[..., Any]:
-    return lambda start, *blocks: ((np.concatenate(list(chunk(start, *blocks))),), None)
-
-
 # Columns in units of their own deviations.
 
 
@@ -649,6 +614,7 @@ def column_scales(X: Array) -> tuple[Array, Array]:
     Both are those of the differences to the first row, which are exact where the numbers of a column are close to
     each other and far from zero: the deviation has all its digits there, too.
     """
+    # With c the first row: mean = c + mean(x - c), and the deviation is that of x - c.
     xp = namespace(X)
     away = X * 0.5 - X[:1, :] * 0.5  # halves do not overflow
     largest = xp.max(xp.abs(away), axis=0)

@@ -121,6 +121,7 @@ class LowPrecision:
         Rayleigh and Ritz once more, with the pairs and their residuals as measured in all digits, and few digits for
         what the matrix does to all the rest: an error of one is then an error of a correction only.
         """
+        # In the basis [V, Z]: [[Theta, R'Z], [Z'R, Z'K Z]], with Z what few digits know and R the residuals measured.
         few = self.gram.reference
         V, residuals = like(found.vectors[:, :width], few), like(found.residuals()[:, :width], few)
         Z, images = self.pairs.vectors[:, width:], self.pairs.images[:, width:]
@@ -196,6 +197,7 @@ class Streamed:
             return self._streamed(gram, k, width)
 
     def _streamed(self, gram: Gram, k: int, width: int) -> Eigenpairs:
+        # The basis begins with landmark eigenvectors, or with those of the matrix in few digits.
         preview, since = self._preview(gram, k), 0  # passes since the last find, or the start
         if preview is None:
             basis = orthonormal(self._first_block(gram, width))
@@ -205,6 +207,7 @@ class Streamed:
         before, few = math.inf, preview
         images = gram.product(basis, self.progress)
         for passes in range(1, self.max_passes + 1):
+            # Rayleigh and Ritz on the basis: how far are the pairs from being eigenpairs, and do others reach up?
             since += 1
             pairs = ritz(basis, images, gram.noise())
             worst = pairs.worst(k)
@@ -221,6 +224,7 @@ class Streamed:
                 if found.highest <= (1 + margin) * max(float(pairs.values[k - 1]), 0.0) + pairs.noise():
                     return replace(_result(gram, pairs, k, note, at_least=found.highest), probe=found.said())
                 since, following, few = 0, found.vectors, None  # what few digits show must hold in all of them
+            # The next block: residuals, or what few digits make of them, outside of the basis.
             if basis.shape[1] + width > MOST_BLOCKS * width:
                 basis, images = pairs.vectors[:, : 2 * width], pairs.images[:, : 2 * width]
             if following is None and preview is not None and worst <= WORTHWHILE * before:

@@ -371,7 +371,12 @@ def _check_open(state: PartyState) -> None:
 
 def _check_sum(kernel: Kernel, law: str | None, party: str) -> None:
     """Refuse what a center cannot add up on samples that it does not see."""
-    if not (adds_up(law) if law else kernel.adds_up) or kernel.sends_diagonal:
+    if kernel.sends_diagonal:
+        raise InputError(
+            f"party {party!r}: the {kernel.name} kernel of all columns needs the length of every sample, which a "
+            "blind center must not see; give a kernel of each party's own columns (own=True)"
+        )
+    if not (adds_up(law) if law else kernel.adds_up):
         raise InputError(f"party {party!r}: a blind center can only add matrices up; use law='sum' (--law sum)")
 
 
