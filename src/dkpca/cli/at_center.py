@@ -71,7 +71,7 @@ def fuse(
     names = [receive(path, Summary).message.party for path in paths or []] + runs.parties_in(out)
     fit, compute, given = asked.fit(names), asked.compute, asked.given
     sample_names, ways = read_names(ids, id_column)
-    with progress("fusing"), memory.limited(compute.max_memory, out.parent), computing_on(compute.device):
+    with progress("fusing") as told, memory.limited(compute.max_memory, out.parent), computing_on(compute.device):
         run = runs.fuse(
             out,
             paths or [],
@@ -87,6 +87,7 @@ def fuse(
             keep=keep,
             sample_names=sample_names,
             id_normalize=ways,
+            progress=told,
         )
     used = [f"{name}: {known.file}" for name, known in run.settings.parties.items()]
     words = [*used, *run_words(run)]

@@ -70,7 +70,7 @@ def summarize(
     if "standardize" in asked.given:
         holding = replace(holding, reading=replace(holding.reading, standardize=fit.standardize))
     about = f"{holding.party}: eigenpairs of its Gram matrix"
-    with progress(about), memory.limited(compute.max_memory, out.parent), computing_on(compute.device):
+    with progress(about) as told, memory.limited(compute.max_memory, out.parent), computing_on(compute.device):
         summary, preparation, kept = files.summarize(
             holding,
             box,
@@ -82,6 +82,7 @@ def summarize(
             state=state_path,
             keep_training=fit.projection == "exact",
             law=fit.law,
+            progress=told,
         )
     notes = [*preparation.notes, *_left_by_limit(summary, kept), *about_columns(kept)]
     within, verdict = may_send(kept.recovery, box.policy)

@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -19,8 +19,6 @@ from rich.progress import (
 )
 from rich.table import Table
 from rich.text import Text
-
-from dkpca.linalg.rows import listening
 
 out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 80)
 aside = Console(stderr=True, highlight=False)
@@ -51,7 +49,7 @@ def table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) ->
 def progress(task: str, total: int | None = None) -> Iterator[Any]:
     """Progress on stderr while something long runs; yields a function to call after each step.
 
-    Without a number of steps the solvers say how far they are, with an estimate of the time that is left.
+    Without a number of steps it yields what a solver tells how far it is, with an estimate of the time that is left.
     """
     count = MofNCompleteColumn() if total else TimeRemainingColumn()
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), count, TimeElapsedColumn())
@@ -61,5 +59,4 @@ def progress(task: str, total: int | None = None) -> Iterator[Any]:
         def told(what: str, share: float) -> None:
             bar.update(started, total=1.0, completed=share, description=f"{task} ({what})")
 
-        with nullcontext() if total else listening(told):
-            yield lambda: bar.advance(started)
+        yield (lambda: bar.advance(started)) if total else told

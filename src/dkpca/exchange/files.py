@@ -9,6 +9,7 @@ from dkpca.errors import InputError
 from dkpca.exchange.sending import Holding, Sender, numbers_of
 from dkpca.kernels import Kernel
 from dkpca.linalg.leading import Solver
+from dkpca.linalg.rows import Progress, silent
 from dkpca.messages import (
     Partials,
     Rows,
@@ -36,6 +37,7 @@ def summarize(
     keep_training: bool = False,
     balance: float = 0.0,
     law: str | None = None,
+    progress: Progress = silent,
 ) -> tuple[Summary, Preparation, PartyState]:
     """Return and write the one numerical message, attacked first; keep the private state if wanted."""
     with sender.answering(holding, f"summary with {kernel}, {rank}, {precision}"):
@@ -57,6 +59,7 @@ def summarize(
             sample_ids=names,
             policy=sender.policy,
             known_rows=sender.policy.known_rows if sender.measures else 0,
+            progress=progress,
         )
         private_files = (
             {} if state is None else {state: encode_state(replace(kept, preparation=codec.described(preparation)))}

@@ -20,7 +20,7 @@ from dkpca.linalg.eigenpairs import Extension, Nearby
 from dkpca.linalg.gram import Centered
 from dkpca.linalg.leading import Solver, leading
 from dkpca.linalg.precision import Factor, as_received, reweighed, round_to, whole
-from dkpca.linalg.rows import by_strips, pick
+from dkpca.linalg.rows import Progress, by_strips, pick, silent
 from dkpca.messages import Partials, Rows, Scores, Statistics, Summary
 
 LANDMARKS = 500  # of the center, unless it is told otherwise
@@ -218,6 +218,7 @@ def fuse(
     places: Mapping[str, Sequence[int]] | None = None,
     lacking: str = "complete",
     samples: str = "",
+    progress: Progress = silent,
 ) -> FusedModel:
     """Turn the parties' summaries into kernel principal components: eq. (2) and (4) of the paper.
 
@@ -241,6 +242,8 @@ def fuse(
         What stands in place of rows that a party lacks.
     samples : str
         Digest of all samples in their order, where parties lack some; empty: they have no ids.
+    progress : Progress
+        Told how far the solver is.
 
     Returns
     -------
@@ -273,7 +276,9 @@ def fuse(
 
     # Center by the projector H = I - 11'/n, and find the leading eigenpairs of H K H.
     gram = Centered(fused) if center else fused
-    pairs = leading(gram, n_components, solver=solver, n_landmarks=n_landmarks, random_state=random_state)
+    pairs = leading(
+        gram, n_components, solver=solver, n_landmarks=n_landmarks, random_state=random_state, progress=progress
+    )
 
     # Certify: how far these are from the eigenpairs of the true matrix, from what the parties left out and rounded.
     errors = [

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from dkpca.errors import InputError
-from dkpca.kernels.base import Kernel, checked_width, width_for
+from dkpca.kernels.base import Kernel, checked_width
 from dkpca.kernels.laws import PRODUCT, Law
 from dkpca.linalg.arrays import (
     SUBTRACTIONS,
@@ -51,10 +51,6 @@ class OfDistance(Kernel):
     gamma: float
     has_width: ClassVar[bool] = True
     unit_diagonal: ClassVar[bool] = True
-
-    @classmethod
-    def from_settings(cls, *, gamma: float | None, centered: bool) -> Self:
-        return cls(width_for(cls, gamma))
 
     def __post_init__(self) -> None:
         checked_width(self)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from dkpca.errors import InputError
-from dkpca.kernels.base import Kernel, checked_width, width_for
+from dkpca.kernels.base import Kernel, checked_width
 from dkpca.kernels.distances import check_not_negative, ratio, summed_over_columns
 from dkpca.kernels.laws import COSINE, SUM, Law, Power
 from dkpca.linalg.arrays import Array, dtype_name, growth, namespace, quiet, unit
@@ -111,10 +111,6 @@ class Polynomial(Kernel):
     name: ClassVar[str] = "poly"
     has_width: ClassVar[bool] = True
 
-    @classmethod
-    def from_settings(cls, *, gamma: float | None, centered: bool) -> "Polynomial":
-        return cls(width_for(cls, gamma))
-
     def __post_init__(self) -> None:
         checked_width(self)
         if isinstance(self.degree, bool) or not isinstance(self.degree, int) or not 1 <= self.degree <= 20:
@@ -202,10 +198,6 @@ class CosineKernel(Kernel):
     own: bool = False
     name: ClassVar[str] = "cosine"
 
-    @classmethod
-    def from_settings(cls, *, gamma: float | None, centered: bool) -> "CosineKernel":
-        return cls()
-
     @property
     def law(self) -> Law | None:
         return None if self.own else COSINE
@@ -251,10 +243,6 @@ class AdditiveChiSquared(Kernel):
     """
 
     name: ClassVar[str] = "additive_chi2"
-
-    @classmethod
-    def from_settings(cls, *, gamma: float | None, centered: bool) -> "AdditiveChiSquared":
-        return cls()
 
     @property
     def law(self) -> Law:

@@ -98,13 +98,14 @@ class Law(ABC):
         """Most by which rounding can lift what multiplies each party's change over what multiplies its error."""
         return [0.0] * len(received)
 
-    @abstractmethod
     def total_trace(self, party_traces: Sequence[float], diagonals: Sequence[Array]) -> float:
         """Trace of the true global Gram matrix."""
+        true = self.diagonal(diagonals)
+        return float(namespace(true).sum(true))
 
-    @abstractmethod
     def theorem_1_dimension(self, n_samples: int, n_components: int) -> int:
         """What stands under the square root in Theorem 1 of the paper."""
+        return n_samples
 
     def fused_product(self, factors: Sequence[Array], block: Array) -> Array | None:
         """Return the recombined matrix times a thin block, where there is a faster way than tile by tile."""
@@ -166,12 +167,6 @@ class Product(Law):
         shares = [rounding / size if size > 0 else 0.0 for rounding, size in zip(roundings, largest, strict=True)]
         others = [math.prod(largest[:j] + largest[j + 1 :]) for j in range(len(largest))]
         return [each * (sum(shares) - share) for each, share in zip(others, shares, strict=True)]
-
-    def total_trace(self, party_traces: Sequence[float], diagonals: Sequence[Array]) -> float:
-        return float(namespace(*diagonals).sum(self.recombine(diagonals)))
-
-    def theorem_1_dimension(self, n_samples: int, n_components: int) -> int:
-        return n_samples
 
     def fused_product(self, factors: Sequence[Array], block: Array) -> Array | None:
         return hadamard.product(factors, block) if hadamard.supported(factors, block) else None
@@ -259,18 +254,11 @@ class Power(Law):
         pairs = 0.5 * self.degree * (self.degree - 1) * largest ** (self.degree - 2)
         return [self.gamma * (pairs * self.gamma * sum(roundings))] * len(received)
 
-    def total_trace(self, party_traces: Sequence[float], diagonals: Sequence[Array]) -> float:
-        true = self.diagonal(diagonals)
-        return float(namespace(true).sum(true))
-
     def combine(self, parts: Sequence[Array], rows: Sequence[Array], columns: Sequence[Array]) -> Array:
         return self._inner(parts) ** self.degree
 
     def diagonal(self, diagonals: Sequence[Array]) -> Array:
         return self._inner(diagonals) ** self.degree
-
-    def theorem_1_dimension(self, n_samples: int, n_components: int) -> int:
-        return n_samples
 
     def fused_product(self, factors: Sequence[Array], block: Array) -> Array | None:
         return PRODUCT.fused_product([*factors] * self.degree, block)
@@ -305,19 +293,12 @@ class Cosine(Law):
     def derivative(self, parts: Iterable[Array], changes: Iterable[Array]) -> Array:
         return _added(changes)
 
-    def total_trace(self, party_traces: Sequence[float], diagonals: Sequence[Array]) -> float:
-        there = self.diagonal(diagonals)
-        return float(namespace(there).sum(there))
-
     def combine(self, parts: Sequence[Array], rows: Sequence[Array], columns: Sequence[Array]) -> Array:
         return _added(parts) * _inverse_lengths(rows)[:, None] * _inverse_lengths(columns)[None, :]
 
     def diagonal(self, diagonals: Sequence[Array]) -> Array:
         total = _added(diagonals)
         return namespace(total).astype(total > 0, total.dtype)
-
-    def theorem_1_dimension(self, n_samples: int, n_components: int) -> int:
-        return n_samples
 
 
 PRODUCT, SUM, COSINE = Product(), Sum(), Cosine()

@@ -30,10 +30,6 @@ class Precomputed(Kernel):
     name: ClassVar[str] = "precomputed"
     columns_are: ClassVar[str] = "samples"
 
-    @classmethod
-    def from_settings(cls, *, gamma: float | None, centered: bool) -> "Precomputed":
-        return cls()
-
     @property
     def law(self) -> Law | None:
         return None

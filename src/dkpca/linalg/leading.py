@@ -22,7 +22,7 @@ from dkpca.linalg.eigenpairs import Eigenpairs
 from dkpca.linalg.gram import Centered, Gram, Scaled
 from dkpca.linalg.landmark import Landmark, default_landmarks
 from dkpca.linalg.on_dask import on_one_worker
-from dkpca.linalg.rows import away_from, current
+from dkpca.linalg.rows import Progress, away_from, silent
 from dkpca.linalg.streamed import Streamed
 
 Solver = Callable[[Gram, int], Eigenpairs]
@@ -53,6 +53,7 @@ def leading(
     solver: str | Solver = "auto",
     n_landmarks: int | None = None,
     random_state: int = 0,
+    progress: Progress = silent,
 ) -> Eigenpairs:
     """Return the k leading eigenpairs of a Gram matrix, eigenvalues descending.
 
@@ -71,6 +72,8 @@ def leading(
         Landmarks to pick, see `Landmark`; "auto" takes more as long as they cost no more than an exact answer may.
     random_state : int
         Seed for picking them.
+    progress : Progress
+        Told how much of the work is done.
     """
     if not 1 <= k <= gram.n:
         raise InputError(f"{k} eigenpairs of a {gram.n} x {gram.n} matrix were asked for; ask for 1 to {gram.n}")
@@ -83,7 +86,7 @@ def leading(
     if solver == "auto" and name == "landmark":
         n_landmarks = enough_landmarks(gram, k, n_landmarks)
     try:
-        pairs = _solve(_named(name, n_landmarks, random_state), gram, k)
+        pairs = _solve(_named(name, n_landmarks, random_state, progress), gram, k)
     except out_of_memory_errors() as error:
         where = "GPU memory" if on_gpu(gram.reference) else "memory"
         raise OutOfMemoryError(
@@ -124,12 +127,12 @@ def _solve(solver: Solver, gram: Gram, k: int) -> Eigenpairs:
     return replace(pairs, solver=f"{pairs.solver}, rows in host memory, computed on {device(there)}")
 
 
-def _named(name: str, n_landmarks: int | None, random_state: int) -> Solver:
+def _named(name: str, n_landmarks: int | None, random_state: int, progress: Progress) -> Solver:
     if name == "dense":
         return Dense()
     if name == "landmark":
-        return Landmark(n_landmarks, random_state=random_state, progress=current())
-    return Streamed(random_state=random_state, progress=current())
+        return Landmark(n_landmarks, random_state=random_state, progress=progress)
+    return Streamed(random_state=random_state, progress=progress)
 
 
 def choose(gram: Gram, k: int) -> tuple[str, str]:

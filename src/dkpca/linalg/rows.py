@@ -66,24 +66,6 @@ def nobody(share: float) -> None:
     """Tell nobody."""
 
 
-_listener: ContextVar[Progress] = ContextVar("listener", default=silent)
-
-
-@contextmanager
-def listening(listener: Progress) -> Iterator[None]:
-    """Have the solvers that `dkpca.linalg.leading.leading` sets up inside tell this listener."""
-    token = _listener.set(listener)
-    try:
-        yield
-    finally:
-        _listener.reset(token)
-
-
-def current() -> Progress:
-    """Return whoever listens here."""
-    return _listener.get()
-
-
 def at_hand(x: Any) -> Any:
     """Return an array that is small: computed, if it is a Dask array."""
     return on_dask.computed([x])[0] if is_dask_array(x) else x

@@ -29,6 +29,7 @@ from dkpca.linalg.gram import Centered, Gram
 from dkpca.linalg.leading import Solver, leading
 from dkpca.linalg.precision import COMPACT, DIGITS, Factor, Rounded, largest, round_by, round_to
 from dkpca.linalg.rows import (
+    Progress,
     at_hand,
     away_from,
     by_strips,
@@ -36,6 +37,7 @@ from dkpca.linalg.rows import (
     column_scales,
     groups,
     in_order,
+    silent,
     standardized,
     standardizing_error,
 )
@@ -97,6 +99,7 @@ def summarize(
     policy: Policy = ANYTHING,
     known_rows: int = 0,
     blind: Turned | None = None,
+    progress: Progress = silent,
 ) -> tuple[Summary, PartyState]:
     """Turn a party's columns into the one message it sends, and the state it keeps.
 
@@ -133,6 +136,8 @@ def summarize(
     blind : Turned, optional
         For a center that is not to see any sample: the rotations of samples and columns. The Gram matrix is
         centered first, since the center cannot do it.
+    progress : Progress
+        Told how far the solver is.
 
     Returns
     -------
@@ -155,7 +160,7 @@ def summarize(
         gram = Centered(gram)
 
     # Leading eigenpairs of K, lambda and V: as many as the rule begins with, and more where it wants to see more.
-    eigenpairs = partial(leading, gram, solver=solver, random_state=random_state)
+    eigenpairs = partial(leading, gram, solver=solver, random_state=random_state, progress=progress)
     with _naming(party):
         guess = first_guess(rank, gram.n)
         candidates = Candidates(

@@ -29,6 +29,7 @@ from dkpca.kernels import Kernel
 from dkpca.kernels.base import Weights
 from dkpca.linalg.arrays import to_numpy
 from dkpca.linalg.leading import NAMES, Solver
+from dkpca.linalg.rows import Progress, silent
 from dkpca.messages import Count, Fingerprint, Partials, Rows, Summary
 from dkpca.store import ledger, storage
 from dkpca.store.files import (
@@ -162,6 +163,7 @@ def fuse(
     model: FusedModel | None = None,
     n_landmarks: int = LANDMARKS,
     random_state: int = 0,
+    progress: Progress = silent,
 ) -> Run:
     """Fuse new summaries with those already in the run; nothing is written unless all of it succeeds.
 
@@ -187,6 +189,7 @@ def fuse(
             weights=_weights_before(before, accepted) if weights is None else weights,
             n_landmarks=n_landmarks,
             random_state=random_state,
+            progress=progress,
         )
         ways = tuple(id_normalize) or (before.id_normalize if before and sample_names is None else ())
         names, named_by, lost = names_of(path, next(iter(model.summaries.values())), sample_names, ways)
