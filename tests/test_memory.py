@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_limits
 
 from dkpca import DKPCA
 from dkpca.errors import InputError
-from dkpca.linalg import memory
+from dkpca.linalg import arrays
 from dkpca.linalg import precision as tall
 from dkpca.linalg.arrays import free_memory
 from dkpca.linalg.precision import Rounded
@@ -24,14 +24,14 @@ from dkpca.tables.reading import Reading, read
     ("amount", "size"), [("8GB", 8 * 10**9), ("1.5 gb", 15 * 10**8), ("512MiB", 512 * 10**6), (10**9, 10**9)]
 )
 def test_amounts_are_read_as_people_write_them(amount, size):
-    assert memory.as_bytes(amount) == size
+    assert arrays.as_bytes(amount) == size
 
 
 @pytest.mark.parametrize(
     ("amount", "said"), [("a lot", "such as '8GB'"), ("8XB", "such as '8GB'"), ("5MB", "too little")]
 )
 def test_what_is_no_amount_is_refused(amount, said):
-    with pytest.raises(InputError, match=said), memory.limited(amount):
+    with pytest.raises(InputError, match=said), arrays.limited(amount):
         pass
     with pytest.raises(InputError, match=said):
         DKPCA(2, max_memory=amount).fit(np.random.default_rng(0).standard_normal((20, 3)))
@@ -39,29 +39,29 @@ def test_what_is_no_amount_is_refused(amount, said):
 
 class TestTallArrays:
     def test_half_of_the_memory_is_for_them_and_the_rest_lies_in_files_without_a_name(self, tmp_path):
-        with memory.limited("100MB", tmp_path):
-            first, second = memory.tall((40, 10**5)), memory.tall((40, 10**5))
+        with arrays.limited("100MB", tmp_path):
+            first, second = arrays.tall((40, 10**5)), arrays.tall((40, 10**5))
             assert first.base is None
             assert isinstance(second.base, np.memmap)
             second[:] = 1.0
             assert second.sum() == 40 * 10**5
-            assert "0.0 GB in files to keep within 0.1 GB of memory" in memory.words()
+            assert "0.0 GB in files to keep within 0.1 GB of memory" in arrays.memory_words()
             assert not list(tmp_path.iterdir())
 
     def test_what_is_not_used_any_more_makes_room(self):
-        with memory.limited("100MB"):
+        with arrays.limited("100MB"):
             for _ in range(5):
-                assert memory.tall((40, 10**5)).base is None
-            assert memory.words() == ""
+                assert arrays.tall((40, 10**5)).base is None
+            assert arrays.memory_words() == ""
 
     def test_without_a_limit_they_are_arrays_like_any_other(self):
-        assert memory.tall((3, 2)).base is None
-        assert memory.words() == ""
+        assert arrays.tall((3, 2)).base is None
+        assert arrays.memory_words() == ""
 
     def test_free_memory_is_what_the_limit_leaves(self):
-        with memory.limited("100MB"):
+        with arrays.limited("100MB"):
             assert free_memory(np.empty(0)) == 10**8
-            kept = memory.tall((10, 10**5))
+            kept = arrays.tall((10, 10**5))
             assert free_memory(np.empty(0)) == 10**8 - kept.nbytes
 
 
@@ -78,7 +78,7 @@ def test_arrays_in_files_change_no_bit(rng, monkeypatch):
     tables = {name: rng.standard_normal((900, 5)) for name in "ab"}
     how: dict[str, Any] = {"gamma": "scale", "rank": 6, "solver": "landmark", "n_landmarks": 50}
     free = DKPCA(3, **how).fit(tables)
-    monkeypatch.setattr(memory, "TALL_SHARE", 0.0)
+    monkeypatch.setattr(arrays, "TALL_SHARE", 0.0)
     tight = DKPCA(3, max_memory="100MB", **how).fit(tables)
     np.testing.assert_array_equal(free.eigenvectors_, tight.eigenvectors_)
     assert free.certificate_ == tight.certificate_
@@ -151,12 +151,12 @@ class TestMappedFiles:
         before = self.resident()
         total = tall.column_squares(factor)
         kept = self.resident() - before
-        with memory.limited("1GB"), threadpool_limits(threads, user_api="blas"):
+        with arrays.limited("1GB"), threadpool_limits(threads, user_api="blas"):
             np.testing.assert_array_equal(tall.column_squares(factor), total)
         assert kept > 50_000 > 10_000 > self.resident() - before
 
     def test_what_is_no_part_of_a_file_is_left_alone(self):
         part = np.arange(6.0)
-        with memory.limited("1GB"):
-            memory.let_go(part)
+        with arrays.limited("1GB"):
+            arrays.let_go(part)
         np.testing.assert_array_equal(part, np.arange(6.0))

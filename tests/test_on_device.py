@@ -10,7 +10,7 @@ from dkpca import DKPCA, subspace_error
 from dkpca.errors import InputError
 from dkpca.fusion import fuse
 from dkpca.kernels import RBF, Linear, Polynomial, Precomputed
-from dkpca.linalg import memory
+from dkpca.linalg import arrays
 from dkpca.linalg.arrays import sent_to
 from dkpca.linalg.landmark import Landmark
 from dkpca.linalg.rows import computing_on, groups
@@ -255,7 +255,7 @@ def test_little_memory_and_a_device_go_together(torch):
     solver = Landmark(80, bounded=False)
     work = partial(summarize, X, party="bank", kernel=RBF(0.05), rank=Fixed(64), solver=solver)
     plenty, _ = work()
-    with memory.limited("100MB"), computing_on("cpu"):
+    with arrays.limited("100MB"), computing_on("cpu"):
         tight, state = work()
     assert "in files to keep within 0.1 GB" in state.solver
     assert "computed on cpu" in state.solver

@@ -17,7 +17,7 @@ from dkpca.errors import InputError, WireError
 from dkpca.kernels import Kernel
 from dkpca.kernels.base import BALANCED
 from dkpca.kernels.laws import LAWS
-from dkpca.linalg import memory
+from dkpca.linalg import arrays
 from dkpca.linalg.leading import NAMES, Solver
 from dkpca.linalg.precision import PRECISIONS
 from dkpca.messages import MOST_AUDITED
@@ -90,7 +90,7 @@ def _is_rank(value: Any) -> bool:
 
 def _is_memory(value: Any) -> bool:
     if isinstance(value, str):
-        memory.as_bytes(value)
+        arrays.as_bytes(value)
         return True
     return whole(1)(value)
 

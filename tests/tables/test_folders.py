@@ -8,7 +8,7 @@ import pytest
 
 from dkpca import DKPCA
 from dkpca.errors import InputError
-from dkpca.linalg import memory
+from dkpca.linalg import arrays
 from dkpca.tables import formats
 from dkpca.tables.preparation import prepare
 from dkpca.tables.reading import Reading, read
@@ -133,13 +133,13 @@ class TestTheLibrary:
             model.transform({"bank": tmp_path / "other.parquet", "shop": paths["shop"]})
 
     def test_a_large_table_lies_in_a_file_without_a_name(self, tables, tmp_path, monkeypatch):
-        made, empty = [], memory.Limit.empty
+        made, empty = [], arrays.MemoryLimit.empty
 
         def noted(self, shape, dtype):
             made.append(shape)
             return empty(self, shape, dtype)
 
-        monkeypatch.setattr(memory.Limit, "empty", noted)
+        monkeypatch.setattr(arrays.MemoryLimit, "empty", noted)
         paths = {name: stored_as("folder", tmp_path / name, None, table) for name, table in tables.items()}
         DKPCA(2, gamma=0.1, rank=5, max_memory="1GB").fit(paths)
         assert {(N, 2), (N, 3)} <= set(made)

@@ -12,7 +12,7 @@ from dkpca.cli.output import progress, show, table
 from dkpca.cli.table_options import at_hand
 from dkpca.errors import InputError
 from dkpca.fusion.diagnostics import about_kernel
-from dkpca.linalg import memory
+from dkpca.linalg import arrays
 from dkpca.linalg.rows import computing_on
 from dkpca.messages import Summary
 from dkpca.party.disclosure import raw_bytes
@@ -71,7 +71,7 @@ def fuse(
     names = [receive(path, Summary).message.party for path in paths or []] + runs.parties_in(out)
     fit, compute, given = asked.fit(names), asked.compute, asked.given
     sample_names, ways = read_names(ids, id_column)
-    with progress("fusing") as told, memory.limited(compute.max_memory, out.parent), computing_on(compute.device):
+    with progress("fusing") as told, arrays.limited(compute.max_memory, out.parent), computing_on(compute.device):
         run = runs.fuse(
             out,
             paths or [],

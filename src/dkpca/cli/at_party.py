@@ -15,7 +15,7 @@ from dkpca.cli.table_options import TableAtHand, reads_table
 from dkpca.errors import InputError
 from dkpca.exchange import files
 from dkpca.exchange.steps import kernel_of
-from dkpca.linalg import memory
+from dkpca.linalg import arrays
 from dkpca.linalg.rows import computing_on
 from dkpca.messages import Summary
 from dkpca.party.disclosure import raw_bytes, share_sent
@@ -70,7 +70,7 @@ def summarize(
     if "standardize" in asked.given:
         holding = replace(holding, reading=replace(holding.reading, standardize=fit.standardize))
     about = f"{holding.party}: eigenpairs of its Gram matrix"
-    with progress(about) as told, memory.limited(compute.max_memory, out.parent), computing_on(compute.device):
+    with progress(about) as told, arrays.limited(compute.max_memory, out.parent), computing_on(compute.device):
         summary, preparation, kept = files.summarize(
             holding,
             box,

@@ -12,7 +12,7 @@ import typer
 from dkpca import rank as ranks
 from dkpca.errors import InputError
 from dkpca.exchange.sending import Sender
-from dkpca.linalg import memory
+from dkpca.linalg import arrays
 from dkpca.messages import check_party_name
 from dkpca.party import ANYTHING
 from dkpca.rank import RankRule
@@ -198,7 +198,7 @@ def _rule(text: str) -> RankRule:
         if set(entries) == {"epsilon"}:
             return ranks.Adaptive(float(entries["epsilon"]))
         if set(entries) == {"bytes"}:
-            return ranks.Budget(memory.amount_of(entries["bytes"]))
+            return ranks.Budget(arrays.amount_of(entries["bytes"]))
         if name == "recovery" and set(entries) <= {"recovery", "known_rows"}:
             return ranks.Recovery(float(entries["recovery"]), int(entries.get("known_rows", 30)))
     except InputError:

@@ -19,7 +19,7 @@ from dkpca.errors import TooLateError
 from dkpca.exchange import protocols
 from dkpca.exchange.protocols import Ask, Terms
 from dkpca.fusion import FusedModel
-from dkpca.linalg import memory
+from dkpca.linalg import arrays
 from dkpca.linalg.arrays import Array, dtype_name
 from dkpca.linalg.eigenpairs import signs_of
 from dkpca.linalg.rows import computing_on
@@ -109,7 +109,7 @@ def drive(
     """
     given: Any = None
     sent = dict.fromkeys(parties, 0)
-    with memory.limited(compute.max_memory), computing_on(compute.device):
+    with arrays.limited(compute.max_memory), computing_on(compute.device):
         while True:
             try:
                 ask = protocol.send(given)
@@ -149,7 +149,7 @@ def _in_time(compute: Compute, parties: Mapping[str, Party]) -> Iterator[None]:
 
 def answer(party: Party, question: Question, compute: Compute) -> tuple[Any, Any, Any]:
     """In a worker: the answer, and what the party keeps."""
-    with memory.limited(compute.max_memory), computing_on(compute.device):
+    with arrays.limited(compute.max_memory), computing_on(compute.device):
         return ANSWERS[type(question)](party, question), party.state, party.sent
 
 

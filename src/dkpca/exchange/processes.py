@@ -18,7 +18,7 @@ from dkpca.exchange import files, in_process, protocols
 from dkpca.exchange.protocols import Terms
 from dkpca.exchange.sending import Holding, PreparedTable, Sender
 from dkpca.fusion.scoring import Placed, share_words
-from dkpca.linalg import memory
+from dkpca.linalg import arrays
 from dkpca.linalg.rows import controller
 from dkpca.party.answers import Party
 from dkpca.party.questions import Question, SummaryWanted
@@ -64,7 +64,7 @@ def fit(
             run_name, places=together.places if together else None, samples=together.digest if together else ""
         )
         protocol = protocols.fit(roster, request, terms)
-        with memory.limited(compute.max_memory, folder):
+        with arrays.limited(compute.max_memory, folder):
             model, _ = in_process.drive(protocol, parties, compute, workers=workers)
         sent = {folder / f"{name}.summary": wire.pieces(message) for name, message in model.received.items()}
         for path, pieces in sent.items():

@@ -14,7 +14,7 @@ from dkpca.errors import InputError
 from dkpca.fusion import LANDMARKS, FusedModel, scoring
 from dkpca.kernels import Kernel, family
 from dkpca.kernels.base import adjusted
-from dkpca.linalg import memory
+from dkpca.linalg import arrays
 from dkpca.linalg.arrays import Array
 from dkpca.linalg.leading import Solver
 from dkpca.linalg.rows import computing_on
@@ -112,7 +112,7 @@ def summarize(
         X = labels.matrix_like_its_rows(party, X)
     else:
         check_features(party, X)
-    with memory.limited(compute.max_memory), computing_on(compute.device):
+    with arrays.limited(compute.max_memory), computing_on(compute.device):
         summary, state = core.summarize(
             check_table(check_party_name(party), X, columns_are=chosen.columns_are),
             party=party,
@@ -182,7 +182,7 @@ def fuse(
         law=law, weights=dict(weights) if isinstance(weights, Mapping) else weights,
     )  # fmt: skip
     compute, received = Compute(device=device, max_memory=max_memory), _of_kind("fuse", summaries, Summary)
-    with memory.limited(compute.max_memory), computing_on(compute.device):
+    with arrays.limited(compute.max_memory), computing_on(compute.device):
         return scoring.fused(
             fit.n_components,
             lambda count: fusion.fuse(

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from dkpca.errors import InputError
-from dkpca.linalg import memory
+from dkpca.linalg import arrays
 from dkpca.linalg.arrays import (
     Array,
     device,
@@ -263,7 +263,7 @@ def _part(progress: Progress, start: float, end: float) -> Done:
 
 def _words(chosen: Chosen, n: int) -> str:
     among = "" if chosen.among == n else f", chosen among {chosen.among}"
-    return f"landmark: {chosen.block.m} of {n} samples{among}{memory.words()}"
+    return f"landmark: {chosen.block.m} of {n} samples{among}{arrays.memory_words()}"
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from dkpca.linalg.arrays import (
     dtype_name,
     growth,
     is_dask_array,
+    let_go,
     like,
     namespace,
     power_of_four,
@@ -24,7 +25,6 @@ from dkpca.linalg.arrays import (
     to_numpy,
     unit,
 )
-from dkpca.linalg.memory import let_go
 from dkpca.linalg.rows import (
     Index,
     Made,

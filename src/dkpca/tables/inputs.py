@@ -20,7 +20,7 @@ import scipy.sparse
 from sklearn.utils.validation import check_array
 
 from dkpca.errors import InputError, StorageError
-from dkpca.linalg import memory
+from dkpca.linalg import arrays
 from dkpca.linalg.arrays import Array, device, dtype_name, free_memory, namespace
 from dkpca.messages import check_party_name
 from dkpca.tables.categories import coded, is_missing
@@ -169,7 +169,7 @@ def _in_double_precision(table: Any) -> Any:
     mapped = isinstance(table, np.memmap) and table.ndim == 2 and table.dtype.kind in "fiu"
     if not mapped or table.dtype == np.float64:
         return table
-    X = memory.tall(table.shape)
+    X = arrays.tall(table.shape)
     for start in range(0, len(table), CONVERTED):
         X[start : start + CONVERTED] = table[start : start + CONVERTED]
     return X

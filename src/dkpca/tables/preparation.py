@@ -16,7 +16,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import StandardScaler
 
 from dkpca.errors import InputError, StorageError
-from dkpca.linalg import memory
+from dkpca.linalg import arrays
 from dkpca.tables import categories, numerals
 from dkpca.tables.reading import TEXT, Matrix, Reading, Table, read, some, text_among_numbers
 from dkpca.wording import counted
@@ -237,7 +237,7 @@ def _numbers(table: Table, columns: Sequence[Column]) -> Matrix:
     absent = sorted({column.source for column in columns} - set(table.frame.columns))
     if absent:
         raise InputError(f"{table.source}: lacks the columns {some(absent)} that the fit used; add them")
-    X = memory.tall((len(table), len(columns)))
+    X = arrays.tall((len(table), len(columns)))
     places: dict[str, list[int]] = {}
     for position, column in enumerate(columns):
         places.setdefault(column.source, []).append(position)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from dkpca.errors import WireError
-from dkpca.linalg.memory import let_go
+from dkpca.linalg.arrays import let_go
 from dkpca.wire import strict_json
 
 DTYPES = {
