@@ -206,6 +206,7 @@ def _completed(summary: Summary, filled: Filled, samples: str) -> Summary:
     spread = replace(summary, sample_digest=samples, factor=Rounded(filled.factor))
     if not len(filled.lacking):
         return spread
+    # Each completed row adds its diagonal bound less its squared length to the trace that is left out.
     squares = row_squares(_rows(filled.factor, filled.lacking))
     more = float(namespace(squares).sum(filled.diagonal - squares))
     return replace(
@@ -252,6 +253,7 @@ def held_out(parties: Mapping[str, Held], n_samples: int, *, seed: int = 0) -> d
     The part of a row that the factor leaves out cannot be predicted and counts as an error. Leave-one-out inside the
     sweeps would not do: the other parties' completed rows were made from the row that is left out.
     """
+    # R^2 = 1 - |A - A_hat|^2 / |A - mean|^2 over the hidden rows; the part outside of the factor counts in both.
     rng = np.random.default_rng(seed)
     mixed = {name: rng.permutation(len(parties[name].rows)) for name in sorted(parties)}
     n_hidden = {name: min(JUDGED, math.ceil(HIDDEN * len(order))) for name, order in mixed.items()}
@@ -293,6 +295,7 @@ def check_shared(rows: Mapping[str, Rows], n_samples: int) -> None:
 
 def goes_with(lacking: Mapping[str, Rows], columns: Array) -> list[tuple[str, int, float]]:
     """Parties that do not lack samples at random: party, the column it goes with most, and the correlation."""
+    # Correlation of "lacks this sample" with each column; beyond chance, it is no accident who lacks what.
     values = to_numpy(columns).astype(float)
     values = values - values.mean(axis=0)
     found = []
@@ -392,6 +395,8 @@ def _regression(
 
 def _penalty(g: Array, U: Matrix, rotated: Matrix, n: int, strips: Iterable[tuple[Array, Array]]) -> float:
     """Penalty with the least leave-one-out error: row i misses by its residual over 1 - h_ii."""
+    # Leave-one-out without leaving out: (a_i - a_hat_i) / (1 - h_ii) with leverage h_ii = 1/n + y_i'(g + penalty)^-1
+    # y_i.
     errors = np.zeros(len(PENALTIES))
     step = math.ceil(n / JUDGED)
     for Z, A in strips:
@@ -427,6 +432,7 @@ def _mixtures(regression: Regression, strips: Iterable[Array], off: float, longe
     rows, lengths, diagonals = [regression.coefficients[:0, :]], [empty], [empty]
     square, error = np.zeros((len(regression.mean) + 1,) * 2), 0.0
     for others in strips:
+        # a(y) = mean + (z - mean)'M, a mixture w'A of own rows with |w|^2 = 1/n + |reach shrinkage U'(z - mean)|^2.
         Z = others - regression.mean[None, :]
         made = regression.mean_row[None, :] + Z @ regression.coefficients
         across = (Z @ regression.directions) * (regression.reach * regression.shrinkage)[None, :]
@@ -448,6 +454,7 @@ def _mixtures(regression: Regression, strips: Iterable[Array], off: float, longe
 
 def _filled(factor: Array, lacking: Rows, mixed: _Mixed, size: float) -> Filled:
     """Bounds for W A: |W|^2 = 1 + |W_lacking|^2, since the rest of W is the identity."""
+    # With R and N the parts left out and rounded, |W R W'| <= |W|^2 |R|: stated errors grow by |W|^2.
     u = unit(factor)
     largest = float(np.linalg.eigvalsh(mixed.square)[-1]) if len(lacking) else 0.0
     allowance = (growth(len(lacking)) + growth(len(mixed.square))) * u * float(np.trace(mixed.square))

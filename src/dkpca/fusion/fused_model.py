@@ -345,6 +345,7 @@ def placing(model: FusedModel) -> Callable[[Sequence[Rows]], Array]:
     weights, offset = model.extension.weights, model.extension.offset
 
     def placed(received: Sequence[Rows]) -> Array:
+        # k(y, anchors) by the law from factor rows of both, and then W and c of the extension.
         def scores(strip: slice) -> Array:
             new = merged_rows(law, received, scales, dtype, lambda x: x[strip, :])
             blocks = (mine @ theirs.T for mine, theirs in zip(new, anchors, strict=True))

@@ -99,6 +99,7 @@ def _moved(factor: Rounded, lengths: "np.ndarray[tuple[int], np.dtype[np.float64
 
 
 def _about_columns(products: Array, moved: Array, slack: float) -> str | None:
+    # B'B must be diagonal and descending, but for rounding: off-diagonal entries and rises beyond it are refused.
     rank = len(products)
     lengths = np.diagonal(products)
     slanted = np.abs(products - np.diag(lengths)) > slack + moved
@@ -113,6 +114,7 @@ def _about_columns(products: Array, moved: Array, slack: float) -> str | None:
 
 
 def _about_trace(summary: Summary, slack: float) -> str | None:
+    # 0 <= trace left out <= (n - rank) times the largest eigenvalue left out, but for rounding.
     n, rank, left = summary.n_samples, summary.rank, summary.trace_left_out
     nuclear = summary.rounding_nuclear + rank * slack
     if left < -nuclear:
@@ -133,6 +135,7 @@ def _about_trace(summary: Summary, slack: float) -> str | None:
 
 def _about_diagonal(summary: Summary, found: Array, slack: float) -> str | None:
     """Compare the diagonal of B B' with that of K, where the kernel or the party says what that is."""
+    # diag(B B') <= diag(K) <= diag(B B') + left_out, and the traces agree.
     n, name, xp = summary.n_samples, summary.kernel.name, namespace(found)
     if summary.kernel.unit_diagonal:
         true, allowed = xp.ones_like(found), slack

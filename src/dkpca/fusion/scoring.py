@@ -144,6 +144,7 @@ def party_shares(model: FusedModel) -> dict[str, np.ndarray]:
 
     There the variances add up to the eigenvalue; under a product this is the first order.
     """
+    # v'H K_j H v = |(H A_j)'v|^2 for each component v: the addends of the eigenvalue under the sum law.
     V = model.eigenvectors
     xp = namespace(V)
     parts = {}
@@ -157,6 +158,7 @@ def party_shares(model: FusedModel) -> dict[str, np.ndarray]:
 
 def _weights(model: FusedModel, party: str) -> Array:
     """W_j, (rank, n_components)."""
+    # W_j = w_j A_j' V / sqrt(lambda): what the factor rows of a party are multiplied by.
     sent = model.summaries[party].factor
     anchors = replace(sent, data=model.extension.rows(sent.data)).decode(model.dtype)
     return model.weights[party] * (anchors.T @ model.extension.weights)
@@ -230,6 +232,7 @@ def _check_parties(model: FusedModel, parts: Collection[str], missing: Collectio
 
 def fused(wanted: Wanted, fuse: Callable[[int], FusedModel]) -> FusedModel:
     """Fuse with as many components as are wanted: `fuse` makes the model with a number of them."""
+    # A number of components is fused at once; a share of the variance needs more and more until it is reached.
     if wanted is not None and wanted >= 1:
         return fuse(int(wanted))
     model, tried = fuse(1), 1
@@ -270,6 +273,7 @@ def captured_share(model: FusedModel, rows: Mapping[str, Rows], diagonals: Mappi
     diagonals : mapping of party to array of shape (n_new,)
         Kernel value of each new sample with itself.
     """
+    # |scores|^2 over sum of k(y, y) - 2 mean_i k(y, x_i) + mean_ij k(x_i, x_j), which is |phi(y) - mean phi|^2.
     seen = float(np.sum(to_numpy(project(model, rows.values())) ** 2))
     own = {name: np.asarray(to_numpy(diagonals[name]), dtype=float) for name in model.summaries}
     traces = [model.weights[name] * float(own[name].sum()) for name in model.summaries]

@@ -205,6 +205,7 @@ class FusedGram(Gram):
 
     def _from_lengths(self) -> tuple[Array, float]:
         """Diagonal, and the logarithm of its largest entry, from the squared lengths of the factors' rows."""
+        # diag(A A') are squared lengths of rows; the law combines them as it does all entries.
         law, merged, home, table = self.law, self.merging(), self.home, self.table()
 
         def squares(rows: Sequence[Array]) -> tuple[Array, float]:
@@ -282,6 +283,7 @@ class FusedGram(Gram):
         return K
 
     def block(self, rows: Index, columns: Index) -> Array:
+        # Eq. (4) or (2) of the paper for some entries: the law over A_j[rows] A_j[columns]'.
         pairs = zip(self.rows(rows), self.rows(columns), strict=True)
         return self.law.recombine(A @ B.T for A, B in pairs)
 

@@ -282,6 +282,7 @@ def _mean_error(X: Array) -> float:
 
 
 def _unit(X: Array) -> Array:
+    # x / |x|, and zero for zero, as scikit-learn has it.
     xp = namespace(X)
     largest = xp.max(xp.abs(X), axis=1, keepdims=True)  # first to size one, so that no square over- or underflows
     X = X / xp.where(largest > 0, largest, xp.ones_like(largest))

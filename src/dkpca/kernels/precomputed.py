@@ -85,6 +85,7 @@ def _check_positive(X: Array) -> None:
 
 def _below_zero(X: Array) -> float:
     """How far the least eigenvalue is below zero; 0 if it is not, but for the rounding of its computation."""
+    # A Cholesky factor of K + slack I exists if and only if no eigenvalue is below -slack; else they are computed.
     K = to_numpy(X).astype(float)
     diagonal = np.diagonal(K)
     slack = len(diagonal) * np.finfo(float).eps * max(float(np.abs(diagonal).max()), np.finfo(float).tiny)

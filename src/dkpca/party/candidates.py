@@ -143,6 +143,7 @@ class Candidates:
         """Return one message of the sequence; a larger number is finer, 0 the coarsest."""
         if self.precision != COMPACT:
             return self._candidate(self._at_least(number + 1), number + 1, 0.0)
+        # Compact: a rung is a cut, a share of lambda_1; pairs are computed until their eigenvalues fall below it.
         enough = min(self.most + 1, self.gram.n)
         pairs = self._at_least(min(START, enough))
         cut = float(pairs.values[0]) * COARSEST * 2.0 ** (-number / RUNGS)
@@ -187,6 +188,7 @@ class Candidates:
         return self._pairs
 
     def _candidate(self, pairs: Eigenpairs, rank: int, cut: float) -> Candidate:
+        # A = V sqrt(lambda) of the chosen rank, rounded as it travels, and what that leaves out of the trace.
         pairs = pairs.head(max(1, min(rank, pairs.numerical_rank())))
         if self._turn is None:  # made where it is looked at: it is as large as the eigenvectors
             roots = namespace(pairs.values).sqrt(pairs.values)
@@ -219,6 +221,7 @@ def first_guess(rule: RankRule, n_samples: int) -> int | None:
 
 def settle(candidates: Candidates, rule: RankRule) -> tuple[Candidate, str]:
     """Return the message that the rules ask for, and which of them decided: no limit is passed to meet a need."""
+    # The finest of what is needed, and then the coarsest of what is allowed: limits win.
     chosen, decided = None, ""
     needs = [part for part in rule.parts() if not part.limits]
     for need in needs:

@@ -89,6 +89,7 @@ def _quantities(kernel: Kernel, joined: Joined) -> Numbers:
 
 
 def _of_pairs(kernel: Kernel, joined: Joined) -> Summary:
+    # The exact kernel matrix of the joined table, and all its eigenpairs that are more than rounding.
     n, total = joined.what.rows, _quantities(kernel, joined)
     entry = _entry_error(kernel, total, _uncertainty(joined, kernel))
     K = _gram(kernel, total)
@@ -116,6 +117,7 @@ def _of_pairs(kernel: Kernel, joined: Joined) -> Summary:
 
 def _of_landmarks(kernel: Kernel, joined: Joined) -> Summary:
     """Nystrom in two passes over the rows: matrices of the landmarks' size, then the factor."""
+    # First pass: W, the landmarks' own matrix, and C'C for the columns C at the landmarks.
     n, m = joined.what.rows, joined.what.columns
     positions = quantities.landmarks(joined.run, n, m)
     uncertainty = _uncertainty(joined, kernel)
@@ -126,6 +128,7 @@ def _of_landmarks(kernel: Kernel, joined: Joined) -> Summary:
         inside = (positions >= rows.start) & (positions < rows.stop)
         among[inside] = C[positions[inside] - rows.start]
         products += C.T @ C
+    # K ~ C W^+ C' = F F' with F = C W^(-1/2): its eigenpairs are those of W^(-1/2) C'C W^(-1/2).
     lengths, U = np.linalg.eigh(0.5 * (among + among.T))
     kept = lengths > max(KEPT * float(lengths[-1]), SAFE * m * entry)
     if not kept.any():
@@ -137,6 +140,7 @@ def _of_landmarks(kernel: Kernel, joined: Joined) -> Summary:
     spectrum, Z = np.maximum(spectrum[::-1], 0.0), Z[:, ::-1]
     rest = np.append(np.cumsum(spectrum[::-1])[::-1][1:], 0.0)
     rank = int(np.argmax(rest <= WORTH * max(0.0, n - float(spectrum.sum())))) + 1
+    # Second pass: the factor C M with M = W^(-1/2) Z, and how far errors of the entries can have moved it.
     weights = roots @ Z[:, :rank]
     factor = np.empty((n, rank))
     for rows, values in joined.strips():
@@ -204,6 +208,7 @@ def _uncertainty(joined: Joined, kernel: Kernel) -> float:
     A party loses `ARITHMETIC` of its own spread at most. Its longest sample is within the longest of the sum; and a
     distance to any sample within four times the largest distance to a landmark.
     """
+    # Half a step of the ring for each party, and the parties' own arithmetic.
     values, lengths = joined.rings
     rounding = 0.5 * joined.n_parties * values.step
     if not joined.what.lengths:

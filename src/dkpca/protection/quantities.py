@@ -116,6 +116,7 @@ def addend(
         return block[pairs], None
     if not kernel.unit_diagonal:
         return block[pairs], np.diagonal(block).copy()
+    # x'y from the mean = (|x|^2 + |y|^2 - |x - y|^2) / 2: one sample far away makes only its own length large.
     lengths = np.ravel(to_numpy(kernel.partial(others, X.mean(axis=0)[None, :])))
     own = lengths[: len(block)]
     return (0.5 * (own[:, None] + lengths[None, :] - block))[pairs], own
@@ -135,6 +136,7 @@ def bounds_without_data(what: Addends, kernel: Kernel, n_features: int) -> tuple
     """Bounds that follow from standardized columns: x_i^2 + x_k^2 <= T in each of them; None: none do."""
     if not kernel.by_inner_products or kernel.columns_are != "quantities" or what.kind not in ("pairs", "columns"):
         return None
+    # Squares of a standardized column add up to the number of samples: x'y <= T / 2, |x|^2 <= T, |x - y|^2 <= 2 T.
     T = what.rows * n_features * SLACK
     return (0.5 * T, T) if what.kind == "pairs" else (2.0 * T, 0.0)
 
@@ -156,6 +158,7 @@ def fill(total: Numbers, what: Addends, rows: slice, values: Numbers, lengths: N
 
 def as_distances(products: Numbers) -> Numbers:
     """Squared distances from inner products, in their place."""
+    # |x - y|^2 = |x|^2 + |y|^2 - 2 x'y.
     lengths = np.diagonal(products).copy()
     products *= -2.0
     products += lengths[:, None]

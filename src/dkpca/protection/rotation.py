@@ -56,6 +56,7 @@ class Rotation:
         self._check(A)
         if self._uniform is not None:
             return np.asarray(self._uniform @ A)
+        # Each round: random signs, a random order, a cosine transform; all orthogonal.
         for signs, order in self._rounds:
             A = scipy.fft.dct((A * signs[:, None])[order], axis=0, norm="ortho")
         return np.asarray(A)
