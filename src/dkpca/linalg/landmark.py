@@ -64,7 +64,6 @@ from dkpca.linalg.rows import (
     kept,
     moments,
     multiply,
-    nobody,
     over,
     pick,
     products,
@@ -114,8 +113,6 @@ class Landmark:
     ----------
     n_landmarks : int, optional
         How many samples to pick; four for each eigenpair, at least 100, if not given.
-    tolerance : float
-        Stop earlier once the trace left out is at most this share of the trace.
     random_state : int
         Seed of the draws.
     progress : Progress
@@ -125,7 +122,6 @@ class Landmark:
     """
 
     n_landmarks: int | None = None
-    tolerance: float = 0.0
     random_state: int = 0
     progress: Progress = silent
     bounded: bool = True
@@ -146,8 +142,29 @@ class Landmark:
 
     def factorize(self, gram: Gram, most: int) -> tuple[Array, Array, float]:
         """Return F, pivots and the trace of gram - F F', which is positive semidefinite; F[pivots] is triangular."""
-        done = _part(self.progress, 0.0, CHOOSING)
-        return factorize(gram, most, tolerance=self.tolerance, random_state=self.random_state, progress=done)
+        # What is left of the diagonal of K - F F' says how likely a sample is to be the next landmark; blocks of them
+        # are proposed, thinned, and appended as columns of F.
+        done_share, rng = _part(self.progress, 0.0, CHOOSING), np.random.default_rng(self.random_state)
+        xp = namespace(gram.reference)
+        left = xp.asarray(sent_to(gram.diagonal(), gram.reference), copy=True)
+        scale = float(xp.max(xp.abs(left)))
+        _check_diagonal(left, scale)
+        trace, allowed = float(xp.sum(left)), most * eps(left)
+        F = xp.zeros((gram.n, most), dtype=left.dtype, device=device(left))
+        pivots: list[int] = []
+        block = min(most, max(MIN_BLOCK, most // 8))
+        while len(pivots) < most and float(xp.sum(left)) > allowed * trace:
+            chosen, L = _propose(gram, F, len(pivots), left, block, rng, floor=eps(left) * scale)
+            done, chosen = len(pivots), chosen[: most - len(pivots)]
+            if not len(chosen):  # the first proposal is always accepted, unless what is left is rounding
+                break
+            _append(gram, F, done, xp.asarray(chosen, device=device(left)), L[: len(chosen), : len(chosen)], left)
+            _check_diagonal(left, scale)
+            left[...] = xp.clip(left, 0.0, None)
+            pivots += chosen.tolist()
+            done_share(len(pivots) / most)
+        pivots = pivots or [0]  # a zero matrix: any sample will do
+        return F[:, : len(pivots)], xp.asarray(pivots, dtype=xp.int64, device=device(left)), float(xp.sum(left))
 
     def _sampled(self, gram: Gram, most: int) -> tuple[Array, Array, LandmarkBlock, float]:
         """Features of all rows, or of a sample of many; landmarks; their block; and the trace missed there."""
@@ -380,35 +397,6 @@ def substitution(block: LandmarkBlock, pivots: Array) -> Callable[[int, Array], 
 
 
 # Pivots: which samples are landmarks
-
-
-def factorize(
-    gram: Gram, most: int, *, tolerance: float = 0.0, random_state: int = 0, progress: Done = nobody
-) -> tuple[Array, Array, float]:
-    """Return F, pivots and the trace of gram - F F', which is positive semidefinite; F[pivots] is triangular."""
-    # What is left of the diagonal of K - F F' says how likely a sample is to be the next landmark; blocks of them are
-    # proposed, thinned, and appended as columns of F.
-    rng = np.random.default_rng(random_state)
-    xp = namespace(gram.reference)
-    left = xp.asarray(sent_to(gram.diagonal(), gram.reference), copy=True)
-    scale = float(xp.max(xp.abs(left)))
-    _check_diagonal(left, scale)
-    trace, allowed = float(xp.sum(left)), max(tolerance, most * eps(left))
-    F = xp.zeros((gram.n, most), dtype=left.dtype, device=device(left))
-    pivots: list[int] = []
-    block = min(most, max(MIN_BLOCK, most // 8))
-    while len(pivots) < most and float(xp.sum(left)) > allowed * trace:
-        chosen, L = _propose(gram, F, len(pivots), left, block, rng, floor=eps(left) * scale)
-        done, chosen = len(pivots), chosen[: most - len(pivots)]
-        if not len(chosen):  # the first proposal is always accepted, unless what is left is rounding
-            break
-        _append(gram, F, done, xp.asarray(chosen, device=device(left)), L[: len(chosen), : len(chosen)], left)
-        _check_diagonal(left, scale)
-        left[...] = xp.clip(left, 0.0, None)
-        pivots += chosen.tolist()
-        progress(len(pivots) / most)
-    pivots = pivots or [0]  # a zero matrix: any sample will do
-    return F[:, : len(pivots)], xp.asarray(pivots, dtype=xp.int64, device=device(left)), float(xp.sum(left))
 
 
 def draw_rows(gram: Gram, size: int, random_state: int) -> Array:

@@ -175,8 +175,6 @@ class Streamed:
         Stop when each pair has a residual |K v - lambda v| of at most this share of its own eigenvalue.
     max_passes : int
         Products with the matrix before giving up.
-    n_landmarks : int, optional
-        Landmarks for the start; if not given, so many that they cost a fraction of a pass.
     random_state : int
         Seed for picking them.
     progress : Progress
@@ -185,7 +183,6 @@ class Streamed:
 
     tolerance: float = 1e-6
     max_passes: int = 100
-    n_landmarks: int | None = None
     random_state: int = 0
     progress: Progress = silent
 
@@ -260,8 +257,7 @@ class Streamed:
         noise = np.random.default_rng(self.random_state).standard_normal((gram.n, width))
         return start + like(noise, gram.reference) * (NOISE / gram.n**0.5)
 
-    def _by_landmarks(self, gram: Gram, width: int, enough: int) -> Array:
-        landmarks = enough if self.n_landmarks is None else self.n_landmarks
+    def _by_landmarks(self, gram: Gram, width: int, landmarks: int) -> Array:
         return Landmark(min(landmarks, gram.n), random_state=self.random_state, bounded=False)(gram, width).vectors
 
 
