@@ -22,6 +22,7 @@ MODES: dict[str, dict[str, Any]] = {
     "blind": {"protect": "blind", "law": "sum"},
     "device": {"device": "cpu", "solver": "landmark", "n_landmarks": 30},
 }
+EACH = [pytest.param(mode, marks=[pytest.mark.torch] if mode == "device" else []) for mode in MODES]
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 3)) @ RNG.normal(size=(3, 8)) + 0.1 * RNG.normal(size=(60, 8))
 TABLES = {"a": X[:, :4], "b": X[:, 4:]}
@@ -33,7 +34,7 @@ class Case:
     """A parameter, a value that is not its default, and where it is refused."""
 
     value: Any
-    refused: dict[str, str] = field(default_factory=dict)  # by mode: words
+    refused: dict[str, str] = field(default_factory=dict)  # by mode: words; "" where the mode is this very value
     beside: dict[str, Any] = field(default_factory=dict)  # settings without which it has no meaning
 
 
@@ -83,13 +84,19 @@ def test_every_parameter_is_looked_at():
     assert set(CASES) | ELSEWHERE == set(DKPCA().get_params())
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("name", CASES)
+def asked():
+    """Parameters and modes; torch where a device is one of them."""
+    for name, case in CASES.items():
+        for mode in MODES:
+            if case.refused.get(mode) != "":
+                on_device = "device" in (name, mode) and mode not in case.refused
+                yield pytest.param(name, mode, marks=[pytest.mark.torch] if on_device else [])
+
+
+@pytest.mark.parametrize(("name", "mode"), asked())
 def test_a_parameter_is_used_or_refused(name, mode):
     case = CASES[name]
     words = case.refused.get(mode)
-    if words == "":
-        return
     before = MODES[mode] | case.beside
     if words is not None:
         with pytest.raises(InputError, match=words):
@@ -137,7 +144,7 @@ def test_a_solver_keeps_to_the_memory_that_is_allowed():
     assert [words.partition(" ")[0] for words in used] == ["streamed:", "dense"]
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", EACH)
 def test_samples_that_a_party_lacks_are_treated_as_asked_or_refused(mode):
     whole = pd.DataFrame(X, index=[f"p{i}" for i in range(60)], columns=[f"c{j}" for j in range(8)])
     tables = {"a": whole.iloc[:, :4], "b": whole.iloc[:50, 4:]}
@@ -154,6 +161,7 @@ def test_samples_that_a_party_lacks_are_treated_as_asked_or_refused(mode):
 
 
 class TestTransform:
+    @pytest.mark.torch
     def test_new_samples_are_compared_on_the_device_that_is_asked_for(self):
         model = DKPCA(2, gamma=0.05).fit(TABLES)
         expected = model.transform(NEW)
