@@ -56,7 +56,9 @@ def test_the_floor_plan_names_every_module_and_package_at_the_top():
     assert rows == {module.name for module in pkgutil.iter_modules(dkpca.__path__)} - {"__main__"}
 
 
-def test_every_decision_is_in_the_table_of_contents():
+def test_every_page_is_in_the_table_of_contents_and_every_decision_in_its_table():
     contents = (ROOT / "zensical.toml").read_text()
-    pages = [str(path.relative_to(ROOT / "docs")) for path in sorted((ROOT / "docs").rglob("*.md"))]
-    assert [page for page in pages if f'"{page}"' not in contents] == []
+    assert [page.name for page in (ROOT / "docs").glob("*.md") if f'"{page.name}"' not in contents] == []
+    decisions = ROOT / "docs" / "decisions"
+    table = (decisions / "index.md").read_text()
+    assert [page.name for page in decisions.glob("[0-9]*.md") if f"({page.name})" not in table] == []
