@@ -93,7 +93,7 @@ def asked():
                 yield pytest.param(name, mode, marks=[pytest.mark.torch] if on_device else [])
 
 
-@pytest.mark.parametrize(("name", "mode"), asked())
+@pytest.mark.parametrize(("name", "mode"), list(asked()))
 def test_a_parameter_is_used_or_refused(name, mode):
     case = CASES[name]
     words = case.refused.get(mode)
