@@ -57,7 +57,8 @@ def create(
     with place(folder) as there:
         fit = tomllib.loads(to_toml(settings))
         made = founding.found(there, Memory(own), name.lower(), parties, fit, **about)
-    print(f"Founded. Read the plan in {folder}/{made.center}/{founding.PLAN}; then each party joins:")
+        here = founding.plan_in(there)
+    print(f"Founded. Read the plan in {folder}/{made.center}/{here.file}; then each party joins:")
     print(f"  dkpca study join {folder} --as DIR --table TABLE --id COLUMN")
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import datetime
 import json
+import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,8 +19,7 @@ from dkpca.exchange.member import Membership, WaitingError
 from dkpca.exchange.memory import Memory, StudyMemory
 from dkpca.exchange.plan import Plan, Study
 
-NUMBER = 1  # of the plan in its folder
-PLAN = f"plan-{NUMBER}.toml"
+PLAN = re.compile(r"plan-([1-9][0-9]{0,2})\.toml")
 DAYS = 90  # that a study lasts unless it is said
 
 
@@ -36,7 +36,7 @@ class Seat:
 def found(
     folder: Folder, memory: Memory, name: str, parties: Sequence[str], fit: Mapping[str, Any], **plan: Any
 ) -> Plan:
-    """Write the plan, every field of it, and join as the center."""
+    """Write the plan, every field of it, and join as the center; in a folder with a study it is its next plan."""
     values: dict[str, Any] = {
         "version": plans.VERSION,
         "id": secrets.token_hex(16),
@@ -54,24 +54,95 @@ def found(
     made = Plan(**values | plan)
     raw = made.to_toml()
     plans.read_plan(raw)  # which refuses what no member could sign
-    if _plan_files(folder):
+    before = Founded.latest(folder)
+    if before is not None and memory.study(before.plan.id).kept("name") is None:
         raise InputError(f"{folder.url}: there is a study in this folder already; take an empty one")
+    here = Founded(1 if before is None else before.number + 1, made, raw)
+    here.check_follows(before)
     memory.path.mkdir(parents=True, exist_ok=True)
     with memory.locked():
-        join(folder, memory, made, name, 0)
-        folder.write(f"{name}/{PLAN}", raw)
+        join(folder, memory, here, name, 0)
+        folder.write(f"{name}/{here.file}", raw)
     return made
 
 
-def join(folder: Folder, memory: Memory, plan: Plan, name: str, columns: int) -> None:
+@dataclass(frozen=True)
+class Founded:
+    """A plan as it lies in a folder; its number is in the names of all files that belong to it."""
+
+    number: int
+    plan: Plan
+    raw: bytes
+
+    @property
+    def file(self) -> str:
+        """Name of the plan's file."""
+        return f"plan-{self.number}.toml"
+
+    @property
+    def member_file(self) -> str:
+        """Name of the file with which a member joins."""
+        return "member.toml" if self.number == 1 else f"member-{self.number}.toml"
+
+    @staticmethod
+    def latest(folder: Folder) -> "Founded | None":
+        """Return the last plan in a folder, which follows from the one before it; None: there is none."""
+        found = {name: _plans_of(folder, name) for name in folder.members()}
+        found = {name: numbers for name, numbers in found.items() if numbers}
+        if not found:
+            return None
+        if len(found) > 1:
+            raise ProtectionError(f"{folder.url}: {' and '.join(sorted(found))} each wrote a plan; do not join")
+        ((center, numbers),) = found.items()
+        last = max(numbers)
+        plans_here = [_read(folder, center, number) for number in range(max(1, last - 1), last + 1)]
+        if None in plans_here:
+            raise WaitingError("plan", center)
+        *before, here = [each for each in plans_here if each is not None]
+        here.check_follows(before[0] if before else None)
+        return here
+
+    def check_follows(self, before: "Founded | None") -> None:
+        """Refuse a next plan that some member of the one before would not have to sign."""
+        if before is None:
+            return
+        gone = sorted(set(before.plan.members) - set(self.plan.members))
+        if gone or before.plan.center != self.plan.center:
+            who = ", ".join(gone) or "its center"
+            raise InputError(
+                f"{self.file}: every member of {before.file} has to sign it too, and {who} is not in it; found a "
+                "study in another folder"
+            )
+
+
+def _plans_of(folder: Folder, name: str) -> list[int]:
+    return [int(found[1]) for found in map(PLAN.fullmatch, folder.listing(name)) if found]
+
+
+def _read(folder: Folder, center: str, number: int) -> Founded | None:
+    raw = folder.read(f"{center}/plan-{number}.toml", plans.MOST_PLAN)
+    if raw is None:
+        return None
+    plan = plans.read_plan(raw)
+    if plan.center != center:
+        raise ProtectionError(
+            f"{folder.url}/{center}/plan-{number}.toml: names {plan.center} as the center; do not join"
+        )
+    return Founded(number, plan, raw)
+
+
+def join(folder: Folder, memory: Memory, here: Founded, name: str, columns: int) -> None:
     """Write who this member is; a repeat changes nothing, and another member's file in its place is refused."""
+    plan = here.plan
     if name not in plan.members:
         raise InputError(f"{name!r} is no member of this study; its members are {', '.join(plan.members)}")
     kept = memory.study(plan.id)
     raw = plans.make_member(name, kept.secrets(), plan, columns).to_toml()
     kept.keep_once("member.toml", raw, "what this member says of itself")
-    kept.keep_once("name", name.encode(), "this member's name")
-    where = f"{name}/member.toml"
+    kept.keep_once("number", str(here.number).encode(), "the number of the plan")
+    kept.replace("folder", folder.url.encode())
+    kept.keep_once("name", name.encode(), "this member's name")  # the last one: from now on it has joined
+    where = f"{name}/{here.member_file}"
     if not folder.write(where, raw) and folder.read(where, plans.MOST_MEMBER) != raw:
         raise ProtectionError(
             f"{folder.url}/{where}: somebody has joined as {name!r} already, with other keys; if that was you, "
@@ -79,47 +150,46 @@ def join(folder: Folder, memory: Memory, plan: Plan, name: str, columns: int) ->
         )
 
 
-def plan_in(folder: Folder) -> tuple[Plan, bytes]:
-    """Return the plan that lies in a folder."""
-    found = _plan_files(folder)
-    if not found:
+def plan_in(folder: Folder) -> Founded:
+    """Return the last plan that lies in a folder."""
+    found = Founded.latest(folder)
+    if found is None:
         raise WaitingError("plan", "the center")
-    if len(found) > 1:
-        raise ProtectionError(f"{folder.url}: {' and '.join(sorted(found))} each wrote a plan; do not join")
-    (center, raw), *_ = found.items()
-    plan = plans.read_plan(raw)
-    if plan.center != center:
-        raise ProtectionError(f"{folder.url}/{center}/{PLAN}: names {plan.center} as the center; do not join")
-    return plan, raw
+    return found
 
 
 def seat(folder: Folder, memory: Memory) -> Seat:
-    """Return this member's place in the study that lies in a folder; where its plan is hidden, DIR says which."""
-    joined = [each for each in memory.studies() if memory.study(each).kept("name") is not None]
+    """Return this member's place in the study that lies in a folder: the last plan that it has joined.
+
+    Where the folder hides its plan, DIR says which that was.
+    """
+    joined = [memory.study(each) for each in memory.studies() if memory.study(each).kept("name") is not None]
     shown = ""
     with contextlib.suppress(WaitingError, InputError, ProtectionError):
-        shown = plan_in(folder)[0].id
-    here = [each for each in joined if memory.study(each).kept("folder") == folder.url.encode()]
-    mine = [each for each in joined if each == shown] or here
-    if not mine:
+        shown = plan_in(folder).plan.id
+    here = [each for each in joined if each.path.name == shown or each.kept("folder") == folder.url.encode()]
+    if not here:
         raise InputError(f"{memory.path}: has not joined the study in {folder.url}; 'dkpca study join' does it")
-    kept = memory.study(mine[-1])
+    here = [each for each in here if each.kept("closed") is None] or here
+    kept = max(here, key=lambda each: (int(each.kept("number") or b"1"), each.path.name == shown))
     kept.replace("folder", folder.url.encode())
     return Seat(folder, memory, (kept.kept("name") or b"").decode(), kept)
 
 
 def shown(seat: Seat) -> Study:
     """Return the study as the folder shows it now, once all have joined."""
-    plan, raw = plan_in(seat.folder)
-    files = {name: seat.folder.read(f"{name}/member.toml", plans.MOST_MEMBER) for name in plan.members}
+    here = plan_in(seat.folder)
+    if here.plan.id != seat.kept.path.name:
+        raise InputError(f"{here.file}: not joined yet; 'dkpca study join' does it")
+    files = {name: seat.folder.read(f"{name}/{here.member_file}", plans.MOST_MEMBER) for name in here.plan.members}
     missing = [name for name, file in files.items() if file is None]
     if missing:
-        raise WaitingError("member.toml", *missing)
+        raise WaitingError(here.member_file, *missing)
     if files[seat.name] != seat.kept.kept("member.toml"):
         raise ProtectionError(
-            f"{seat.folder.url}/{seat.name}/member.toml: is not what this member wrote; somebody replaced it"
+            f"{seat.folder.url}/{seat.name}/{here.member_file}: is not what this member wrote; somebody replaced it"
         )
-    return Study(NUMBER, raw, {name: file or b"" for name, file in files.items()})
+    return Study(here.number, here.raw, {name: file or b"" for name, file in files.items()})
 
 
 def sign(seat: Seat, fingerprint: str, table_digest: str) -> None:
@@ -150,32 +220,30 @@ def membership(seat: Seat) -> Membership:
 
 def status(folder: Folder) -> dict[str, Any]:
     """Say who wrote what when, and whom the others wait for; nobody's keys are needed."""
-    plan, _ = plan_in(folder)
-    files = {name: folder.listing(name) for name in plan.members}
-    steps: dict[str, float] = {}
-    for listed in files.values():
-        for each in listed.values():
-            steps[each.name] = max(steps.get(each.name, 0.0), each.time)
-    order = ["member.toml", f"signature-{NUMBER}"]
-    order += sorted(set(steps) - {*order, PLAN, members.REFUSAL}, key=lambda step: steps[step])
+    here = plan_in(folder)
+    plan, listed = here.plan, {name: folder.listing(name) for name in here.plan.members}
+    times = {file.name: file.time for files in listed.values() for file in files.values()}
+    first = [here.member_file, f"signature-{here.number}"]
+    steps = [name for name in times if members.number_of(name) == here.number and name not in listed[plan.center]]
     waiting = {}
-    for step in order:
-        who = plan.members if step in order[:2] else plan.parties
-        if step not in files[plan.center] or step in order[:2]:
-            missing = [name for name in who if step not in files[name]]
-            if missing and (len(missing) < len(who) or step in order[:2]):
-                waiting[step] = missing
+    for step in [*first, *sorted(steps, key=lambda name: times[name])]:
+        who = plan.members if step in first else plan.parties
+        missing = [name for name in who if step not in listed[name]]
+        if missing and members.REFUSAL not in step:
+            waiting[step] = missing
+    refusal = members.named(here.number, members.REFUSAL)
     return {
         "study": plan.id,
+        "plan": here.number,
         "ends": plan.ends.isoformat(),
         "members": {
             name: [
                 {"file": f.name, "bytes": f.size, "time": f.time}
-                for f in sorted(listed.values(), key=lambda f: f.time)
+                for f in sorted(files.values(), key=lambda f: f.time)
             ]
-            for name, listed in files.items()
+            for name, files in listed.items()
         },
-        "refused": [name for name, listed in files.items() if members.REFUSAL in listed],
+        "refused": [name for name, files in listed.items() if refusal in files],
         "waiting": waiting,
     }
 
@@ -198,11 +266,6 @@ def remembering_since(seat: Seat) -> Iterator[None]:
         waiting.since = kept["since"] if kept.get("what") == what else now
         seat.kept.replace("waiting.json", json.dumps({"what": what, "since": waiting.since}).encode())
         raise
-
-
-def _plan_files(folder: Folder) -> dict[str, bytes]:
-    found = {name: folder.read(f"{name}/{PLAN}", plans.MOST_PLAN) for name in folder.members()}
-    return {name: raw for name, raw in found.items() if raw is not None}
 
 
 def local(path: Path | str) -> str:

@@ -108,7 +108,7 @@ class Membership:
         assert header is not None
         path = self.memory.path / "sent" / step
         self.memory.log(path, header)
-        where = f"{self.name}/{step}"
+        where = f"{self.name}/{named(self.study.number, step)}"
         if self.folder.put(where, path):
             return
         with self.folder.opened(where) as found, path.open("rb") as ours:
@@ -170,7 +170,7 @@ class Membership:
         """Whether a member's file lay in the folder when this command first looked, whole or not."""
         if writer not in self._listed:
             self._listed[writer] = self.folder.listing(writer)
-        return step in self._listed[writer]
+        return named(self.study.number, step) in self._listed[writer]
 
     def _check_refusal(self, name: str) -> None:
         with contextlib.suppress(WaitingError):
@@ -208,7 +208,7 @@ class Membership:
         """Open a member's file whose header is signed by it, for this agreement and step."""
         if not self.has(writer, step):
             raise WaitingError(step, writer)
-        with self.folder.opened(f"{writer}/{step}") as found:
+        with self.folder.opened(f"{writer}/{named(self.study.number, step)}") as found:
             if found is None:
                 raise WaitingError(step, writer)
             file, size = found
@@ -246,8 +246,19 @@ class Membership:
 
 
 def file_of(step: str) -> str:
-    """Name of a step's file; steps of a batch have a slash."""
+    """Name of a step; steps of a batch have a slash."""
     return step.replace("/", ".")
+
+
+def named(number: int, step: str) -> str:
+    """Name of a step's file in the folder; those of a later plan begin with its number."""
+    return step if number == 1 else f"{number}.{step}"
+
+
+def number_of(file: str) -> int:
+    """Number of the plan that a step's file belongs to."""
+    first = file.partition(".")[0]
+    return int(first) if first.isdigit() else 1
 
 
 def agree(folder: Folder, memory: StudyMemory, study: Study) -> Agreement:

@@ -270,10 +270,10 @@ def wire_facts(scores: Scores) -> dict[str, Any]:
 
 
 def batches_in(folder: Path, table: OwnTable, count: int) -> dict[str, OwnTable]:
-    """Tables of new samples in DIR/new, by their batch: 1.csv, 2.csv and so on, in their order, without a gap."""
+    """Tables of new samples in a folder, by their batch: 1.csv, 2.csv and so on, in their order, without a gap."""
     found: dict[str, OwnTable] = {}
     for number in range(1, count + 1):
-        files = sorted((folder / "new").glob(f"{number}.*"))
+        files = sorted(folder.glob(f"{number}.*"))
         if not files:
             break
         found[f"batch-{number}"] = table.new_rows(files[0])

@@ -31,8 +31,8 @@ def settings_of(plan: Plan) -> Fit:
 
 def join(folder: Folder, memory: Memory, table: Path, id_column: str | None, name: str) -> str:
     """Join as a party: keys, party.toml and limits.toml in DIR, and who this party is in the folder."""
-    plan, _ = founding.plan_in(folder)
-    fit = settings_of(plan)
+    here = founding.plan_in(folder)
+    plan, fit = here.plan, settings_of(here.plan)
     if name not in plan.parties:
         raise InputError(f"{name!r} is no party of this study; its parties are {', '.join(plan.parties)} (--name)")
     memory.path.mkdir(parents=True, exist_ok=True)
@@ -44,8 +44,7 @@ def join(folder: Folder, memory: Memory, table: Path, id_column: str | None, nam
         own = own_table.load(memory.path, fit.family_of(name).columns_are)
         if plan.align == "tokens" and own.ids is None:
             raise InputError(f"{table}: the plan matches samples by their ids; name the column with --id")
-        founding.join(folder, memory, plan, name, own.X.shape[1])
-        memory.study(plan.id).replace("folder", folder.url.encode())
+        founding.join(folder, memory, here, name, own.X.shape[1])
     rows, columns = (counted(count, noun) for count, noun in zip(own.X.shape, ("sample", "column"), strict=True))
     return f"Joined as {name} with {rows} and {columns}. Your limits are in {limits}; then 'dkpca study review'."
 
@@ -76,7 +75,7 @@ def sign(folder: Folder, memory: Memory, fingerprint: str) -> None:
     """Sign what was reviewed; the table is frozen as it was then."""
     with memory.locked():
         seat = founding.seat(folder, memory)
-        if seat.kept.kept("review.json") is None and seat.name == founding.plan_in(folder)[0].center:
+        if seat.kept.kept("review.json") is None and seat.name == founding.plan_in(folder).plan.center:
             _review(seat)  # nothing of the center's leaves: the fingerprint says what it signs
         kept = seat.kept.kept("review.json")
         if kept is None:
@@ -108,10 +107,11 @@ def run(folder: Folder, memory: Memory) -> dict[str, Any]:
             plans.check_end(member.study.plan)
             member.check_refusals()
             plan, fit = member.study.plan, settings_of(member.study.plan)
-            result = memory.path / RESULT
+            later = "" if member.study.number == 1 else f"-{member.study.number}"
+            result = memory.path / f"{RESULT}{later}"
             if seat.name != plan.center:
                 table = own_table.frozen(seat.kept)
-                new = batches_in(memory.path, table, plan.batches)
+                new = batches_in(memory.path / f"new{later}", table, plan.batches)
                 side = PartySide(member, memory, fit, table, _limits(seat), new)
                 return {"result": str(side.run(result) or seat.kept.path)}
             try:

@@ -1,0 +1,84 @@
+"""The next plan of a study: plan-2.toml in the same folder, signed by all old and new members."""
+
+import numpy as np
+import pytest
+
+from dkpca.errors import InputError, ProtectionError
+from dkpca.exchange import founding, study
+from dkpca.exchange.folder import Folder
+from dkpca.exchange.member import WaitingError
+from testkit.studies import ANYTHING, Consortium
+from tests.study.test_a_study import MODES, tables
+
+
+def contents(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def first(tmp_path):
+    done = Consortium(tmp_path, tables(20), MODES["sums"], align="position", samples=10).join(**ANYTHING).sign()
+    done.finish()
+    return done
+
+
+def following(first, names=None, **changes):
+    given = dict(first.tables) | {"port": (first.tables["weather"][0], first.tables["weather"][1] + 1.0)}
+    given = {name: given[name] for name in names or given}
+    return Consortium(first.root, given, MODES["open"] | changes, align="position", samples=10)
+
+
+def test_is_signed_and_run_by_old_and_new_members(first, tmp_path):
+    before = contents(tmp_path / "shared")
+    again = following(first)
+    assert (tmp_path / "shared/center/plan-2.toml").exists()
+    again.join(**ANYTHING).sign().finish()
+    files = {path.relative_to(tmp_path / "shared").as_posix() for path in contents(tmp_path / "shared")}
+    assert {"port/member-2.toml", "airline/signature-2", "airline/2.summary", "center/2.result"} <= files
+    assert all(path.read_bytes() == data for path, data in before.items())  # the first plan's files stay
+    results = [(tmp_path / name / "result-2/embedding.csv").read_bytes() for name in again.names]
+    assert len(set(results)) == 1
+    assert results[0] != (tmp_path / "airline/result/embedding.csv").read_bytes()
+    assert founding.status(Folder(again.url))["waiting"] == {}
+
+
+def test_needs_everybody_who_signed_the_first(first):
+    with pytest.raises(InputError, match="plan-2.toml: every member of plan-1.toml has to sign it too, and weather"):
+        following(first, ["airline", "registry", "port"])
+
+
+def test_whose_founder_is_not_the_center_is_refused(first, tmp_path):
+    plan = (tmp_path / "shared/center/plan-1.toml").read_text().replace('center = "center"', 'center = "weather"')
+    (tmp_path / "shared/weather/plan-2.toml").write_text(plan)
+    with pytest.raises(ProtectionError, match="center and weather each wrote a plan"):
+        first.at("airline", study.join, tmp_path / "airline.csv", "id", "airline")
+
+
+def test_counts_as_one_more_study_of_a_table(first, tmp_path):
+    again = following(first).join(**ANYTHING | {"studies": 1})
+    found = again.at("airline", study.review)
+    assert "studies" in [finding.limit for finding in found.findings if not finding.ok]
+
+
+def test_changes_nothing_for_a_member_that_has_not_joined_it(first, tmp_path):
+    result = (tmp_path / "airline/result/embedding.csv").read_bytes()
+    following(first)
+    first.run("airline")
+    assert (tmp_path / "airline/result/embedding.csv").read_bytes() == result
+
+
+def test_hidden_by_the_host_is_remembered_by_those_who_joined(first, tmp_path):
+    again = following(first).join(**ANYTHING).sign()
+    (tmp_path / "shared/center/plan-2.toml").unlink()
+    with pytest.raises(WaitingError, match="go"):
+        again.run("airline")
+    assert (tmp_path / "shared/airline/2.shape").exists()
+
+
+def test_the_same_question_under_another_agreement_is_answered_under_other_masks(first, tmp_path):
+    again = Consortium(tmp_path, first.tables, MODES["sums"], align="position", samples=10).join(**ANYTHING).sign()
+    again.finish()
+    opened = [p.read_bytes() for p in (tmp_path / "center/studies").glob("*/opened/airline.sums-1.center")]
+    assert len(opened) == 2
+    one, other = (np.frombuffer(data[-400:], dtype=np.uint8) for data in opened)
+    assert np.mean(one == other) < 0.1
