@@ -351,11 +351,8 @@ def _fitted(header: Mapping[str, Any], arrays: Mapping[str, Any], hints: Mapping
     if set(facts) != set(FACTS) or not {INNER_MODEL} <= set(arrays) <= {INNER_MODEL, IDS, *expected}:
         raise WireError(f"{what}: does not have the parts of its kind; save it again")
     kept = {name: arrays[key].tobytes() for key, name in expected.items() if key in arrays}
-    given = header.get("parameters")
-    if isinstance(given, dict):
-        given.pop("missing", None)  # of dkpca 0.1, which is `lacking` now
     return Fitted(
-        parameters=codec.values(hints, given, what=what),
+        parameters=codec.values(hints, header.get("parameters"), what=what),
         party_names=facts["party_names"],
         feature_names=facts["feature_names"],
         sources={name: Path(source) for name, source in facts["sources"].items()},
