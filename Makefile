@@ -26,6 +26,8 @@ EXTRAS := demo,excel,protect,sftp,webdav,s3
 NEWEST ?= $(shell for minor in 19 18 17 16 15 14 13 12 11; do \
   for python in python3.$$minor $$HOME/.pyenv/versions/3.$$minor.*/bin/python3; do \
   $$python -c "" 2>/dev/null && echo $$python && exit; done; done)
+# A Python of this version: that of pyenv, or what uv finds or gets.
+PYTHON_OF = $(firstword $(wildcard $(HOME)/.pyenv/versions/$(1).*/bin/python3) $(1))
 # Folder with gse2187_value.npz, for the lines that need the paper's data.
 DATA ?=
 EXPERIMENTS := fig2 fig3 table1 table2 bytes curve rounding rounds certificate scale missing lacking weights disclosure
@@ -68,7 +70,7 @@ newest: $(VENV)/elsewhere
 
 # The vantage6 algorithm under the mocks of 4.x and 5.x, each with the versions it was tried with, apart from .venv.
 vantage6: $(VENV)/elsewhere
-	for each in 4=$(BIN)/python 5=$(NEWEST); do \
+	for each in 4=$(call PYTHON_OF,3.11) 5=$(call PYTHON_OF,3.13); do \
 	  there=build/vantage6-$${each%%=*}; lock=integrations/vantage6/vantage6-$${each%%=*}.lock; \
 	  $(BIN)/uv venv --quiet --clear --python $${each#*=} $$there && \
 	  $(BIN)/uv pip install --quiet --python $$there --requirements $$lock && \

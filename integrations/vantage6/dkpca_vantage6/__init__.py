@@ -67,9 +67,9 @@ def audit(client: Any, **asked: Any) -> Result:
 
 
 def _tasks(client: Any) -> center.Tasks:
-    def create(method: str, arguments: dict[str, Any], organization: int) -> int:
+    def create(method: str, arguments: dict[str, Any], organization: int) -> Any:
         before = {"input_": {"method": method, "kwargs": arguments}}
         asked: dict[str, Any] = before if BEFORE_5 else {"method": method, "arguments": arguments}
-        return int(client.task.create(**asked, organizations=[organization], name=f"dkpca {method}")["id"])
+        return client.task.create(**asked, organizations=[organization], name=f"dkpca {method}").get("id")
 
     return center.Tasks(create, client.wait_for_results)

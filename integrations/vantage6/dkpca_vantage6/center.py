@@ -35,7 +35,7 @@ Steps = Generator[Ask, Any, Any]
 class Tasks:
     """What is used of the engine: create a task for one organization, and wait for its results."""
 
-    create: Callable[[str, dict[str, Any], int], int]
+    create: Callable[[str, dict[str, Any], int], int | None]  # None: the server created none
     wait: Callable[[int], list[Any]]
 
 
@@ -67,8 +67,13 @@ class Run:
                 for name, question in ask.questions.items()
             }
             given = {
-                name: _answer(name, ask.questions[name], self.tasks.wait(task)) for name, task in waiting.items()
+                name: _answer(name, ask.questions[name], self._results(name, task)) for name, task in waiting.items()
             }
+
+    def _results(self, name: str, task: int | None) -> list[Any]:
+        if task is None:
+            raise NoAnswerError(f"party {name!r}: the server made no task for organization {self.parties[name]}")
+        return self.tasks.wait(task)
 
     def fitted(self, **more: Any) -> tuple[FusedModel, Places]:
         """The model, and where each party's samples are among all if some lack any."""

@@ -12,7 +12,7 @@ import dkpca_vantage6
 import numpy as np
 import pandas as pd
 import pytest
-from dkpca_vantage6 import BEFORE_5, node
+from dkpca_vantage6 import BEFORE_5, center, node
 
 from dkpca import DKPCA
 from dkpca.party.limits import Limits
@@ -300,6 +300,12 @@ def test_whatever_a_node_returns_is_a_sentence(network, monkeypatch, returned):
     assert network.ask("fit")["refused"].startswith("party 'insurer'")
 
 
+def test_a_task_that_the_server_does_not_make_is_a_sentence():
+    tasks = center.Tasks(lambda *_: None, lambda task: [])
+    refused = center.fit(tasks, parties={"hospital": 7}, run="first")["refused"]
+    assert refused == "party 'hospital': the server made no task for organization 7"
+
+
 @pytest.mark.parametrize("protect", ["sums", "blind"])
 def test_protected_fits_are_refused_with_the_reason(network, protect):
     settings = {"n_components": 2, "protect": protect, "kernel": "linear"}
@@ -369,12 +375,11 @@ def test_a_container_answers_by_the_command_of_its_image(tmp_path, limits):
         "PKG_NAME": "dkpca_vantage6",
         "INPUT_FILE": str(tmp_path / "input"),
         "OUTPUT_FILE": str(tmp_path / "output"),
-        "DKPCA_FOLDER": str(tmp_path / "dkpca"),
+        **({"DKPCA_FOLDER": str(tmp_path)} if BEFORE_5 else {"SESSION_FOLDER": str(tmp_path)}),
         "DKPCA_LIMITS": Limits(**OPEN | limits).to_toml(),
         "USER_REQUESTED_DATABASE_LABELS": "table",
         "TABLE_DATABASE_URI": str(table_file),
         "USER_REQUESTED_DATAFRAMES": "table",
-        "SESSION_FOLDER": str(tmp_path),
         "FUNCTION_ACTION": "federated_compute",
         "ALGORITHM_METHOD": "describe",
     }
