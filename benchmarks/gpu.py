@@ -24,7 +24,7 @@ from dkpca.kernels import RBF
 from dkpca.kernels.grams import FusedGram
 from dkpca.linalg.arrays import write_over
 from dkpca.linalg.precision import as_received, whole
-from dkpca.linalg.rows import computing_on, slices
+from dkpca.linalg.rows import slices
 from dkpca.linalg.streamed import Streamed
 from dkpca.messages import Summary
 from dkpca.party import statistics, summarize
@@ -168,8 +168,7 @@ def streamed(n: int) -> list[dict[str, object]]:
         held[party] = fetched(synthetic(n, party))
         return held[party]
 
-    with computing_on("cuda"):
-        lines = whole_fit(table, what)
+    lines = whole_fit(table, what, "cuda")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
     return [*lines, {"what": f"{what}: most host memory, GB", "value": peak}]
 
@@ -183,7 +182,7 @@ def fetched(X: torch.Tensor) -> np.ndarray:
     return out
 
 
-def whole_fit(table: Callable[[int], Any], what: str) -> list[dict[str, object]]:
+def whole_fit(table: Callable[[int], Any], what: str, device: str | None = None) -> list[dict[str, object]]:
     """Times and device memory of a fit: each party alone, and the center."""
     torch.cuda.empty_cache()
     taken, device_memory = [], []
@@ -208,10 +207,12 @@ def whole_fit(table: Callable[[int], Any], what: str) -> list[dict[str, object]]
     kernel, sent = RBF(resolve_gamma("scale", known)), []
     for j in range(4):
         X = table(j)
-        made = partial(summarize, X, party=f"party{j}", kernel=kernel, rank=Fixed(30), solver="landmark")
+        made = partial(
+            summarize, X, party=f"party{j}", kernel=kernel, rank=Fixed(30), solver="landmark", device=device
+        )
         sent.append(clocked(made)[0])
         del X, made
-    clocked(lambda: fuse(sent, n_components=10, solver="landmark", n_landmarks=500))
+    clocked(lambda: fuse(sent, n_components=10, solver="landmark", n_landmarks=500, device=device))
     return [
         {"what": f"{what}: a party, seconds", "value": max(taken[4:8])},
         {"what": f"{what}: the center, seconds", "value": taken[8]},

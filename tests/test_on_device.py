@@ -13,7 +13,7 @@ from dkpca.kernels import RBF, Linear, Polynomial, Precomputed
 from dkpca.linalg import arrays
 from dkpca.linalg.arrays import sent_to
 from dkpca.linalg.landmark import Landmark
-from dkpca.linalg.rows import computing_on, groups
+from dkpca.linalg.rows import groups
 from dkpca.party import summarize
 from dkpca.rank import Fixed
 
@@ -38,13 +38,10 @@ def tables(n, parties=2, columns=5):
 
 def fitted(given, device, *, kernel=KERNEL, precision="float32", rank=8, dtype="float64"):
     """Summaries, states and the fused model, all by landmarks."""
-    with computing_on(device):
-        made = {
-            name: summarize(X, party=name, kernel=kernel, rank=Fixed(rank), precision=precision, solver="landmark")
-            for name, X in given.items()
-        }
-        sent = [summary for summary, _ in made.values()]
-        model = fuse(sent, n_components=3, solver="landmark", n_landmarks=60, dtype=dtype)
+    how = {"kernel": kernel, "rank": Fixed(rank), "precision": precision, "solver": "landmark", "device": device}
+    made = {name: summarize(X, party=name, **how) for name, X in given.items()}
+    sent = [summary for summary, _ in made.values()]
+    model = fuse(sent, n_components=3, solver="landmark", n_landmarks=60, dtype=dtype, device=device)
     return sent, [state for _, state in made.values()], model
 
 
@@ -255,8 +252,8 @@ def test_little_memory_and_a_device_go_together(torch):
     solver = Landmark(80, bounded=False)
     work = partial(summarize, X, party="bank", kernel=RBF(0.05), rank=Fixed(64), solver=solver)
     plenty, _ = work()
-    with arrays.limited("100MB"), computing_on("cpu"):
-        tight, state = work()
+    with arrays.limited("100MB"):
+        tight, state = work(device="cpu")
     assert "in files to keep within 0.1 GB" in state.solver
     assert "computed on cpu" in state.solver
     np.testing.assert_allclose(tight.factor.data[:, :5], plenty.factor.data[:, :5], atol=1e-5)

@@ -164,7 +164,7 @@ def turned(change: Change, spectrum: Spectrum, added: Sequence[Added] = ()) -> V
 
 
 def component_errors(
-    errors: Sequence[PartyError], law: Law, pairs: Eigenpairs, *, random_state: int = 0
+    errors: Sequence[PartyError], law: Law, pairs: Eigenpairs, *, random_state: int = 0, device: str | None = None
 ) -> tuple[float, ...]:
     """Estimate the squared sine between each component and the true leading subspace."""
     # All rows are looked at where that is cheap beside the solver, and a sample of them otherwise.
@@ -183,7 +183,7 @@ def component_errors(
     magnified = MAGNIFIED if all(not isinstance(A, Tall) or A.sent.precision == "float32" for A in factors) else 1.0
     again = [rounded_again(rows, A, random_state, magnified) for rows, A in zip(at_few, factors, strict=True)]
     cuts = [uncut] if all_rows else [uncut, cut]
-    seen, *rest = rows_times(law, compared, cuts, diagonals, few, V, again)
+    seen, *rest = rows_times(law, compared, cuts, diagonals, few, V, again, device)
     size = max(float(pairs.values[0]), LEAST_SIZE)
     with quiet():
         rounding = np.sum(((seen - rest[-1]) / (magnified * size)) ** 2, axis=0) * (n / len(few))
@@ -257,13 +257,14 @@ def rows_times(
     positions: Positions,
     V: Array,
     again: Sequence[Array],
+    device: str | None,
 ) -> list[Matrix]:
     """Some rows of the fused matrix times V, in one pass over all rows of the factors.
 
     Once for each of `cuts`, which says what the columns of the factors are multiplied by; and, last, for the first of
     them with the rows `again` of the factors instead of those at these positions.
     """
-    place = away_from(V)
+    place = away_from(device, V)
     there = FusedGram(law, factors, diagonals, place)
     xp = namespace(there.reference)
     scales = [[like(kept, there.reference) for kept in cut] for cut in cuts]

@@ -13,7 +13,6 @@ from dkpca.cli.table_options import at_hand
 from dkpca.errors import InputError
 from dkpca.fusion.diagnostics import about_kernel
 from dkpca.linalg import arrays
-from dkpca.linalg.rows import computing_on
 from dkpca.messages import Summary
 from dkpca.party.disclosure import raw_bytes
 from dkpca.store import runs
@@ -71,7 +70,7 @@ def fuse(
     names = [receive(path, Summary).message.party for path in paths or []] + runs.parties_in(out)
     fit, compute, given = asked.fit(names), asked.compute, asked.given
     sample_names, ways = read_names(ids, id_column)
-    with progress("fusing") as told, arrays.limited(compute.max_memory, out.parent), computing_on(compute.device):
+    with progress("fusing") as told, arrays.limited(compute.max_memory, out.parent):
         run = runs.fuse(
             out,
             paths or [],
@@ -88,6 +87,7 @@ def fuse(
             sample_names=sample_names,
             id_normalize=ways,
             progress=told,
+            device=compute.device,
         )
     used = [f"{name}: {known.file}" for name, known in run.settings.parties.items()]
     words = [*used, *run_words(run)]

@@ -16,7 +16,6 @@ from dkpca.errors import InputError
 from dkpca.exchange import files
 from dkpca.exchange.steps import kernel_of
 from dkpca.linalg import arrays
-from dkpca.linalg.rows import computing_on
 from dkpca.messages import Summary
 from dkpca.party.disclosure import raw_bytes, share_sent
 from dkpca.party.state import PartyState
@@ -70,7 +69,7 @@ def summarize(
     if "standardize" in asked.given:
         holding = replace(holding, reading=replace(holding.reading, standardize=fit.standardize))
     about = f"{holding.party}: eigenpairs of its Gram matrix"
-    with progress(about) as told, arrays.limited(compute.max_memory, out.parent), computing_on(compute.device):
+    with progress(about) as told, arrays.limited(compute.max_memory, out.parent):
         summary, preparation, kept = files.summarize(
             holding,
             box,
@@ -83,6 +82,7 @@ def summarize(
             keep_training=fit.projection == "exact",
             law=fit.law,
             progress=told,
+            device=compute.device,
         )
     notes = [*preparation.notes, *_left_by_limit(summary, kept), *about_columns(kept)]
     within, verdict = may_send(kept.recovery, box.policy)

@@ -38,6 +38,7 @@ def summarize(
     balance: float = 0.0,
     law: str | None = None,
     progress: Progress = silent,
+    device: str | None = None,
 ) -> tuple[Summary, Preparation, PartyState]:
     """Return and write the one numerical message, attacked first; keep the private state if wanted."""
     with sender.answering(holding, f"summary with {kernel}, {rank}, {precision}"):
@@ -60,6 +61,7 @@ def summarize(
             policy=sender.policy,
             known_rows=sender.policy.known_rows if sender.measures else 0,
             progress=progress,
+            device=device,
         )
         private_files = (
             {} if state is None else {state: encode_state(replace(kept, preparation=codec.described(preparation)))}

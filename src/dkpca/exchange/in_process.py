@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+import numpy as np
 from joblib import Parallel, delayed
 
 from dkpca.errors import TooLateError
@@ -22,7 +23,7 @@ from dkpca.fusion import FusedModel
 from dkpca.linalg import arrays
 from dkpca.linalg.arrays import Array, dtype_name
 from dkpca.linalg.eigenpairs import signs_of
-from dkpca.linalg.rows import computing_on
+from dkpca.linalg.rows import away_from
 from dkpca.messages import MaskedSum, row_number_digest
 from dkpca.party.answers import ANSWERS, Party
 from dkpca.party.questions import Question
@@ -46,7 +47,7 @@ def fit(
     run, names = f"fit-{settings.seed}", list(tables)
     parties = {name: _party(name, tables[name], names, run, settings) for name in names}
     dtypes = [dtype_name(table) for table in tables.values() if not is_source(table)]
-    terms = Terms(run, dtype=dtypes[0] if dtypes else "float64", places=places)
+    terms = Terms(run, dtype=dtypes[0] if dtypes else "float64", places=places, device=compute.device)
     model, sent = drive(protocols.fit(names, settings, terms), parties, compute)
     states: States = {name: party.state for name, party in parties.items() if party.state is not None}
     key = parties[names[0]].group_key.hex() if settings.protect == "blind" else ""
@@ -109,7 +110,8 @@ def drive(
     """
     given: Any = None
     sent = dict.fromkeys(parties, 0)
-    with arrays.limited(compute.max_memory), computing_on(compute.device):
+    away_from(compute.device, np.empty(0))  # refused before anybody has worked
+    with arrays.limited(compute.max_memory):
         while True:
             try:
                 ask = protocol.send(given)
@@ -149,7 +151,8 @@ def _in_time(compute: Compute, parties: Mapping[str, Party]) -> Iterator[None]:
 
 def answer(party: Party, question: Question, compute: Compute) -> tuple[Any, Any, Any]:
     """In a worker: the answer, and what the party keeps."""
-    with arrays.limited(compute.max_memory), computing_on(compute.device):
+    party.device = compute.device
+    with arrays.limited(compute.max_memory):
         return ANSWERS[type(question)](party, question), party.state, party.sent
 
 

@@ -61,7 +61,10 @@ def fit(
     ):
         workers = Workers(pool, {h.party: h.path for h in holdings}, done)
         terms = Terms(
-            run_name, places=together.places if together else None, samples=together.digest if together else ""
+            run_name,
+            places=together.places if together else None,
+            samples=together.digest if together else "",
+            device=compute.device,
         )
         protocol = protocols.fit(roster, request, terms)
         with arrays.limited(compute.max_memory, folder):

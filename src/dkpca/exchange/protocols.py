@@ -100,6 +100,7 @@ class Terms:
     seeded: bool = False  # whether the parties have their seeds already
     places: Mapping[str, Any] | None = None  # of each party's samples among all; None: all have all, in one order
     samples: str = ""  # digest of all samples in their order, where parties lack some
+    device: str | None = None  # where the center computes with landmarks
 
 
 Answers = Mapping[str, Any]
@@ -277,6 +278,7 @@ def _by_summaries(
             places=terms.places,
             lacking=str(settings.lacking),
             samples=terms.samples,
+            device=terms.device,
         )
         return scoring.fused(settings.n_components, lambda count: fuse(n_components=count))
 

@@ -17,7 +17,6 @@ from dkpca.kernels.base import adjusted
 from dkpca.linalg import arrays
 from dkpca.linalg.arrays import Array
 from dkpca.linalg.leading import Solver
-from dkpca.linalg.rows import computing_on
 from dkpca.messages import Message, Partials, Rows, Summary, check_party_name
 from dkpca.party import ANYTHING
 from dkpca.party.policy import Policy
@@ -112,7 +111,7 @@ def summarize(
         X = labels.matrix_like_its_rows(party, X)
     else:
         check_features(party, X)
-    with arrays.limited(compute.max_memory), computing_on(compute.device):
+    with arrays.limited(compute.max_memory):
         summary, state = core.summarize(
             check_table(check_party_name(party), X, columns_are=chosen.columns_are),
             party=party,
@@ -126,6 +125,7 @@ def summarize(
             law=fit.law,
             sample_ids=sample_ids,
             policy=policy,
+            device=compute.device,
         )
     return summary, replace(state, columns=labels.names_of_columns(X))
 
@@ -182,7 +182,7 @@ def fuse(
         law=law, weights=dict(weights) if isinstance(weights, Mapping) else weights,
     )  # fmt: skip
     compute, received = Compute(device=device, max_memory=max_memory), _of_kind("fuse", summaries, Summary)
-    with arrays.limited(compute.max_memory), computing_on(compute.device):
+    with arrays.limited(compute.max_memory):
         return scoring.fused(
             fit.n_components,
             lambda count: fusion.fuse(
@@ -196,6 +196,7 @@ def fuse(
                 dtype=dtype,
                 law=fit.law,
                 weights=fit.weights,
+                device=compute.device,
             ),
         )
 

@@ -219,6 +219,7 @@ def fuse(
     lacking: str = "complete",
     samples: str = "",
     progress: Progress = silent,
+    device: str | None = None,
 ) -> FusedModel:
     """Turn the parties' summaries into kernel principal components: eq. (2) and (4) of the paper.
 
@@ -242,8 +243,8 @@ def fuse(
         What stands in place of rows that a party lacks.
     samples : str
         Digest of all samples in their order, where parties lack some; empty: they have no ids.
-    progress : Progress
-        Told how far the solver is.
+    progress, device
+        See `dkpca.linalg.leading.leading`.
 
     Returns
     -------
@@ -251,7 +252,7 @@ def fuse(
     """
     settings = FusionSettings(center, solver, n_landmarks, random_state, dtype, law, weights)
     # Accept: one possible message from each party of the roster, about the same samples.
-    accepted, lacked = accept(summaries, roster, aligned=places is None), None
+    accepted, lacked = accept(summaries, roster, aligned=places is None, device=device), None
     bounds: dict[str, Array] = {}
     if places is not None:
         accepted, bounds, lacked = completion.completed(
@@ -277,8 +278,9 @@ def fuse(
     # Center by the projector H = I - 11'/n, and find the leading eigenpairs of H K H.
     gram = Centered(fused) if center else fused
     pairs = leading(
-        gram, n_components, solver=solver, n_landmarks=n_landmarks, random_state=random_state, progress=progress
-    )
+        gram, n_components, solver=solver, n_landmarks=n_landmarks, random_state=random_state, progress=progress,
+        device=device,
+    )  # fmt: skip
 
     # Certify: how far these are from the eigenpairs of the true matrix, from what the parties left out and rounded.
     errors = [
@@ -293,7 +295,7 @@ def fuse(
         meaning=combined.meaning,
         centered=center,
     )
-    estimated = component_errors(errors, combined.law, pairs, random_state=random_state)
+    estimated = component_errors(errors, combined.law, pairs, random_state=random_state, device=device)
     about = None if lacked is None else lacked.described()
     certificate = replace(certificate, component_error_estimates=estimated, completed=about)
     check_certificate(certificate, accepted)

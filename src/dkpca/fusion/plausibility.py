@@ -28,10 +28,10 @@ DOUBLE = float(np.finfo(np.float64).eps)  # the precision in which all of this i
 SAME_SAMPLES = "the rows are not the same samples in the same order; align them first, with one --id-normalize"
 
 
-def check_summary(summary: Summary) -> None:
+def check_summary(summary: Summary, device: str | None = None) -> None:
     """Raise `FusionError`, naming the party, if the summary cannot be one."""
     with np.errstate(over="ignore", invalid="ignore"):
-        reason = _contradiction(summary)
+        reason = _contradiction(summary, device)
     if reason is not None:
         raise FusionError(f"party {summary.party!r}: {reason}; its summary was not made by dkpca, or was altered")
 
@@ -63,11 +63,11 @@ def _largest_stated(summary: Summary) -> float:
     return max(map(abs, stated))
 
 
-def _contradiction(summary: Summary) -> str | None:
+def _contradiction(summary: Summary, device: str | None) -> str | None:
     """Why the message cannot be, in words; None if it can."""
     B = as_received(summary.factor, "float64")
     with quiet():
-        products = to_numpy(square(B))
+        products = to_numpy(square(B, device))
     lengths = np.diagonal(products)
     if not np.isfinite(products).all():
         largest = max(float(np.abs(to_numpy(rows_of(B, rows))).max()) for rows in groups(summary.n_samples))
@@ -204,7 +204,9 @@ ReceivedT = TypeVar("ReceivedT", Summary, Rows, Partials, TrueRows)
 NewSamplesT = TypeVar("NewSamplesT", Rows, Partials)
 
 
-def accept(summaries: Iterable[Summary], roster: Sequence[str] | None, *, aligned: bool = True) -> dict[str, Summary]:
+def accept(
+    summaries: Iterable[Summary], roster: Sequence[str] | None, *, aligned: bool = True, device: str | None = None
+) -> dict[str, Summary]:
     """Summaries by party, sorted by name, if they belong together; where aligned, about the same samples."""
     by_name = _by_name(summaries, "summary")
     if roster is not None:
@@ -216,7 +218,7 @@ def accept(summaries: Iterable[Summary], roster: Sequence[str] | None, *, aligne
         check_same(accepted, "number of samples", lambda s: s.n_samples, "align the parties' samples first")
         check_same(accepted, "sample digest", lambda s: s.sample_digest, SAME_SAMPLES, shown=_first_digits)
     for summary in accepted.values():
-        check_summary(summary)
+        check_summary(summary, device)
     return accepted
 
 

@@ -150,7 +150,8 @@ class FusedGram(Gram):
         self._log_largest: float | None = None
         lazy = any(isinstance(A, Tall) for A in self._parts)
         self._merged = None if lazy else law.merge(self._parts, self._diagonals)
-        self.entry_operations = sum(2.0 * A.shape[1] for A in self.rows(slice(0, 1)))
+        self.widths = [A.shape[1] for A in self.rows(slice(0, 1))]  # columns of the merged factors
+        self.entry_operations = 2.0 * sum(self.widths)
 
     @property
     def home(self) -> Array:
@@ -247,7 +248,7 @@ class FusedGram(Gram):
         return lambda stored: law.merge(*decoded(stored))
 
     def evaluation_error(self) -> float:
-        roundings = self.law.powers * sum(growth(A.shape[1]) + 2 for A in self.rows(slice(0, 1)))
+        roundings = self.law.powers * sum(growth(width) + 2 for width in self.widths)
         return roundings * unit(self.reference) * self.trace()
 
     def against(self, columns: Array) -> Made:
@@ -291,7 +292,7 @@ class FusedGram(Gram):
     def factor(self) -> Array | None:
         # (A A') o (B B') = C C', where the columns of C are all products of a column of A and one of B: for few
         # columns that is a thin factor of the fused matrix, and a product with it needs no tiles.
-        if not self.law.keeps_factors or not few_products([A.shape[1] for A in self.rows(slice(0, 1))]):
+        if not self.law.keeps_factors or not few_products(self.widths):
             return None
         return thinner(column_products(self.factors))
 

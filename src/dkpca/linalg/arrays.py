@@ -23,6 +23,7 @@ from scipy.linalg import solve_triangular
 from dkpca.errors import InputError
 
 SUBSTITUTED = 96  # columns that are solved for by plain substitution
+NUMPY = {np.ndarray}
 ASSUMED_FREE = 4 * 2**30  # bytes, where the system does not tell
 
 Array = Any  # a NumPy array or a torch tensor: whatever follows the array API standard
@@ -150,7 +151,7 @@ def memory_words() -> str:
 
 def namespace(*arrays: Array) -> Any:
     """Return the array API namespace shared by the arrays."""
-    if all(type(x) is np.ndarray for x in arrays):  # by far the most often asked, and slow to find out in general
+    if set(map(type, arrays)) == NUMPY:  # by far the most often asked, and slow to find out in general
         return array_api_compat.numpy
     return array_api_compat.array_namespace(*arrays)
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from dkpca.errors import InputError, OutOfMemoryError
+from dkpca.linalg.arrays import device as device_of
 from dkpca.linalg.arrays import (
-    device,
     dtype_name,
     free_memory,
     itemsize,
@@ -54,6 +54,7 @@ def leading(
     n_landmarks: int | None = None,
     random_state: int = 0,
     progress: Progress = silent,
+    device: str | None = None,
 ) -> Eigenpairs:
     """Return the k leading eigenpairs of a Gram matrix, eigenvalues descending.
 
@@ -74,15 +75,17 @@ def leading(
         Seed for picking them.
     progress : Progress
         Told how much of the work is done.
+    device : str, optional
+        Where to compute with landmarks of rows in host memory, as torch names it. None: where the rows lie.
     """
     if not 1 <= k <= gram.n:
         raise InputError(f"{k} eigenpairs of a {gram.n} x {gram.n} matrix were asked for; ask for 1 to {gram.n}")
     if not isinstance(solver, str):
-        return _solve(solver, _placed(gram, solver, isinstance(solver, Landmark)), k)
+        return _solve(solver, _placed(gram, solver, isinstance(solver, Landmark), device), k)
     if solver not in NAMES:
         raise InputError(f"solver {solver!r} is unknown; use one of {list(NAMES)} or a solver object")
     name, reason = choose(gram, k) if solver == "auto" else (solver, "as asked")
-    gram = gram if solver == "auto" and name != "landmark" else _placed(gram, name, name == "landmark")
+    gram = gram if solver == "auto" and name != "landmark" else _placed(gram, name, name == "landmark", device)
     if solver == "auto" and name == "landmark":
         n_landmarks = enough_landmarks(gram, k, n_landmarks)
     try:
@@ -96,15 +99,15 @@ def leading(
     return replace(pairs, solver=f"{pairs.solver} ({reason})")
 
 
-def _placed(gram: Gram, solver: str | Solver, by_groups: bool) -> Gram:
+def _placed(gram: Gram, solver: str | Solver, by_groups: bool, device: str | None) -> Gram:
     """Return the matrix where it is to be computed with: on a device from rows in host memory, only by groups."""
-    place = away_from(gram.reference)
+    place = away_from(device, gram.reference)
     if place is None:
         return gram
     if not by_groups:
         raise InputError(
             f"solver {solver!r} computes with all rows where they lie, and these lie in host memory; use "
-            f"solver='landmark' with device={str(device(place))!r}, or pass tensors that lie there"
+            f"solver='landmark' with device={device!r}, or pass tensors that lie there"
         )
     return gram.sent_to(place)
 
@@ -124,7 +127,7 @@ def _solve(solver: Solver, gram: Gram, k: int) -> Eigenpairs:
     there = gram.reference
     if same_place(there, gram.home):
         return pairs
-    return replace(pairs, solver=f"{pairs.solver}, rows in host memory, computed on {device(there)}")
+    return replace(pairs, solver=f"{pairs.solver}, rows in host memory, computed on {device_of(there)}")
 
 
 def _named(name: str, n_landmarks: int | None, random_state: int, progress: Progress) -> Solver:

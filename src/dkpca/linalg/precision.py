@@ -12,7 +12,6 @@ from dkpca.errors import InputError
 from dkpca.linalg import arrays
 from dkpca.linalg.arrays import (
     Array,
-    device,
     dtype_name,
     growth,
     is_dask_array,
@@ -331,9 +330,9 @@ def placed(A: Factor, place: Array) -> Tall:
     return Tall(Rounded(tall.sent.data, scale), tall.dtype, scales, place)
 
 
-def where_computed(A: Factor) -> Factor:
-    """The same matrix, its rows on the device where this is computed; see `computing_on`."""
-    place = away_from(reference_of(A))
+def where_computed(A: Factor, device: str | None) -> Factor:
+    """The same matrix, its rows on the device where this is computed."""
+    place = away_from(device, reference_of(A))
     return A if place is None else placed(A, place)
 
 
@@ -351,9 +350,9 @@ def reweighed(A: Factor, root: float) -> Factor:
     return scaled(A, namespace(reference).full_like(reference[0, :], root))
 
 
-def square(A: Factor) -> Array:
+def square(A: Factor, device: str | None = None) -> Array:
     """A'A."""
-    there = where_computed(A)
+    there = where_computed(A, device)
     return moments(there, reference_of(there)[0, :], centered=False).square
 
 
@@ -389,13 +388,13 @@ def rounded(A: Factor, precision: str) -> Rounded:
     return Rounded(data)
 
 
-def rounding_norms(A: Factor, sent: Rounded) -> tuple[float, float]:
+def rounding_norms(A: Factor, sent: Rounded, device: str | None = None) -> tuple[float, float]:
     """Spectral and nuclear norm of B B' - A A' for the B that was sent; A has orthogonal columns."""
     dtype, (n, rank), reach = dtype_name(reference_of(A)), sent.shape, largest(A)
     if sent.precision == dtype:
         return 0.0, 0.0
     size = power_of_four(reach) if reach > 0 else 1.0  # ordinary, so that squares of what was rounded do not vanish
-    exact, decoded = where_computed(A), where_computed(Tall(sent, dtype))
+    exact, decoded = where_computed(A, device), where_computed(Tall(sent, dtype), device)
     reference = reference_of(exact)
     xp = namespace(reference)
 
@@ -407,7 +406,7 @@ def rounding_norms(A: Factor, sent: Rounded) -> tuple[float, float]:
         return xp.concat([before, after - before], axis=1) / size
 
     place = decoded.place if isinstance(decoded, Tall) else None
-    start = xp.zeros(2 * rank, dtype=reference.dtype, device=device(reference))
+    start = xp.zeros(2 * rank, dtype=reference.dtype, device=arrays.device(reference))
     found = moments(Made((before_stored, after_stored), both, 2 * rank, place), start, centered=False)
     spectral, nuclear = norms_by_squares(to_numpy(found.square).astype(float), n, reference)
     return spectral * size * size, nuclear * size * size

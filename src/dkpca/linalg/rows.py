@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from contextvars import ContextVar, copy_context
+from contextvars import copy_context
 from dataclasses import dataclass
 from functools import cache, reduce
 from itertools import islice
@@ -78,22 +78,9 @@ def pick(x: Array, index: Index) -> Array:
     return x[index, ...] if isinstance(index, slice) else namespace(x).take(x, index, axis=0)
 
 
-_place: ContextVar[Array | None] = ContextVar("place", default=None)
-
-
-@contextmanager
-def computing_on(name: str | None) -> Iterator[None]:
-    """Compute landmarks of tables in host memory on this device, as torch names it, inside; None: where they lie."""
-    token = _place.set(None if name is None else _found(name))
-    try:
-        yield
-    finally:
-        _place.reset(token)
-
-
-def away_from(home: Array) -> Array | None:
-    """Return an array of the device to compute on; None if that is where this one lives."""
-    place = _place.get()
+def away_from(name: str | None, home: Array) -> Array | None:
+    """Return an array of the device of this name, as torch has it; None for no name, or if `home` lives there."""
+    place = None if name is None else _found(name)
     return None if place is None or same_place(place, home) else place
 
 

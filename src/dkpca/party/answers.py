@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -89,6 +89,8 @@ class Party:
         Whether its state keeps rows of the table; else they are opened again.
     here : bool
         Whether the center is in the same process: rows of an audit are then made where they are looked at.
+    device : str, optional
+        Where to compute with landmarks.
     """
 
     name: str
@@ -104,6 +106,7 @@ class Party:
     known_rows: int = 0
     keeps_rows: bool = True
     here: bool = False
+    device: str | None = None
     received: dict[str, Seed] = field(default_factory=dict, repr=False)  # by sender
     order: dict[str, list[int]] = field(default_factory=dict)  # rows that all parties have, by batch
     state: PartyState | SumState | None = None
@@ -231,6 +234,7 @@ def _summary(party: Party, question: SummaryWanted) -> Summary:
         policy=party.policy,
         known_rows=party.known_rows,
         blind=turned,
+        device=party.device,
         prepared=getattr(party.open, "standardized", False),
     )
     state = replace(state, preparation=getattr(party.open, "preparation", None))
@@ -379,7 +383,7 @@ def _audit(party: Party, question: AuditWanted) -> AuditRows | OpenRows:
 def _rows(party: Party, question: RowsWanted) -> Rows | Partials:
     state = party.whole_state(PartyState)
     X = party.table(state.kernel.columns_are, question.batch)
-    make = summaries.partials if question.exact else summaries.extend
+    make = summaries.partials if question.exact else partial(summaries.extend, device=party.device)
     return make(state, X, sample_ids=party.sample_ids(question.batch), policy=party.policy)
 
 

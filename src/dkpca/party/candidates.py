@@ -49,12 +49,13 @@ class Candidate:
     message: Callable[..., Summary]
     table: Array  # (n_samples, n_features), measured from the kernel's origin
     fineness: float  # rung of its cut, or its rank
+    device: str | None = None  # where to compute
 
     @cached_property
     def summary(self) -> Summary:
         """The message."""
         pairs = self.pairs
-        spectral, nuclear = rounding_norms(self.exact, self.factor)
+        spectral, nuclear = rounding_norms(self.exact, self.factor, self.device)
         return self.message(
             factor=self.factor,
             left_out_norm=pairs.left_out_norm,
@@ -109,6 +110,8 @@ class Candidates:
         So many leading eigenpairs of the matrix.
     turn : function, optional
         What is done to the samples of a factor, for a center that is not to see them.
+    device : str, optional
+        Where to compute.
     """
 
     def __init__(
@@ -123,12 +126,13 @@ class Candidates:
         pairs: Eigenpairs | None,
         eigenpairs: Callable[[int], Eigenpairs],
         turn: Callable[[Array], Array] | None = None,
+        device: str | None = None,
     ) -> None:
         self.gram, self.table, self.message = gram, table, message
         self.precision, self.digits = precision, digits
         self.most = min(gram.n if most is None else most, gram.n)
         self._leading, self._pairs = eigenpairs, pairs
-        self._turn = turn
+        self._turn, self._device = turn, device
 
     @cached_property
     def _trace(self) -> float:
@@ -207,7 +211,8 @@ class Candidates:
             sent, fineness = rounded(factor, self.precision), float(pairs.values.shape[0] - 1)
         arithmetic = growth(math.prod(factor.shape)) * unit(self.table) * self._trace
         left_out = self._trace - _squared_norm(sent)
-        return Candidate(sent, factor, pairs, left_out, arithmetic, self.message, self.table, fineness)
+        made = (self.message, self.table, fineness, self._device)
+        return Candidate(sent, factor, pairs, left_out, arithmetic, *made)
 
 
 def first_guess(rule: RankRule, n_samples: int) -> int | None:

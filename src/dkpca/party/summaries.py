@@ -100,6 +100,7 @@ def summarize(
     known_rows: int = 0,
     blind: Turned | None = None,
     progress: Progress = silent,
+    device: str | None = None,
 ) -> tuple[Summary, PartyState]:
     """Turn a party's columns into the one message it sends, and the state it keeps.
 
@@ -136,8 +137,8 @@ def summarize(
     blind : Turned, optional
         For a center that is not to see any sample: the rotations of samples and columns. The Gram matrix is
         centered first, since the center cannot do it.
-    progress : Progress
-        Told how far the solver is.
+    progress, device
+        See `dkpca.linalg.leading.leading`.
 
     Returns
     -------
@@ -160,7 +161,7 @@ def summarize(
         gram = Centered(gram)
 
     # Leading eigenpairs of K, lambda and V: as many as the rule begins with, and more where it wants to see more.
-    eigenpairs = partial(leading, gram, solver=solver, random_state=random_state, progress=progress)
+    eigenpairs = partial(leading, gram, solver=solver, random_state=random_state, progress=progress, device=device)
     with _naming(party):
         guess = first_guess(rank, gram.n)
         candidates = Candidates(
@@ -173,6 +174,7 @@ def summarize(
             pairs=None if guess is None else eigenpairs(guess),
             eigenpairs=eigenpairs,
             turn=None if blind is None else blind.turned,
+            device=device,
         )
         # The rank is chosen: the rule reads the spectrum, and goals are measured on the message.
         _check_coarsest(candidates, policy)
@@ -306,13 +308,18 @@ def _recovered(candidate: Candidate, policy: Policy, known_rows: int) -> Measure
 
 
 def extend(
-    state: PartyState, X_new: Array, *, sample_ids: Sequence[str] | None = None, policy: Policy = ANYTHING
+    state: PartyState,
+    X_new: Array,
+    *,
+    sample_ids: Sequence[str] | None = None,
+    policy: Policy = ANYTHING,
+    device: str | None = None,
 ) -> Rows:
     """Return the factor rows of new samples: a(y) = k(y, X) V / sqrt(lambda)."""
     policy.check_projection()
     _check_open(state)
     policy.check_precision(state.precision)
-    factor = factor_rows(state, X_new)
+    factor = factor_rows(state, X_new, device)
     digits = DIGITS[policy.max_precision]
     sent = rounded(factor, state.precision, state.party, steps=state.steps, digits=digits)
     return Rows(
@@ -320,17 +327,17 @@ def extend(
     )
 
 
-def factor_rows(state: PartyState, X_new: Array) -> Array:
+def factor_rows(state: PartyState, X_new: Array, device: str | None = None) -> Array:
     """Rows of the party's factor: a(y) = k(y, X) V / sqrt(lambda)."""
     X_new = measured(state, X_new)
     with quiet():
-        rows = _beside_anchors(state, X_new, state.weights)
+        rows = _beside_anchors(state, X_new, state.weights, device)
     return rows if state.offset is None else rows + state.offset[None, :]
 
 
-def _beside_anchors(state: PartyState, X: Array, weights: Array) -> Array:
+def _beside_anchors(state: PartyState, X: Array, weights: Array, device: str | None) -> Array:
     """k(X, anchors) @ weights, a strip of rows at a time, on the device that was asked for."""
-    place = away_from(X)
+    place = away_from(device, X)
     if place is None:
         return by_strips(lambda rows: state.kernel(X[rows, :], state.anchors) @ weights, X, weights)
     anchors, there = sent_to(state.anchors, place), sent_to(weights, place)

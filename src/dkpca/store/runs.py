@@ -164,6 +164,7 @@ def fuse(
     n_landmarks: int = LANDMARKS,
     random_state: int = 0,
     progress: Progress = silent,
+    device: str | None = None,
 ) -> Run:
     """Fuse new summaries with those already in the run; nothing is written unless all of it succeeds.
 
@@ -190,6 +191,7 @@ def fuse(
             n_landmarks=n_landmarks,
             random_state=random_state,
             progress=progress,
+            device=device,
         )
         ways = tuple(id_normalize) or (before.id_normalize if before and sample_names is None else ())
         names, named_by, lost = names_of(path, next(iter(model.summaries.values())), sample_names, ways)
