@@ -91,7 +91,7 @@ def test_a_state_of_the_library_is_private_too(summarized):
 
 
 def test_what_is_no_run_and_a_model_of_a_run_alone(fused):
-    with pytest.raises(InputError, match="is no run directory"):
+    with pytest.raises(InputError, match="is not a run directory"):
         DKPCA.from_run(fused.path)
     with pytest.raises(WireError, match="needs the messages beside it; open the run: DKPCA.from_run"):
         dkpca.load(fused.path / "run" / "model.safetensors")

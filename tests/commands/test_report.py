@@ -177,7 +177,7 @@ def test_more_columns_than_a_page_should_carry_have_to_be_named(fused):
 def test_labels_that_do_not_fit_are_said(fused):
     error = fused.refused("report", "run", "--labels", "bank.csv", "--id", "person", "--label", "x99")
     assert "bank.csv: has no column 'x99'" in error
-    assert "is no run directory" in fused.refused("report", "nowhere")
+    assert "is not a run directory" in fused.refused("report", "nowhere")
     rows = pl.read_csv(fused.path / "bank.csv").with_columns(pl.col("person") + "x")
     rows.write_csv(fused.path / "others.csv")
     error = fused.refused("report", "run", "--labels", "others.csv", "--id", "person", "--label", "x1")
@@ -257,7 +257,7 @@ def test_a_german_table_with_ids_in_other_letters_is_matched_as_agreed(party):
     asked = ("report", "clinic/result", "--labels", "eigene.csv", "--table", "eigene.csv", "--id", "person")
     assert "none of its 60 ids is a sample" in party.refused(*asked)
     (party.path / "eigene.toml").write_text('table = "eigene.csv"\nid_normalize = ["strip", "case"]\n')
-    told = party.ok(*asked, "--config", "eigene.toml", "--json").json
+    told = party.ok(*asked, "--table", "eigene.toml", "--json").json
     assert told["label_columns"] == ["diagnose", "größe"]
     assert sum("semicolon" in note for note in told["notes"]) == 1
     labels = read_labels(party.path / "eigene.csv", Reading("person", id_normalize=("strip", "case")), []).columns(

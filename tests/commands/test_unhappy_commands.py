@@ -127,8 +127,8 @@ def flip_a_bit(data):
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (lambda data: data[:-100], "its header or its length is wrong; get it again from whoever made it"),
-        (flip_a_bit, "get it again from whoever made it"),
+        (lambda data: data[:-100], "its header or its length is wrong; get it again from its sender"),
+        (flip_a_bit, "get it again from its sender"),
         (lambda data: b"", "truncated, or another kind"),
         (lambda data: b"person,x\n1,2\n", "truncated, or another kind"),
     ],

@@ -58,19 +58,19 @@ class TestFolders:
         [
             (
                 lambda f: pl.DataFrame({"a": [1.0]}).write_parquet(f / "part.9.parquet"),
-                "differ, as 'b'",
+                "differ, for example 'b'",
             ),
             (
                 lambda f: pl.DataFrame({"a": [1.0], "b": [2.0], "c": [0]}).write_parquet(f / "part.9.parquet"),
-                "differ, as 'c'",
+                "differ, for example 'c'",
             ),
             (
                 lambda f: pl.DataFrame({"b": [1.0], "a": [2.0]}).write_parquet(f / "part.9.parquet"),
-                "part.9.parquet stand in another order",
+                "part.9.parquet are in another order",
             ),
             (
                 lambda f: pl.DataFrame({"a": [1], "b": [2.0]}).write_parquet(f / "part.9.parquet"),
-                "differ, as 'a'",
+                "differ, for example 'a'",
             ),
             (lambda f: (f / "year=2013").mkdir(), r"has folders, .* in it \(year=2013\)"),
             (lambda f: (f / "notes.txt").write_text("?"), r"has other files in it \(notes.txt\)"),
@@ -147,7 +147,7 @@ class TestTheLibrary:
     @pytest.mark.parametrize(
         ("table", "words"),
         [
-            ({"a": ["x", "y"], "b": [1.0, 2.0]}, "party 'bank': .*bank.parquet: the columns 'a' are no numbers"),
+            ({"a": ["x", "y"], "b": [1.0, 2.0]}, "party 'bank': .*bank.parquet: the columns 'a' are not numbers"),
             ({"a": [None, 1.0], "b": [1.0, 2.0]}, "column 'a' is missing in row 1"),
             ({"a": [3.0, 1.0], "b": [1.0, float("inf")]}, "column 'b' is infinite in row 2"),
         ],

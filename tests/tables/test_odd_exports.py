@@ -76,7 +76,7 @@ def test_a_second_row_of_the_header_is_named_so(tmp_path):
 
 def test_a_header_that_stands_again_among_the_rows_is_named_so(tmp_path):
     rows = lines(IDS, A, B)
-    assert "column 'a' holds numbers, but for 'a' in row 16: the header stands there again" in refused(
+    assert "column 'a' holds numbers, but for 'a' in row 16: the header is repeated there" in refused(
         written(tmp_path, [*rows[:16], "id,a,b", *rows[16:]])
     )
 

@@ -79,7 +79,7 @@ def _where(sentence: str) -> str:
     """Say which command takes options about how a table is read, where a sentence names one."""
     if not re.search(rf"--({'|'.join(ABOUT_TABLES)})\b", sentence):
         return ""
-    return " (how a table is read stands in party.toml, which 'dkpca check TABLE --write party.toml' makes)"
+    return " (to say how a table is read, make a party.toml: dkpca check TABLE --write party.toml)"
 
 
 def _say(code: str, sentence: str, as_json: bool) -> None:

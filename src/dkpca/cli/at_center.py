@@ -44,14 +44,15 @@ def add_to(app: typer.Typer) -> None:
 @o.takes_settings("n_components", "law", "weights", "solver", "device", "max_memory", skip=NOT_HERE)
 def fuse(
     asked: GivenSettings,
-    out: Annotated[Path, typer.Option("--out", help="Directory of the run; made, or added to.")],
+    out: Annotated[Path, typer.Option("--out", help="Directory of the run: created, or added to.")],
     paths: Annotated[
         list[Path] | None,
         typer.Argument(help="Summaries: all, or with --keep only new and replaced ones.", show_default=False),
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Use the run's summaries of the other parties too.")] = False,
     roster: Annotated[
-        str, typer.Option("--roster", help="Parties that must be there, separated by commas; else whoever sent.")
+        str,
+        typer.Option("--roster", help="Parties that must be there, separated by commas (default: all that sent)."),
     ] = "",
     without: Annotated[list[str] | None, typer.Option("--without", help="Leave this party out from now on.")] = None,
     ids: Ids = None,
@@ -60,9 +61,8 @@ def fuse(
 ) -> None:
     """Turn the parties' summaries into kernel principal components, in a run directory.
 
-    Run it again with --keep and one more or one replaced summary, and the others are taken from the directory;
-    without any file, and a center that was interrupted goes on from what had arrived. Components, law, weights and
-    centering that are not given are those of the run before.
+    To add or replace a party, run it again with --keep and that party's summary. Without files, it fuses what the
+    directory holds. Components, law, weights and centering default to those of the run before.
 
     Example: `dkpca fuse airline.summary weather.summary --components 10 --out run/`
     """

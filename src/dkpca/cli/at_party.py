@@ -43,9 +43,12 @@ def summarize(
     asked: GivenSettings,
     out: Annotated[Path, typer.Option("--out", help="The message to write; send this file.")],
     state: Annotated[
-        Path | None, typer.Option("--state", help="Private file for new samples; else --out with .state. Keep it.")
+        Path | None,
+        typer.Option("--state", help="Private state, needed for new samples (default: --out with .state). Keep it."),
     ] = None,
-    keep_state: Annotated[bool, typer.Option("--keep-state/--no-state", help="Whether to keep one.")] = True,
+    keep_state: Annotated[
+        bool, typer.Option("--keep-state/--no-state", help="Whether to keep the private state.")
+    ] = True,
     policy: o.PolicyFile = None,
     ledger: o.Ledger = None,
     as_json: o.AsJson = False,
@@ -53,8 +56,8 @@ def summarize(
     """Turn a table into the one message of the protocol.
 
     Writes two files: the message, which goes to the center, and the party's private state, which never leaves
-    and is needed only to place new samples later. How a table is read stands in its party.toml, which
-    'dkpca check TABLE --write party.toml' makes.
+    and is needed only to place new samples later. To say how the table is read, make a party.toml with
+    'dkpca check TABLE --write party.toml'.
 
     Example: `dkpca summarize airline.csv --id flight --gamma 0.006 --rank 40 --out airline.summary`
     """

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dkpca.report.tuning import Choice, Tuning
 
 PANEL = "On one machine"
-LABELS, TRIED = "Labels", "What is tried"
+LABELS, TRIED = "Labels", "What to try"
 # Tried, or not needed.
 NOT_HERE = ("gamma", "rank", "protect", "audit", "lacking", "n_jobs", "timeout", "device", "max_memory")
 
@@ -48,17 +48,20 @@ def tune(
         str | None, o.option("--label-id", "Its column with the sample ids (default: as in the first table).", LABELS)
     ] = None,
     folds: Annotated[
-        int, typer.Option("--folds", min=2, help="Parts, each predicted from the others.", rich_help_panel=LABELS)
+        int, typer.Option("--folds", min=2, help="Number of folds of the cross-validation.", rich_help_panel=LABELS)
     ] = 5,
     gammas: Annotated[
         str | None,
-        o.option("--gammas", "Widths to try, separated by commas (default: 1/64 of 'scale' to 4 times it).", TRIED),
+        o.option(
+            "--gammas", "Values of gamma to try, separated by commas (default: 1/64 of 'scale' to 4 times it).", TRIED
+        ),
     ] = None,
     samples: Annotated[
-        int, typer.Option("--samples", min=20, help="Most samples to try it on.", rich_help_panel=TRIED)
+        int, typer.Option("--samples", min=20, help="Number of samples to use at most.", rich_help_panel=TRIED)
     ] = 500,
     repeats: Annotated[
-        int, typer.Option("--repeats", min=1, help="Cuts into halves, for stability.", rich_help_panel=TRIED)
+        int,
+        typer.Option("--repeats", min=1, help="Number of splits into halves, for stability.", rich_help_panel=TRIED),
     ] = 3,
     out: Annotated[Path | None, o.option("--out", "Picture of the curves to write (.svg).")] = None,
     as_json: o.AsJson = False,

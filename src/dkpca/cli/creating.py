@@ -37,7 +37,7 @@ def create(
         str, typer.Option("--align", help="Match samples by keyed tokens of their ids, or by position.")
     ] = "tokens",
     ends: Annotated[str | None, o.option("--ends", "Last day, as 2027-01-31 (default: in 90 days).")] = None,
-    samples: Annotated[int, typer.Option("--samples", help="Fewest common samples with which it goes on.")] = 50,
+    samples: Annotated[int, typer.Option("--samples", help="Number of common samples needed to go on.")] = 50,
     batches: Annotated[int, typer.Option("--batches", help="Batches of new samples that will be placed.")] = 0,
 ) -> None:
     """Found a study: write its plan, with every field of it, into the folder; DIR is the center's own.
@@ -66,7 +66,7 @@ def _day(text: str) -> datetime.date:
     try:
         return datetime.date.fromisoformat(text)
     except ValueError as error:
-        raise InputError(f"--ends {text!r} is no day; write it as 2027-01-31") from error
+        raise InputError(f"--ends {text!r} is not a date; write it as 2027-01-31") from error
 
 
 def _bounds(given: Any) -> tuple[float, ...]:

@@ -42,7 +42,7 @@ def inspect(
     """Say what a file discloses, in words and numbers, before it is sent.
 
     At the party, with its private state beside the summary, also how well somebody who knows some of its rows could
-    recover the others, by column and attack. Nothing of that leaves.
+    recover the others, by column and attack. Nothing of that is sent.
     """
     data = storage.read(path)
     if files.is_private(data):

@@ -32,18 +32,18 @@ Tables = Annotated[
 def fit(
     sources: Tables,
     asked: GivenSettings,
-    out: Annotated[Path, typer.Option("--out", help="Directory of the run; made, or written anew.")],
+    out: Annotated[Path, typer.Option("--out", help="Directory of the run: created, or replaced.")],
     ids: Ids = None,
     new: Annotated[
         list[str] | None,
-        typer.Option("--new", help="Tables of new samples to place, into new/ of the run.", metavar="NAME=FILE"),
+        typer.Option("--new", help="Table of new samples; their scores go to new/ of the run.", metavar="NAME=FILE"),
     ] = None,
     as_json: o.AsJson = False,
 ) -> None:
     """Do it all on one machine: every party in a process of its own, then the fusion.
 
     With --id, the samples that all tables have are used, in the order of the first; --lacking keeps the others too.
-    How a table is read stands in its party.toml, which 'dkpca check TABLE --write party.toml' makes.
+    To say how a table is read, make a party.toml with 'dkpca check TABLE --write party.toml'.
 
     Examples: `dkpca fit airline=airline.csv weather=weather.parquet --id flight --out run/`;
     with `--kernel rbf --kernel clinic=overlap --law sum --weights balanced` each party has its own kernel.

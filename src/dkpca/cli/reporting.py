@@ -8,8 +8,9 @@ import typer
 
 from dkpca.cli import options as o
 from dkpca.cli.output import progress, show
+from dkpca.cli.table_options import at_hand
 from dkpca.errors import InputError
-from dkpca.store import party_file, storage
+from dkpca.store import storage
 from dkpca.tables.reading import Reading
 from dkpca.wording import in_bytes
 
@@ -44,10 +45,8 @@ def report(
         str | None, o.option("--label-id", "Column with the sample ids in --labels, if it has another name.", NAMES)
     ] = None,
     table: Annotated[
-        Path | None, o.option("--table", "A party's own table: what each component means in its columns.", NAMES)
-    ] = None,
-    config: Annotated[
-        Path | None, o.option("--config", "The party's party.toml: its table and ids; options win.", NAMES)
+        Path | None,
+        o.option("--table", "A party's own table or party.toml: what each component means in its columns.", NAMES),
     ] = None,
     new: Annotated[
         list[Path] | None, o.option("--new", "New samples to draw too: the folder new/ of a run.", MORE)
@@ -57,7 +56,7 @@ def report(
         o.option("--new-table", "Your table of those new samples, for their ids; one for each --new.", MORE),
     ] = None,
     points: Annotated[
-        int, typer.Option("--points", min=10, help="Most samples to draw.", rich_help_panel=PAGE)
+        int, typer.Option("--points", min=10, help="Number of samples to draw at most.", rich_help_panel=PAGE)
     ] = 100_000,
     title: Annotated[str | None, o.option("--title", "Headline (default: the name of the directory).", PAGE)] = None,
     out: Annotated[
@@ -75,9 +74,8 @@ def report(
     from dkpca.report.page import render
     from dkpca.report.sources import page_beside
 
-    own = None if config is None else party_file.read(config)
-    known = Reading() if own is None else own.reading
-    id_column, table = id_column or known.id_column, table or (own.table if own else None)
+    own = None if table is None else at_hand(table, None, id_column)
+    known, table = (Reading(id_column), None) if own is None else (own.reading, own.path)
     target = out or page_beside(path)
     if any(given is not None and given.resolve() == target.resolve() for given in (labels, table)):
         raise InputError(f"{target}: is a table that was given; choose another --out")
@@ -87,8 +85,8 @@ def report(
         labels=labels,
         label_columns=o.column_names(label),
         table=table,
-        how=Reading(id_column, id_normalize=known.id_normalize, dialect=known.dialect),
-        how_labels=Reading(label_id or id_column, id_normalize=known.id_normalize),
+        how=Reading(known.id_column, id_normalize=known.id_normalize, dialect=known.dialect),
+        how_labels=Reading(label_id or known.id_column, id_normalize=known.id_normalize),
         new=new or (),
         new_tables=new_table or (),
         title=title,

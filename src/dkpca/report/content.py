@@ -21,7 +21,9 @@ from dkpca.tables import reading
 from dkpca.tables.reading import Matrix, Reading
 
 PLAIN = Reading()
-TURNED = "the samples are turned by a secret of the parties: a point is no sample; a party draws its own report"
+TURNED = (
+    "the samples are rotated by a secret of the parties: a point is not a sample; each party can draw its own report"
+)
 FITTED, NEW, OUTSIDE, COMPLETED = 0, 1, 2, 3
 TOP_COLUMNS = 8
 SCORE_BYTES = 3_000_000  # of one page; with very many samples the last components are left out of it
@@ -131,7 +133,7 @@ def _check(wanted: Wanted) -> None:
     if wanted.labels is not None and wanted.how_labels.id_column is None:
         raise InputError(f"{wanted.labels}: name its column with the sample ids with --id, or with --label-id")
     if wanted.label_columns and wanted.labels is None:
-        raise InputError(f"--label {wanted.label_columns[0]!r}: of which table? Give it with --labels")
+        raise InputError(f"--label {wanted.label_columns[0]!r}: name the table that has this column with --labels")
     if wanted.new_tables and len(wanted.new_tables) != len(wanted.new):
         raise InputError(
             f"{len(wanted.new_tables)} --new-table for {len(wanted.new)} --new; give one for each, in the same order"

@@ -56,7 +56,7 @@ def read_source(path: Path) -> Source:
     if not (path / "settings.json").exists():
         if not any((path / name).exists() for name in EMBEDDINGS):
             raise InputError(
-                f"{path}: is no run directory, and no result of a study; make one with 'dkpca fuse', or give the "
+                f"{path}: is not a run directory, nor a result of a study; make one with 'dkpca fuse', or give the "
                 "folder DIR/result of a study, a message of scores or an embedding"
             )
         return replace(_embedding(_embedding_in(path)), path=path)

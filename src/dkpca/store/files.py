@@ -197,7 +197,7 @@ def decode_model(data: bytes) -> FusedModel:
         raise WireError("is the model of a run, and needs the messages beside it; open the run: DKPCA.from_run")
     summaries = {name: _summary(array.tobytes()) for name, array in sorted(inside.items())}
     if header.get("summary_ids") != _ids(summaries):
-        raise WireError("does not belong to the messages inside it; get the file again from whoever made it")
+        raise WireError("does not belong to the messages inside it; get the file again from its sender")
     rest = {name: array for name, array in arrays.items() if not name.startswith(INSIDE)}
     return _model(header, rest, summaries)
 
@@ -207,7 +207,7 @@ def model_beside(directory: Path) -> FusedModel:
     file = directory / MODEL_FILE
     if not file.exists():
         raise InputError(
-            f"{directory}: is no run directory, or one of a command that was interrupted; make it with 'dkpca fuse' "
+            f"{directory}: is not a run directory, or a command was interrupted there; make it with 'dkpca fuse' "
             "or 'dkpca fit'"
         )
     summaries = {name: item.message for name, item in stored_summaries(directory).items()}

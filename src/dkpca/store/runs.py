@@ -209,7 +209,7 @@ def load(path: Path) -> Run:
     with storage.reading(path):
         settings = read_settings(path)
         if settings is None:
-            raise InputError(f"{path}: is no run directory; make one with 'dkpca fuse' or 'dkpca fit'")
+            raise InputError(f"{path}: is not a run directory; make one with 'dkpca fuse' or 'dkpca fit'")
         model = model_beside(path)
         items = stored_summaries(path)
         expected = settings_of(path, model, items, settings.sample_names, settings.id_normalize)
@@ -434,7 +434,6 @@ def place(
     sample_names: Sequence[str] | None = None,
     id_normalize: Sequence[str] = (),
     missing: Sequence[str] = (),
-    marginalize: bool = False,
     places: Mapping[str, Sequence[int]] | None = None,
     lacking: str | None = None,
 ) -> Placed:
@@ -455,7 +454,7 @@ def place(
             placed = Placed(fusion.project(run.model, whole), (), (0.0,) * run.model.n_components)
             answers = [*whole]
         else:
-            placed = scoring.place(run.model, answers, missing, marginalize=marginalize or lacking == "mean")
+            placed = scoring.place(run.model, answers, missing, marginalize=lacking == "mean")
     scores, digest = to_numpy(placed.scores), received[0].message.sample_digest
     if places is not None:
         digest = messages.digest(matching_keys(sample_names or (), id_normalize))

@@ -64,7 +64,7 @@ def check_features(party: str, table: Any, *, ids: bool = True) -> None:
     dates = [name for j, (name, kind) in enumerate(described) if are_dates(kind, _column(table, j, kind))]
     if dates:
         raise InputError(
-            f"party {party!r}: {_columns(dates)} dates, which are no quantities; leave them out with "
+            f"party {party!r}: {_columns(dates)} dates, not numbers; leave them out with "
             f"table.drop(columns={dates[:5]}), or make them numbers, as (dates - dates.min()).dt.days does"
         )
     found = [

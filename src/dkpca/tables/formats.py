@@ -97,8 +97,9 @@ def _workbook(path: Path, asked: Dialect, id_column: str | None, likely: Dialect
 def _folder(path: Path) -> Opened:
     files = folder_parts(path)
     frame = pl.scan_parquet(files)
-    names = frame.collect_schema().names()
-    return Opened(str(path), frame, names, [_folder_words(files)], parts=tuple(files))
+    between = f", from {files[0].name} to {files[-1].name}" if len(files) > 1 else f", {files[0].name}"
+    said = f"read {len(files)} Parquet files in the order of their names{between}"
+    return Opened(str(path), frame, frame.collect_schema().names(), [said], parts=tuple(files))
 
 
 def _typed(path: Path, kind: str) -> pl.LazyFrame:
@@ -139,12 +140,6 @@ def folder_parts(folder: Path) -> list[Path]:
     return found
 
 
-def _folder_words(files: list[Path]) -> str:
-    """What is said of them."""
-    between = f", from {files[0].name} to {files[-1].name}" if len(files) > 1 else f", {files[0].name}"
-    return f"read {len(files)} Parquet files in the order of their names{between}"
-
-
 def _is_part(file: Path) -> bool:
     return file.suffix.lower() in PARQUET and not file.name.startswith(ASIDE) and file.is_file()
 
@@ -162,7 +157,7 @@ def _check_alike(folder: Path, files: list[Path]) -> None:
         schema = [*pl.read_parquet_schema(file).items()]
         if schema != first:
             odd = next((pair for pair in [*first, *schema] if pair not in first or pair not in schema), None)
-            what = "stand in another order" if odd is None else f"differ, as {odd[0]!r} ({odd[1]})"
+            what = "are in another order" if odd is None else f"differ, for example {odd[0]!r} ({odd[1]})"
             raise InputError(
                 f"{folder}: the columns of {files[0].name} and {file.name} {what}; write all files with the same ones"
             )

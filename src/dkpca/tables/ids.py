@@ -61,7 +61,7 @@ def _text(column: pl.Series, source: str) -> pl.Series:
         fine = column.cast(pl.Datetime("us", kind.time_zone)) if isinstance(kind, pl.Datetime) else column
         return fine.dt.to_string("iso:strict").str.replace(r"\.0+(Z|[+-]\d|$)", "$1")
     raise InputError(
-        f"{source}: column {column.name!r} holds {kind} values, which are no ids; name another with --id"
+        f"{source}: column {column.name!r} holds {kind} values, which cannot be ids; name another with --id"
     )
 
 

@@ -121,12 +121,20 @@ def for_fit(given: Mapping[str, Any], fit: Fit, sample_ids: Any) -> PartyTables:
     found = labels.matched(dense, sample_ids, lacking=fit.lacking, matrices=matrices)
     placed = found.tables
     columns = {name: labels.names_of_columns(table) or named_columns(name, table) for name, table in placed.items()}
-    tables = {name: as_table(name, table, columns_are=families[name].columns_are) for name, table in placed.items()}
-    if not tables:
-        raise InputError("no party was given; pass at least one table")
-    here = {name: table for name, table in tables.items() if not is_source(table)}
-    check_together(here, same_rows=found.places is None)
+    tables, _ = _checked(placed, families, same_rows=found.places is None)
     return PartyTables(tables, found.ids, columns, found.notes, found.places)
+
+
+def _checked(
+    given: Mapping[str, Any], kernels: Mapping[str, Any], *, same_rows: bool
+) -> tuple[dict[str, Array | Source], dict[str, Array]]:
+    """Arrays, or names of tables that a worker opens; and those that are here."""
+    if not given:
+        raise InputError("no party was given; pass at least one table")
+    tables = {name: as_table(name, table, columns_are=kernels[name].columns_are) for name, table in given.items()}
+    here = {name: table for name, table in tables.items() if not is_source(table)}
+    check_together(here, same_rows=same_rows)
+    return tables, here
 
 
 def for_new_samples(
@@ -140,13 +148,8 @@ def for_new_samples(
     found = labels.matched(dense, sample_ids, lacking=lacking)
     placed = found.tables
     numbers = {name: as_numbers(states[name], _in_order(states[name], table)) for name, table in placed.items()}
-    tables = {
-        name: as_table(name, table, columns_are=states[name].kernel.columns_are) for name, table in numbers.items()
-    }
-    if not tables:
-        raise InputError("no party was given; pass at least one table")
-    here = {name: table for name, table in tables.items() if not is_source(table)}
-    check_together(here, same_rows=found.places is None)
+    kernels = {name: states[name].kernel for name in numbers}
+    tables, here = _checked(numbers, kernels, same_rows=found.places is None)
     check_like_fit(here, {name: state.origin for name, state in states.items()})
     columns = {name: states[name].columns for name in tables}
     return PartyTables(tables, found.ids, columns, found.notes, found.places)

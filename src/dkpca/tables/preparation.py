@@ -280,7 +280,7 @@ def read_numbers(party: str, path: Path, columns: Sequence[str] = ()) -> Matrix:
         others = [name for name in names if not (kinds[name].is_numeric() or kinds[name] == pl.Boolean)]
         if others:
             raise InputError(
-                f"{path}: the columns {some(others)} are no numbers; leave them out of the file, pass a DataFrame, "
+                f"{path}: the columns {some(others)} are not numbers; leave them out of the file, pass a DataFrame, "
                 "or use the dkpca command, which turns text and dates into numbers"
             )
         X = _numbers(table, [Column(name) for name in names])

@@ -293,7 +293,7 @@ def text_among_numbers(values: pl.Series, dialect: Dialect | None) -> str | None
     shown = ", ".join(map(repr, texts.head(3).to_list())) + (" and others" if len(texts) > 3 else "")
     what = f"column {values.name!r} holds numbers, but for {shown}"
     if texts.to_list() == [values.name]:
-        return f"{what} in row {rows[0]}: the header stands there again; remove that row"
+        return f"{what} in row {rows[0]}: the header is repeated there; remove that row"
     if rows.to_list() == [1]:
         return f"{what} in row 1, perhaps a second row of the header; remove that row"
     where = f"row {rows[0]}" if len(rows) == 1 else f"{len(rows):,} rows, first row {rows[0]}"

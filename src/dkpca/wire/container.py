@@ -29,7 +29,7 @@ DTYPES = {
 }  # in the order of arrays
 CODES = {name: code for code, name in DTYPES.items()}
 METADATA = "__metadata__"
-AGAIN = "get it again from whoever made it, or give the right file"
+AGAIN = "get it again from its sender, or give the right file"
 ENTRIES = {"dtype", "shape", "data_offsets"}
 
 Buffer = bytes | memoryview
@@ -91,7 +91,7 @@ def verify(header: Header, arrays: Arrays) -> Header:
     header = dict(header)
     stated = header.pop("checksum", None)
     if stated != checksum(header, arrays):
-        raise WireError("checksum does not match: the file was altered or damaged; get it again from whoever made it")
+        raise WireError("checksum does not match: the file was altered or damaged; get it again from its sender")
     return header
 
 
