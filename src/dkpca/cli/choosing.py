@@ -77,7 +77,10 @@ def tune(
     from dkpca.report.tuning import FACTORS
     from dkpca.report.tuning import tune as explore
 
-    _check_out(out, labels)
+    if out is not None:
+        if out.suffix != ".svg":
+            raise InputError(f"{out}: the picture is an SVG file; give it a name that ends in .svg")
+        storage.check_writable(out)
     asked.refuse("tune", *NOT_HERE)
     holdings, notes = shared_samples(with_standardize(holdings_of(sources, ids), asked))
     settings = asked.fit([holding.party for holding in holdings], standardize=False)
@@ -94,14 +97,6 @@ def tune(
     facts = found.to_dict() | {"notes": notes, "out": None if out is None else str(out)}
     written = f"wrote {out}; open it in a browser" if out is not None else "--out curves.svg draws these curves"
     show(as_json, facts, [*(f"note: {note}" for note in notes), *_words(found), written])
-
-
-def _check_out(out: Path | None, labels: Path | None) -> None:
-    if out is None:
-        return
-    if out.suffix != ".svg":
-        raise InputError(f"{out}: the picture is an SVG file; give it a name that ends in .svg")
-    storage.check_writable(out)
 
 
 def _labels(

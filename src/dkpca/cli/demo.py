@@ -218,6 +218,7 @@ def _against_pooled(out: Path, n_components: int, gamma: float) -> tuple[float, 
     ]
     placed = to_numpy(fusion.project(model, extended))
 
+    # The truth: scikit-learn's KernelPCA of the joined table. Its signs are arbitrary, so ours are turned to them.
     joined, joined_new = (np.hstack([_prepared(out, o, file or o) for o in OWNERS]) for file in ("", "new"))
     pooled = KernelPCA(n_components, kernel="rbf", gamma=gamma, eigen_solver="arpack", random_state=0)
     pooled.fit(joined[rows])
@@ -235,6 +236,7 @@ def _recovered(out: Path, gamma: float) -> dict[str, dict[str, Measurement]]:
     rows = some_rows(len(whole[OWNERS[0]]))
     tables = {owner: X[rows] for owner, X in whole.items()}
     joined = np.hstack(list(tables.values()))
+    # Under masked sums the center holds a factor of the joint kernel matrix, under a blind fit rotated samples.
     values, vectors = np.linalg.eigh(RBF(gamma)(joined, joined))
     turned = Rotation(secrets.token_bytes(32), "demo", row_number_digest(len(rows)), len(rows)).turn(joined)
     summed = vectors * np.sqrt(np.maximum(values, 0.0))

@@ -179,6 +179,7 @@ def rank_of(given: Any, components: Any) -> Any:
     """Read `--rank 40 --rank error=0.1 --rank recovery=0.5,known_rows=50`; of several, the tightest decides."""
     if not isinstance(given, list) or not all(isinstance(text, str) for text in given):
         return from_values(Fit, {"rank": given}, what="the settings").rank
+    # Numbers ask for a rank (the smallest counts), the rest for goals and limits.
     numbers = [int(text) for text in given if text.isdecimal()]
     rules: list[RankRule] = [ranks.Fixed(min(numbers))] if numbers else []
     rules += [_rule(text) for text in given if text != "auto" and not text.isdecimal()]

@@ -156,6 +156,7 @@ def own_columns(path: Path, how: Reading, names: Sequence[str], scores: Matrix) 
     if len(pairs) < 3:
         raise InputError(f"{path}: {len(pairs)} of its ids are samples of the result; correlations need at least 3")
     rows, samples = (list(part) for part in zip(*pairs, strict=True))
+    # Pearson's correlation: standardized columns times standardized components, over the common samples.
     components = StandardScaler().fit_transform(scores[samples])
     found: dict[str, Any] = {}
     left_out: list[str] = []

@@ -5,7 +5,7 @@ from html import escape
 from typing import Any
 
 INK, FAINT = "#222222", "#bbbbbb"
-BLUE, ORANGE, GREEN, VIOLET = "#0072b2", "#d55e00", "#009e73", "#7b3294"  # Okabe and Ito, and a violet
+BLUE, ORANGE, GREEN = "#0072b2", "#d55e00", "#009e73"  # Okabe and Ito
 
 
 def element(name: str, *inside: str, **attributes: Any) -> str:

@@ -220,6 +220,7 @@ class _Trial:
             replace(self, model=clone(self.model).set_params(**settings)),
             sizes or [self.model.n_components],
         )
+        # One fit on all samples for the variance, two on halves for stability, one per fold for the labels.
         seed, every = int(self.model.random_state or 0), np.arange(self.n_samples)
         fitted, said = trial.fit(every)
         captured = np.cumsum(to_numpy(fitted.explained_variance_ratio_))
@@ -251,6 +252,7 @@ class _Trial:
 
     def agreement(self, half: Any, rest: Any, sizes: Sequence[int]) -> list[float]:
         """Mean squared cosine between the scores that fits on two halves give to all samples."""
+        # Both fits place all samples; the squared cosines between the spans of their scores are averaged.
         every = np.arange(self.n_samples)
         scores = [self.placed(rows, every)[1] for rows in (half, rest)]
         one, other = (np.linalg.qr(Z - Z.mean(axis=0))[0] for Z in scores)  # d columns span d components

@@ -40,6 +40,7 @@ class State:
                 f"{path}: line {self.lines + 1} does not follow the line before it: the ledger was altered; "
                 "compare it with a copy kept elsewhere, and put that back"
             )
+        # Lines of older versions name no line before them; their digests are chained here instead.
         before = b"" if self.chained or previous is not None or self.head == START else self.head.encode()
         self.chained = previous is not None
         self.head = hashlib.sha256(before + line).hexdigest()

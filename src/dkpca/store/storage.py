@@ -65,6 +65,7 @@ def write_all(
     parts = {path: path.with_name(f".{path.name}.{token}.part") for path in files}
     with contextlib.ExitStack() as held:
         held.callback(_remove_all, parts.values())
+        # 1) Each new file is written beside the one it replaces; a failure up to here changes nothing.
         for path, part in parts.items():
             with explained(path):
                 _remove_abandoned(path)
@@ -73,6 +74,7 @@ def write_all(
                 descriptor = _write_new(part, files[path], PRIVATE_MODE if path in private else PUBLIC_MODE)
                 # Its lock says that this process lives. Windows has no such lock, and renames no open file.
                 os.close(descriptor) if os.name == "nt" else held.callback(os.close, descriptor)
+        # 2) The old seal goes, the others take their places, the new seal comes last.
         replaced: list[str] = []
         if len(files) > 1:
             seal = list(files)[-1]

@@ -35,6 +35,7 @@ def typed(
     """
     if opened.dialect is None:
         return Typed(opened.frame, list(wanted), [], {})
+    # A column is numbers if all its values are; of the rest, dates and truth values are looked for.
     frame, notes = _without_empty_rows(opened, by_position)
     written = opened.written(wanted)
     present, numbers, marked = _counts(frame, written, opened.dialect)
@@ -47,6 +48,7 @@ def typed(
             form = _date_format(frame, text, present[name], name, opened, date_formats)
             kinds[name] = DATE if form else _truth_or_text(frame, text, present[name])
             formats |= {name: form} if form else {}
+    # The head of the file may have left the decimal mark open; the whole columns decide now, or it is refused.
     if not opened.proved:
         _refuse_unclear(frame, [name for name, kind in kinds.items() if kind == NUMBER], opened)
     notes += _about_marks(frame, [name for name, count in marked.items() if count], opened.dialect)

@@ -135,6 +135,7 @@ def oddities(ids: Sequence[str], ways: Sequence[str]) -> list[str]:
 
 def would_match(ids: Mapping[str, Sequence[str]], ways: Sequence[str]) -> list[str]:
     """How many more ids would match if they were made alike, in words; empty if none would."""
+    # Of ids without a partner, how many would find one under each further combination of ways? The fewest ways win.
     keys = {party: set(map(made_alike(ways), own)) for party, own in ids.items()}
     common = set.intersection(*keys.values())
     rest = [own - common for own in keys.values()]

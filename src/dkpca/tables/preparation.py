@@ -113,9 +113,11 @@ def prepare(table: Table, reading: Reading) -> Preparation:
     """Learn from training rows which columns to keep, and their means and scales."""
     if len(table) < 2:
         raise InputError(f"{table.source}: {counted(len(table), 'row')}; kernel PCA needs at least 2 samples")
+    # 1) Which columns stay, and how many columns of numbers each of them gives.
     notes = list(table.notes)
     table = _without_gaps(table, reading, notes)
     columns = [column for name in table.frame.columns for column in _expanded(table, name, reading, notes)]
+    # 2) The raw numbers, NaN where missing; columns that say nothing, or too much for a double, are refused.
     X = _numbers(table, columns)
     low, high = (np.array([reduce(values) for values in X.T]) for reduce in (np.nanmin, np.nanmax))
     holes = np.array([int(np.isnan(values).sum()) for values in X.T])
@@ -123,6 +125,7 @@ def prepare(table: Table, reading: Reading) -> Preparation:
     _refuse_columns(table, columns, high / 2 - low / 2 > FARTHEST, "numbers too far apart to be subtracted")
     if holes.any():
         notes.append(f"missing values filled with their column mean: {holes.sum()}, in {(holes > 0).sum()} columns")
+    # 3) Mean and scale of each column. Codes of categories keep their values: they are no quantities.
     means, deviations = _means_and_deviations(X, low, high)
     scales = _scales(columns, deviations)
     finished = tuple(
@@ -146,6 +149,8 @@ def _means_and_deviations(X: Matrix, low: Any, high: Any) -> tuple[Any, Any]:
     Both are those of the differences to the least value, which are exact where all values are far from zero and close
     to each other; of halves, and scaled, so that neither they nor their squares leave the range.
     """
+    # (x / 2 - low / 2) / width lies between 0 and 1: neither a difference nor a square overflows, and the digits of a
+    # small spread around a large mean are kept.
     means, deviations = np.empty(X.shape[1]), np.empty(X.shape[1])
     widths = high / 2 - low / 2
     sizes = np.where(widths > 0.0, widths, 1.0)

@@ -162,6 +162,8 @@ def _cut_as_asked(head: str, asked: Dialect, source: str, id_column: str | None)
     told = head.partition("\n")[0].strip().strip('"')
     if told.lower().startswith("sep=") and len(told) == 5:  # Excel's own way to say it
         return _cut(head, told[4])
+    # A separator cuts most rows into the same number of cells, more than one. Of those that do so about equally
+    # often, the right one leaves the fewest cells that another would still cut.
     tried = [_cut(head, mark) for mark in SEPARATORS]
     cuts = [cut for cut in tried if cut.width > 1 and cut.share > 0.5]
     if not cuts:
@@ -287,6 +289,7 @@ def open_text(path: Path, asked: Dialect, *, id_column: str | None, likely: Dial
         raise InputError(f"{path}: its lines end as on old Macintoshes; save it with other line ends")
     if not whole:
         head = head[: head.rfind("\n") + 1] or head
+    # Separator, header, then the marks in numbers: each needs what was found before it.
     cut = _cut_as_asked(head, asked, str(path), id_column)
     names, skip, data, notes = _header(cut, str(path), id_column)
     evidence = Evidence()
@@ -295,6 +298,7 @@ def open_text(path: Path, asked: Dialect, *, id_column: str | None, likely: Dial
             evidence.add_column(name, [row[position] for row in cut.rows[data:] if position < len(row)])
     dialect, proved = with_marks(asked, evidence, str(path), likely)
     dialect = replace(dialect, separator=cut.separator, encoding=encoding.removesuffix("-sig"))
+    # polars reads UTF-8 from the file itself; anything else is decoded in memory first.
     source: Path | io.BytesIO = path
     if encoding not in UTF8:
         source = io.BytesIO(path.read_bytes().decode(encoding).removeprefix("\ufeff").encode())

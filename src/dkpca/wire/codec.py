@@ -86,6 +86,7 @@ def _record(cls: type[RecordT], header: Any, arrays: Arrays, given: Mapping[str,
     named = {field.name: field for field in fields(cls)}  # type: ignore[arg-type]
     if not isinstance(header, dict) or not set(header) <= set(named):
         raise InputError("does not have the fields of its kind")
+    # A field comes from its arrays, from its entry in the header, or from its default; what is left over is refused.
     values, used = dict(given), set()
     for name, field in named.items():
         own = {key.removeprefix(name): a for key, a in arrays.items() if key == name or key.startswith(f"{name}.")}
