@@ -51,21 +51,21 @@ def each_is_whole(found, before, complete):
 class TestEveryWrite:
     def test_of_summarize(self, survived, office):
         command = ("summarize", "bank.csv", "--id", "person", "--gamma", GAMMA, "--rank", 5, "--out", "bank.summary")
-        assert survived(office.path, *command) > 10
+        assert survived(office.path, *command) > 5
 
     def test_of_summarize_over_an_older_message(self, survived, summarized):
         command = ("summarize", "bank.csv", "--id", "person", "--gamma", GAMMA, "--rank", 5, "--out", "bank.summary")
-        assert survived(summarized.path, *command) > 10
+        assert survived(summarized.path, *command) > 5
 
     def test_of_fuse(self, survived, summarized):
-        assert survived(summarized.path, "fuse", *SUMMARIES, "--components", 3, "--out", "run") > 30
+        assert survived(summarized.path, "fuse", *SUMMARIES, "--components", 3, "--out", "run") > 15
 
     def test_of_fuse_with_a_party_replaced_half_way(self, survived, fused):
         fused.summarize("shop", "--rank", 7)
-        assert survived(fused.path, "fuse", "shop.summary", "--keep", "--out", "run", every=3) > 7
+        assert survived(fused.path, "fuse", "shop.summary", "--keep", "--out", "run", every=3) > 3
 
     def test_of_fuse_with_fewer_components(self, survived, fused):
-        assert survived(fused.path, "fuse", "--components", 2, "--out", "run", every=3) > 7
+        assert survived(fused.path, "fuse", "--components", 2, "--out", "run", every=3) > 3
 
     def test_of_report(self, survived, fused):
         assert survived(fused.path, "report", "run") > 2
@@ -74,7 +74,7 @@ class TestEveryWrite:
         """Each run starts a process for the parties, so not at every write; `fuse`, which writes most, is above."""
         tables = ("bank.csv", "shop.csv", "--id", "person", "--jobs", 1)
         fit = ("fit", *tables, "--rank", 5, "--components", 2, "--out", "run")
-        assert survived(office.path, *fit, every=19) > 4
+        assert survived(office.path, *fit, every=11) > 2
 
 
 @pytest.mark.slow
