@@ -22,7 +22,16 @@ from dkpca.linalg.arrays import to_numpy
 from dkpca.linalg.rows import controller
 from experiments.adversary import estimates
 from experiments.adversary.checks import AUDITED, Check, checks, in_memory
-from experiments.adversary.configurations import Configuration, bend, draw, estimator, kernel_of, samples_of, tables
+from experiments.adversary.configurations import (
+    Configuration,
+    bend,
+    covariates_of,
+    draw,
+    estimator,
+    kernel_of,
+    samples_of,
+    tables,
+)
 from experiments.adversary.estimates import Judgement
 
 CLIMBING = 0.2  # share of the configurations that are bent from others
@@ -65,12 +74,13 @@ def attempt(configuration: Configuration) -> Outcome:
             data, samples = tables(configuration), samples_of(configuration)
             if samples is not None:
                 data = {name: table[samples[name], :] for name, table in data.items()}
-            model = estimator(configuration).fit(data, sample_ids=samples)
-            scores = to_numpy(in_memory(model.transform(data, sample_ids=samples)))
+            known = covariates_of(configuration)
+            model = estimator(configuration).fit(data, sample_ids=samples, covariates=known)
+            scores = to_numpy(in_memory(model.transform(data, sample_ids=samples, covariates=known)))
             if not np.isfinite(scores).all() or not np.isfinite(to_numpy(in_memory(model.eigenvectors_))).all():
                 raise AssertionError("a score or a component is not finite")
             json.dumps(model.certificate_.to_dict(), allow_nan=False)
-            made = list(checks(model, data, kernel_of(configuration)))
+            made = list(checks(model, data, kernel_of(configuration), known))
             broken = tuple(check for check in made if check.broken and check.statement != AUDITED)
             audited = tuple(not check.broken for check in made if check.statement == AUDITED)
             strain = max((check.strain for check in made if check.statement not in TIGHT), default=0.0)

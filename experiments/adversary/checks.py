@@ -40,7 +40,7 @@ class Check:
         return self.true / self.bound if self.bound > 0 and math.isfinite(self.true) else 0.0
 
 
-def checks(model: DKPCA, tables: dict[str, Any], kernel: Kernel) -> Iterator[Check]:
+def checks(model: DKPCA, tables: dict[str, Any], kernel: Kernel, covariates: Any = None) -> Iterator[Check]:
     """Statements of a fitted model about its table; what is at least something is turned around.
 
     `kernel` is what the parties were asked for, where the center holds no message of theirs.
@@ -48,7 +48,7 @@ def checks(model: DKPCA, tables: dict[str, Any], kernel: Kernel) -> Iterator[Che
     if model.standardize and kernel.columns_are == "quantities":
         tables = {name: truth.standardized(in_memory(table)) for name, table in tables.items()}
     if model.protect != "none" or not hasattr(model.model_, "summaries"):
-        yield from _without_messages(model, tables, kernel)
+        yield from _without_messages(model, tables, kernel, covariates)
         return
     proof, summaries, weights = model.certificate_, model.model_.summaries, model.model_.weights
     kernels = {name: summary.kernel for name, summary in summaries.items()}
@@ -75,7 +75,8 @@ def checks(model: DKPCA, tables: dict[str, Any], kernel: Kernel) -> Iterator[Che
     if not lacking and (isinstance(law, Sum) or all(kernel.unit_diagonal for kernel in kernels.values())):
         yield Check("trace gap exact", abs(_of(proof.trace_gap, size) - gap), summed, exact)
     if model.center:
-        K, L = truth.centered(K), truth.centered(L)
+        own = None if covariates is None else covariates.loc[list(model.sample_ids_)]
+        K, L = truth.adjusted(K, own), truth.adjusted(L, own)
     difference = np.linalg.eigvalsh((K - L).astype(float))
     yield Check("kernel above", difference[-1], _of(proof.kernel_error_above, size), exact)
     yield Check("kernel below", -difference[0], _of(proof.kernel_error_below, size), exact)
@@ -85,7 +86,7 @@ def checks(model: DKPCA, tables: dict[str, Any], kernel: Kernel) -> Iterator[Che
     yield from _about_components(model, K.astype(float), size, exact)
 
 
-def _without_messages(model: DKPCA, tables: dict[str, Any], kernel: Kernel) -> Iterator[Check]:
+def _without_messages(model: DKPCA, tables: dict[str, Any], kernel: Kernel, covariates: Any) -> Iterator[Check]:
     """What can be compared where only the components are known: masked sums, blind fits, rows on a cluster."""
     given = {name: in_memory(table) for name, table in tables.items()}
     kernels = dict.fromkeys(given, kernel.alone() if model.law is not None and kernel.law is not None else kernel)
@@ -93,7 +94,7 @@ def _without_messages(model: DKPCA, tables: dict[str, Any], kernel: Kernel) -> I
         kernels = dict.fromkeys(given, kernel)
     K = truth.true_matrix(given, kernels, combination(kernels, model.law).law)
     size = np.trace(K) or np.longdouble(1)
-    K = truth.centered(K / size) if model.center else K / size
+    K = truth.adjusted(K / size, covariates) if model.center else K / size
     yield from _about_components(model, K.astype(float), size, ROUNDINGS * np.finfo(float).eps)
 
 

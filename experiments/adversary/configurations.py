@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from dkpca import DKPCA
 from dkpca.kernels import KERNELS, Kernel, Linear, Polynomial
@@ -22,6 +23,7 @@ PRECISIONS = ("float64", "float32", "float16", "compact")
 LIBRARIES = ("numpy", "numpy", "torch float64", "torch float32")
 STREAMED_FROM = 90  # samples; fewer are never streamed
 ON_DASK = 0.004  # share of the configurations whose rows lie on a cluster, where a fit takes a second
+ADJUSTED = 0.25  # share of the configurations with covariates
 LACKING = 0.3  # share of the configurations in which parties lack samples
 MOST_LACKING = 250  # samples where parties lack some
 MOST_RANK, MOST_COMPONENTS = 200, 60  # "full", for all tables but the largest
@@ -55,6 +57,7 @@ class Configuration:
     weights: str | None = None  # "balanced", or "numbers"
     protect: str = "none"
     audit: int | None = None
+    covariates: int = 0  # columns that are taken out
 
     def described(self) -> dict[str, Any]:
         """Return the numbers that make it again."""
@@ -119,6 +122,8 @@ def _in_a_mode(c: Configuration, rng: Generator) -> Configuration:
     if rng.random() < ON_DASK:
         c = replace(c, library="dask", lacking=None, weights=None, audit=None, protect="none", rank="auto")
         c = replace(c, precision="float32", kernel=str(rng.choice(["rbf", "linear"])), solver="auto")
+    if rng.random() < ADJUSTED:
+        c = replace(c, covariates=int(rng.integers(1, 4)), centered=c.centered or bool(rng.random() < 0.9))
     return c
 
 
@@ -139,6 +144,7 @@ def bend(configuration: Configuration, rng: Generator) -> Configuration:
         {"centered": not c.centered},
         {"share_lacking": float(rng.uniform(0.02, 0.6))},
         {"standardize": not c.standardize},
+        {"covariates": int(rng.integers(0, 4))},
     ]
     for change in rng.choice(len(changes), size=int(rng.integers(1, 3)), replace=False):
         c = replace(c, **changes[change])
@@ -165,6 +171,16 @@ def tables(c: Configuration) -> dict[str, Any]:
         kind = torch.float32 if c.library.endswith("32") else torch.float64
         return {f"p{j}": torch.asarray(block, dtype=kind) for j, block in enumerate(blocks)}
     return {f"p{j}": block for j, block in enumerate(blocks)}
+
+
+def covariates_of(c: Configuration) -> pd.DataFrame | None:
+    """Covariates by sample: two groups, numbers of the scale of the table, and a curve of these."""
+    if not c.covariates:
+        return None
+    rng = np.random.default_rng([c.seed, 3])
+    numbers = rng.standard_normal(c.n_samples) * 10.0 ** rng.uniform(-6, 6)
+    columns = {"group": rng.choice(["a", "b"], c.n_samples), "number": numbers, "curve": numbers**2}
+    return pd.DataFrame(dict(list(columns.items())[: c.covariates]))
 
 
 def samples_of(c: Configuration) -> dict[str, np.ndarray[Any, Any]] | None:

@@ -27,6 +27,7 @@ from dkpca.kernels.laws import Cosine, Law, Power, Product
 from dkpca.linalg.arrays import to_numpy
 
 Long = np.ndarray[Any, Any]
+DEPENDENT = 1e-8  # share of a covariate that those before it leave, to be one of its own
 SHRUNK = 1e-9  # a mixture that is shorter by less was not shrunk: its row was rounded
 VISIBLE = 1e-4  # of the longest row: a shorter mixture tells nothing about its shrinking in single precision
 EXACT_UP_TO = 400  # samples; products of larger factors take minutes without BLAS
@@ -145,6 +146,26 @@ def centered(K: Long) -> Long:
     means = K.mean(axis=0)
     centered: Long = K - means[None, :] - means[:, None] + means.mean()
     return centered
+
+
+def adjusted(K: Long, covariates: Any) -> Long:
+    """Centered, and off the span of the covariates: numbers as they are, text as indicators."""
+    K = centered(K)
+    basis: list[Long] = []
+    for _, values in [] if covariates is None else covariates.items():
+        own = [values] if values.dtype.kind == "f" else [values == value for value in sorted(set(values))]
+        for column in own:
+            x = np.asarray(column, dtype=np.longdouble)
+            x = x - x.mean()
+            length = np.sqrt(x @ x)
+            for q in (*basis, *basis):
+                x = x - q * (q @ x)
+            if np.sqrt(x @ x) > DEPENDENT * length:
+                basis.append(x / np.sqrt(x @ x))
+    for q in basis:
+        K = K - q[:, None] * (q @ K)
+        K = K - (K @ q)[:, None] * q
+    return K
 
 
 def _term(kernel: Kernel, x: Long) -> Long:

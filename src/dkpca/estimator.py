@@ -18,10 +18,12 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from dkpca import fusion
 from dkpca import party as core
+from dkpca.analysis import agreement
 from dkpca.errors import InputError, MissingPartyWarning, NotFittedError, warn
 from dkpca.exchange import in_process
 from dkpca.fusion import scoring
 from dkpca.fusion.completion import goes_with
+from dkpca.fusion.covariates import Covariates, predicted
 from dkpca.fusion.diagnostics import about_influence, about_kernel, about_new_samples, remedy
 from dkpca.kernels import Kernel
 from dkpca.kernels.base import BALANCED
@@ -32,7 +34,7 @@ from dkpca.party.disclosure import LedgerEntry, ledger_entry
 from dkpca.party.state import Shield, State
 from dkpca.party.summaries import about_columns
 from dkpca.rank import RankRule
-from dkpca.settings import PARTIES, RIDGE, Compute, Fit, check_value, choice
+from dkpca.settings import PARTIES, RIDGE, Compute, Fit, check_value, choice, whole
 from dkpca.tables import labels, party_tables
 from dkpca.tables.categories import coded_columns
 from dkpca.tables.column_rules import check_features
@@ -53,6 +55,7 @@ from dkpca.tables.party_tables import PartyTables, as_precise_as
 Columns = Sequence[int | str]  # positions or names
 AnyTables = Any  # one table, a list of tables, or a mapping from party to table
 MISSING = choice(("deprecated", "auto", "mean", "refuse"))
+COUNT = (whole(1), "a whole number from 1 on")
 
 
 class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -76,12 +79,13 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         up from one number a party, is 1 on constant tables, and is another number than the "scale" of scikit-learn's
         SVC, 1 / (n_features * variance). None: 1 / number of columns over all parties, as in `KernelPCA`. "linear",
         "cosine" and "precomputed" have no width.
-    weights : None, "balanced", or dict of party to number, default=None
+    weights : None, "balanced", "statis", or dict of party to number, default=None
         How much each party counts. "balanced" under the product of n parties: each party's kernel gets the width at
         which its exponent is 1 / n on average over pairs of samples. Under the sum: that width with 1 for 1 / n, and
         then each party's centered matrix is divided by its largest eigenvalue. Neither makes the parties' influence
         equal: a party whose distances differ more from pair to pair counts more. A warning says so where one party
-        has more than 80 % of the influence.
+        has more than 80 % of the influence. "statis" (sum law): each party's centered matrix is divided by its
+        length, and counts the more the better it agrees with the others, by the leading eigenvector of `agreement_`.
     degree : int or None, default=None
         Degree of polynomial kernels that are given by name. None: 3.
     coef0 : float or None, default=None
@@ -164,6 +168,14 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         Kernel of each party.
     sample_ids_ : array of shape (n_samples,)
         Labels of the rows by which tables were matched, in the order of the scores; row numbers where they have none.
+    agreement_ : array of shape (n_parties, n_parties) or None
+        Cosines between the parties' centered kernels, in the order of `party_names_`, by what they sent; None of one
+        party, and under `protect="sums"`, where the center has nothing of a single one.
+    agreement_error_ : array of shape (n_parties, n_parties) or None
+        Bounds on how far the true cosines are from these.
+    party_shares_ : array of shape (n_parties, n_components) or None
+        Share of each party in the variance of each component, v' K_j v over the sum of these: exact under the sum
+        law, of first order under the product. None under `protect="sums"`.
     model_ : FusedModel
         What the center holds.
     solvers_ : dict of str to str
@@ -244,7 +256,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         self.max_memory = max_memory
         self.random_state = random_state
 
-    def fit(self, X: AnyTables, y: object = None, *, sample_ids: Any = None) -> Self:
+    def fit(self, X: AnyTables, y: object = None, *, covariates: Any = None, sample_ids: Any = None) -> Self:
         """Fit on the parties' columns.
 
         Parameters
@@ -257,7 +269,13 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             arrays and DataFrames the chunks of rows stay on their workers, and Dask arrays come out.
         y : array or Series, optional
             Changes nothing. Where rows are dropped, added or reordered it is refused, unless its labels say that it
-            is in the order of `sample_ids_`; with `lacking`, a warning says where samples are lacking by its values.
+            is in the order of `sample_ids_`; with `lacking`, a warning says where samples are lacking by its values,
+            and with `covariates`, where these predict it.
+        covariates : DataFrame, mapping of name to column, or array, optional
+            What the components are not to show, such as batch, site or age: a row for each sample, matched by the
+            index or by position. Numbers are used as they are, text as categories. They are taken out of the centered
+            kernel by the projector off [1, covariates]; `model_.covariates` says which share of the variance that
+            was. New samples need theirs.
         sample_ids : mapping of party to sequence, or sequence, optional
             Labels of the rows of arrays, as an index would be.
 
@@ -268,13 +286,14 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         settings, compute = self._settings()
         self._cluster = self._training = None
         if _on_cluster(X):
-            return self._fit_on_cluster(X, y, settings, compute, sample_ids)
+            return self._fit_on_cluster(X, y, settings, compute, covariates, sample_ids)
         given = self._given(X, settings, sample_ids)
         warn(given.moved)
         labels.check_outcome(y, party_tables.by_party(X) or {"X": X}, sample_ids, given.ids)
         if settings.protect != "none":
             _check_nothing_lacks(given, f"protect={settings.protect!r}")
-        model, states, shield = in_process.fit(given.tables, settings, compute, places=given.places)
+        known = self._learned(covariates, party_tables.by_party(X) or {"X": X}, sample_ids, given.ids, y)
+        model, states, shield = in_process.fit(given.tables, settings, compute, places=given.places, covariates=known)
         if settings.protect != "blind":
             warn(about_kernel(model, remedy=remedy(settings.standardize)))
         states = {name: replace(state, columns=given.columns.get(name)) for name, state in states.items()}
@@ -286,14 +305,19 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         warn(_not_at_random(model, y))
         return self._take_over(model, list(given.tables), states, sources, shield, given.ids)
 
-    def fit_transform(self, X: AnyTables, y: object = None, *, sample_ids: Any = None) -> Array:
+    def fit_transform(
+        self, X: AnyTables, y: object = None, *, covariates: Any = None, sample_ids: Any = None
+    ) -> Array:
         """Fit, and return the scores of the training samples.
 
         Parameters
         ----------
         X : mapping of party to table, list of tables, or one table
             As for `fit`.
-        y : ignored
+        y : array or Series, optional
+            As for `fit`.
+        covariates : DataFrame, mapping of name to column, or array, optional
+            As for `fit`.
         sample_ids : mapping of party to sequence, or sequence, optional
             As for `fit`.
 
@@ -302,19 +326,21 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         array of shape (n_samples, n_components)
             In the order of the first table.
         """
-        self.fit(X, y, sample_ids=sample_ids)
+        self.fit(X, y, covariates=covariates, sample_ids=sample_ids)
         if self._cluster:
             return self.eigenvectors_ * np.sqrt(self.eigenvalues_)[None, :]
         scores = self.eigenvectors_ * namespace(self.eigenvalues_).sqrt(self.eigenvalues_)[None, :]
         return self._labeled(as_precise_as(X, scores), self._ids)
 
-    def transform(self, X: AnyTables, *, sample_ids: Any = None) -> Array:
+    def transform(self, X: AnyTables, *, covariates: Any = None, sample_ids: Any = None) -> Array:
         """Place new samples.
 
         Parameters
         ----------
         X : mapping of party to table, list of tables, or one table
             The parties of the fit, with the columns of the fit. A mapping may lack some of them: see `lacking`.
+        covariates : DataFrame, mapping of name to column, or array, optional
+            Those of the new samples, with the columns of the fit; needed where the fit had some.
         sample_ids : mapping of party to sequence, or sequence, optional
             As for `fit`.
 
@@ -324,19 +350,55 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             In the order of the first table.
         """
         check_fitted(self)
+        self._check_covariates(covariates)
         if self._cluster or _on_cluster(X):
-            return _cluster().transform(self, X, sample_ids)
+            return self._adjusted(_cluster().transform(self, X, sample_ids), covariates)
+        scores, ids = self._placed(X, sample_ids)
+        tables = party_tables.by_party(X) or {"X": X}
+        scores = self._adjusted(scores, labels.rows_of_samples(covariates, tables, sample_ids, ids, "covariates"))
+        return self._labeled(as_precise_as(X, scores), ids)
+
+    def _placed(self, X: AnyTables, sample_ids: Any) -> tuple[Array, Any]:
+        """Scores of new samples before their covariates are taken out, and their labels."""
         given = self._given_new(X, sample_ids)
         place = self._place if self._shield.protect == "none" else self._place_protected
-        scores = place(given)
-        return self._labeled(as_precise_as(X, scores), given.ids)
+        return place(given), given.ids
 
-    def party_scores(self, X: AnyTables, *, sample_ids: Any = None) -> dict[str, Array]:
+    def _learned(self, covariates: Any, tables: Mapping[str, Any], sample_ids: Any, ids: Any, y: Any) -> Any:
+        """Covariates of a fit as orthonormal columns, in the order of its samples; say what they predict."""
+        if covariates is None:
+            return None
+        known = Covariates.of(labels.rows_of_samples(covariates, tables, sample_ids, ids, "covariates"))
+        warn(known.words()[1:])
+        if y is not None:
+            warn(predicted(known, *labels.outcome_columns(y)))
+        return known
+
+    def _check_covariates(self, covariates: Any) -> None:
+        known = self.model_.covariates
+        if known is not None and covariates is None:
+            raise InputError(f"the fit took out {list(known.names)}; give those of the new samples (covariates=)")
+        if known is None and covariates is not None:
+            raise InputError("the fit took out no covariates; leave them out, or fit with them")
+
+    def _adjusted(self, scores: Any, covariates: Any) -> Any:
+        """Scores of new samples with their covariates taken out."""
+        if covariates is None:
+            return scores
+        model = self.model_
+        if self._shield.protect == "blind":  # the parties have turned the signs too
+            signs = in_process.turned_back(self._shield, model.eigenvectors)[1]
+            model = replace(model, extension=replace(model.extension, slopes=model.extension.slopes * signs))
+        return fusion.adjusted(model, scores, covariates)
+
+    def party_scores(self, X: AnyTables, *, covariates: Any = None, sample_ids: Any = None) -> dict[str, Array]:
         """Return each party's own share of the scores of new samples, under the sum law.
 
         Parameters
         ----------
         X : mapping of party to table, list of tables, or one table
+            As for `transform`.
+        covariates : DataFrame, mapping of name to column, or array, optional
             As for `transform`.
         sample_ids : mapping of party to sequence, or sequence, optional
             As for `fit`.
@@ -358,12 +420,13 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         """
         check_fitted(self)
         if self._cluster or _on_cluster(X):
-            return _cluster().on_a_worker(self, "party_scores", X, sample_ids=sample_ids)  # type: ignore[no-any-return]
+            return _cluster().on_a_worker(self, "party_scores", X, covariates=covariates, sample_ids=sample_ids)  # type: ignore[no-any-return]
+        self._check_covariates(covariates)
         given = self._given_new(X, sample_ids)
         _check_nothing_lacks(given, "party_scores")
-        return scoring.party_scores(self.model_, self._ask_rows(given.tables))
+        return scoring.party_scores(self.model_, self._ask_rows(given.tables), covariates)
 
-    def score(self, X: AnyTables, y: object = None, *, sample_ids: Any = None) -> float:
+    def score(self, X: AnyTables, y: object = None, *, covariates: Any = None, sample_ids: Any = None) -> float:
         """Return the share of the variance of these samples that the components show: 1 is all of it.
 
         For samples of the fit at full rank this is the sum of `explained_variance_ratio_`. Compare ranks, precisions
@@ -375,6 +438,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         X : mapping of party to table, list of tables, or one table
             As for `transform`.
         y : ignored
+        covariates : DataFrame, mapping of name to column, or array, optional
+            As for `transform`.
         sample_ids : mapping of party to sequence, or sequence, optional
             As for `fit`.
 
@@ -394,7 +459,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         check_fitted(self)
         self._check_unprotected("score")
         if self._cluster or _on_cluster(X):
-            return _cluster().on_a_worker(self, "score", X, sample_ids=sample_ids)  # type: ignore[no-any-return]
+            return _cluster().on_a_worker(self, "score", X, covariates=covariates, sample_ids=sample_ids)  # type: ignore[no-any-return]
+        self._check_covariates(covariates)
         given = self._given_new(X, sample_ids)
         _check_nothing_lacks(given, "score")
         tables = given.tables
@@ -402,7 +468,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         if absent:
             raise InputError(f"{absent} are missing, and the variance of samples needs every party; use transform")
         diagonals = {name: self._self_values(name, table) for name, table in tables.items()}
-        return scoring.captured_share(self.model_, self._ask_rows(tables), diagonals)
+        return scoring.captured_share(self.model_, self._ask_rows(tables), diagonals, covariates)
 
     def inverse_transform(self, X: Any, *, alpha: float = 1.0) -> Any:
         """Estimate the columns of samples from their scores: for each party by a kernel ridge regression of its own.
@@ -496,16 +562,19 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             raise InputError("run_audit needs the tables of the fit, which are in no file or pickle; give them as X")
         return self._audited(in_process.audit(tables, self._states, self.model_, n_rows, settings, compute))
 
-    def _fit_on_cluster(self, X: AnyTables, y: object, settings: Fit, compute: Compute, sample_ids: Any) -> Self:
+    def _fit_on_cluster(
+        self, X: AnyTables, y: object, settings: Fit, compute: Compute, covariates: Any, sample_ids: Any
+    ) -> Self:
         """Fit on Dask collections: on one worker, or chunk by chunk where rows are too many for that."""
         cluster = _cluster()
         if cluster.on_one_worker(X, compute.timeout):
-            self.__dict__.update(cluster.fit(self, X, y, sample_ids))
+            self.__dict__.update(cluster.fit(self, X, y, sample_ids, covariates))
             return self
         tables = cluster.tables_of(X, self.parties, settings, sample_ids, compute.timeout)
         here = replace(compute, n_jobs=None, device=None, timeout=None)
         with cluster.waiting(compute.timeout):
-            model, states, shield = in_process.fit(tables, replace(settings, audit=None), here)
+            known = self._learned(covariates, {"X": X}, None, None, y)
+            model, states, shield = in_process.fit(tables, replace(settings, audit=None), here, covariates=known)
         warn(about_kernel(model, remedy=remedy(settings.standardize)))
         columns = cluster.columns_of(X, self.parties)
         states = {name: replace(state, columns=columns.get(name)) for name, state in states.items()}
@@ -516,9 +585,110 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         self._cluster, self._training = "rows", tables
         return self if settings.audit is None else self.run_audit(settings.audit)
 
+    @property
+    def agreement_(self) -> Any:
+        """Cosines between the parties' centered kernels; None where the center has nothing of a single party."""
+        found = self._agreement()
+        return None if found is None else found.cosines
+
+    @property
+    def agreement_error_(self) -> Any:
+        """Bounds on how far the true cosines are from `agreement_`."""
+        found = self._agreement()
+        return None if found is None else found.errors
+
+    def _agreement(self) -> agreement.Agreement | None:
+        check_fitted(self)
+        return None if agreement.missing(self.model_, self._shield.protect) else agreement.agreement(self.model_)
+
+    @property
+    def party_shares_(self) -> Any:
+        """Share of each party in the variance of each component; None where the center knows no single party."""
+        check_fitted(self)
+        known = self._shield.protect != "sums"
+        return np.array(list(scoring.party_shares(self.model_).values())) if known else None
+
+    def agreement_test(self, n_permutations: int = 999, *, random_state: int | None = None) -> dict[str, float]:
+        """Test for each party whether it has nothing to do with the others.
+
+        Its samples are permuted, within groups of equal covariate categories; the statistic is the sum of its cosines
+        with the others, over 1,000 samples at most.
+
+        Parameters
+        ----------
+        n_permutations : int, default=999
+            How often; the smallest p-value is one over one more than that.
+        random_state : int, default=None
+            Seed; None is a fixed one.
+
+        Returns
+        -------
+        dict of str to float
+            P-value by party, corrected over parties (Holm).
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dkpca import DKPCA
+        >>> X = np.random.default_rng(0).normal(size=(60, 2))
+        >>> model = DKPCA(2).fit({"bank": X, "shop": X + 0.1, "lab": X[::-1] ** 2})
+        >>> model.agreement_test(99)["bank"] < 0.05
+        True
+        """
+        check_fitted(self)
+        check_value("n_permutations", n_permutations, COUNT)
+        why = agreement.missing(self.model_, self._shield.protect)
+        if why:
+            raise InputError(f"agreement_test compares parties, and {why}")
+        return agreement.unrelated(self.model_, n_permutations=n_permutations, seed=int(random_state or 0))
+
     def _audited(self, model: Any) -> Self:
         self.model_, self.certificate_ = model, model.certificate
         return self
+
+    def report(
+        self,
+        path: str | Path,
+        *,
+        labels: Any = None,
+        survival: tuple[str, str] | None = None,
+        title: str | None = None,
+    ) -> None:
+        """Draw the result as one page that works offline, as `dkpca report` does; needs the extra `cli`.
+
+        Parameters
+        ----------
+        path : str or Path
+            The page to write.
+        labels : DataFrame or mapping of name to column, optional
+            What is known of the samples, in the order of `sample_ids_`, or by the index: to color by, and to compare
+            with the components (corrected over all tests) and with clusters of the samples.
+        survival : (str, str), optional
+            Columns of the labels with times and events (0 or 1): survival by cluster, and a Cox regression on the
+            components. Needs the extra `outcomes`.
+        title : str, optional
+            Headline.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import numpy as np
+        >>> from dkpca import DKPCA
+        >>> X = np.random.default_rng(0).normal(size=(50, 8))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     DKPCA(2, parties=2).fit(X).report(Path(folder, "report.html"), labels={"first": X[:, 0]})
+        ...     Path(folder, "report.html").exists()
+        True
+        """
+        check_fitted(self)
+        if self._shield.protect == "blind":
+            raise InputError("a report of a blind fit is drawn by a party; fit with protect='none' or 'sums'")
+        fitted = _cluster().here(self) if self._cluster else self
+        names = {name for state in fitted._states.values() for name in state.columns or ()}
+        import_module("dkpca.report.of_model").write(
+            Path(path), fitted.model_, fitted.sample_ids_, labels, survival=survival, title=title, in_fit=names
+        )
 
     def save(self, path: str | Path) -> None:
         """Write the fitted estimator to one file. It contains data of every party: never send it.
@@ -659,7 +829,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         self.gamma_ = _same(self.gammas_)
         self.eigenvectors_ = model.eigenvectors
         if shield.protect == "blind":
-            self.eigenvectors_ = in_process.turned_back(shield, model.eigenvectors)
+            self.eigenvectors_, _ = in_process.turned_back(shield, model.eigenvectors)
         self.eigenvalues_ = model.eigenvalues
         self.explained_variance_ratio_ = model.explained_variance_ratio
         self.certificate_ = model.certificate

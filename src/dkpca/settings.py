@@ -15,7 +15,7 @@ from typing import Any, TypeVar, get_args, get_type_hints
 from dkpca import kernels, rank
 from dkpca.errors import InputError, WireError
 from dkpca.kernels import Kernel
-from dkpca.kernels.base import BALANCED
+from dkpca.kernels.base import BALANCED, STATIS
 from dkpca.kernels.laws import LAWS
 from dkpca.linalg import arrays
 from dkpca.linalg.leading import NAMES, Solver
@@ -163,10 +163,10 @@ class Fit:
     weights: str | dict[str, float] | None = setting(
         None,
         (
-            _either(_named(BALANCED), _by_party(_is_positive), _is_none),
-            "'balanced', a dict of party to positive number, or None",
+            _either(_named(BALANCED, STATIS), _by_party(_is_positive), _is_none),
+            "'balanced', 'statis', a dict of party to positive number, or None",
         ),
-        "How much each party counts: balanced, or PARTY=NUMBER once per party.",
+        "How much each party counts: balanced, statis (sum law), or PARTY=NUMBER once per party.",
         option="--weights",
     )
     degree: int | None = setting(

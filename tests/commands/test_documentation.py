@@ -83,7 +83,10 @@ def test_the_tutorial_and_the_guide_to_choosing_run_as_printed(path, tmp_path):
 
 @pytest.mark.slow
 def test_every_program_in_the_documentation_runs_as_printed():
-    pages = [ROOT / "README.md", ROOT / "docs" / "getting-started.md", ROOT / "docs" / "performance.md"]
+    pages = [
+        ROOT / "README.md",
+        *(ROOT / "docs" / f"{name}.md" for name in ("getting-started", "performance", "covariates", "analysis")),
+    ]
     programs = [text for page in pages for _, kind, text in BLOCK.findall(page.read_text()) if kind == "python"]
     assert len(programs) >= len(pages)
     ran = subprocess.run([sys.executable, "-c", "\n".join(programs)], capture_output=True, text=True, check=False)

@@ -69,6 +69,7 @@ class Spectrum:
     components: Matrix  # (s, D): rows of V
     near_values: Vector  # (q,)
     near: Matrix  # (s, q): rows of the eigenvectors behind the components
+    taken: Matrix | None = None  # (s, p): rows of what was taken out of the matrix, beside the mean
 
     @property
     def far_value(self) -> float:
@@ -94,7 +95,7 @@ def change(rows: Matrix, spectrum: Spectrum, weights: Vector, *, all_rows: bool 
     Parameters
     ----------
     rows : array of shape (s, D)
-        Rows of E V, but for a constant row.
+        Rows of E V, but for a constant row and what was taken out.
     spectrum : Spectrum
         At the same samples.
     weights : array of shape (s,)
@@ -106,19 +107,21 @@ def change(rows: Matrix, spectrum: Spectrum, weights: Vector, *, all_rows: bool 
     D = len(spectrum.values)
     if not size > 0.0:
         return Change(np.zeros((D, D)), np.zeros((len(spectrum.near_values), D)), np.zeros((D, D)))
-    # Least squares of the rows on [1, V, U]; what it leaves is the far part.
+    # Least squares of the rows on [1, Q, V, U]; what it leaves is the far part.
     rows = rows / size  # squares may vanish
     ones = np.ones((len(rows), 1)) / np.sqrt(weights.sum())
     roots = np.sqrt(weights)[:, None]
-    Q, R = np.linalg.qr(np.hstack([ones, spectrum.components, spectrum.near]) * roots)
+    taken = ones if spectrum.taken is None else np.hstack([ones, spectrum.taken])
+    first = taken.shape[1]
+    Q, R = np.linalg.qr(np.hstack([taken, spectrum.components, spectrum.near]) * roots)
     across = Q.T @ (rows * roots)
     inverse = np.linalg.pinv(R, rcond=1e-8)
     found = inverse @ across
-    own, near = found[1 : D + 1], found[D + 1 :]
+    own, near = found[first : first + D], found[first + D :]
     far = rows * roots - Q @ across
     if not all_rows:  # a regression leaves too little, and some of what it leaves was in its coefficients
         far = far / np.sqrt(1.0 - np.clip(np.sum(Q**2, axis=1), 0.0, 1.0 - 1.0 / (1 + len(rows))))[:, None]
-        noise = np.outer(np.sum(inverse[D + 1 :] ** 2, axis=1), np.mean(far**2, axis=0))
+        noise = np.outer(np.sum(inverse[first + D :] ** 2, axis=1), np.mean(far**2, axis=0))
         kept = np.clip(near**2 - noise, 0.0, None)
         near = np.sign(near) * np.sqrt(kept)
     return Change((own + own.T) / 2, near, far.T @ far)
@@ -164,9 +167,18 @@ def turned(change: Change, spectrum: Spectrum, added: Sequence[Added] = ()) -> V
 
 
 def component_errors(
-    errors: Sequence[PartyError], law: Law, pairs: Eigenpairs, *, random_state: int = 0, device: str | None = None
+    errors: Sequence[PartyError],
+    law: Law,
+    pairs: Eigenpairs,
+    *,
+    random_state: int = 0,
+    device: str | None = None,
+    Q: Array | None = None,
 ) -> tuple[float, ...]:
-    """Estimate the squared sine between each component and the true leading subspace."""
+    """Estimate the squared sine between each component and the true leading subspace.
+
+    Q are orthonormal columns that were taken out of the fused matrix, beside its mean.
+    """
     # All rows are looked at where that is cheap beside the solver, and a sample of them otherwise.
     V, n = pairs.vectors, pairs.vectors.shape[0]
     exact = pairs.extension.anchors is None  # the solver passed over the whole matrix
@@ -195,7 +207,7 @@ def component_errors(
     else:
         whole, image = None if exact else seen, rest[0]
 
-    spectrum = spectrum_at(pairs.values, V, pairs.nearby, np.arange(n) if all_rows else few)
+    spectrum = spectrum_at(pairs.values, V, pairs.nearby, np.arange(n) if all_rows else few, Q)
     at = None if diagonals is None else [pick(d, sent_to(few, d)) for d in diagonals]
     limits = Limitations.of(errors, law, lengths, at_few, at, spectrum, spectrum_at(pairs.values, V, None, few), n)
     return from_images(whole, image, spectrum, n, replace(limits, everywhere=rounding + limits.everywhere), all_rows)
@@ -289,17 +301,20 @@ def rows_times(
     return np.split(found, len(right))
 
 
-def spectrum_at(values: Array, vectors: Array, nearby: Nearby | None, positions: Positions) -> Spectrum:
-    """Components and what lies next to them, at some of the samples."""
+def spectrum_at(
+    values: Array, vectors: Array, nearby: Nearby | None, positions: Positions, Q: Array | None = None
+) -> Spectrum:
+    """Components and what lies next to them, at some of the samples; and what was taken out of them."""
 
     def rows_at(x: Array) -> Matrix:
         return to_numpy(namespace(x).take(x, sent_to(positions, x), axis=0)).astype(float)
 
     here = rows_at(vectors)
+    taken = here[:, :0] if Q is None else rows_at(Q)
     if nearby is None:
-        return Spectrum(to_numpy(values).astype(float), here, np.zeros(0), here[:, :0])
+        return Spectrum(to_numpy(values).astype(float), here, np.zeros(0), here[:, :0], taken)
     near = rows_at(nearby.vectors)
-    return Spectrum(to_numpy(values).astype(float), here, to_numpy(nearby.values).astype(float), near)
+    return Spectrum(to_numpy(values).astype(float), here, to_numpy(nearby.values).astype(float), near, taken)
 
 
 def kept_shares(errors: Sequence[PartyError], lengths: Sequence[Vector]) -> list[Vector]:

@@ -40,7 +40,7 @@ from dkpca.linalg.gram import Gram
 from dkpca.linalg.landmark import part_below
 from dkpca.linalg.landmark_block import MOST_NUMBERS
 from dkpca.linalg.precision import Factor, reference_of, row_squares, whole
-from dkpca.linalg.rows import Index, Made, Progress, cross, pick, row_chunks, silent, times, triangle
+from dkpca.linalg.rows import Index, Made, Progress, cross, off, pick, row_chunks, silent, times, triangle
 from dkpca.messages import Summary
 from dkpca.metrics import theorem_1_bound
 
@@ -117,9 +117,9 @@ class PartyError:
         _, s, V = np.linalg.svd(to_numpy(triangle(B)), full_matrices=False)  # an SVD of the tall matrix takes seconds
         values = s.astype(float) ** 2
         moved = self.rounding + 2.0 * solver_error(self.factor.shape[0], float(values[0]), self.reference)
-        off = np.divide(moved, values, out=np.full_like(values, np.inf), where=values > 0)
-        off = np.minimum(off, 1.0)  # further off than that is off altogether
-        shown = np.clip((1.0 + TURNED) - (1.0 + 1.0 / TURNED) * off**2, 0.0, None)
+        far = np.divide(moved, values, out=np.full_like(values, np.inf), where=values > 0)
+        far = np.minimum(far, 1.0)  # further off than that is off altogether
+        shown = np.clip((1.0 + TURNED) - (1.0 + 1.0 / TURNED) * far**2, 0.0, None)
         roots = np.sqrt(shown * (max(0.0, self.left_out - self.overlap) / size))
         scales = np.divide(roots, values**0.5, out=np.zeros_like(roots), where=roots > 0)
         return times(B, like(V.T * scales.astype(V.dtype)[None, :], B))
@@ -205,8 +205,13 @@ class Ceiling:
         return replace(self, within=self.within[:d, :d], squares=self.squares[:d, :d])
 
 
-def ceiling(errors: Sequence[PartyError], law: Law, pairs: Eigenpairs, *, centered: bool) -> Ceiling | None:
-    """Return what is known of G; None where it missed more than G could take away, or G takes too much."""
+def ceiling(
+    errors: Sequence[PartyError], law: Law, pairs: Eigenpairs, *, centered: bool, Q: Array | None = None
+) -> Ceiling | None:
+    """Return what is known of G; None where it missed more than G could take away, or G takes too much.
+
+    G is centered and taken off the orthonormal columns Q, as the fused matrix was.
+    """
     # Is G affordable, and can it be less than what the solver itself missed?
     received, true = [e.received for e in errors], [e.diagonal for e in errors]
     landmarks = None if law.linear else _landmarks(received[0].shape[0], pairs.extension.anchors)
@@ -228,13 +233,12 @@ def ceiling(errors: Sequence[PartyError], law: Law, pairs: Eigenpairs, *, center
     covered = Covered(law, [whole(e.factor) for e in errors], [e.directions(size) for e in errors], diagonals)
     # G V, V'G V and V'G G V: all that the statements need of G.
     xp = namespace(room)
-    V = _centered(pairs.vectors) if centered else pairs.vectors
+    V = _projected(pairs.vectors, centered, Q)
     with quiet():
-        covering, off, slack = _applied(covered, V, landmarks, max(e.factor.shape[1] for e in errors))
-        room = room + off
-        images = room[:, None] * V - covering
-        images = _centered(images) if centered else images
-    norm = _norm(room, covered, slack, centered=centered)
+        covering, beside, slack = _applied(covered, V, landmarks, max(e.factor.shape[1] for e in errors))
+        room = room + beside
+        images = _projected(room[:, None] * V - covering, centered, Q)
+    norm = _norm(room, covered, slack, centered=centered, Q=Q)
     if not (math.isfinite(norm) and bool(xp.all(xp.isfinite(images)))):
         return None
     within, squares = to_numpy(cross(V, images)).astype(float), to_numpy(cross(images, images)).astype(float)
@@ -257,28 +261,29 @@ def _landmarks(n: int, anchors: Array | None) -> int | None:
 
 
 def _applied(covered: Covered, V: Array, landmarks: int | None, rank: int) -> tuple[Array, float, float]:
-    """Return C V with C <= covered + off I, that number off, and a bound on the error of each column."""
+    """Return C V with C <= covered + beside I, that number, and a bound on the error of each column."""
     if landmarks is None:
         return covered @ V, 0.0, (growth(covered.n) + covered.roundings()) * unit(V) * rank
-    F, off = part_below(covered, landmarks)
+    F, beside = part_below(covered, landmarks)
     sums = growth(covered.n) + growth(F.shape[1])
-    return times(F, cross(F, V)), off, sums * unit(V) * float(namespace(F).sum(F * F))
+    return times(F, cross(F, V)), beside, sums * unit(V) * float(namespace(F).sum(F * F))
 
 
-def _norm(room: Array, covered: Covered, slack: float, *, centered: bool) -> float:
+def _norm(room: Array, covered: Covered, slack: float, *, centered: bool, Q: Array | None) -> float:
     """Bound on the largest eigenvalue of G; computed where it can be less than that of its diagonal part."""
     trivial = _largest(room)
     if covered.n > MOST_SAMPLES or 2 * covered.least_rank < covered.n:
         return trivial
     G = -covered.dense()
     G = set_diagonal(G, room + namespace(G).linalg.diagonal(G))
-    G = _centered(_centered(G).T) if centered else G
+    G = _projected(_projected(G, centered, Q).T, centered, Q)
     found = float(namespace(G).max(namespace(G).linalg.eigvalsh(G)))
     return min(trivial, found + covered.n * slack)
 
 
-def _centered(block: Array) -> Array:
-    return block - namespace(block).mean(block, axis=0, keepdims=True)
+def _projected(block: Array, centered: bool, Q: Array | None) -> Array:
+    block = block - namespace(block).mean(block, axis=0, keepdims=True) if centered else block
+    return block if Q is None else off(Q, block)
 
 
 def _largest(x: Array) -> float:
@@ -326,6 +331,7 @@ def certify(
     fused_trace: float,
     meaning: str = "",
     centered: bool = True,
+    Q: Array | None = None,
     over_rows: OverRows | None = None,
 ) -> Certificate:
     """Derive the certificate.
@@ -344,13 +350,15 @@ def certify(
         What the true matrix is a kernel of.
     centered : bool
         Whether the fused matrix was centered.
+    Q : array of shape (n_samples, q), optional
+        Orthonormal columns of covariates that were taken out of it.
     over_rows : OverRows, optional
         What is otherwise read off the rows; without them, nothing is known of directions in what was left out.
     """
     # -below I <= K - L <= above I, from the parties' own numbers and, where it is known, from G.
     found = to_numpy(pairs.values).astype(float)
     errors = sorted(errors, key=lambda e: e.left_out)
-    G = None if over_rows is not None else ceiling(errors, law, pairs, centered=centered)
+    G = None if over_rows is not None else ceiling(errors, law, pairs, centered=centered, Q=Q)
     rows = OverRows.of(errors, law) if over_rows is None else over_rows
     T, D = rows.n, len(found)
     widths = _widths(errors, rows, pairs, fused_trace, G)

@@ -38,6 +38,10 @@ def fit(
         list[str] | None,
         typer.Option("--new", help="Table of new samples; their scores go to new/ of the run.", metavar="NAME=FILE"),
     ] = None,
+    covariates: Annotated[
+        Path | None,
+        typer.Option("--covariates", help="Table by the same ids, --new too: batch, site, age, to be taken out."),
+    ] = None,
     as_json: o.AsJson = False,
 ) -> None:
     """Do it all on one machine: every party in a process of its own, then the fusion.
@@ -53,11 +57,11 @@ def fit(
     lacking = asked.given.get("lacking", "drop")  # the commands' default, which the notes say
     request = asked.fit([holding.party for holding in holdings], lacking=lacking)
     with progress("parties", total=len(holdings)) as advance:
-        run, notes = processes.fit(out, holdings, request, asked.compute, done=advance)
+        run, notes = processes.fit(out, holdings, request, asked.compute, done=advance, covariates=covariates)
     lines: list[str | Table] = [*(f"note: {note}" for note in notes), *run_words(run)]
     facts = run_facts(run) | {"notes": notes}
     if new:
-        placed, said = processes.place(run, new_tables(new), lacking)
+        placed, said = processes.place(run, new_tables(new), lacking, covariates)
         facts["new"] = {"out": str(run.path / processes.NEW), "n_samples": len(placed.scores), "notes": said}
         lines += [*(f"note: {note}" for note in said), f"{len(placed.scores):,} new samples, in {run.path / 'new'}"]
     show(as_json, facts, lines)

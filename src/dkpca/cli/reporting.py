@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from dkpca.analysis.outcomes import Outcomes, words
 from dkpca.cli import options as o
 from dkpca.cli.output import progress, show
 from dkpca.cli.table_options import at_hand
@@ -55,6 +56,14 @@ def report(
         list[Path] | None,
         o.option("--new-table", "Your table of those new samples, for their ids; one for each --new.", MORE),
     ] = None,
+    survival: Annotated[
+        str | None,
+        typer.Option(
+            "--survival",
+            help="Columns of --labels with times and events (0 or 1), as TIME,EVENT: survival by cluster.",
+            rich_help_panel=MORE,
+        ),
+    ] = None,
     points: Annotated[
         int, typer.Option("--points", min=10, help="Number of samples to draw at most.", rich_help_panel=PAGE)
     ] = 100_000,
@@ -90,6 +99,7 @@ def report(
         new=new or (),
         new_tables=new_table or (),
         title=title,
+        survival=_pair(survival),
     )
     with progress("drawing"):
         content = assemble(wanted)
@@ -98,8 +108,26 @@ def report(
     columns = [] if content.labels is None else content.labels.frame.columns
     top = [] if content.own is None else [content.own.top(d, 5) for d in range(content.own.correlations.shape[1])]
     result = {"out": str(target), "bytes": len(page), "label_columns": columns, "notes": list(content.notes)}
+    result["outcomes"] = {found.samples: words(found) for found in content.outcomes}
     said = f"wrote {target} ({in_bytes(len(page))}); open it in a browser"
-    show(as_json, result | {"top_columns": top}, [*_words(content.notes, columns, top), said])
+    show(
+        as_json,
+        result | {"top_columns": top},
+        [*_words(content.notes, columns, top), *_found(content.outcomes), said],
+    )
+
+
+def _pair(given: str | None) -> tuple[str, str] | None:
+    if given is None:
+        return None
+    time, separator, event = given.partition(",")
+    if not separator or not time.strip() or not event.strip():
+        raise InputError(f"--survival {given!r}: write TIME,EVENT, the names of two columns of --labels")
+    return time.strip(), event.strip()
+
+
+def _found(all_found: Sequence[Outcomes]) -> list[str]:
+    return [f"{found.samples}: {sentence}" for found in all_found for sentence in words(found)]
 
 
 def _words(notes: Sequence[str], columns: Sequence[str], top: Sequence[Sequence[tuple[str, float]]]) -> list[str]:

@@ -20,6 +20,7 @@ from dkpca.errors import TooLateError
 from dkpca.exchange import protocols
 from dkpca.exchange.protocols import Ask, Terms
 from dkpca.fusion import FusedModel
+from dkpca.fusion.covariates import Covariates
 from dkpca.linalg import arrays
 from dkpca.linalg.arrays import Array, dtype_name
 from dkpca.linalg.eigenpairs import signs_of
@@ -38,16 +39,32 @@ BATCH = "new"
 
 
 def fit(
-    tables: Tables, settings: Fit, compute: Compute, *, places: Mapping[str, Any] | None = None
+    tables: Tables,
+    settings: Fit,
+    compute: Compute,
+    *,
+    places: Mapping[str, Any] | None = None,
+    covariates: Covariates | None = None,
 ) -> tuple[FusedModel, States, Shield]:
     """Run a fit of parties whose tables this process can open, or name to its workers.
 
-    `places` says where the samples of each table are among all, if parties lack some.
+    `places` says where the samples of each table are among all, if parties lack some. A blind center gets the
+    covariates turned, as it does the samples.
     """
     run, names = f"fit-{settings.seed}", list(tables)
     parties = {name: _party(name, tables[name], names, run, settings) for name in names}
     dtypes = [dtype_name(table) for table in tables.values() if not is_source(table)]
-    terms = Terms(run, dtype=dtypes[0] if dtypes else "float64", places=places, device=compute.device)
+
+    def given() -> Covariates:
+        assert covariates is not None
+        if settings.protect != "blind":
+            return covariates
+        n = len(covariates.basis)
+        return covariates.turned(Rotation(parties[names[0]].group_key, run, row_number_digest(n), n).turn)
+
+    dtype = dtypes[0] if dtypes else "float64"
+    turned = None if covariates is None else given
+    terms = Terms(run, dtype=dtype, places=places, device=compute.device, covariates=turned)
     model, sent = drive(protocols.fit(names, settings, terms), parties, compute)
     states: States = {name: party.state for name, party in parties.items() if party.state is not None}
     key = parties[names[0]].group_key.hex() if settings.protect == "blind" else ""
@@ -95,10 +112,10 @@ def place(
     return scores
 
 
-def turned_back(shield: Shield, A: Array) -> Array:
-    """Eigenvectors of a blind fit as the parties see them: rows are samples, signs as in an open fit."""
+def turned_back(shield: Shield, A: Array) -> tuple[Array, Array]:
+    """Eigenvectors of a blind fit as the parties see them: rows are samples, signs as in an open fit; the signs."""
     back = Rotation(bytes.fromhex(shield.key), shield.run, row_number_digest(len(A)), len(A)).turn_back(A)
-    return back * signs_of(back)
+    return back * signs_of(back), signs_of(back)
 
 
 def drive(

@@ -49,13 +49,13 @@ def on_one_worker(X: Any, timeout: float | None) -> bool:
     return rows <= ONE_WORKER and SHARE * 8 * rows * width <= on_dask.memory_of_a_worker()
 
 
-def fit(estimator: Any, X: Any, y: Any, sample_ids: Any) -> dict[str, Any]:
+def fit(estimator: Any, X: Any, y: Any, sample_ids: Any, covariates: Any = None) -> dict[str, Any]:
     """Fit a copy of an estimator on the worker that has all rows; return its attributes."""
     alone, first = _alone(estimator), next(iter(collections_in(X).values()))
     sizes = on_dask.chunk_sizes(first, estimator.timeout)
 
     def fitted() -> dict[str, Any]:
-        found = dict(vars(alone.fit(X, y, sample_ids=sample_ids)))
+        found = dict(vars(alone.fit(X, y, covariates=covariates, sample_ids=sample_ids)))
         if found["_ids"] is not None:
             found["_ids"] = _as_array(found["_ids"])  # stays on the worker, as arrays do
         return found
@@ -112,7 +112,7 @@ def transform(estimator: Any, X: Any, sample_ids: Any) -> Any:
     """Place new samples: chunk by chunk, if they are Dask collections, or else on a worker."""
     tables = collections_in(X)
     if not tables:
-        return on_a_worker(estimator, "transform", X, sample_ids=sample_ids)
+        return on_a_worker(estimator, "_placed", X, sample_ids)[0]
     if sample_ids is not None:
         raise InputError("rows of Dask collections match by position; leave sample_ids out")
     if estimator._cluster == "rows":
@@ -122,7 +122,7 @@ def transform(estimator: Any, X: Any, sample_ids: Any) -> Any:
 
     def placed(start: int, *own: Any) -> tuple[list[Any], Any]:
         tables = own[0] if cut else dict(zip(names, own, strict=True))
-        scores, told = on_dask.recorded(lambda: alone.transform(tables))
+        scores, told = on_dask.recorded(lambda: alone._placed(tables, None)[0])
         return [np.asarray(scores, dtype=np.float64)], (start, told)
 
     width = len(estimator.eigenvalues_)

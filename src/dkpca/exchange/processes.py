@@ -17,6 +17,7 @@ from dkpca.errors import InputError, NoAnswerError
 from dkpca.exchange import files, in_process, protocols
 from dkpca.exchange.protocols import Terms
 from dkpca.exchange.sending import Holding, PreparedTable, Sender
+from dkpca.fusion.covariates import Covariates
 from dkpca.fusion.scoring import Placed, share_words
 from dkpca.linalg import arrays
 from dkpca.linalg.rows import controller
@@ -27,7 +28,7 @@ from dkpca.store import runs, storage
 from dkpca.store.files import encode_state
 from dkpca.store.runs import Run
 from dkpca.tables.ids import would_match
-from dkpca.tables.reading import some
+from dkpca.tables.reading import Reading, read, some
 
 HERE = Compute()
 NEW = "new"  # folder of placed samples in a run
@@ -41,10 +42,12 @@ def fit(
     compute: Compute = HERE,
     *,
     done: Callable[[], None] = lambda: None,
+    covariates: Path | None = None,
 ) -> tuple[Run, list[str]]:
     """Summarize all tables and fuse; return the run, and what was dropped or filled in, in words.
 
-    The parties' private states go to `private/` in the run, for `place`.
+    The parties' private states go to `private/` in the run, for `place`. `covariates` is a table with a row for each
+    sample, by the same ids: what the components are not to show.
     """
     if request.protect == "blind":
         raise InputError(
@@ -60,11 +63,14 @@ def fit(
         _pool(compute.n_jobs or os.cpu_count() or 1, len(holdings)) as pool,
     ):
         workers = Workers(pool, {h.party: h.path for h in holdings}, done)
+        names = together.names if together else _names(holdings[0])
+        taken_out = None if covariates is None else Covariates.of(_rows_of(covariates, holdings[0], names))
         terms = Terms(
             run_name,
             places=together.places if together else None,
             samples=together.digest if together else "",
             device=compute.device,
+            covariates=None if taken_out is None else lambda: taken_out,
         )
         protocol = protocols.fit(roster, request, terms)
         with arrays.limited(compute.max_memory, folder):
@@ -72,7 +78,6 @@ def fit(
         sent = {folder / f"{name}.summary": wire.pieces(message) for name, message in model.received.items()}
         for path, pieces in sent.items():
             storage.write(path, b"".join(pieces))
-        names = together.names if together else _names(holdings[0])
         states = {name: party.state for name, party in parties.items() if party.state is not None}
         run = runs.fuse(
             out,
@@ -84,6 +89,7 @@ def fit(
             states={name: encode_state(state) for name, state in states.items()},
         )
     said = {name: files.preparation_of(state).notes for name, state in states.items()}
+    notes += [] if run.model.covariates is None else run.model.covariates.words()
     return run, sorted(notes + [f"{name}: {note}" for name, each in said.items() for note in each])
 
 
@@ -124,10 +130,12 @@ def _party(holding: Holding, roster: Sequence[str], run: str) -> Party:
     )
 
 
-def place(run: Run, tables: Mapping[str, Path], lacking: str | None = "drop") -> tuple[Placed, list[str]]:
+def place(
+    run: Run, tables: Mapping[str, Path], lacking: str | None = "drop", covariates: Path | None = None
+) -> tuple[Placed, list[str]]:
     """Place new samples, into `new/` of a run of one owner; say what is new about them.
 
-    Those that all tables have, or with `lacking` as "mean" or "complete" all of them.
+    Those that all tables have, or with `lacking` as "mean" or "complete" all of them. `covariates` has their rows.
     """
     strangers = sorted(set(tables) - set(run.model.summaries))
     if strangers:
@@ -151,6 +159,7 @@ def place(run: Run, tables: Mapping[str, Path], lacking: str | None = "drop") ->
             missing=sorted(set(run.model.summaries) - set(tables)),
             places=together.places if together else None,
             lacking=lacking,
+            covariates=None if covariates is None else _rows_of(covariates, holdings[0], names),
         )
     outside = runs.outside(run.path / NEW)
     if placed.missing:
@@ -169,6 +178,18 @@ class Together:
     names: Sequence[str]
     digest: str
     places: Mapping[str, Sequence[int]]  # of each table's samples among them
+
+
+def _rows_of(path: Path, like: Holding, names: Sequence[str] | None) -> Any:
+    """Rows of a table of covariates for these samples: by the ids of the other tables, or as they are."""
+    found = read(path, Reading(like.reading.id_column, id_normalize=like.reading.id_normalize))
+    if names is None or found.keys is None:
+        return found.frame
+    row = {key: number for number, key in enumerate(found.keys)}
+    lacking = [name for name, key in zip(names, like.keys(names), strict=True) if key not in row]
+    if lacking:
+        raise InputError(f"{path}: has no row for {len(lacking):,} of {len(names):,} samples, such as {lacking[0]!r}")
+    return found.take([row[key] for key in like.keys(names)]).frame
 
 
 def _names(holding: Holding) -> Sequence[str] | None:

@@ -19,6 +19,7 @@ import numpy as np
 from dkpca import fusion, kernels, wire
 from dkpca.errors import FusionError, InputError
 from dkpca.fusion import FusedModel, audit, scoring
+from dkpca.fusion.covariates import Covariates
 from dkpca.kernels import Kernel, Precomputed
 from dkpca.kernels.base import BALANCED, adjusted, center_weights, check_law, check_weights, combination, weighed
 from dkpca.messages import MaskedSum, Scores, Shape, Statistics, row_number_digest
@@ -101,6 +102,7 @@ class Terms:
     places: Mapping[str, Any] | None = None  # of each party's samples among all; None: all have all, in one order
     samples: str = ""  # digest of all samples in their order, where parties lack some
     device: str | None = None  # where the center computes with landmarks
+    covariates: Callable[[], Covariates] | None = None  # of all samples; asked for when the parties have their seeds
 
 
 Answers = Mapping[str, Any]
@@ -114,6 +116,8 @@ def fit(names: Sequence[str], settings: Fit, terms: Terms) -> Generator[Ask, Ans
     check_law(settings.law)
     check_weights(settings.weights, names)
     check_lacking(settings, terms)
+    if terms.covariates is not None and not settings.center:
+        raise InputError("covariates are taken out of the centered kernel; use center=True, or leave them out")
     if settings.protect != "none":
         check_protected(names, settings)
     if settings.protect != "none" or terms.align:
@@ -279,6 +283,7 @@ def _by_summaries(
             lacking=str(settings.lacking),
             samples=terms.samples,
             device=terms.device,
+            covariates=None if terms.covariates is None else terms.covariates(),
         )
         return scoring.fused(settings.n_components, lambda count: fuse(n_components=count))
 
@@ -346,6 +351,7 @@ def _by_sums(
             n_landmarks=settings.n_landmarks,
             random_state=settings.seed,
             dtype=terms.dtype,
+            covariates=None if terms.covariates is None else terms.covariates(),
         )
         return scoring.fused(settings.n_components, lambda count: fuse(n_components=count))
 

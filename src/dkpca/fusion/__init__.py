@@ -3,6 +3,7 @@
 from dkpca.fusion.fused_model import (
     LANDMARKS,
     FusedModel,
+    adjusted,
     fuse,
     merged_rows,
     place,
@@ -17,6 +18,7 @@ from dkpca.fusion.fused_model import (
 __all__ = [
     "LANDMARKS",
     "FusedModel",
+    "adjusted",
     "fuse",
     "merged_rows",
     "place",

@@ -16,7 +16,7 @@ from dkpca.certificate import Audit
 from dkpca.certificate.estimate import Matrix, change, spectrum_at, turned
 from dkpca.certificate.proof import PartyError
 from dkpca.errors import FusionError, InputError
-from dkpca.fusion.fused_model import FusedModel
+from dkpca.fusion.fused_model import FusedModel, basis_of
 from dkpca.fusion.plausibility import TrueRows, audited_rows
 from dkpca.kernels.grams import FusedGram
 from dkpca.linalg.arrays import Array, device, growth, namespace, to_numpy, unit
@@ -171,7 +171,7 @@ def _said(model: FusedModel, drawn: Draws, asked: AuditRequest, seen: AuditSums)
     kernel = _length_at_most(lengths, proof.kernel_error_above, drawn, where, proof.kernel_error_below)
     counted = np.bincount(where, minlength=len(samples))
     weights = counted / (asked.draws * drawn.probabilities[samples])
-    spectrum = spectrum_at(model.eigenvalues, model.eigenvectors, model.nearby, samples)
+    spectrum = spectrum_at(model.eigenvalues, model.eigenvectors, model.nearby, samples, basis_of(model))
     rows = to_numpy(seen.components).astype(float) - spectrum.components * spectrum.values[None, :]
     estimated = turned(change(rows, spectrum, weights), spectrum)
     return Audit(

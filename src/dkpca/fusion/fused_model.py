@@ -10,14 +10,15 @@ from dkpca.certificate.proof import PartyError, certify
 from dkpca.errors import FusionError, InputError
 from dkpca.fusion import completion
 from dkpca.fusion.completion import Lacking
+from dkpca.fusion.covariates import Covariates
 from dkpca.fusion.plausibility import accept, check_certificate, check_same, check_turned, complete
 from dkpca.kernels import Kernel
 from dkpca.kernels.base import Weights, combination, party_weights
 from dkpca.kernels.grams import FusedGram
 from dkpca.kernels.laws import Law
-from dkpca.linalg.arrays import Array, dtype_name, namespace, sent_to, to_numpy
-from dkpca.linalg.eigenpairs import Extension, Nearby
-from dkpca.linalg.gram import Centered
+from dkpca.linalg.arrays import Array, dtype_name, like, namespace, sent_to, to_numpy
+from dkpca.linalg.eigenpairs import Eigenpairs, Extension, Nearby
+from dkpca.linalg.gram import Adjusted, Centered, Gram
 from dkpca.linalg.leading import Solver, leading
 from dkpca.linalg.precision import Factor, as_received, reweighed, round_to, whole
 from dkpca.linalg.rows import Progress, by_strips, pick, silent
@@ -40,9 +41,9 @@ class FusionSettings:
         Precision in which the center computes, whatever the wire carried.
     law : {"product", "sum"}, optional
         How the parties' matrices combine; None: as their kernels imply.
-    weights : "balanced" or dict of party to number, optional
+    weights : "balanced", "statis" or dict of party to number, optional
         Under the sum, what each party's matrix is multiplied by; "balanced" gives each the same leading eigenvalue,
-        as multiple factor analysis does.
+        as multiple factor analysis does, "statis" the more the better it agrees with the others.
     """
 
     center: bool = True
@@ -84,6 +85,8 @@ class FusedModel:
         Eigenpairs behind the components, for estimates.
     lacking : Lacking, optional
         What parties that lack samples sent; `summaries` then have a row for every sample. None: no party lacks any.
+    covariates : Covariates, optional
+        What was taken out of the fused matrix, beside its mean.
 
     Examples
     --------
@@ -109,6 +112,7 @@ class FusedModel:
     settings: FusionSettings
     nearby: Nearby | None = None
     lacking: Lacking | None = None
+    covariates: Covariates | None = None
 
     @property
     def received(self) -> Mapping[str, Summary]:
@@ -181,9 +185,9 @@ class FusedModel:
         return self._again({name: s for name, s in self.received.items() if name != party})
 
     def _again(self, summaries: Mapping[str, Summary]) -> "FusedModel":
-        known: dict[str, Any] = {}
+        known: dict[str, Any] = {"covariates": self.covariates}
         if self.lacking is not None:
-            known = {"places": {name: self.lacking.places[name] for name in summaries}, "lacking": self.lacking.mode}
+            known |= {"places": {name: self.lacking.places[name] for name in summaries}, "lacking": self.lacking.mode}
         return fuse(summaries.values(), n_components=self.n_components, **known, **vars(self.settings))
 
 
@@ -220,6 +224,7 @@ def fuse(
     samples: str = "",
     progress: Progress = silent,
     device: str | None = None,
+    covariates: Covariates | None = None,
 ) -> FusedModel:
     """Turn the parties' summaries into kernel principal components: eq. (2) and (4) of the paper.
 
@@ -245,6 +250,8 @@ def fuse(
         Digest of all samples in their order, where parties lack some; empty: they have no ids.
     progress, device
         See `dkpca.linalg.leading.leading`.
+    covariates : Covariates, optional
+        Of all samples, in their order: taken out of the fused matrix.
 
     Returns
     -------
@@ -271,12 +278,12 @@ def fuse(
     # Combine: the fused matrix is the product, entry by entry, or the sum of the parties' A A'; eq. (4) and (2).
     combined = combination({name: summary.kernel for name, summary in accepted.items()}, law)
     factors = {name: _factor(summary, dtype) for name, summary in accepted.items()}
-    weighted = party_weights(weights, factors, combined.law)
+    weighted = party_weights(weights, factors, combined.law, centered=next(iter(accepted.values())).turned)
     weighed = [A if weighted[name] == 1.0 else reweighed(A, weighted[name] ** 0.5) for name, A in factors.items()]
     fused = FusedGram(combined.law, weighed, _diagonals(accepted.values(), dtype))
 
-    # Center by the projector H = I - 11'/n, and find the leading eigenpairs of H K H.
-    gram = Centered(fused) if center else fused
+    # Center by the projector H = I - 11'/n, or off the covariates too, and find the leading eigenpairs of H K H.
+    gram, Q = _projected(Centered(fused) if center else fused, covariates)
     pairs = leading(
         gram, n_components, solver=solver, n_landmarks=n_landmarks, random_state=random_state, progress=progress,
         device=device,
@@ -294,8 +301,9 @@ def fuse(
         fused_trace=fused.trace(),
         meaning=combined.meaning,
         centered=center,
+        Q=Q,
     )
-    estimated = component_errors(errors, combined.law, pairs, random_state=random_state, device=device)
+    estimated = component_errors(errors, combined.law, pairs, random_state=random_state, device=device, Q=Q)
     about = None if lacked is None else lacked.described()
     certificate = replace(certificate, component_error_estimates=estimated, completed=about)
     check_certificate(certificate, accepted)
@@ -312,7 +320,30 @@ def fuse(
         settings=settings,
         nearby=pairs.nearby,
         lacking=lacked,
+        covariates=None if covariates is None else replace(covariates, share=_share_taken_out(pairs)),
     )
+
+
+def _projected(gram: Gram, covariates: Covariates | None) -> tuple[Gram, Array | None]:
+    """Take the covariates out of a matrix; return also their orthonormal columns."""
+    if covariates is None:
+        return gram, None
+    if covariates.basis.shape[0] != gram.n:
+        raise InputError(f"there are covariates of {covariates.basis.shape[0]} samples, not of {gram.n}")
+    Q = like(to_numpy(covariates.basis), gram.home)
+    return Adjusted(gram, Q), Q
+
+
+def _share_taken_out(pairs: Eigenpairs) -> float:
+    total = pairs.taken_trace + pairs.trace
+    return pairs.taken_trace / total if total > 0 else 0.0
+
+
+def basis_of(model: FusedModel) -> Array | None:
+    """Orthonormal columns that were taken out of the fused matrix, beside its mean."""
+    if model.covariates is None:
+        return None
+    return like(to_numpy(model.covariates.basis), model.eigenvalues)
 
 
 def _factor(summary: Summary, dtype: str) -> Factor:
@@ -325,7 +356,10 @@ def _factor(summary: Summary, dtype: str) -> Factor:
 
 
 def place(model: FusedModel, received: Iterable[Rows | Partials]) -> Array:
-    """Place new samples in the way that all parties answered, (n_new, n_components)."""
+    """Place new samples in the way that all parties answered, (n_new, n_components).
+
+    Where covariates were taken out, these are scores before that of the new samples is: see `adjusted`.
+    """
     known = list(received)
     exact = [message for message in known if isinstance(message, Partials)]
     rows = [message for message in known if isinstance(message, Rows)]
@@ -370,6 +404,17 @@ def project_exact(model: FusedModel, partials: Iterable[Partials]) -> Array:
     total = sum(by_party[name].partial.decode(model.dtype) for name in model.summaries)
     rows = model.extension.rows(model.kernel.finish(total).T).T
     return _finite(rows @ model.extension.weights + model.extension.offset[None, :])
+
+
+def adjusted(model: FusedModel, scores: Array, table: Any) -> Array:
+    """Scores of new samples with their covariates taken out, as they were out of those of the fit."""
+    known, slopes = model.covariates, model.extension.slopes
+    if known is None or slopes is None:
+        return scores
+    rows = known.rows(table)
+    if len(rows) != scores.shape[0]:
+        raise InputError(f"there are covariates of {len(rows)} samples, and {scores.shape[0]} new samples")
+    return scores + like(rows, slopes) @ slopes
 
 
 def _finite(scores: Array) -> Array:

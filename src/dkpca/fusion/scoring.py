@@ -11,6 +11,7 @@ mean row takes part in every term, so that it has to be asked for.
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -18,11 +19,11 @@ from dkpca import wire
 from dkpca.errors import FusionError, InputError
 from dkpca.fusion import fused_model
 from dkpca.fusion.completion import Completion, complete, held_by
-from dkpca.fusion.fused_model import FusedModel, merged_rows, project
-from dkpca.linalg.arrays import Array, device, namespace, to_numpy
+from dkpca.fusion.fused_model import FusedModel, basis_of, merged_rows, project
+from dkpca.linalg.arrays import Array, device, like, namespace, to_numpy
 from dkpca.linalg.precision import Rounded
 from dkpca.linalg.rows import by_strips
-from dkpca.messages import Partials, Rows, row_number_digest
+from dkpca.messages import Partials, Rows, Summary, row_number_digest
 
 MEANS_OVER = 2000  # samples of the fit; with more of them, means are over so many
 FIRST = 32  # components looked at first, twice as many each time they are too few
@@ -120,14 +121,18 @@ def _regressions(model: FusedModel) -> Completion:
     return complete(held, model.n_samples, seed=model.settings.random_state)
 
 
-def party_scores(model: FusedModel, rows: Mapping[str, Rows]) -> dict[str, Array]:
+def party_scores(model: FusedModel, rows: Mapping[str, Rows], covariates: Any = None) -> dict[str, Array]:
     """Each party's own share of the scores of new samples; they add up to the scores."""
     _check_additive(model)
-    middle = {name: _mean_row(model, name) if model.centered else 0.0 for name in rows}
-    return {
-        name: (message.factor.decode(model.dtype) - middle[name]) @ _weights(model, name)
-        for name, message in rows.items()
-    }
+    shares, Q = {}, basis_of(model)
+    for name, message in rows.items():
+        own = message.factor.decode(model.dtype)
+        own = own - _mean_row(model, name) if model.centered else own
+        if Q is not None and model.covariates is not None:  # less what the covariates predict of the party's rows
+            predicts = Q.T @ model.summaries[name].factor.decode(model.dtype)
+            own = own - like(model.covariates.rows(covariates), Q) @ predicts
+        shares[name] = own @ _weights(model, name)
+    return shares
 
 
 def share_words(placed: Placed) -> str:
@@ -261,7 +266,9 @@ def _enough(model: FusedModel, share: float | None) -> int:
     return min(present, int(reached.argmax()) + 1) if reached.any() else present
 
 
-def captured_share(model: FusedModel, rows: Mapping[str, Rows], diagonals: Mapping[str, Array]) -> float:
+def captured_share(
+    model: FusedModel, rows: Mapping[str, Rows], diagonals: Mapping[str, Array], covariates: Any = None
+) -> float:
     """Squared scores of new samples, over their squared distances from the mean of the fit in feature space.
 
     Parameters
@@ -272,17 +279,42 @@ def captured_share(model: FusedModel, rows: Mapping[str, Rows], diagonals: Mappi
         Factor rows of the new samples, of every party.
     diagonals : mapping of party to array of shape (n_new,)
         Kernel value of each new sample with itself.
+    covariates : table, optional
+        Of the new samples, where the fit took some out: distances are then from what they predict.
     """
     # |scores|^2 over sum of k(y, y) - 2 mean_i k(y, x_i) + mean_ij k(x_i, x_j), which is |phi(y) - mean phi|^2.
-    seen = float(np.sum(to_numpy(project(model, rows.values())) ** 2))
+    scores = fused_model.adjusted(model, project(model, rows.values()), covariates)
+    seen = float(np.sum(to_numpy(scores) ** 2))
     own = {name: np.asarray(to_numpy(diagonals[name]), dtype=float) for name in model.summaries}
     traces = [model.weights[name] * float(own[name].sum()) for name in model.summaries]
     total = model.law.total_trace(traces, list(own.values()))
-    if model.centered:
+    if model.covariates is not None:
+        total += _predicted(model, [rows[name] for name in model.summaries], model.covariates.rows(covariates))
+    elif model.centered:
         count = next(iter(own.values())).shape[0]
         beside, among = _means(model, [rows[name] for name in model.summaries], _some(model))
         total += count * (among - 2.0 * beside)
     return seen / total if total > 0 else 0.0
+
+
+def _predicted(model: FusedModel, received: Sequence[Rows], new: np.ndarray) -> float:
+    """Sum of q' Q'KQ q - 2 q' Q'k(X, y) over new samples: with k(y, y) their squared distance from the prediction."""
+    law, scales = model.law, [model.weights[name] ** 0.5 for name in model.summaries]
+    fitted = merged_rows(law, model.summaries.values(), scales, model.dtype, lambda data: data)
+    assert model.covariates is not None
+    n = model.n_samples
+    Q = np.column_stack([np.full(n, n**-0.5), to_numpy(model.covariates.basis)])
+    q = np.column_stack([np.full(len(new), n**-0.5), new])
+
+    def shown(messages: Sequence[Summary | Rows]) -> np.ndarray:
+        def of(strip: slice) -> Array:
+            own = merged_rows(law, messages, scales, model.dtype, lambda x: x[strip, :])
+            return law.recombine(A @ B.T for A, B in zip(own, fitted, strict=True)) @ like(Q, fitted[0])
+
+        return to_numpy(by_strips(of, messages[0].factor.data, fitted[0])).astype(float)
+
+    within = Q.T @ shown(list(model.summaries.values()))
+    return float(np.sum(q * (q @ within)) - 2.0 * np.sum(q * shown(received)))
 
 
 def _means(model: FusedModel, received: Sequence[Rows], some: Array) -> tuple[float, float]:

@@ -18,14 +18,15 @@ from dkpca.errors import InputError
 from dkpca.kernels.installed import package_of
 from dkpca.kernels.laws import LAWS, Law
 from dkpca.linalg.arrays import Array, growth, namespace, quiet, unit
-from dkpca.linalg.precision import Factor, reference_of, rows_of
-from dkpca.linalg.rows import Index, at_hand, moments
+from dkpca.linalg.precision import Factor, reference_of, rows_of, whole
+from dkpca.linalg.rows import Index, at_hand, cross, moments
 
 JUDGED_ROWS = 1000  # of which a dominant column is told
 UNLIKE = 0.01  # of what a training sample shows of itself: a new one that shows less is unlike all of them
 BEYOND = 10.0  # times the longest training sample, for kernels without a unit diagonal
 DOMINANT = 0.9  # share of one column in the mean distance from which the others hardly count
-BALANCED = "balanced"
+BALANCED, STATIS = "balanced", "statis"
+LEAST = 1e-9  # weight of a party that agrees with none
 Weights = str | Mapping[str, float] | None
 
 
@@ -296,10 +297,12 @@ def _implied(kernels: Mapping[str, Kernel]) -> Law:
 
 def check_weights(weights: Weights, parties: Iterable[str]) -> None:
     """Raise unless these are weights for just these parties."""
-    if weights is None or weights == BALANCED:
+    if weights is None or weights in (BALANCED, STATIS):
         return
     if not isinstance(weights, Mapping) or set(weights) != set(parties):
-        raise InputError(f"weights are {weights!r}; give 'balanced', or a number for each of {sorted(parties)}")
+        raise InputError(
+            f"weights are {weights!r}; give 'balanced', 'statis', or a number for each of {sorted(parties)}"
+        )
     for name, weight in weights.items():
         if isinstance(weight, bool) or not isinstance(weight, Real) or not 0.0 < float(weight) < float("inf"):
             raise InputError(f"the weight of party {name!r} is {weight!r}; give a positive number")
@@ -307,6 +310,11 @@ def check_weights(weights: Weights, parties: Iterable[str]) -> None:
 
 def weighed(kernels: Mapping[str, Kernel], weights: Weights, law: Law) -> dict[str, Kernel]:
     """Kernels by party with their weights, where the law has the parties weigh by their widths."""
+    if weights == STATIS and law.weighed_by != "center":
+        raise InputError(
+            "weights='statis' follow from the summaries, and under the product law each party weighs by its width "
+            "before it sends one; use law='sum'"
+        )
     if not isinstance(weights, Mapping) or law.weighed_by != "party":
         return dict(kernels)
     return {name: kernel.rescaled(weights[name]) for name, kernel in kernels.items()}
@@ -317,8 +325,13 @@ def center_weights(weights: Weights, law: str | None) -> Weights:
     return None if law is not None and LAWS[law].weighed_by == "party" else weights
 
 
-def party_weights(weights: Weights, factors: Mapping[str, Factor], law: Law) -> dict[str, float]:
-    """What each party's matrix is multiplied by; under the product its own width does that, at the party."""
+def party_weights(
+    weights: Weights, factors: Mapping[str, Factor], law: Law, *, centered: bool = False
+) -> dict[str, float]:
+    """What each party's matrix is multiplied by; under the product its own width does that, at the party.
+
+    `centered`: the factors came so, as those of a blind fit do, whose rows are no samples.
+    """
     check_weights(weights, factors)
     if weights is None:
         return dict.fromkeys(factors, 1.0)
@@ -331,11 +344,26 @@ def party_weights(weights: Weights, factors: Mapping[str, Factor], law: Law) -> 
         raise InputError("weights need a sum or a product of the parties' kernels, not one that the center finishes")
     if isinstance(weights, Mapping):
         return {name: float(weights[name]) for name in factors}
-    return {name: 1.0 / (_leading_value(A) or 1.0) for name, A in factors.items()}
+    if weights == STATIS:
+        return _by_agreement({name: whole(A) for name, A in factors.items()}, centered)
+    return {name: 1.0 / (_leading_value(A, centered) or 1.0) for name, A in factors.items()}
 
 
-def _leading_value(A: Factor) -> float:
+def _by_agreement(factors: Mapping[str, Array], centered: bool) -> dict[str, float]:
+    """STATIS: the leading eigenvector of the cosines between centered matrices, each divided by its own length."""
+    # <H A A' H, H B B' H> = |A' H B|^2
+    own = {name: A if centered else A - namespace(A).mean(A, axis=0, keepdims=True) for name, A in factors.items()}
+    S = np.array([[float(namespace(C := cross(A, B)).sum(C * C)) for B in own.values()] for A in own.values()])
+    lengths = np.sqrt(np.where(np.diagonal(S) > 0, np.diagonal(S), 1.0))
+    leading = np.abs(np.linalg.eigh(S / lengths[:, None] / lengths[None, :])[1][:, -1])
+    return dict(zip(own, (np.maximum(leading / leading.sum(), LEAST) / lengths).tolist(), strict=True))
+
+
+def _leading_value(A: Factor, centered: bool) -> float:
     """Largest eigenvalue of the centered matrix that a factor stands for."""
+    if centered:
+        square = moments(A, reference_of(A)[0, :], centered=False).square
+        return float(namespace(square).max(namespace(square).linalg.eigvalsh(square)))
     start = namespace(reference_of(A)).zeros_like(reference_of(A)[0, :])
     mean = moments(A, start, centered=True).total / A.shape[0]
     found = moments(A, mean, centered=True)

@@ -1,7 +1,7 @@
 """Build the matrix and solve it: the reference, for small n."""
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,7 @@ class Dense:
         vectors = vectors * signs_of(vectors)[None, :]
         extension = from_all_rows(gram, values, vectors)
         pairs = Eigenpairs(values, vectors, 0.0, gram.trace(), extension, solver="dense").head(k)
+        pairs = replace(pairs, taken_trace=gram.taken_trace())
         return pairs.with_residual(solver_error(gram.n, float(values[0]), vectors))
 
 

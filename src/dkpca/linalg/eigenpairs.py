@@ -24,6 +24,7 @@ class Extension:
     weights: Array  # (n_anchors, k)
     offset: Array  # (k,)
     anchors: Array | None = None  # positions of the samples to compare with; None: all of them
+    slopes: Array | None = None  # (q, k): what the covariates of the sample are multiplied by and added
 
     def rows(self, x: Array) -> Array:
         """Return the anchors' rows of a per-sample array."""
@@ -31,7 +32,8 @@ class Extension:
 
     def head(self, k: int) -> "Extension":
         """Return the extension for the first k columns of the factor."""
-        return replace(self, weights=self.weights[:, :k], offset=self.offset[:k])
+        slopes = None if self.slopes is None else self.slopes[:, :k]
+        return replace(self, weights=self.weights[:, :k], offset=self.offset[:k], slopes=slopes)
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,7 @@ class Eigenpairs:
     residual_nuclear: float = 0.0
     probe: Probe | None = None  # on which `next_value` rests, where no proof says that none was missed
     nearby: Nearby | None = None
+    taken_trace: float = 0.0  # of what covariates took out of the matrix before
 
     @property
     def left_out_norm(self) -> float:
@@ -131,8 +134,8 @@ def inverse_roots(n: int, values: Array) -> Array:
 
 def from_all_rows(gram: Gram, values: Array, vectors: Array) -> Extension:
     """Extension by comparison with every sample: W = V / sqrt(lambda)."""
-    weights, offset = gram.affine(vectors * inverse_roots(vectors.shape[0], values)[None, :])
-    return Extension(weights, offset)
+    weights = vectors * inverse_roots(vectors.shape[0], values)[None, :]
+    return Extension(*gram.affine(weights), slopes=gram.slopes(weights))
 
 
 def signs_of(vectors: Array) -> Array:

@@ -8,8 +8,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 from dkpca.errors import InputError
-from dkpca.linalg.arrays import Array, device, eps, growth, itemsize, namespace, unit
-from dkpca.linalg.rows import Index, Made, Progress, in_order, pick, silent, slices, tile_bytes
+from dkpca.linalg.arrays import Array, device, eps, growth, itemsize, like, namespace, to_numpy, unit
+from dkpca.linalg.rows import Index, Made, Progress, in_order, off, pick, silent, slices, tile_bytes
 
 Within = Callable[[int, Sequence[Array]], Callable[[Sequence[slice]], Array]]
 SHARES = 8  # of the tiles of a product, each added up on its own: so many, whatever the number of threads
@@ -118,6 +118,14 @@ class Gram(ABC):
         """
         xp = namespace(weights)
         return weights, xp.zeros_like(weights[0, :])
+
+    def slopes(self, weights: Array) -> Array | None:
+        """What the covariates of a new sample are multiplied by and added to its score; None: there are none."""
+        return None
+
+    def taken_trace(self) -> float:
+        """Trace of what covariates took out of the matrix."""
+        return 0.0
 
     def __matmul__(self, block: Array) -> Array:
         """Multiply by a thin block."""
@@ -236,6 +244,78 @@ class Centered(Gram):
         both = self.base.product(xp.concat([block, xp.ones_like(block[:, :1])], axis=1), progress)
         self._row_means = both[:, -1] / self.n
         return _center(both[:, :-1])
+
+
+class Adjusted(Gram):
+    """H K H with H = I - QQ' for orthonormal columns Q: what is left of the samples off their covariates."""
+
+    def __init__(self, base: Gram, Q: Array) -> None:
+        self.base, self.Q = base, Q
+        self.n, self.reference, self.entry_operations = base.n, base.reference, base.entry_operations
+        self._images: Array | None = None  # K Q, (n, q)
+
+    @property
+    def home(self) -> Array:
+        return self.base.home
+
+    @property
+    def chunks(self) -> tuple[int, ...] | None:
+        return self.base.chunks
+
+    def sent_to(self, place: Array) -> Gram:
+        return Adjusted(self.base.sent_to(place), self.Q)
+
+    def images(self) -> Array:
+        """K Q; costs one product."""
+        if self._images is None:
+            self._images = self.base @ self.Q
+        return self._images
+
+    def block(self, rows: Index, columns: Index) -> Array:
+        # H K H = K - Q (KQ)' - (KQ - Q Q'KQ) Q'
+        KQ, Q = self.images(), self.Q
+        rest = pick(KQ, rows) - pick(Q, rows) @ (Q.T @ KQ)
+        return self.base.block(rows, columns) - pick(Q, rows) @ pick(KQ, columns).T - rest @ pick(Q, columns).T
+
+    def diagonal(self) -> Array:
+        KQ, Q = self.images(), self.Q
+        xp = namespace(Q)
+        return self.base.diagonal() - xp.sum(Q * (2.0 * KQ - Q @ (Q.T @ KQ)), axis=1)
+
+    def dense(self) -> Array:
+        K = off(self.Q, self.base.dense())
+        return off(self.Q, K.T)
+
+    def evaluation_error(self) -> float:
+        # Each column of Q rounds as a mean does, and is orthogonal to the others to as many digits.
+        rounded = 4.0 * int(self.Q.shape[1]) * growth(self.n) * unit(self.reference)
+        return self.base.evaluation_error() + rounded * self.base.trace()
+
+    def noise(self) -> float:
+        return self.base.noise() + 8.0 * int(self.Q.shape[1]) * eps(self.reference) * self.base.trace() / math.sqrt(
+            self.n
+        )
+
+    def rough(self, width: int) -> Gram | None:
+        base = self.base.rough(width)
+        return None if base is None else Adjusted(base, like(to_numpy(self.Q), base.reference))
+
+    @property
+    def factor(self) -> Array | None:
+        factor = self.base.factor
+        return None if factor is None else off(self.Q, factor)
+
+    def affine(self, weights: Array) -> tuple[Array, Array]:
+        return self.base.affine(off(self.Q, weights))
+
+    def slopes(self, weights: Array) -> Array | None:
+        return -(self.images().T @ off(self.Q, weights))
+
+    def taken_trace(self) -> float:
+        return float(namespace(self.Q).sum(self.Q * self.images()))
+
+    def product(self, block: Array, progress: Progress = silent) -> Array:
+        return off(self.Q, self.base.product(off(self.Q, block), progress))
 
 
 class Scaled(Gram):

@@ -43,7 +43,7 @@ from dkpca.linalg.eigenpairs import (
     orthonormalize,
     signs_of,
 )
-from dkpca.linalg.gram import Centered, Gram
+from dkpca.linalg.gram import Adjusted, Centered, Gram
 from dkpca.linalg.landmark_block import (
     MOST_NUMBERS,
     FeatureSpectrum,
@@ -60,10 +60,12 @@ from dkpca.linalg.rows import (
     Progress,
     RowGroup,
     cross,
+    crossed,
     for_each,
     kept,
     moments,
     multiply,
+    off,
     over,
     pick,
     products,
@@ -135,10 +137,11 @@ class Landmark:
         if _fits_one_worker(gram, min(max(wanted, k), gram.n)):
             found: Eigenpairs = on_one_worker(lambda: self(gram, k), gram.n, gram.chunks or ())
             return found
-        base = gram.base if isinstance(gram, Centered) else gram
+        gram, Q = (gram.base, gram.Q) if isinstance(gram, Adjusted) else (gram, None)
+        base, centered = (gram.base, True) if isinstance(gram, Centered) else (gram, False)
         with threads_of_our_own():
             chosen = self._choose(base, min(max(wanted, k), gram.n), k)
-            return _pairs(base, chosen, k, centered=base is not gram, bounded=self.bounded, progress=self.progress)
+            return _pairs(base, chosen, k, centered=centered, Q=Q, bounded=self.bounded, progress=self.progress)
 
     def factorize(self, gram: Gram, most: int) -> tuple[Array, Array, float]:
         """Return F, pivots and the trace of gram - F F', which is positive semidefinite; F[pivots] is triangular."""
@@ -218,8 +221,10 @@ def default_landmarks(k: int) -> int:
     return max(LANDMARKS_PER_PAIR * k, LEAST_LANDMARKS)
 
 
-def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, bounded: bool, progress: Progress) -> Eigenpairs:
-    """Leading pairs of F F', or of the same after centering, and how far they may be from those of the matrix."""
+def _pairs(
+    gram: Gram, chosen: Chosen, k: int, *, centered: bool, Q: Array | None, bounded: bool, progress: Progress
+) -> Eigenpairs:
+    """Leading pairs of F F', centered and off covariates Q if asked, and how far they may be from the matrix's."""
     # 1) One pass over the rows adds up F'F, or C'C where inv(L) C'C inv(L)' is as good; landmarks whose rounding is
     # more than what they explain go.
     n, home = gram.n, gram.home
@@ -231,7 +236,10 @@ def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, bounded: bool,
         chosen, sums = (chosen.head(sound, gram), sums.head(sound)) if sound < chosen.block.m else (chosen, sums)
     # 2) With F'F = U Theta U', the eigenvalues of F F' are Theta and its eigenvectors F U Theta^(-1/2).
     block, start = chosen.block, chosen.start
-    found = block.spectrum(sums, to_numpy(start) if centered else None, n, substituted=chosen.substituted)
+    # F'HF = F'F - F'QQ'F: what covariates show of the features is taken out of the sum of squares.
+    shown = None if Q is None else to_numpy(crossed(chosen.features, Q, start)).astype(float)
+    origin = to_numpy(start) if centered else None
+    found = block.spectrum(sums, origin, n, substituted=chosen.substituted, shown=shown)
     values, U = like(found.values, home), like(found.U, home)
     next_value = float(values[k]) if values.shape[0] > k else 0.0
     scaled, behind = U * inverse_roots(n, values)[None, :], slice(k, k + NEARBY)
@@ -248,7 +256,10 @@ def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, bounded: bool,
     in_blocks = bounded and worthwhile and (on_gpu(start) or n * block.m <= MOST_NUMBERS)
     # 4) A second pass makes the eigenvectors, which are then orthonormal to the last digit and have their signs.
     lifted = _lifted(gram, scaled, near, chosen, found, progress, in_blocks=in_blocks, rough=rough)
-    vectors, square = lifted.vectors, lifted.square
+    vectors, square, nearby = lifted.vectors, lifted.square, lifted.nearby
+    if Q is not None:
+        vectors, nearby = off(Q, vectors), off(Q, nearby) if nearby.shape[1] else nearby
+        square = cross(vectors, vectors)
     vectors, turned = orthonormalize(vectors, square, found.values[:k])
     signs = signs_of(vectors)
     vectors = multiply(vectors, namespace(signs).eye(k, dtype=signs.dtype, device=device(signs)) * signs[None, :])
@@ -256,19 +267,21 @@ def _pairs(gram: Gram, chosen: Chosen, k: int, *, centered: bool, bounded: bool,
     # 5) A new sample's row of the factor is k(y, landmarks) inv(L)'U, less the mean.
     weights = block.solve_transposed(to_numpy(U))
     made = block.product_error(found, weights, n, k, substituted=chosen.substituted)
+    slopes = None if found.shown is None else -(like(found.shown.T, home) @ U)
     pairs = Eigenpairs(
         values,
         vectors,
         next_value,
         found.centered_trace + left,
-        Extension(like(weights, home), -(like(found.factor_mean, home) @ U), anchors=sent_to(chosen.pivots, home)),
+        Extension(like(weights, home), -(like(found.factor_mean, home) @ U), sent_to(chosen.pivots, home), slopes),
         solver=_words(chosen, n),
         missed_trace=left,
         missed_norm=min(lifted.missed.norm + in_entries, left),
         missed_leading=min(lifted.missed.leading + k * in_entries, left),
         residual_norm=found.beside,
         residual_nuclear=2.0 * block.m**0.5 * found.beside,
-        nearby=Nearby(near_values, lifted.nearby),
+        nearby=Nearby(near_values, nearby),
+        taken_trace=0.0 if found.shown is None else float(np.sum(found.shown**2)),
     )
     return pairs.with_residual(found.moved + made + turned)
 

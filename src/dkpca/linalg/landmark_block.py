@@ -4,6 +4,7 @@ C are the columns of the matrix at the landmarks, L L' is the corner, and F = C 
 F, each by a substitution with L, or as inv(L) C'C inv(L)': half the work, but rounding grows by |inv(L)|^2.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -209,6 +210,7 @@ class FeatureSpectrum:
     full_length: float  # of the features from zero
     moved: float  # bound on the norm of what rounding did to F'F
     beside: float  # bound on how far F F' is from a factor of what the landmarks explain
+    shown: Matrix | None = None  # (m, q): F'Q for the covariates Q that were taken out
 
 
 class LandmarkBlock:
@@ -313,8 +315,13 @@ class LandmarkBlock:
         """Bound on the error of F'F from C'C for columns of this length."""
         return self.inverse_norm**2 * (self._square_error(n, length, length) + self._own_error(length))
 
-    def spectrum(self, sums: Moments, start: Matrix | None, n: int, *, substituted: bool) -> FeatureSpectrum:
-        """Eigenpairs of F'F from sums over all rows of F, or of C; centered, if they were measured from a start."""
+    def spectrum(
+        self, sums: Moments, start: Matrix | None, n: int, *, substituted: bool, shown: Matrix | None = None
+    ) -> FeatureSpectrum:
+        """Eigenpairs of F'F from sums over all rows of F, or of C; centered, if they were measured from a start.
+
+        `shown` are products of these rows with orthonormal columns Q: then of F'(I - QQ')F.
+        """
         # sum of (z - c)(z - c)' less n m m' for the mean m of z - c: centered, whatever the start c was.
         square, moved_mean = to_numpy(sums.square).astype(float), to_numpy(sums.total).astype(float) / n
         if start is None:
@@ -325,14 +332,19 @@ class LandmarkBlock:
         full_length = max(length, full_length)
         square = square - n * moved_mean[:, None] * moved_mean
         rounded = self._square_error(n, length, full_length, n**0.5 * float(np.linalg.norm(moved_mean)))
+        if shown is not None:
+            square, rounded = square - shown @ shown.T, rounded + self._shown_error(n, full_length, shown)
         factor_mean = mean
         if not substituted:
+            shown = None if shown is None else solve_triangular(self.L, shown, lower=True, check_finite=False)
             square, factor_mean, rounded = self._through(square, mean, rounded + self._own_error(length))
         square = (square + square.T) / 2
         xp = namespace(self.reference)
         values, U = map(to_numpy, xp.linalg.eigh(like(square, self.reference)))
         of_mean = n * factor_mean[:, None] * factor_mean
         centered_trace = float(np.trace(square))
+        if shown is not None:  # of the features before anything was taken out of them
+            of_mean = of_mean + shown @ shown.T
         return FeatureSpectrum(
             values=np.clip(values[::-1], 0.0, None).astype(float),
             U=U[:, ::-1].astype(float),
@@ -344,6 +356,7 @@ class LandmarkBlock:
             full_length=full_length,
             moved=rounded + solver_error(self.m, centered_trace, self.reference),
             beside=self.beside(square + of_mean),
+            shown=shown,
         )
 
     def product_error(self, found: FeatureSpectrum, weights: Matrix, n: int, k: int, *, substituted: bool) -> float:
@@ -362,6 +375,13 @@ class LandmarkBlock:
         """Bound on the error of the sum of squares of features, measured from a start, less that of their mean."""
         terms = self.additions(n)
         return self.unit * (terms * (length + 2.0 * of_mean) + 2.0 * SUBTRACTIONS * full_length) * length
+
+    def _shown_error(self, n: int, full_length: float, shown: Matrix) -> float:
+        """Bound on the error of F'QQ'F: of the sums in F'Q, and of columns Q that are orthonormal to rounding."""
+        q = int(shown.shape[1])
+        off = self.unit * (self.additions(n) + growth(n)) * full_length * math.sqrt(q)
+        size = float(np.linalg.norm(shown))
+        return (2.0 * size + off) * off + 4.0 * q * growth(n) * self.unit * size**2
 
     def _own_error(self, length: float) -> float:
         """Bound on what it does to the sum of squares that the landmarks' own rows are evaluated once more."""

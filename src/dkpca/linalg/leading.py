@@ -19,7 +19,7 @@ from dkpca.linalg.arrays import (
 )
 from dkpca.linalg.dense import Dense
 from dkpca.linalg.eigenpairs import Eigenpairs
-from dkpca.linalg.gram import Centered, Gram, Scaled
+from dkpca.linalg.gram import Adjusted, Centered, Gram, Scaled
 from dkpca.linalg.landmark import Landmark, default_landmarks
 from dkpca.linalg.on_dask import on_one_worker
 from dkpca.linalg.rows import Progress, away_from, silent
@@ -34,7 +34,7 @@ WORK, WORK_GPU = 2e11, 2e14
 BUILDING = 0.25  # of them, for building the matrix where passing over it would take less: its answer is proved
 OF_SIZE = (
     "values", "next_value", "trace", "missed_trace", "missed_norm", "missed_leading", "residual_norm",
-    "residual_nuclear",
+    "residual_nuclear", "taken_trace",
 )  # fmt: skip  # fields of Eigenpairs that are as large as the matrix
 HEADROOM = 1e-4  # share of the range of a precision that sums and rounding are left
 ORDINARY = (1e-6, 1e6)  # diagonal entries whose squares, and those of their rounding, are far from any limit
@@ -180,6 +180,9 @@ def landmarks_within(n: int, entry: float, operations: float) -> int:
 
 def ordinary(gram: Gram) -> tuple[Gram, float]:
     """Return a matrix whose numbers are of ordinary size, and by what the given one is larger."""
+    if isinstance(gram, Adjusted):
+        same, size = ordinary(gram.base)
+        return (gram if size == 1.0 else Adjusted(same, gram.Q)), size
     # The largest diagonal entry is the largest entry of a positive semidefinite matrix.
     base = gram.base if isinstance(gram, Centered) else gram
     xp = namespace(gram.reference)
@@ -207,7 +210,9 @@ def as_large(pairs: Eigenpairs, size: float) -> Eigenpairs:
     if size == 1.0:
         return pairs
     root = size**0.5
-    extension = replace(pairs.extension, weights=pairs.extension.weights / root, offset=pairs.extension.offset * root)
+    own = pairs.extension
+    slopes = None if own.slopes is None else own.slopes * root
+    extension = replace(own, weights=own.weights / root, offset=own.offset * root, slopes=slopes)
     nearby = None if pairs.nearby is None else replace(pairs.nearby, values=pairs.nearby.values * size)
     larger = {name: getattr(pairs, name) * size for name in OF_SIZE}
     return replace(pairs, nearby=nearby, extension=extension, **larger)

@@ -501,6 +501,14 @@ def times(A: Array, B: Array) -> Array:
     return out
 
 
+def off(Q: Array, block: Array) -> Array:
+    """(I - QQ') B for orthonormal columns Q."""
+    shown = cross(Q, block)
+    if on_workers(block):
+        return kept(Made((block, Q), lambda start, own, q: own - q @ shown, block.shape[1]), np.empty(0))
+    return block - times(Q, shown)
+
+
 def multiply(A: Array, B: Array) -> Array:
     """A B for a square B, written over A where A can be written to."""
     if is_dask_array(A):

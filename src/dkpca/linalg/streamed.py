@@ -272,5 +272,6 @@ def _result(gram: Gram, pairs: Ritz, k: int, note: str, at_least: float = 0.0) -
         trace=gram.trace(),
         extension=from_all_rows(gram, values, vectors),
         solver=note,
+        taken_trace=gram.taken_trace(),
         nearby=Nearby(xp.clip(pairs.values[k : k + NEARBY], 0.0, None), pairs.vectors[:, k : k + NEARBY]),
     ).with_residual(float(xp.sqrt(xp.sum(pairs.sizes()[:k] ** 2))) + solver_error(gram.n, float(values[0]), values))

@@ -65,6 +65,13 @@ class LabelTable:
             f"{len(lacking):,} have none, for example {lacking[0]!r}"
         ]
 
+    def values(self, names: Sequence[str]) -> dict[str, list[Any]]:
+        """Values as they are, for samples in this order; None where there is none."""
+        row = {key: number for number, key in enumerate(matching_keys(self.ids, self.id_normalize))}
+        rows = [row.get(key) for key in matching_keys(names, self.id_normalize)]
+        known = {name: self.frame[name].to_list() for name in self.frame.columns}
+        return {name: [None if r is None else own[r] for r in rows] for name, own in known.items()}
+
     def columns(self, names: Sequence[str]) -> list[LabelColumn]:
         """One value per sample, for samples in this order."""
         row = {key: number for number, key in enumerate(matching_keys(self.ids, self.id_normalize))}

@@ -3,13 +3,15 @@
 import base64
 import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from dkpca.analysis.outcomes import Outcomes, outcomes
 from dkpca.errors import InputError
 from dkpca.fusion import FusedModel
 from dkpca.fusion.scoring import party_shares
@@ -49,6 +51,10 @@ class Wanted:
         New samples, and a party's own tables of them.
     title : str, optional
         Headline; else the name of the directory.
+    survival : (str, str), optional
+        Columns of the labels with times and events.
+    in_fit : collection of str
+        Columns that the fit is known to have had.
     """
 
     path: Path
@@ -60,6 +66,8 @@ class Wanted:
     new: Sequence[Path] = ()
     new_tables: Sequence[Path] = ()
     title: str | None = None
+    survival: tuple[str, str] | None = None
+    in_fit: Collection[str] = ()
 
 
 @dataclass(frozen=True)
@@ -72,6 +80,7 @@ class Content:
     new: Sequence[Source] = ()
     own: OwnColumns | None = None
     notes: Sequence[str] = ()
+    outcomes: Sequence[Outcomes] = ()  # of the samples of the fit, and of new ones
 
 
 def assemble(wanted: Wanted) -> Content:
@@ -92,7 +101,23 @@ def assemble(wanted: Wanted) -> Content:
         new=new,
         own=own,
         notes=list(dict.fromkeys(notes)),  # the table of labels may be the party's own
+        outcomes=_outcomes(wanted, source, new, labels, own),
     )
+
+
+def _outcomes(
+    wanted: Wanted, source: Source, new: Sequence[Source], labels: LabelTable | None, own: OwnColumns | None
+) -> list[Outcomes]:
+    """Compare scores and labels: the samples of the fit, and then new ones with the clusters of the fit."""
+    if labels is None or (source.run is not None and source.run.model.is_blind):
+        return []
+    given = partial(outcomes, survival=wanted.survival, in_fit={*wanted.in_fit, *(own.names if own else ())})
+    found = [given(source.scores, labels.values(source.names))]
+    for part in new:
+        known = labels.values(part.names)
+        if any(v is not None for values in known.values() for v in values):
+            found.append(given(part.scores, known, clusters=found[0].clusters, samples=f"new samples, {part.title}"))
+    return found
 
 
 def _named(source: Source, table: Path, how: Reading) -> tuple[Source, str]:
@@ -111,7 +136,8 @@ def _new_samples(wanted: Wanted, n_components: int) -> list[Source]:
 def _labels(wanted: Wanted, source: Source, notes: list[str]) -> LabelTable | None:
     if wanted.labels is None:
         return None
-    found = read_labels(wanted.labels, wanted.how_labels, wanted.label_columns)
+    asked = [*wanted.label_columns, *(wanted.survival or ())] if wanted.label_columns else ()
+    found = read_labels(wanted.labels, wanted.how_labels, list(dict.fromkeys(asked)))
     notes += [f"columns of {wanted.labels.name}: {words}" for words in found.notes]
     notes += found.check_match(source.names, source.path)
     return found
@@ -132,6 +158,8 @@ def _check(wanted: Wanted) -> None:
         raise InputError(f"{tables[0]}: name its column with the sample ids with --id")
     if wanted.labels is not None and wanted.how_labels.id_column is None:
         raise InputError(f"{wanted.labels}: name its column with the sample ids with --id, or with --label-id")
+    if wanted.survival is not None and wanted.labels is None:
+        raise InputError(f"--survival {','.join(wanted.survival)}: of which table? Give it with --labels")
     if wanted.label_columns and wanted.labels is None:
         raise InputError(f"--label {wanted.label_columns[0]!r}: name the table that has this column with --labels")
     if wanted.new_tables and len(wanted.new_tables) != len(wanted.new):

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from dkpca.analysis.agreement import agreement, missing, unrelated
 from dkpca.certificate import Certificate
 from dkpca.fusion import FusedModel
 from dkpca.messages import Summary
@@ -20,6 +21,7 @@ from dkpca.party.disclosure import raw_bytes, share_sent, spectrum
 from dkpca.report import svg
 from dkpca.report.columns import OwnColumns
 from dkpca.report.content import COMPLETED, OUTSIDE, Content, DrawnSamples, drawn_samples, influence, packed
+from dkpca.report.outcome_section import outcome_section
 from dkpca.store.runs import Run
 from dkpca.tables.reading import Matrix
 from dkpca.wording import in_bytes
@@ -137,11 +139,12 @@ def drawn_words(content: Content, drawn: DrawnSamples) -> str:
 def sections(content: Content) -> str:
     """Everything under the explorer."""
     run, told = content.source.run, content.source.told
-    parts = []
+    parts = [outcome_section(content.outcomes)] if content.outcomes else []
     if content.own is not None:
         parts.append(_own_columns(content.own))
     if run is not None:
-        parts += [_scree(), _parties(run), _influence(run), _certificate(run), _settings(_run_settings(run))]
+        parts += [_scree(), _parties(run), _influence(run), _agreement(run), _certificate(run)]
+        parts.append(_settings(_run_settings(run)))
     elif told:
         known = {"the components are of": told.get("meaning"), "parties": told.get("n_parties")}
         known["fingerprint of the sample ids"] = content.source.digest
@@ -219,8 +222,67 @@ def _influence(run: Run) -> str:
         "Influence is the variance of a party's own kernel along the components, beside that of the others "
         f"({run.model.law.shares})."
     )
-    body = '<div class="chart" id="influence-chart"></div>'
+    shares, variance = influence(run.model), np.asarray(run.model.explained_variance_ratio, dtype=float)
+    head = "".join(f"<th>{d + 1}</th>" for d in range(len(variance)))
+    rows = "".join(
+        f'<tr><th scope="row">{escape(name)}</th>{"".join(f"<td>{share:.1%}</td>" for share in own * variance)}</tr>'
+        for name, own in zip(run.model.summaries, shares, strict=True)
+    )
+    table = f"<table><thead><tr><th>share of all variance</th>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    body = f'<div class="chart" id="influence-chart"></div><div class="scroll">{table}</div>'
     return _section("influence", "Who shapes which component", note, body)
+
+
+def _agreement(run: Run) -> str:
+    """Cosines between the parties' kernels as shaded cells, and whether each is related to the others."""
+    if missing(run.model, "none") is not None:
+        return ""
+    found = agreement(run.model)
+    note = (
+        "Cosine between the parties' centered kernel matrices, from what they sent: 1 is the same, 0 has nothing in "
+        "common. The number behind it bounds how far the true cosine is."
+    )
+    left, cell, names = 120.0, 74.0, found.parties
+    parts = []
+    for i, name in enumerate(names):
+        y = 26.0 + cell * i
+        parts.append(svg.text(left - 8, y + cell / 2 + 4, name[:16], "end"))
+        parts.append(svg.text(left + cell * (i + 0.5), 18, name[:9], "middle"))
+        for j in range(len(names)):
+            x, cosine, error = left + cell * j, float(found.cosines[i, j]), float(found.errors[i, j])
+            shade = svg.element(
+                "rect",
+                class_="party-1",
+                x=x,
+                y=y,
+                width=cell - 2,
+                height=cell - 2,
+                fill_opacity=f"{0.4 * cosine:.2f}",
+            )
+            words = f"{cosine:.2f}" if i == j else f"{cosine:.2f} ± {error:.2f}"
+            title = svg.element("title", f"{escape(name)} and {escape(names[j])}: {words}")
+            parts.append(
+                svg.element(
+                    "g", title, shade, svg.text(x + cell / 2, y + cell / 2 + 4, words, "middle", class_="label")
+                )
+            )
+    width, height = left + cell * len(names) + 4, 30.0 + cell * len(names)
+    label = f"cosines between the kernels of {len(names)} parties"
+    picture = svg.element(
+        "svg", *parts, viewBox=f"0 0 {width:g} {height:g}", width=width, role="img", aria_label=label
+    )
+    tested = "" if run.model.is_blind else _unrelated_words(unrelated(run.model))
+    return _section(
+        "agreement", "Which party agrees with which", note, f'<div class="scroll">{picture}</div>{tested}'
+    )
+
+
+def _unrelated_words(p_values: Mapping[str, float]) -> str:
+    listed = ", ".join(f"{escape(name)} {p:.3g}" for name, p in p_values.items())
+    return (
+        '<p class="note">P-values of "this party has nothing to do with the others", by permuting its samples, '
+        f"corrected over parties: {listed}.</p>"
+    )
 
 
 def _certificate(run: Run) -> str:

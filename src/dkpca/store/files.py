@@ -264,12 +264,19 @@ def _fits(model: FusedModel, n_samples: int) -> bool:
     """Whether the arrays of a model have the shapes that belong together."""
     k, anchors, nearby = len(model.eigenvalues), model.extension.anchors, model.nearby
     n_anchors = n_samples if anchors is None else len(anchors)
+    slopes, known = model.extension.slopes, model.covariates
+    q = 0 if known is None else known.basis.shape[-1]
+    adjusted = known is None or (known.basis.shape == (n_samples, q) and known.to_basis.shape == (len(known.mean), q))
+    adjusted = adjusted and (known is None or known.strata.shape == (n_samples,))
     in_range = anchors is None or (anchors.dtype == np.int64 and 0 <= anchors.min() <= anchors.max() < n_samples)
     return bool(
         model.eigenvalues.shape == model.explained_variance_ratio.shape == model.extension.offset.shape == (k,)
         and model.eigenvectors.shape == (n_samples, k)
         and model.extension.weights.shape == (n_anchors, k)
         and in_range
+        and adjusted
+        and (slopes is None) == (known is None)
+        and (slopes is None or slopes.shape == (q, k))
         and (nearby is None or nearby.vectors.shape == (n_samples, len(nearby.values)))
     )
 

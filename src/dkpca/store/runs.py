@@ -87,6 +87,7 @@ class RunSettings:
     law: str | None = None  # as asked for; None: as the kernels imply
     weights: str | dict[str, float] | None = None
     meaning: str = ""  # what the fused matrix is a kernel of
+    covariates: tuple[str, ...] = ()  # that were taken out
 
 
 @cache
@@ -122,6 +123,7 @@ def settings_of(
         center=model.centered,
         solver=model.solver,
         kernel=model.kernel,
+        covariates=() if model.covariates is None else model.covariates.names,
         n_samples=summary.n_samples,
         sample_digest=summary.sample_digest,
         sample_names=named_by,
@@ -192,6 +194,7 @@ def fuse(
             random_state=random_state,
             progress=progress,
             device=device,
+            covariates=model_beside(path).covariates if before and before.covariates else None,
         )
         ways = tuple(id_normalize) or (before.id_normalize if before and sample_names is None else ())
         names, named_by, lost = names_of(path, next(iter(model.summaries.values())), sample_names, ways)
@@ -436,14 +439,20 @@ def place(
     missing: Sequence[str] = (),
     places: Mapping[str, Sequence[int]] | None = None,
     lacking: str | None = None,
+    covariates: Any = None,
 ) -> Placed:
     """Place new samples; write their scores, and the messages they came in, to a directory.
 
     Its settings name the samples that lie outside the range of the fit, and the parties that were missing, as far as
     `dkpca.fusion.scoring.place` allows that. With `lacking` as "mean" or "complete" parties may lack some samples:
-    `places` says where those that each has are among all of them, `sample_names`.
+    `places` says where those that each has are among all of them, `sample_names`. Where the fit took covariates out,
+    `covariates` are those of the new samples.
     """
     check(out)
+    if (run.model.covariates is None) != (covariates is None):
+        raise InputError(
+            f"the fit took out {list(run.settings.covariates) or 'no covariates'}; give the new samples' likewise"
+        )
     received = [receive(file, Rows, Partials) for file in files]
     answers = [item.message for item in received]
     with naming_files({item.message.party: item.path for item in received}):
@@ -455,6 +464,7 @@ def place(
             answers = [*whole]
         else:
             placed = scoring.place(run.model, answers, missing, marginalize=lacking == "mean")
+    placed = replace(placed, scores=fusion.adjusted(run.model, placed.scores, covariates))
     scores, digest = to_numpy(placed.scores), received[0].message.sample_digest
     if places is not None:
         digest = messages.digest(matching_keys(sample_names or (), id_normalize))

@@ -130,6 +130,22 @@ def check_outcome(y: Any, tables: Mapping[str, Any], sample_ids: Any, ids: Label
         )
 
 
+def rows_of_samples(values: Any, tables: Mapping[str, Any], sample_ids: Any, ids: Labels | None, what: str) -> Any:
+    """Return a table with a row for each of the samples `ids`, in their order: by its index, or as it is."""
+    labeled = ids is not None and hasattr(values, "iloc") and hasattr(values, "index")
+    if ids is not None and labeled and not set(values.index).isdisjoint(ids):
+        lacking = [label for label in ids if label not in set(values.index)]
+        if lacking or not values.index.is_unique:
+            said = (
+                f"no row for {len(lacking):,} of {len(ids):,} samples, such as {lacking[0]!r}" if lacking else "twins"
+            )
+            raise InputError(f"{what} have {said}; give one row for each sample")
+        return values.loc[ids]
+    if ids is not None and next(iter(_labels(tables, sample_ids).values()), ids) != ids:
+        raise InputError(f"{what} have no labels, and rows were dropped, added or reordered; give them an index")
+    return values
+
+
 def outcome_columns(y: Any) -> tuple[np.ndarray, list[str]]:
     """Values for each sample as columns of numbers, and their names: one per class, or the numbers themselves."""
     values = np.asarray(y)

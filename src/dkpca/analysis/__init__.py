@@ -1,0 +1,1 @@
+"""What is computed from a result, at whoever may see it."""

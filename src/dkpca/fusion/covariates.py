@@ -1,0 +1,205 @@
+"""Covariates that the components are not to show: batch, site, age.
+
+Centering is the projector off the ones vector; with covariates C it is H = I - QQ' off [1, C]. H K H is positive
+semidefinite where K is, and so is H (K - L) H: every bound of the certificate holds. A new sample y with covariates c
+is measured from what its covariates predict: its score is that of an unadjusted sample plus q(c) @ slopes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from dkpca.errors import InputError
+from dkpca.linalg.arrays import Array
+
+Numbers = np.ndarray[Any, np.dtype[np.float64]]
+DEPENDENT = 1e-8  # share of a column's length off the columns before it, below which it says nothing new
+PREDICTS = 0.25  # share of a label's variance that covariates predict before a warning
+NUMERIC = "biuf"
+
+
+@dataclass(frozen=True)
+class Covariates:
+    """How a table of covariates becomes orthonormal columns, off the ones vector, and those of the fit.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Columns of the table.
+    categories : tuple of tuple of str
+        Values of each column that is text; empty for a column of numbers.
+    dropped : tuple of str
+        Columns, or categories of a column, that are constant or follow from others.
+    mean : array of shape (p,)
+        Of the numbers and the indicators of categories.
+    to_basis : array of shape (p, q)
+        What these, less their mean, are multiplied by.
+    basis : array of shape (n_samples, q)
+        Q, of the samples of the fit; turned with them in a blind fit.
+    strata : array of shape (n_samples,)
+        Samples with the same categories have the same number.
+    share : float
+        Of the variance of the fused kernel that Q takes out.
+    """
+
+    names: tuple[str, ...]
+    categories: tuple[tuple[str, ...], ...]
+    dropped: tuple[str, ...]
+    mean: Array
+    to_basis: Array
+    basis: Array
+    strata: Array
+    share: float = 0.0
+
+    @classmethod
+    def of(cls, table: Any) -> "Covariates":
+        """Learn from the covariates of a fit: one row for each sample."""
+        columns = _columns(table)
+        categories = tuple(
+            () if values.dtype.kind == "f" else tuple(sorted(set(values))) for values in columns.values()
+        )
+        C, labels = _coded(columns, categories)
+        mean = C.mean(axis=0)
+        kept, Q, R = _independent(C - mean)
+        if not kept:
+            raise InputError(f"the covariates {list(columns)} are constant; leave them out")
+        if len(kept) + 2 > len(C):
+            raise InputError(f"{len(kept)} covariates of {len(C)} samples leave nothing to show; give fewer")
+        to_basis = np.zeros((C.shape[1], len(kept)))
+        to_basis[kept] = np.linalg.inv(R)
+        # One indicator of each column of categories follows from the others: only what is lost beyond it is said.
+        lost = [j for j in range(C.shape[1]) if j not in kept]
+        spare = {name for name, own in zip(columns, categories, strict=True) if own}
+        dropped = []
+        for j in lost:
+            name, value = labels[j]
+            if value is not None and name in spare:
+                spare.discard(name)
+                if len([own for own, _ in labels if own == name]) > 1:
+                    continue
+            dropped.append(name if value is None else f"{name} = {value}")
+        texts = list(zip(*(v for v, own in zip(columns.values(), categories, strict=True) if own), strict=True))
+        number = {text: code for code, text in enumerate(dict.fromkeys(texts))}
+        strata = np.array([number[text] for text in texts] or [0] * len(C), dtype=np.int64)
+        return cls(tuple(columns), categories, tuple(dropped), mean, to_basis, Q, strata)
+
+    def rows(self, table: Any) -> Numbers:
+        """Rows of Q for new samples, (n_new, q)."""
+        columns = _columns(table)
+        if list(columns) != list(self.names):
+            if set(columns) != set(self.names):
+                raise InputError(f"the covariates are {list(columns)}; those of the fit are {list(self.names)}")
+            columns = {name: columns[name] for name in self.names}
+        for (name, values), own in zip(columns.items(), self.categories, strict=True):
+            if bool(own) != (values.dtype.kind != "f"):
+                raise InputError(f"covariate {name!r} is {'text' if own else 'numbers'} in the fit, and not here")
+            strange = sorted(set(values) - set(own)) if own else []
+            if strange:
+                raise InputError(
+                    f"covariate {name!r} is {strange[0]!r} for a new sample and for none of the fit; "
+                    "fit again with samples that have this value"
+                )
+        return np.asarray((_coded(columns, self.categories)[0] - self.mean) @ self.to_basis)
+
+    def turned(self, turn: Any) -> "Covariates":
+        """Return the same for samples that the parties of a blind fit have turned."""
+        return replace(self, basis=turn(np.asarray(self.basis)))
+
+    def words(self) -> list[str]:
+        """Say what was dropped, and how much of the variance was taken out."""
+        said = [f"covariates {', '.join(self.names)} taken out: {self.share:.1%} of the variance"]
+        if self.dropped:
+            said.append(f"covariates dropped, constant or following from others: {', '.join(self.dropped)}")
+        return said
+
+
+def predicted(covariates: Covariates, values: Numbers, names: list[str]) -> list[str]:
+    """Say which labels the covariates predict: what is taken out of the components is then taken out of them too.
+
+    By the share of variance that a linear regression explains, adjusted for the number of covariates.
+    """
+    Q, n = np.asarray(covariates.basis), len(values)
+    q, found = Q.shape[1], []
+    for name, y in zip(names, values.T, strict=True):
+        y = y - y.mean()
+        total = float(y @ y)
+        left = float(np.sum((y - Q @ (Q.T @ y)) ** 2))
+        share = 1.0 - (left / max(1, n - 1 - q)) / (total / (n - 1)) if total > 0 else 0.0
+        if share > PREDICTS:
+            found.append(
+                f"the covariates predict {name}: {share:.0%} of its variance; taking them out takes that out of the "
+                "components too"
+            )
+    return found
+
+
+def _columns(table: Any) -> dict[str, Any]:
+    """Columns by name: numbers as float64, everything else as text."""
+    if hasattr(table, "columns"):
+        columns = {str(name): np.asarray(table[name]) for name in table.columns}
+    elif isinstance(table, Mapping):
+        columns = {str(name): np.asarray(values) for name, values in table.items()}
+    else:
+        array = np.asarray(table)
+        if array.ndim not in (1, 2):
+            raise InputError(f"covariates have shape {array.shape}; give a table with a row for each sample")
+        array = array[:, None] if array.ndim == 1 else array
+        name = getattr(table, "name", None)
+        columns = {str(name or f"covariate{j}"): array[:, j] for j in range(array.shape[1])}
+    if not columns or not all(len(values) for values in columns.values()):
+        raise InputError("the covariates have no columns or no rows; give a table with a row for each sample")
+    return {name: _values(name, values) for name, values in columns.items()}
+
+
+def _values(name: str, values: Any) -> Any:
+    if values.dtype.kind in NUMERIC:
+        numbers = values.astype(np.float64)
+    else:
+        try:  # numbers in an object array
+            numbers = None if any(isinstance(v, str) for v in values) else values.astype(np.float64)
+        except (TypeError, ValueError):
+            numbers = None
+    missing = np.array([v is None or v != v for v in values.tolist()]) if numbers is None else ~np.isfinite(numbers)
+    if missing.any():
+        raise InputError(
+            f"covariate {name!r} has no value for {int(missing.sum())} samples, first row {int(missing.argmax())}; "
+            "fill it in, or leave these samples out"
+        )
+    return np.array([str(v) for v in values.tolist()], dtype=object) if numbers is None else numbers
+
+
+def _coded(columns: Mapping[str, Any], categories: Any) -> tuple[Numbers, list[tuple[str, str | None]]]:
+    """Numbers, and an indicator for each category; and whose they are."""
+    parts, labels = [], list[tuple[str, str | None]]()
+    for (name, values), own in zip(columns.items(), categories, strict=True):
+        parts.append(
+            (values[:, None] == np.array(own, dtype=object)[None, :]).astype(float) if own else values[:, None]
+        )
+        labels += [(name, value) for value in own] or [(name, None)]
+    return np.hstack(parts).astype(float), labels
+
+
+def _independent(C: Numbers) -> tuple[list[int], Numbers, Numbers]:
+    """Columns that say something new, in their order, and C[:, kept] = Q R with orthonormal Q.
+
+    Gram and Schmidt, twice for each column: the first time rounds what it takes away.
+    """
+    kept: list[int] = []
+    Q, R = np.zeros((len(C), 0)), np.zeros((0, 0))
+    ones = np.full((len(C), 1), len(C) ** -0.5)
+    for j, column in enumerate(C.T):
+        length = float(np.linalg.norm(column))
+        left, coefficients = column, np.zeros(Q.shape[1])
+        for _ in range(2):
+            left = left - ones[:, 0] * (ones[:, 0] @ left)
+            shown = Q.T @ left
+            left, coefficients = left - Q @ shown, coefficients + shown
+        size = float(np.linalg.norm(left))
+        if not size > DEPENDENT * length:
+            continue
+        R = np.block([[R, coefficients[:, None]], [np.zeros((1, len(kept))), np.array([[size]])]])
+        Q = np.column_stack([Q, left / size])
+        kept.append(j)
+    return kept, Q, R
