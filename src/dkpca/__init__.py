@@ -1,5 +1,13 @@
 """One-shot distributed kernel PCA for parties that hold different columns about the same samples.
 
+Where the steps of the paper are:
+
+- a party's kernel matrix and its leading eigenpairs: `party.summaries.summarize`; solvers are chosen in `linalg.leading`
+- its rank: `rank`, asked by `party.candidates.settle`
+- the center multiplies or adds, centers, takes eigenvectors: `fusion.fused_model.fuse`; entries of the fused matrix are
+  evaluated by `kernels.grams.FusedGram` (`kernels.laws`: `Product`, `Sum`), centering is `linalg.gram.Centered`
+- a new sample gets its row: `party.summaries.extend`; and its scores: `fusion.fused_model.project`
+
 `__all__` is the public surface: what other people's scripts rely on. Kernels, rank rules, errors and the wire are
 modules of it with an `__all__` of their own.
 """
@@ -76,7 +84,7 @@ _HOME = {
     "summarize": "exchange.steps",
     "tune": "report.tuning",
 }
-_ROOMS = {"recovery": "party.recovery"}  # modules that are not at the top
+_SUBMODULES = {"recovery": "party.recovery"}  # public modules that are not at the top
 
 
 def __getattr__(name: str) -> Any:
@@ -84,7 +92,7 @@ def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(import_module(f"dkpca.{_HOME[name]}"), name)
     if name in __all__:
-        return import_module(f"dkpca.{_ROOMS.get(name, name)}")
+        return import_module(f"dkpca.{_SUBMODULES.get(name, name)}")
     raise AttributeError(f"module 'dkpca' has no attribute {name!r}")
 
 

@@ -232,7 +232,7 @@ class Auto(RankRule):
 
 @dataclass(frozen=True)
 class All(RankRule):
-    """Several rules at once: of the needs the finest, of the limits the coarsest, and no limit is passed for a need.
+    """Several rules at once: the most demanding need, capped by the strictest limit.
 
     Parameters
     ----------
@@ -383,7 +383,7 @@ class Error(Goal):
 
 @dataclass(frozen=True)
 class Recovery(Goal):
-    """The most from which somebody who knows some rows recovers no column of the others beyond a limit.
+    """The largest message from which nobody who knows some rows recovers a column of the others beyond a limit.
 
     Parameters
     ----------

@@ -276,6 +276,7 @@ def fuse(
         )
 
     # Combine: the fused matrix is the product, entry by entry, or the sum of the parties' A A'; eq. (4) and (2).
+    # FusedGram.block evaluates entries on demand; under the sum law it joins the factors side by side, [A_1 A_2 ...].
     combined = combination({name: summary.kernel for name, summary in accepted.items()}, law)
     factors = {name: _factor(summary, dtype) for name, summary in accepted.items()}
     weighted = party_weights(weights, factors, combined.law, centered=next(iter(accepted.values())).turned)
@@ -375,7 +376,7 @@ def project(model: FusedModel, rows: Iterable[Rows]) -> Array:
 
 
 def placing(model: FusedModel) -> Callable[[Sequence[Rows]], Array]:
-    """Return what makes scores of the factor rows of new samples, by all parties in the order of the model."""
+    """Return a function that computes scores from factor rows of new samples, one message a party in the model's order."""
     law, scales, dtype = model.law, [model.weights[name] ** 0.5 for name in model.summaries], model.dtype
     anchors = merged_rows(law, model.summaries.values(), scales, dtype, model.extension.rows)
     weights, offset = model.extension.weights, model.extension.offset

@@ -107,7 +107,7 @@ class Gram(ABC):
     def rough(self, width: int) -> "Gram | None":
         """Return the matrix in few digits, if its products with blocks of so many columns are much faster.
 
-        To look around, not to state.
+        For a first approximation only; nothing is stated from it.
         """
         return None
 

@@ -394,7 +394,7 @@ def features_at_hand(F: Array) -> Made:
 
 
 def substitution(block: LandmarkBlock, pivots: Array) -> Callable[[int, Array], Array]:
-    """Return what makes rows of F from rows of C, given the number of the first.
+    """Return a function that computes rows of F from rows of C, given the number of the first.
 
     Those of the landmarks are triangular to the last digit.
     """

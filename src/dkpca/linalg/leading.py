@@ -28,10 +28,10 @@ from dkpca.linalg.streamed import Streamed
 Solver = Callable[[Gram, int], Eigenpairs]
 NAMES = ("auto", "dense", "landmark", "streamed")
 
-# Operations that "auto" takes for an exact answer: ten seconds or less, on two cores and on a GPU of 2024.
 ONE_WORKER = 20_000  # rows on a Dask cluster that one worker may have all of, for an exact solver
+# Operations that "auto" takes for an exact answer: ten seconds or less, on two cores and on a GPU of 2024.
 WORK, WORK_GPU = 2e11, 2e14
-BUILDING = 0.25  # of them, for building the matrix where passing over it would take less: its answer is proved
+BUILDING = 0.25  # share of WORK for building the matrix where passing over it would take less: its answer is proved
 OF_SIZE = (
     "values", "next_value", "trace", "missed_trace", "missed_norm", "missed_leading", "residual_norm",
     "residual_nuclear", "taken_trace",
@@ -43,7 +43,7 @@ CHOLESKY = 0.4  # of n^3: the proof that Lanczos missed none
 EIGENSOLVER_GPU = 60.0  # of n^3: a GPU has no partial solver
 STREAMED_PASSES = 10  # products with a block, those that search for missed pairs included
 SPARE = 10  # columns of a block beyond the pairs, and half as many again as there are
-PARTY_SHARE = 1 / 8  # of them, for landmarks whose number nobody gave: those of a party
+PARTY_SHARE = 1 / 8  # share of WORK for landmarks whose number nobody gave: those of a party
 
 
 def leading(
@@ -179,7 +179,7 @@ def landmarks_within(n: int, entry: float, operations: float) -> int:
 
 
 def ordinary(gram: Gram) -> tuple[Gram, float]:
-    """Return a matrix whose numbers are of ordinary size, and by what the given one is larger."""
+    """Return a matrix whose numbers are of ordinary size, and the factor by which the given one is larger."""
     if isinstance(gram, Adjusted):
         same, size = ordinary(gram.base)
         return (gram if size == 1.0 else Adjusted(same, gram.Q)), size

@@ -133,7 +133,8 @@ def summarize(
     policy : Policy
         What this party is willing to answer; a request beyond it raises `PolicyError`.
     known_rows : int
-        With how many rows as known the message is attacked before it leaves, for the state; 0: it is not.
+        Number of rows an attacker is assumed to know when the message is attacked before it leaves; the result is
+        kept in the state. 0: no attack.
     blind : Turned, optional
         For a center that is not to see any sample: the rotations of samples and columns. The Gram matrix is
         centered first, since the center cannot do it.
@@ -150,7 +151,8 @@ def summarize(
     _check_allowed(policy, kernel, law, precision, "none" if blind is None else "blind")
     rank = policy.limit(rank.sent_in(precision))
 
-    # K, the party's Gram matrix, which is never built; a blind center cannot center it, so the party does.
+    # K, the party's Gram matrix: entries are evaluated on demand, and only the dense solver stores it. A blind center
+    # cannot center it, so the party does.
     gram: Gram = KernelGram(kernel, X, table.origin, standardized=table.error)
     if blind is not None:
         if not isinstance(X, np.ndarray):
@@ -160,7 +162,8 @@ def summarize(
         _check_sum(kernel, law, party)
         gram = Centered(gram)
 
-    # Leading eigenpairs of K, lambda and V: as many as the rule begins with, and more where it wants to see more.
+    # Leading eigenpairs of K, lambda and V (linalg/leading.py picks the solver): as many as the rule begins with, and
+    # more where it wants to see more.
     eigenpairs = partial(leading, gram, solver=solver, random_state=random_state, progress=progress, device=device)
     with _naming(party):
         guess = first_guess(rank, gram.n)
@@ -336,7 +339,7 @@ def factor_rows(state: PartyState, X_new: Array, device: str | None = None) -> A
 
 
 def _beside_anchors(state: PartyState, X: Array, weights: Array, device: str | None) -> Array:
-    """k(X, anchors) @ weights, a strip of rows at a time, on the device that was asked for."""
+    """k(X, anchors) @ weights, a strip of rows at a time; the weights of a factor are V / sqrt(lambda)."""
     place = away_from(device, X)
     if place is None:
         return by_strips(lambda rows: state.kernel(X[rows, :], state.anchors) @ weights, X, weights)
