@@ -376,7 +376,7 @@ def project(model: FusedModel, rows: Iterable[Rows]) -> Array:
 
 
 def placing(model: FusedModel) -> Callable[[Sequence[Rows]], Array]:
-    """Return a function that computes scores from factor rows of new samples, one message a party in the model's order."""
+    """Return a function from factor rows of new samples, one message a party in the model's order, to scores."""
     law, scales, dtype = model.law, [model.weights[name] ** 0.5 for name in model.summaries], model.dtype
     anchors = merged_rows(law, model.summaries.values(), scales, dtype, model.extension.rows)
     weights, offset = model.extension.weights, model.extension.offset

@@ -230,7 +230,7 @@ class FusedGram(Gram):
         return Made(stored, lambda start, *rows: rows[0], 0, place)
 
     def decoding(self) -> Callable[[Sequence[Array]], tuple[list[Array], list[Array] | None]]:
-        """Return a function that computes rows of the parties' factors, and their diagonals, from those of `table`."""
+        """Return a function that computes rows of the parties' factors, and diagonals, from those of `table`."""
         made = [as_made(table) for table in [*self._parts, *(self._diagonals or [])]]
         makes = [None if how is None else how.make for how in made]
         count, with_diagonals = len(self._parts), self._diagonals is not None
