@@ -2,10 +2,10 @@
 
 Where the steps of the paper are:
 
-- a party's kernel matrix and its leading eigenpairs: `party.summaries.summarize`; solvers are chosen in `linalg.leading`
+- a party's kernel matrix and its leading eigenpairs: `party.summaries.summarize`; `linalg.leading` chooses a solver
 - its rank: `rank`, asked by `party.candidates.settle`
-- the center multiplies or adds, centers, takes eigenvectors: `fusion.fused_model.fuse`; entries of the fused matrix are
-  evaluated by `kernels.grams.FusedGram` (`kernels.laws`: `Product`, `Sum`), centering is `linalg.gram.Centered`
+- the center multiplies or adds, centers, takes eigenvectors: `fusion.fused_model.fuse`; entries of the fused matrix
+  come from `kernels.grams.FusedGram` (`kernels.laws`: `Product`, `Sum`), centering is `linalg.gram.Centered`
 - a new sample gets its row: `party.summaries.extend`; and its scores: `fusion.fused_model.project`
 
 `__all__` is the public surface: what other people's scripts rely on. Kernels, rank rules, errors and the wire are
