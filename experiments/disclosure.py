@@ -13,7 +13,7 @@ from sklearn.datasets import load_breast_cancer, load_digits
 from dkpca import DKPCA
 from dkpca.kernels import RBF, Linear
 from dkpca.party import summarize
-from dkpca.party.recovery import Matrix, Seen, Truth, points, ridge
+from dkpca.party.recovery import Matrix, Seen, Truth, points, regressed
 from dkpca.party.recovery import run as attacked
 from dkpca.rank import Auto
 from experiments.command import Options, described, expression, main
@@ -101,7 +101,7 @@ def _another_party(
     for what, features in views.items():
         for known in settings.known_rows:
             drawn = np.random.default_rng((seed, known)).permutation(len(own))[:known]
-            found = truth.score(ridge(features, drawn, truth.values[drawn]), drawn)
+            found = regressed(features, truth, [drawn])[0]
             rows.append({"on": name, "mode": what, "who": "another party", "known_rows": known, **_range(found)})
     return rows
 

@@ -238,13 +238,17 @@ def _recovered(out: Path, gamma: float) -> dict[str, dict[str, Measurement]]:
     joined = np.hstack(list(tables.values()))
     # Under masked sums the center holds a factor of the joint kernel matrix, under a blind fit rotated samples.
     values, vectors = np.linalg.eigh(RBF(gamma)(joined, joined))
-    turned = Rotation(secrets.token_bytes(32), "demo", row_number_digest(len(rows)), len(rows)).turn(joined)
-    summed = vectors * np.sqrt(np.maximum(values, 0.0))
+    rotation, width = (
+        Rotation(secrets.token_bytes(32), "demo", row_number_digest(len(rows)), len(rows)),
+        joined.shape[1],
+    )
+    turned = Seen(rotation.turn(joined), Linear(), 0.0, width)
+    summed = Seen(vectors * np.sqrt(np.maximum(values, 0.0)), RBF(gamma), 0.0, width)
     sent = {o: files.read_message(out / "run" / "messages" / f"{o}.summary", Summary) for o in OWNERS}
     return {
         "factors, as sent here": {owner: measure(sent[owner], X) for owner, X in whole.items()},
-        "masked sums": {o: against(Seen(summed, RBF(gamma), 0.0, X.shape[1]), X) for o, X in tables.items()},
-        "blind center": {o: against(Seen(turned, Linear(), 0.0, X.shape[1]), X) for o, X in tables.items()},
+        "masked sums": {owner: against([summed], X) for owner, X in tables.items()},
+        "blind center": {owner: against([turned], X) for owner, X in tables.items()},
     }
 
 

@@ -155,8 +155,10 @@ def _worst(
             what = f"what cannot be measured: {error}"
             now = (Leaving(what, plan.center, 0, _plain(np.asarray(table.X[rows]), table)),)
         seen = [each.seen for each in now if each.seen is not None]
-        values = _recovered([*seen, *before], table.X[rows], limits.known_rows)
-        here = dict(zip(table.columns, values, strict=True))
+        here = dict.fromkeys(table.columns, 0.0)
+        if seen or before:
+            found_now = recovery.against([*seen, *before], table.X[rows], known_rows=limits.known_rows)
+            here = dict(zip(table.columns, found_now.columns, strict=True))
         if not leaving or max(here.values()) > max(found.values()):
             leaving = now
         found = {column: max(value, found.get(column, 0.0)) for column, value in here.items()}
@@ -165,7 +167,7 @@ def _worst(
 
 def _some_rows(plan: Plan, table: OwnTable) -> Matrix:
     """Rows that are attacked: fewer where many parties are put in the others' place."""
-    most = max(FEWEST_ROWS, MOST_ROWS // len(plan.parties))
+    most = min(recovery.MOST_ROWS, max(FEWEST_ROWS, MOST_ROWS // len(plan.parties)))
     return np.sort(np.random.default_rng(0).permutation(len(table.X))[:most])
 
 
@@ -216,7 +218,7 @@ def _leaves(
         (joined,) = model.summaries.values()
         added = quantities.of_fit(joined.kernel, T, fit.n_landmarks, fit.precision)
         size = sum(added.count(piece) for piece in added.pieces) * added.bits // 8 + 8 * T * added.lengths
-        seen = replace(recovery._seen(joined, np.arange(len(rows))), n_features=sum(columns.values()))
+        seen = replace(recovery.seen_in(joined, np.arange(len(rows))), n_features=sum(columns.values()))
         yield Leaving("masked sums: the joint matrix", center, size, seen)
     else:
         summary = heard["summary"]
@@ -229,7 +231,7 @@ def _leaves(
             if blind
             else f"summary of rank {summary.rank}"
         )
-        open_factor = None if blind else recovery._seen(summary, rows)
+        open_factor = None if blind else recovery.seen_in(summary, rows)
         yield Leaving(what, center, wire.size(summary), open_factor, rank=0 if blind else summary.rank)
     if "audit" in heard:
         true = np.asarray(heard["audit"].rows.decode())
@@ -313,23 +315,6 @@ def _independent(fit: Fit, name: str, Z: Matrix) -> Matrix:
 
 def _plain(factor: Matrix, table: OwnTable) -> Seen:
     return Seen(factor, Linear(), 0.0, min(table.X.shape[1], len(factor)))
-
-
-def _recovered(seen: Sequence[Seen], X: Matrix, known_rows: int) -> list[float]:
-    """R squared by column of the strongest attack on each thing that was seen, and on all of them side by side."""
-    if not seen:
-        return [0.0] * X.shape[1]
-    union = [_scaled(each.factor) for each in seen]
-    attacked = list(seen)
-    if len(union) > 1:
-        attacked.append(Seen(np.hstack(union), Linear(), 0.0, min(X.shape[1], len(X))))
-    found = [recovery.against(each, X, known_rows=known_rows).columns for each in attacked]
-    return [float(value) for value in np.max(found, axis=0)]
-
-
-def _scaled(factor: Matrix) -> Matrix:
-    size = float(np.abs(factor).max(initial=0.0))
-    return factor / size if size > 0 else factor
 
 
 def _left_before(memory: Memory, study: str, table: OwnTable, rows: Matrix) -> list[Seen]:

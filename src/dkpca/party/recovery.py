@@ -1,18 +1,21 @@
-"""How well somebody who knows some of a party's rows could rebuild the others from its message.
+"""How well somebody who knows some of a party's rows could rebuild the others from all that a plan sends.
 
-The party runs the attacks on itself, on exactly the message about to leave, and sees R squared by column on rows that
-the attacker did not know. Nothing of it leaves. Each attack is a function of what was seen, the truth and the draws
-of known rows. It uses no other row of the truth, but for its score: R squared by column on the rows not known,
-one line per draw; None where the attack has no meaning for the kernel.
+The party runs the attacks on itself, on exactly what is about to leave, and sees R squared by column on rows that the
+attacker did not know. Nothing of it leaves. Each attack is a function of what was seen, the truth and the draws of
+known rows. It uses no other row of the truth, but for its score: R squared by column on the rows not known, one line
+per draw; None where the attack has no meaning for the kernel.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import scipy.linalg
+from scipy.sparse.csgraph import shortest_path
+from scipy.spatial.distance import cdist
 
 from dkpca.errors import InputError
 from dkpca.kernels import Kernel, Linear
@@ -25,6 +28,9 @@ __all__ = ["Measurement", "measure"]
 
 Matrix = np.ndarray[Any, Any]
 PENALTIES = np.logspace(-12.0, 2.0, 29)  # of ridge, as shares of the largest eigenvalue
+WIDTHS = (0.1, 0.3, 1.0, 3.0)  # of Gaussian kernel ridge, over the mean squared length of the features
+SIMILAR = (0.1, 0.25, 0.5)  # pairs beyond this share of a sample's similarity to itself are steps of a path
+NEAREST = 4  # known rows that a guess is the mean of
 CAUTION = 0.1  # kernel values below this share of what the message left out of a diagonal are noise
 MOST_COMPONENTS = 40  # looked for by ICA
 WILD = 1e100  # a guess of a number of size 1 beyond this is as wrong as any
@@ -42,89 +48,128 @@ class Seen:
     @cached_property
     def coordinates(self) -> Matrix:
         """Samples as points whose distances are those over the party's columns, but for a common factor."""
+        return points(_to_one(self._squared))
+
+    @cached_property
+    def along_paths(self) -> dict[float, Matrix]:
+        """Points as far apart as the shortest path over similar pairs: small values of a kernel are noise."""
+        K, found = self.factor @ self.factor.T, {}
+        own = np.sqrt(np.maximum(np.diagonal(K), 1e-300))
+        apart = np.sqrt(np.maximum(_to_one(self._squared), 0.0))
+        for similar in SIMILAR:
+            steps = np.where(similar * np.outer(own, own) <= K, apart, np.inf)
+            lengths = shortest_path(steps, method="FW", directed=False)
+            reached = np.isfinite(lengths)
+            lengths[~reached] = 1.5 * lengths[reached].max()
+            found[similar] = points(lengths**2)
+        return found
+
+    @cached_property
+    def _squared(self) -> Matrix:
         K = self.factor @ self.factor.T
-        return points(_to_one(self.kernel.squared_distances(K, max(CAUTION * self.left_out, 1e-12))))
+        return np.asarray(self.kernel.squared_distances(K, max(CAUTION * self.left_out, 1e-12)))
 
 
 @dataclass(frozen=True)
 class Truth:
-    """The table, each column centered and of length 1; a category is as many columns as it has values."""
+    """The table, each column centered and of length 1, and after these each category as zeros and ones."""
 
-    values: Matrix  # (n_samples, n_numbers)
-    lengths: Matrix  # (n_numbers,) that they had, up to one factor for all
-    column: Matrix  # (n_numbers,) of the table; all of a category's belong together
-    n_columns: int
+    values: Matrix  # (n_samples, n_columns and the indicators)
+    lengths: Matrix  # (n_columns,) that they had, up to one factor for all
+    column: Matrix  # of the table, for each number
+
+    @property
+    def n_columns(self) -> int:
+        """Columns of the table."""
+        return len(self.lengths)
 
     @classmethod
     def of(cls, table: Matrix, kernel: Kernel) -> "Truth":
-        """Bring columns to one scale, which no score depends on."""
-        categories = kernel.columns_are == "categories"
-        numbers, column = _indicators(table) if categories else (table, np.arange(table.shape[1]))
-        size = np.abs(numbers).max(axis=0)
+        """Bring columns to one scale, which no score depends on; codes of categories are read as numbers too."""
+        size = np.abs(table).max(axis=0)
         size = np.where(size > 0, size, 1.0)
-        numbers = numbers / size  # first, since squares may overflow
+        numbers = table / size  # first, since squares may overflow
         numbers = numbers - numbers.mean(axis=0)
         lengths = np.linalg.norm(numbers, axis=0)
         constant = lengths < 1e-12
         numbers, lengths = np.where(constant, 0.0, numbers), np.where(constant, 1.0, lengths)
-        if categories:
-            return cls(numbers, np.ones_like(lengths), column, table.shape[1])
-        return cls(numbers / lengths, lengths * (size / size.max()), column, table.shape[1])
-
-    @property
-    def categories(self) -> bool:
-        """Whether columns of the table are several numbers."""
-        return len(self.column) != self.n_columns
+        values, column = [numbers / lengths], np.arange(table.shape[1])
+        if kernel.columns_are == "categories":
+            each = [(table[:, j, None] == np.unique(table[:, j])).astype(float) for j in column]
+            values += [part - part.mean(axis=0) for part in each]
+            column = np.concatenate([column, np.repeat(column, [part.shape[1] for part in each])])
+        return cls(np.hstack(values), lengths * (size / size.max()), column)
 
     def score(self, guess: Matrix, known: Matrix) -> Matrix:
-        """R squared by column on the rows that were not known; a column that is constant there has none to give."""
+        """R squared by column on the rows that were not known: as numbers or as categories, whichever is more.
+
+        A column that is constant there has none to give. A guess may be of the numbers alone.
+        """
         others = np.ones(len(guess), dtype=bool)
         others[known] = False
-        truth, missed = self.values[others], (self.values - np.clip(guess, -WILD, WILD))[others]
-        variance = self._by_column(((truth - truth.mean(axis=0)) ** 2).sum(axis=0))
-        return np.where(
-            variance > 1e-24, 1.0 - self._by_column((missed**2).sum(axis=0)) / np.maximum(variance, 1e-24), 0.0
+        truth = self.values[others, : guess.shape[1]]
+        missed = ((truth - np.clip(guess[others], -WILD, WILD)) ** 2).sum(axis=0)
+        variance = ((truth - truth.mean(axis=0)) ** 2).sum(axis=0)
+        found = _share_explained(missed[: self.n_columns], variance[: self.n_columns])
+        if guess.shape[1] == self.n_columns:
+            return found
+        indicators = self.column[self.n_columns :]
+        return np.maximum(
+            found,
+            _share_explained(
+                np.bincount(indicators, missed[self.n_columns :], self.n_columns),
+                np.bincount(indicators, variance[self.n_columns :], self.n_columns),
+            ),
         )
 
-    def _by_column(self, sums: Matrix) -> Matrix:
-        return np.bincount(self.column, weights=sums, minlength=self.n_columns)
+
+def _share_explained(missed: Matrix, variance: Matrix) -> Matrix:
+    return np.asarray(np.where(variance > 1e-24, 1.0 - missed / np.maximum(variance, 1e-24), 0.0))
 
 
 Attack = Callable[[Seen, Truth, Sequence[Matrix]], Matrix | None]
 
 
 def by_factor_rows(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
-    """Ridge regression of the known values on their factor rows."""
-    return _by_ridge(_to_one(seen.factor), truth, draws)
+    """Regression of the known values on their factor rows."""
+    return regressed(seen.factor, truth, draws)
 
 
 def by_distances(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
-    """Distances from the kernel values, points from the distances, ridge regression on the points."""
-    return _by_ridge(seen.coordinates, truth, draws)
+    """Distances from the kernel values, points from the distances, regression on the points."""
+    return regressed(seen.coordinates, truth, draws)
 
 
-def by_rotation(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix | None:
+def by_paths(similar: float, seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix | None:
+    """The same with the lengths of shortest paths, where a kernel forgets large distances (Isomap)."""
+    return regressed(seen.along_paths[similar], truth, draws) if seen.kernel.unit_diagonal else None
+
+
+def by_rotation(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
     """Points are the columns up to a rotation and a shift: Procrustes finds both from fewer rows than ridge."""
-    if truth.categories:
-        return None  # their codes lie nowhere
-    points, table = seen.coordinates[:, : truth.n_columns], truth.values * truth.lengths
+    points, table = seen.coordinates[:, : truth.n_columns], truth.values[:, : truth.n_columns] * truth.lengths
     with quiet():  # a column that is tiny beside the others is guessed wildly
         guesses = [rotated(points, known, table[known]) / truth.lengths for known in draws]
     return np.array([truth.score(guess, known) for guess, known in zip(guesses, draws, strict=True)])
 
 
-def by_independence(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix | None:
-    """Without any known row: independent components of the points, each column beside the one most like it."""
-    if truth.categories:
-        return None
+def by_independence(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
+    """Independent components of the points; the known rows only tell which of them a column is, and its unit."""
     found = independent_components(seen.coordinates[:, : min(seen.n_features, MOST_COMPONENTS)])
-    alike = (found.T @ truth.values) ** 2
-    return np.asarray(np.max(alike, axis=0)[None, :])
+    values, scores = truth.values[:, : truth.n_columns], []
+    for known in draws:
+        F, V = found[known] - found[known].mean(axis=0), values[known] - values[known].mean(axis=0)
+        slopes = (F.T @ V) / np.maximum((F**2).sum(axis=0), 1e-300)[:, None]
+        which = np.argmax(slopes**2 * (F**2).sum(axis=0)[:, None], axis=0)
+        guess = (found - found[known].mean(axis=0))[:, which] * slopes[which, np.arange(truth.n_columns)]
+        scores.append(truth.score(guess + values[known].mean(axis=0), known))
+    return np.array(scores)
 
 
 ATTACKS: dict[str, Attack] = {
     "factor rows": by_factor_rows,
     "distances": by_distances,
+    **{f"paths over similarity {similar:g}": partial(by_paths, similar) for similar in SIMILAR},
     "rotation": by_rotation,
     "independence": by_independence,
 }
@@ -140,23 +185,48 @@ def points(squared: Matrix) -> Matrix:
     return np.asarray((vectors[:, kept] * np.sqrt(values[kept]))[:, ::-1])
 
 
-def ridge(features: Matrix, known: Matrix, values: Matrix) -> Matrix:
-    """Estimates for all rows; each column takes the penalty that is best when known rows are left out one by one."""
-    middle, mean = features[known].mean(axis=0), values.mean(axis=0)
-    F = features[known] - middle
-    spectrum, U = np.linalg.eigh(F @ F.T)
-    spectrum = np.maximum(spectrum, 0.0)
-    if spectrum[-1] == 0.0:
-        return np.broadcast_to(mean, (len(features), len(mean)))
-    rotated, across = U.T @ (values - mean), (features - middle) @ F.T @ U
-    best, chosen = np.full(len(mean), np.inf), np.zeros((len(known), len(mean)))
-    for penalty in spectrum[-1] * PENALTIES:
-        inverse = 1.0 / (spectrum + penalty)
-        weights = inverse[:, None] * rotated
-        left_out = (((U @ weights) / (U**2 @ inverse)[:, None]) ** 2).sum(axis=0)
-        better = left_out < best
-        best[better], chosen[:, better] = left_out[better], weights[:, better]
-    return np.asarray(across @ chosen + mean)
+def regressions(features: Matrix, known: Matrix, values: Matrix) -> Iterator[Matrix]:
+    """Estimates for all rows, one after another.
+
+    By ridge on all features, and on as many leading ones as there are columns; by Gaussian ridge; by the
+    nearest known rows.
+    """
+    centered = _to_one(features - features[known].mean(axis=0))
+    yield ridge([centered @ centered[known].T], known, values)
+    leading = centered[:, : values.shape[1]]
+    if leading.shape[1] < centered.shape[1]:
+        yield ridge([leading @ leading[known].T], known, values)
+    squared = cdist(centered, centered[known], "sqeuclidean")
+    size = float(np.mean(squared[known]))
+    if size > 0:
+        yield ridge([np.exp(-width * squared / size) for width in WIDTHS], known, values)
+        near = np.where(squared <= np.sort(squared, axis=1)[:, [min(NEAREST, len(known)) - 1]], squared, np.inf)
+        weights = 1.0 / np.sqrt(near + 1e-12 * size)
+        yield weights @ values / weights.sum(axis=1, keepdims=True)
+
+
+def ridge(similar: Sequence[Matrix], known: Matrix, values: Matrix) -> Matrix:
+    """Kernel ridge regression; a column takes the kernel and penalty best when known rows are left out one by one.
+
+    Each kernel is a matrix of all rows with the known ones.
+    """
+    mean = values.mean(axis=0)
+    best, guess = np.full(len(mean), np.inf), np.broadcast_to(mean, (len(similar[0]), len(mean))).copy()
+    for K in similar:
+        # (K + penalty) alpha = y - mean for all penalties: K = U diag(spectrum) U'; the error of a row left out is
+        # alpha_i / ((K + penalty)^-1)_ii.
+        spectrum, U = np.linalg.eigh(K[known])
+        spectrum, turned = np.maximum(spectrum, 0.0), U.T @ (values - mean)
+        chosen, improved = np.zeros((len(known), len(mean))), np.zeros(len(mean), dtype=bool)
+        for penalty in spectrum[-1] * PENALTIES if spectrum[-1] > 0 else ():
+            inverse = 1.0 / (spectrum + penalty)
+            weights = U @ (inverse[:, None] * turned)
+            left_out = ((weights / (U**2 @ inverse)[:, None]) ** 2).sum(axis=0)
+            better = left_out < best
+            best[better], chosen[:, better] = left_out[better], weights[:, better]
+            improved |= better
+        guess[:, improved] = K @ chosen[:, improved] + mean[improved]
+    return guess
 
 
 def rotated(features: Matrix, known: Matrix, values: Matrix) -> Matrix:
@@ -169,69 +239,69 @@ def rotated(features: Matrix, known: Matrix, values: Matrix) -> Matrix:
     return np.asarray(scale * (features - middle) @ (U @ Wt) + mean)
 
 
-def by_chosen_queries(squared: Matrix, queries: Matrix) -> Matrix:
-    """Rows of the table from their squared distances to samples that the attacker chose, one more than columns.
+def independent_components(points: Matrix) -> Matrix:
+    """Return centered components of length 1, as many as the points have dimensions, in no order and of any sign."""
+    from sklearn.decomposition import FastICA
+    from sklearn.exceptions import ConvergenceWarning
+
+    U, lengths, _ = np.linalg.svd(points - points.mean(axis=0), full_matrices=False)
+    white = U[:, lengths > 1e-9 * max(float(lengths.max(initial=0.0)), 1e-300)] * np.sqrt(len(points))
+    if white.shape[1] == 0:
+        return np.zeros((len(points), 1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a direction that still moves is a guess as well
+        found = FastICA(whiten=False, random_state=0).fit_transform(white)
+    return np.asarray(found / np.maximum(np.linalg.norm(found, axis=0), 1e-300))
+
+
+def without_rotation(turned: Matrix, public: Matrix, vectors: Matrix, similar: Matrix, known: Matrix) -> Matrix:
+    """Factor of a blind fit with a row for each sample, up to one sign for all: the attack that blind does not stop.
+
+    The center has the columns of another party, hence the eigenvectors V of its centered Gram matrix. It takes those
+    of the matrix that this party sent, W = Q V S, where only the signs S are open; V S W' is the inverse of Q. With
+    F = W' Q A of the party under attack, the right signs make V S F a function of the known rows: the part of it
+    outside the span of their kernel's leading eigenvectors, s' H s, is smallest.
 
     Parameters
     ----------
-    squared : array of shape (n_queries, n_samples)
-        From partial distances, or read off the factor rows of the queries.
-    queries : array of shape (n_queries, n_features)
-        In general position, such as the unit vectors and zero.
+    turned, public : array of shape (n_samples, rank)
+        The messages of the party under attack and of the one whose columns are public.
+    vectors : array of shape (n_samples, n_samples)
+        V, of the largest eigenvalue first.
+    similar : array of shape (n_known, n_known)
+        Kernel of the known rows of the party under attack.
+    known : array of shape (n_known,)
+        Their positions.
     """
-    # |x - q|^2 = |x|^2 - 2 q'x + |q|^2 is linear in x and |x|^2 together.
-    system = np.hstack([np.ones((len(queries), 1)), -2.0 * queries])
-    solution = np.linalg.lstsq(system, squared - (queries**2).sum(axis=1, keepdims=True), rcond=None)[0]
-    return np.asarray(solution[1:].T)
+    W, lengths, _ = np.linalg.svd(public, full_matrices=False)
+    rank = min(int((lengths > 1e-6 * lengths[0]).sum()), vectors.shape[1])
+    F, V = W[:, :rank].T @ turned, vectors[known, :rank]
+    # The span of what a kernel makes of the known rows: constants and its leading eigenvectors, half of all at most.
+    values, basis = np.linalg.eigh(similar)
+    explained = np.cumsum(values[::-1]) / max(float(values.sum()), 1e-300)
+    count = min(len(known) // 2, int((explained < 1.0 - 1e-9).sum()) + 1)
+    span = np.linalg.qr(np.column_stack([np.ones(len(known)), basis[:, ::-1][:, :count]]))[0]
+    outside = V - span @ (span.T @ V)
+    H = (outside.T @ outside) * (F @ F.T)
+    signs = _signs(H)
+    return np.asarray((vectors[:, :rank] * signs) @ F)
 
 
-def _by_ridge(features: Matrix, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
-    return np.array([truth.score(ridge(features, known, truth.values[known]), known) for known in draws])
-
-
-def _to_one(values: Matrix) -> Matrix:
-    """Brought to size 1, so that squares neither vanish nor overflow; no attack depends on the scale."""
-    size = float(np.max(np.abs(values), initial=0.0))
-    return values / size if size > 0 else values
-
-
-def _indicators(table: Matrix) -> tuple[Matrix, Matrix]:
-    """Each category as columns of zeros and ones, and whose they are."""
-    made = [(table[:, j, None] == np.unique(table[:, j])[None, :]).astype(float) for j in range(table.shape[1])]
-    return np.hstack(made), np.repeat(np.arange(len(made)), [part.shape[1] for part in made])
-
-
-PASSES, TOLERANCE = 200, 1e-6  # of ICA
-
-
-def independent_components(points: Matrix, *, random_state: int = 0) -> Matrix:
-    """Return centered components of length 1, as many as the points have dimensions, in no order and of any sign."""
-    X = points - points.mean(axis=0)
-    U, lengths, _ = np.linalg.svd(X, full_matrices=False)
-    U = U[:, lengths > 1e-9 * max(float(lengths.max(initial=0.0)), 1e-300)]  # length 1, uncorrelated
-    n, k = U.shape
-    if k == 0:
-        return np.zeros((n, 1))
-    white = U * np.sqrt(n)
-    W = _orthogonal(np.random.default_rng(random_state).normal(size=(k, k)))
-    for _ in range(PASSES):
-        found = np.tanh(white @ W)
-        turned = _orthogonal(white.T @ found / n - W * (1.0 - (found**2).mean(axis=0)))
-        moved = float(np.max(np.abs(np.abs((turned * W).sum(axis=0)) - 1.0)))
-        W = turned
-        if moved < TOLERANCE:
+def _signs(H: Matrix) -> Matrix:
+    """Signs s for which s' H s is small: those of the last eigenvector, then one flip after another that helps."""
+    _, U = np.linalg.eigh(H / np.sqrt(np.outer(np.diagonal(H), np.diagonal(H)) + 1e-300))
+    signs = np.where(U[:, 0] < 0, -1.0, 1.0)
+    for _ in range(20 * len(H)):
+        gain = signs * (H @ signs) - np.diagonal(H)  # a quarter of what the flip takes away
+        worst = int(np.argmax(gain))
+        if gain[worst] <= 0:
             break
-    return np.asarray(U @ W)
-
-
-def _orthogonal(W: Matrix) -> Matrix:
-    """Nearest orthogonal matrix."""
-    left, _, right = np.linalg.svd(W, full_matrices=False)
-    return np.asarray(left @ right)
+        signs[worst] = -signs[worst]
+    return signs
 
 
 KNOWN_ROWS = 30
-MOST_ROWS = 1000  # attacked at most: what holds for these holds for the others, and no matrix is larger
+MOST_ROWS = 600  # attacked at most: what holds for these holds for the others, and paths cost their cube
 DRAWS = 5
 RECOVERED = 0.5  # a column counts as recovered from this R squared on
 NO_COLUMNS = "the table is a matrix of similarities and has no columns to recover"
@@ -239,7 +309,7 @@ NO_COLUMNS = "the table is a matrix of similarities and has no columns to recove
 
 @dataclass(frozen=True)
 class Measurement:
-    """What the attacks made of one message.
+    """What the attacks made of all that was seen.
 
     Attributes
     ----------
@@ -325,15 +395,48 @@ def measure(summary: Summary, X: Any, *, known_rows: int = KNOWN_ROWS, random_st
     if summary.kernel.columns_are == "samples" and not summary.turned:
         return Measurement(known_rows, 0, not_measured=NO_COLUMNS)
     rows = some_rows(len(table), random_state)
-    return against(_seen(summary, rows), table[rows], known_rows=known_rows, random_state=random_state)
+    return against([seen_in(summary, rows)], table[rows], known_rows=known_rows, random_state=random_state)
 
 
-def against(seen: Seen, table: Matrix, *, known_rows: int = KNOWN_ROWS, random_state: int = 0) -> Measurement:
-    """Attack what somebody has seen of the rows of a table, with some of them as known."""
-    random = np.random.default_rng(random_state)
-    known = max(1, min(known_rows, len(table) // 2))
-    draws = [random.permutation(len(table))[:known] for _ in range(DRAWS)]
-    return Measurement(known, len(table), run(seen, Truth.of(table, seen.kernel), draws))
+def against(
+    seen: Sequence[Seen], table: Matrix, *, known_rows: int = KNOWN_ROWS, random_state: int = 0
+) -> Measurement:
+    """Attack everything that somebody has seen of the rows of a table, one by one and side by side."""
+    kernel = next((each.kernel for each in seen if each.kernel.columns_are == "categories"), seen[0].kernel)
+    truth, draws = Truth.of(table, kernel), _draws(len(table), known_rows, random_state)
+    found = [run(each, truth, draws) for each in seen]
+    names = list(dict.fromkeys(name for each in found for name in each))
+    nothing = (0.0,) * truth.n_columns
+    strongest = {name: tuple(map(max, *(each.get(name, nothing) for each in found), nothing)) for name in names}
+    if len(seen) > 1:
+        both = np.hstack([_to_one(part) for each in seen for part in (each.factor, each.coordinates)])
+        strongest["side by side"] = _mean(regressed(both, truth, draws))
+    return Measurement(len(draws[0]), len(table), strongest)
+
+
+def with_public_columns(
+    sent: tuple[Summary, Matrix, Kernel],
+    public: tuple[Summary, Matrix, Kernel],
+    *,
+    known_rows: int = KNOWN_ROWS,
+    random_state: int = 0,
+) -> Measurement:
+    """Attack the first summary of a blind fit as a center that has the columns of the party of the second.
+
+    Each has its table and its kernel beside it, which the plan tells.
+    """
+    (message, X, kernel), (other, Y, its_kernel) = sent, public
+    truth, draws = Truth.of(X, kernel), _draws(len(X), known_rows, random_state)
+    K = np.asarray(its_kernel(Y, Y))
+    K = K - K.mean(axis=0) - K.mean(axis=1)[:, None] + K.mean()
+    vectors = np.linalg.eigh(K)[1][:, ::-1]
+    turned, its_turned = np.asarray(message.factor.decode()), np.asarray(other.factor.decode())
+    found = []
+    for known in draws:
+        factor = without_rotation(turned, its_turned, vectors, np.asarray(kernel(X[known], X[known])), known)
+        found.append(run(Seen(factor, Linear(), 0.0, X.shape[1]), truth, [known]))
+    names = {name: tuple(np.mean([each[name] for each in found], axis=0).tolist()) for name in found[0]}
+    return Measurement(len(draws[0]), len(X), names)
 
 
 def some_rows(n_samples: int, random_state: int = 0) -> Matrix:
@@ -341,17 +444,37 @@ def some_rows(n_samples: int, random_state: int = 0) -> Matrix:
     return np.sort(np.random.default_rng(random_state).permutation(n_samples)[:MOST_ROWS])
 
 
-def run(seen: Seen, truth: Truth, draws: Iterable[Matrix]) -> dict[str, tuple[float, ...]]:
+def run(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> dict[str, tuple[float, ...]]:
     """R squared by attack and column, for the attacks that have a meaning here."""
-    drawn, found = list(draws), {}
-    for name, attack in ATTACKS.items():
-        scores = attack(seen, truth, drawn)
-        if scores is not None:
-            found[name] = tuple(np.mean(np.clip(scores, 0.0, 1.0), axis=0).round(6).tolist())
-    return found
+    found = {name: attack(seen, truth, draws) for name, attack in ATTACKS.items()}
+    return {name: _mean(scores) for name, scores in found.items() if scores is not None}
 
 
-def _seen(summary: Summary, rows: Matrix) -> Seen:
+def _mean(scores: Matrix) -> tuple[float, ...]:
+    return tuple(np.mean(np.clip(scores, 0.0, 1.0), axis=0).round(6).tolist())
+
+
+def _draws(n_samples: int, known_rows: int, random_state: int) -> list[Matrix]:
+    random, known = np.random.default_rng(random_state), max(1, min(known_rows, n_samples // 2))
+    return [random.permutation(n_samples)[:known] for _ in range(DRAWS)]
+
+
+def regressed(features: Matrix, truth: Truth, draws: Sequence[Matrix]) -> Matrix:
+    """Scores of the regression that does best over all draws, by column."""
+    tried = [[truth.score(g, known) for g in regressions(features, known, truth.values[known])] for known in draws]
+    scores = np.array(list(zip(*tried, strict=True)))  # (regressions, draws, columns)
+    best = np.argmax(np.clip(scores, 0.0, 1.0).mean(axis=1), axis=0)
+    return np.asarray(np.take_along_axis(scores, best[None, None, :], axis=0)[0])
+
+
+def _to_one(values: Matrix) -> Matrix:
+    """Brought to size 1, so that squares neither vanish nor overflow; no attack depends on the scale."""
+    size = float(np.max(np.abs(values), initial=0.0))
+    return values / size if size > 0 else values
+
+
+def seen_in(summary: Summary, rows: Matrix) -> Seen:
+    """What a summary shows of some rows."""
     sent = summary.factor
     factor = Rounded(to_numpy(sent.data)[rows], None if sent.scale is None else to_numpy(sent.scale)).decode()
     left_out = max(0.0, summary.trace_left_out) / summary.n_samples

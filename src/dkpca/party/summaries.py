@@ -261,7 +261,8 @@ def _message(
 
 def _check_spectrum(values: Array, left_out: float, gram: Gram, party: str) -> None:
     """Refuse a nearly flat spectrum: everybody knows the eigenvectors of the identity, which is then nearly sent."""
-    squares = float((values**2).sum()) + float(values.min()) * max(0.0, left_out)
+    # What was left out counts as flat: the sum of its squares is at least that.
+    squares = float((values**2).sum()) + max(0.0, left_out) ** 2 / max(1, gram.n - 1 - len(values))
     if gram.trace() ** 2 > FLAT * (gram.n - 1) * squares:
         raise InputError(
             f"party {party!r}: its kernel matrix is nearly the identity, every sample is similar only to itself, and "
