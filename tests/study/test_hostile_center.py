@@ -70,7 +70,7 @@ def by_new_rows(consortium, X):
 
 def by_numbers(numbers, X):
     seen = recovery.Seen(np.asarray(numbers), Linear(), 0.0, X.shape[1])
-    return recovery.against(seen, X).worst
+    return recovery.against([seen], X).worst
 
 
 @dataclass(frozen=True)
@@ -151,6 +151,17 @@ def test_a_careless_party_signs_and_loses_its_columns(attack, tmp_path):
     found = how.succeeds(consortium, given["airline"][1])
     assert found > CAUTIOUS["recovery"]
     assert told > found - 0.1  # the review had said so
+
+
+def test_a_blind_plan_is_red_where_the_center_may_have_another_partys_columns(tmp_path):
+    fit = CAREFUL | {"rank": 60}
+    consortium = founded(tmp_path, fit, CAUTIOUS)
+    found = consortium.at("airline", study.review)
+    assert found.green
+    assert "Whose columns could center have?" in "\n".join(found.words())
+    (tmp_path / "airline/limits.toml").write_text(Limits(public=("registry",)).to_toml())
+    found = consortium.at("airline", study.review)
+    assert [finding.limit for finding in found.findings if not finding.ok] == ["recovery"]
 
 
 def test_batches_of_one_sample_are_no_plan_at_all(tmp_path):

@@ -112,6 +112,9 @@ class PartySide:
         """Answer a step; return the answers of others that this party may read, and its own shape."""
         if question.answer is Told:
             self.party.answer(question)
+            batch = question.batch if isinstance(question, q.CommonGiven) else ""
+            if batch and len(self.party.order[batch]) < self.plan.batch_samples:
+                self.member.refuse(ask.step, "samples")
             return {}
         if isinstance(question, q.GoWanted) and self.member.sent("go", q.digest(question)) is None:
             reason = self._doubt(question.derived)
@@ -235,12 +238,12 @@ class PartySide:
     def _check_batch(self, batch: str) -> None:
         """Refuse a batch that is too small, or that has a sample which was answered before."""
         table = self.new[batch]
-        earlier = {key for name, other in self.new.items() if name < batch for key in other.keys or ()}
         if len(table.X) < self.plan.batch_samples:
             raise InputError(
                 f"{batch} has {len(table.X)} samples; the plan asks for {self.plan.batch_samples} at least"
             )
-        again = sorted(set(table.keys or ()) & (earlier | set(self.table.keys or ())))
+        before = [self.table, *(self.new[name] for name in list(self.new)[: list(self.new).index(batch)])]
+        again = _samples_in(table) & {sample for other in before for sample in _samples_in(other)}
         if again:
             raise InputError(f"{batch}: {len(again)} of its samples were answered before; leave them out")
 
@@ -257,6 +260,11 @@ class PartySide:
         table = self.new[batch] if batch else self.table
         order = self.party.order.get(batch, list(range(len(table.X))))
         return [str(row + 1) if table.ids is None else table.ids[row] for row in order]
+
+
+def _samples_in(table: OwnTable) -> set[Any]:
+    """Samples by their ids; where there are none, by their numbers."""
+    return set(table.keys) if table.keys is not None else {row.tobytes() for row in np.asarray(table.X)}
 
 
 def wire_facts(scores: Scores) -> dict[str, Any]:

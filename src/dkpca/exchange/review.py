@@ -73,6 +73,7 @@ class Review:
     columns: Mapping[str, float]  # R squared by column, from the union of all that leaves and ever left
     findings: tuple[Finding, ...]
     nearest: str  # the nearest plan that is green; empty if this one is, or none is known
+    public: tuple[str, ...] = ()  # parties whose columns the center is taken to have
 
     @property
     def green(self) -> bool:
@@ -89,6 +90,7 @@ class Review:
             "recovery": dict(self.columns),
             "limits": [vars(finding) for finding in self.findings],
             "nearest": self.nearest,
+            "public": list(self.public),
         }
 
     def words(self) -> list[str]:
@@ -103,6 +105,11 @@ class Review:
         for finding in self.findings:
             word = "green" if finding.ok else "RED  "
             lines.append(f"{word} {finding.limit}: {finding.asked} (limits.toml: {finding.allowed})")
+        if plan.protect == "blind":
+            public = ", ".join(self.public) or "none"
+            lines.append(
+                f"Whose columns could {plan.center} have? limits.toml says: public = {public}. Add those that are."
+            )
         if self.nearest:
             lines.append(f"Nearest plan within your limits: {self.nearest}.")
         verdict = "GREEN: you may sign." if self.green else "RED: 'sign' refuses this plan."
@@ -117,7 +124,7 @@ def review(study: Study, name: str, memory: Memory, table: OwnTable, limits: Lim
     findings = _findings(plan, fit, leaving, max(worst.values(), default=0.0), limits, memory, table, name)
     green = all(finding.ok for finding in findings)
     nearest = "" if green else _nearest(plan, fit, name, columns, table, limits, memory)
-    return Review(study, leaving, worst, findings, nearest)
+    return Review(study, leaving, worst, findings, nearest, limits.public)
 
 
 def keep(memory: StudyMemory, found: Review, table: OwnTable) -> None:
@@ -150,7 +157,7 @@ def _worst(
     leaving: tuple[Leaving, ...] = ()
     for gamma in _widths(plan, fit):
         try:
-            now = tuple(_leaves(plan, replace(fit, gamma=gamma), name, columns, table, rows))
+            now = tuple(_leaves(plan, replace(fit, gamma=gamma), name, columns, table, rows, limits.public))
         except DKPCAError as error:
             what = f"what cannot be measured: {error}"
             now = (Leaving(what, plan.center, 0, _plain(np.asarray(table.X[rows]), table)),)
@@ -201,7 +208,13 @@ def _widths(plan: Plan, fit: Fit) -> list[Any]:
 
 
 def _leaves(
-    plan: Plan, fit: Fit, name: str, columns: Mapping[str, int], table: OwnTable, rows: Matrix
+    plan: Plan,
+    fit: Fit,
+    name: str,
+    columns: Mapping[str, int],
+    table: OwnTable,
+    rows: Matrix,
+    public: Sequence[str] = (),
 ) -> Iterator[Leaving]:
     """Everything that leaves under one width, with what an attacker sees of some rows."""
     T, center, members = len(table.X), plan.center, f"{plan.center} and all who get the result"
@@ -225,14 +238,14 @@ def _leaves(
         if len(rows) < T:  # the message itself is made of the whole table
             asked = heard.asked["summary"]
             summary = Party(name, lambda _: table.X, (name,), "review", b"").answer(asked)
-        blind = plan.protect == "blind"
-        what = (
-            f"turned factor of rank {summary.rank}: no row of it is a sample"
-            if blind
-            else f"summary of rank {summary.rank}"
-        )
-        open_factor = None if blind else recovery.seen_in(summary, rows)
-        yield Leaving(what, center, wire.size(summary), open_factor, rank=0 if blind else summary.rank)
+        blind, known = plan.protect == "blind", sorted(set(public) & set(plan.parties) - {name})
+        what = f"{'turned factor' if blind else 'summary'} of rank {summary.rank}"
+        if blind:
+            what += f", whose rotation the columns of {', '.join(known)} give away" * bool(known)
+            what += ": no row of it is a sample" * (not known)
+        # With another party's columns and known rows a center undoes the rotation (`recovery.without_rotation`).
+        shown_rows = None if blind and not known else recovery.seen_in(summary, rows)
+        yield Leaving(what, center, wire.size(summary), shown_rows, rank=0 if blind else summary.rank)
     if "audit" in heard:
         true = np.asarray(heard["audit"].rows.decode())
         what = f"{len(true)} true rows for an audit"

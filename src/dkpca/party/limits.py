@@ -29,6 +29,7 @@ class Limits:
     batches: int = 0  # most batches of new samples
     protect: tuple[str, ...] = PROTECTIONS  # ways of taking part
     studies: int = 1  # most studies that this table takes part in
+    public: tuple[str, ...] = ()  # parties whose columns the center may have
 
     def to_toml(self) -> str:
         """Write limits.toml, each limit with its meaning."""
@@ -75,6 +76,7 @@ VALID: Mapping[str, Callable[[Any], bool]] = {
     "batches": _whole(0),
     "protect": lambda value: isinstance(value, list) and bool(value) and all(each in PROTECTIONS for each in value),
     "studies": _whole(0),
+    "public": lambda value: isinstance(value, list) and all(isinstance(each, str) for each in value),
 }
 MEANING: Mapping[str, str] = {
     "recovery": "Largest R squared, from 0 to 1, with which a column may be recovered from all that ever left.",
@@ -86,4 +88,5 @@ MEANING: Mapping[str, str] = {
     "batches": "Most batches of new samples; 0: none.",
     "protect": f"Ways of taking part: some of {', '.join(PROTECTIONS)}.",
     "studies": "Most studies that this table takes part in.",
+    "public": "Parties whose columns the center may have, as of a public register; a blind fit then hides nothing.",
 }
