@@ -45,7 +45,9 @@ class Memory:
             held.isolation_level = None
             try:
                 held.execute("BEGIN EXCLUSIVE")  # of all locks in the standard library the one on every system
-            except sqlite3.Error as error:
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+                    raise  # such as of a full disk
                 raise InputError(f"{self.path}: another command works here; wait for it, or stop it") from error
             yield
 

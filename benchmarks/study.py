@@ -1,0 +1,131 @@
+"""What a study costs: fifty members in one folder, a waiting command, and sealing beside a plain copy.
+
+`python -m benchmarks.study members [50]`, `python -m benchmarks.study watch`, `python -m benchmarks.study sealing`.
+"""
+
+import contextlib
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from dkpca.exchange.folder import Folder
+
+MEGABYTE = 2**20
+SAMPLES, COLUMNS = 60, 5
+
+
+def counted() -> Counter[str]:
+    """Count what every folder of this process is asked for."""
+    counts: Counter[str] = Counter()
+
+    def counting(name: str, call: Any) -> Any:
+        def called(*arguments: Any, **more: Any) -> Any:
+            counts[name] += 1
+            return call(*arguments, **more)
+
+        return called
+
+    for name in ("listing", "opened", "_publish"):
+        setattr(Folder, name, counting(name, getattr(Folder, name)))
+    return counts
+
+
+def members(count: int) -> None:
+    """Time a whole study of so many parties and a center, each command in this process, open and by masked sums."""
+    import numpy as np
+
+    from testkit.studies import ANYTHING, Consortium
+
+    random, counts = np.random.default_rng(0), counted()
+    tables = {
+        f"p{number}": ([f"s{row}" for row in range(SAMPLES)], random.normal(size=(SAMPLES, COLUMNS)))
+        for number in range(count - 1)
+    }
+    for protect in ("none", "sums"):
+        counts.clear()
+        with tempfile.TemporaryDirectory() as folder:
+            fit = {"gamma": 0.02, "standardize": True, "n_components": 3, "protect": protect}
+            start = time.perf_counter()
+            study = Consortium(Path(folder), tables, fit, samples=10).join(**ANYTHING).sign()
+            signed = time.perf_counter()
+            study.finish()
+            seconds = (signed - start, time.perf_counter() - signed)
+            files = [path for path in Path(study.url).rglob("*") if path.is_file()]
+            size = sum(path.stat().st_size for path in files)
+        print(
+            f"{count} members, protect={protect!r}: {sum(seconds):.0f} s ({seconds[0]:.0f} s to the last signature); "
+            f"{len(files)} files, {size / 1e6:.1f} MB, {counts['listing']} listings, {counts['opened']} opened"
+        )
+
+
+def watch() -> None:
+    """Memory of `dkpca study run --watch` while it waits, and whether NumPy is loaded in it."""
+    from testkit.studies import ANYTHING, Consortium
+    from tests.study.test_a_study import MODES, tables
+
+    with tempfile.TemporaryDirectory() as folder:
+        study = Consortium(Path(folder), tables(), MODES["open"], samples=10).join(**ANYTHING).sign("airline")
+        command = [sys.executable, "-m", "dkpca", "study", "run", study.url, "--as", f"{folder}/airline", "--watch"]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as waiting:
+            process, deadline = psutil.Process(waiting.pid), time.monotonic() + 120
+            while time.monotonic() < deadline:
+                time.sleep(1)
+                if any((Path(folder) / "airline").rglob("waiting.json")) and not process.children():
+                    break
+            used = process.memory_info().rss / 1e6
+            loaded = any("numpy" in each.path for each in process.memory_maps())
+            waiting.kill()
+    print(f"waiting: {used:.0f} MB, NumPy {'is' if loaded else 'is not'} loaded")
+
+
+def sealing() -> None:
+    """Four bodies of 100 MB sealed to one reader each, beside a plain copy with hashing: processor time."""
+    from dkpca.exchange.sealed import Part
+    from testkit.studies import Actors
+
+    body = memoryview(os.urandom(MEGABYTE) * 100)
+    plain, sealed = [], []
+    for _ in range(3):
+        with tempfile.TemporaryDirectory() as folder:
+            root = Path(folder)
+            actors = Actors(root / "folder", root / "own").ready()
+            member = actors.member("airline")
+            start = time.process_time()
+            for number in range(4):
+                member.send(f"step-{number}", [Part("center", ("center",), [body])])
+            sealed.append(time.process_time() - start)
+            start = time.process_time()
+            for number in range(4):
+                _copied(body, root / f"own {number}", root / f"folder {number}")
+            plain.append(time.process_time() - start)
+    print(f"sealing: {min(sealed):.2f} s, copying with hashing: {min(plain):.2f} s, {min(sealed) / min(plain):.2f} x")
+
+
+def _copied(body: memoryview, own: Path, folder: Path) -> None:
+    """Write a body to the own disk while it is hashed, then copy it to the folder: a study in the clear."""
+    state = hashlib.sha256()
+    with own.open("wb") as file:
+        for start in range(0, len(body), MEGABYTE):
+            state.update(body[start : start + MEGABYTE])
+            file.write(body[start : start + MEGABYTE])
+        file.flush()
+        os.fsync(file.fileno())
+    with own.open("rb") as source, folder.open("wb") as target:
+        while piece := source.read(MEGABYTE):
+            target.write(piece)
+        target.flush()
+        os.fsync(target.fileno())
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):
+        what, *numbers = sys.argv[1:] or ["members"]
+        {"members": lambda: members(int(numbers[0]) if numbers else 50), "watch": watch, "sealing": sealing}[what]()
