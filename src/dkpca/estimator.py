@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from dkpca import fusion
 from dkpca import party as core
-from dkpca.analysis import agreement
+from dkpca.analysis import agreement, importance
 from dkpca.errors import InputError, MissingPartyWarning, NotFittedError, warn
 from dkpca.exchange import in_process
 from dkpca.fusion import scoring
@@ -645,6 +645,79 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     def _audited(self, model: Any) -> Self:
         self.model_, self.certificate_ = model, model.certificate
         return self
+
+    def column_importance(self, X: AnyTables = None, *, sample_ids: Any = None) -> dict[str, np.ndarray]:
+        """Say how much each eigenvalue grows when a column is stretched: its derivative by the log of the scale.
+
+        For RBF and linear kernels. Under the sum law from the party's own matrix, under the product from the fused
+        one. Widths and weights stay as they are; components of near-equal eigenvalues share the mean of theirs.
+
+        Parameters
+        ----------
+        X : mapping of party to table, list of tables, or one table, optional
+            The tables of the fit; needed only where the estimator came from a file or a pickle.
+        sample_ids : mapping of party to sequence, or sequence, optional
+            As for `fit`.
+
+        Returns
+        -------
+        dict of str to array of shape (n_features of the party, n_components)
+            Signed: a column whose stretching blurs a component is below zero.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dkpca import DKPCA
+        >>> X = np.random.default_rng(0).normal(size=(60, 3)) * [3.0, 1.0, 0.1]
+        >>> model = DKPCA(1, kernel="linear").fit({"bank": X, "shop": X[:, ::-1] ** 2})
+        >>> int(model.column_importance()["shop"][:, 0].argmax())
+        2
+        """
+        tables = self._own_tables("column_importance", X, sample_ids)
+        return importance.derivatives(self.model_, self._states, tables)  # type: ignore[arg-type]
+
+    def column_association(self, X: AnyTables = None, *, sample_ids: Any = None) -> dict[str, np.ndarray]:
+        """Distance correlation of each column with each component: nonlinear, for every kernel.
+
+        Parameters
+        ----------
+        X : mapping of party to table, list of tables, or one table, optional
+            The tables of the fit; needed only where the estimator came from a file or a pickle.
+        sample_ids : mapping of party to sequence, or sequence, optional
+            As for `fit`.
+
+        Returns
+        -------
+        dict of str to array of shape (n_features of the party, n_components)
+            Between 0 (independent) and 1, over 400 samples at most.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dkpca import DKPCA
+        >>> X = np.random.default_rng(0).normal(size=(60, 3)) * [3.0, 1.0, 0.1]
+        >>> model = DKPCA(1, kernel="linear").fit({"bank": X, "shop": X[:, ::-1] ** 2})
+        >>> int(model.column_association()["bank"][:, 0].argmax())
+        0
+        """
+        tables = self._own_tables("column_association", X, sample_ids)
+        scores = np.asarray(to_numpy(self.model_.scores), dtype=float)
+        numbers = {name: np.asarray(to_numpy(table), dtype=float) for name, table in tables.items()}
+        return {name: importance.associations(table, scores) for name, table in numbers.items()}
+
+    def _own_tables(self, method: str, X: AnyTables, sample_ids: Any) -> Mapping[str, Any]:
+        """Tables of the fit, for what a party computes on its own columns."""
+        check_fitted(self)
+        self._check_unprotected(method)
+        if self._cluster or self.model_.lacking is not None:
+            raise InputError(f"{method} needs all rows of every party in one place; fit without Dask and lacking=")
+        tables = self._training if X is None else self._given(X, self._settings()[0], sample_ids).tables
+        if tables is None:
+            raise InputError(f"{method} needs the tables of the fit, which are in no file or pickle; give them as X")
+        return {
+            name: opened(name, table, columns_are=self._states[name].kernel.columns_are)
+            for name, table in tables.items()
+        }
 
     def report(
         self,

@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 from sklearn.preprocessing import StandardScaler
 
+from dkpca.analysis.importance import associations
 from dkpca.errors import InputError
 from dkpca.tables import reading
 from dkpca.tables.ids import matching_keys
@@ -22,6 +23,7 @@ MOST_COLUMNS = 24  # of a label table, unless they are named
 MOST_CATEGORIES = 200
 MANY_VALUES = 8  # numbers with more distinct values than this are colored on a scale
 NONE = "no value"
+MOST_ASSOCIATED = 2000  # columns, the first, whose distance correlations are computed
 MOST_KINDS = 30  # of a text column, each a column of 0 and 1
 
 
@@ -139,12 +141,18 @@ class OwnColumns:
     correlations: Matrix  # (n_columns, n_components)
     n_samples: int
     notes: tuple[str, ...]
+    associations: Matrix  # (up to MOST_ASSOCIATED columns, n_components): distance correlations
 
     @property
     def chance(self) -> float:
         """Correlation that the best of as many unrelated columns would reach by chance, about."""
         tries = max(2, len(self.names))
         return min(1.0, math.sqrt(2.0 * math.log(2.0 * tries) / self.n_samples))
+
+    def associated(self, component: int, count: int) -> list[tuple[str, float]]:
+        """Columns with the largest distance correlation, the largest first."""
+        values = self.associations[:, component]
+        return [(self.names[row], float(values[row])) for row in np.argsort(-values, kind="stable")[:count].tolist()]
 
     def top(self, component: int, count: int) -> list[tuple[str, float]]:
         """Columns with the largest correlation in size, the largest first."""
@@ -166,10 +174,12 @@ def own_columns(path: Path, how: Reading, names: Sequence[str], scores: Matrix) 
     # Pearson's correlation: standardized columns times standardized components, over the common samples.
     components = StandardScaler().fit_transform(scores[samples])
     found: dict[str, Any] = {}
+    numbers_of: list[Any] = []
     left_out: list[str] = []
     for values in table.frame[rows].iter_columns():
         varying = {label: z for label, numbers in _as_numbers(values) if (z := _standardized(numbers)) is not None}
         found |= {label: z @ components / len(rows) for label, z in varying.items()}
+        numbers_of += varying.values()
         left_out += [] if varying else [values.name]
     if not found:
         raise InputError(f"{path}: none of its columns has numbers, or a few categories, that vary")
@@ -177,7 +187,8 @@ def own_columns(path: Path, how: Reading, names: Sequence[str], scores: Matrix) 
     if left_out:
         notes.append(f"left out, since constant or text of many kinds: {some(left_out)}")
     correlations = np.clip(np.vstack(list(found.values())), -1.0, 1.0)
-    return OwnColumns(tuple(found), correlations, len(rows), tuple(notes))
+    nonlinear = associations(np.column_stack(numbers_of[:MOST_ASSOCIATED]), components)
+    return OwnColumns(tuple(found), correlations, len(rows), tuple(notes), nonlinear)
 
 
 def _as_numbers(values: pl.Series) -> Iterator[tuple[str, Any]]:

@@ -163,7 +163,15 @@ def _own_columns(own: OwnColumns) -> str:
         f"has no part in it. About {own.chance:.2f} (the fine lines) is what the best of as many unrelated columns "
         "would reach by chance."
     )
-    body = '<div class="charts" id="own-charts"></div>'
+    rows = "".join(
+        f'<tr><th scope="row">{d + 1}</th><td>'
+        + ", ".join(f"{escape(name)} ({value:.2f})" for name, value in own.associated(d, 5))
+        + "</td></tr>"
+        for d in range(own.correlations.shape[1])
+    )
+    head = "<tr><th>component</th><th>distance correlation, which curves show in too</th></tr>"
+    table = f'<table class="settings"><thead>{head}</thead><tbody>{rows}</tbody></table>'
+    body = f'<div class="charts" id="own-charts"></div><div class="scroll">{table}</div>'
     return _section("own", "What each component means in your columns", note, body)
 
 
