@@ -8,7 +8,7 @@ changes the eigenvalue by e times
     linear    2 (x'v)^2
 
 since squared distances of the column enter exp(-gamma d). Values are signed. Beside it, for every kernel, the
-distance correlation of column and score (Szekely, Rizzo and Bakirov 2007), which is zero only where they are independent.
+distance correlation of column and score (Szekely, Rizzo, Bakirov 2007), which is zero only if they are independent.
 """
 
 from collections.abc import Mapping
