@@ -66,14 +66,11 @@ class Run:
                 name: self.tasks.create(method, self._asked(name, question) | more, self.parties[name])
                 for name, question in ask.questions.items()
             }
-            given = {
-                name: _answer(name, ask.questions[name], self._results(name, task)) for name, task in waiting.items()
-            }
-
-    def _results(self, name: str, task: int | None) -> list[Any]:
-        if task is None:
-            raise NoAnswerError(f"party {name!r}: the server made no task for organization {self.parties[name]}")
-        return self.tasks.wait(task)
+            lost = [name for name, task in waiting.items() if task is None]
+            if lost:
+                raise NoAnswerError(f"the server made no task for {lost}; look at their organizations")
+            results = {name: self.tasks.wait(task) for name, task in waiting.items() if task is not None}
+            given = {name: _answer(name, ask.questions[name], results[name]) for name in waiting}
 
     def fitted(self, **more: Any) -> tuple[FusedModel, Places]:
         """The model, and where each party's samples are among all if some lack any."""

@@ -303,7 +303,7 @@ def test_whatever_a_node_returns_is_a_sentence(network, monkeypatch, returned):
 def test_a_task_that_the_server_does_not_make_is_a_sentence():
     tasks = center.Tasks(lambda *_: None, lambda task: [])
     refused = center.fit(tasks, parties={"hospital": 7}, run="first")["refused"]
-    assert refused == "party 'hospital': the server made no task for organization 7"
+    assert refused == "the server made no task for ['hospital']; look at their organizations"
 
 
 @pytest.mark.parametrize("protect", ["sums", "blind"])
