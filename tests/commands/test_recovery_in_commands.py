@@ -49,16 +49,12 @@ def test_the_answer_is_colored_on_a_terminal(office):
     assert may_send(Measurement(30, 60, not_measured="a matrix"), Policy())[0] is None
 
 
-def test_inspect_at_the_party_shows_it_by_column_and_draws_it(office):
+def test_inspect_at_the_party_shows_it_by_column(office):
     office.ok(*SUMMARIZE)
-    told = office.ok("inspect", "bank.summary", "--picture", "bank.svg").out
+    told = office.ok("inspect", "bank.summary").out
     assert "At this party: 30 known rows recover" in told
     for column in ("x0", "x1", "x2", "x3"):
         assert column in told
-    drawn = (office.path / "bank.svg").read_text()
-    assert drawn.startswith("<svg")
-    assert drawn.count("<rect") == 5  # the paper, and a bar for each column
-    assert (office.path / "bank.svg").stat().st_mode & 0o077 == 0
     assert office.ok("inspect", "bank.state", "--json").json["recovery"]["worst"] > 0
 
 
@@ -66,8 +62,6 @@ def test_inspect_elsewhere_knows_nothing_of_it(office):
     office.ok(*SUMMARIZE)
     (office.path / "bank.state").unlink()
     assert "At this party" not in office.ok("inspect", "bank.summary").out
-    words = office.refused("inspect", "bank.summary", "--picture", "bank.svg")
-    assert "keep the private state beside the summary" in words
 
 
 def test_the_state_of_another_summary_is_not_taken_for_this_one(office):

@@ -10,19 +10,17 @@ from rich.text import Text
 from dkpca import wire
 from dkpca.cli import options as o
 from dkpca.cli.output import show, table
-from dkpca.errors import InputError
 from dkpca.exchange.files import preparation_of
 from dkpca.messages import Summary
 from dkpca.party.disclosure import describe
 from dkpca.party.policy import Policy
 from dkpca.party.recovery import RECOVERED, Measurement
 from dkpca.party.state import PartyState, State
-from dkpca.report import svg
 from dkpca.store import files, storage
 from dkpca.wording import counted
 
 PANEL = "At a party"
-MOST_SHOWN = 40  # columns in a table on the terminal; the picture has all of them
+MOST_SHOWN = 40  # columns in a table on the terminal; --json has all of them
 BAR = 20  # characters for R squared 1
 
 
@@ -33,10 +31,6 @@ def add_to(app: typer.Typer) -> None:
 
 def inspect(
     path: Annotated[Path, typer.Argument(help="Any message file, or a party's private state.", show_default=False)],
-    picture: Annotated[
-        Path | None,
-        typer.Option("--picture", help="Draw what could be recovered, by column, into this SVG file. Keep it."),
-    ] = None,
     as_json: o.AsJson = False,
 ) -> None:
     """Say what a file discloses, in words and numbers, before it is sent.
@@ -60,13 +54,6 @@ def inspect(
         names = _column_names(kept, found)
         facts["recovery"] = recovery_facts(found)
         lines += ["", f"At this party: {found.sentence()}", *_by_column(names, found)]
-    if picture is not None:
-        if found is None or not found.by_attack:
-            raise InputError(
-                f"{path}: there is no measured recovery to draw; keep the private state beside the summary"
-            )
-        storage.write(picture, _drawn(names, found).encode(), private=True)
-        lines.append(f"wrote {picture}; it is about the party's columns: keep it")
     show(as_json, facts, lines)
 
 
@@ -115,18 +102,6 @@ def _by_column(names: list[str], found: Measurement) -> list[str | Table]:
 def _strongest(found: Measurement, position: int) -> str:
     """Attack that recovers a column best."""
     return max(found.by_attack, key=lambda name: found.by_attack[name][position])
-
-
-def _drawn(names: list[str], found: Measurement) -> str:
-    """Bars as an SVG picture: R squared of the strongest attack, by column, and which one that was."""
-    bars = []
-    for line, p in enumerate(sorted(range(len(names)), key=lambda position: -found.columns[position])):
-        y, length = 40 + 18 * line, 300 * found.columns[p]
-        bars.append(svg.text(190, y + 12, names[p][:28], "end"))
-        bars.append(svg.element("rect", x=200, y=y + 2, width=length, height=12, fill=svg.BLUE))
-        bars.append(svg.text(206 + length, y + 12, f"{found.columns[p]:.2f}, {_strongest(found, p)}"))
-    title = svg.text(10, 22, found.sentence(), font_size=13)
-    return svg.picture(720, 50 + 18 * len(names), found.sentence(), title, *bars)
 
 
 def may_send(found: Measurement | None, policy: Policy) -> tuple[bool | None, Text]:
