@@ -252,8 +252,7 @@ def test_little_memory_and_a_device_go_together(torch):
     solver = Landmark(80, bounded=False)
     work = partial(summarize, X, party="bank", kernel=RBF(0.05), rank=Fixed(64), solver=solver)
     plenty, _ = work()
-    with arrays.limited("100MB"):
-        tight, state = work(device="cpu")
+    tight, state = work(device="cpu", memory=arrays.MemoryLimit.of("100MB"))
     assert "in files to keep within 0.1 GB" in state.solver
     assert "computed on cpu" in state.solver
     np.testing.assert_allclose(tight.factor.data[:, :5], plenty.factor.data[:, :5], atol=1e-5)

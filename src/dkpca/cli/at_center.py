@@ -12,7 +12,7 @@ from dkpca.cli.output import progress, show, table
 from dkpca.cli.table_options import at_hand
 from dkpca.errors import InputError
 from dkpca.fusion.diagnostics import about_kernel
-from dkpca.linalg import arrays
+from dkpca.linalg.arrays import MemoryLimit
 from dkpca.messages import Summary
 from dkpca.party.disclosure import raw_bytes
 from dkpca.store import runs
@@ -70,7 +70,7 @@ def fuse(
     names = [receive(path, Summary).message.party for path in paths or []] + runs.parties_in(out)
     fit, compute, given = asked.fit(names), asked.compute, asked.given
     sample_names, ways = read_names(ids, id_column)
-    with progress("fusing") as told, arrays.limited(compute.max_memory, out.parent):
+    with progress("fusing") as told:
         run = runs.fuse(
             out,
             paths or [],
@@ -88,6 +88,7 @@ def fuse(
             id_normalize=ways,
             progress=told,
             device=compute.device,
+            memory=MemoryLimit.of(compute.max_memory, out.parent),
         )
     used = [f"{name}: {known.file}" for name, known in run.settings.parties.items()]
     words = [*used, *run_words(run)]

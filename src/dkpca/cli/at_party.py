@@ -15,7 +15,7 @@ from dkpca.cli.table_options import TableAtHand, reads_table
 from dkpca.errors import InputError
 from dkpca.exchange import files
 from dkpca.exchange.steps import kernel_of
-from dkpca.linalg import arrays
+from dkpca.linalg.arrays import MemoryLimit
 from dkpca.messages import Summary
 from dkpca.party.disclosure import raw_bytes, share_sent
 from dkpca.party.state import PartyState
@@ -72,7 +72,8 @@ def summarize(
     if "standardize" in asked.given:
         holding = replace(holding, reading=replace(holding.reading, standardize=fit.standardize))
     about = f"{holding.party}: eigenpairs of its Gram matrix"
-    with progress(about) as told, arrays.limited(compute.max_memory, out.parent):
+    holding = replace(holding, memory=MemoryLimit.of(compute.max_memory, out.parent))
+    with progress(about) as told:
         summary, preparation, kept = files.summarize(
             holding,
             box,

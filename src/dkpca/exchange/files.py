@@ -62,6 +62,7 @@ def summarize(
             known_rows=sender.policy.known_rows if sender.measures else 0,
             progress=progress,
             device=device,
+            memory=holding.memory,
         )
         private_files = (
             {} if state is None else {state: encode_state(replace(kept, preparation=codec.described(preparation)))}

@@ -21,8 +21,7 @@ from dkpca.exchange import protocols
 from dkpca.exchange.protocols import Ask, Terms
 from dkpca.fusion import FusedModel
 from dkpca.fusion.covariates import Covariates
-from dkpca.linalg import arrays
-from dkpca.linalg.arrays import Array, dtype_name
+from dkpca.linalg.arrays import Array, MemoryLimit, dtype_name
 from dkpca.linalg.eigenpairs import signs_of
 from dkpca.linalg.rows import away_from
 from dkpca.messages import MaskedSum, row_number_digest
@@ -52,7 +51,7 @@ def fit(
     covariates turned, as it does the samples.
     """
     run, names = f"fit-{settings.seed}", list(tables)
-    parties = {name: _party(name, tables[name], names, run, settings) for name in names}
+    parties = {name: _party(name, tables[name], names, run, settings, compute) for name in names}
     dtypes = [dtype_name(table) for table in tables.values() if not is_source(table)]
 
     def given() -> Covariates:
@@ -64,7 +63,8 @@ def fit(
 
     dtype = dtypes[0] if dtypes else "float64"
     turned = None if covariates is None else given
-    terms = Terms(run, dtype=dtype, places=places, device=compute.device, covariates=turned)
+    memory = MemoryLimit.of(compute.max_memory)
+    terms = Terms(run, dtype=dtype, places=places, device=compute.device, memory=memory, covariates=turned)
     model, sent = drive(protocols.fit(names, settings, terms), parties, compute)
     states: States = {name: party.state for name, party in parties.items() if party.state is not None}
     key = parties[names[0]].group_key.hex() if settings.protect == "blind" else ""
@@ -75,7 +75,7 @@ def audit(
     tables: Tables, states: Mapping[str, Any], model: FusedModel, n_rows: int, settings: Fit, compute: Compute
 ) -> FusedModel:
     """Audit a fit in the open."""
-    parties = {name: _party(name, tables[name], list(tables), "", settings, states[name]) for name in tables}
+    parties = {name: _party(name, tables[name], list(tables), "", settings, compute, states[name]) for name in tables}
     audited: FusedModel = drive(protocols.audited(list(tables), model, n_rows), parties, compute)[0]
     return audited
 
@@ -90,7 +90,7 @@ def rows(
     exact: bool = False,
 ) -> Mapping[str, Any]:
     """Answers of all parties about new samples, in the open."""
-    parties = _with_new(tables, states, sources, "", settings)
+    parties = _with_new(tables, states, sources, "", settings, compute)
     answers: Mapping[str, Any] = drive(protocols.new_rows(list(tables), BATCH, exact=exact), parties, compute)[0]
     return answers
 
@@ -105,7 +105,7 @@ def place(
     compute: Compute,
 ) -> Array:
     """Scores of new samples after a protected fit."""
-    parties = _with_new(tables, states, sources, shield.run, settings)
+    parties = _with_new(tables, states, sources, shield.run, settings, compute)
     scores: Array = drive(protocols.place(list(tables), settings, model, BATCH, Terms(shield.run)), parties, compute)[
         0
     ]
@@ -128,31 +128,28 @@ def drive(
     given: Any = None
     sent = dict.fromkeys(parties, 0)
     away_from(compute.device, np.empty(0))  # refused before anybody has worked
-    with arrays.limited(compute.max_memory):
-        while True:
-            try:
-                ask = protocol.send(given)
-            except StopIteration as end:
-                return end.value, sent
-            jobs = [(parties[name], question) for name, question in ask.questions.items()]
-            if not any(question.reads_table for _, question in jobs):
-                done = [answer(*job, compute) for job in jobs]
-            elif workers is not None:
-                done = workers.answers(jobs, compute)
-            else:
-                with _in_time(compute, parties):
-                    done = Parallel(n_jobs=compute.n_jobs, timeout=compute.timeout)(
-                        delayed(answer)(*job, compute) for job in jobs
-                    )
-            for (party, _), (_, state, summary) in zip(jobs, done, strict=True):
-                party.state, party.sent = state, summary
-            given = {party.name: message for (party, _), (message, _, _) in zip(jobs, done, strict=True)}
-            for name, message in given.items():
-                sent[name] += message.n_bytes if isinstance(message, MaskedSum) else 0
-            if ask.readers == "parties":
-                for name, messages in given.items():
-                    for other, message in messages.items():
-                        parties[other].received[name] = message
+    while True:
+        try:
+            ask = protocol.send(given)
+        except StopIteration as end:
+            return end.value, sent
+        jobs = [(parties[name], question) for name, question in ask.questions.items()]
+        if not any(question.reads_table for _, question in jobs):
+            done = [answer(*job) for job in jobs]
+        elif workers is not None:
+            done = workers.answers(jobs)
+        else:
+            with _in_time(compute, parties):
+                done = Parallel(n_jobs=compute.n_jobs, timeout=compute.timeout)(delayed(answer)(*job) for job in jobs)
+        for (party, _), (_, state, summary) in zip(jobs, done, strict=True):
+            party.state, party.sent = state, summary
+        given = {party.name: message for (party, _), (message, _, _) in zip(jobs, done, strict=True)}
+        for name, message in given.items():
+            sent[name] += message.n_bytes if isinstance(message, MaskedSum) else 0
+        if ask.readers == "parties":
+            for name, messages in given.items():
+                for other, message in messages.items():
+                    parties[other].received[name] = message
 
 
 @contextmanager
@@ -166,44 +163,51 @@ def _in_time(compute: Compute, parties: Mapping[str, Party]) -> Iterator[None]:
         ) from error
 
 
-def answer(party: Party, question: Question, compute: Compute) -> tuple[Any, Any, Any]:
+def answer(party: Party, question: Question) -> tuple[Any, Any, Any]:
     """In a worker: the answer, and what the party keeps."""
-    party.device = compute.device
-    with arrays.limited(compute.max_memory):
-        return ANSWERS[type(question)](party, question), party.state, party.sent
+    return ANSWERS[type(question)](party, question), party.state, party.sent
 
 
 def _party(
-    name: str, table: Array | Source, roster: Sequence[str], run: str, settings: Fit, state: Any = None
+    name: str,
+    table: Array | Source,
+    roster: Sequence[str],
+    run: str,
+    settings: Fit,
+    compute: Compute,
+    state: Any = None,
 ) -> Party:
+    memory = MemoryLimit.of(compute.max_memory)
     return Party(
         name,
-        partial(_open, name, table),
+        partial(_open, name, table, memory),
         roster,
         run,
         secrets.token_bytes(32),
         coin=hashlib.sha256(f"audit\0{settings.seed}\0{name}".encode()).digest(),
         keeps_rows=not is_source(table),
         here=not is_source(table),
+        device=compute.device,
+        memory=memory,
         state=state,
     )
 
 
 def _with_new(
-    tables: Tables, states: Mapping[str, Any], sources: Tables, run: str, settings: Fit
+    tables: Tables, states: Mapping[str, Any], sources: Tables, run: str, settings: Fit, compute: Compute
 ) -> dict[str, Party]:
     """Parties of a fit with tables of new samples."""
     parties = {}
     for name, table in tables.items():
-        party = _party(name, sources.get(name), list(tables), run, settings, states[name])
-        party.open_new = partial(_open_new, name, table)
+        party = _party(name, sources.get(name), list(tables), run, settings, compute, states[name])
+        party.open_new = partial(_open_new, name, table, party.memory)
         parties[name] = party
     return parties
 
 
-def _open(name: str, table: Array | Source, columns_are: str) -> Array:
-    return opened(name, table, columns_are=columns_are)
+def _open(name: str, table: Array | Source, memory: MemoryLimit | None, columns_are: str) -> Array:
+    return opened(name, table, columns_are=columns_are, memory=memory)
 
 
-def _open_new(name: str, table: Array | Source, batch: str, columns_are: str) -> Array:
-    return opened(name, table, columns_are=columns_are)
+def _open_new(name: str, table: Array | Source, memory: MemoryLimit | None, batch: str, columns_are: str) -> Array:
+    return opened(name, table, columns_are=columns_are, memory=memory)

@@ -19,7 +19,7 @@ from dkpca.exchange.protocols import Terms
 from dkpca.exchange.sending import Holding, PreparedTable, Sender
 from dkpca.fusion.covariates import Covariates
 from dkpca.fusion.scoring import Placed, share_words
-from dkpca.linalg import arrays
+from dkpca.linalg.arrays import MemoryLimit
 from dkpca.linalg.rows import controller
 from dkpca.party.answers import Party
 from dkpca.party.questions import Question, SummaryWanted
@@ -57,7 +57,8 @@ def fit(
     runs.check(out)
     holdings, notes, together = matched_samples(holdings, request.lacking)
     roster, run_name = [holding.party for holding in holdings], f"fit-{request.seed}"
-    parties = {h.party: _party(h, roster, run_name) for h in holdings}
+    memory = MemoryLimit.of(compute.max_memory)
+    parties = {h.party: _party(replace(h, memory=memory), roster, run_name, compute) for h in holdings}
     with (
         storage.scratch_beside(out) as folder,
         _pool(compute.n_jobs or os.cpu_count() or 1, len(holdings)) as pool,
@@ -71,10 +72,10 @@ def fit(
             samples=together.digest if together else "",
             device=compute.device,
             covariates=None if taken_out is None else lambda: taken_out,
+            memory=MemoryLimit.of(compute.max_memory, folder),
         )
         protocol = protocols.fit(roster, request, terms)
-        with arrays.limited(compute.max_memory, folder):
-            model, _ = in_process.drive(protocol, parties, compute, workers=workers)
+        model, _ = in_process.drive(protocol, parties, compute, workers=workers)
         sent = {folder / f"{name}.summary": wire.pieces(message) for name, message in model.received.items()}
         for path, pieces in sent.items():
             storage.write(path, b"".join(pieces))
@@ -101,9 +102,9 @@ class Workers:
     paths: Mapping[str, Path]
     done: Callable[[], None]
 
-    def answers(self, jobs: Sequence[tuple[Party, Question]], compute: Compute) -> list[Any]:
+    def answers(self, jobs: Sequence[tuple[Party, Question]]) -> list[Any]:
         """Run `in_process.answer` for each party; the results in their order."""
-        tasks = {self.pool.submit(in_process.answer, *job, compute): job for job in jobs}
+        tasks = {self.pool.submit(in_process.answer, *job): job for job in jobs}
         try:
             for task in as_completed(tasks):
                 task.result()
@@ -118,7 +119,7 @@ class Workers:
         return [task.result() for task in tasks]
 
 
-def _party(holding: Holding, roster: Sequence[str], run: str) -> Party:
+def _party(holding: Holding, roster: Sequence[str], run: str, compute: Compute) -> Party:
     ids = holding.order or (holding.ids() if holding.reading.id_column else None)
     return Party(
         holding.party,
@@ -127,6 +128,8 @@ def _party(holding: Holding, roster: Sequence[str], run: str) -> Party:
         run,
         secrets.token_bytes(32),
         ids=None if ids is None else holding.keys(ids),
+        device=compute.device,
+        memory=holding.memory,
     )
 
 

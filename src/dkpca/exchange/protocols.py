@@ -22,6 +22,7 @@ from dkpca.fusion import FusedModel, audit, scoring
 from dkpca.fusion.covariates import Covariates
 from dkpca.kernels import Kernel, Precomputed
 from dkpca.kernels.base import BALANCED, adjusted, center_weights, check_law, check_weights, combination, weighed
+from dkpca.linalg.arrays import MemoryLimit
 from dkpca.messages import MaskedSum, Scores, Shape, Statistics, row_number_digest
 from dkpca.party import alignment
 from dkpca.party.questions import (
@@ -103,6 +104,7 @@ class Terms:
     samples: str = ""  # digest of all samples in their order, where parties lack some
     device: str | None = None  # where the center computes with landmarks
     covariates: Callable[[], Covariates] | None = None  # of all samples; asked for when the parties have their seeds
+    memory: MemoryLimit | None = None  # that the center's arrays may take
 
 
 Answers = Mapping[str, Any]
@@ -284,6 +286,7 @@ def _by_summaries(
             samples=terms.samples,
             device=terms.device,
             covariates=None if terms.covariates is None else terms.covariates(),
+            memory=terms.memory,
         )
         return scoring.fused(settings.n_components, lambda count: fuse(n_components=count))
 

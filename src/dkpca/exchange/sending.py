@@ -3,12 +3,13 @@
 import contextlib
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from dkpca import party, wire
 from dkpca.errors import InputError, PolicyError, StorageError
+from dkpca.linalg.arrays import MemoryLimit
 from dkpca.messages import Message, Summary
 from dkpca.party.policy import Policy
 from dkpca.store import ledger, storage
@@ -32,10 +33,11 @@ class Holding:
     path: Path
     reading: Reading
     order: Sequence[str] | None = None  # ids of the rows that take part; None: all, as they stand
+    memory: MemoryLimit | None = None  # that its numbers may take
 
     def load(self) -> tuple[Table, Sequence[str] | None]:
         """Return the rows that take part, and their names."""
-        table = read(self.path, self.reading, by_column=True)
+        table = replace(read(self.path, self.reading, by_column=True), memory=self.memory)
         if self.order is None:
             return table, table.keys
         assert table.ids is not None

@@ -14,8 +14,7 @@ from dkpca.errors import InputError
 from dkpca.fusion import LANDMARKS, FusedModel, scoring
 from dkpca.kernels import Kernel, family
 from dkpca.kernels.base import adjusted
-from dkpca.linalg import arrays
-from dkpca.linalg.arrays import Array
+from dkpca.linalg.arrays import Array, MemoryLimit
 from dkpca.linalg.leading import Solver
 from dkpca.messages import Message, Partials, Rows, Summary, check_party_name
 from dkpca.party import ANYTHING
@@ -111,22 +110,23 @@ def summarize(
         X = labels.matrix_like_its_rows(party, X)
     else:
         check_features(party, X)
-    with arrays.limited(compute.max_memory):
-        summary, state = core.summarize(
-            check_table(check_party_name(party), X, columns_are=chosen.columns_are),
-            party=party,
-            kernel=chosen,
-            rank=fit.rank_rule,
-            precision=fit.precision,
-            solver=fit.solver,
-            random_state=fit.seed,
-            keep_training=fit.projection == "exact",
-            standardize=fit.standardize,
-            law=fit.law,
-            sample_ids=sample_ids,
-            policy=policy,
-            device=compute.device,
-        )
+    memory = MemoryLimit.of(compute.max_memory)
+    summary, state = core.summarize(
+        check_table(check_party_name(party), X, columns_are=chosen.columns_are, memory=memory),
+        party=party,
+        kernel=chosen,
+        rank=fit.rank_rule,
+        precision=fit.precision,
+        solver=fit.solver,
+        random_state=fit.seed,
+        keep_training=fit.projection == "exact",
+        standardize=fit.standardize,
+        law=fit.law,
+        sample_ids=sample_ids,
+        policy=policy,
+        device=compute.device,
+        memory=memory,
+    )
     return summary, replace(state, columns=labels.names_of_columns(X))
 
 
@@ -182,23 +182,24 @@ def fuse(
         law=law, weights=dict(weights) if isinstance(weights, Mapping) else weights,
     )  # fmt: skip
     compute, received = Compute(device=device, max_memory=max_memory), _of_kind("fuse", summaries, Summary)
-    with arrays.limited(compute.max_memory):
-        return scoring.fused(
-            fit.n_components,
-            lambda count: fusion.fuse(
-                received,
-                n_components=count,
-                center=fit.center,
-                roster=roster,
-                solver=fit.solver,
-                n_landmarks=fit.n_landmarks,
-                random_state=fit.seed,
-                dtype=dtype,
-                law=fit.law,
-                weights=fit.weights,
-                device=compute.device,
-            ),
-        )
+    memory = MemoryLimit.of(compute.max_memory)
+    return scoring.fused(
+        fit.n_components,
+        lambda count: fusion.fuse(
+            received,
+            n_components=count,
+            center=fit.center,
+            roster=roster,
+            solver=fit.solver,
+            n_landmarks=fit.n_landmarks,
+            random_state=fit.seed,
+            dtype=dtype,
+            law=fit.law,
+            weights=fit.weights,
+            device=compute.device,
+            memory=memory,
+        ),
+    )
 
 
 def kernel_of(fit: Fit) -> Kernel:

@@ -16,7 +16,7 @@ from dkpca.kernels import Kernel
 from dkpca.kernels.base import Weights, combination, party_weights
 from dkpca.kernels.grams import FusedGram
 from dkpca.kernels.laws import Law
-from dkpca.linalg.arrays import Array, dtype_name, like, namespace, sent_to, to_numpy
+from dkpca.linalg.arrays import Array, MemoryLimit, dtype_name, like, namespace, sent_to, to_numpy
 from dkpca.linalg.eigenpairs import Eigenpairs, Extension, Nearby
 from dkpca.linalg.gram import Adjusted, Centered, Gram
 from dkpca.linalg.leading import Solver, leading
@@ -225,6 +225,7 @@ def fuse(
     progress: Progress = silent,
     device: str | None = None,
     covariates: Covariates | None = None,
+    memory: MemoryLimit | None = None,
 ) -> FusedModel:
     """Turn the parties' summaries into kernel principal components: eq. (2) and (4) of the paper.
 
@@ -252,6 +253,8 @@ def fuse(
         See `dkpca.linalg.leading.leading`.
     covariates : Covariates, optional
         Of all samples, in their order: taken out of the fused matrix.
+    memory : MemoryLimit, optional
+        What arrays with a row for each sample may take; beyond, they lie in files.
 
     Returns
     -------
@@ -281,7 +284,7 @@ def fuse(
     factors = {name: _factor(summary, dtype) for name, summary in accepted.items()}
     weighted = party_weights(weights, factors, combined.law, centered=next(iter(accepted.values())).turned)
     weighed = [A if weighted[name] == 1.0 else reweighed(A, weighted[name] ** 0.5) for name, A in factors.items()]
-    fused = FusedGram(combined.law, weighed, _diagonals(accepted.values(), dtype))
+    fused = FusedGram(combined.law, weighed, _diagonals(accepted.values(), dtype), memory=memory)
 
     # Center by the projector H = I - 11'/n, or off the covariates too, and find the leading eigenpairs of H K H.
     gram, Q = _projected(Centered(fused) if center else fused, covariates)

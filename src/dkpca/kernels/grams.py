@@ -9,6 +9,7 @@ from dkpca.kernels.base import Kernel
 from dkpca.kernels.laws import Law
 from dkpca.linalg.arrays import (
     Array,
+    MemoryLimit,
     device,
     dtype_name,
     growth,
@@ -55,7 +56,9 @@ class KernelGram(Gram):
         place: Array | None = None,
         *,
         standardized: float = 0.0,
+        memory: MemoryLimit | None = None,
     ) -> None:
+        self.memory = memory
         self.standardized = standardized  # share of itself by which each number may be off
         self.kernel, self.X, self.origin = kernel, X, origin  # X is measured from the origin already
         self.there = X if place is None else placed(X, place)  # where it is computed with
@@ -95,7 +98,7 @@ class KernelGram(Gram):
                 "a precomputed kernel matrix is computed with where it lies; leave device out, or pass it as a "
                 "tensor on the device"
             )
-        return KernelGram(self.kernel, self.X, self.origin, place, standardized=self.standardized)
+        return KernelGram(self.kernel, self.X, self.origin, place, standardized=self.standardized, memory=self.memory)
 
     def against(self, columns: Array) -> Made:
         kernel, anchors = self.kernel, self.kernel.anchors(self.there, columns)  # what goes to the rows: no table
@@ -139,7 +142,10 @@ class FusedGram(Gram):
         factors: Sequence[Factor],
         diagonals: Sequence[Factor] | None = None,
         place: Array | None = None,
+        *,
+        memory: MemoryLimit | None = None,
     ) -> None:
+        self.memory = memory
         self.law, self._parts, self._diagonals, self.home_parts = law, list(factors), diagonals, (factors, diagonals)
         if place is not None:
             self._parts = [placed(A, place) for A in factors]
@@ -182,7 +188,7 @@ class FusedGram(Gram):
         return factors, [d.rows(index)[:, 0] if isinstance(d, Tall) else pick(d, index) for d in diagonals]
 
     def sent_to(self, place: Array) -> "FusedGram":
-        return FusedGram(self.law, *self.home_parts, place)
+        return FusedGram(self.law, *self.home_parts, place, memory=self.memory)
 
     def rough(self, width: int) -> Gram | None:
         if dtype_name(self.reference) != "float64":

@@ -7,9 +7,6 @@ import sys
 import tempfile
 import threading
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from functools import cache
 from math import prod
 from pathlib import Path
@@ -46,6 +43,14 @@ class MemoryLimit:
         self.taken = self.in_files = 0
         self._lock = threading.Lock()
 
+    @classmethod
+    def of(cls, amount: int | str | None, folder: Path | None = None) -> "MemoryLimit | None":
+        """Return the limit of an amount; None: what the system has."""
+        return None if amount is None else cls(as_bytes(amount), folder)
+
+    def __reduce__(self) -> Any:
+        return MemoryLimit, (self.most, self.folder)  # another process counts for itself
+
     def empty(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
         """Return an array in memory, or in a file if there is no room for it."""
         size = prod(shape) * np.dtype(dtype).itemsize
@@ -73,9 +78,6 @@ class MemoryLimit:
         return f", {self.in_files / 1e9:.1f} GB in files to keep within {self.most / 1e9:.1f} GB of memory"
 
 
-_limit: ContextVar[MemoryLimit | None] = ContextVar("limit", default=None)
-
-
 def as_bytes(amount: int | str) -> int:
     """Return how many bytes of memory an amount is, if a computation can do with so few."""
     size = amount_of(amount)
@@ -93,34 +95,14 @@ def amount_of(amount: int | str) -> int:
     return int(float(found.group(1)) * UNITS[unit])
 
 
-@contextmanager
-def limited(amount: int | str | None, folder: Path | None = None) -> Iterator[None]:
-    """Keep what is done inside to an amount of memory; None: to what the system has."""
-    token = _limit.set(None if amount is None else MemoryLimit(as_bytes(amount), folder))
-    try:
-        yield
-    finally:
-        _limit.reset(token)
-
-
-def available(free: int) -> int:
-    """Bytes that may still be taken of those that are free."""
-    limit = _limit.get()
-    return free if limit is None else max(0, min(free, limit.most - limit.taken))
-
-
-def tall(shape: tuple[int, ...], dtype: Any = np.float64) -> np.ndarray[Any, Any]:
-    """Return an array with a row for each sample."""
-    limit = _limit.get()
-    return np.empty(shape, dtype) if limit is None else limit.empty(shape, dtype)
+def tall(shape: tuple[int, ...], dtype: Any = np.float64, memory: MemoryLimit | None = None) -> np.ndarray[Any, Any]:
+    """Return an array with a row for each sample, within the memory that may be taken."""
+    return np.empty(shape, dtype) if memory is None else memory.empty(shape, dtype)
 
 
 def let_go(part: Any) -> None:
-    """Give back the memory of a part of a mapped file that was looked at; it is read again if it is looked at again.
-
-    Only within a limit: elsewhere the system may keep what it has room for.
-    """
-    mapped = _mapping(part) if _limit.get() is not None else None
+    """Drop a mapped slice from memory; it is read again if it is looked at again."""
+    mapped = _mapping(part)
     if mapped is None or not hasattr(mmap, "MADV_DONTNEED"):
         return
     place = part.__array_interface__["data"][0] - np.frombuffer(mapped, np.uint8).__array_interface__["data"][0]
@@ -138,12 +120,6 @@ def _mapping(part: Any) -> mmap.mmap | None:
         base = base.base
     base = base.obj if isinstance(base, memoryview) else base
     return base if isinstance(base, mmap.mmap) else None
-
-
-def memory_words() -> str:
-    """What was done so far to keep within the memory, for a sentence about a solver."""
-    limit = _limit.get()
-    return "" if limit is None else limit.words()
 
 
 # Arrays of any library.
@@ -326,22 +302,22 @@ def on_gpu(x: Array) -> bool:
     return bool(array_api_compat.is_torch_array(x) and x.device.type == "cuda")
 
 
-def free_memory(x: Array) -> int:
-    """Bytes that can still be taken where the array lives."""
+def free_memory(x: Array, memory: MemoryLimit | None = None) -> int:
+    """Bytes that can still be taken where the array lives, and within a limit on the host."""
     if on_gpu(x):
         import torch
 
         return int(torch.cuda.mem_get_info(x.device)[0])
     meminfo = Path("/proc/meminfo")
-    if meminfo.exists():
-        return available(1024 * int(meminfo.read_text().partition("MemAvailable:")[2].split()[0]))
-    return available(ASSUMED_FREE)  # not Linux: nobody says without another package
+    known = meminfo.exists()  # not on Linux: nobody says without another package
+    free = 1024 * int(meminfo.read_text().partition("MemAvailable:")[2].split()[0]) if known else ASSUMED_FREE
+    return free if memory is None else max(0, min(free, memory.most - memory.taken))
 
 
-def tall_empty(shape: tuple[int, ...], reference: Array) -> Array:
+def tall_empty(shape: tuple[int, ...], reference: Array, memory: MemoryLimit | None = None) -> Array:
     """Array with a row for each sample, where `reference` lives; on the host within the memory that may be taken."""
     if isinstance(reference, np.ndarray):
-        return tall(shape, reference.dtype)
+        return tall(shape, reference.dtype, memory)
     return namespace(reference).empty(shape, dtype=reference.dtype, device=device(reference))
 
 

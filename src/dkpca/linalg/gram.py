@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 from dkpca.errors import InputError
-from dkpca.linalg.arrays import Array, device, eps, growth, itemsize, like, namespace, to_numpy, unit
+from dkpca.linalg.arrays import Array, MemoryLimit, device, eps, growth, itemsize, like, namespace, to_numpy, unit
 from dkpca.linalg.rows import Index, Made, Progress, in_order, off, pick, silent, slices, tile_bytes
 
 Within = Callable[[int, Sequence[Array]], Callable[[Sequence[slice]], Array]]
@@ -24,6 +24,7 @@ class Gram(ABC):
     n: int
     entry_operations: float = 2.0  # it takes to evaluate an entry
     reference: Array  # an array of the namespace, precision and device in which the matrix is evaluated
+    memory: MemoryLimit | None = None  # that arrays with a row for each sample may take
     solved: tuple[Array, Array] | None = None  # all eigenpairs, once a solver has found them for a small matrix
 
     @abstractmethod
@@ -162,7 +163,7 @@ class Among(Gram):
 
     def __init__(self, base: Gram, positions: Array) -> None:
         self.base, self.positions = base, positions
-        self.n, self.reference = positions.shape[0], base.reference
+        self.n, self.reference, self.memory = positions.shape[0], base.reference, base.memory
 
     def diagonal(self) -> Array:
         return pick(self.base.diagonal(), self.positions)
@@ -181,6 +182,7 @@ class Centered(Gram):
     def __init__(self, base: Gram) -> None:
         self.base = base
         self.n, self.reference, self.entry_operations = base.n, base.reference, base.entry_operations
+        self.memory = base.memory
         self._row_means: Array | None = None  # of the base; whichever method sees the matrix first fills them in
 
     @property
@@ -326,7 +328,7 @@ class Scaled(Gram):
         return self.base.chunks
 
     def __init__(self, base: Gram, size: float) -> None:
-        self.base, self.size, self.root = base, size, size**0.5
+        self.base, self.size, self.root, self.memory = base, size, size**0.5, base.memory
         self.n, self.reference, self.entry_operations = base.n, base.reference, base.entry_operations
 
     @property

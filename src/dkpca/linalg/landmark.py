@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from dkpca.errors import InputError
-from dkpca.linalg import arrays
 from dkpca.linalg.arrays import (
     Array,
+    MemoryLimit,
     device,
     eps,
     growth,
@@ -198,7 +198,7 @@ def part_below(gram: Gram, n_landmarks: int) -> tuple[Array, float]:
     F, pivots, block, missed = Landmark()._sampled(gram, min(n_landmarks, gram.n))
     if F.shape[0] < gram.n:
         block = quicker(block, F, gram.n, n_landmarks, missed)
-        F = kept(gram.against(pivots).then(substitution(block, pivots)), F)
+        F = kept(gram.against(pivots).then(substitution(block, pivots)), F, gram.memory)
     square = to_numpy(moments(F, like(np.zeros(F.shape[1]), F), centered=False).square).astype(float)
     sound, beside = block.sound(square)
     return F[:, :sound], beside
@@ -274,7 +274,7 @@ def _pairs(
         next_value,
         found.centered_trace + left,
         Extension(like(weights, home), -(like(found.factor_mean, home) @ U), sent_to(chosen.pivots, home), slopes),
-        solver=_words(chosen, n),
+        solver=_words(chosen, n, gram.memory),
         missed_trace=left,
         missed_norm=min(lifted.missed.norm + in_entries, left),
         missed_leading=min(lifted.missed.leading + k * in_entries, left),
@@ -291,9 +291,9 @@ def _part(progress: Progress, start: float, end: float) -> Done:
     return lambda share: progress("landmarks", start + (end - start) * share)
 
 
-def _words(chosen: Chosen, n: int) -> str:
+def _words(chosen: Chosen, n: int, memory: MemoryLimit | None) -> str:
     among = "" if chosen.among == n else f", chosen among {chosen.among}"
-    return f"landmark: {chosen.block.m} of {n} samples{among}{arrays.memory_words()}"
+    return f"landmark: {chosen.block.m} of {n} samples{among}{'' if memory is None else memory.words()}"
 
 
 @dataclass(frozen=True)
@@ -333,7 +333,7 @@ def _lifted(
     shift, done = like(found.mean, weights) @ weights, _part(progress, LIFTING, 1.0)
     seen = left if in_blocks and chosen.factor is None else None
     (vectors, nearby), square, parts = products(
-        chosen.features, weights, shift, k, gram.home, seen=seen, progress=done
+        chosen.features, weights, shift, k, gram.home, seen=seen, progress=done, memory=gram.memory
     )
     if not in_blocks:
         unexplained = ResidualBound(math.inf, math.inf)

@@ -154,7 +154,7 @@ def choose(gram: Gram, k: int) -> tuple[str, str]:
     passing = STREAMED_PASSES * n**2 * (entry / 2 + 2.0 * width)
     where = f"auto: n = {gram.n} on {'a GPU' if gpu else 'the CPU'}"
     if building <= max(BUILDING * most, min(passing, most)):
-        needed, free = 3.0 * n**2 * itemsize(gram.reference), free_memory(gram.reference)
+        needed, free = 3.0 * n**2 * itemsize(gram.reference), free_memory(gram.reference, gram.memory)
         if needed < free:
             return "dense", f"{where}, small enough to build the matrix"
         return "streamed", f"{where}, but the matrix would take {needed / 1e9:.1f} of {free / 1e9:.1f} GB free"

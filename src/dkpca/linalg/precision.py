@@ -12,6 +12,7 @@ from dkpca.errors import InputError
 from dkpca.linalg import arrays
 from dkpca.linalg.arrays import (
     Array,
+    MemoryLimit,
     dtype_name,
     growth,
     is_dask_array,
@@ -370,7 +371,7 @@ def _largest_of(A: Factor) -> float:
     return math.nan if any(map(math.isnan, found)) else max(found)
 
 
-def rounded(A: Factor, precision: str) -> Rounded:
+def rounded(A: Factor, precision: str, memory: MemoryLimit | None = None) -> Rounded:
     """Round a factor to the wire precision, as `round_to` does, a group of rows at a time where that is possible."""
     if precision not in ("float64", "float32"):
         return round_to(whole(A), precision)
@@ -379,7 +380,7 @@ def rounded(A: Factor, precision: str) -> Rounded:
     check_reach(largest(A), precision, reference)
     if on_workers(A):
         return Rounded(whole(A).astype(precision))
-    data = tall_empty(A.shape, xp.astype(reference, getattr(xp, precision)))
+    data = tall_empty(A.shape, xp.astype(reference, getattr(xp, precision)), memory)
 
     def of(rows: slice) -> None:
         data[rows, :] = xp.astype(rows_of(A, rows), data.dtype)

@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from contextvars import copy_context
 from dataclasses import dataclass
 from functools import cache, reduce
 from itertools import islice
@@ -26,6 +25,7 @@ from dkpca.linalg import on_dask
 from dkpca.linalg.arrays import (
     SUBTRACTIONS,
     Array,
+    MemoryLimit,
     device,
     free_memory,
     growth,
@@ -269,7 +269,7 @@ def in_order(work: Callable[[ItemT], ResultT], items: Sequence[ItemT], reference
         waiting: deque[Future[ResultT]] = deque()
         try:
             for item in items:
-                waiting.append(pool.submit(copy_context().run, work, item))  # with the limit on memory
+                waiting.append(pool.submit(work, item))
                 if len(waiting) > 2 * threads:
                     yield waiting.popleft().result()
             while waiting:
@@ -391,6 +391,7 @@ def products(
     *,
     seen: Callable[[RowGroup, slice, Array], ResultT] | None = None,
     progress: Done = nobody,
+    memory: MemoryLimit | None = None,
 ) -> tuple[tuple[Array, Array], Array, list[ResultT]]:
     """Return z W - shift for all rows z of a table: the first columns, and the others; where `home` lives.
 
@@ -413,7 +414,7 @@ def products(
         return _products_on_workers(of, Z, (split, width - split))
     # Rows go to their place in the order of the groups, and their squares are added in that order.
     total, everything, first = None, [], 0
-    both = tuple(tall_empty((n, count), home) for count in (split, width - split))
+    both = tuple(tall_empty((n, count), home, memory) for count in (split, width - split))
     for made, square, results in over(of, Z, reference=weights):
         group = slice(first, first + made.shape[0])
         write_over(both[0][group, :], made[:, :split])
@@ -562,7 +563,7 @@ def by_strips(work: Callable[[slice], Array], X: Array, weights: Array) -> Array
     return namespace(X).concat([work(strip) for strip in slices(X.shape[0], rows)], axis=0)
 
 
-def kept(Z: Any, reference: Array) -> Array:
+def kept(Z: Any, reference: Array, memory: MemoryLimit | None = None) -> Array:
     """Rows of a table, all of them: where the reference lives, or on their workers."""
     if on_workers(Z):
         chunk, arrays = _of_chunk(lambda first, part: part[:], [Z])
@@ -571,7 +572,7 @@ def kept(Z: Any, reference: Array) -> Array:
             return (np.concatenate(list(chunk(start, *blocks))),), None
 
         return on_dask.chunks_made(stacked, on_dask.chunks_of(arrays), [Z.shape[1]], reference.dtype)[0][0]
-    out = tall_empty(Z.shape, reference)
+    out = tall_empty(Z.shape, reference, memory)
 
     def of(first: int, part: RowGroup) -> None:
         for rows in strips(len(part), Z.shape[1], reference):

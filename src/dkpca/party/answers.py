@@ -10,7 +10,7 @@ import numpy as np
 from dkpca import messages, wire
 from dkpca.errors import InputError, ProtectionError
 from dkpca.kernels import Kernel
-from dkpca.linalg.arrays import Array, quiet, to_numpy
+from dkpca.linalg.arrays import Array, MemoryLimit, quiet, to_numpy
 from dkpca.linalg.eigenpairs import signs_of
 from dkpca.linalg.rows import column_scales, standardized
 from dkpca.messages import (
@@ -91,6 +91,8 @@ class Party:
         Whether the center is in the same process: rows of an audit are then made where they are looked at.
     device : str, optional
         Where to compute with landmarks.
+    memory : MemoryLimit, optional
+        What arrays with a row for each sample may take.
     """
 
     name: str
@@ -107,6 +109,7 @@ class Party:
     keeps_rows: bool = True
     here: bool = False
     device: str | None = None
+    memory: MemoryLimit | None = None
     received: dict[str, Seed] = field(default_factory=dict, repr=False)  # by sender
     order: dict[str, list[int]] = field(default_factory=dict)  # rows that all parties have, by batch
     state: PartyState | SumState | None = None
@@ -235,6 +238,7 @@ def _summary(party: Party, question: SummaryWanted) -> Summary:
         known_rows=party.known_rows,
         blind=turned,
         device=party.device,
+        memory=party.memory,
         prepared=getattr(party.open, "standardized", False),
     )
     state = replace(state, preparation=getattr(party.open, "preparation", None))
@@ -383,7 +387,9 @@ def _audit(party: Party, question: AuditWanted) -> AuditRows | OpenRows:
 def _rows(party: Party, question: RowsWanted) -> Rows | Partials:
     state = party.whole_state(PartyState)
     X = party.table(state.kernel.columns_are, question.batch)
-    make = summaries.partials if question.exact else partial(summaries.extend, device=party.device)
+    make = (
+        summaries.partials if question.exact else partial(summaries.extend, device=party.device, memory=party.memory)
+    )
     return make(state, X, sample_ids=party.sample_ids(question.batch), policy=party.policy)
 
 

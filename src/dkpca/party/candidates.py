@@ -208,7 +208,7 @@ class Candidates:
             sent = round_by(whole(factor), steps, digits=self.digits)
             fineness = RUNGS * math.log2(COARSEST * largest / cut) if largest > 0 else 0.0
         else:
-            sent, fineness = rounded(factor, self.precision), float(pairs.values.shape[0] - 1)
+            sent, fineness = rounded(factor, self.precision, self.gram.memory), float(pairs.values.shape[0] - 1)
         arithmetic = growth(math.prod(factor.shape)) * unit(self.table) * self._trace
         left_out = self._trace - _squared_norm(sent)
         made = (self.message, self.table, fineness, self._device)

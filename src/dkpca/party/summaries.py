@@ -16,6 +16,7 @@ from dkpca.kernels.grams import KernelGram
 from dkpca.kernels.laws import adds_up
 from dkpca.linalg.arrays import (
     Array,
+    MemoryLimit,
     device,
     dtype_name,
     is_dask_array,
@@ -101,6 +102,7 @@ def summarize(
     blind: Turned | None = None,
     progress: Progress = silent,
     device: str | None = None,
+    memory: MemoryLimit | None = None,
 ) -> tuple[Summary, PartyState]:
     """Turn a party's columns into the one message it sends, and the state it keeps.
 
@@ -140,20 +142,22 @@ def summarize(
         centered first, since the center cannot do it.
     progress, device
         See `dkpca.linalg.leading.leading`.
+    memory : MemoryLimit, optional
+        What arrays with a row for each sample may take; beyond, they lie in files.
 
     Returns
     -------
     (Summary, PartyState)
     """
     _check_samples(X, party, policy)
-    table = _measured_for(kernel, X, party, standardize=standardize, balance=balance, prepared=prepared)
+    table = _measured_for(kernel, X, party, memory, standardize=standardize, balance=balance, prepared=prepared)
     X, kernel = table.X, table.kernel
     _check_allowed(policy, kernel, law, precision, "none" if blind is None else "blind")
     rank = policy.limit(rank.sent_in(precision))
 
     # K, the party's Gram matrix: entries are evaluated on demand, and only the dense solver stores it. A blind center
     # cannot center it, so the party does.
-    gram: Gram = KernelGram(kernel, X, table.origin, standardized=table.error)
+    gram: Gram = KernelGram(kernel, X, table.origin, standardized=table.error, memory=memory)
     if blind is not None:
         if not isinstance(X, np.ndarray):
             raise InputError(
@@ -228,7 +232,14 @@ class _Table:
 
 
 def _measured_for(
-    kernel: Kernel, X: Array, party: str, *, standardize: bool, balance: float, prepared: bool
+    kernel: Kernel,
+    X: Array,
+    party: str,
+    memory: MemoryLimit | None,
+    *,
+    standardize: bool,
+    balance: float,
+    prepared: bool,
 ) -> _Table:
     """Standardize the columns if asked, give the kernel its width, and measure from the kernel's origin."""
     shift, scale = column_scales(X) if standardize and kernel.columns_are == "quantities" else (None, None)
@@ -239,7 +250,7 @@ def _measured_for(
     origin = at_hand(kernel.origin(X))
     if prepared and not bool(namespace(origin).any(origin != 0)):
         origin = column_means(X)  # that of standardized columns is zero, but for the rounding of a far mean
-    X = moved(X, origin, party)
+    X = moved(X, origin, party, memory)
     return _Table(X, kernel, origin, shift, scale, standardizing_error(X) if prepared else 0.0)
 
 
@@ -318,12 +329,13 @@ def extend(
     sample_ids: Sequence[str] | None = None,
     policy: Policy = ANYTHING,
     device: str | None = None,
+    memory: MemoryLimit | None = None,
 ) -> Rows:
     """Return the factor rows of new samples: a(y) = k(y, X) V / sqrt(lambda)."""
     policy.check_projection()
     _check_open(state)
     policy.check_precision(state.precision)
-    factor = factor_rows(state, X_new, device)
+    factor = factor_rows(state, X_new, device, memory)
     digits = DIGITS[policy.max_precision]
     sent = rounded(factor, state.precision, state.party, steps=state.steps, digits=digits)
     return Rows(
@@ -331,9 +343,11 @@ def extend(
     )
 
 
-def factor_rows(state: PartyState, X_new: Array, device: str | None = None) -> Array:
+def factor_rows(
+    state: PartyState, X_new: Array, device: str | None = None, memory: MemoryLimit | None = None
+) -> Array:
     """Rows of the party's factor: a(y) = k(y, X) V / sqrt(lambda)."""
-    X_new = measured(state, X_new)
+    X_new = measured(state, X_new, memory)
     with quiet():
         rows = _beside_anchors(state, X_new, state.weights, device)
     return rows if state.offset is None else rows + state.offset[None, :]
@@ -396,7 +410,7 @@ def _check_sum(kernel: Kernel, law: str | None, party: str) -> None:
         raise InputError(f"party {party!r}: a blind center can only add matrices up; use law='sum' (--law sum)")
 
 
-def measured(state: PartyState | SumState, X_new: Array) -> Array:
+def measured(state: PartyState | SumState, X_new: Array, memory: MemoryLimit | None = None) -> Array:
     """Rows measured from the origin of the fit."""
     if X_new.shape[0] == 0:
         raise InputError(f"party {state.party!r}: there are no new samples; give at least one row")
@@ -404,7 +418,7 @@ def measured(state: PartyState | SumState, X_new: Array) -> Array:
         raise InputError(
             f"party {state.party!r}: new samples have {X_new.shape[1]} columns, the fit had {state.origin.shape[0]}"
         )
-    return moved(standardized(X_new, state.shift, state.scale), state.origin, state.party)
+    return moved(standardized(X_new, state.shift, state.scale), state.origin, state.party, memory)
 
 
 def _diagonal(kernel: Kernel, X: Array, party: str) -> Rounded | None:
@@ -470,12 +484,12 @@ def scale_statistic(kernel: Kernel, X: Array, party: str) -> float:
     return scale
 
 
-def moved(X: Array, origin: Array, party: str) -> Array:
+def moved(X: Array, origin: Array, party: str, memory: MemoryLimit | None = None) -> Array:
     """Rows measured from a point, if the numbers allow it."""
     if is_dask_array(X):
         return X - origin[None, :]  # not computed yet: a chunk that overflows shows when the kernel is evaluated
     xp = namespace(X)
-    moved = tall_empty(X.shape, X)
+    moved = tall_empty(X.shape, X, memory)
 
     def part_moved(rows: slice) -> Array:
         with quiet():

@@ -27,7 +27,7 @@ from dkpca.fusion.diagnostics import outside_at_center
 from dkpca.fusion.scoring import Placed
 from dkpca.kernels import Kernel
 from dkpca.kernels.base import Weights
-from dkpca.linalg.arrays import to_numpy
+from dkpca.linalg.arrays import MemoryLimit, to_numpy
 from dkpca.linalg.leading import NAMES, Solver
 from dkpca.linalg.rows import Progress, silent
 from dkpca.messages import Count, Fingerprint, Partials, Rows, Summary
@@ -167,6 +167,7 @@ def fuse(
     random_state: int = 0,
     progress: Progress = silent,
     device: str | None = None,
+    memory: MemoryLimit | None = None,
 ) -> Run:
     """Fuse new summaries with those already in the run; nothing is written unless all of it succeeds.
 
@@ -195,6 +196,7 @@ def fuse(
             progress=progress,
             device=device,
             covariates=model_beside(path).covariates if before and before.covariates else None,
+            memory=memory,
         )
         ways = tuple(id_normalize) or (before.id_normalize if before and sample_names is None else ())
         names, named_by, lost = names_of(path, next(iter(model.summaries.values())), sample_names, ways)

@@ -9,7 +9,7 @@ import contextlib
 import math
 import tokenize
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,7 @@ import scipy.sparse
 from sklearn.utils.validation import check_array
 
 from dkpca.errors import InputError, StorageError
-from dkpca.linalg import arrays
-from dkpca.linalg.arrays import Array, device, dtype_name, free_memory, namespace
+from dkpca.linalg.arrays import Array, MemoryLimit, device, dtype_name, free_memory, namespace, tall
 from dkpca.messages import check_party_name
 from dkpca.tables.categories import coded, is_missing
 from dkpca.tables.column_rules import check_features
@@ -62,15 +61,32 @@ def named_columns(name: str, table: Any) -> tuple[str, ...] | None:
         raise InputError(f"party {name!r}: {error}") from error
 
 
+@dataclass(frozen=True)
+class InColumns:
+    """A table in a file with its columns in this order."""
+
+    name: str
+    path: Path
+    columns: tuple[str, ...]
+
+    def __call__(self, memory: MemoryLimit | None = None) -> Array:
+        """Read it."""
+        return _reader(self.name).read_numbers(self.name, self.path, self.columns, memory)
+
+
 def in_columns(name: str, table: Any, columns: Sequence[str]) -> Source:
     """Return a table in a file with its columns in this order."""
-    return partial(_reader(name).read_numbers, name, Path(table).absolute(), tuple(columns))
+    return InColumns(name, Path(table).absolute(), tuple(columns))
 
 
-def opened(name: str, table: Array | Source, *, columns_are: str = "quantities") -> Array:
+def opened(
+    name: str, table: Array | Source, *, columns_are: str = "quantities", memory: MemoryLimit | None = None
+) -> Array:
     """Return the party's columns, opening them where they are only named."""
     if isinstance(table, Path) and table.suffix != ".npy":
-        return check_table(name, _reader(name).read_numbers(name, table), columns_are=columns_are)
+        table = InColumns(name, table, ())
+    if isinstance(table, InColumns):
+        return check_table(name, table(memory), columns_are=columns_are)
     if isinstance(table, Path):
         if table.exists() and not table.is_file():
             raise InputError(f"party {name!r}: {table} is a directory, a pipe or a device; give a file")
@@ -79,7 +95,7 @@ def opened(name: str, table: Array | Source, *, columns_are: str = "quantities")
                 loaded = np.load(table, mmap_mode="r", allow_pickle=False)
         except (OSError, ValueError) as error:
             raise InputError(f"party {name!r}: {table} cannot be read as a table of numbers: {error}") from error
-        return check_table(name, loaded, columns_are=columns_are)
+        return check_table(name, loaded, columns_are=columns_are, memory=memory)
     return check_table(name, table(), columns_are=columns_are) if is_source(table) else table
 
 
@@ -94,7 +110,9 @@ def numpy_errors() -> Iterator[None]:
         raise ValueError("it states a size that does not fit into memory") from error
 
 
-def check_table(name: str, table: Any, *, columns_are: str = "quantities") -> Array:
+def check_table(
+    name: str, table: Any, *, columns_are: str = "quantities", memory: MemoryLimit | None = None
+) -> Array:
     """Return one party's columns as a 2-D float array, or raise an error that names the party.
 
     Categories may be text, and may be missing.
@@ -108,7 +126,7 @@ def check_table(name: str, table: Any, *, columns_are: str = "quantities") -> Ar
             table = coded(table)
         else:
             check_told_apart(table)
-            table = _in_double_precision(table)
+            table = _in_double_precision(table, memory)
         return check_array(table, dtype=np.float64, ensure_min_samples=1)
     except (ValueError, TypeError) as error:
         raise InputError(f"party {name!r}: {explained(table, error)}") from error
@@ -164,12 +182,12 @@ def _beyond_doubles(values: np.ndarray[Any, Any]) -> bool:
     return any(isinstance(value, int | np.integer) and abs(int(value)) > MOST_WHOLE for value in values.tolist())
 
 
-def _in_double_precision(table: Any) -> Any:
+def _in_double_precision(table: Any, memory: MemoryLimit | None) -> Any:
     """Return a mapped array of other numbers a few rows at a time; any other table as it is."""
     mapped = isinstance(table, np.memmap) and table.ndim == 2 and table.dtype.kind in "fiu"
     if not mapped or table.dtype == np.float64:
         return table
-    X = arrays.tall(table.shape)
+    X = tall(table.shape, memory=memory)
     for start in range(0, len(table), CONVERTED):
         X[start : start + CONVERTED] = table[start : start + CONVERTED]
     return X

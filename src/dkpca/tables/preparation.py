@@ -16,7 +16,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import StandardScaler
 
 from dkpca.errors import InputError, StorageError
-from dkpca.linalg import arrays
+from dkpca.linalg.arrays import MemoryLimit, tall
 from dkpca.tables import categories, numerals
 from dkpca.tables.reading import TEXT, Matrix, Reading, Table, read, some, text_among_numbers
 from dkpca.wording import counted
@@ -242,7 +242,7 @@ def _numbers(table: Table, columns: Sequence[Column]) -> Matrix:
     absent = sorted({column.source for column in columns} - set(table.frame.columns))
     if absent:
         raise InputError(f"{table.source}: lacks the columns {some(absent)} that the fit used; add them")
-    X = arrays.tall((len(table), len(columns)))
+    X = tall((len(table), len(columns)), memory=table.memory)
     places: dict[str, list[int]] = {}
     for position, column in enumerate(columns):
         places.setdefault(column.source, []).append(position)
@@ -276,10 +276,10 @@ def _as_numbers(values: pl.Series, column: Column, table: Table) -> Any:
     return values.cast(pl.Float64).fill_null(np.nan).to_numpy()
 
 
-def read_numbers(party: str, path: Path, columns: Sequence[str] = ()) -> Matrix:
+def read_numbers(party: str, path: Path, columns: Sequence[str] = (), memory: MemoryLimit | None = None) -> Matrix:
     """Columns of a table in a file for the library, in its own order or in this one; all have to be numbers."""
     try:
-        table = read(path, Reading(columns=tuple(columns)), by_column=True)
+        table = replace(read(path, Reading(columns=tuple(columns)), by_column=True), memory=memory)
         names = columns or table.frame.columns
         kinds = table.frame.schema
         others = [name for name in names if not (kinds[name].is_numeric() or kinds[name] == pl.Boolean)]

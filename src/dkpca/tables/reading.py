@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from dkpca.errors import InputError, StorageError
+from dkpca.linalg.arrays import MemoryLimit
 from dkpca.settings import setting
 from dkpca.tables import ids as sample_ids
 from dkpca.tables import numerals, text_files
@@ -126,6 +127,7 @@ class Table:
     dialect: Dialect = AS_WRITTEN  # how it is written
     id_normalize: tuple[str, ...] = ()
     date_formats: tuple[tuple[str, str], ...] = ()  # of columns of text that hold dates
+    memory: MemoryLimit | None = None  # that its numbers may take
 
     def __len__(self) -> int:
         return self.frame.height
