@@ -47,29 +47,27 @@ class Chunks:
 def chunk_sizes(table: Any, timeout: float | None = None) -> tuple[int, ...]:
     """Rows of each chunk of a Dask collection."""
     if hasattr(table, "columns"):
-        from dask import delayed
-
-        found: Sequence[int] = computed([delayed(len)(part) for part in table.to_delayed()], timeout)
-    else:
-        found = (table.compute_chunk_sizes() if np.isnan(table.shape[0]) else table).chunks[0]
+        return tuple(size for _, size in _partitions(table, timeout))
+    found = (table.compute_chunk_sizes() if np.isnan(table.shape[0]) else table).chunks[0]
     return tuple(int(size) for size in found if size)
 
 
 def cut_alike(tables: Mapping[Any, Any], timeout: float | None = None) -> Chunks:
     """Cut the rows of Dask collections as those of the first; rows of DataFrames are what their index says."""
-    _check_labels({name: table for name, table in tables.items() if hasattr(table, "columns")}, timeout)
+    _check_labels(tables, timeout)
     if all(hasattr(table, "columns") for table in tables.values()):
-        first = next(iter(tables.values()))
-        return Chunks(chunk_sizes(first, timeout), [_partitions(table, timeout) for table in tables.values()])
+        found = [_partitions(table, timeout) for table in tables.values()]
+        return Chunks(tuple(size for _, size in found[0]), [[part for part, _ in parts] for parts in found])
     return chunks_of([_as_array(name, table) for name, table in tables.items()])
 
 
-def _partitions(frame: Any, timeout: float | None) -> list[Task]:
+def _partitions(frame: Any, timeout: float | None) -> list[tuple[Task, int]]:
+    """Partitions that have rows, and how many."""
     from dask import delayed
 
     parts = frame.to_delayed()
     sizes = computed([delayed(len)(part) for part in parts], timeout)
-    return [part for part, size in zip(parts, sizes, strict=True) if size]
+    return [(part, int(size)) for part, size in zip(parts, sizes, strict=True) if size]
 
 
 def chunks_of(arrays: Sequence[Any]) -> Chunks:
@@ -94,7 +92,7 @@ def _aligned(array: Any, sizes: tuple[int, ...]) -> Any:
 
 def row_chunks(tables: Mapping[str, Any], timeout: float | None = None) -> dict[str, Any]:
     """Return the tables as Dask arrays of float64, their rows cut as those of the first and columns not at all."""
-    _check_labels({name: table for name, table in tables.items() if hasattr(table, "columns")}, timeout)
+    _check_labels(tables, timeout)
     arrays = {name: _as_array(name, table) for name, table in tables.items()}
     rows = {name: array.shape[0] for name, array in arrays.items()}
     if len(set(rows.values())) > 1:
@@ -134,8 +132,9 @@ def _index_digest(frame: Any) -> tuple[int, str]:
     return len(frame), digest.hexdigest()
 
 
-def _check_labels(frames: Mapping[Any, Any], timeout: float | None) -> None:
+def _check_labels(tables: Mapping[Any, Any], timeout: float | None) -> None:
     """Refuse DataFrames whose partitions do not have the same labels in the same order."""
+    frames = {name: table for name, table in tables.items() if hasattr(table, "columns")}
     if len(frames) < 2:
         return
     from dask import delayed
@@ -189,7 +188,7 @@ def on_one_worker(
         else _wrapped(tall[j], sizes)
         for j, (shape, dtype) in enumerate(shapes)
     ]
-    return _unpickled(pickled, kept)
+    return _unpickled(pickled, *kept)
 
 
 def chunk_results(work: Callable[..., Any], chunks: Chunks) -> list[Any]:
@@ -241,7 +240,7 @@ def _chunk_tasks(work: Callable[..., Any], chunks: Chunks, *, gathering: bool = 
     data, taken = _pickled(work, is_collection)
     if taken and not gathering:
         raise TypeError("work on a chunk of rows refers to all rows of an array")
-    shared = delayed(_unpickled_with, pure=False)(data, *taken)
+    shared = delayed(_unpickled, pure=False)(data, *taken)
     starts = np.append(0, np.cumsum(chunks.sizes))[:-1].tolist()
     return [delayed(_called)(shared, start, *own) for start, *own in zip(starts, *chunks.blocks, strict=True)]
 
@@ -280,7 +279,7 @@ def rows_at(array: Any, positions: Any) -> Numbers:
 def here(holder: Any, folder: str | None = None) -> Any:
     """Return the same object with its Dask arrays in files without a name, written a chunk at a time."""
     data, arrays = _pickled(holder, is_dask_array)
-    return _unpickled(data, [_in_file(array, folder) for array in arrays])
+    return _unpickled(data, *(_in_file(array, folder) for array in arrays))
 
 
 def _in_file(array: Any, folder: str | None) -> Numbers:
@@ -312,12 +311,11 @@ def _worked(data: bytes, n: int, *arrays: Numbers) -> tuple[tuple[bytes, list[An
     """Do the work where its rows are now."""
 
     def tall(x: Any) -> bool:
-        flat = (
-            type(x) is np.ndarray and x.ndim == 1 and x.dtype.kind == "f"
-        )  # as eigenvalues, of which n may be asked
-        return type(x) is np.ndarray and n >= LEAST_TALL and x.ndim >= 1 and x.shape[0] == n and not flat
+        if type(x) is not np.ndarray or n < LEAST_TALL or x.ndim == 0 or x.shape[0] != n:
+            return False
+        return x.ndim > 1 or x.dtype.kind != "f"  # flat ones may be eigenvalues, of which n may be asked
 
-    result, told = recorded(_unpickled(data, arrays))
+    result, told = recorded(_unpickled(data, *arrays))
     pickled, kept = _pickled(result, tall)
     return (pickled, [(x.shape, x.dtype) for x in kept], told), kept
 
@@ -339,10 +337,6 @@ def _small(result: tuple[Any, list[Numbers]]) -> Any:
 
 def _rows(result: tuple[Any, list[Numbers]], number: int, rows: slice) -> Numbers:
     return result[1][number][rows]
-
-
-def _unpickled_with(data: bytes, *arrays: Numbers) -> Any:
-    return _unpickled(data, arrays)
 
 
 def _called(work: Callable[..., Any], *chunks: Any) -> Any:
@@ -378,7 +372,7 @@ def _pickled(what: Any, take: Callable[[Any], bool]) -> tuple[bytes, list[Any]]:
     return file.getvalue(), taken
 
 
-def _unpickled(data: bytes, arrays: Sequence[Any]) -> Any:
+def _unpickled(data: bytes, *arrays: Any) -> Any:
     return _Unpickler(data, arrays).load()
 
 
