@@ -302,6 +302,14 @@ def on_gpu(x: Array) -> bool:
     return bool(array_api_compat.is_torch_array(x) and x.device.type == "cuda")
 
 
+def work_there(x: Array) -> None:
+    """In a new thread: make the GPU of an array the one that it works on."""
+    if on_gpu(x):
+        import torch
+
+        torch.cuda.set_device(x.device)
+
+
 def free_memory(x: Array, memory: MemoryLimit | None = None) -> int:
     """Bytes that can still be taken where the array lives, and within a limit on the host."""
     if on_gpu(x):

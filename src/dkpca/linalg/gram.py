@@ -252,7 +252,7 @@ class Adjusted(Gram):
     """H K H with H = I - QQ' for orthonormal columns Q: what is left of the samples off their covariates."""
 
     def __init__(self, base: Gram, Q: Array) -> None:
-        self.base, self.Q = base, Q
+        self.base, self.Q, self.memory = base, Q, base.memory
         self.n, self.reference, self.entry_operations = base.n, base.reference, base.entry_operations
         self._images: Array | None = None  # K Q, (n, q)
 

@@ -38,6 +38,7 @@ from dkpca.linalg.arrays import (
     sent_to,
     tall_empty,
     unit,
+    work_there,
     write_over,
 )
 
@@ -265,7 +266,7 @@ def in_order(work: Callable[[ItemT], ResultT], items: Sequence[ItemT], reference
     if threads <= 1 and not on_gpu(reference):
         yield from map(work, items)
         return
-    with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
+    with one_blas_thread(), ThreadPoolExecutor(threads, initializer=work_there, initargs=(reference,)) as pool:
         waiting: deque[Future[ResultT]] = deque()
         try:
             for item in items:
