@@ -35,6 +35,7 @@ from dkpca.tables.inputs import Source, is_source, opened
 Tables = Mapping[str, Array | Source]
 States = dict[str, PartyState | SumState]
 BATCH = "new"
+HERE = Compute()
 
 
 def fit(
@@ -174,7 +175,7 @@ def _party(
     roster: Sequence[str],
     run: str,
     settings: Fit,
-    compute: Compute,
+    compute: Compute = HERE,
     state: Any = None,
 ) -> Party:
     memory = MemoryLimit.of(compute.max_memory)
