@@ -159,19 +159,19 @@ def plan_in(folder: Folder) -> Founded:
 
 
 def seat(folder: Folder, memory: Memory) -> Seat:
-    """Return this member's place in the study that lies in a folder: the last plan that it has joined.
-
-    Where the folder hides its plan, DIR says which that was.
-    """
+    """Return this member's place in the study of a folder: in the last plan that it has joined, as DIR says."""
     joined = [memory.study(each) for each in memory.studies() if memory.study(each).kept("name") is not None]
-    shown = ""
-    with contextlib.suppress(WaitingError, InputError, ProtectionError):
-        shown = plan_in(folder).plan.id
-    here = [each for each in joined if each.path.name == shown or each.kept("folder") == folder.url.encode()]
+    here = [each for each in joined if each.kept("folder") == folder.url.encode()]
+    here = [each for each in here if each.kept("closed") is None] or here
+    last = max((int(each.kept("number") or b"1") for each in here), default=0)
+    here = [each for each in here if int(each.kept("number") or b"1") == last]
+    if len(here) != 1:  # DIR knows this folder by another name, or had another study in it
+        with contextlib.suppress(WaitingError, InputError, ProtectionError):
+            shown = plan_in(folder).plan.id
+            here = [each for each in joined if each.path.name == shown] or here
     if not here:
         raise InputError(f"{memory.path}: has not joined the study in {folder.url}; 'dkpca study join' does it")
-    here = [each for each in here if each.kept("closed") is None] or here
-    kept = max(here, key=lambda each: (int(each.kept("number") or b"1"), each.path.name == shown))
+    kept = here[-1]
     kept.replace("folder", folder.url.encode())
     return Seat(folder, memory, (kept.kept("name") or b"").decode(), kept)
 
