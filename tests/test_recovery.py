@@ -3,10 +3,22 @@
 import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer
+from sklearn.ensemble import ExtraTreesRegressor
+from sklearn.neighbors import KNeighborsRegressor
 
 import dkpca
 from dkpca.kernels import RBF, ChiSquared, CosineKernel, Laplacian, Linear, Overlap, Polynomial, Precomputed
-from dkpca.party.recovery import Seen, against, independent_components, measure, points, regressions, rotated
+from dkpca.party.recovery import (
+    Seen,
+    Truth,
+    against,
+    independent_components,
+    measure,
+    points,
+    regressions,
+    rotated,
+    seen_in,
+)
 
 RANDOM = np.random.default_rng(7)
 TUMORS = load_breast_cancer().data[:, :10]
@@ -154,6 +166,28 @@ def test_paths_over_similar_pairs_recover_what_a_narrow_kernel_hides_from_distan
     paths = np.max([found[name] for name in found if name.startswith("paths")], axis=0)
     assert np.mean(paths) > np.mean(found["distances"]) + 0.05
     assert np.mean(paths) > 0.9
+
+
+@pytest.mark.parametrize("rank", [5, 20, 60])
+@pytest.mark.parametrize(
+    "kernel", [RBF(1 / 10), Laplacian(0.05), Polynomial(0.1, own=True), Overlap(0.3)], ids=lambda k: k.name
+)
+def test_other_regressors_on_the_same_message_do_not_recover_much_more(kernel, rank):
+    X = np.floor(1.5 * TUMORS[:200]) if kernel.columns_are == "categories" else TUMORS[:200]
+    message = summary_of(X, kernel, rank)
+    found = measure(message, X)
+    seen, truth = seen_in(message, np.arange(200)), Truth.of(X, Linear())
+    others = []
+    for features in (seen.factor, seen.coordinates, seen.coordinates[:, :10]):
+        for regressor in (ExtraTreesRegressor(20, random_state=0), KNeighborsRegressor(3, weights="distance")):
+            scores = []
+            for seed in range(3):
+                known = np.random.default_rng(seed).permutation(200)[:30]
+                model = regressor.fit(features[known], truth.values[known])
+                scores.append(truth.score(model.predict(features), known).clip(0.0, 1.0))
+            others.append(np.mean(scores, axis=0))
+    assert found.worst >= 0.9 * np.max(others)
+    assert np.mean(found.columns) >= 0.9 * np.mean(np.max(others, axis=0))
 
 
 def test_the_union_of_two_messages_is_measured_side_by_side():
