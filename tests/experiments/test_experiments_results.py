@@ -27,7 +27,7 @@ def test_the_tables_of_the_page_on_kernels_are_what_the_results_give() -> None:
 
 def test_the_tables_of_the_page_on_disclosure_are_what_the_results_give() -> None:
     text = (page.DOCS / "disclosure.md").read_text()
-    assert text.count("<!-- table: recovery") == 2
+    assert text.count("<!-- table: recovery on ") == 3
     assert recovery.filled(text, page.read(RESULTS)) == text, "run python -m experiments.page"
 
 
