@@ -156,7 +156,7 @@ class Fit:
             _either(_is_positive, _named("scale", "auto"), _by_party(_is_positive), _is_none),
             "a positive number, 'scale', None, or a dict of party to positive number",
         ),
-        "Width of the kernel: a number, scale (1 / mean of the kernel's own distance over all parties), none "
+        "Gamma of the kernel: a number, scale (1 / mean of the kernel's own distance over all parties), none "
         "(1 / number of columns), or PARTY=NUMBER once per party.",
         option="--gamma",
     )
@@ -179,7 +179,7 @@ class Fit:
         "auto",
         (_is_rank, "'auto', a whole number from 1 on, or rules of dkpca.rank"),
         "What each party sends: a number of eigenpairs, or a goal such as error=0.1, bytes=1MB or recovery=0.5; "
-        "of several, the tightest decides.",
+        "of several goals, the strictest applies.",
         option="--rank",
     )
     precision: str = setting(
@@ -212,7 +212,7 @@ class Fit:
     lacking: str | None = setting(
         None,
         choice(LACKING, none=True),
-        "Samples that a party has no row for: drop (only common samples), mean (the party's mean row) or complete "
+        "Samples missing at a party: drop (only common samples), mean (the party's mean row) or complete "
         "(rows regressed on the other parties).",
         option="--lacking",
     )
@@ -293,7 +293,7 @@ class Compute:
     max_memory: int | str | None = setting(
         None,
         (_either(_is_memory, _is_none), "a number of bytes, text such as '8GB', or None"),
-        "Memory to use at most, such as 8GB (default: what is free).",
+        "Maximum memory, such as 8GB (default: what is free).",
         option="--max-memory",
     )
 

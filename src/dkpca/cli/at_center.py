@@ -32,7 +32,7 @@ REMEDY = "standardize the columns (--standardize), or take a smaller gamma, such
 
 Ids = Annotated[
     Path | None,
-    typer.Option("--ids", help="Names for the samples: a table, whose column --id names, or a party.toml."),
+    typer.Option("--ids", help="Sample names: a table, with --id for its id column, or a party.toml."),
 ]
 
 
@@ -52,7 +52,7 @@ def fuse(
     keep: Annotated[bool, typer.Option("--keep", help="Use the run's summaries of the other parties too.")] = False,
     roster: Annotated[
         str,
-        typer.Option("--roster", help="Parties that must be there, separated by commas (default: all that sent)."),
+        typer.Option("--roster", help="Required parties, separated by commas (default: all that sent a summary)."),
     ] = "",
     without: Annotated[list[str] | None, typer.Option("--without", help="Leave this party out from now on.")] = None,
     ids: Ids = None,
@@ -62,7 +62,7 @@ def fuse(
     """Turn the parties' summaries into kernel principal components, in a run directory.
 
     To add or replace a party, run it again with --keep and that party's summary. Without files, it fuses what the
-    directory holds. Components, law, weights and centering default to those of the run before.
+    directory holds. Components, law, weights and centering default to those of the previous run.
 
     Example: `dkpca fuse airline.summary weather.summary --components 10 --out run/`
     """

@@ -44,7 +44,7 @@ def summarize(
     out: Annotated[Path, typer.Option("--out", help="The message to write; send this file.")],
     state: Annotated[
         Path | None,
-        typer.Option("--state", help="Private state, needed for new samples (default: --out with .state). Keep it."),
+        typer.Option("--state", help="Private state for new samples (default: --out with .state). Never send it."),
     ] = None,
     keep_state: Annotated[
         bool, typer.Option("--keep-state/--no-state", help="Whether to keep the private state.")
@@ -53,10 +53,10 @@ def summarize(
     ledger: o.Ledger = None,
     as_json: o.AsJson = False,
 ) -> None:
-    """Turn a table into the one message of the protocol.
+    """Compute the one message that a party sends to the center.
 
     Writes two files: the message, which goes to the center, and the party's private state, which never leaves
-    and is needed only to place new samples later. To say how the table is read, make a party.toml with
+    and is needed only to place new samples later. To control how the table is read, write a party.toml with
     'dkpca check TABLE --write party.toml'.
 
     Example: `dkpca summarize airline.csv --id flight --gamma 0.006 --rank 40 --out airline.summary`

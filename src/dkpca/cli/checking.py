@@ -33,10 +33,10 @@ def check(
     ] = None,
     as_json: o.AsJson = False,
 ) -> None:
-    """Say everything about a table before it is used.
+    """Check a table before it is used.
 
-    How it is written, its ids, and for each column its type, gaps, range and what may be wrong with it. Exits 1 if
-    the table cannot be used as suggested. With --write the suggestion becomes a party.toml.
+    Shows the format of the file, its ids, and for each column its type, missing values, range and possible problems.
+    Exits 1 if the table cannot be used as suggested. --write saves the suggestion as a party.toml.
 
     Example: `dkpca check airline.csv --id flight --write party.toml`
     """

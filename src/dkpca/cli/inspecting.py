@@ -33,10 +33,10 @@ def inspect(
     path: Annotated[Path, typer.Argument(help="Any message file, or a party's private state.", show_default=False)],
     as_json: o.AsJson = False,
 ) -> None:
-    """Say what a file discloses, in words and numbers, before it is sent.
+    """Show what a file discloses, in words and numbers, before it is sent.
 
-    At the party, with its private state beside the summary, also how well somebody who knows some of its rows could
-    recover the others, by column and attack. Nothing of that is sent.
+    At the party, with its private state next to the summary, it also shows how well an attacker who knows some rows
+    could recover the others, by column and attack. None of this is sent.
     """
     data = storage.read(path)
     if files.is_private(data):

@@ -44,10 +44,10 @@ def fit(
     ] = None,
     as_json: o.AsJson = False,
 ) -> None:
-    """Do it all on one machine: every party in a process of its own, then the fusion.
+    """Run the whole fit on one machine: each party in its own process, then the fusion.
 
-    With --id, the samples that all tables have are used, in the order of the first; --lacking keeps the others too.
-    To say how a table is read, make a party.toml with 'dkpca check TABLE --write party.toml'.
+    With --id, only samples that are in all tables are used, in the order of the first table; --lacking can keep the
+    others. To control how a table is read, write a party.toml with 'dkpca check TABLE --write party.toml'.
 
     Examples: `dkpca fit airline=airline.csv weather=weather.parquet --id flight --out run/`;
     with `--kernel rbf --kernel clinic=overlap --law sum --weights balanced` each party has its own kernel.

@@ -85,7 +85,7 @@ def takes_settings(
     single = option("--set", f"Any other setting: {listed}.", MODEL, metavar="NAME=VALUE")
     options = {name: _annotated(name) for name in chosen} | {
         "set_": Annotated[list[str] | None, single],
-        "settings": Annotated[Path | None, option("--settings", "TOML file of settings; options win.", MODEL)],
+        "settings": Annotated[Path | None, option("--settings", "TOML settings file; options override it.", MODEL)],
     }
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:

@@ -37,7 +37,7 @@ def report(
     ] = None,
     label: Annotated[
         list[str] | None,
-        o.option("--label", "Columns of --labels for the page, the first to begin with (default: all).", NAMES),
+        o.option("--label", "Columns of --labels for the page; the first is shown first (default: all).", NAMES),
     ] = None,
     id_column: Annotated[
         str | None, o.option("--id", "Column with the sample ids in --table, and in --labels.", NAMES)
@@ -75,7 +75,7 @@ def report(
 ) -> None:
     """Draw a result as one page that works offline: samples to explore, certificate, parties, settings.
 
-    A party draws what it received with its own ids, labels and columns; the center never has them.
+    A party adds its own ids, labels and columns to the result that it received; the center never sees them.
 
     Example: `dkpca report airline/result --table airline.csv --labels airline.csv --id flight --label carrier`
     """

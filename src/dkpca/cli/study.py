@@ -46,7 +46,7 @@ def add_to(app: typer.Typer) -> None:
     app.add_typer(group, name="study", rich_help_panel=PANEL, help=HELP)
 
 
-HELP = "Compute together: a plan that all sign once, in a folder that all can reach."
+HELP = "Compute with other organizations: all sign one plan, in a folder that all can reach."
 Place = Annotated[
     str,
     typer.Argument(
@@ -102,7 +102,7 @@ def place(folder: str) -> Iterator[Folder]:
 def review(folder: Place, own: Own, as_json: AsJson = False) -> None:
     """Run the whole plan on this party's table, and show what would leave and what could be recovered from it.
 
-    Exits 1 if the study is beyond the party's limits.toml.
+    Exits 1 if the study exceeds the limits in the party's limits.toml.
     """
     from dkpca.exchange import study
 
@@ -118,10 +118,10 @@ def sign(
     folder: Place,
     own: Own,
     fingerprint: Annotated[
-        str, typer.Option("--fingerprint", help="The study's fingerprint, as heard from the others.")
+        str, typer.Option("--fingerprint", help="The study's fingerprint, as the other members tell it.")
     ],
 ) -> None:
-    """Sign the study that was reviewed; from then on 'run' answers what the plan says, and nothing else."""
+    """Sign the reviewed study; from then on 'run' carries out the steps of the plan, and nothing else."""
     from dkpca.exchange import study
 
     with _waiting(), place(folder) as there:
@@ -133,12 +133,12 @@ def sign(
 def run(
     folder: Place,
     own: Own,
-    watch: Annotated[bool, typer.Option("--watch", help="Wait for the others, and go on until the result.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Wait for other members until there is a result.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Do all that this member can do now: the same command for parties and center.
+    """Do everything that this member can do now; the command is the same for parties and center.
 
-    Exits 0 with the result in DIR/result, 75 while others are waited for.
+    Exits 0 when the result is in DIR/result, 75 while waiting for other members.
     """
     if watch:
         raise typer.Exit(_watch(folder, own, as_json))
@@ -168,7 +168,7 @@ def _watch(folder: str, own: Path, as_json: bool) -> int:
 
 @group.command("status")
 def status(folder: Place, as_json: AsJson = False) -> None:
-    """Say who wrote what when, who refused, and who is waited for."""
+    """Show who wrote which file and when, who refused, and whom the study is waiting for."""
     with _waiting(as_json), place(folder) as there:
         found = founding.status(there)
     if as_json:
@@ -189,7 +189,7 @@ def _when(seconds: float) -> str:
 
 @group.command("close")
 def close(folder: Place, own: Own) -> None:
-    """Delete this study's keys and secrets from DIR; the ledger of what left stays."""
+    """Delete this study's keys and secrets from DIR; keep the ledger of what was sent."""
     with place(folder) as there:
         memory = Memory(own)
         with memory.locked():

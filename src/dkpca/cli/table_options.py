@@ -22,14 +22,14 @@ TablePath = Annotated[
     Path,
     typer.Argument(
         help="The party's own table: CSV, Parquet (a file or a folder), Arrow, Excel or NumPy; or the party.toml "
-        "that describes it, as 'dkpca check --write' makes one.",
+        "that describes it, written by 'dkpca check --write'.",
         metavar="TABLE|party.toml",
         show_default=False,
     ),
 ]
 Ids = Annotated[
     list[str] | None,
-    o.option("--id", "Column with the sample ids; NAME=COLUMN where a table has another (default: by position)."),
+    o.option("--id", "Column with the sample ids; NAME=COLUMN for a single table (default: by position)."),
 ]
 
 

@@ -66,7 +66,7 @@ class Dialect:
     thousands: str | None = setting(
         None,
         (is_text, "write the mark between thousands, or nothing"),
-        "Mark between thousands; '' for none (default: detected).",
+        "Thousands separator; '' for none (default: detected).",
         option="--thousands",
     )
     encoding: str | None = setting(
@@ -78,7 +78,7 @@ class Dialect:
     missing: tuple[str, ...] | None = setting(
         None,
         (is_names, "write a list of the values that mean there is none"),
-        "Values that mean missing, beside empty cells (default: NA, n/a, -, #NV and such).",
+        "Values that mean missing, besides empty cells (default: NA, n/a, -, #NV and similar).",
         option="--null-values",
     )
     sheet: str | None = setting(
