@@ -121,8 +121,8 @@ def may_send(found: Measurement | None, policy: Policy) -> tuple[bool | None, Te
     if beyond:
         words = (
             f"May I send this? RED, no: {known} recovers {beyond:,} of {counted(len(found.columns), 'column')} "
-            f"beyond R² {limit:g} ({whose}), up to {found.worst:.2f}. --recovery {limit:g} sends "
-            "less; --protect hides more."
+            f"beyond R² {limit:g} ({whose}), up to {found.worst:.2f}. --rank recovery={limit:g} sends "
+            "less; a study with --protect hides more."
         )
         return False, Text(words, "bold red")
     words = (
