@@ -130,3 +130,14 @@ def test_shares_of_parties_are_those_of_their_kernels():
     V = model.eigenvectors_
     expected = np.array([np.sum(V * (each @ V), axis=0) for each in K]) / model.eigenvalues_
     np.testing.assert_allclose(model.party_shares_, expected, atol=1e-9)
+
+
+def test_everything_is_in_the_order_of_the_input():
+    X = DATA["digits"]
+    blocks = np.array_split(X, 3, axis=1)
+    model = DKPCA(2, law="sum", gamma=0.05, rank=10**6).fit(dict(zip(["z", "m", "a"], blocks, strict=True)))
+    assert model.party_names_ == ["z", "m", "a"]
+    np.testing.assert_allclose(model.agreement_, truth(X, 0.05, parts=3)[0], atol=1e-5)
+    same = DKPCA(2, law="sum", gamma=0.05, rank=10**6, parties=3).fit(X)
+    np.testing.assert_allclose(model.party_shares_, same.party_shares_, atol=1e-9)
+    assert np.all(np.diagonal(model.agreement_error_) == 0)

@@ -589,13 +589,17 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     def agreement_(self) -> Any:
         """Cosines between the parties' centered kernels; None where the center has nothing of a single party."""
         found = self._agreement()
-        return None if found is None else found.cosines
+        return None if found is None else found.cosines[np.ix_(self._order(), self._order())]
 
     @property
     def agreement_error_(self) -> Any:
         """Bounds on how far the true cosines are from `agreement_`."""
         found = self._agreement()
-        return None if found is None else found.errors
+        return None if found is None else found.errors[np.ix_(self._order(), self._order())]
+
+    def _order(self) -> list[int]:
+        """Where the parties are among the center's, which has them by their names."""
+        return [list(self.model_.summaries).index(name) for name in self.party_names_]
 
     def _agreement(self) -> agreement.Agreement | None:
         check_fitted(self)
@@ -605,8 +609,10 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     def party_shares_(self) -> Any:
         """Share of each party in the variance of each component; None where the center knows no single party."""
         check_fitted(self)
-        known = self._shield.protect != "sums"
-        return np.array(list(scoring.party_shares(self.model_).values())) if known else None
+        if self._shield.protect == "sums":
+            return None
+        shares = scoring.party_shares(self.model_)
+        return np.array([shares[name] for name in self.party_names_])
 
     def agreement_test(self, n_permutations: int = 999, *, random_state: int | None = None) -> dict[str, float]:
         """Test for each party whether it has nothing to do with the others.

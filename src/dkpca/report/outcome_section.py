@@ -55,7 +55,7 @@ def _curves(found: Survival) -> str:
         parts.append(svg.element("rect", class_=color, x=LEFT + 90 * k, y=TOP + HEIGHT + 26, width=11, height=11))
         parts.append(svg.text(LEFT + 90 * k + 16, TOP + HEIGHT + 36, name))
     parts.append(svg.text(LEFT, TOP + HEIGHT + 18, "0", "middle"))
-    parts.append(svg.text(WIDTH, TOP + HEIGHT + 18, f"{last:g}", "end"))
+    parts.append(svg.text(WIDTH, TOP + HEIGHT + 18, f"{last:.3g}", "end"))
     label = f"survival of {len(found.curves)} clusters over time"
     width, height = max(WIDTH, LEFT + 90.0 * len(found.curves)) + 8, TOP + HEIGHT + 44
     picture = svg.element(

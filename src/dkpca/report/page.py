@@ -250,7 +250,7 @@ def _agreement(run: Run) -> str:
         "Cosine between the parties' centered kernel matrices, from what they sent: 1 is the same, 0 has nothing in "
         "common. The number behind it bounds how far the true cosine is."
     )
-    left, cell, names = 120.0, 74.0, found.parties
+    left, cell, names = 120.0, 86.0, found.parties
     parts = []
     for i, name in enumerate(names):
         y = 26.0 + cell * i
