@@ -66,6 +66,8 @@ def _waiting(as_json: bool = False) -> Iterator[None]:
         told = {"waiting_for": list(waiting.members), "step": waiting.step, "since": waiting.since}
         since = f" (since {waiting.since})" if waiting.since else ""
         print(json.dumps(told) if as_json else f"Waiting for {', '.join(waiting.members)}: {waiting.step}{since}.")
+        if not as_json and waiting.step == "signature":
+            print("A member signs with 'dkpca study review' and then 'dkpca study sign'.")
         raise typer.Exit(WAITING) from None
 
 

@@ -117,9 +117,9 @@ class PartySide:
                 self.member.refuse(ask.step, "samples")
             return {}
         if isinstance(question, q.GoWanted) and self.member.sent("go", q.digest(question)) is None:
-            reason = self._doubt(question.derived)
+            reason, detail = self._doubt(question.derived)
             if reason:
-                self.member.refuse("go", reason)
+                self.member.refuse("go", reason, detail)
         self._answer(ask, question)
         if ask.readers == CENTER:
             return {self.member.name: self.party.answer(question)} if isinstance(question, q.ShapeWanted) else {}
@@ -184,27 +184,30 @@ class PartySide:
             raise ProtectionError(f"{writer}: its seeds are not for {self.member.name}")
         self.party.received[writer] = seed
 
-    def _doubt(self, derived: q.Derived) -> str:
-        """Why these derived values do not follow from the plan and this party's table; empty: they do."""
+    def _doubt(self, derived: q.Derived) -> tuple[str, str]:
+        """Why this party will not go on with these derived values, and what only it may read; empty: it will."""
         order = self.party.order.get("")
         n = len(self.table.X if order is None else order)
         samples = self.party.digest(n)
         if self.fit.protect == "blind":
             samples = hidden_digest(self.party.group_key, self.party.run, samples, n)
         if (derived.n_samples, derived.samples, dict(derived.columns)) != (n, samples, dict(self.terms.columns)):
-            return "question"
+            return "question", ""
         if n < max(self.plan.samples, self.limits.samples):
-            return "samples"
+            return "samples", f"{n:,} here"
         expected = self._kernels(derived)
         if expected is None:
-            return "gamma"
+            return "gamma", ""
         if expected != dict(derived.kernels):
-            return "question"
+            return "question", ""
         rows = list(range(n)) if order is None else order
         worst = reviews.at_go(
             self.plan, self.fit, derived, self.member.name, self.memory, self.table, rows, self.limits
         )
-        return "limits" if worst > self.limits.recovery else ""
+        if worst <= self.limits.recovery:
+            return "", ""
+        told = f"recovery {worst:.2f} on the samples that all have, and limits.toml allows {self.limits.recovery:g}"
+        return "limits", f"{told}; review measured all samples of this table"
 
     def _kernels(self, derived: q.Derived) -> dict[str, Kernel] | None:
         """Kernels that follow from the plan with the widths told; None if a width is outside the plan's bounds."""

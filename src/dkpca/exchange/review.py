@@ -380,7 +380,7 @@ def _findings(
         Finding("recovery", limits.recovery, round(worst, 2), worst <= limits.recovery),
         Finding("samples", f"at least {limits.samples}", plan.samples, plan.samples >= limits.samples),
         Finding("precision", limits.precision, fit.precision, finer or plan.protect != "none"),
-        Finding("rank", limits.rank, rank, rank <= limits.rank),
+        Finding("rank", limits.rank, rank or "no factor in the clear", rank <= limits.rank),
         Finding("audit_rows", limits.audit_rows, fit.audit or 0, (fit.audit or 0) <= limits.audit_rows),
         Finding("batches", limits.batches, plan.batches, plan.batches <= limits.batches),
         Finding("protect", ", ".join(limits.protect), plan.protect, plan.protect in limits.protect),
