@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from dkpca.errors import InputError
 from dkpca.kernels import RBF
 from dkpca.messages import Packed
+from dkpca.party.answers import Party
+from dkpca.party.questions import SumsWanted
 from dkpca.protection import keys, masks, quantities
 from dkpca.protection.masks import ModularRing
 from dkpca.protection.quantities import Addends
@@ -249,3 +251,24 @@ def test_secrets_are_not_shown():
 
     party = Party("bank", lambda kind: np.zeros((2, 2)), NAMES, "run", b"a secret of 32 bytes, and no more")
     assert "secret" not in repr(party).replace("secrets", "")
+
+
+def test_other_samples_under_one_question_are_under_other_masks():
+    X = np.random.default_rng(0).normal(size=(31, 3))
+    secrets = {name: b"secret of " + name.encode() for name in NAMES}
+    seeds = {name: keys.seeds_for(secrets[name], "first", name, NAMES) for name in NAMES}
+    asked = SumsWanted(
+        "sums-1", "first", NAMES, RBF(0.5), Addends("pairs", 30, 30, 32),
+        dict.fromkeys(NAMES, 100.0), dict.fromkeys(NAMES, 100.0),
+    )  # fmt: skip
+
+    def sent(rows):
+        party = Party("bank", lambda _: X, NAMES, "first", secrets["bank"], ids=[f"p{i}" for i in range(31)])
+        party.received = {other: seeds[other]["bank"] for other in NAMES if other != "bank"}
+        party.order[""] = rows
+        return np.frombuffer(party.answer(asked).values.data, dtype=np.uint32)
+
+    first, again = sent(list(range(30))), sent(list(range(30)))
+    other = sent([*range(29), 30])  # as a center names them that hopes for the difference of two samples
+    assert np.array_equal(first, again)
+    assert np.mean(first == other) < 0.05

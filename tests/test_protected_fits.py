@@ -11,6 +11,7 @@ from sklearn.decomposition import KernelPCA
 import dkpca
 from dkpca import DKPCA, subspace_error
 from dkpca.errors import InputError, PolicyError, ProtectionError
+from dkpca.exchange import protocols
 from dkpca.kernels import RBF, Linear
 from dkpca.messages import row_number_digest
 from dkpca.party import summarize
@@ -348,3 +349,26 @@ def test_a_party_without_a_part_in_the_components_does_not_take_part():
     tables["lab"] = 1e-6 * tables["lab"]
     with pytest.raises(ProtectionError, match="its share of every component is nearly zero"):
         DKPCA(2, kernel="linear", protect="blind").fit(tables)
+
+
+def test_a_party_of_a_blind_fit_takes_no_weight_that_the_plan_does_not_have(monkeypatch):
+    asks = []
+    fit = protocols.fit
+
+    def watched(*given):
+        protocol = fit(*given)
+        ask = next(protocol)
+        while True:
+            asks.append(ask)
+            try:
+                ask = protocol.send((yield ask))
+            except StopIteration as done:
+                return done.value
+
+    monkeypatch.setattr(protocols, "fit", watched)
+    tables = {name: np.random.default_rng(j).normal(size=(40, 4)) for j, name in enumerate("abc")}
+    DKPCA(2, kernel="linear", law="sum", protect="blind").fit(tables)
+    (result,) = [ask for ask in asks if ask.step == "result"]
+    told = result.questions["a"]
+    assert result.expects(told)
+    assert not result.expects(replace(told, weight=1e-4))

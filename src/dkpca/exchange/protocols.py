@@ -136,9 +136,16 @@ def fit(names: Sequence[str], settings: Fit, terms: Terms) -> Generator[Ask, Ans
         yield Ask(
             "result",
             lambda: {n: ResultGiven(published(model()), model().weights.get(n, 1.0)) for n in names},
-            expects=lambda told: isinstance(told, ResultGiven) and not told.batch,
+            expects=lambda told: isinstance(told, ResultGiven) and not told.batch and _planned(told.weight, settings),
         )
     return model()
+
+
+def _planned(weight: float, settings: Fit) -> bool:
+    """Whether a weight is one of the plan's: another would single out a party in the scores of new samples."""
+    if settings.weights is None:
+        return weight == 1.0
+    return not isinstance(settings.weights, Mapping) or weight in settings.weights.values()
 
 
 def check_lacking(settings: Fit, terms: Terms) -> None:

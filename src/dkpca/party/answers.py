@@ -296,7 +296,10 @@ def _sums(party: Party, question: SumsWanted) -> MaskedSum:
 def _under_masks(party: Party, numbers: Any, question: BoundsWanted | SumsWanted, part: str) -> Packed:
     if question.run != party.run or question.roster != tuple(party.roster):
         raise ProtectionError(f"party {party.name!r} is asked for numbers of another sum than the one it agreed to")
-    return masks.under_masks(numbers, party.name, party.roster, party.pair_keys, digest(question), part)
+    # Masks belong to the question and to the samples: other samples under the same masks would show a difference.
+    ids = party.sample_ids(question.batch)
+    about = digest(question) if ids is None else f"{digest(question)} of {messages.digest(ids)}"
+    return masks.under_masks(numbers, party.name, party.roster, party.pair_keys, about, part)
 
 
 def _compared(party: Party, question: BoundsWanted | SumsWanted) -> tuple[Any, Any, SumState]:
