@@ -5,6 +5,8 @@ to its end, and the attacker's files give the columns away.
 """
 
 import contextlib
+import json
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,7 +16,7 @@ import pytest
 
 from dkpca import wire
 from dkpca.errors import InputError, ProtectionError
-from dkpca.exchange import founding, study
+from dkpca.exchange import founding, own_table, study
 from dkpca.exchange.identity import Secrets
 from dkpca.exchange.member import RefusedError, WaitingError
 from dkpca.exchange.sealed import Part
@@ -200,6 +202,46 @@ def test_a_table_changed_between_review_and_sign_is_not_signed(tmp_path):
         consortium.at("airline", study.sign, fingerprint)
 
 
+def test_a_mistyped_fingerprint_keeps_nothing_and_the_table_reviewed_last_is_the_one_signed(tmp_path):
+    consortium = founded(tmp_path, CAREFUL, ANYTHING)
+    fingerprint = consortium.at("airline", study.review).study.fingerprint[:40]
+    (kept,) = (tmp_path / "airline/studies").iterdir()
+    with pytest.raises(ProtectionError, match="mistyped"):
+        consortium.at("airline", study.sign, "0" * 40)
+    assert not (kept / "table").exists()
+    assert not (kept / "left.json").exists()
+    memory = consortium.memory("airline").study(kept.name)
+    own_table.freeze(memory, own_table.load(tmp_path / "airline", "quantities"))  # by a signature that was cut short
+    path = tmp_path / "airline.csv"
+    path.write_text(path.read_text().replace("s7,", "s700,"))
+    with pytest.raises(InputError, match="changed since the review"):
+        consortium.at("airline", study.sign, fingerprint)
+    consortium.at("airline", study.review)
+    consortium.at("airline", study.sign, fingerprint)
+    assert "s700" in own_table.frozen(memory).ids
+
+
+def test_a_signed_study_is_reviewed_with_the_table_that_was_signed(tmp_path):
+    consortium = founded(tmp_path, CAREFUL, ANYTHING).sign("airline")
+    (signed,) = (tmp_path / "airline/studies").glob("*/review.json")
+    before, signature = signed.read_bytes(), (tmp_path / "shared/airline/signature-1").read_bytes()
+    path = tmp_path / "airline.csv"
+    path.write_text(path.read_text().replace("s7,", "s700,"))
+    consortium.sign("airline")
+    assert signed.read_bytes() == before
+    assert (tmp_path / "shared/airline/signature-1").read_bytes() == signature
+
+
+def test_a_foreign_signature_in_the_folder_keeps_nothing(tmp_path):
+    consortium = founded(tmp_path, CAREFUL, ANYTHING)
+    fingerprint = consortium.at("airline", study.review).study.fingerprint[:40]
+    (tmp_path / "shared/airline/signature-1").write_bytes(b"x")
+    with pytest.raises(ProtectionError, match="another file in its place"):
+        consortium.at("airline", study.sign, fingerprint)
+    (kept,) = (tmp_path / "airline/studies").iterdir()
+    assert not (kept / "left.json").exists()
+
+
 def test_raising_the_limits_after_a_red_review_needs_another_review(tmp_path):
     consortium = founded(tmp_path, PLANS["everything in the open"].fit, CAUTIOUS)
     fingerprint = consortium.at("airline", study.review).study.fingerprint[:40]
@@ -211,12 +253,15 @@ def test_raising_the_limits_after_a_red_review_needs_another_review(tmp_path):
 class TestASecondStudy:
     """Founded anew without one member, with one sample less, with another gamma: the table's folder remembers."""
 
-    def second(self, tmp_path, fit, limits, names=NAMES, rows=120, width=25, **plan):
+    def second(self, tmp_path, fit, limits, names=NAMES, rows=120, width=25, same_keys=True, **plan):
         given = {name: (ids[:rows], X[:rows]) for name, (ids, X) in tables(width=width).items() if name in names}
         (tmp_path / "second").mkdir()
         about: dict[str, Any] = {"align": "position", "samples": 50} | plan
         again = Consortium(tmp_path / "second", given, fit, **about)
         for name in names[1:]:
+            if same_keys:
+                (again.root / name).mkdir()
+                shutil.copy(tmp_path / name / "identity.key", again.root / name)
             again.join(name, **ANYTHING)
         own = again.root / "airline"
         own.symlink_to(tmp_path / "airline")  # the same folder: it belongs to the table
@@ -229,6 +274,18 @@ class TestASecondStudy:
         again = self.second(tmp_path, CAREFUL | {"gamma": 0.021}, CAUTIOUS, rows=119)
         found = again.at("airline", study.review)
         assert [finding.limit for finding in found.findings if not finding.ok] == ["studies"]
+
+    def test_reviewed_before_the_first_was_signed_is_reviewed_again(self, tmp_path):
+        first = founded(tmp_path, CAREFUL, CAUTIOUS)
+        one = first.at("airline", study.review)
+        again = self.second(tmp_path, CAREFUL | {"gamma": 0.021}, CAUTIOUS)
+        other = again.at("airline", study.review)
+        assert one.green
+        assert other.green
+        first.at("airline", study.sign, one.study.fingerprint[:40])
+        with pytest.raises(InputError, match="signed since the review; review again"):
+            again.at("airline", study.sign, other.study.fingerprint[:40])
+        assert not (again.root / "shared/airline/signature-1").exists()
 
     @pytest.mark.parametrize("change", ["another gamma", "one sample less", "without one member"])
     def test_is_measured_together_with_the_first(self, change, tmp_path):
@@ -259,6 +316,18 @@ class TestASecondStudy:
         assert [f.limit for f in found.findings if not f.ok] == ["masked sums with other rosters on the same samples"]
         with pytest.raises(InputError, match="beyond limits.toml"):
             again.at("airline", study.sign, found.study.fingerprint[:40])
+
+    @pytest.mark.parametrize("who", ["the same", "others", "not known"])
+    def test_of_the_same_names_is_another_roster_where_the_keys_are_others(self, who, tmp_path):
+        founded(tmp_path, self.SUMS, ANYTHING).sign("airline")
+        if who == "not known":  # as an older version kept it
+            (path,) = (tmp_path / "airline/studies").glob("*/left.json")
+            about = json.loads(path.read_text())
+            path.write_text(json.dumps({key: value for key, value in about.items() if key != "roster"}))
+        again = self.second(tmp_path, self.SUMS, ANYTHING, same_keys=who != "others")
+        found = again.at("airline", study.review)
+        red = [] if who == "the same" else ["masked sums with other rosters on the same samples"]
+        assert [finding.limit for finding in found.findings if not finding.ok] == red
 
     def test_with_folders_that_remember_nothing_tells_what_one_member_added(self, tmp_path):
         """The careless twin: another DIR for the same table. The difference of two sums is one member's distances."""

@@ -8,6 +8,7 @@ import psutil
 import pytest
 
 from dkpca.errors import DKPCAError, InputError, ProtectionError, StorageError
+from dkpca.exchange import founding
 from dkpca.exchange import plan as plans
 from dkpca.exchange.folder import Folder
 from dkpca.exchange.identity import Secrets
@@ -361,6 +362,37 @@ class TestThePlan:
         assert old in raw
         with pytest.raises(InputError):
             plans.read_plan(raw.replace(old, new))
+
+    @pytest.mark.parametrize("key", ["parties", "fit.kernel", "fit.gamma", "zz"])
+    @pytest.mark.parametrize("part", ["a", '"b c"', "'b c'", "[", "{ a ="])
+    def test_nested_too_deep_is_one_sentence(self, key, part, tmp_path):
+        deep = f".{'.'.join([part] * 20000)} = 1" if part[0] not in "[{" else f" = {part * 20000}"
+        lines = [
+            line for line in a_plan().to_toml().decode().splitlines() if not line.startswith(("parties", "[fit"))
+        ]
+        folder = Folder(str(tmp_path))
+        folder.write("center/plan-1.toml", "\n".join([f"{key}{deep}", *lines]).encode())
+        with pytest.raises(InputError, match="plan-1.toml: the plan has tables inside tables") as refused:
+            founding.plan_in(folder)
+        assert len(str(refused.value)) < len(folder.url) + 120
+
+    def test_no_toml_is_one_sentence_without_its_content(self):
+        for raw in (b"secret = = 1", b"secret = \xff", b"secret = 1\nsecret = 2"):
+            with pytest.raises(InputError, match="the plan is no TOML file") as refused:
+                plans.read_plan(raw)
+            assert "secret" not in str(refused.value)
+
+    @pytest.mark.parametrize("line", ["batches = 0x" + "f" * 9000, "gamma = [1, 0x" + "f" * 9000 + "]"])
+    def test_numbers_of_thousands_of_digits_are_refused(self, line):
+        key = line.partition(" ")[0]
+        lines = [each for each in a_plan().to_toml().decode().splitlines() if not each.startswith(f"{key} =")]
+        with pytest.raises(InputError, match=f"the plan: {key}.* cannot be used"):
+            plans.read_plan("\n".join([line, *lines]).encode())
+
+    def test_a_member_file_nested_too_deep_is_one_sentence(self, actors):
+        raw = actors.folder.read("airline/member.toml", 4096).replace(b"columns", b"columns" + b".a" * 1500)
+        with pytest.raises(InputError, match="the member file of airline has tables inside tables"):
+            plans.read_member(raw, "airline", actors.plan.id)
 
     def test_masked_sums_need_three_parties_besides_the_center(self):
         raw = a_plan(PARTIES[:2], fit={"protect": "sums"}).to_toml()

@@ -123,11 +123,13 @@ def _read(folder: Folder, center: str, number: int) -> Founded | None:
     raw = folder.read(f"{center}/plan-{number}.toml", plans.MOST_PLAN)
     if raw is None:
         return None
-    plan = plans.read_plan(raw)
+    where = f"{folder.url}/{center}/plan-{number}.toml"
+    try:
+        plan = plans.read_plan(raw)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from error
     if plan.center != center:
-        raise ProtectionError(
-            f"{folder.url}/{center}/plan-{number}.toml: names {plan.center} as the center; do not join"
-        )
+        raise ProtectionError(f"{where}: names {plan.center} as the center; do not join")
     return Founded(number, plan, raw)
 
 
@@ -192,9 +194,13 @@ def shown(seat: Seat) -> Study:
     return Study(here.number, here.raw, {name: file or b"" for name, file in files.items()})
 
 
-def sign(seat: Seat, fingerprint: str, table_digest: str) -> None:
-    """Sign the study that was reviewed, if its fingerprint is the one that was heard from the others."""
-    study = seat.kept.remembered("signed") or seat.kept.remembered("reviewed")
+def to_sign(seat: Seat, fingerprint: str) -> Study:
+    """Return the study that was reviewed, if its fingerprint is the one that was heard from the others.
+
+    Everything that can refuse a signature refuses here; nothing is written.
+    """
+    signed = seat.kept.remembered("signed")
+    study = signed or seat.kept.remembered("reviewed")
     if study is None:
         raise InputError("nothing was reviewed yet; 'dkpca study review' shows what will leave")
     if not is_fingerprint(fingerprint, study.fingerprint):
@@ -203,6 +209,16 @@ def sign(seat: Seat, fingerprint: str, table_digest: str) -> None:
             f"another plan or other members; compare all {SHOWN} digits with them"
         )
     plans.check_end(study.plan)
+    seat.kept.secrets()  # which says it if the study is closed
+    where = f"{seat.name}/signature-{study.number}"
+    if signed is None and seat.folder.read(where, plans.MOST_SIGNATURE) is not None:
+        raise ProtectionError(f"{seat.folder.url}/{where}: somebody put another file in its place")
+    return study
+
+
+def sign(seat: Seat, fingerprint: str, table_digest: str) -> None:
+    """Sign the study that was reviewed; a repeat writes the same bytes."""
+    study = to_sign(seat, fingerprint)
     seat.kept.remember(study, "signed")
     raw = plans.make_signature(study, seat.name, seat.kept.secrets(), table_digest)
     where = f"{seat.name}/signature-{study.number}"

@@ -72,13 +72,17 @@ def load(folder: Path, columns_are: str) -> OwnTable:
 
 
 def freeze(memory: StudyMemory, table: OwnTable) -> str:
-    """Keep the table as it is signed; return its digest. Another table for the same study is refused."""
+    """Keep the table as it is signed; return its digest. Once the study is signed, another table is refused."""
     numbers = io.BytesIO()
     np.save(numbers, np.ascontiguousarray(table.X, dtype=np.float64), allow_pickle=False)
     about = {"ids": table.ids, "keys": table.keys, "preparation": codec.described(table.preparation)}
-    what = "the table that was signed"
-    memory.keep_once("table/about.json", json.dumps(about, sort_keys=True).encode(), what)
-    memory.keep_once("table/numbers.npy", numbers.getvalue(), what)
+    parts = {"about.json": json.dumps(about, sort_keys=True).encode(), "numbers.npy": numbers.getvalue()}
+    signed = memory.kept("signed.json") is not None
+    for name, data in parts.items():
+        if signed:
+            memory.keep_once(f"table/{name}", data, "the table that was signed")
+        else:  # of a signature that was refused, or cut short
+            memory.replace(f"table/{name}", data)
     return digest(memory)
 
 

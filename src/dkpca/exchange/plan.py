@@ -9,6 +9,7 @@ import hashlib
 import io
 import json
 import re
+import sys
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
@@ -28,6 +29,12 @@ MOST_PLAN, MOST_MEMBER, MOST_SIGNATURE = 2**18, 2**12, 2**14  # bytes
 FEWEST_MASKED = 3  # parties of a masked sum in a study: of two, each knows the other's numbers from the sum
 ALIGNMENTS = ("position", "tokens")
 HEX = re.compile(r"[0-9a-f]{64}")
+DEEPEST = 16  # tables inside tables of a plan
+MOST_BITS = 64  # of a whole number that a message repeats
+_KEY = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')"""
+# A parser takes seconds for a key of 20,000 parts. The search starts at whole words, so its time is linear.
+DEEP_KEY = re.compile(rf"(?<![\w-]){_KEY}(?:[ \t]*+\.[ \t]*+{_KEY}){{{DEEPEST}}}")
+PLACE = re.compile(r"\(at [a-z0-9, ]+\)$")
 
 
 @dataclass(frozen=True)
@@ -262,10 +269,18 @@ def _nonce(me: Secrets, which: str) -> bytes:
 
 def _parsed(raw: bytes, what: str, valid: Mapping[str, Callable[[Any], bool]]) -> dict[str, Any]:
     """Return the values of a TOML file that has exactly these keys, each with a valid value."""
+    too_deep = f"{what} has tables inside tables, more than {DEEPEST} deep; do not sign it"
+    if DEEP_KEY.search(raw.decode(errors="replace")):
+        raise InputError(too_deep)
     try:
         values = tomllib.loads(raw.decode())
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{what} is no TOML file ({printable(str(error))[:100]})") from error
+    except RecursionError as error:
+        raise InputError(too_deep) from error
+    except ValueError as error:
+        place = PLACE.search(str(error))
+        raise InputError(f"{what} is no TOML file{f' {place[0]}' if place else ''}; do not sign it") from error
+    if _deeper(values, DEEPEST):
+        raise InputError(too_deep)
     if values.get("version") != VERSION:
         raise InputError(f"{what} is of another version; this program reads version {VERSION}")
     unknown, missing = sorted(set(values) - set(valid)), sorted(set(valid) - set(values))
@@ -274,8 +289,28 @@ def _parsed(raw: bytes, what: str, valid: Mapping[str, Callable[[Any], bool]]) -
         raise InputError(f"{what} {'has unknown keys' if unknown else 'lacks the keys'} {named}; do not sign it")
     for key, is_valid in valid.items():
         if not is_valid(values[key]):
-            raise InputError(f"{what}: {key} = {printable(repr(values[key]))[:80]} cannot be used; do not sign it")
+            raise InputError(f"{what}: {key}{_said(values[key])} cannot be used; do not sign it")
     return values
+
+
+def _deeper(value: Any, most: int) -> bool:
+    """Whether tables and lists lie in each other more than so many deep."""
+    level = [value]
+    for _ in range(most + 1):
+        inside = [
+            each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list)
+        ]
+        level = [item for items in inside for item in items]
+    return any(isinstance(each, dict | list) for each in level)
+
+
+def _said(value: Any) -> str:
+    """Repeat a value that is short by its kind; nothing of a table, or of a number with thousands of digits."""
+    if isinstance(value, dict) or (isinstance(value, int) and value.bit_length() > MOST_BITS):
+        return ""
+    if isinstance(value, list):
+        return f", a list of {len(value)},"
+    return f" = {printable(repr(value))[:80]}"
 
 
 def _whole(least: int, most: int = 10**9) -> Callable[[Any], bool]:
@@ -292,7 +327,7 @@ def _digest(value: Any) -> bool:
 
 def _bounds(value: Any) -> bool:
     numbers = isinstance(value, list) and len(value) == 2 and all(type(v) in (int, float) for v in value)
-    return numbers and 0 < value[0] <= value[1] < float("inf")
+    return numbers and 0 < value[0] <= value[1] <= sys.float_info.max
 
 
 PLAN: Mapping[str, Callable[[Any], bool]] = {

@@ -18,7 +18,7 @@ import numpy as np
 from dkpca import wire
 from dkpca.errors import DKPCAError
 from dkpca.exchange import in_process, protocols
-from dkpca.exchange.identity import shown
+from dkpca.exchange.identity import sha256, shown
 from dkpca.exchange.memory import Memory, StudyMemory, write
 from dkpca.exchange.own_table import OwnTable
 from dkpca.exchange.plan import Plan, Study
@@ -121,9 +121,10 @@ def review(study: Study, name: str, memory: Memory, table: OwnTable, limits: Lim
     plan = study.plan
     columns = {party: study.members[party].columns for party in plan.parties}
     worst, leaving = _worst(plan, fit, name, columns, table, limits, memory)
-    findings = _findings(plan, fit, leaving, max(worst.values(), default=0.0), limits, memory, table, name)
+    roster = _roster(study)
+    findings = _findings(plan, fit, leaving, max(worst.values(), default=0.0), limits, memory, table, roster)
     green = all(finding.ok for finding in findings)
-    nearest = "" if green else _nearest(plan, fit, name, columns, table, limits, memory)
+    nearest = "" if green else _nearest(plan, fit, name, columns, table, limits, memory, roster)
     return Review(study, leaving, worst, findings, nearest, limits.public)
 
 
@@ -134,6 +135,7 @@ def keep(memory: StudyMemory, found: Review, table: OwnTable) -> None:
     keys = [str(row) for row in rows] if table.keys is None else [table.keys[row] for row in rows]
     plan = found.study.plan
     about = {"parties": plan.parties, "protect": plan.protect, "keys": keys, "columns": dict(found.columns)}
+    about["roster"] = _roster(found.study)
     arrays = {f"factor{number}": factor.astype(np.float32) for number, factor in enumerate(factors)}
     memory.replace(f"reviewed-{ABOUT}", json.dumps(about).encode())
     write(memory.path / f"reviewed-{LEFT}", lambda file: np.savez(file, allow_pickle=False, **arrays))
@@ -143,6 +145,18 @@ def commit(memory: StudyMemory) -> None:
     """Count what was reviewed as left, before the signature lets it."""
     for name in (LEFT, ABOUT):
         memory.replace(name, memory.kept(f"reviewed-{name}") or b"")
+
+
+def left_before(memory: Memory, study: str) -> dict[str, str]:
+    """Digest of what each other signed study let out: a review holds as long as no study is added."""
+    others = {each: memory.study(each) for each in memory.studies() if each != study}
+    parts = {each: [kept.kept(name) for name in (ABOUT, LEFT)] for each, kept in others.items()}
+    return {each: sha256(b"".join(part or b"" for part in both)) for each, both in parts.items() if any(both)}
+
+
+def _roster(study: Study) -> dict[str, str]:
+    """Public key of each party: a name can be taken by another organization in another study."""
+    return {party: study.public[party] for party in study.plan.parties}
 
 
 def _worst(
@@ -362,7 +376,7 @@ def _findings(
     limits: Limits,
     memory: Memory,
     table: OwnTable,
-    name: str,
+    roster: Mapping[str, str],
 ) -> tuple[Finding, ...]:
     rank = max((each.rank for each in leaving), default=0)
     before = [about for about, _ in _studies_before(memory, plan.id)]
@@ -372,7 +386,7 @@ def _findings(
         for about in before
         if plan.protect != "none"
         and about["protect"] != "none"
-        and set(about["parties"]) != set(plan.parties)
+        and about.get("roster") != roster
         and len(keys & set(about["keys"])) >= SHARED * len(about["keys"])
     ]
     finer = PRECISIONS.index(fit.precision) <= PRECISIONS.index(limits.precision)
@@ -390,7 +404,14 @@ def _findings(
 
 
 def _nearest(
-    plan: Plan, fit: Fit, name: str, columns: Mapping[str, int], table: OwnTable, limits: Limits, memory: Memory
+    plan: Plan,
+    fit: Fit,
+    name: str,
+    columns: Mapping[str, int],
+    table: OwnTable,
+    limits: Limits,
+    memory: Memory,
+    roster: Mapping[str, str],
 ) -> str:
     """Name the first of a few changes that makes the plan green."""
     bounded = Recovery(limits.recovery, limits.known_rows)
@@ -417,7 +438,7 @@ def _nearest(
         except DKPCAError:
             continue
         top = max(worst.values(), default=0.0)
-        found = _findings(changed, other, leaving, top, limits, memory, table, name)
+        found = _findings(changed, other, leaving, top, limits, memory, table, roster)
         if all(finding.ok for finding in found):
             said = [words, f"precision {precision}" if precision != fit.precision else ""]
             said += [

@@ -13,7 +13,7 @@ from dkpca.exchange.founding import Seat
 from dkpca.exchange.identity import sha256
 from dkpca.exchange.memory import Memory, write
 from dkpca.exchange.party_side import PartySide, batches_in
-from dkpca.exchange.plan import Plan
+from dkpca.exchange.plan import Plan, Study
 from dkpca.exchange.review import Review
 from dkpca.party import limits as party_limits
 from dkpca.party.limits import Limits
@@ -62,11 +62,14 @@ def _review(seat: Seat) -> Review:
     else:
         fit = settings_of(study.plan)
         table, limits = _table_and_limits(seat, fit)
+        if seat.kept.remembered("signed") and seat.kept.kept("table/about.json") is not None:
+            table = own_table.frozen(seat.kept)  # what will be sent, whatever party.toml describes by now
         found = reviews.review(study, seat.name, seat.memory, table, limits, fit)
         reviews.keep(seat.kept, found, table)
         shown = _digest_of(seat, table)
     seat.kept.remember(study, "reviewed")
     about = {"fingerprint": study.fingerprint, "green": found.green, "table and limits": shown}
+    about["before"] = reviews.left_before(seat.memory, study.plan.id)
     seat.kept.replace("review.json", json.dumps(about).encode())
     return found
 
@@ -86,16 +89,23 @@ def sign(folder: Folder, memory: Memory, fingerprint: str) -> None:
             raise ProtectionError("the study that was reviewed is not the one that was kept; review it again")
         if not about["green"]:
             raise InputError("the plan is beyond limits.toml (red in 'dkpca study review'); it is not signed")
-        digest = sha256(b"no table")
-        if seat.name != study.plan.center:
-            if seat.kept.kept("table/about.json") is None:
-                table, _ = _table_and_limits(seat, settings_of(study.plan))
-                if _digest_of(seat, table) != about["table and limits"]:
-                    raise InputError("the table or limits.toml changed since the review; review again")
-                own_table.freeze(seat.kept, table)
-            digest = own_table.digest(seat.kept)
-            reviews.commit(seat.kept)
+        study = founding.to_sign(seat, fingerprint)  # which refuses before anything is kept
+        digest = sha256(b"no table") if seat.name == study.plan.center else _frozen_digest(seat, study, about)
         founding.sign(seat, fingerprint, digest)
+
+
+def _frozen_digest(seat: Seat, study: Study, about: dict[str, Any]) -> str:
+    """Freeze the table that was reviewed, count what it lets out as left, and return the table's digest."""
+    if seat.kept.remembered("signed") is not None:
+        return own_table.digest(seat.kept)
+    table, _ = _table_and_limits(seat, settings_of(study.plan))
+    if _digest_of(seat, table) != about["table and limits"]:
+        raise InputError("the table or limits.toml changed since the review; review again")
+    if reviews.left_before(seat.memory, study.plan.id) != about.get("before"):
+        raise InputError("another study of this table was signed since the review; review again")
+    digest = own_table.freeze(seat.kept, table)
+    reviews.commit(seat.kept)
+    return digest
 
 
 def run(folder: Folder, memory: Memory) -> dict[str, Any]:
