@@ -17,6 +17,7 @@ import pytest
 from dkpca import wire
 from dkpca.errors import InputError, ProtectionError
 from dkpca.exchange import founding, own_table, study
+from dkpca.exchange import review as reviews
 from dkpca.exchange.identity import Secrets
 from dkpca.exchange.member import RefusedError, WaitingError
 from dkpca.exchange.sealed import Part
@@ -153,6 +154,40 @@ def test_a_careless_party_signs_and_loses_its_columns(attack, tmp_path):
     found = how.succeeds(consortium, given["airline"][1])
     assert found > CAUTIOUS["recovery"]
     assert told > found - 0.1  # the review had said so
+
+
+NARROW = {"gamma": 30.0, "protect": "sums", "n_components": 2, "standardize": True}
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "laplacian"])
+def test_a_narrow_kernel_hides_nothing_of_the_sums_that_the_center_holds(kernel, tmp_path):
+    """Every sample is similar only to itself, but the center adds up distances before it forms the kernel."""
+    consortium = founded(tmp_path, NARROW | {"kernel": kernel}, ANYTHING, tables(width=6))
+    found = consortium.at("airline", study.review)
+    assert min(found.columns.values()) > CAUTIOUS["recovery"]
+
+
+def test_under_masked_sums_the_measure_at_go_is_on_the_sums_too(tmp_path):
+    consortium = founded(tmp_path, NARROW, ANYTHING, tables(width=6))
+    table = own_table.load(tmp_path / "airline", "quantities")
+    derived = q.Derived(120, "00" * 32, dict.fromkeys(NAMES, 6), dict.fromkeys(NAMES, RBF(30.0)))
+    memory, fit = consortium.memory("airline"), consortium.fit
+    found = reviews.at_go(consortium.plan, fit, derived, "airline", memory, table, range(120), Limits())
+    assert found > 0.95
+
+
+@pytest.mark.parametrize(("protect", "width"), [("blind", 6), ("sums", 15)])
+def test_in_small_units_the_review_says_what_it_says_in_others(protect, width, tmp_path):
+    """Without standardizing, columns of size 1 in the others' place would drown this party's."""
+    fit = {"kernel": "linear", "protect": protect, "n_components": 10, "law": "sum"}
+    told = []
+    for unit in (1.0, 1e-3):
+        (tmp_path / f"{unit}").mkdir()
+        given = {name: (ids, unit * X) for name, (ids, X) in tables(width=width).items()}
+        consortium = founded(tmp_path / f"{unit}", fit, ANYTHING, given)
+        told.append(max(consortium.at("airline", study.review).columns.values()))
+    assert told[1] == pytest.approx(told[0], abs=0.1)
+    assert told[0] > 0.3
 
 
 def test_a_blind_plan_is_red_where_the_center_may_have_another_partys_columns(tmp_path):

@@ -600,7 +600,7 @@ def _added(
         sent: Mapping[str, MaskedSum] = yield ask
         if sent:  # the masks cancel; a party sees nobody's numbers
             total = np.zeros((what.rows, what.columns)) if total is None else total
-            _add(total, names, first.one, rows, sent)
+            add_piece(total, names, first.one, rows, sent)
 
     def joined() -> Joined:
         assert total is not None, "only the center adds up"
@@ -614,7 +614,9 @@ def _length(most: float) -> float:
     return max(most, 2.0**-1000)
 
 
-def _add(total: Any, names: Sequence[str], asked: SumsWanted, rows: slice, sent: Mapping[str, MaskedSum]) -> None:
+def add_piece(
+    total: Any, names: Sequence[str], asked: SumsWanted, rows: slice, sent: Mapping[str, MaskedSum]
+) -> None:
     """Put the sum of a piece into its place."""
     what, own = asked.what, None
     sums = masks.added([sent[name].values for name in names], asked.rings[0], what.count(rows))

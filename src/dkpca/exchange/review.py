@@ -30,7 +30,7 @@ from dkpca.messages import Go, Reveal, Shape
 from dkpca.party import recovery
 from dkpca.party.answers import Party
 from dkpca.party.limits import PRECISIONS, Limits
-from dkpca.party.questions import Derived
+from dkpca.party.questions import Derived, SumsWanted
 from dkpca.party.recovery import Matrix, Seen
 from dkpca.protection import quantities
 from dkpca.rank import Recovery
@@ -242,11 +242,7 @@ def _leaves(
     small = sum(wire.size(answer) for answer in heard.values() if isinstance(answer, Shape | Go | Reveal))
     yield Leaving("numbers of rows and columns, agreement, nonces", center, small, None)
     if plan.protect == "sums":
-        (joined,) = model.summaries.values()
-        added = quantities.of_fit(joined.kernel, T, fit.n_landmarks, fit.precision)
-        size = sum(added.count(piece) for piece in added.pieces) * added.bits // 8 + 8 * T * added.lengths
-        seen = replace(recovery.seen_in(joined, np.arange(len(rows))), n_features=sum(columns.values()))
-        yield Leaving("masked sums: the joint matrix", center, size, seen)
+        yield from _sums(plan, fit, columns, heard, model, T)
     else:
         summary = heard["summary"]
         if len(rows) < T:  # the message itself is made of the whole table
@@ -275,12 +271,34 @@ def _leaves(
         yield Leaving(f"batch {batch + 1} of new samples", center, 8 * plan.batch_samples * count, seen_new)
 
 
+def _sums(
+    plan: Plan, fit: Fit, columns: Mapping[str, int], heard: "Heard", model: FusedModel, n_samples: int
+) -> Iterator[Leaving]:
+    """What the center holds under masked sums: inner products or distances over all columns, whatever the width."""
+    (joined,) = model.summaries.values()
+    added = quantities.of_fit(joined.kernel, n_samples, fit.n_landmarks, fit.precision)
+    size = sum(added.count(piece) for piece in added.pieces) * added.bits // 8 + 8 * n_samples * added.lengths
+    n_rows, n_features = joined.n_samples, sum(columns.values())
+    total, what = np.zeros((n_rows, n_rows)), "distances"
+    for step, asked in heard.asked.items():
+        if isinstance(asked, SumsWanted) and asked.what.kind == "pairs":  # a rehearsal has too few rows for landmarks
+            protocols.add_piece(total, plan.parties, asked, asked.rows, heard.of_all[step])
+            what = "inner products" if asked.what.lengths else "distances"
+    squared = quantities.as_distances(total) if what == "inner products" else total
+    seen = Seen(recovery.points(squared), Linear(), 0.0, min(n_features, n_rows))
+    yield Leaving(f"masked sums: the joint {what}", plan.center, size, seen)
+    # Its similar pairs are steps of paths, and its kernel says which columns are categories.
+    matrix = replace(recovery.seen_in(joined, np.arange(n_rows)), n_features=n_features)
+    yield Leaving("the joint kernel matrix, made of these sums", plan.center, 0, matrix)
+
+
 class Heard(dict[str, Any]):
-    """What a party answered in a rehearsal, by step; and what it was asked."""
+    """What a party answered in a rehearsal, by step; what it was asked, and what all parties answered."""
 
     def __init__(self) -> None:
         super().__init__()
         self.asked: dict[str, Any] = {}
+        self.of_all: dict[str, Mapping[str, Any]] = {}
 
 
 def _rehearsed(
@@ -294,7 +312,7 @@ def _rehearsed(
     random = np.random.default_rng([2027, len(X)])  # no stream that a table was made with
     parties = {}
     for each in plan.parties:
-        Z = X if each == name else _independent(fit, each, random.normal(size=(len(X), columns[each])))
+        Z = X if each == name else _independent(fit, each, random.normal(size=(len(X), columns[each])), X)
         opened = partial(_opened, Z)
         parties[each] = Party(
             each, opened, plan.parties, "review", each.encode(), each.encode(), open_new=partial(_opened_new, Z)
@@ -320,6 +338,7 @@ def _noted(protocol: Generator[Ask, Any, Any], name: str, heard: Heard) -> Gener
             return end.value
         given = yield ask
         heard[ask.step], heard.asked[ask.step] = given[name], ask.questions[name]
+        heard.of_all[ask.step] = given
 
 
 def _opened(X: Matrix, columns_are: str) -> Matrix:
@@ -330,14 +349,22 @@ def _opened_new(X: Matrix, batch: str, columns_are: str) -> Matrix:
     return X
 
 
-def _independent(fit: Fit, name: str, Z: Matrix) -> Matrix:
-    """Columns that have nothing to do with anybody's, as the party's kernel takes them."""
+def _independent(fit: Fit, name: str, Z: Matrix, own: Matrix) -> Matrix:
+    """Columns that have nothing to do with anybody's, as the party's kernel takes them.
+
+    Their spread is 1, or that of the party's own columns if it is smaller: beside larger ones its own would vanish.
+    """
     family = fit.family_of(name)
     if family.columns_are == "samples":
         return np.asarray(Z @ Z.T)
     if family.columns_are == "categories":
         return np.asarray(np.floor(2.0 * Z))
-    return np.abs(Z) if family.name == "chi2" else Z
+    size = float(np.max(np.abs(own), initial=0.0)) or 1.0  # first, since squares may overflow
+    spread = float(np.sqrt(np.mean(np.std(own / size, axis=0) ** 2)))
+    if family.name == "chi2":  # (x - y)^2 / (x + y): a spread counts as a share of the level
+        level = float(np.mean(np.abs(own / size)))
+        return np.abs(Z) * (min(1.0, size * spread * min(1.0, spread / level)) or 1.0)
+    return Z * (min(1.0, size * spread) or 1.0)
 
 
 def _plain(factor: Matrix, table: OwnTable) -> Seen:
