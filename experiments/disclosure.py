@@ -4,7 +4,7 @@ Breast cancer (30 columns, three parties), digits (64 pixels, four parties) and 
 cell is the range over the first party's columns of R squared on rows that were not known, the mean over five draws.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,8 +12,9 @@ import numpy as np
 from sklearn.datasets import load_breast_cancer, load_digits
 
 from dkpca import DKPCA
-from dkpca.kernels import RBF, Linear
-from dkpca.messages import row_number_digest
+from dkpca.errors import InputError
+from dkpca.kernels import RBF, Kernel, Linear
+from dkpca.messages import Summary, row_number_digest
 from dkpca.party import summarize
 from dkpca.party.recovery import DRAWS, Matrix, Seen, Truth, points, regressed, with_public_columns
 from dkpca.party.recovery import run as attacked
@@ -99,20 +100,30 @@ def recovered(settings: Settings, seed: int) -> list[dict[str, object]]:
 
 def _with_public(parties: dict[str, Matrix], settings: Settings, seed: int) -> list[dict[str, object]]:
     """A blind center that has the second party's columns: RBF at full rank there, linear at the first party."""
-    sent = []
-    for name, kernel in (("party0", Linear()), ("party1", RBF(1.0 / parties["party1"].shape[1]))):
-        X, n = parties[name], len(parties[name])
-        rotation = Rotation(b"of the parties", "run", row_number_digest(n), n)
-        columns = partial(column_rotation, name.encode())
-        turned = Turned(rotation.hidden_digest, rotation.turn, columns)
-        rank = Fixed(n - 1)
-        summary, _ = summarize(X, party=name, kernel=kernel, rank=rank, law="sum", precision="float64", blind=turned)
-        sent.append((summary, X, kernel))
+    gamma = 1.0 / parties["party1"].shape[1]
+    sent = [_turned("party0", parties["party0"], [Linear()])]
+    sent.append(_turned("party1", parties["party1"], [RBF(gamma), RBF(gamma / 4), RBF(gamma / 16)]))
     rows: list[dict[str, object]] = []
     for known in settings.known_rows:
         found = with_public_columns(sent[0], sent[1], known_rows=known, random_state=seed).columns
         rows.append({"mode": "blind", "who": PUBLIC, "known_rows": known, **_range(np.array(found))})
     return rows
+
+
+def _turned(name: str, X: Matrix, kernels: Sequence[Kernel]) -> tuple[Summary, Matrix, Kernel]:
+    """Blind summary by the first of these kernels that is not refused as nearly the identity."""
+    rotation = Rotation(b"of the parties", "run", row_number_digest(len(X)), len(X))
+    blind = Turned(rotation.hidden_digest, rotation.turn, partial(column_rotation, name.encode()))
+    for kernel in kernels:
+        try:
+            summary, _ = summarize(
+                X, party=name, kernel=kernel, rank=Fixed(len(X) - 1), law="sum", precision="float64", blind=blind
+            )
+        except InputError as error:
+            refused = error
+        else:
+            return summary, X, kernel
+    raise refused
 
 
 def _draws(n_samples: int, known: int, seed: int) -> list[Matrix]:

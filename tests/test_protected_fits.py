@@ -369,6 +369,6 @@ def test_a_party_of_a_blind_fit_takes_no_weight_that_the_plan_does_not_have(monk
     tables = {name: np.random.default_rng(j).normal(size=(40, 4)) for j, name in enumerate("abc")}
     DKPCA(2, kernel="linear", law="sum", protect="blind").fit(tables)
     (result,) = [ask for ask in asks if ask.step == "result"]
-    told = result.questions["a"]
+    told: Any = result.questions["a"]
     assert result.expects(told)
     assert not result.expects(replace(told, weight=1e-4))

@@ -278,7 +278,7 @@ class TestAuto:
         assert choose(KernelGram(Linear(), np.zeros((50_000, 2))), 1)[0] == "dense"
 
     def test_without_the_memory_the_matrix_is_not_built(self, monkeypatch):
-        monkeypatch.setattr("dkpca.linalg.leading.free_memory", lambda x: 1000)
+        monkeypatch.setattr("dkpca.linalg.leading.free_memory", lambda *_: 1000)
         assert choose(KernelGram(RBF(1.0), np.zeros((100, 2))), 2) == (
             "streamed",
             "auto: n = 100 on the CPU, but the matrix would take 0.0 of 0.0 GB free",

@@ -12,13 +12,14 @@ distance correlation of column and score (Szekely, Rizzo, Bakirov 2007), which i
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from dkpca.errors import InputError
 from dkpca.fusion.fused_model import FusedModel
-from dkpca.kernels import RBF, Linear
+from dkpca.kernels import Kernel
 from dkpca.kernels.grams import FusedGram, KernelGram
 from dkpca.linalg.arrays import to_numpy
 from dkpca.linalg.gram import Gram
@@ -41,35 +42,26 @@ def derivatives(model: FusedModel, states: Mapping[str, PartyState], tables: Map
     found = {}
     for name, table in tables.items():
         kernel, X = states[name].kernel, np.asarray(to_numpy(measured(states[name], table)), dtype=float)
-        if isinstance(kernel, Linear):
-            own = 2.0 * model.weights[name] * (X.T @ V) ** 2
-        elif isinstance(kernel, RBF):
-            weight = model.weights[name] if model.law.scores_add else 1.0
-            own = _of_rbf(weight * kernel.gamma, _matrix(model, kernel, X), X, V)
-        else:
+        K = _matrix(model, kernel, X)
+        own = kernel.slopes(partial(_times, K), X, V)
+        if own is None or not (model.law.scores_add or kernel.unit_diagonal):
             raise InputError(
-                f"party {name!r}: derivatives are for the rbf and the linear kernel, not for {kernel.name}; use "
-                "column_association"
+                f"party {name!r}: derivatives are for the rbf kernel, and for the linear one under the sum law, not "
+                f"for {kernel.name}; use column_association"
             )
-        found[name] = own @ together
+        found[name] = (model.weights[name] if model.law.scores_add else 1.0) * own @ together
     return found
 
 
-def _matrix(model: FusedModel, kernel: RBF, X: Matrix) -> Gram:
+def _times(K: Gram, block: Matrix) -> Matrix:
+    return np.asarray(to_numpy(K @ np.ascontiguousarray(block)))
+
+
+def _matrix(model: FusedModel, kernel: Kernel, X: Matrix) -> Gram:
     """The uncentered matrix that a party's columns are in: its own under the sum law, else the fused one."""
     if model.law.scores_add:
         return KernelGram(kernel, X)
     return FusedGram(model.law, [as_received(summary.factor, "float64") for summary in model.summaries.values()])
-
-
-def _of_rbf(gamma: float, K: Gram, X: Matrix, V: Matrix) -> Matrix:
-    KV = np.asarray(to_numpy(K @ V))
-    first = (X**2).T @ (V * KV)
-    second = np.empty_like(first)
-    for d in range(V.shape[1]):  # (v o x)' K (v o x) for all columns x at once
-        stretched = np.ascontiguousarray(V[:, d, None] * X)
-        second[:, d] = np.sum(stretched * np.asarray(to_numpy(K @ stretched)), axis=0)
-    return np.asarray(-4.0 * gamma * (first - second))
 
 
 def _groups(values: Any) -> Matrix:

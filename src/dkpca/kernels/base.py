@@ -7,7 +7,7 @@ Nobody else asks which kernel it is.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from numbers import Real
 from typing import Any, ClassVar, Self
@@ -72,6 +72,13 @@ class Kernel(ABC):
     def origin(self, X: Array) -> Array:
         """Point from which a party measures its columns."""
         return namespace(X).zeros_like(X[0, :])
+
+    def slopes(self, times: Callable[[Array], Array], X: Array, V: Array) -> Array | None:
+        """Derivative of v'Kv by the logarithm of each column's scale, (n_columns, n_vectors); None if not known.
+
+        `times` multiplies by K, the matrix that the columns are in.
+        """
+        return None
 
     def check(self, X: Array) -> None:
         """Raise `InputError` if the kernel is not defined for these rows."""

@@ -128,6 +128,14 @@ class RBF(OfDistance):
         tables = namespace(X).stack([X[rows, :] for rows in parts])
         return self(tables, tables)
 
+    def slopes(self, times: Callable[[Array], Array], X: Array, V: Array) -> Array:
+        # -4 gamma [sum_a x_a^2 v_a (K v)_a - (v o x)' K (v o x)], for all columns x at once.
+        xp = namespace(X)
+        first = (X**2).T @ (V * times(V))
+        stretched = [V[:, d : d + 1] * X for d in range(V.shape[1])]
+        second = xp.stack([xp.sum(each * times(each), axis=0) for each in stretched], axis=1)
+        return -4.0 * self.gamma * (first - second)
+
     def relative_error(self, X: Array, origin: Array | None) -> float:
         moved = origin is not None and bool(namespace(origin).any(origin != 0))
         return relative_error(X, self.gamma, moved=moved)

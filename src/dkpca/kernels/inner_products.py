@@ -1,6 +1,7 @@
 """Kernels made of inner products, which add up over parties: linear, polynomial, cosine, additive chi-squared."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -71,6 +72,9 @@ class Linear(Kernel):
 
     def explicit_features(self, X: Array) -> Array | None:
         return X
+
+    def slopes(self, times: Callable[[Array], Array], X: Array, V: Array) -> Array:
+        return 2.0 * (X.T @ V) ** 2
 
     def on_scores(self) -> Kernel:
         return Linear(centered=False)

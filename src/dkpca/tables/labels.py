@@ -132,6 +132,8 @@ def check_outcome(y: Any, tables: Mapping[str, Any], sample_ids: Any, ids: Label
 
 def rows_of_samples(values: Any, tables: Mapping[str, Any], sample_ids: Any, ids: Labels | None, what: str) -> Any:
     """Return a table with a row for each of the samples `ids`, in their order: by its index, or as it is."""
+    if values is None:
+        return None
     labeled = ids is not None and hasattr(values, "iloc") and hasattr(values, "index")
     if ids is not None and labeled and not set(values.index).isdisjoint(ids):
         lacking = [label for label in ids if label not in set(values.index)]
