@@ -12,6 +12,11 @@ from dkpca import DKPCA
 from dkpca.analysis.outcomes import associations, find_clusters, outcomes, survive, words
 from dkpca.errors import InputError
 
+pytestmark = [  # lifelines is older than the newest NumPy and pandas
+    pytest.mark.filterwarnings("ignore:Starting with pandas version 4"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:lifelines.*"),
+]
+
 RNG = np.random.default_rng(0)
 BLOBS = np.vstack([RNG.normal(center, 0.4, (40, 2)) for center in ((0, 0), (5, 0), (0, 5))])
 
