@@ -63,6 +63,18 @@ def check_a_place(folder, other):
         folder.read("a/x", 4)
 
 
+def test_a_file_that_is_closed_early_leaves_nothing_for_the_next_listing(place, reach):
+    folder = reach(place)
+    content = os.urandom(2**20) * 9
+    folder.write("a/x", content)
+    for _ in range(20):
+        with folder.opened("a/x") as (file, size):
+            assert file.read(100) == content[:100]
+            assert size == len(content)
+        assert folder.listing("a")["x"].size == len(content)
+    assert folder.read("a/x", len(content)) == content
+
+
 def test_a_study_is_signed_and_a_large_body_arrives(place, tmp_path):
     actors = Actors(place, tmp_path / "own").ready()
     check_a_large_body(actors)

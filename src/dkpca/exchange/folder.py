@@ -5,6 +5,7 @@ spent, nothing is cached, and what lies there already is never written over.
 """
 
 import contextlib
+import io
 import os
 import re
 import secrets
@@ -78,9 +79,8 @@ class Folder:
         if found.get("type") != "file" or not isinstance(found.get("size"), int):
             raise StorageError(f"{self.url}/{name}: is no plain file of a known size; remove it")
         with self._explained(name), self._fs.open(path, "rb", block_size=BLOCK) as file:
-            if hasattr(file, "prefetch") and found["size"]:  # of SFTP: many requests at once instead of one by one
-                file.prefetch(found["size"])
-            yield cast("BinaryIO", file), found["size"]
+            ahead = io.BufferedReader(_Ahead(file, found["size"]), BLOCK) if hasattr(file, "readv") else file
+            yield cast("BinaryIO", ahead), found["size"]
 
     def write(self, name: str, data: bytes) -> bool:
         """Write a new file whole; False if there is one already, which stays as it is."""
@@ -211,6 +211,35 @@ class Folder:
             where = f"{self.url}/{name}".rstrip("/")
             reason = printable(str(error))[:200] or type(error).__name__
             raise StorageError(f"{where}: the folder cannot be used ({reason}); check it and repeat") from error
+
+
+class _Ahead(io.RawIOBase):
+    """A file of SFTP, read by many requests at once.
+
+    Each call waits for all of its answers. Paramiko's own `prefetch` leaves some open when the file is closed early,
+    and takes them for the next listing.
+    """
+
+    def __init__(self, file: Any, size: int) -> None:
+        self._file, self._size, self._at = file, size, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
+        self._at = max(0, start + offset)
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        wanted = min(len(buffer), self._size - self._at)
+        data = b"".join(self._file.readv([(self._at, wanted)])) if wanted > 0 else b""
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
 
 
 def _protocols(fs: Any) -> tuple[str, ...]:
