@@ -125,6 +125,9 @@ class Consortium:
             self.at(name, study.sign, fingerprint)
         return self
 
+    def status(self):
+        return self.at(self.center, lambda folder, _: founding.status(folder))
+
     def run(self, name: str):
         from dkpca.exchange import study
 

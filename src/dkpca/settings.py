@@ -207,7 +207,10 @@ class Fit:
         "Rows of the true kernel matrix that every party sends after the fusion, as a check.",
     )
     standardize: bool = setting(
-        False, FLAG, "Give every column mean 0 and standard deviation 1.", option="--standardize/--no-standardize"
+        False,
+        FLAG,
+        "Give every column mean 0 and standard deviation 1 (default: what party.toml says, else yes; in a study no).",
+        option="--standardize/--no-standardize",
     )
     lacking: str | None = setting(
         None,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dkpca.exchange import center_side, founding, in_process, own_table, protocols
+from dkpca.exchange import center_side, founding, in_process, own_table, protocols, study
 from dkpca.exchange.member import RefusedError, WaitingError
 from dkpca.exchange.plan import second_nonce
 from dkpca.party.answers import Party
@@ -162,10 +162,13 @@ def test_waiting_says_for_whom_and_since_when(tmp_path):
     with pytest.raises(WaitingError) as waiting:
         consortium.run("airline")
     first = waiting.value
-    assert (first.step, first.members) == ("signature", ("registry",))
+    assert (first.step, first.members) == ("signature", ("registry", "weather"))
     with pytest.raises(WaitingError) as again:
         consortium.run("airline")
     assert again.value.since == first.since
+    told = again.value.words()
+    assert told.startswith("Waiting for registry, weather to sign ('dkpca study review', then 'dkpca study sign')")
+    assert consortium.status()["waiting"] == {"signature-1": ["registry", "weather"]}
 
 
 def test_too_few_common_samples_end_the_study_for_all(tmp_path):
@@ -182,3 +185,16 @@ def test_a_party_refuses_what_is_beyond_its_limits_when_the_samples_are_known(tm
     kept.write_text(kept.read_text().replace("samples = 2", "samples = 60"))
     with pytest.raises(RefusedError, match="airline refused at step 'go': too few samples"):
         consortium.finish()
+
+
+def test_join_says_which_columns_were_left_out_or_expanded(tmp_path):
+    rows = [f"s{i},{i % 7},{('north', 'south')[i % 2]},1,2024-01-{1 + i % 28:02}" for i in range(40)]
+    consortium = Consortium(tmp_path, tables(), {})
+    (tmp_path / "airline.csv").write_text("\n".join(["id,delay,side,constant,day", *rows]) + "\n")
+    told = consortium.at("airline", study.join, tmp_path / "airline.csv", None, "airline")
+    assert told.splitlines()[:3] == [
+        "note: sample ids: column 'id'",
+        "note: left out: 'constant', 'day' (exclude in party.toml)",
+        "note: expanded text column 'side' into 2 columns of 0 and 1",
+    ]
+    assert "Joined as airline with 40 samples and 3 columns." in told

@@ -74,7 +74,7 @@ def fuse(
         run = runs.fuse(
             out,
             paths or [],
-            n_components=int(fit.n_components) if "n_components" in given else None,  # type: ignore[arg-type]
+            n_components=fit.n_components if "n_components" in given else None,
             center=fit.center if "center" in given else None,
             solver=fit.solver,
             n_landmarks=fit.n_landmarks,

@@ -47,7 +47,7 @@ def create(
     asked.refuse("study create", *NOT_HERE)
     parties, given = [each.lower() for each in member], asked.given
     # Samples that a party lacks are dropped unless the plan says otherwise, as in the other commands.
-    settings = asked.fit(parties, whole=False, lacking=given.get("lacking", "drop"))
+    settings = asked.fit(parties, lacking=given.get("lacking", "drop"))
     check_lacking(settings, Terms("", align=True))
     about: dict[str, Any] = {"align": align, "samples": samples, "batches": batches}
     about |= {"ends": _day(ends)} if ends else {}

@@ -46,16 +46,14 @@ class GivenSettings:
 
     given: Mapping[str, Any]
 
-    def fit(self, parties: Sequence[str], *, whole: bool = True, **more: Any) -> Fit:
-        """Settings of a fit of these parties; all commands but a study take a whole number of components."""
+    def fit(self, parties: Sequence[str], **more: Any) -> Fit:
+        """Settings of a fit of these parties."""
         values = {name: value for name, value in self.given.items() if name in _names(Fit)} | more
         for name in set(BY_PARTY) & set(values):
             values[name] = _by_party(name, values[name], parties)
         if "rank" in values:
             values["rank"] = rank_of(values["rank"], values.get("n_components", Fit().n_components))
         made = from_values(Fit, {k: v for k, v in values.items() if k != "rank"}, what="the settings")
-        if whole and (isinstance(made.n_components, float) or made.n_components is None):
-            raise InputError(f"n_components is {made.n_components!r}; the commands take a whole number from 1 on")
         return replace(made, rank=values["rank"]) if "rank" in values else made
 
     @property
@@ -186,7 +184,7 @@ def rank_of(given: Any, components: Any) -> Any:
     if sum(isinstance(rule, ranks.Fixed | ranks.Adaptive | ranks.Error) for rule in rules) > 1:
         raise InputError(f"--rank {given} says in several ways what is needed; give one number, error= or epsilon=")
     if rules and all(isinstance(rule, ranks.Recovery) for rule in rules):
-        rules.insert(0, ranks.Auto(components))  # a limit alone would ask for all there is within it
+        rules.insert(0, Fit(n_components=components).rank_rule)  # a limit alone would ask for all there is within it
     return tuple(rules) if len(rules) > 1 else rules[0] if rules else "auto"
 
 

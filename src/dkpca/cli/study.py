@@ -21,7 +21,7 @@ from dkpca.exchange.memory import Memory
 
 PANEL = "Between organizations"
 WAITING = 75  # the exit code for "try again later", as mail programs use it
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds between two looks at a folder
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0  # seconds between two looks at a folder
 
 
 class Commands(TyperGroup):
@@ -64,10 +64,7 @@ def _waiting(as_json: bool = False) -> Iterator[None]:
         yield
     except WaitingError as waiting:
         told = {"waiting_for": list(waiting.members), "step": waiting.step, "since": waiting.since}
-        since = f" (since {waiting.since})" if waiting.since else ""
-        print(json.dumps(told) if as_json else f"Waiting for {', '.join(waiting.members)}: {waiting.step}{since}.")
-        if not as_json and waiting.step == "signature":
-            print("A member signs with 'dkpca study review' and then 'dkpca study sign'.")
+        print(json.dumps(told) if as_json else waiting.words())
         raise typer.Exit(WAITING) from None
 
 
@@ -182,7 +179,10 @@ def status(folder: Place, as_json: AsJson = False) -> None:
     for name in found["refused"]:
         print(f"{name} refused.")
     for step, names in found["waiting"].items():
-        print(f"Waiting for {', '.join(names)}: {step}.")
+        print(WaitingError(step, *names).words())
+    if not found["waiting"] and not found["refused"]:
+        done, going = "There is a result.", "Nobody is behind: each member goes on with 'dkpca study run'."
+        print(done if found["result"] else going)
 
 
 def _when(seconds: float) -> str:

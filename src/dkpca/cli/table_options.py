@@ -42,6 +42,10 @@ def _of_field(each: Field[Any], panel: str) -> Any:
     return Annotated[kind | None, o.option(about["option"], about["help"], panel, **choices)]
 
 
+IdFound = Annotated[
+    str | None,
+    o.option("--id", "Column with the sample ids (default: the only one whose name says so; else by position)."),
+]
 AT_HAND: Mapping[str, Any] = {"path": TablePath, "party": o.PartyName, "id_column": o.Id}
 OPTIONS: Mapping[str, Any] = {
     key: _of_field(each, PANEL if key in party_file.READING else WRITTEN)
@@ -75,7 +79,7 @@ def reads_table(command: Callable[..., None]) -> Callable[..., None]:
 
 def describes_table(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command its table, and options about how to read it; it gets it as `table`."""
-    return _with_table(command, {**AT_HAND, **OPTIONS})
+    return _with_table(command, {**AT_HAND, "id_column": IdFound, **OPTIONS})
 
 
 def _with_table(command: Callable[..., None], options: Mapping[str, Any]) -> Callable[..., None]:

@@ -261,6 +261,7 @@ def status(folder: Folder) -> dict[str, Any]:
         },
         "refused": [name for name, files in listed.items() if refusal in files],
         "waiting": waiting,
+        "result": members.named(here.number, "result") in listed[plan.center],
     }
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -34,12 +35,25 @@ REASONS = {
 }  # no code has a figure in it
 
 
+TO_DO = {
+    "plan": "to write the plan ('dkpca study create')",
+    "member": "to join ('dkpca study join')",
+    "signature": "to sign ('dkpca study review', then 'dkpca study sign')",
+}  # by step; all others are done by 'dkpca study run'
+
+
 class WaitingError(Exception):
     """Files that are not there yet: of which members, for which step."""
 
     def __init__(self, step: str, *members: str) -> None:
-        super().__init__(f"waiting for {', '.join(members)}: {step}")
         self.members, self.step, self.since = members, step, ""
+        super().__init__(self.words())
+
+    def words(self) -> str:
+        """Who is waited for, to do what."""
+        kind = re.split("[-.]", self.step)[0]
+        since = f" (since {self.since})" if self.since else ""
+        return f"Waiting for {', '.join(self.members)} {TO_DO.get(kind, f'to run step {self.step!r}')}{since}."
 
 
 class RefusedError(NoAnswerError):
@@ -266,16 +280,16 @@ def agree(folder: Folder, memory: StudyMemory, study: Study) -> Agreement:
     kept = memory.agreed(study)
     if kept is not None:
         return kept
-    signatures = {}
+    signatures, waiting = {}, []
     for name in study.plan.members:
         raw = folder.read(f"{name}/signature-{study.number}", plans.MOST_SIGNATURE)
-        if raw is None:
-            raise WaitingError("signature", name)
         try:
-            plans.check_signature(raw, name, study)
+            plans.check_signature(raw or b"", name, study)
         except sealed.NotWholeError:
-            raise WaitingError("signature", name) from None
-        signatures[name] = raw
+            waiting.append(name)
+        signatures[name] = raw or b""
+    if waiting:
+        raise WaitingError("signature", *waiting)
     return memory.agree(Agreement(study, signatures))
 
 

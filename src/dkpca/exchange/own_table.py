@@ -16,7 +16,7 @@ from dkpca.store import party_file
 from dkpca.tables.checkup import examine
 from dkpca.tables.embeddings import embedding_files
 from dkpca.tables.preparation import Preparation, prepare, reading_for, with_samples_as_columns
-from dkpca.tables.reading import Matrix, Reading, read
+from dkpca.tables.reading import Matrix, Reading, read, some
 from dkpca.wire import codec, toml
 
 PARTY_FILE = "party.toml"
@@ -36,6 +36,14 @@ class OwnTable:
         """Name of each column."""
         parts = self.preparation.columns
         return [c.source if c.category is None else f"{c.source} = {c.category}" for c in parts]
+
+    @property
+    def notes(self) -> list[str]:
+        """What became of the columns, in words."""
+        reading = self.preparation.reading
+        left_out = [f"left out: {some(reading.exclude)} (exclude in {PARTY_FILE})"] if reading.exclude else []
+        ids = [f"sample ids: column {reading.id_column!r}"] if reading.id_column else []
+        return [*ids, *left_out, *self.preparation.notes]
 
     def new_rows(self, path: Path) -> "OwnTable":
         """Read a table of new samples as this one was read."""

@@ -13,7 +13,7 @@ import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -151,7 +151,7 @@ def fuse(
     path: Path,
     summary_files: Iterable[Path],
     *,
-    n_components: int | None = None,
+    n_components: int | float | None = None,
     center: bool | None = None,
     solver: str | Solver = "auto",
     roster: Sequence[str] = (),
@@ -265,10 +265,13 @@ def _merged(path: Path, received: Sequence[Received], without: Sequence[str], ke
     return {name: item for name, item in sorted(merged.items()) if name not in without}
 
 
-def _fused(accepted: Mapping[str, Received], *, roster: Sequence[str], **settings: Any) -> FusedModel:
+def _fused(
+    accepted: Mapping[str, Received], *, n_components: int | float, roster: Sequence[str], **settings: Any
+) -> FusedModel:
     with naming_files({name: item.path for name, item in accepted.items()}):
         summaries = [item.message for item in accepted.values()]
-        return fusion.fuse(summaries, roster=list(roster) or None, **settings)
+        fuse = partial(fusion.fuse, summaries, roster=list(roster) or None, **settings)
+        return scoring.fused(n_components, lambda count: fuse(n_components=count))
 
 
 def _weights_before(before: RunSettings | None, accepted: Mapping[str, Received]) -> Weights:

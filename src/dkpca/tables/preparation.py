@@ -316,7 +316,11 @@ def _about_text(values: pl.Series, table: Table) -> str:
     where = f"column {values.name!r} has text {present[0]!r} in row {row}"
     if numerals.is_number(present[0].strip()):
         return f"{where}, which may be a number; say how numbers are written with --decimal and --thousands"
-    ways = f"leave it out with --exclude {values.name}, or use --text one-hot or --text ignore"
+    check = f"'dkpca check {table.source} --write party.toml'"
+    ways = (
+        f"leave it out with --exclude {values.name}, or use --text one-hot or --text ignore, in {check}, and give "
+        "party.toml in place of the table"
+    )
     if table.ids is None and present.n_unique() == len(values):
         return f"{where}; if these are the ids of the samples, say --id {values.name}; else {ways}"
     return f"{where}; {ways}"

@@ -88,7 +88,7 @@ class Reading:
     standardize: bool = setting(
         True,
         (lambda value: isinstance(value, bool), "write true or false"),
-        "Give every column mean 0 and standard deviation 1 [default: standardize].",
+        "Give every column mean 0 and standard deviation 1 (default: yes).",
         option="--standardize/--no-standardize",
     )
     text_of: tuple[tuple[str, str], ...] = setting(  # of single columns, by their names
