@@ -30,6 +30,7 @@ EXPERIMENTS = (
     "lacking",
     "weights",
     "disclosure",
+    "attacks",
     "error_bars",
 )
 
