@@ -223,6 +223,12 @@ def test_the_same_message_gives_the_same_answer_and_six_hundred_rows_are_enough(
     assert first.rows == 600
 
 
+def test_known_rows_that_are_all_the_same_are_a_draw_like_any_other():
+    X = np.repeat(np.eye(4), [20, 3, 2, 2], axis=0)
+    found = [measure(summary_of(X, RBF(1.0), 3), X, known_rows=3, random_state=seed) for seed in range(4)]
+    assert all(len(each.columns) == 4 and np.isfinite(each.columns).all() for each in found)
+
+
 def test_another_table_is_refused():
     with pytest.raises(dkpca.errors.InputError, match="about 569 samples, the table has 20 rows"):
         measure(summary_of(TUMORS, RBF(0.1), 3), TUMORS[:20])

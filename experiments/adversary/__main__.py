@@ -123,8 +123,10 @@ def search(count: int, seed: int, workers: int) -> list[Outcome]:
         random, climbing = pool.map(stretch, repeat(seed), parts), pool.map(climb, repeat(seed), range(climbs))
         for part in chain(random, climbing):
             outcomes += part
-            found = sum(bool(o.broken) or o.ended in FAULTS for o in outcomes)
-            print(f"{len(outcomes)} of {count}, {found} found", flush=True)
+            for each in part:
+                if each.broken or each.ended in FAULTS:
+                    print(f"FOUND {each.configuration}\n{each.words}{each.broken}", flush=True)
+            print(f"{len(outcomes)} of {count}", flush=True)
     return outcomes
 
 

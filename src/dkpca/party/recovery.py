@@ -197,12 +197,11 @@ def regressions(features: Matrix, known: Matrix, values: Matrix) -> Iterator[Mat
     if leading.shape[1] < centered.shape[1]:
         yield ridge([leading @ leading[known].T], known, values)
     squared = cdist(centered, centered[known], "sqeuclidean")
-    size = float(np.mean(squared[known]))
-    if size > 0:
-        yield ridge([np.exp(-width * squared / size) for width in WIDTHS], known, values)
-        near = np.where(squared <= np.sort(squared, axis=1)[:, [min(NEAREST, len(known)) - 1]], squared, np.inf)
-        weights = 1.0 / np.sqrt(near + 1e-12 * size)
-        yield weights @ values / weights.sum(axis=1, keepdims=True)
+    size = float(np.mean(squared[known])) or 1.0  # where all known rows are the same
+    yield ridge([np.exp(-width * squared / size) for width in WIDTHS], known, values)
+    near = np.where(squared <= np.sort(squared, axis=1)[:, [min(NEAREST, len(known)) - 1]], squared, np.inf)
+    weights = 1.0 / np.sqrt(near + 1e-12 * size)
+    yield weights @ values / weights.sum(axis=1, keepdims=True)
 
 
 def ridge(similar: Sequence[Matrix], known: Matrix, values: Matrix) -> Matrix:
