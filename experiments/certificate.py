@@ -83,9 +83,11 @@ def _bounds(
                 "kernel_error_bound": proved.kernel_norm_bound,
                 "subspace_error": subspace_error(best.vectors, V),
                 "subspace_error_bound": min(proved.subspace_error_at_most, float(proved.subspace_error_trivial)),
+                "subspace_error_estimate": proved.subspace_error_estimate,
                 "theorem_1_squared": min(proved.theorem_1**2, float(proved.subspace_error_trivial)),
                 "optimality": float(np.sum(V * (K @ V)) / np.sum(best.values)),
                 "optimality_bound": proved.optimality_at_least,
+                "optimality_estimate": proved.optimality_estimate,
             }
         )
     return rows

@@ -267,8 +267,11 @@ def certificate(result: Result) -> Figure:
             pick = (lambda v: 1.0 - v) if true == "optimality" else (lambda v: v)
             for key, name, color, marker in (
                 (true, "true", BLACK, "o"),
+                (f"{true}_estimate", "estimated at the center", BLUE, "v"),
                 (bound, "proved at the center", VERMILION, "^"),
             ):
+                if key not in result[part][0]:  # of the kernel error there is no estimate
+                    continue
                 values = [max(pick(point[key]["mean"]), FLOOR) for point in result[part]]
                 panel.plot(ranks, values, marker=marker, color=color, label=name)
             if true == "subspace_error":
@@ -279,7 +282,7 @@ def certificate(result: Result) -> Figure:
             panel.set_ylabel(label)
             panel.set_title(title)
     handles, labels = axes[0][1].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=3)
+    figure.legend(handles, labels, loc="outside upper center", ncols=4)
     return figure
 
 

@@ -85,7 +85,10 @@ def test_the_tutorial_and_the_guide_to_choosing_run_as_printed(path, tmp_path):
 def test_every_program_in_the_documentation_runs_as_printed():
     pages = [
         ROOT / "README.md",
-        *(ROOT / "docs" / f"{name}.md" for name in ("getting-started", "performance", "covariates", "analysis")),
+        *(
+            ROOT / "docs" / f"{name}.md"
+            for name in ("getting-started", "performance", "covariates", "analysis", "certificate")
+        ),
     ]
     programs = [text for page in pages for _, kind, text in BLOCK.findall(page.read_text()) if kind == "python"]
     assert len(programs) >= len(pages)
