@@ -30,12 +30,12 @@ NEWEST ?= $(shell for minor in 19 18 17 16 15 14 13 12 11; do \
 PYTHON_OF = $(firstword $(wildcard $(HOME)/.pyenv/versions/$(1).*/bin/python3) $(1))
 # Folder with gse2187_value.npz, for the lines that need the paper's data.
 DATA ?=
-EXPERIMENTS := fig2 fig3 table1 table2 bytes curve rounding rounds certificate scale missing lacking weights disclosure
+EXPERIMENTS := fig2 fig3 table1 table2 bytes curve rounding rounds certificate scale missing lacking weights disclosure attacks
 
 SEED ?= 0
 CONFIGURATIONS ?= 10000
 
-.PHONY: vantage6 adversary fuzz mutants test quick laws coverage lowest newest build demo lint bench docs docs-serve reference reproduce clean
+.PHONY: release-check vantage6 adversary fuzz mutants test quick laws coverage lowest newest build demo lint bench docs docs-serve reference reproduce clean
 
 test: $(VENV)/test
 	$(if $(BROWSERLESS),@echo "No chromium here: the browser tests are left out. Install it to run them too.")
@@ -87,6 +87,11 @@ build: $(VENV)/build
 	$(BIN)/python -m testkit.readme > build/readme.py
 	cd build && empty/bin/python -I readme.py
 	build/empty/bin/dkpca 2>&1 | grep --quiet "install it with: pip install 'dkpca\[cli\]'"
+
+# All that can be checked of a release without a registry, on its commit.
+release-check: lint build docs
+	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/python -m testkit.release
 
 # Bytes at random into every decoder: make fuzz RUNS=10000000, or SECONDS=3600.
 # A search for inputs that break the certificate: make adversary CONFIGURATIONS=1000 SEED=7
