@@ -21,7 +21,7 @@ QUICK := --pairs --ignore tests/experiments --ignore tests/test_gpu.py \
 # Elsewhere torch is left out: its builds for other versions of Python bring gigabytes of CUDA.
 ELSEWHERE := $(QUICK:"=) and not torch"
 COVERED := --cov --cov-report term
-EXTRAS := demo,excel,outcomes,protect,sftp,webdav,s3
+EXTRAS := demo,excel,outcomes,protect,scverse,sftp,webdav,s3
 # The newest Python on this machine: make newest NEWEST=path for another.
 NEWEST ?= $(shell for minor in 19 18 17 16 15 14 13 12 11; do \
   for python in python3.$$minor $$HOME/.pyenv/versions/3.$$minor.*/bin/python3; do \

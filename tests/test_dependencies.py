@@ -13,7 +13,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 IMPORTED_AS = {"scikit-learn": "sklearn", "array-api-compat": "array_api_compat"}
 BY_OTHERS = {"paramiko", "webdav4", "s3fs", "fastexcel"}  # imported by fsspec and polars
 # Imported only where a user brings data of theirs, or a GPU; cloudpickle comes with dask, triton with torch.
-OF_THE_USER = {"triton", "dask", "distributed", "cloudpickle", "pandas", "anndata", "mudata"}
+OF_THE_USER = {"triton", "dask", "distributed", "cloudpickle", "pandas"}
 
 
 def declared(requirements):

@@ -35,7 +35,7 @@ from dkpca.party.state import Shield, State
 from dkpca.party.summaries import about_columns
 from dkpca.rank import RankRule
 from dkpca.settings import PARTIES, RIDGE, Compute, Fit, check_value, choice, whole
-from dkpca.tables import labels, party_tables
+from dkpca.tables import labels, party_tables, scverse
 from dkpca.tables.categories import coded_columns
 from dkpca.tables.column_rules import check_features
 from dkpca.tables.inputs import (
@@ -266,7 +266,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             table; rows of arrays match by position. In a mapping or list a table may also be a path (of a table of
             numbers: `.npy`, Parquet, a folder of Parquet files, Arrow, CSV or Excel) or a function without arguments
             that returns a table: the worker that computes for the party opens it, and its rows stay there. Of Dask
-            arrays and DataFrames the chunks of rows stay on their workers, and Dask arrays come out.
+            arrays and DataFrames the chunks of rows stay on their workers, and Dask arrays come out. The modalities
+            of a MuData are parties; an AnnData is a table, with the names of its observations and variables.
         y : array or Series, optional
             Changes nothing. Where rows are dropped, added or reordered it is refused, unless its labels say that it
             is in the order of `sample_ids_`; with `lacking`, a warning says where samples are lacking by its values,
@@ -285,6 +286,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         """
         settings, compute = self._settings()
         self._cluster = self._training = None
+        X = scverse.unwrapped(X)
         if _on_cluster(X):
             return self._fit_on_cluster(X, y, settings, compute, covariates, sample_ids)
         given = self._given(X, settings, sample_ids)
@@ -326,6 +328,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         array of shape (n_samples, n_components)
             In the order of the first table.
         """
+        X = scverse.unwrapped(X)
         self.fit(X, y, covariates=covariates, sample_ids=sample_ids)
         if self._cluster:
             return self.eigenvectors_ * np.sqrt(self.eigenvalues_)[None, :]
@@ -351,6 +354,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         """
         check_fitted(self)
         self._check_covariates(covariates)
+        X = scverse.unwrapped(X)
         if self._cluster or _on_cluster(X):
             return self._adjusted(_cluster().transform(self, X, sample_ids), covariates)
         scores, ids = self._placed(X, sample_ids)
@@ -601,7 +605,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         """Where the parties are among the center's, which has them by their names."""
         return [list(self.model_.summaries).index(name) for name in self.party_names_]
 
-    def _agreement(self) -> agreement.Agreement | None:
+    def _agreement(self) -> agreement.KernelAgreement | None:
         check_fitted(self)
         return None if agreement.missing(self.model_, self._shield.protect) else agreement.agreement(self.model_)
 
@@ -655,8 +659,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     def column_importance(self, X: AnyTables = None, *, sample_ids: Any = None) -> dict[str, np.ndarray]:
         """Say how much each eigenvalue grows when a column is stretched: its derivative by the log of the scale.
 
-        For RBF and linear kernels. Under the sum law from the party's own matrix, under the product from the fused
-        one. Widths and weights stay as they are; components of near-equal eigenvalues share the mean of theirs.
+        Under the sum law for RBF and linear kernels, from the party's own matrix; under the product for RBF kernels,
+        from the fused one. Widths and weights stay; components of near-equal eigenvalues share the mean of theirs.
 
         Parameters
         ----------
@@ -768,6 +772,42 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         import_module("dkpca.report.of_model").write(
             Path(path), fitted.model_, fitted.sample_ids_, labels, survival=survival, title=title, in_fit=names
         )
+
+    def annotate(self, data: Any) -> None:
+        """Write the scores of the fit into `data.obsm["X_dkpca"]`, and what they rest on into `data.uns["dkpca"]`.
+
+        Parameters
+        ----------
+        data : AnnData or MuData
+            Its observations are samples of the fit, by their names; those that were dropped get NaN. Of new samples
+            the scores are what `transform` returns.
+
+        Examples
+        --------
+        >>> import anndata
+        >>> import numpy as np
+        >>> from dkpca import DKPCA
+        >>> data = anndata.AnnData(np.random.default_rng(0).normal(size=(50, 8)))
+        >>> DKPCA(2, parties=2).fit(data).annotate(data)
+        >>> data.obsm["X_dkpca"].shape
+        (50, 2)
+        """
+        check_fitted(self)
+        fitted = _cluster().here(self) if self._cluster else self
+        given = {name: value for name, value in self.get_params(deep=False).items() if value is not None}
+        known = self.model_.covariates
+        about = {
+            "params": {name: v if isinstance(v, str | int | float) else str(v) for name, v in given.items()},
+            "eigenvalues": to_numpy(fitted.eigenvalues_),
+            "variance_ratio": to_numpy(fitted.explained_variance_ratio_),
+            "parties": np.array(fitted.party_names_, dtype=object),
+            "party_shares": fitted.party_shares_,
+            "agreement": fitted.agreement_,
+            "covariates": None if known is None else np.array(known.names, dtype=object),
+            "certificate": str(fitted.certificate_),
+        }
+        scores = to_numpy(fitted.eigenvectors_) * np.sqrt(to_numpy(fitted.eigenvalues_))
+        scverse.annotate(data, fitted._ids, scores, about)
 
     def save(self, path: str | Path) -> None:
         """Write the fitted estimator to one file. It contains data of every party: never send it.
@@ -932,6 +972,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
 
     def _given(self, X: AnyTables, settings: Fit, sample_ids: Any) -> PartyTables:
         """Tables of a fit by party, checked, their rows in one order."""
+        X = scverse.unwrapped(X)
         tables = party_tables.by_party(X)
         if tables is None:
             return self._cut(X, sample_ids, {}, settings.families())
@@ -940,6 +981,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
 
     def _given_new(self, X: AnyTables, sample_ids: Any) -> PartyTables:
         """Tables of new samples by party, checked against the fit."""
+        X = scverse.unwrapped(X)
         tables = party_tables.by_party(X)
         if tables is not None:
             self._check_states(list(tables))

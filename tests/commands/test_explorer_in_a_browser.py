@@ -407,6 +407,9 @@ def test_what_components_mean_in_own_columns_is_drawn(page_file, visit):
     assert page.locator("#own-charts figure").first.locator(".bar").count() == 4
     page.locator("#own-charts .bar").first.hover()
     assert re.match(r"x\d\ncorrelation -?0\.\d\d", page.locator("#tip").inner_text())
+    assert page.locator("#association-charts figure").count() == 3
+    page.locator("#association-charts .bar").first.hover()
+    assert re.match(r"x\d\ndistance correlation 0\.\d\d", page.locator("#tip").inner_text())
     page.locator("#scree-chart .bar").first.hover()
     assert "certified" in page.locator("#tip").inner_text()
     page.locator("#influence-chart .bar").first.hover()

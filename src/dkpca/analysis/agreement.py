@@ -26,7 +26,7 @@ PERMUTATIONS = 999
 
 
 @dataclass(frozen=True)
-class Agreement:
+class KernelAgreement:
     """Cosines between the parties' centered kernel matrices, and how far the true ones may be from them."""
 
     parties: tuple[str, ...]
@@ -41,7 +41,7 @@ def missing(model: FusedModel, protect: str) -> str | None:
     return "there is one party" if len(model.summaries) < 2 else None
 
 
-def agreement(model: FusedModel) -> Agreement:
+def agreement(model: FusedModel) -> KernelAgreement:
     """Cosines between all pairs of parties, with a bound for each."""
     factors = _factors(model)
     names = tuple(factors)
@@ -60,7 +60,7 @@ def agreement(model: FusedModel) -> Agreement:
         cosine = min(1.0, product / (norms[i] * norms[j])) if norms[i] * norms[j] > 0 else 0.0
         cosines[a, b] = cosines[b, a] = cosine
         errors[a, b] = errors[b, a] = _moved(cosine, turned[i] + turned[j])
-    return Agreement(names, cosines, errors)
+    return KernelAgreement(names, cosines, errors)
 
 
 def unrelated(model: FusedModel, *, n_permutations: int = PERMUTATIONS, seed: int = 0) -> dict[str, float]:

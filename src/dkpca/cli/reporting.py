@@ -106,7 +106,7 @@ def report(
         page = render(content, points=points).encode()
     storage.write(target, page)
     columns = [] if content.labels is None else content.labels.frame.columns
-    top = [] if content.own is None else [content.own.top(d, 5) for d in range(content.own.correlations.shape[1])]
+    top = [] if content.own is None else [content.own.top(values, 5) for values in content.own.correlations.T]
     result = {"out": str(target), "bytes": len(page), "label_columns": columns, "notes": list(content.notes)}
     result["outcomes"] = {found.samples: words(found) for found in content.outcomes}
     said = f"wrote {target} ({in_bytes(len(page))}); open it in a browser"

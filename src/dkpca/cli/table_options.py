@@ -15,14 +15,15 @@ from dkpca.settings import Fit
 from dkpca.store import party_file
 from dkpca.tables.preparation import prepare, reading_for, with_samples_as_columns
 from dkpca.tables.reading import TEXT_COLUMNS, Matrix, Reading
+from dkpca.tables.scverse import MUDATA, modalities
 
 PANEL, WRITTEN = "The table", "How the file is written (found out, unless given)"
 PLAIN = Reading()
 TablePath = Annotated[
     Path,
     typer.Argument(
-        help="The party's own table: CSV, Parquet (a file or a folder), Arrow, Excel or NumPy; or the party.toml "
-        "that describes it, written by 'dkpca check --write'.",
+        help="The party's own table: CSV, Parquet (a file or a folder), Arrow, Excel, NumPy, FILE.h5ad or "
+        "FILE.h5mu/MODALITY; or the party.toml that describes it, written by 'dkpca check --write'.",
         metavar="TABLE|party.toml",
         show_default=False,
     ),
@@ -136,8 +137,12 @@ def named(source: str) -> tuple[str | None, Path]:
 
 
 def holdings_of(sources: Sequence[str], ids: Sequence[str] | None) -> list[Holding]:
-    """Parties by name."""
-    holdings = [at_hand(path, name, None).holding() for name, path in map(named, sources)]
+    """Parties by name; the modalities of a MuData file that is given without a name are all of them."""
+    given = list[tuple[str | None, Path]]()
+    for name, path in map(named, sources):
+        whole = name is None and path.suffix.lower() == MUDATA
+        given += [(None, path / own) for own in modalities(path)] if whole else [(name, path)]
+    holdings = [at_hand(path, name, None).holding() for name, path in given]
     names = [holding.party for holding in holdings]
     if len(set(names)) < len(names):
         raise InputError(f"parties {names} have a name twice; name them as NAME=FILE")

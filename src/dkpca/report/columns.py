@@ -142,6 +142,7 @@ class OwnColumns:
     n_samples: int
     notes: tuple[str, ...]
     associations: Matrix  # (up to MOST_ASSOCIATED columns, n_components): distance correlations
+    shuffled: float  # largest of them when the samples are shuffled
 
     @property
     def chance(self) -> float:
@@ -149,14 +150,8 @@ class OwnColumns:
         tries = max(2, len(self.names))
         return min(1.0, math.sqrt(2.0 * math.log(2.0 * tries) / self.n_samples))
 
-    def associated(self, component: int, count: int) -> list[tuple[str, float]]:
-        """Columns with the largest distance correlation, the largest first."""
-        values = self.associations[:, component]
-        return [(self.names[row], float(values[row])) for row in np.argsort(-values, kind="stable")[:count].tolist()]
-
-    def top(self, component: int, count: int) -> list[tuple[str, float]]:
-        """Columns with the largest correlation in size, the largest first."""
-        values = self.correlations[:, component]
+    def top(self, values: Any, count: int) -> list[tuple[str, float]]:
+        """Columns with the largest values in size, the largest first."""
         order = np.argsort(-np.abs(values), kind="stable")[:count]
         return [(self.names[row], float(values[row])) for row in order.tolist()]
 
@@ -187,8 +182,9 @@ def own_columns(path: Path, how: Reading, names: Sequence[str], scores: Matrix) 
     if left_out:
         notes.append(f"left out, since constant or text of many kinds: {some(left_out)}")
     correlations = np.clip(np.vstack(list(found.values())), -1.0, 1.0)
-    nonlinear = associations(np.column_stack(numbers_of[:MOST_ASSOCIATED]), components)
-    return OwnColumns(tuple(found), correlations, len(rows), tuple(notes), nonlinear)
+    X, shuffled = np.column_stack(numbers_of[:MOST_ASSOCIATED]), np.random.default_rng(0).permutation(components)
+    nonlinear, by_chance = associations(X, components), float(associations(X, shuffled).max())
+    return OwnColumns(tuple(found), correlations, len(rows), tuple(notes), nonlinear, by_chance)
 
 
 def _as_numbers(values: pl.Series) -> Iterator[tuple[str, Any]]:

@@ -310,6 +310,8 @@ def _of_run(run: Run) -> dict[str, Any]:
 
 
 def _own(own: OwnColumns) -> dict[str, Any]:
-    n_components = own.correlations.shape[1]
-    top = [own.top(d, TOP_COLUMNS) for d in range(n_components)]
-    return {"top": top, "chance": own.chance, "n_samples": own.n_samples}
+    found = {"correlation": (own.correlations, own.chance), "distance correlation": (own.associations, own.shuffled)}
+    return {
+        name: {"top": [own.top(column, TOP_COLUMNS) for column in values.T], "chance": chance}
+        for name, (values, chance) in found.items()
+    }

@@ -163,15 +163,14 @@ def _own_columns(own: OwnColumns) -> str:
         f"has no part in it. About {own.chance:.2f} (the fine lines) is what the best of as many unrelated columns "
         "would reach by chance."
     )
-    rows = "".join(
-        f'<tr><th scope="row">{d + 1}</th><td>'
-        + ", ".join(f"{escape(name)} ({value:.2f})" for name, value in own.associated(d, 5))
-        + "</td></tr>"
-        for d in range(own.correlations.shape[1])
+    nonlinear = (
+        "Distance correlation, from 0 to 1, which curves show in too. The fine line is the most that any of these "
+        "columns reaches when the samples are shuffled."
     )
-    head = "<tr><th>component</th><th>distance correlation, which curves show in too</th></tr>"
-    table = f'<table class="settings"><thead>{head}</thead><tbody>{rows}</tbody></table>'
-    body = f'<div class="charts" id="own-charts"></div><div class="scroll">{table}</div>'
+    body = (
+        f'<div class="charts" id="own-charts"></div><p class="note">{nonlinear}</p>'
+        '<div class="charts" id="association-charts"></div>'
+    )
     return _section("own", "What each component means in your columns", note, body)
 
 

@@ -12,7 +12,7 @@ from dkpca.errors import InputError
 FEWEST = 5  # rows: in fewer, any column may be different in each
 ID_WORDS = {"id", "nr", "no", "number", "nummer", "key", "identifier"}
 ID_ENDS = ("nr", "nummer", "kennung")  # of a German word: Patientennr
-WHOLE_NAMES = {"patient", "subject", "proband"}
+WHOLE_NAMES = {"patient", "subject", "proband", "obs_names"}
 LABEL_STARTS = ("diagnos", "outcome", "label", "target", "class", "klasse", "response", "ergebnis", "befund", "died")
 WORD = re.compile(r"[A-ZÄÖÜ]?[a-zäöüß]+|[A-ZÄÖÜ]+(?![a-zäöüß])")  # also within PatNr, patientID
 DATES = (datetime.date, datetime.time, datetime.timedelta)

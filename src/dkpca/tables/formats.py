@@ -1,6 +1,7 @@
 """Tables by their suffix, opened without loading more than has to be: text, Parquet, Arrow, NumPy and workbooks.
 
 A folder of Parquet files, as Spark and Dask write it, is one table, file after file by their names.
+Files of AnnData and MuData are read whole.
 """
 
 import contextlib
@@ -17,13 +18,13 @@ import numpy as np
 import polars as pl
 
 from dkpca.errors import InputError
-from dkpca.tables import inputs, numerals, text_files
+from dkpca.tables import inputs, numerals, scverse, text_files
 from dkpca.tables.text_files import UNNAMED, Delimited, Dialect, check_names
 
 TEXT_FILES = (".csv", ".tsv", ".tab", ".txt")
 WORKBOOKS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
 BY_COLUMN = (".parquet", ".pq", ".arrow", ".ipc", ".feather")  # formats that keep columns apart
-SUFFIXES = (*TEXT_FILES, *BY_COLUMN, ".npy", ".npz", *WORKBOOKS)
+SUFFIXES = (*TEXT_FILES, *BY_COLUMN, ".npy", ".npz", scverse.ANNDATA, *WORKBOOKS)
 PARQUET = (".parquet", ".pq")
 ASIDE = ("_", ".")  # first letters of files that are about the others: _SUCCESS, _metadata, .part-0.parquet.crc
 SHEET_HEAD = 50  # rows that are looked at to find the header
@@ -57,8 +58,11 @@ def open_table(
     path: Path, asked: Dialect = AS_WRITTEN, *, id_column: str | None = None, likely: Dialect = AS_WRITTEN
 ) -> Opened:
     """Open a table; `likely` decides what the file leaves open."""
-    if not path.exists():
+    inside = path.parent.suffix.lower() == scverse.MUDATA  # FILE.h5mu/NAME is a modality
+    if not (path.parent if inside else path).exists():
         raise FileNotFoundError(path)
+    if inside or path.suffix.lower() in (scverse.ANNDATA, scverse.MUDATA):
+        return _annotated(path)
     if path.is_dir():
         return _folder(path)
     if not path.is_file():
@@ -82,6 +86,15 @@ def from_array(array: np.ndarray[Any, Any], name: str = "x") -> pl.DataFrame:
     if array.ndim != 2:
         raise InputError(f"array {name!r} has {array.ndim} dimensions; a table has rows and columns")
     return pl.DataFrame({f"{name}{j}": array[:, j] for j in range(array.shape[1])})
+
+
+def _annotated(path: Path) -> Opened:
+    """X of an AnnData file, or of a modality of a MuData file, beside the names of its observations."""
+    ids, names, X = scverse.read(path)
+    check_names([scverse.IDS, *names], str(path))
+    columns = [pl.Series(name, X[:, j]) for j, name in enumerate(names)]
+    frame = pl.DataFrame([pl.Series(scverse.IDS, ids, dtype=pl.String), *columns])
+    return Opened(str(path), frame.lazy(), frame.columns)
 
 
 def _workbook(path: Path, asked: Dialect, id_column: str | None, likely: Dialect) -> Opened:

@@ -9,7 +9,10 @@ const PARTY_COLORS = 8;
 export function drawCharts(header) {
   if (header.scree) fill("scree-chart", (box) => drawScree(box, header.scree));
   if (header.influence) fill("influence-chart", (box) => drawInfluence(box, header.influence));
-  if (header.own) fill("own-charts", (box) => drawOwn(box, header.own));
+  if (header.own) {
+    fill("own-charts", (box) => drawOwn(box, header.own, "correlation", -1));
+    fill("association-charts", (box) => drawOwn(box, header.own, "distance correlation", 0));
+  }
 }
 
 function fill(name, draw) {
@@ -65,29 +68,27 @@ function drawInfluence(box, { parties, shares }) {
   });
 }
 
-function drawOwn(box, { top, chance }) {
+function drawOwn(box, own, what, least) {
+  const { top, chance } = own[what];
   top.forEach((columns, d) => {
     const place = element("figure", { class: "own" }, element("figcaption", {}, `component ${d + 1}`));
     box.append(place);
-    drawCorrelations(place, columns, chance);
+    drawColumns(place, columns, { what, least, chance });
   });
 }
 
-function drawCorrelations(box, columns, chance) {
+// Bars from the middle; names stand on the other side.
+function drawColumns(box, columns, { what, least, chance }) {
   const row = 22, height = columns.length * row + 30;
-  const chart = frame(box, { height, left: 0, right: 0, top: 0, bottom: 30, label: "columns that go with this component" });
+  const chart = frame(box, { height, left: 0, right: 0, top: 0, bottom: 30, label: `${what} of columns with this component` });
   const half = chart.width / 2;
   const x = (value) => half + value * (half - 4);
-  for (const value of [-1, 0, 1]) {
+  const line = (kind, value) => svg("line", { class: kind, x1: x(value), x2: x(value), y1: 0, y2: chart.bottom });
+  for (const value of [-1, 0, 1].filter((value) => value >= least)) {
     const anchor = { "-1": "start", 0: "middle", 1: "end" }[value];
-    chart.drawing.append(
-      svg("line", { class: "grid", x1: x(value), x2: x(value), y1: 0, y2: chart.bottom }),
-      text(value, x(value), chart.bottom + 18, { class: "tick", "text-anchor": anchor }),
-    );
+    chart.drawing.append(line("grid", value), text(value, x(value), chart.bottom + 18, { class: "tick", "text-anchor": anchor }));
   }
-  for (const value of [-chance, chance]) {
-    chart.drawing.append(svg("line", { class: "chance", x1: x(value), x2: x(value), y1: 0, y2: chart.bottom }));
-  }
+  for (const value of least < 0 ? [-chance, chance] : [chance]) chart.drawing.append(line("chance", value));
   columns.forEach(([name, value], k) => {
     const positive = value >= 0;
     const bar = svg("rect", {
@@ -97,7 +98,7 @@ function drawCorrelations(box, columns, chance) {
     const label = text(shortened(name, half), positive ? half - 7 : half + 7, k * row + 15, {
       class: "label", "text-anchor": positive ? "end" : "start",
     });
-    chart.drawing.append(svg("g", { "data-tip": `${name}\ncorrelation ${value.toFixed(2)}` }, bar, label));
+    chart.drawing.append(svg("g", { "data-tip": `${name}\n${what} ${value.toFixed(2)}` }, bar, label));
   });
 }
 

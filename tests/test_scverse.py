@@ -1,0 +1,158 @@
+"""AnnData and MuData go in, and come back with scores."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import anndata
+import mudata
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+
+from dkpca import DKPCA
+from dkpca.errors import InputError
+from testkit.program import PROGRAM, in_process
+
+pytestmark = pytest.mark.filterwarnings("ignore:From 0.4 .update:FutureWarning")  # mudata 0.3 about its own next
+PAGE = Path(__file__).parents[1] / "docs" / "scverse.md"
+
+
+def table(rows, columns, prefix, seed=0):
+    X = np.random.default_rng(seed).normal(size=(rows, columns))
+    names = [f"cell{i}" for i in range(rows)], [f"{prefix}{j}" for j in range(columns)]
+    return anndata.AnnData(X, obs=pd.DataFrame(index=names[0]), var=pd.DataFrame(index=names[1]))
+
+
+@pytest.fixture
+def mdata():
+    """The second modality lacks ten samples, and has its rows in another order."""
+    second = table(60, 4, "p", 1)[::-1][:50].copy()
+    return mudata.MuData({"rna": table(60, 6, "g"), "protein": second})
+
+
+def frames(mdata):
+    return {name: mdata.mod[name].to_df() for name in mdata.mod}
+
+
+@pytest.mark.parametrize("lacking", ["drop", "mean", "complete"])
+@pytest.mark.filterwarnings("ignore::dkpca.errors.DataWarning", "ignore::dkpca.errors.MissingPartyWarning")
+def test_modalities_are_parties_and_what_they_lack_goes_by_lacking(mdata, lacking):
+    model, plain = DKPCA(3, lacking=lacking), DKPCA(3, lacking=lacking)
+    scores = model.fit_transform(mdata)
+    assert np.array_equal(scores, plain.fit_transform(frames(mdata)))
+    assert model.party_names_ == ["rna", "protein"]
+    assert np.array_equal(model.transform(mdata), plain.transform(frames(mdata)))
+    model.annotate(mdata)
+    written = pd.DataFrame(mdata.obsm["X_dkpca"], index=mdata.obs_names)
+    assert np.array_equal(written.loc[model.sample_ids_], scores)
+    assert written.isna().any(axis=1).sum() == (10 if lacking == "drop" else 0)
+
+
+def test_samples_that_a_modality_lacks_are_refused_unless_asked_for(mdata):
+    with pytest.raises(InputError, match="have different samples: 60 and 50.*lacking='drop'"):
+        DKPCA(3).fit(mdata)
+
+
+@pytest.mark.parametrize("X", [np.asarray, scipy.sparse.csr_matrix, scipy.sparse.csc_array])
+def test_one_anndata_is_cut_by_names_of_variables_and_may_be_sparse(X):
+    data = table(40, 6, "g")
+    frame = data.to_df()
+    data.X = X(data.X)
+    parties = {"a": ["g0", "g5"], "b": ["g1", "g2", "g3", "g4"]}
+    model, plain = DKPCA(2, parties=parties).fit(data), DKPCA(2, parties=parties).fit(frame)
+    assert np.array_equal(model.eigenvectors_, plain.eigenvectors_)
+    assert list(model.feature_names_in_) == list(data.var_names)
+    assert list(model.sample_ids_) == list(data.obs_names)
+    assert model.score(data[:10]) == plain.score(frame[:10])
+
+
+def test_anndata_in_a_dict_or_list_are_tables_too():
+    a, b = table(40, 3, "a"), table(40, 2, "b", 1)
+    for X in ({"party0": a, "party1": b.to_df()}, [a, b]):
+        model = DKPCA(2).fit(X, covariates=pd.DataFrame({"age": np.arange(40.0) ** 2}, index=a.obs_names))
+        assert abs(model.eigenvectors_.T @ np.arange(40.0) ** 2).max() < 1e-8
+        assert np.isfinite(model.column_association()["party1"]).all()
+
+
+def test_results_survive_files(tmp_path, mdata):
+    batch = pd.DataFrame({"batch": ["x", "y"] * 30}, index=mdata.mod["rna"].obs_names)
+    model = DKPCA(3, lacking="mean").fit(mdata, covariates=batch)
+    one = table(60, 6, "g")
+    model.annotate(mdata)
+    model.annotate(one)
+    mdata.write(tmp_path / "a.h5mu")
+    one.write(tmp_path / "a.h5ad")
+    for again, data in ((mudata.read(tmp_path / "a.h5mu"), mdata), (anndata.read_h5ad(tmp_path / "a.h5ad"), one)):
+        assert np.array_equal(again.obsm["X_dkpca"], data.obsm["X_dkpca"])
+        about = again.uns["dkpca"]
+        assert list(about["parties"]) == ["rna", "protein"]
+        assert list(about["covariates"]) == ["batch"]
+        assert about["params"]["n_components"] == 3
+        assert about["party_shares"].shape == (2, 3)
+        assert about["certificate"] == str(model.certificate_)
+    again = DKPCA(3, lacking="mean").fit(mudata.read(tmp_path / "a.h5mu"), covariates=batch)
+    assert np.array_equal(again.eigenvectors_, model.eigenvectors_)
+
+
+def test_what_cannot_be_used_is_one_sentence():
+    model = DKPCA(2).fit(table(40, 6, "g"))
+    with pytest.raises(InputError, match="writes into AnnData or MuData, and this is DataFrame"):
+        model.annotate(pd.DataFrame())
+    other = table(40, 6, "g")
+    other.obs_names = [f"other{i}" for i in range(40)]
+    with pytest.raises(InputError, match="0 of the 40 observations are samples of the fit"):
+        model.annotate(other)
+    with pytest.raises(InputError, match="party 'X': its AnnData has no X"):
+        DKPCA(2).fit(anndata.AnnData(obs=other.obs))
+    with pytest.raises(InputError, match="share variables"):
+        DKPCA(2).fit(mudata.MuData({"a": table(20, 6, "g"), "b": other[:20].copy()}, axis=1))
+
+
+@pytest.mark.slow
+def test_commands_read_h5ad_and_h5mu(tmp_path, mdata):
+    mdata.write(tmp_path / "all.h5mu")
+    mdata.mod["rna"].write(tmp_path / "rna.h5ad")
+    for name, frame in frames(mdata).items():
+        frame.to_csv(tmp_path / f"{name}.csv", index_label="obs_names")
+    asked = ("--id", "obs_names", "--lacking", "complete", "--components", "2", "--json")
+    runs = [
+        in_process("fit", *tables, *asked, "--out", f"run{number}", cwd=tmp_path)
+        for number, tables in enumerate(
+            (["rna.csv", "protein.csv"], ["all.h5mu"], ["rna.h5ad", "protein=all.h5mu/protein"])
+        )
+    ]
+    assert [run.code for run in runs] == [0, 0, 0], [run.err for run in runs]
+    found = [pd.read_csv(tmp_path / f"run{number}" / "embedding.csv", index_col=0) for number in range(3)]
+    assert list(found[1].index) == list(found[0].index)
+    for each in found[1:]:
+        assert np.allclose(each, found[0], atol=1e-6)
+    checked = in_process("check", "all.h5mu/protein", "--id", "obs_names", "--json", cwd=tmp_path)
+    assert checked.json["n_rows"] == 50
+    for words, said in {
+        ("check", "all.h5mu"): "holds ['rna', 'protein']; give one of them, as all.h5mu/rna",
+        ("check", "all.h5mu/dna"): "all.h5mu: has no modality 'dna'; it has ['rna', 'protein']",
+        ("check", "none.h5mu/rna"): "there is no such file",
+        ("summarize", "rna.h5ad", "--gamma", 1, "--out", "m"): "--id 'obs_names'",
+    }.items():
+        assert said in in_process(*words, cwd=tmp_path).err
+
+
+@pytest.mark.slow
+def test_the_page_runs_as_printed(tmp_path):
+    text = PAGE.read_text()
+    programs = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    ending = "mdata.write('study.h5mu'); mdata.obs[['batch']].to_csv('batch.csv', index_label='obs_names')\n"
+    environment = {**os.environ, "PATH": f"{PROGRAM.parent}:{os.environ['PATH']}"}
+    ran = subprocess.run([sys.executable, "-c", "\n".join([*programs, ending])], cwd=tmp_path, env=environment,
+                         capture_output=True, text=True, check=False)  # fmt: skip
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    assert "3 clusters" in ran.stdout
+    (shell,) = re.findall(r"^<!-- run -->\n```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    ran = subprocess.run(["bash", "-ec", shell], cwd=tmp_path, env=environment, capture_output=True, text=True,
+                         check=False)  # fmt: skip
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    assert (tmp_path / "run" / "embedding.csv").exists()
