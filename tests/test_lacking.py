@@ -235,7 +235,7 @@ def test_protected_fits_need_samples_that_every_party_has(tables, protect):
 
 
 def test_a_study_says_that_it_keeps_common_samples_only():
-    protocol = fit(["bank", "shop"], Fit(lacking="complete"), Terms("run", align=True))
+    protocol = fit(["bank", "shop"], Fit(lacking="complete"), Terms("run", align="tokens"))
     with pytest.raises(InputError, match="a study matches those that all have; use lacking='drop'"):
         next(protocol)
 

@@ -378,6 +378,18 @@ class SampleTokens:
 
 
 @dataclass(frozen=True)
+class RaisedIds:
+    """A party's sample ids as points of P-256 on their way round a ring, raised to the secrets of some parties."""
+
+    party: PartyName  # that raised them last
+    owner: PartyName
+    hop: int  # how many parties raised them after their owner
+    normalization: str  # how the owner brought its ids into one form
+    context: Fingerprint  # binds study, roster, normalization, owner and hop
+    points: Packed  # 32 bytes each, in the owner's private random order
+
+
+@dataclass(frozen=True)
 class CommonTokens:
     """The center's answer: the samples that every party has, in the order that all of them now take."""
 
@@ -471,6 +483,7 @@ Message = (
     | Rows
     | Partials
     | SampleTokens
+    | RaisedIds
     | CommonTokens
     | Scores
     | AuditRequest

@@ -34,7 +34,10 @@ def create(
     member: Annotated[list[str], typer.Option("--member", help="Name of a party; once for each of them.")],
     asked: GivenSettings,
     align: Annotated[
-        str, typer.Option("--align", help="Match samples by keyed tokens of their ids, or by position.")
+        str,
+        typer.Option(
+            "--align", help="How samples are matched: tokens (keyed hashes of ids), psi (a ring) or position."
+        ),
     ] = "tokens",
     ends: Annotated[str | None, o.option("--ends", "Last day, such as 2027-01-31 (default: in 90 days).")] = None,
     samples: Annotated[int, typer.Option("--samples", help="Minimum number of common samples.")] = 50,
@@ -48,7 +51,7 @@ def create(
     parties, given = [each.lower() for each in member], asked.given
     # Samples that a party lacks are dropped unless the plan says otherwise, as in the other commands.
     settings = asked.fit(parties, lacking=given.get("lacking", "drop"))
-    check_lacking(settings, Terms("", align=True))
+    check_lacking(settings, Terms("", align="tokens"))
     about: dict[str, Any] = {"align": align, "samples": samples, "batches": batches}
     about |= {"ends": _day(ends)} if ends else {}
     about |= {"gamma": _bounds(given["gamma_bounds"])} if "gamma_bounds" in given else {}

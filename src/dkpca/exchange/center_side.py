@@ -29,7 +29,7 @@ def terms_of(member: Membership) -> Terms:
     plan = member.study.plan
     return Terms(
         member.agreement.digest,
-        align=plan.align == "tokens",
+        align=plan.align,
         columns={name: member.study.members[name].columns for name in plan.parties},
         fewest_samples=plan.samples,
         gammas=plan.gamma,
@@ -49,7 +49,9 @@ def run(member: Membership, fit: Fit, folder: Path) -> Path:
     for number in range(1, plan.batches + 1):
         batch = f"batch-{number}"
         if not any(
-            member.has(party, f"{batch}.{step}") for party in plan.parties for step in ("tokens", "shape", "rows")
+            member.has(party, f"{batch}.{step}")
+            for party in plan.parties
+            for step in ("tokens", "ring-1", "shape", "rows")
         ):
             break
         scores = replay(member, protocols.place(plan.parties, fit, model, batch, terms))
@@ -67,7 +69,7 @@ def replay(member: Membership, protocol: Generator[Ask, Any, Any]) -> Any:
             return end.value
         if ask.is_told:
             _tell(member, ask)
-        if ask.readers == "parties":
+        if ask.readers in ("parties", "next"):
             given = {}
         elif all(question.answer is Told for question in ask.questions.values()):
             given = {party: Told(party) for party in ask.questions}  # nobody has to be waited for

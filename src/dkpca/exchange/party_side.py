@@ -5,7 +5,8 @@ values, which summaries arrived), the party checks it against the plan and its o
 follow from them. What the center makes of the answers is never computed here.
 """
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from dkpca.party.limits import Limits
 from dkpca.protection.rotation import Rotation, hidden_digest
 from dkpca.settings import Fit
 
+ALIGNS = (q.CommonGiven, q.HopWanted, q.MatchedGiven)
 MOST_TOLD = 2**31  # bytes of what the center tells a party; written to disk in pieces
 REBUILDS = (q.SummaryWanted, q.SumsWanted, q.ResultGiven)  # answers that leave something for later steps
 
@@ -61,6 +63,7 @@ class PartySide:
             coin=second_nonce(member.me),
             open_new=lambda batch, columns_are: self.new[batch].X,
             ids=self.table.keys,
+            normalization=",".join(self.table.preparation.reading.id_normalize),
             ids_new={batch: table.keys or () for batch, table in self.new.items()},
         )
 
@@ -111,8 +114,9 @@ class PartySide:
     def _answers(self, ask: Ask, question: q.Question) -> dict[str, Any]:
         """Answer a step; return the answers of others that this party may read, and its own shape."""
         if question.answer is Told:
-            self.party.answer(question)
-            batch = question.batch if isinstance(question, q.CommonGiven) else ""
+            with self._refusing(ask.step, question):
+                self.party.answer(question)
+            batch = question.batch if isinstance(question, q.CommonGiven | q.MatchedGiven) else ""
             if batch and len(self.party.order[batch]) < self.plan.batch_samples:
                 self.member.refuse(ask.step, "samples")
             return {}
@@ -135,6 +139,9 @@ class PartySide:
         made = self._made(ask.step, question)
         if ask.readers == "parties":
             parts = [Part(other, (other,), wire.pieces(each)) for other, each in made.items()]
+        elif ask.readers == "next":
+            after = self._neighbor(1)
+            parts = [Part(after, (after,), wire.pieces(made))]
         elif ask.readers == "all":
             parts = [Part(ALL, (), wire.pieces(made))]
         else:
@@ -142,21 +149,32 @@ class PartySide:
         self.member.send(name, parts, question=digest)
 
     def _made(self, step: str, question: q.Question) -> Any:
-        try:
+        with self._refusing(step, question):
             for earlier in self._before:
                 if not isinstance(earlier, q.SumsWanted) or earlier.part == 1:
                     self.party.answer(earlier)
             self._before = []
             return self.party.answer(question)
+
+    @contextmanager
+    def _refusing(self, step: str, question: q.Question) -> Iterator[None]:
+        """End the study for all where this party cannot go on, and say of what kind the reason is."""
+        try:
+            yield
         except (InputError, PolicyError, ProtectionError) as error:
-            self.member.refuse(step, "constant" if isinstance(error, ProtectionError) else "data", str(error))
+            reason = "constant" if isinstance(error, ProtectionError) else "data"
+            self.member.refuse(step, "ids" if isinstance(question, ALIGNS) else reason, str(error))
+
+    def _neighbor(self, step: int) -> str:
+        """Name of the party after this one in the ring, or before it."""
+        return self.names[(self.names.index(self.member.name) + step) % len(self.names)]
 
     def _of_others(self, ask: Ask, question: q.Question) -> dict[str, Any]:
         """Read what the other parties answered to the same question; whoever was told another one is noticed."""
         found: dict[str, Any] = {}
         waiting: list[str] = []
         about: dict[str, Any] = {"at_most": question.most_bytes(), "question": q.digest(question)}
-        for name in self.names:
+        for name in (self._neighbor(-1),) if ask.readers == "next" else self.names:
             try:
                 own = name == self.member.name
                 path = None if own else self.member.receive(name, file_of(ask.step), self.member.name, ALL, **about)
@@ -175,6 +193,8 @@ class PartySide:
         if waiting:
             raise WaitingError(ask.step, *waiting)
         for name, message in found.items():
+            if isinstance(question, q.HopWanted):
+                self.party.receive_list(question, message)
             if isinstance(message, Seed):
                 self._check_seed(name, message)
         return found

@@ -27,7 +27,7 @@ NO_QUESTION = "0" * 64
 MOST_MEMBERS = 200
 MOST_PLAN, MOST_MEMBER, MOST_SIGNATURE = 2**18, 2**12, 2**14  # bytes
 FEWEST_MASKED = 3  # parties of a masked sum in a study: of two, each knows the other's numbers from the sum
-ALIGNMENTS = ("position", "tokens")
+ALIGNMENTS = ("position", "tokens", "psi")
 HEX = re.compile(r"[0-9a-f]{64}")
 DEEPEST = 16  # tables inside tables of a plan
 MOST_BITS = 64  # of a whole number that a message repeats
@@ -47,7 +47,7 @@ class Plan:
     center: str  # who fuses
     parties: tuple[str, ...]
     result_to: tuple[str, ...]  # who gets the result, the center among them
-    align: str  # "position" or "tokens"
+    align: str  # one of ALIGNMENTS; under "psi" the center compares what all parties have raised
     samples: int  # fewest samples with which the study goes on
     gamma: tuple[float, float]  # bounds of a width that follows from the data
     batches: int  # of new samples

@@ -23,7 +23,7 @@ from dkpca.fusion.covariates import Covariates
 from dkpca.kernels import Kernel, Precomputed
 from dkpca.kernels.base import BALANCED, adjusted, center_weights, check_law, check_weights, combination, weighed
 from dkpca.linalg.arrays import MemoryLimit
-from dkpca.messages import MaskedSum, Scores, Shape, Statistics, row_number_digest
+from dkpca.messages import MaskedSum, Packed, Scores, Shape, Statistics, row_number_digest
 from dkpca.party import alignment
 from dkpca.party.questions import (
     AuditWanted,
@@ -31,6 +31,8 @@ from dkpca.party.questions import (
     CommonGiven,
     Derived,
     GoWanted,
+    HopWanted,
+    MatchedGiven,
     Question,
     ReceivedGiven,
     ResultGiven,
@@ -64,7 +66,8 @@ class Ask:
 
     step: str
     asked: Questions | Callable[[], Questions]
-    readers: Literal["center", "parties", "all"] = "center"  # "parties": each answers each other one, unseen
+    readers: Literal["center", "parties", "next", "all"] = "center"
+    # "parties": each answers each other one, unseen by the center; "next": each answers the one after it in the ring.
     expects: Callable[[Any], bool] = lambda told: False
 
     @cached_property
@@ -92,7 +95,7 @@ class Terms:
     """What a fit agrees on beyond its settings."""
 
     run: str  # name that nobody has used; in a study the digest of the agreement
-    align: bool = False  # whether samples are matched by tokens of their ids; else by position
+    align: str = "position"  # or "tokens" of their ids, or "psi": how samples are matched
     columns: Mapping[str, int] = field(default_factory=dict)  # of all parties, where the plan says them
     fewest_samples: int = 2
     gammas: tuple[float, float] = (0.0, math.inf)  # bounds of widths that follow from the data
@@ -122,10 +125,10 @@ def fit(names: Sequence[str], settings: Fit, terms: Terms) -> Generator[Ask, Ans
         raise InputError("covariates are taken out of the centered kernel; use center=True, or leave them out")
     if settings.protect != "none":
         check_protected(names, settings)
-    if settings.protect != "none" or terms.align:
+    if settings.protect != "none" or terms.align == "tokens":
         yield from _seeds(names, terms)
-    if terms.align:
-        yield from aligned(names)
+    if terms.align != "position":
+        yield from aligned(names, terms)
     if settings.protect == "sums":
         model, agreed = yield from _by_sums(names, settings, terms)
     else:
@@ -150,7 +153,7 @@ def _planned(weight: float, settings: Fit) -> bool:
 
 def check_lacking(settings: Fit, terms: Terms) -> None:
     """Refuse to match ids by tokens and keep samples that not all have: tokens show the common ones only."""
-    if terms.align and settings.lacking in ("mean", "complete"):
+    if terms.align != "position" and settings.lacking in ("mean", "complete"):
         raise InputError(
             f"lacking={settings.lacking!r} keeps samples that not all parties have, and a study matches those that "
             "all have; use lacking='drop'"
@@ -205,8 +208,8 @@ def place(
     result = model if isinstance(model, Scores) else published(model)
     if settings.protect != "none" and not terms.seeded:
         yield from _seeds(names, terms, batch)
-    if terms.align:
-        yield from aligned(names, batch)
+    if terms.align != "position":
+        yield from aligned(names, terms, batch)
     if settings.protect == "none":
         rows = yield from new_rows(names, batch)
         scores: Callable[[], Any] = cache(lambda: fusion.place(_model(model), [rows[name] for name in names]))
@@ -383,9 +386,12 @@ def _seeds(names: Sequence[str], terms: Terms, batch: str = "") -> Protocol:
     yield Ask(step, dict.fromkeys(names, SeedsWanted(terms.run, tuple(names))), readers="parties")
 
 
-def aligned(names: Sequence[str], batch: str = "") -> Protocol:
-    """Find the samples that all parties have, by tokens under their key, and tell them which these are."""
+def aligned(names: Sequence[str], terms: Terms, batch: str = "") -> Protocol:
+    """Find the samples that all parties have, by tokens under their key or by a ring; tell them which these are."""
     before = f"{batch}/" if batch else ""
+    if terms.align == "psi":
+        yield from _by_ring(names, terms, before, batch)
+        return
     tokens = yield Ask(f"{before}tokens", dict.fromkeys(names, TokensWanted(batch)))
     yield Ask(
         f"{before}common",
@@ -394,11 +400,56 @@ def aligned(names: Sequence[str], batch: str = "") -> Protocol:
     )
 
 
+def _by_ring(names: Sequence[str], terms: Terms, before: str, batch: str) -> Protocol:
+    """Have every list raised by every party, one hop a round; the center compares what was raised by all."""
+    raised: Answers = {}
+    for hop in range(len(names)):
+        question = HopWanted(hop, batch=batch)
+        readers: Any = "next" if hop < len(names) - 1 else "center"
+        raised = yield Ask(f"{before}ring-{hop + 1}", dict.fromkeys(names, question), readers)
+
+    def matched() -> Questions:
+        return _matched(_fully_raised(names, f"{terms.run}/{batch}", raised), batch)
+
+    yield Ask(
+        f"{before}matched",
+        matched,
+        expects=lambda told: isinstance(told, MatchedGiven) and (told.ring, told.batch) == (True, batch),
+    )
+
+
+def _fully_raised(names: Sequence[str], run: str, raised: Answers) -> dict[str, list[bytes]]:
+    """Entries of each party's list, once all parties have raised it."""
+    from dkpca.protection.psi import Raised, Ring, fully_raised
+
+    ring = Ring(run, tuple(names), raised[names[0]].normalization)
+    lists = [Raised(each.owner, each.hop, each.context, each.points.data.tobytes()) for each in raised.values()]
+    return fully_raised(ring, lists)
+
+
+def _matched(lists: Mapping[str, list[bytes]], batch: str) -> Questions:
+    """Tell each party the positions of the common samples in its list."""
+    from dkpca.protection.psi import intersection
+
+    found = intersection(lists)
+    n_common = len(next(iter(found.values())))
+    if not n_common:
+        raise FusionError(f"no sample is common to all of {sorted(lists)}; check that they use the same kind of id")
+    return {
+        name: MatchedGiven(len(lists[name]), _packed_numbers(positions), n_common, ring=True, batch=batch)
+        for name, positions in found.items()
+    }
+
+
+def _packed_numbers(numbers: Sequence[int]) -> Packed:
+    return Packed(np.frombuffer(np.asarray(numbers, dtype="<u4").tobytes(), dtype=np.uint8))
+
+
 def _needs_shape(settings: Fit, terms: Terms) -> bool:
     """Whether numbers of samples and columns have to be known before the summaries."""
     named = any(isinstance(kernel, type) and kernel.has_width for kernel in settings.families())
     by_columns = named and (settings.gamma is None or (settings.gamma in SCALES and scale_known(settings)))
-    return terms.go or terms.align or by_columns
+    return terms.go or terms.align != "position" or by_columns
 
 
 def scale_known(settings: Fit) -> bool:

@@ -234,6 +234,11 @@ def _leaves(
     T, center, members = len(table.X), plan.center, f"{plan.center} and all who get the result"
     if plan.align == "tokens":
         yield Leaving("keyed tokens of the sample ids", center, 16 * T, None)
+    if plan.align == "psi":
+        after = plan.parties[(plan.parties.index(name) + 1) % len(plan.parties)]
+        J = len(plan.parties)
+        what = f"blinded sample ids, in a ring of {J} rounds (each party runs once a round)"
+        yield Leaving(what, f"{after}, and on to {center}", 32 * J * T, None)
     if fit.family_of(name).columns_are == "samples":
         what = "what cannot be measured: a precomputed kernel"
         yield Leaving(what, center, 8 * T * T, _plain(np.asarray(table.X[rows]), table))

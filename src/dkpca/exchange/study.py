@@ -42,7 +42,7 @@ def join(folder: Folder, memory: Memory, table: Path, id_column: str | None, nam
         if not limits.exists():
             write(limits, Limits().to_toml().encode())
         own = own_table.load(memory.path, fit.family_of(name).columns_are)
-        if plan.align == "tokens" and own.ids is None:
+        if plan.align != "position" and own.ids is None:
             raise InputError(f"{table}: the plan matches samples by their ids; name the column with --id")
         founding.join(folder, memory, here, name, own.X.shape[1])
     rows, columns = (counted(count, noun) for count, noun in zip(own.X.shape, ("sample", "column"), strict=True))

@@ -19,6 +19,7 @@ from dkpca.messages import (
     MaskedSum,
     Packed,
     Partials,
+    RaisedIds,
     Reveal,
     Rows,
     SampleTokens,
@@ -35,6 +36,8 @@ from dkpca.party.questions import (
     BoundsWanted,
     CommonGiven,
     GoWanted,
+    HopWanted,
+    MatchedGiven,
     Question,
     ReceivedGiven,
     ResultGiven,
@@ -57,6 +60,15 @@ from dkpca.protection.rotation import Rotation, column_rotation, hidden_digest
 CONSTANT = 1e-3  # deviation of what a party adds, as a share of its size, below which it would leave the others alone
 LEAST_STEPS = 16  # of the ring: a deviation below this is lost in the sum
 Opened = Callable[[str], Array]  # from what columns are ("quantities", "categories", "samples") to the numbers
+
+
+@dataclass(frozen=True)
+class Union:
+    """Where a party's samples are among all, where some parties lack some."""
+
+    n_samples: int  # that at least one party has
+    places: Any  # (n_own,): of the own samples, ascending
+    shared: tuple[int, ...]  # own rows that all parties have, in the order of all
 
 
 @dataclass
@@ -112,6 +124,10 @@ class Party:
     memory: MemoryLimit | None = None
     received: dict[str, Seed] = field(default_factory=dict, repr=False)  # by sender
     order: dict[str, list[int]] = field(default_factory=dict)  # rows that all parties have, by batch
+    normalization: str = ""  # how its ids were brought into one form
+    raised: dict[tuple[str, int], RaisedIds] = field(default_factory=dict, repr=False)  # by batch and hop, to raise
+    rings: dict[str, Any] = field(default_factory=dict, repr=False)  # by batch: this party of a ring
+    union: dict[str, Union] = field(default_factory=dict)  # by batch, where samples that some parties lack are kept
     state: PartyState | SumState | None = None
     sent: Summary | None = None  # its own summary of a blind fit, until the result has come
 
@@ -156,6 +172,18 @@ class Party:
         ids = self.sample_ids(batch)
         return messages.row_number_digest(n_samples) if ids is None else messages.digest(ids)
 
+    def common_digest(self, n_samples: int, batch: str = "") -> str:
+        """Fingerprint of the samples that all parties have; of its own, where nobody lacks any."""
+        if batch not in self.union:
+            return self.digest(n_samples, batch)
+        ids = self.ids_new.get(batch) if batch else self.ids
+        assert ids is not None
+        return messages.digest([ids[row] for row in self.union[batch].shared])
+
+    def receive_list(self, question: HopWanted, sent: RaisedIds) -> None:
+        """Keep the list that the party before this one sent, for the next hop."""
+        self.raised[question.batch, question.hop] = sent
+
     def whole_state(self, kind: type[Any]) -> Any:
         """State of the fit with its rows, opened again where they were not kept."""
         if not isinstance(self.state, kind):
@@ -189,11 +217,76 @@ def _common(party: Party, question: CommonGiven) -> Told:
     return Told(party.name)
 
 
+def _ring(party: Party, batch: str, union: bool) -> Any:
+    """Part of this party in a ring: each batch, and each agreement, has a secret of its own."""
+    from dkpca.protection.psi import Ring, RingMember  # cryptography is needed where a ring is asked for
+
+    ids = party.ids_new.get(batch) if batch else party.ids
+    if ids is None:
+        raise InputError(f"party {party.name!r}: a ring is about sample ids, and its table has none")
+    if batch not in party.rings:
+        ring = Ring(f"{party.run}/{batch}", tuple(party.roster), party.normalization)
+        seed = keys.own(party.secret, party.run, f"ring {batch}")
+        party.rings[batch] = RingMember(ring, party.name, ids, seed, pad=not union)
+    return party.rings[batch]
+
+
+def _hop(party: Party, question: HopWanted) -> RaisedIds:
+    from dkpca.protection.psi import Raised
+
+    member, raised = _ring(party, question.batch, question.union), None
+    if question.hop:
+        known = party.raised.get((question.batch, question.hop - 1))
+        if known is None:
+            raise ProtectionError(f"party {party.name!r} has no list for hop {question.hop}")
+        raised = member.raise_list(Raised(known.owner, known.hop, known.context, known.points.data.tobytes()))
+    raised = raised or member.first()
+    points = Packed(np.frombuffer(raised.points, dtype=np.uint8))
+    return RaisedIds(party.name, raised.owner, raised.hop, party.normalization, raised.context, points)
+
+
+def _matched(party: Party, question: MatchedGiven) -> Told:
+    """Take the common samples, in their common order; or all own samples, in the order of their places."""
+    batch, common = question.batch, np.frombuffer(question.common.data.tobytes(), dtype="<u4").tolist()
+    rows_at = _rows_at(party, question)
+    shared = rows_at(common)
+    if question.places is None:
+        party.order[batch] = shared
+        return Told(party.name)
+    places = np.frombuffer(question.places.data.tobytes(), dtype="<u4")
+    if len(places) != question.length or len(set(places.tolist())) != len(places):
+        raise ProtectionError(f"party {party.name!r}: the places of its samples are not one for each of them")
+    if int(places.max()) >= question.n_samples:
+        raise ProtectionError(f"party {party.name!r}: a place of its samples is beyond all samples")
+    by_place = np.argsort(places, kind="stable")
+    party.order[batch] = rows_at(by_place.tolist())
+    party.union[batch] = Union(question.n_samples, places[by_place].astype(np.intp), tuple(shared))
+    return Told(party.name)
+
+
+def _rows_at(party: Party, question: MatchedGiven) -> Callable[[Sequence[int]], list[int]]:
+    """Return a function from positions in the list that the party sent to rows of its table."""
+    batch = question.batch
+    ids = (party.ids_new.get(batch) if batch else party.ids) or []
+    if question.ring:
+        member = _ring(party, batch, question.places is not None)
+        length: int = member.length
+        rows: Callable[[Sequence[int]], list[int]] = member.rows
+    else:
+        order = sorted(range(len(ids)), key=alignment.tokens(ids, party.group_key).__getitem__)
+        length, rows = len(order), lambda positions: [order[position] for position in positions]
+    if length != question.length:
+        raise ProtectionError(
+            f"party {party.name!r} sent {length:,} entries, and {question.length:,} arrived: a list was changed"
+        )
+    return rows
+
+
 def _shape(party: Party, question: ShapeWanted) -> Shape:
     X = party.table(question.columns_are, question.batch)
     n = int(X.shape[0])
     party.policy.check_samples(n)
-    samples = party.digest(n, question.batch)
+    samples = party.common_digest(n, question.batch)
     if question.hidden:
         samples = hidden_digest(party.group_key, party.run, samples, n)
     return Shape(party.name, n, int(X.shape[1]), samples)
@@ -428,6 +521,8 @@ ANSWERS: Mapping[type[Any], Callable[[Party, Any], Any]] = {
     SeedsWanted: _seeds,
     TokensWanted: _tokens,
     CommonGiven: _common,
+    HopWanted: _hop,
+    MatchedGiven: _matched,
     ShapeWanted: _shape,
     StatisticsWanted: _statistics,
     GoWanted: _go,

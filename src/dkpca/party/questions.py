@@ -22,9 +22,11 @@ from dkpca.messages import (
     Go,
     MaskedSum,
     NotNegative,
+    Packed,
     Partials,
     PartyName,
     Positive,
+    RaisedIds,
     Reveal,
     Rows,
     SampleTokens,
@@ -41,6 +43,7 @@ from dkpca.rank import RankRule
 from dkpca.wire import codec, container
 
 HEADER = 2**18  # bytes around the arrays of a message, at most
+POINT_BYTES = 32  # of a point of P-256
 MOST = 4 * 10**9  # bytes of an answer, where nothing else bounds it
 QuestionT = TypeVar("QuestionT")
 
@@ -92,6 +95,36 @@ class CommonGiven(_Question):
     """Tells which samples all parties have, in the order that all of them now take."""
 
     common: CommonTokens
+    batch: str = ""
+
+    answer: ClassVar[type[Any]] = Told
+    reads_table: ClassVar[bool] = False
+
+
+@dataclass(frozen=True)
+class HopWanted(_Question):
+    """Asks for one hop of a ring: the own list first, then that of the party before, raised to the own secret."""
+
+    hop: int
+    union: bool = False  # whether samples that not all parties have are kept, so that lists must not be padded
+    batch: str = ""
+
+    answer: ClassVar[type[Any]] = RaisedIds
+    reads_table: ClassVar[bool] = False
+
+    def most_bytes(self) -> int:
+        return HEADER + 10**8 * POINT_BYTES
+
+
+@dataclass(frozen=True)
+class MatchedGiven(_Question):
+    """Tells a party which entries of the list that it sent all parties have, or their places in the union."""
+
+    length: Count  # entries of the list, as they arrived
+    common: Packed  # whole numbers of 4 bytes: positions in the list, in the order that all parties now take
+    n_samples: Count  # of the fit: those that all have, or at least one
+    ring: bool = False  # whether the list went round a ring; else it was one of tokens, ascending
+    places: Packed | None = None  # of each entry of the list, where samples that some parties lack are kept
     batch: str = ""
 
     answer: ClassVar[type[Any]] = Told
@@ -301,6 +334,8 @@ Question = (
     SeedsWanted
     | TokensWanted
     | CommonGiven
+    | HopWanted
+    | MatchedGiven
     | ShapeWanted
     | StatisticsWanted
     | GoWanted

@@ -97,7 +97,7 @@ class Raised:
         return [self.points[i : i + POINT_BYTES] for i in range(0, len(self.points), POINT_BYTES)]
 
 
-class Member:
+class RingMember:
     """One party of a ring. All its randomness comes from a seed that it uses for one ring only.
 
     Parameters
@@ -110,9 +110,11 @@ class Member:
         Its sample ids, normalized.
     seed : bytes
         32 random bytes, kept secret: the exponent, the order and the padding follow from it.
+    pad : bool
+        Whether to pad the list to a power of two, where the ring says no length: then its number of ids is hidden.
     """
 
-    def __init__(self, ring: Ring, name: str, ids: Sequence[str], seed: bytes) -> None:
+    def __init__(self, ring: Ring, name: str, ids: Sequence[str], seed: bytes, *, pad: bool = False) -> None:
         _check_roster(ring, name)
         if len(seed) != SEED_BYTES:
             raise InputError(f"the seed has {len(seed)} bytes; it needs {SEED_BYTES}")
@@ -125,8 +127,8 @@ class Member:
         scalar = int.from_bytes(self._drawn("exponent", "0") + self._drawn("exponent", "1"), "big") % (ORDER - 1) + 1
         self._key = ec.derive_private_key(scalar, CURVE)
         self._ids = list(ids)
-        padding = 0 if ring.length is None else ring.length - len(ids)
-        self._order = sorted(range(len(ids) + padding), key=lambda i: self._drawn("order", str(i)))
+        self.length = ring.length or (1 << max(0, len(ids) - 1).bit_length() if pad else len(ids))
+        self._order = sorted(range(self.length), key=lambda i: self._drawn("order", str(i)))
         self._answered: dict[str, tuple[Raised, Raised]] = {}
         self._sent: set[bytes] = set()
 
@@ -204,9 +206,8 @@ def check(ring: Ring, received: Raised) -> None:
         raise ProtectionError(f"the list of {received.owner!r} has {len(entries) - len(set(entries))} entries twice")
 
 
-def intersection(ring: Ring, lists: Sequence[Raised]) -> dict[str, list[int]]:
-    """Positions of the common samples in each party's list, in one common order: that of the raised values."""
-    by_owner = _fully_raised(ring, lists)
+def intersection(by_owner: Mapping[str, Sequence[bytes]]) -> dict[str, list[int]]:
+    """Positions of the common samples in each party's list, in one common order: that of the entries."""
     common = sorted(set.intersection(*(set(entries) for entries in by_owner.values())))
     found = {}
     for owner, entries in by_owner.items():
@@ -215,26 +216,16 @@ def intersection(ring: Ring, lists: Sequence[Raised]) -> dict[str, list[int]]:
     return found
 
 
-def union(ring: Ring, lists: Sequence[Raised]) -> tuple[int, dict[str, list[int]]]:
-    """Number of samples that at least one party has, and the place of each entry of each party's list among them."""
-    if ring.length is not None:
-        raise InputError("padded lists have no union: padding would become samples; leave length out")
-    by_owner = _fully_raised(ring, lists)
+def union(by_owner: Mapping[str, Sequence[bytes]]) -> tuple[int, dict[str, list[int]]]:
+    """Number of samples that at least one party has, and the place of each entry of each party's list among them.
+
+    Lists must not be padded: padding would become samples.
+    """
     place = {entry: i for i, entry in enumerate(sorted(set().union(*by_owner.values())))}
     return len(place), {owner: [place[entry] for entry in entries] for owner, entries in by_owner.items()}
 
 
-def shared_by_all(places: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
-    """Positions, in each party's list, of the places of a union that all parties have, in the order of the places."""
-    common = sorted(set.intersection(*(set(own) for own in places.values())))
-    found = {}
-    for owner, own in places.items():
-        position = {place: i for i, place in enumerate(own)}
-        found[owner] = [position[place] for place in common]
-    return found
-
-
-def _fully_raised(ring: Ring, lists: Sequence[Raised]) -> dict[str, list[bytes]]:
+def fully_raised(ring: Ring, lists: Sequence[Raised]) -> dict[str, list[bytes]]:
     """Entries by owner, in the order of the roster, once everything is checked."""
     by_owner: dict[str, list[bytes]] = {}
     for received in lists:

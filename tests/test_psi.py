@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dkpca.errors import FusionError, InputError, ProtectionError
-from dkpca.exchange.psi import ORDER, POINT_BYTES, Member, Ring, intersection, shared_by_all, union
+from dkpca.protection.psi import ORDER, POINT_BYTES, Ring, RingMember, fully_raised, intersection, union
 
 STUDY = "ab" * 32
 
@@ -20,11 +20,15 @@ def seed(name):
 
 def members(ids, *, length=None, study=STUDY):
     ring = Ring(study, tuple(ids), "nfc", length)
-    return ring, {name: Member(ring, name, own, seed(name)) for name, own in ids.items()}
+    return ring, {name: RingMember(ring, name, own, seed(name)) for name, own in ids.items()}
 
 
 def around(ring, parties, tamper=lambda raised: raised):
-    """Fully raised lists; `tamper` sees each list after each hop."""
+    """Entries of the fully raised lists by owner; `tamper` sees each list after each hop."""
+    return fully_raised(ring, sent_around(ring, parties, tamper))
+
+
+def sent_around(ring, parties, tamper=lambda raised: raised):
     lists = []
     for owner in ring.roster:
         raised = tamper(parties[owner].first())
@@ -47,12 +51,13 @@ texts = st.text(max_size=4).map(lambda text: text.encode("utf-8", "ignore").deco
 def test_intersection_and_union_are_those_of_the_clear_ids(lists, padding):
     ids = {f"p{i}": own for i, own in enumerate(lists)}
     ring, parties = members(ids, length=max(map(len, lists)) + padding)
-    found = common_ids(ids, parties, intersection(ring, around(ring, parties)))
+    found = common_ids(ids, parties, intersection(around(ring, parties)))
     assert set(found["p0"]) == set.intersection(*map(set, lists))
     assert all(own == found["p0"] for own in found.values())
 
     ring, parties = members(ids)
-    total, places = union(ring, around(ring, parties))
+    raised = around(ring, parties)
+    total, places = union(raised)
     everybody = set().union(*lists)
     assert total == len(everybody)
     at: dict[int, str] = {}
@@ -60,14 +65,14 @@ def test_intersection_and_union_are_those_of_the_clear_ids(lists, padding):
         for position, place in enumerate(places[name]):
             assert at.setdefault(place, ids[name][parties[name].rows([position])[0]]) in ids[name]
     assert sorted(at.values()) == sorted(everybody)
-    positions = shared_by_all(places)
+    positions = intersection(raised)
     assert len({parties[name].digest(positions[name]) for name in ids}) == 1
 
 
 def test_twenty_parties():
     ids = {f"p{i}": ["one", "two", *(f"{i}-{k}" for k in range(i % 3))] for i in range(20)}
     ring, parties = members(ids, length=4)
-    found = common_ids(ids, parties, intersection(ring, around(ring, parties)))
+    found = common_ids(ids, parties, intersection(around(ring, parties)))
     assert set(found["p7"]) == {"one", "two"}
     assert all(own == found["p0"] for own in found.values())
 
@@ -80,7 +85,7 @@ def test_ten_thousand_ids_and_four_parties_take_seconds_a_party():
     lists = around(ring, parties)
     spent = (time.process_time() - began) / len(ids) * (10_000 / n)
     assert spent < 15.0
-    assert len(intersection(ring, lists)["a"]) == n - 3
+    assert len(intersection(lists)["a"]) == n - 3
 
 
 def test_lists_look_alike_whatever_was_padded():
@@ -88,17 +93,24 @@ def test_lists_look_alike_whatever_was_padded():
     ring, parties = members({"a": ["1"], "b": ["1", "2", "3"]}, length=4)
     lists = [party.first() for party in parties.values()]
     assert {len(raised.points) for raised in lists} == {4 * POINT_BYTES}
-    other = Member(ring, "b", ["3", "2", "1"], seed("another seed"))
+    other = RingMember(ring, "b", ["3", "2", "1"], seed("another seed"))
     assert set(other.first().entries()).isdisjoint(lists[1].entries())
+
+
+@pytest.mark.parametrize(("n", "length"), [(1, 1), (3, 4), (4, 4), (5, 8)])
+def test_a_party_pads_its_list_to_a_power_of_two(n, length):
+    own = [str(i) for i in range(n)]
+    party = RingMember(Ring(STUDY, ("a", "b")), "a", own, seed("a"), pad=True)
+    assert party.length == len(party.first().entries()) == length
 
 
 @pytest.mark.parametrize(("study", "normalization"), [("cd" * 32, "nfc"), (STUDY, "nfkc")])
 def test_one_seed_in_another_study_is_another_secret(study, normalization):
-    first = Member(Ring(STUDY, ("a", "b"), "nfc"), "a", ["1"], seed("a")).first()
+    first = RingMember(Ring(STUDY, ("a", "b"), "nfc"), "a", ["1"], seed("a")).first()
     ring = Ring(study, ("a", "b"), normalization)
-    assert Member(ring, "a", ["1"], seed("a")).first().points != first.points
+    assert RingMember(ring, "a", ["1"], seed("a")).first().points != first.points
     with pytest.raises(ProtectionError, match="belongs to another study, roster, normalization or hop"):
-        Member(ring, "b", ["1"], seed("b")).raise_list(first)
+        RingMember(ring, "b", ["1"], seed("b")).raise_list(first)
 
 
 def reversed_(raised):
@@ -145,7 +157,7 @@ def agree(parties, found):
 def test_a_hop_that_reorders_is_caught_by_the_digest_of_common_samples(hop, padded):
     ring, parties = members(THREE, length=6 if padded else None)
     lists = around(ring, parties, lambda r: reversed_(r) if r.owner == "clinic" and r.hop == hop else r)
-    found = intersection(ring, lists)
+    found = intersection(lists)
     assert not agree(parties, found)
 
 
@@ -153,7 +165,7 @@ def test_a_hop_that_changes_entries_makes_a_smaller_set_and_no_false_match():
     ring, parties = members(THREE, length=6)
     invent = replaced(ring)
     lists = around(ring, parties, lambda r: invent(r) if r.owner == "lab" and r.hop == 1 else r)
-    assert intersection(ring, lists) == {"clinic": [], "lab": [], "register": []}
+    assert intersection(lists) == {"clinic": [], "lab": [], "register": []}
 
 
 def test_a_secret_raises_each_list_once():
@@ -180,28 +192,26 @@ def test_a_list_goes_to_the_next_party_only():
 
 def test_whoever_compares_wants_every_list_once_and_fully_raised():
     ring, parties = members(THREE, length=6)
-    lists = around(ring, parties)
+    lists = sent_around(ring, parties)
     with pytest.raises(FusionError, match=r"no list from \['register'\]"):
-        intersection(ring, lists[:2])
+        fully_raised(ring, lists[:2])
     with pytest.raises(FusionError, match="two lists of party 'clinic'"):
-        intersection(ring, [lists[0], *lists])
+        fully_raised(ring, [lists[0], *lists])
     with pytest.raises(FusionError, match="went 0 of 2 hops"):
-        intersection(ring, [parties["clinic"].first(), *lists[1:]])
-    with pytest.raises(InputError, match="padded lists have no union"):
-        union(ring, lists)
+        fully_raised(ring, [parties["clinic"].first(), *lists[1:]])
 
 
 def test_what_a_party_enters_is_checked():
     ring = Ring(STUDY, ("a", "b"), length=2)
     with pytest.raises(InputError, match="1 ids of 'a' occur more than once, for example 'x'"):
-        Member(ring, "a", ["x", "x"], seed("a"))
+        RingMember(ring, "a", ["x", "x"], seed("a"))
     with pytest.raises(InputError, match="'a' has 3 ids; the study allows 2"):
-        Member(ring, "a", ["x", "y", "z"], seed("a"))
+        RingMember(ring, "a", ["x", "y", "z"], seed("a"))
     with pytest.raises(InputError, match="the seed has 3 bytes"):
-        Member(ring, "a", ["x"], b"abc")
+        RingMember(ring, "a", ["x"], b"abc")
     with pytest.raises(InputError, match="two or more parties"):
         Ring(STUDY, ("a",))
-    padded = Member(ring, "a", [], seed("a"))
+    padded = RingMember(ring, "a", [], seed("a"))
     with pytest.raises(ProtectionError, match="a padded entry was said to be a common sample"):
         padded.rows([0])
     with pytest.raises(ProtectionError, match="each at most once"):
@@ -222,7 +232,10 @@ def test_wire_vectors():
     assert ring.bound().hex() == VECTORS["context"]
     assert ring.hashed("id", "Åsa").hex() == VECTORS["Åsa"]
     assert on_the_curve(int(VECTORS["Åsa"], 16))
-    clinic, lab = Member(ring, "clinic", ["Åsa"], seed("clinic")), Member(ring, "lab", ["x", "Åsa"], seed("lab"))
+    clinic, lab = (
+        RingMember(ring, "clinic", ["Åsa"], seed("clinic")),
+        RingMember(ring, "lab", ["x", "Åsa"], seed("lab")),
+    )
     sent = clinic.first()
     assert [x.hex() for x in sent.entries()] == VECTORS["clinic"]
     assert sent.context == VECTORS["context of the list"]
