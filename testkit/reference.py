@@ -8,9 +8,9 @@ from dkpca.cli import catalog
 
 HEAD = """# Commands
 
-Made from the commands themselves by `python -m testkit.reference`; a test holds it to them. `dkpca COMMAND --help`
-says the same. Every command exits with 0 on success only; an error is one sentence on the error stream, or with
-`--json` [one object](tables.md#errors-for-scripts).
+`python -m testkit.reference` generates this page from the commands, and a test compares the two.
+`dkpca COMMAND --help` prints the same text. Every command exits with 0 only on success. An error is one sentence on
+the error stream, or with `--json` [one object](tables.md#errors-for-scripts).
 """
 
 

@@ -47,7 +47,7 @@ def _table(result: Row, on: str) -> str:
         ["a center that has another party's columns", factors, f"at least {sums}", public],
         ["the center and one other party", factors, f"at least {sums}", with_key],
         ["the center and all other parties", factors, together, with_key],
-        *([f"whoever gets {mode}", text, SAME, SAME] for mode, text in results.items()),
+        *([f"anyone who gets {mode}", text, SAME, SAME] for mode, text in results.items()),
         ["another party, from its own columns alone", own, SAME, SAME],
         ["another party, from these and the result", both, SAME, SAME],
     ]

@@ -133,7 +133,7 @@ class Fit:
     n_components: int | float | None = setting(
         10,
         (_either(whole(1), _is_share, _is_none), "a whole number from 1 on, a share between 0 and 1, or None"),
-        "Number of components, or the share of the variance they should show.",
+        "Number of components, or the share of the variance to capture.",
         option="--components",
     )
     kernel: str | Kernel | dict[str, str | Kernel] = setting(
@@ -146,7 +146,7 @@ class Fit:
     law: str | None = setting(
         None,
         choice(tuple(LAWS), none=True),
-        "How the parties' kernel matrices combine (default: what the kernel implies).",
+        "How the parties' kernel matrices combine (default: depends on the kernel).",
         option="--law",
         choices=tuple(LAWS),
     )
@@ -209,7 +209,7 @@ class Fit:
     standardize: bool = setting(
         False,
         FLAG,
-        "Give every column mean 0 and standard deviation 1 (default: what party.toml says, else yes; in a study no).",
+        "Scale every column to mean 0 and standard deviation 1 (default: as in party.toml, else yes; in a study no).",
         option="--standardize/--no-standardize",
     )
     lacking: str | None = setting(
@@ -296,7 +296,7 @@ class Compute:
     max_memory: int | str | None = setting(
         None,
         (_either(_is_memory, _is_none), "a number of bytes, text such as '8GB', or None"),
-        "Maximum memory, such as 8GB (default: what is free).",
+        "Maximum memory, such as 8GB (default: all free memory).",
         option="--max-memory",
     )
 

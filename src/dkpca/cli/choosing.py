@@ -40,9 +40,7 @@ def tune(
     sources: Tables,
     asked: GivenSettings,
     ids: Ids = None,
-    labels: Annotated[
-        Path | None, o.option("--labels", "Table with a label of the samples to predict.", LABELS)
-    ] = None,
+    labels: Annotated[Path | None, o.option("--labels", "Table with the label to predict.", LABELS)] = None,
     label: Annotated[str | None, o.option("--label", "Label column (default: the only one).", LABELS)] = None,
     label_id: Annotated[
         str | None, o.option("--label-id", "Id column of --labels (default: as in the first table).", LABELS)
@@ -57,7 +55,7 @@ def tune(
         ),
     ] = None,
     samples: Annotated[
-        int, typer.Option("--samples", min=20, help="Number of samples to use at most.", rich_help_panel=TRIED)
+        int, typer.Option("--samples", min=20, help="Maximum number of samples to use.", rich_help_panel=TRIED)
     ] = 500,
     repeats: Annotated[
         int,

@@ -31,7 +31,7 @@ def create(
     folder: Place,
     own: Own,
     name: Annotated[str, typer.Option("--name", help="Name of the center, which fuses.")],
-    member: Annotated[list[str], typer.Option("--member", help="Name of a party; once for each of them.")],
+    member: Annotated[list[str], typer.Option("--member", help="Name of a party; repeat for each party.")],
     asked: GivenSettings,
     align: Annotated[
         str,
@@ -41,7 +41,7 @@ def create(
     ] = "tokens",
     ends: Annotated[str | None, o.option("--ends", "Last day, such as 2027-01-31 (default: in 90 days).")] = None,
     samples: Annotated[int, typer.Option("--samples", help="Minimum number of common samples.")] = 50,
-    batches: Annotated[int, typer.Option("--batches", help="Batches of new samples that will be placed.")] = 0,
+    batches: Annotated[int, typer.Option("--batches", help="Number of batches of new samples to place later.")] = 0,
 ) -> None:
     """Create a study: write its complete plan into FOLDER; DIR is the center's own folder.
 

@@ -49,9 +49,9 @@ def add_to(app: typer.Typer) -> None:
 def demo(
     out: Annotated[Path, typer.Option("--out", help="Directory to write.")] = Path("dkpca-demo"),
     flights: Annotated[int, typer.Option("--flights", min=100, help="Flights to use, of 232,412.")] = 3000,
-    new: Annotated[int, typer.Option("--new", min=1, help="Flights kept aside and placed afterwards.")] = 500,
+    new: Annotated[int, typer.Option("--new", min=1, help="Flights to hold out and place afterwards.")] = 500,
     components: Annotated[int, typer.Option("--components", min=1, help="Number of components.")] = 10,
-    rank: Annotated[int, typer.Option("--rank", min=1, help="Eigenpairs a party sends.")] = 12,
+    rank: Annotated[int, typer.Option("--rank", min=1, help="Number of eigenpairs a party sends.")] = 12,
     tables: Annotated[bool, typer.Option("--tables", help="Write the owners' tables, and nothing else.")] = False,
     as_json: AsJson = False,
 ) -> None:

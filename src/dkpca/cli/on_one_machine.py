@@ -40,7 +40,7 @@ def fit(
     ] = None,
     covariates: Annotated[
         Path | None,
-        typer.Option("--covariates", help="Table by the same ids, --new too: batch, site, age, to be taken out."),
+        typer.Option("--covariates", help="Table of effects to remove (batch, site, age), with all samples' ids."),
     ] = None,
     as_json: o.AsJson = False,
 ) -> None:

@@ -33,7 +33,7 @@ def option(flag: str, text: str, panel: str | None = None, **more: Any) -> Any:
 
 PartyName = Annotated[str | None, option("--party", "Name of the party (default: the name of the file).")]
 Id = Annotated[str | None, option("--id", "Column with the sample ids (default: rows match by position).")]
-PolicyFile = Annotated[Path | None, option("--policy", "The party's policy (TOML); what it forbids is refused.")]
+PolicyFile = Annotated[Path | None, option("--policy", "The party's policy (TOML), which limits what is sent.")]
 Ledger = Annotated[
     Path | None, option("--ledger", "Ledger to add to (default: dkpca-ledger.jsonl beside --policy, or --out).")
 ]

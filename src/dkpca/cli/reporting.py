@@ -28,7 +28,7 @@ def report(
     path: Annotated[
         Path,
         typer.Argument(
-            help="A run directory, the folder DIR/result of a study, a message of scores, or an embedding.",
+            help="A run directory, the folder DIR/result of a study, a .scores file, or an embedding.",
             show_default=False,
         ),
     ],
@@ -37,7 +37,7 @@ def report(
     ] = None,
     label: Annotated[
         list[str] | None,
-        o.option("--label", "Columns of --labels for the page; the first is shown first (default: all).", NAMES),
+        o.option("--label", "Columns of --labels to put on the page, initial color first (default: all).", NAMES),
     ] = None,
     id_column: Annotated[
         str | None, o.option("--id", "Column with the sample ids in --table, and in --labels.", NAMES)
@@ -47,14 +47,14 @@ def report(
     ] = None,
     table: Annotated[
         Path | None,
-        o.option("--table", "A party's own table or party.toml: what each component means in its columns.", NAMES),
+        o.option("--table", "A party's own table or party.toml, to relate each component to its columns.", NAMES),
     ] = None,
     new: Annotated[
         list[Path] | None, o.option("--new", "New samples to draw too: the folder new/ of a run.", MORE)
     ] = None,
     new_table: Annotated[
         list[Path] | None,
-        o.option("--new-table", "Your table of those new samples, for their ids; one for each --new.", MORE),
+        o.option("--new-table", "Your table of those new samples, with their ids; one for each --new.", MORE),
     ] = None,
     survival: Annotated[
         str | None,
@@ -65,9 +65,11 @@ def report(
         ),
     ] = None,
     points: Annotated[
-        int, typer.Option("--points", min=10, help="Number of samples to draw at most.", rich_help_panel=PAGE)
+        int, typer.Option("--points", min=10, help="Maximum number of samples to draw.", rich_help_panel=PAGE)
     ] = 100_000,
-    title: Annotated[str | None, o.option("--title", "Headline (default: the name of the directory).", PAGE)] = None,
+    title: Annotated[
+        str | None, o.option("--title", "Page title (default: the name of the directory).", PAGE)
+    ] = None,
     out: Annotated[
         Path | None, o.option("--out", "Page to write (default: report.html in the directory).", PAGE)
     ] = None,

@@ -117,7 +117,7 @@ def sign(
     folder: Place,
     own: Own,
     fingerprint: Annotated[
-        str, typer.Option("--fingerprint", help="The study's fingerprint, as the other members tell it.")
+        str, typer.Option("--fingerprint", help="The study's fingerprint, compared with the other members.")
     ],
 ) -> None:
     """Sign the reviewed study; from then on 'run' carries out the steps of the plan, and nothing else."""

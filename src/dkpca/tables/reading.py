@@ -75,7 +75,7 @@ class Reading:
     text: str = setting(  # codes are one number per category, for kernels that only ask whether two values are equal
         "error",
         (lambda value: value in TEXT_COLUMNS, f"write one of {', '.join(TEXT_COLUMNS)}"),
-        f"Columns of text: {', '.join(TEXT_COLUMNS)}, or COLUMN=one-hot for one of them [default: error].",
+        f"How to use text columns: {', '.join(TEXT_COLUMNS)}, or COLUMN=one-hot for a single one [default: error].",
         option="--text",
         choices=TEXT_COLUMNS,
     )
@@ -97,14 +97,14 @@ class Reading:
     dates: str = setting(
         "error",
         (lambda value: value in DATE_COLUMNS, f"write one of {', '.join(DATE_COLUMNS)}"),
-        f"Columns of dates: {', '.join(DATE_COLUMNS)}; as numbers: days since 1970-01-01 [default: error].",
+        f"How to use date columns: {', '.join(DATE_COLUMNS)}; number means days since 1970-01-01 [default: error].",
         option="--dates",
         choices=DATE_COLUMNS,
     )
     id_normalize: tuple[str, ...] = setting(
         (),
         (_are_ways, f"write some of {list(sample_ids.WAYS)}"),
-        f"Make ids alike before matching, in ways that all parties agreed on: {', '.join(sample_ids.WAYS)}.",
+        f"Normalize ids before matching, the same way at all parties: {', '.join(sample_ids.WAYS)}.",
         option="--id-normalize",
     )
     dialect: Dialect = AS_WRITTEN  # how the file is written, as far as the party says it
