@@ -14,7 +14,7 @@ from dkpca.linalg.gram import Centered
 from dkpca.linalg.leading import leading
 from dkpca.linalg.precision import COMPACT, DIGITS, Rounded
 from dkpca.messages import Summary, row_number_digest
-from dkpca.party.candidates import Candidate, Candidates, settle
+from dkpca.party.candidates import Candidate, Candidates, choose_rank
 from dkpca.rank import Auto, Budget, Fixed, RankRule
 from experiments import protocol, whole
 from experiments.command import Options, described, expression, main, mean_std
@@ -92,7 +92,7 @@ def _drafts(
         pairs=pairs,
         eigenpairs=pairs.head,
     )
-    return settle(drafts, rule.sent_in(precision))
+    return choose_rank(drafts, rule.sent_in(precision))
 
 
 def _ideal(factor: Rounded) -> float:

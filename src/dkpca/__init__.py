@@ -2,12 +2,15 @@
 
 Where the steps of the paper are:
 
-- a party's kernel matrix and its leading eigenpairs: `party.summaries.summarize`; `linalg.leading` chooses a solver
-- its rank: `rank`, asked by `party.candidates.settle`
+- a party's kernel matrix and its leading eigenpairs: `party.summaries.summarize`; `linalg.leading` chooses a solver,
+  of which `linalg.dense` is the plain one
+- its rank: `party.candidates.choose_rank` asks a rule of `rank`; the paper's is `rank.Adaptive`
 - the center multiplies or adds, centers, takes eigenvectors: `fusion.fused_model.fuse`; entries of the fused matrix
-  come from `kernels.grams.FusedGram` (`kernels.laws`: `Product`, `Sum`), centering is `linalg.gram.Centered`
-- a new sample gets its row: `party.summaries.extend`; and its scores: `fusion.fused_model.project`
+  come from `kernels.grams.FusedGram` (multiplied in `kernels.laws.Product`), centering is `linalg.gram.Centered`
+- a new sample gets its row: `party.summaries.extend` (`partials` for the paper's own way); and its scores:
+  `fusion.fused_model.project`
 
+`exchange`, `store` and `cli` carry these steps between processes, files and people under the same verbs.
 `__all__` is the public surface: what other people's scripts rely on. Kernels, rank rules, errors and the wire are
 modules of it with an `__all__` of their own.
 """

@@ -279,7 +279,7 @@ def fuse(
         )
 
     # Combine: the fused matrix is the product, entry by entry, or the sum of the parties' A A'; eq. (4) and (2).
-    # FusedGram.block evaluates entries on demand; under the sum law it joins the factors side by side, [A_1 A_2 ...].
+    # FusedGram.block evaluates entries when a solver asks; under the sum law it joins the factors, [A_1 A_2 ...].
     combined = combination({name: summary.kernel for name, summary in accepted.items()}, law)
     factors = {name: _factor(summary, dtype) for name, summary in accepted.items()}
     weighted = party_weights(weights, factors, combined.law, centered=next(iter(accepted.values())).turned)

@@ -131,7 +131,7 @@ class Product(Law):
         return list(factors)
 
     def recombine(self, parts: Iterable[Array]) -> Array:
-        return _folded(parts, operator.mul, operator.imul)
+        return _multiplied(parts)
 
     def crossed(self, left: Sequence[Array], right: Sequence[Array]) -> Array:
         return multiplied(left, right) if isinstance(left[0], np.ndarray) else super().crossed(left, right)
@@ -324,6 +324,10 @@ def _largest(diagonal: Array) -> float:
 
 def _added(parts: Iterable[Array]) -> Array:
     return _folded(parts, operator.add, operator.iadd)
+
+
+def _multiplied(parts: Iterable[Array]) -> Array:
+    return _folded(parts, operator.mul, operator.imul)
 
 
 def _folded(parts: Iterable[Array], two: Callable[[Array, Array], Array], into: Callable[..., Array]) -> Array:

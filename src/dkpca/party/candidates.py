@@ -224,7 +224,7 @@ def first_guess(rule: RankRule, n_samples: int) -> int | None:
     return (need if most is None or most >= n_samples else AtMost(need, most)).first_guess(n_samples)
 
 
-def settle(candidates: Candidates, rule: RankRule) -> tuple[Candidate, str]:
+def choose_rank(candidates: Candidates, rule: RankRule) -> tuple[Candidate, str]:
     """Return the message that the rules ask for, and which of them decided: no limit is passed to meet a need."""
     # The finest of what is needed, and then the coarsest of what is allowed: limits win.
     chosen, decided = None, ""

@@ -43,7 +43,7 @@ from dkpca.linalg.rows import (
     standardizing_error,
 )
 from dkpca.messages import Partials, Rows, Statistics, Summary, check_party_name
-from dkpca.party.candidates import Candidate, Candidates, first_guess, settle
+from dkpca.party.candidates import Candidate, Candidates, choose_rank, first_guess
 from dkpca.party.policy import LOWER, Policy
 from dkpca.party.recovery import Measurement
 from dkpca.party.state import PartyState, State, SumState
@@ -166,8 +166,8 @@ def summarize(
         _check_sum(kernel, law, party)
         gram = Centered(gram)
 
-    # Leading eigenpairs of K, lambda and V (linalg/leading.py picks the solver): as many as the rule begins with, and
-    # more where it wants to see more.
+    # Leading eigenpairs of K, lambda and V (linalg/leading.py picks the solver): as many as the rule begins with,
+    # found when the candidates are made, and more where it wants to see more.
     eigenpairs = partial(leading, gram, solver=solver, random_state=random_state, progress=progress, device=device)
     with _naming(party):
         guess = first_guess(rank, gram.n)
@@ -185,7 +185,7 @@ def summarize(
         )
         # The rank is chosen: the rule reads the spectrum, and goals are measured on the message.
         _check_coarsest(candidates, policy)
-        chosen, decided = settle(candidates, rank)
+        chosen, decided = choose_rank(candidates, rank)
 
     # The factor A = V sqrt(lambda), so that K ~ A A', rounded for the wire: the one message of the protocol.
     summary, extension = chosen.summary, chosen.pairs.extension
