@@ -229,14 +229,18 @@ def test_what_cannot_be_is_refused_with_the_reason(tables, whole):
 
 
 @pytest.mark.parametrize("protect", ["sums", "blind"])
-def test_protected_fits_need_samples_that_every_party_has(tables, protect):
-    with pytest.raises(InputError, match=f"protect='{protect}' needs samples that every party has"):
-        DKPCA(2, law="sum", kernel="linear", protect=protect, lacking="mean").fit(tables)
+def test_protected_fits_with_mean_rows_are_those_in_the_open(tables, protect):
+    hidden, shown = (
+        DKPCA(2, kernel="linear", protect=mode, lacking="mean", precision="float64").fit(tables)
+        for mode in (protect, "none")
+    )
+    assert list(hidden.sample_ids_) == list(shown.sample_ids_)
+    assert subspace_error(shown.eigenvectors_, hidden.eigenvectors_) < 1e-9
 
 
-def test_a_study_says_that_it_keeps_common_samples_only():
-    protocol = fit(["bank", "shop"], Fit(lacking="complete"), Terms("run", align="tokens"))
-    with pytest.raises(InputError, match="a study matches those that all have; use lacking='drop'"):
+def test_a_study_by_position_lacks_no_samples():
+    protocol = fit(["bank", "shop"], Fit(lacking="complete"), Terms("run", go=True))
+    with pytest.raises(InputError, match="rows that match by position lack none; use align='tokens' or 'psi'"):
         next(protocol)
 
 

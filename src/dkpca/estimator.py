@@ -130,6 +130,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         certificate is about the table that has these mixtures, and says by held-out rows how good they are. New
         samples likewise; a party may be missing altogether there. With None that is refused too, but under the sum
         law, where the party's addend is left out and a `dkpca.errors.MissingPartyWarning` says what it carried.
+        Under `protect` a party pads its own rows: "drop" and "mean" (of masked sums, for the linear kernel).
     missing : deprecated
         Use `lacking`.
     n_jobs : int, default=None
@@ -292,8 +293,6 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         given = self._given(X, settings, sample_ids)
         warn(given.moved)
         labels.check_outcome(y, party_tables.by_party(X) or {"X": X}, sample_ids, given.ids)
-        if settings.protect != "none":
-            _check_nothing_lacks(given, f"protect={settings.protect!r}")
         known = self._learned(covariates, party_tables.by_party(X) or {"X": X}, sample_ids, given.ids, y)
         model, states, shield = in_process.fit(given.tables, settings, compute, places=given.places, covariates=known)
         if settings.protect != "blind":

@@ -364,6 +364,11 @@ def _check_together(fit: Fit) -> None:
             f"lacking='complete' regresses a party's rows on those of the others, and under protect={fit.protect!r} "
             "the center sees no party's rows; use lacking='mean' or 'drop'"
         )
+    if fit.protect == "sums" and fit.lacking == "mean" and getattr(fit.kernel, "name", fit.kernel) != "linear":
+        raise InputError(
+            "lacking='mean' under protect='sums' needs the linear kernel, whose mean row is that of the columns: "
+            "added distances have none; use protect='blind', or lacking='drop'"
+        )
     if fit.protect == "sums" and fit.precision not in ("float32", "float64"):
         raise InputError(
             f"protect='sums' adds numbers of 32 bits (precision='float32') or 64 ('float64'), not {fit.precision!r}"

@@ -51,7 +51,7 @@ def create(
     parties, given = [each.lower() for each in member], asked.given
     # Samples that a party lacks are dropped unless the plan says otherwise, as in the other commands.
     settings = asked.fit(parties, lacking=given.get("lacking", "drop"))
-    check_lacking(settings, Terms("", align="tokens"))
+    check_lacking(settings, Terms("", align=align, go=True))
     about: dict[str, Any] = {"align": align, "samples": samples, "batches": batches}
     about |= {"ends": _day(ends)} if ends else {}
     about |= {"gamma": _bounds(given["gamma_bounds"])} if "gamma_bounds" in given else {}

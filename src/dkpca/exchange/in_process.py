@@ -25,7 +25,7 @@ from dkpca.linalg.arrays import Array, MemoryLimit, dtype_name
 from dkpca.linalg.eigenpairs import signs_of
 from dkpca.linalg.rows import away_from
 from dkpca.messages import MaskedSum, row_number_digest
-from dkpca.party.answers import ANSWERS, Party
+from dkpca.party.answers import ANSWERS, Party, Union
 from dkpca.party.questions import Question
 from dkpca.party.state import PartyState, Shield, SumState
 from dkpca.protection.rotation import Rotation
@@ -53,6 +53,11 @@ def fit(
     """
     run, names = f"fit-{settings.seed}", list(tables)
     parties = {name: _party(name, tables[name], names, run, settings, compute) for name in names}
+    if places is not None and settings.protect != "none":  # the parties pad their own tables
+        n_samples = 1 + max(int(np.max(own)) for own in places.values())
+        for name, party in parties.items():
+            party.union[""] = Union(n_samples, np.asarray(places[name]))
+        places = None
     dtypes = [dtype_name(table) for table in tables.values() if not is_source(table)]
 
     def given() -> Covariates:

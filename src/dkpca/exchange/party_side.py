@@ -206,21 +206,22 @@ class PartySide:
 
     def _doubt(self, derived: q.Derived) -> tuple[str, str]:
         """Why this party will not go on with these derived values, and what only it may read; empty: it will."""
-        order = self.party.order.get("")
-        n = len(self.table.X if order is None else order)
-        samples = self.party.digest(n)
+        order, union = self.party.order.get(""), self.party.union.get("")
+        n_own = len(self.table.X if order is None else order)
+        n, n_common = (n_own, n_own) if union is None else (union.n_samples, len(union.shared))
+        samples = self.party.common_digest(n)
         if self.fit.protect == "blind":
             samples = hidden_digest(self.party.group_key, self.party.run, samples, n)
         if (derived.n_samples, derived.samples, dict(derived.columns)) != (n, samples, dict(self.terms.columns)):
             return "question", ""
-        if n < max(self.plan.samples, self.limits.samples):
-            return "samples", f"{n:,} here"
+        if n_common < max(self.plan.samples, self.limits.samples):
+            return "samples", f"{n_common:,} here"
         expected = self._kernels(derived)
         if expected is None:
             return "gamma", ""
         if expected != dict(derived.kernels):
             return "question", ""
-        rows = list(range(n)) if order is None else order
+        rows = list(range(n_own)) if order is None else order
         worst = reviews.at_go(
             self.plan, self.fit, derived, self.member.name, self.memory, self.table, rows, self.limits
         )
@@ -275,7 +276,10 @@ class PartySide:
         values = np.asarray(scores.scores.decode())
         n = len(values)
         if self.fit.protect == "blind" and not batch:
-            values = Rotation(self.party.group_key, self.party.run, self.party.digest(n), n).turn_back(values)
+            samples = self.party.common_digest(n)
+            values = Rotation(self.party.group_key, self.party.run, samples, n).turn_back(values)
+        if self.fit.protect != "none" and batch in self.party.union:
+            values = values[self.party.union[batch].places]  # of its own samples: nobody else's have a name here
         write_result(folder, self._samples(batch), values, wire_facts(scores))
 
     def _samples(self, batch: str) -> Sequence[str]:

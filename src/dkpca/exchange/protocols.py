@@ -43,6 +43,7 @@ from dkpca.party.questions import (
     SummaryWanted,
     SumsWanted,
     TokensWanted,
+    numbers_in,
 )
 from dkpca.protection import joint, masks, quantities
 from dkpca.protection.joint import Joined
@@ -105,6 +106,7 @@ class Terms:
     seeded: bool = False  # whether the parties have their seeds already
     places: Mapping[str, Any] | None = None  # of each party's samples among all; None: all have all, in one order
     samples: str = ""  # digest of all samples in their order, where parties lack some
+    n_samples: int = 0  # that at least one party has, where that was found out
     device: str | None = None  # where the center computes with landmarks
     covariates: Callable[[], Covariates] | None = None  # of all samples; asked for when the parties have their seeds
     memory: MemoryLimit | None = None  # that the center's arrays may take
@@ -128,17 +130,24 @@ def fit(names: Sequence[str], settings: Fit, terms: Terms) -> Generator[Ask, Ans
     if settings.protect != "none" or terms.align == "tokens":
         yield from _seeds(names, terms)
     if terms.align != "position":
-        yield from aligned(names, terms)
+        terms = yield from aligned(names, terms, union=settings.lacking in ("mean", "complete"))
+        if settings.protect != "none":
+            terms = replace(terms, places=None)  # the parties pad their own tables
     if settings.protect == "sums":
         model, agreed = yield from _by_sums(names, settings, terms)
     else:
         model, agreed = yield from _by_summaries(names, settings, terms)
     if settings.audit is not None:
         model = yield from _audited(names, model, settings.audit, agreed)
+
+    def rows_for(name: str) -> Any:
+        """Rows of the result for a party: in the open its own samples, where it lacks some."""
+        return slice(None) if terms.places is None else terms.places[name]
+
     if terms.publish or settings.protect == "blind":
         yield Ask(
             "result",
-            lambda: {n: ResultGiven(published(model()), model().weights.get(n, 1.0)) for n in names},
+            lambda: {n: ResultGiven(published(model(), rows_for(n)), model().weights.get(n, 1.0)) for n in names},
             expects=lambda told: isinstance(told, ResultGiven) and not told.batch and _planned(told.weight, settings),
         )
     return model()
@@ -152,17 +161,17 @@ def _planned(weight: float, settings: Fit) -> bool:
 
 
 def check_lacking(settings: Fit, terms: Terms) -> None:
-    """Refuse to match ids by tokens and keep samples that not all have: tokens show the common ones only."""
-    if terms.align != "position" and settings.lacking in ("mean", "complete"):
+    """Refuse to keep samples that not all have in a study that matches them by position."""
+    if terms.go and terms.align == "position" and settings.lacking in ("mean", "complete"):
         raise InputError(
-            f"lacking={settings.lacking!r} keeps samples that not all parties have, and a study matches those that "
-            "all have; use lacking='drop'"
+            f"lacking={settings.lacking!r} keeps samples that not all parties have, and rows that match by position "
+            "lack none; use align='tokens' or 'psi', or lacking='drop'"
         )
 
 
-def published(model: FusedModel) -> Scores:
-    """Return the result as the parties are told it."""
-    return fusion.result(model, model.scores, next(iter(model.summaries.values())).sample_digest)
+def published(model: FusedModel, rows: Any = slice(None)) -> Scores:
+    """Return the result as the parties are told it, of all samples or of some."""
+    return fusion.result(model, model.scores[rows], next(iter(model.summaries.values())).sample_digest)
 
 
 def audited(names: Sequence[str], model: FusedModel, n_rows: int) -> Generator[Ask, Answers, FusedModel]:
@@ -386,36 +395,54 @@ def _seeds(names: Sequence[str], terms: Terms, batch: str = "") -> Protocol:
     yield Ask(step, dict.fromkeys(names, SeedsWanted(terms.run, tuple(names))), readers="parties")
 
 
-def aligned(names: Sequence[str], terms: Terms, batch: str = "") -> Protocol:
-    """Find the samples that all parties have, by tokens under their key or by a ring; tell them which these are."""
-    before = f"{batch}/" if batch else ""
-    if terms.align == "psi":
-        yield from _by_ring(names, terms, before, batch)
-        return
-    tokens = yield Ask(f"{before}tokens", dict.fromkeys(names, TokensWanted(batch)))
-    yield Ask(
-        f"{before}common",
-        lambda: dict.fromkeys(names, CommonGiven(alignment.intersect(tokens[name] for name in names), batch)),
-        expects=lambda told: isinstance(told, CommonGiven) and told.batch == batch,
+def aligned(
+    names: Sequence[str], terms: Terms, batch: str = "", *, union: bool = False
+) -> Generator[Ask, Answers, Terms]:
+    """Find the samples that all parties have, or at least one, by tokens under their key or by a ring.
+
+    Tells the parties which these are; returns the terms with the places of their samples among all.
+    """
+    before, ring = f"{batch}/" if batch else "", terms.align == "psi"
+    if ring:
+        lists = yield from _by_ring(names, terms, before, batch, union)
+    else:
+        tokens = yield Ask(f"{before}tokens", dict.fromkeys(names, TokensWanted(batch)))
+        if not union:
+            yield Ask(
+                f"{before}common",
+                lambda: dict.fromkeys(names, CommonGiven(alignment.intersect(tokens[name] for name in names), batch)),
+                expects=lambda told: isinstance(told, CommonGiven) and told.batch == batch,
+            )
+            return terms
+        lists = lambda: {name: tokens[name].tokens.listed() for name in names}  # noqa: E731
+    matched = Ask(
+        f"{before}matched",
+        lambda: _matched(lists(), ring, union, batch),
+        expects=lambda told: (
+            isinstance(told, MatchedGiven)
+            and (told.ring, told.places is not None, told.batch) == (ring, union, batch)
+        ),
     )
+    yield matched
+    if not union:
+        return terms
+    n_common = len(numbers_in(matched.one.common))
+    if n_common < terms.fewest_samples:
+        raise FusionError(f"there are {n_common} common samples, fewer than the {terms.fewest_samples} agreed on")
+    places = {name: np.sort(numbers_in(each.places)) for name, each in matched.questions.items()}  # type: ignore
+    return replace(terms, places=places, n_samples=matched.one.n_samples)
 
 
-def _by_ring(names: Sequence[str], terms: Terms, before: str, batch: str) -> Protocol:
+def _by_ring(
+    names: Sequence[str], terms: Terms, before: str, batch: str, union: bool
+) -> Generator[Ask, Answers, Callable[[], dict[str, list[bytes]]]]:
     """Have every list raised by every party, one hop a round; the center compares what was raised by all."""
     raised: Answers = {}
     for hop in range(len(names)):
-        question = HopWanted(hop, batch=batch)
+        question = HopWanted(hop, union, batch)
         readers: Any = "next" if hop < len(names) - 1 else "center"
         raised = yield Ask(f"{before}ring-{hop + 1}", dict.fromkeys(names, question), readers)
-
-    def matched() -> Questions:
-        return _matched(_fully_raised(names, f"{terms.run}/{batch}", raised), batch)
-
-    yield Ask(
-        f"{before}matched",
-        matched,
-        expects=lambda told: isinstance(told, MatchedGiven) and (told.ring, told.batch) == (True, batch),
-    )
+    return lambda: _fully_raised(names, f"{terms.run}/{batch}", raised)
 
 
 def _fully_raised(names: Sequence[str], run: str, raised: Answers) -> dict[str, list[bytes]]:
@@ -427,16 +454,23 @@ def _fully_raised(names: Sequence[str], run: str, raised: Answers) -> dict[str, 
     return fully_raised(ring, lists)
 
 
-def _matched(lists: Mapping[str, list[bytes]], batch: str) -> Questions:
-    """Tell each party the positions of the common samples in its list."""
-    from dkpca.protection.psi import intersection
+def _matched(lists: Mapping[str, list[bytes]], ring: bool, keep_all: bool, batch: str) -> Questions:
+    """Tell each party the positions of the common samples in its list, and of a union the places of its samples."""
+    from dkpca.protection.psi import intersection, union
 
     found = intersection(lists)
-    n_common = len(next(iter(found.values())))
-    if not n_common:
+    n_samples, places = union(lists) if keep_all else (len(next(iter(found.values()))), None)
+    if not next(iter(found.values())):
         raise FusionError(f"no sample is common to all of {sorted(lists)}; check that they use the same kind of id")
     return {
-        name: MatchedGiven(len(lists[name]), _packed_numbers(positions), n_common, ring=True, batch=batch)
+        name: MatchedGiven(
+            length=len(lists[name]),
+            common=_packed_numbers(positions),
+            n_samples=n_samples,
+            ring=ring,
+            places=None if places is None else _packed_numbers(places[name]),
+            batch=batch,
+        )
         for name, positions in found.items()
     }
 
@@ -467,7 +501,7 @@ def _shape(names: Sequence[str], settings: Fit, terms: Terms, batch: str = "") -
     shapes: Mapping[str, Shape] = yield Ask(f"{batch}/shape" if batch else "shape", questions)
     # A party sees its own shape only, and takes the columns of the others from the plan.
     (one, first), *others = shapes.items()
-    for name, shape in others if terms.places is None else ():
+    for name, shape in others if terms.places is None or terms.n_samples else ():
         if (shape.n_samples, shape.samples) != (first.n_samples, first.samples):
             raise FusionError(
                 f"parties {one!r} and {name!r} have different samples ({first.n_samples} and "
@@ -478,7 +512,7 @@ def _shape(names: Sequence[str], settings: Fit, terms: Terms, batch: str = "") -
             raise FusionError(f"there are {first.n_samples} samples, fewer than the {terms.fewest_samples} agreed on")
         _check_components(settings, first.n_samples)
     columns = {**terms.columns, **{name: shape.n_features for name, shape in shapes.items()}}
-    sizes = {name: shape.n_samples for name, shape in shapes.items()}
+    sizes = {} if terms.n_samples else {name: shape.n_samples for name, shape in shapes.items()}
     return Common(first.n_samples, first.samples, {name: columns[name] for name in names}, sizes)
 
 

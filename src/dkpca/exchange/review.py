@@ -110,10 +110,21 @@ class Review:
             lines.append(
                 f"Whose columns could {plan.center} have? limits.toml says: public = {public}. Add those that are."
             )
+        if plan.fit.get("lacking") in ("mean", "complete"):
+            lines.append(_about_lacking(plan))
         if self.nearest:
             lines.append(f"Nearest plan within your limits: {self.nearest}.")
         verdict = "GREEN: you may sign." if self.green else "RED: 'sign' refuses this plan."
         return [*lines, "", f"Fingerprint: {shown(self.study.fingerprint)}", verdict]
+
+
+def _about_lacking(plan: Plan) -> str:
+    """What is told by keeping samples that some parties lack."""
+    if plan.fit["lacking"] == "complete":
+        return (
+            f"{plan.center} learns which samples you lack, and what the others predict about persons you never had."
+        )
+    return f"{plan.center} learns which samples you lack; your mean stands in their place."
 
 
 def review(study: Study, name: str, memory: Memory, table: OwnTable, limits: Limits, fit: Fit) -> Review:
@@ -313,6 +324,7 @@ def _rehearsed(
 
     The result of a blind fit is that of an open one by the sum law, which nobody has to turn back.
     """
+    fit = replace(fit, lacking=None)  # here nobody lacks any
     fit = replace(fit, protect="none", law="sum") if fit.protect == "blind" else fit
     random = np.random.default_rng([2027, len(X)])  # no stream that a table was made with
     parties = {}

@@ -49,6 +49,7 @@ from dkpca.party.questions import (
     SumsWanted,
     TokensWanted,
     digest,
+    numbers_in,
 )
 from dkpca.party.state import PartyState, SumState
 from dkpca.party.summaries import ANYTHING
@@ -67,8 +68,15 @@ class Union:
     """Where a party's samples are among all, where some parties lack some."""
 
     n_samples: int  # that at least one party has
-    places: Any  # (n_own,): of the own samples, ascending
-    shared: tuple[int, ...]  # own rows that all parties have, in the order of all
+    places: Any  # (n_own,): of the own samples, in their order
+    shared: tuple[int, ...] = ()  # own rows that all parties have, in the order of all
+
+    def padded(self, A: Any, row: Any) -> Any:
+        """Return a matrix of the own samples with a row in the place of each sample that this party lacks."""
+        whole = np.empty((self.n_samples, A.shape[1]))
+        whole[:] = row
+        whole[self.places] = A
+        return whole
 
 
 @dataclass
@@ -174,10 +182,11 @@ class Party:
 
     def common_digest(self, n_samples: int, batch: str = "") -> str:
         """Fingerprint of the samples that all parties have; of its own, where nobody lacks any."""
+        ids = self.ids_new.get(batch) if batch else self.ids
+        if ids is None:
+            return messages.row_number_digest(n_samples)
         if batch not in self.union:
             return self.digest(n_samples, batch)
-        ids = self.ids_new.get(batch) if batch else self.ids
-        assert ids is not None
         return messages.digest([ids[row] for row in self.union[batch].shared])
 
     def receive_list(self, question: HopWanted, sent: RaisedIds) -> None:
@@ -247,20 +256,19 @@ def _hop(party: Party, question: HopWanted) -> RaisedIds:
 
 def _matched(party: Party, question: MatchedGiven) -> Told:
     """Take the common samples, in their common order; or all own samples, in the order of their places."""
-    batch, common = question.batch, np.frombuffer(question.common.data.tobytes(), dtype="<u4").tolist()
-    rows_at = _rows_at(party, question)
-    shared = rows_at(common)
+    batch, rows_at = question.batch, _rows_at(party, question)
+    shared = rows_at(numbers_in(question.common).tolist())
     if question.places is None:
         party.order[batch] = shared
         return Told(party.name)
-    places = np.frombuffer(question.places.data.tobytes(), dtype="<u4")
+    places = numbers_in(question.places)
     if len(places) != question.length or len(set(places.tolist())) != len(places):
         raise ProtectionError(f"party {party.name!r}: the places of its samples are not one for each of them")
     if int(places.max()) >= question.n_samples:
         raise ProtectionError(f"party {party.name!r}: a place of its samples is beyond all samples")
     by_place = np.argsort(places, kind="stable")
     party.order[batch] = rows_at(by_place.tolist())
-    party.union[batch] = Union(question.n_samples, places[by_place].astype(np.intp), tuple(shared))
+    party.union[batch] = Union(question.n_samples, places[by_place], tuple(shared))
     return Told(party.name)
 
 
@@ -286,6 +294,7 @@ def _shape(party: Party, question: ShapeWanted) -> Shape:
     X = party.table(question.columns_are, question.batch)
     n = int(X.shape[0])
     party.policy.check_samples(n)
+    n = party.union[question.batch].n_samples if question.batch in party.union else n
     samples = party.common_digest(n, question.batch)
     if question.hidden:
         samples = hidden_digest(party.group_key, party.run, samples, n)
@@ -312,8 +321,14 @@ def _summary(party: Party, question: SummaryWanted) -> Summary:
     turned = None
     if question.blind:
         seed = keys.own(party.secret, party.run, "columns")
-        rotation = Rotation(party.group_key, party.run, party.digest(X.shape[0]), X.shape[0])
-        turned = summaries.Turned(rotation.hidden_digest, rotation.turn, lambda rank: column_rotation(seed, rank))
+        union = party.union.get("")
+        n = X.shape[0] if union is None else union.n_samples
+        rotation, turn = Rotation(party.group_key, party.run, party.common_digest(n), n), None
+        if union is not None:  # a party centers its matrix: then the mean row is zero
+            turn = lambda A: rotation.turn(union.padded(A, 0.0))  # noqa: E731
+        turned = summaries.Turned(
+            rotation.hidden_digest, turn or rotation.turn, lambda rank: column_rotation(seed, rank)
+        )
     summary, state = summaries.summarize(
         X,
         party=party.name,
@@ -391,7 +406,8 @@ def _under_masks(party: Party, numbers: Any, question: BoundsWanted | SumsWanted
         raise ProtectionError(f"party {party.name!r} is asked for numbers of another sum than the one it agreed to")
     # Masks belong to the question and to the samples: other samples under the same masks would show a difference.
     ids = party.sample_ids(question.batch)
-    about = digest(question) if ids is None else f"{digest(question)} of {messages.digest(ids)}"
+    samples = "" if ids is None else party.common_digest(len(ids), question.batch)
+    about = digest(question) if ids is None else f"{digest(question)} of {samples}"
     return masks.under_masks(numbers, party.name, party.roster, party.pair_keys, about, part)
 
 
@@ -412,6 +428,8 @@ def _compared(party: Party, question: BoundsWanted | SumsWanted) -> tuple[Any, A
     kernel.check(X)
     origin = kernel.origin(X)
     X = np.asarray(X - origin)
+    if "" in party.union:
+        X = party.union[""].padded(X, X.mean(axis=0))  # phi(x) = x: the mean row is that of the columns
     positions = quantities.positions(question.what, party.run)
     state = SumState(
         party=party.name,
@@ -504,7 +522,7 @@ def _with_share(party: Party, question: ResultGiven) -> PartyState:
     if question.scores.sample_digest != party.sent.sample_digest or len(scores) != len(A):
         raise InputError(f"party {party.name!r}: the result is of other samples than its fit")
     values = np.sum(scores**2, axis=0)  # the eigenvalues
-    signs = signs_of(Rotation(party.group_key, party.run, party.digest(n), n).turn_back(scores))
+    signs = signs_of(Rotation(party.group_key, party.run, party.common_digest(n), n).turn_back(scores))
     share = question.weight * (A.T @ (scores / np.where(values > 0, values, 1.0))) * signs
     deviations = np.sqrt(np.mean((A @ share) ** 2, axis=0))
     alone = deviations <= CONSTANT**2 * np.sqrt(np.mean(scores**2, axis=0))

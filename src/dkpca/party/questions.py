@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeVar, get_args
 
+import numpy as np
+
 from dkpca.errors import FusionError, WireError
 from dkpca.kernels import Kernel
 from dkpca.linalg.leading import Solver
@@ -348,6 +350,11 @@ Question = (
     | ResultGiven
 )
 KINDS: Mapping[str, type[Any]] = {cls.__name__: cls for cls in get_args(Question)}
+
+
+def numbers_in(packed: Packed) -> np.ndarray[Any, np.dtype[np.intp]]:
+    """Whole numbers of 4 bytes each."""
+    return np.frombuffer(packed.data.tobytes(), dtype="<u4").astype(np.intp)
 
 
 def encode(question: Question) -> bytes:

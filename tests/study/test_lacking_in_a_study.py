@@ -1,0 +1,119 @@
+"""Samples that a party lacks, in a study: the plan says what stands in their place."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dkpca.errors import InputError
+from dkpca.exchange import study
+from dkpca.exchange.member import RefusedError
+from testkit.studies import ANYTHING, Consortium
+
+from .test_a_study import MODES, in_one_process, tables
+
+OPEN: dict[str, Any] = {"gamma": 0.05, "n_components": 3}
+
+
+def kept(root, lacking, align, **fit):
+    given = tables(shared=False)
+    consortium = Consortium(root, given, OPEN | {"lacking": lacking} | fit, align=align, samples=10)
+    consortium.join(**ANYTHING).sign().finish()
+    return given, consortium
+
+
+@pytest.mark.parametrize(("lacking", "align"), [("complete", "psi"), ("complete", "tokens"), ("mean", "psi")])
+def test_a_study_keeps_all_samples_as_the_estimator_does(lacking, align, tmp_path):
+    import pandas as pd
+
+    from dkpca import DKPCA
+
+    given, consortium = kept(tmp_path, lacking, align)
+    frames = {name: pd.DataFrame(X, index=ids) for name, (ids, X) in given.items()}
+    model = DKPCA(**OPEN, lacking=lacking).fit(frames)
+    expected = dict(zip(model.sample_ids_, np.asarray(model.model_.scores), strict=True))
+    for name in consortium.names:
+        ids, scores = consortium.embedding(name)
+        assert set(ids) == set(given[name][0])  # its own samples, and nobody else's
+        wanted = np.array([expected[each] for each in ids])
+        np.testing.assert_allclose(np.abs(scores), np.abs(wanted), atol=1e-4)
+    center, scores = consortium.embedding("center")
+    assert len(center) == len(expected)
+    assert not set(center) & set(expected)
+    assert np.array_equal(scores, np.asarray(in_one_process(consortium).scores))
+    certificate = json.loads((tmp_path / "center/result/certificate.json").read_text())
+    assert certificate["completed"]["mode"] == lacking
+
+
+def test_review_says_what_the_center_learns(tmp_path):
+    consortium = Consortium(tmp_path, tables(shared=False), OPEN | {"lacking": "complete"}, samples=10)
+    told = "\n".join(consortium.join(**ANYTHING).at("airline", study.review).words())
+    assert "center learns which samples you lack, and what the others predict about persons you never had" in told
+
+
+def test_complete_is_refused_where_the_center_sees_no_rows(tmp_path):
+    with pytest.raises(InputError, match="the center sees no party's rows; use lacking='mean' or 'drop'"):
+        Consortium(tmp_path, tables(), MODES["sums"] | {"lacking": "complete"})
+
+
+PROTECTED: dict[str, dict[str, Any]] = {
+    "sums": {"protect": "sums", "kernel": "linear", "precision": "float64", "n_components": 3},
+    "blind": {"protect": "blind", "kernel": "linear", "precision": "float64", "n_components": 3},
+    "blind, widths": {"protect": "blind", "law": "sum", "gamma": 0.05, "precision": "float64", "n_components": 3},
+}
+
+
+def padded_kernels(given, kernel):
+    """Sum of the parties' matrices over all samples, with the mean of phi in the place of those that they lack."""
+    from sklearn.metrics.pairwise import pairwise_kernels
+
+    ids = sorted(set().union(*(own for own, _ in given.values())))
+    total = np.zeros((len(ids), len(ids)))
+    for own, X in given.values():
+        W = np.full((len(ids), len(own)), 1.0 / len(own))
+        for row, each in enumerate(ids):
+            if each in own:
+                W[row] = np.arange(len(own)) == own.index(each)
+        total += W @ pairwise_kernels(X, **kernel) @ W.T
+    return ids, total
+
+
+@pytest.mark.parametrize("mode", PROTECTED)
+def test_mean_under_protection_is_kernel_pca_of_the_padded_kernels(mode, tmp_path):
+    import pandas as pd
+    from sklearn.decomposition import KernelPCA
+
+    from dkpca import DKPCA
+
+    given, settings = tables(shared=False), PROTECTED[mode]
+    kernel = {"metric": "rbf", "gamma": 0.05} if "gamma" in settings else {"metric": "linear"}
+    ids, total = padded_kernels(given, kernel)
+    expected = KernelPCA(3, kernel="precomputed").fit_transform(total)
+    rank: dict[str, Any] = {"rank": 60} if settings["protect"] == "blind" else {}
+    frames = {name: pd.DataFrame(X, index=own) for name, (own, X) in given.items()}
+    model = DKPCA(**settings, **rank, lacking="mean")
+    scores = dict(zip(model.fit(frames).sample_ids_, model.fit_transform(frames), strict=True))
+    found = np.array([scores[each] for each in ids])
+    largest = np.abs(expected).max(axis=0)
+    np.testing.assert_allclose(np.abs(found) / largest, np.abs(expected) / largest, atol=1e-12)
+    consortium = Consortium(tmp_path, given, settings | rank | {"lacking": "mean"}, align="psi", samples=10)
+    consortium.join(**ANYTHING).sign().finish()
+    for name in consortium.names:
+        own, values = consortium.embedding(name)
+        assert set(own) == set(given[name][0])
+        wanted = np.array([expected[ids.index(each)] for each in own])
+        np.testing.assert_allclose(np.abs(values) / largest, np.abs(wanted) / largest, atol=1e-12)
+
+
+def test_masked_sums_of_distances_have_no_mean_row(tmp_path):
+    with pytest.raises(InputError, match="added distances have none; use protect='blind'"):
+        Consortium(tmp_path, tables(), MODES["sums"] | {"lacking": "mean"})
+
+
+def test_too_few_common_samples_are_refused(tmp_path):
+    given = tables(shared=False)
+    consortium = Consortium(tmp_path, given, OPEN | {"lacking": "mean"}, align="psi", samples=59)
+    consortium.join(**ANYTHING).sign()
+    with pytest.raises(RefusedError, match="fewer than the 59 agreed on"):
+        consortium.finish()
