@@ -32,6 +32,7 @@ def a_plan(parties: Sequence[str] = PARTIES, **changes) -> Plan:
         "gamma": (1e-3, 1.0),
         "batches": 0,
         "batch_samples": 0,
+        "covariates": {},
         "fit": {"protect": "none"},
     }
     return Plan(**values | changes)

@@ -451,6 +451,14 @@ class AuditRows:
 
 
 @dataclass(frozen=True)
+class CovariateRows:
+    """Covariates of every sample as orthonormal columns: they show batch and site, and age up to a scale."""
+
+    party: PartyName
+    rows: Rounded  # (n_samples, q); turned with the samples in a blind fit; of new samples their rows of the same
+
+
+@dataclass(frozen=True)
 class MaskedSum:
     """Numbers of one party under masks that cancel when those of all parties are added: alone, they are noise."""
 
@@ -488,6 +496,7 @@ Message = (
     | Scores
     | AuditRequest
     | AuditRows
+    | CovariateRows
     | MaskedSum
 )
 

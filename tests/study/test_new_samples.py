@@ -1,5 +1,6 @@
 """Batches of new samples: none smaller than the plan says, none with a sample that was answered before."""
 
+import numpy as np
 import pytest
 
 from dkpca.errors import InputError
@@ -39,6 +40,20 @@ def test_a_sample_is_placed_once_and_a_small_batch_not_at_all(fitted, tmp_path):
     put(fitted, tmp_path, 2, {"airline": [f"n{i}" for i in range(5, 12)]})
     with pytest.raises(InputError, match="batch-2: 1 of its samples were answered before"):
         fitted.run("airline")
+
+
+def test_scores_of_new_samples_of_a_blind_study_have_the_signs_of_the_fit(fitted, tmp_path):
+    old = tables(30)
+    for name, (_, X) in old.items():
+        head = (tmp_path / f"{name}.csv").read_text().splitlines()[0]
+        lines = [f"n{row},{','.join(map(repr, values))}" for row, values in enumerate(X.tolist())]
+        (tmp_path / name / "new").mkdir()
+        (tmp_path / name / "new/1.csv").write_text("\n".join([head, *lines]) + "\n")
+    fitted.finish()
+    before, after = fitted.embedding("airline"), fitted.embedding("airline", "batch-1")
+    of_fit = dict(zip(before[0], before[1], strict=True))
+    same = np.array([of_fit[f"s{name.removeprefix('n')}"] for name in after[0]])
+    np.testing.assert_allclose(after[1], same, atol=1e-6)
 
 
 def test_a_batch_of_which_few_samples_are_common_ends_there(fitted, tmp_path):

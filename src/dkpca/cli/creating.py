@@ -23,6 +23,7 @@ OF_PLAN = {
     "gamma_bounds": "Smallest and largest gamma allowed, such as 0.001,0.1",
     "batch_samples": "Minimum number of samples in a batch",
     "result_to": "Members that get the result, separated by commas",
+    "covariates": "Columns of a party to take out of the components, such as clinic:batch,age",
 }
 
 
@@ -57,6 +58,9 @@ def create(
     about |= {"gamma": _bounds(given["gamma_bounds"])} if "gamma_bounds" in given else {}
     about |= {"batch_samples": int(given.get("batch_samples", 10 if batches else 0))}
     about |= {"result_to": o.column_names([given["result_to"]])} if "result_to" in given else {}
+    if "covariates" in given:
+        owner, _, columns = str(given["covariates"]).partition(":")
+        about |= {"covariates": {owner.lower(): o.column_names([columns])}}
     with place(folder) as there:
         fit = tomllib.loads(to_toml(settings))
         made = founding.found(there, Memory(own), name.lower(), parties, fit, **about)

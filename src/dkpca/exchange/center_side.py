@@ -33,6 +33,7 @@ def terms_of(member: Membership) -> Terms:
         columns={name: member.study.members[name].columns for name in plan.parties},
         fewest_samples=plan.samples,
         gammas=plan.gamma,
+        taken_out=plan.covariates,
         go=True,
         publish=True,
         seeded=True,

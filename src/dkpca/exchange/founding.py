@@ -49,6 +49,7 @@ def found(
         "gamma": (1e-4, 1.0),
         "batches": 0,
         "batch_samples": 0,
+        "covariates": {},
         "fit": dict(fit),
     }
     made = Plan(**values | plan)

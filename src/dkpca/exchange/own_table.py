@@ -4,7 +4,7 @@ import hashlib
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +30,12 @@ class OwnTable:
     ids: Sequence[str] | None  # as the party writes them
     keys: Sequence[str] | None  # as they are matched
     preparation: Preparation
+    covariates: Mapping[str, Any] = field(default_factory=dict)  # columns that the plan takes out; not in X
 
     @property
     def columns(self) -> list[str]:
-        """Name of each column."""
-        parts = self.preparation.columns
-        return [c.source if c.category is None else f"{c.source} = {c.category}" for c in parts]
+        """Name of each column of X."""
+        return [name for name in _names(self.preparation) if name not in self.covariates]
 
     @property
     def notes(self) -> list[str]:
@@ -48,7 +48,19 @@ class OwnTable:
     def new_rows(self, path: Path) -> "OwnTable":
         """Read a table of new samples as this one was read."""
         table = read(path, self.preparation.reading_of_new(self.preparation.reading.id_column))
-        return OwnTable(self.preparation.apply(table), table.ids, table.keys, self.preparation)
+        whole = OwnTable(self.preparation.apply(table), table.ids, table.keys, self.preparation)
+        return whole.without(list(self.covariates))
+
+    def without(self, covariates: Sequence[str]) -> "OwnTable":
+        """Return the table with some of its columns set apart."""
+        names = _names(self.preparation)
+        kept = [j for j, name in enumerate(names) if name not in covariates]
+        apart = {name: self.X[:, names.index(name)] for name in covariates}
+        return replace(self, X=self.X[:, kept], covariates=apart) if apart else self
+
+
+def _names(preparation: Preparation) -> list[str]:
+    return [c.source if c.category is None else f"{c.source} = {c.category}" for c in preparation.columns]
 
 
 def describe(folder: Path, table: Path, id_column: str | None, name: str) -> None:
@@ -67,7 +79,7 @@ def describe(folder: Path, table: Path, id_column: str | None, name: str) -> Non
     write(path, ("# How the table is read; 'dkpca check' explains the keys.\n" + toml.written(values)).encode())
 
 
-def load(folder: Path, columns_are: str) -> OwnTable:
+def load(folder: Path, columns_are: str, covariates: Sequence[str] = ()) -> OwnTable:
     """Read the table that party.toml describes, as a kernel of quantities, categories or samples takes it."""
     file = party_file.read(folder / PARTY_FILE)
     if file.table is None:
@@ -76,14 +88,31 @@ def load(folder: Path, columns_are: str) -> OwnTable:
     table = read(file.table, reading)
     table = with_samples_as_columns(table) if columns_are == "samples" else table
     preparation = prepare(table, reading)
-    return OwnTable(preparation.apply(table), table.ids, table.keys, preparation)
+    sources = {column.source for column in preparation.columns}
+    if not set(covariates) <= sources or (covariates and columns_are != "quantities"):
+        raise InputError(
+            f"{file.table}: the plan takes out {some(covariates)}, and these are not columns of numbers or "
+            "categories as this party's kernel reads them; see text in party.toml"
+        )
+    apart = [n for n, c in zip(_names(preparation), preparation.columns, strict=True) if c.source in covariates]
+    return OwnTable(preparation.apply(table), table.ids, table.keys, preparation).without(apart)
 
 
 def freeze(memory: StudyMemory, table: OwnTable) -> str:
     """Keep the table as it is signed; return its digest. Once the study is signed, another table is refused."""
     numbers = io.BytesIO()
-    np.save(numbers, np.ascontiguousarray(table.X, dtype=np.float64), allow_pickle=False)
-    about = {"ids": table.ids, "keys": table.keys, "preparation": codec.described(table.preparation)}
+    names = _names(table.preparation)
+    whole = np.empty((len(table.X), len(names)))
+    whole[:, [j for j, name in enumerate(names) if name not in table.covariates]] = table.X
+    for name, values in table.covariates.items():
+        whole[:, names.index(name)] = values
+    np.save(numbers, whole, allow_pickle=False)
+    about = {
+        "covariates": list(table.covariates),
+        "ids": table.ids,
+        "keys": table.keys,
+        "preparation": codec.described(table.preparation),
+    }
     parts = {"about.json": json.dumps(about, sort_keys=True).encode(), "numbers.npy": numbers.getvalue()}
     signed = memory.kept("signed.json") is not None
     for name, data in parts.items():
@@ -108,7 +137,7 @@ def frozen(memory: StudyMemory) -> OwnTable:
     about: dict[str, Any] = json.loads(memory.kept("table/about.json") or b"{}")
     X = np.load(io.BytesIO(memory.kept("table/numbers.npy") or b""), allow_pickle=False)
     preparation = codec.decode(Preparation, about["preparation"], what="the signed table")
-    return OwnTable(X, about["ids"], about["keys"], preparation)
+    return OwnTable(X, about["ids"], about["keys"], preparation).without(about["covariates"])
 
 
 def write_result(folder: Path, samples: Sequence[str], scores: Any, certificate: Mapping[str, Any]) -> None:

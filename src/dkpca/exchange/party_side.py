@@ -24,7 +24,9 @@ from dkpca.exchange.own_table import OwnTable, write_result
 from dkpca.exchange.plan import Plan, second_nonce
 from dkpca.exchange.protocols import Ask, Common
 from dkpca.exchange.sealed import Part
+from dkpca.fusion.covariates import Covariates
 from dkpca.kernels import Kernel
+from dkpca.linalg.eigenpairs import signs_of
 from dkpca.messages import Reveal, Scores, Seed, Told
 from dkpca.party import questions as q
 from dkpca.party.answers import Party
@@ -65,6 +67,7 @@ class PartySide:
             ids=self.table.keys,
             normalization=",".join(self.table.preparation.reading.id_normalize),
             ids_new={batch: table.keys or () for batch, table in self.new.items()},
+            covariates=self._covariates if self.table.covariates else None,
         )
 
     def run(self, folder: Path) -> Path | None:
@@ -91,6 +94,9 @@ class PartySide:
                 return None
             if ask.is_told:
                 self._take(ask)
+            if self.member.name not in ask.questions:  # the covariates are another party's
+                given = {}
+                continue
             question = ask.questions[self.member.name]
             if last:
                 if isinstance(question, q.ResultGiven) and self.fit.protect == "blind" and not question.batch:
@@ -98,6 +104,15 @@ class PartySide:
                 scores: Scores = question.scores  # type: ignore[union-attr]  # as `Ask.expects` says
                 return scores
             given = self._answers(ask, question)
+
+    def _covariates(self, batch: str, order: Mapping[str, list[int]]) -> Any:
+        """Orthonormal columns of the covariates, or the rows of new samples in them."""
+        own = {name: values[order.get("", slice(None))] for name, values in self.table.covariates.items()}
+        known = Covariates.of(own)
+        if not batch:
+            return known.basis
+        new = self.new[batch].covariates
+        return known.rows({name: values[order.get(batch, slice(None))] for name, values in new.items()})
 
     def _take(self, ask: Ask) -> None:
         """Take what the center told at a step, if it is what the protocol expects there."""
@@ -278,6 +293,7 @@ class PartySide:
         if self.fit.protect == "blind" and not batch:
             samples = self.party.common_digest(n)
             values = Rotation(self.party.group_key, self.party.run, samples, n).turn_back(values)
+            values = values * signs_of(values)  # as the parties' shares of new samples have them
         if self.fit.protect != "none" and batch in self.party.union:
             values = values[self.party.union[batch].places]  # of its own samples: nobody else's have a name here
         write_result(folder, self._samples(batch), values, wire_facts(scores))

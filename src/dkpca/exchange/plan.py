@@ -52,6 +52,7 @@ class Plan:
     gamma: tuple[float, float]  # bounds of a width that follows from the data
     batches: int  # of new samples
     batch_samples: int  # fewest of a batch
+    covariates: Mapping[str, tuple[str, ...]]  # columns of one party that are taken out, and the center sees
     fit: Mapping[str, Any]
 
     @property
@@ -217,6 +218,7 @@ def read_plan(raw: bytes) -> Plan:
         **values
         | {name: tuple(values[name]) for name in ("parties", "result_to")}
         | {"gamma": tuple(map(float, values["gamma"]))}
+        | {"covariates": {party: tuple(names) for party, names in values["covariates"].items()}}
     )
     for name in plan.members:
         check_name(name)
@@ -226,6 +228,14 @@ def read_plan(raw: bytes) -> Plan:
         raise InputError(f"the plan: result_to has to be members, {plan.center} among them")
     if plan.protect != "none" and len(plan.parties) < FEWEST_MASKED:
         raise InputError(f"the plan: protect = {plan.protect!r} needs {FEWEST_MASKED} parties besides the center")
+    if not set(plan.covariates) <= set(plan.parties):
+        raise InputError("the plan: covariates are columns of a party's table; name one of the parties")
+    if plan.covariates and plan.fit.get("center") is False:
+        raise InputError("the plan: covariates are taken out of the centered kernel; center = true, or no covariates")
+    if plan.covariates and plan.protect == "blind" and plan.batches:
+        raise InputError(
+            "the plan: a blind center cannot take covariates out of new samples; batches = 0, or no covariates"
+        )
     if plan.batches and plan.batch_samples < 2:
         raise InputError("the plan: a batch of one sample would single it out; batch_samples is at least 2")
     return plan
@@ -321,6 +331,10 @@ def _names(value: Any) -> bool:
     return isinstance(value, list) and 0 < len(value) <= MOST_MEMBERS and all(isinstance(name, str) for name in value)
 
 
+def _columns(value: Any) -> bool:
+    return isinstance(value, dict) and len(value) <= 1 and all(map(_names, value.values()))
+
+
 def _digest(value: Any) -> bool:
     return isinstance(value, str) and bool(HEX.fullmatch(value))
 
@@ -342,6 +356,7 @@ PLAN: Mapping[str, Callable[[Any], bool]] = {
     "gamma": _bounds,
     "batches": _whole(0, 1000),
     "batch_samples": _whole(0),
+    "covariates": _columns,
     "fit": lambda value: isinstance(value, dict),
 }
 MEMBER: Mapping[str, Callable[[Any], bool]] = {

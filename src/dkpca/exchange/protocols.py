@@ -29,6 +29,7 @@ from dkpca.party.questions import (
     AuditWanted,
     BoundsWanted,
     CommonGiven,
+    CovariatesWanted,
     Derived,
     GoWanted,
     HopWanted,
@@ -109,6 +110,7 @@ class Terms:
     n_samples: int = 0  # that at least one party has, where that was found out
     device: str | None = None  # where the center computes with landmarks
     covariates: Callable[[], Covariates] | None = None  # of all samples; asked for when the parties have their seeds
+    taken_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # columns of covariates, by their owner
     memory: MemoryLimit | None = None  # that the center's arrays may take
 
 
@@ -224,6 +226,9 @@ def place(
         scores: Callable[[], Any] = cache(lambda: fusion.place(_model(model), [rows[name] for name in names]))
     else:
         scores = yield from _by_new_sums(names, settings, model, result, batch, terms)
+    for owner, columns in terms.taken_out.items():
+        theirs = yield Ask(f"{batch}/covariates", {owner: CovariatesWanted(columns, 0, batch=batch)})
+        scores = cache(partial(_adjusted, model, scores, theirs, owner))
     if terms.publish:
         yield Ask(
             f"{batch}/result",
@@ -231,6 +236,28 @@ def place(
             expects=lambda told: isinstance(told, ResultGiven) and told.batch == batch,
         )
     return scores()
+
+
+def _adjusted(model: FusedModel | Scores, scores: Callable[[], Any], theirs: Answers, owner: str) -> Any:
+    """Scores of new samples with the covariates that their owner sent taken out."""
+    known = _model(model).covariates
+    assert known is not None
+    rows = np.asarray(theirs[owner].rows.decode())
+    if rows.shape[1] != len(known.names):
+        raise FusionError(f"party {owner!r} sent {rows.shape[1]} covariates of new samples, not {len(known.names)}")
+    return fusion.adjusted(_model(model), scores(), dict(zip(known.names, rows.T, strict=True)))
+
+
+def _covariates(settings: Fit, terms: Terms, shape: "Common | None") -> Generator[Ask, Answers, Terms]:
+    """Ask the owner of the covariates for them, after all have agreed to go."""
+    if not terms.taken_out:
+        return terms
+    assert shape is not None
+    ((owner, columns),) = terms.taken_out.items()
+    question = CovariatesWanted(columns, shape.n_samples, blind=settings.protect == "blind")
+    told = yield Ask("covariates", {owner: question})
+    named = f"{owner}: {', '.join(columns)}"
+    return replace(terms, covariates=lambda: Covariates.of_basis(told[owner].rows.decode(), named))
 
 
 def _model(model: FusedModel | Scores) -> FusedModel:
@@ -277,6 +304,7 @@ def _by_summaries(
     if terms.go:
         assert shape is not None
         agreed = yield from _go(names, shape, lambda: kernels_of(names, settings, widths()))
+    terms = yield from _covariates(settings, terms, shape)
     chosen = kernels_of(names, settings, widths()) if agreed is None else agreed.kernels
     questions = {
         name: summary_question(settings, chosen, name, 0 if shape is None else shape.n_samples) for name in names
@@ -355,6 +383,7 @@ def _by_sums(
     shape = yield from _shape(names, settings, terms)
     what = quantities.of_fit(kernel, shape.n_samples, settings.n_landmarks, settings.precision)
     agreed = (yield from _go(names, shape, lambda: dict.fromkeys(names, kernel))) if terms.go else None
+    terms = yield from _covariates(settings, terms, shape)
     joined = yield from _added(names, terms, kernel, what, shape, standardize=settings.standardize)
 
     def fused() -> FusedModel:

@@ -24,6 +24,7 @@ from dkpca.exchange.own_table import OwnTable
 from dkpca.exchange.plan import Plan, Study
 from dkpca.exchange.protocols import Ask, Terms
 from dkpca.fusion import FusedModel
+from dkpca.fusion.covariates import Covariates
 from dkpca.kernels import Linear
 from dkpca.linalg.arrays import to_numpy
 from dkpca.messages import Go, Reveal, Shape
@@ -98,6 +99,8 @@ class Review:
         plan = self.study.plan
         lines = [f"Study of {', '.join(plan.parties)}; {plan.center} fuses; until {plan.ends}.", ""]
         lines += [f"  {each.what}, to {each.to}: {in_bytes(each.bytes)}" for each in self.leaving]
+        for owner, names in plan.covariates.items():
+            lines.append(f"  taken out of the components: {', '.join(names)} of {owner}")
         worst = sorted(self.columns.items(), key=lambda item: -item[1])[:SHOWN_COLUMNS]
         lines += ["", "Recovered by somebody who knows some rows, from all that leaves and ever left (R²):"]
         lines += [f"  {name}: {value:.2f}" for name, value in worst]
@@ -215,7 +218,10 @@ def at_go(
 ) -> float:
     """Worst recovery with the real widths and the real samples."""
     part = replace(
-        table, X=table.X[list(rows)], keys=None if table.keys is None else [table.keys[row] for row in rows]
+        table,
+        X=table.X[list(rows)],
+        keys=None if table.keys is None else [table.keys[row] for row in rows],
+        covariates={column: values[list(rows)] for column, values in table.covariates.items()},
     )
     widths = {each: kernel.gamma for each, kernel in derived.kernels.items() if hasattr(kernel, "gamma")}
     known = isinstance(fit.gamma, str) and fit.protect != "sums" and bool(widths)
@@ -250,6 +256,12 @@ def _leaves(
         J = len(plan.parties)
         what = f"blinded sample ids, in a ring of {J} rounds (each party runs once a round)"
         yield Leaving(what, f"{after}, and on to {center}", 32 * J * T, None)
+    if table.covariates:
+        Q = Covariates.of(table.covariates).basis
+        how = "turned with the samples" if plan.protect == "blind" else f"of every sample, in the clear to {center}"
+        what = f"covariates {', '.join(plan.covariates[name])}, {how}"
+        seen = None if plan.protect == "blind" else _plain(Q[rows], table)
+        yield Leaving(what, center, 8 * Q.shape[1] * (T + plan.batches * plan.batch_samples), seen)
     if fit.family_of(name).columns_are == "samples":
         what = "what cannot be measured: a precomputed kernel"
         yield Leaving(what, center, 8 * T * T, _plain(np.asarray(table.X[rows]), table))

@@ -41,7 +41,7 @@ def join(folder: Folder, memory: Memory, table: Path, id_column: str | None, nam
         limits = memory.path / LIMITS_FILE
         if not limits.exists():
             write(limits, Limits().to_toml().encode())
-        own = own_table.load(memory.path, fit.family_of(name).columns_are)
+        own = own_table.load(memory.path, fit.family_of(name).columns_are, plan.covariates.get(name, ()))
         if plan.align != "position" and own.ids is None:
             raise InputError(f"{table}: the plan matches samples by their ids; name the column with --id")
         founding.join(folder, memory, here, name, own.X.shape[1])
@@ -62,7 +62,7 @@ def _review(seat: Seat) -> Review:
         found, shown = Review(study, (), {}, (), ""), ""
     else:
         fit = settings_of(study.plan)
-        table, limits = _table_and_limits(seat, fit)
+        table, limits = _table_and_limits(seat, study.plan)
         if seat.kept.remembered("signed") and seat.kept.kept("table/about.json") is not None:
             table = own_table.frozen(seat.kept)  # what will be sent, whatever party.toml describes by now
         found = reviews.review(study, seat.name, seat.memory, table, limits, fit)
@@ -99,7 +99,7 @@ def _frozen_digest(seat: Seat, study: Study, about: dict[str, Any]) -> str:
     """Freeze the table that was reviewed, count what it lets out as left, and return the table's digest."""
     if seat.kept.remembered("signed") is not None:
         return own_table.digest(seat.kept)
-    table, _ = _table_and_limits(seat, settings_of(study.plan))
+    table, _ = _table_and_limits(seat, study.plan)
     if _digest_of(seat, table) != about["table and limits"]:
         raise InputError("the table or limits.toml changed since the review; review again")
     if reviews.left_before(seat.memory, study.plan.id) != about.get("before"):
@@ -131,8 +131,9 @@ def run(folder: Folder, memory: Memory) -> dict[str, Any]:
                 member.refuse("fusion", "fusion", str(error))
 
 
-def _table_and_limits(seat: Seat, fit: Fit) -> tuple[own_table.OwnTable, Limits]:
-    return own_table.load(seat.memory.path, fit.family_of(seat.name).columns_are), _limits(seat)
+def _table_and_limits(seat: Seat, plan: Plan) -> tuple[own_table.OwnTable, Limits]:
+    columns_are = settings_of(plan).family_of(seat.name).columns_are
+    return own_table.load(seat.memory.path, columns_are, plan.covariates.get(seat.name, ())), _limits(seat)
 
 
 def _limits(seat: Seat) -> Limits:
@@ -144,5 +145,6 @@ def _limits(seat: Seat) -> Limits:
 
 def _digest_of(seat: Seat, table: own_table.OwnTable) -> str:
     """Digest of table and limits, as a review saw them."""
-    about = json.dumps([list(table.ids or ()), table.columns]).encode()
+    apart = {name: values.tolist() for name, values in table.covariates.items()}
+    about = json.dumps([list(table.ids or ()), table.columns, apart]).encode()
     return sha256(about + table.X.tobytes() + (seat.memory.path / LIMITS_FILE).read_bytes())

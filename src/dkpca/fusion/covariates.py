@@ -85,6 +85,16 @@ class Covariates:
         strata = np.array([number[text] for text in texts] or [0] * len(C), dtype=np.int64)
         return cls(tuple(columns), categories, tuple(dropped), mean, to_basis, Q, strata)
 
+    @classmethod
+    def of_basis(cls, Q: Any, named: str) -> "Covariates":
+        """Covariates of which only orthonormal columns are known; rows of new samples come as the same columns."""
+        Q = np.asarray(Q, dtype=np.float64)
+        n, q = Q.shape
+        _, strata = np.unique(Q.round(9), axis=0, return_inverse=True)
+        strata = strata.reshape(-1) if 2 * (strata.max() + 1) <= n else np.zeros(n, dtype=np.int64)
+        names = tuple(f"{named} ({j + 1})" for j in range(q))
+        return cls(names, ((),) * q, (), np.zeros(q), np.eye(q), Q, strata)
+
     def rows(self, table: Any) -> Numbers:
         """Rows of Q for new samples, (n_new, q)."""
         columns = _columns(table)

@@ -12,9 +12,11 @@ from dkpca.errors import InputError, ProtectionError
 from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import Array, MemoryLimit, quiet, to_numpy
 from dkpca.linalg.eigenpairs import signs_of
+from dkpca.linalg.precision import Rounded
 from dkpca.linalg.rows import column_scales, standardized
 from dkpca.messages import (
     AuditRows,
+    CovariateRows,
     Go,
     MaskedSum,
     Packed,
@@ -35,6 +37,7 @@ from dkpca.party.questions import (
     AuditWanted,
     BoundsWanted,
     CommonGiven,
+    CovariatesWanted,
     GoWanted,
     HopWanted,
     MatchedGiven,
@@ -101,6 +104,8 @@ class Party:
         Returns a batch of new samples: its name, and what columns are.
     ids, ids_new
         Ids of the samples in row order, of the fit and by batch; None: rows match by position.
+    covariates : function, optional
+        Of the covariates' owner: their orthonormal columns, from the batch and the rows that take part, by batch.
     policy : Policy
         What the party is willing to answer.
     known_rows : int
@@ -124,6 +129,7 @@ class Party:
     open_new: Callable[[str, str], Array] | None = None
     ids: Sequence[str] | None = None
     ids_new: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    covariates: Callable[[str, Mapping[str, list[int]]], Any] | None = None
     policy: Policy = ANYTHING
     known_rows: int = 0
     keeps_rows: bool = True
@@ -498,6 +504,20 @@ def _audit(party: Party, question: AuditWanted) -> AuditRows | OpenRows:
     return found if party.here else found.sent()
 
 
+def _covariates(party: Party, question: CovariatesWanted) -> CovariateRows:
+    if party.covariates is None:
+        raise ProtectionError(f"party {party.name!r} is asked for covariates that the plan does not have")
+    rows = np.asarray(party.covariates(question.batch, party.order))
+    union = party.union.get(question.batch)
+    n_samples = len(rows) if union is None else union.n_samples
+    if len(rows) != n_samples:
+        raise InputError(f"party {party.name!r} has covariates of {len(rows)} of {n_samples} samples")
+    rows = rows if union is None else union.padded(rows, 0.0)  # in the order of all
+    if question.blind:
+        rows = Rotation(party.group_key, party.run, party.common_digest(n_samples), n_samples).turn(rows)
+    return CovariateRows(party.name, Rounded(rows))
+
+
 def _rows(party: Party, question: RowsWanted) -> Rows | Partials:
     state = party.whole_state(PartyState)
     X = party.table(state.kernel.columns_are, question.batch)
@@ -549,6 +569,7 @@ ANSWERS: Mapping[type[Any], Callable[[Party, Any], Any]] = {
     SumsWanted: _sums,
     ReceivedGiven: _reveal,
     AuditWanted: _audit,
+    CovariatesWanted: _covariates,
     RowsWanted: _rows,
     ResultGiven: _result,
 }

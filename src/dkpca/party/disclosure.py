@@ -13,6 +13,7 @@ from dkpca.messages import (
     AuditRequest,
     AuditRows,
     CommonTokens,
+    CovariateRows,
     Go,
     MaskedSum,
     Message,
@@ -264,6 +265,13 @@ def _audit_rows(message: AuditRows) -> Description:
     return facts, reveals, ["column names, sample ids, and any value of a column as such"]
 
 
+def _covariate_rows(message: CovariateRows) -> Description:
+    n_samples, count = message.rows.shape
+    facts = {"party": message.party, "samples": n_samples, "columns": count}
+    reveals = ["which samples have the same batch, site or age, and how far apart these are; nothing of it is hidden"]
+    return facts, reveals, ["names of batches or sites, and any other column"]
+
+
 def _combined(kernel: Kernel) -> str:
     """Say what the center makes of this kernel at every party."""
     if kernel.law is None:
@@ -289,6 +297,7 @@ DESCRIPTIONS: dict[type[Any], Callable[[Any], Description]] = {
     Scores: _scores,
     AuditRequest: _audit_request,
     AuditRows: _audit_rows,
+    CovariateRows: _covariate_rows,
     Seed: _seed,
     Shape: _shape,
     Go: _go,

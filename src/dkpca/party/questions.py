@@ -20,6 +20,7 @@ from dkpca.messages import (
     AuditRows,
     CommonTokens,
     Count,
+    CovariateRows,
     Fingerprint,
     Go,
     MaskedSum,
@@ -47,6 +48,7 @@ from dkpca.wire import codec, container
 HEADER = 2**18  # bytes around the arrays of a message, at most
 POINT_BYTES = 32  # of a point of P-256
 MOST = 4 * 10**9  # bytes of an answer, where nothing else bounds it
+ORTHONORMAL = 1e-9  # most by which the products of covariates may be off
 QuestionT = TypeVar("QuestionT")
 
 
@@ -307,6 +309,30 @@ class AuditWanted(_Question):
 
 
 @dataclass(frozen=True)
+class CovariatesWanted(_Question):
+    """Asks the owner of the covariates for these columns, made orthonormal."""
+
+    names: tuple[str, ...]
+    n_samples: int
+    blind: bool = False  # turn them as the samples
+    batch: str = ""
+
+    answer: ClassVar[type[Any]] = CovariateRows
+
+    def most_bytes(self) -> int:
+        return HEADER + 8 * self.n_samples * self.n_samples if self.n_samples else MOST
+
+    def check(self, party: str, answer: Any) -> None:
+        super().check(party, answer)
+        if self.batch:
+            return
+        Q = np.asarray(answer.rows.decode())
+        # H = I - QQ' is a projector, on which every bound rests, only if Q is orthonormal.
+        if Q.shape[0] != self.n_samples or np.abs(Q.T @ Q - np.eye(Q.shape[1])).max() > ORTHONORMAL:
+            raise FusionError(f"party {party!r} sent covariates that are not orthonormal columns of all samples")
+
+
+@dataclass(frozen=True)
 class RowsWanted(_Question):
     """Asks where new samples lie."""
 
@@ -346,6 +372,7 @@ Question = (
     | SumsWanted
     | ReceivedGiven
     | AuditWanted
+    | CovariatesWanted
     | RowsWanted
     | ResultGiven
 )

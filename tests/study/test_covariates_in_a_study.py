@@ -1,0 +1,171 @@
+"""Covariates in a study: their owner sends them as a message of their own, which the plan names and review shows."""
+
+import numpy as np
+import pytest
+
+from dkpca import DKPCA, subspace_error
+from dkpca.errors import FusionError, InputError
+from dkpca.exchange import study
+from dkpca.exchange.member import RefusedError
+from dkpca.linalg.precision import Rounded
+from dkpca.messages import CovariateRows
+from dkpca.party.questions import CovariatesWanted
+from testkit.program import in_process
+from testkit.studies import ANYTHING, Consortium
+from tests.study.test_a_study import MODES, tables
+
+TAKEN = {"registry": ("registry0",)}
+
+
+def features(given, rows=slice(None)):
+    """Tables without the covariate, and the covariate."""
+    found = {name: X[rows] for name, (_, X) in given.items()}
+    covariate = found["registry"][:, 0]
+    return found | {"registry": found["registry"][:, 1:]}, {"registry0": covariate}
+
+
+def orthonormal(scores):
+    return scores / np.linalg.norm(scores, axis=0)
+
+
+@pytest.mark.parametrize("mode", ["open", "sums", "blind"])
+def test_a_study_with_covariates_is_the_estimator_with_them(mode, tmp_path):
+    given = tables()
+    consortium = Consortium(tmp_path, given, MODES[mode], align="position", samples=10, covariates=TAKEN)
+    consortium.join(**ANYTHING).sign().finish()
+    X, covariates = features(given)
+    model = DKPCA(**MODES[mode]).fit(X, covariates=covariates)
+    _, scores = consortium.embedding("airline")
+    assert subspace_error(model.eigenvectors_, orthonormal(scores)) < 1e-9
+    plain = DKPCA(**MODES[mode]).fit(X)
+    assert subspace_error(plain.eigenvectors_, orthonormal(scores)) > 0.1
+    centered = covariates["registry0"] - covariates["registry0"].mean()
+    assert np.abs(centered @ orthonormal(scores)).max() < 1e-10 * np.linalg.norm(centered)
+
+
+@pytest.mark.parametrize("mode", ["open", "sums", "blind"])
+def test_covariates_follow_their_samples_through_alignment(mode, tmp_path):
+    given = tables(shared=False)
+    consortium = Consortium(tmp_path, given, MODES[mode], samples=10, covariates=TAKEN)
+    consortium.join(**ANYTHING).sign().finish()
+    ids, scores = consortium.embedding("weather")
+    owner = dict(zip(given["registry"][0], given["registry"][1][:, 0], strict=True))
+    covariate = np.array([owner[i] for i in ids])
+    assert np.abs((covariate - covariate.mean()) @ orthonormal(scores)).max() < 1e-9
+
+
+@pytest.mark.parametrize("mode", ["open", "sums"])
+def test_new_samples_come_with_their_covariates(mode, tmp_path):
+    given, new = tables(), tables(80, seed=1)
+    consortium = Consortium(
+        tmp_path, given, MODES[mode], align="position", samples=10, batches=1, batch_samples=5, covariates=TAKEN
+    )
+    consortium.join(**ANYTHING).sign().finish()
+    for name, (_, Z) in new.items():
+        head = (tmp_path / f"{name}.csv").read_text().splitlines()[0]
+        lines = [f"n{i},{','.join(map(repr, row))}" for i, row in enumerate(Z[60:].tolist())]
+        (tmp_path / name / "new").mkdir()
+        (tmp_path / name / "new" / "1.csv").write_text("\n".join([head, *lines]) + "\n")
+    consortium.finish()
+    X, covariates = features(given)
+    Y, theirs = features(new, slice(60, None))
+    expected = DKPCA(**MODES[mode]).fit(X, covariates=covariates).transform(Y, covariates=theirs)
+    for name in ("center", "weather"):
+        _, scores = consortium.embedding(name, "batch-1")
+        np.testing.assert_allclose(scores, expected, atol=1e-6)
+
+
+def test_review_says_what_the_center_will_see_and_to_whom_it_belongs(tmp_path):
+    consortium = Consortium(tmp_path, tables(), MODES["open"], align="position", samples=10, covariates=TAKEN)
+    consortium.join(**ANYTHING)
+    found = {name: consortium.at(name, study.review) for name in consortium.names}
+    owner, other = found["registry"], found["airline"]
+    assert any("covariates registry0, of every sample, in the clear to center" in line for line in owner.words())
+    assert not any("in the clear" in each.what for each in other.leaving)
+    assert "  taken out of the components: registry0 of registry" in other.words()
+    assert set(owner.columns) == {"registry1", "registry2", "registry3"}
+    (tmp_path / "b").mkdir()
+    blind = Consortium(tmp_path / "b", tables(), MODES["blind"], align="position", samples=10, covariates=TAKEN)
+    said = blind.join(**ANYTHING).at("registry", study.review).words()
+    assert any("covariates registry0, turned with the samples" in line for line in said)
+
+
+def test_categories_are_taken_out_as_the_table_is_read(tmp_path):
+    given = tables()
+    consortium = Consortium(
+        tmp_path, given, MODES["open"], align="position", samples=10, covariates={"registry": ("batch",)}
+    )
+    batch = np.array(["monday", "tuesday", "friday"])[np.arange(60) % 3]
+    lines = (tmp_path / "registry.csv").read_text().splitlines()
+    (tmp_path / "registry.csv").write_text(
+        "\n".join([lines[0] + ",batch", *(f"{a},{b}" for a, b in zip(lines[1:], batch, strict=True))]) + "\n"
+    )
+    (tmp_path / "registry").mkdir(exist_ok=True)
+    words = ("registry.csv", "--id", "id", "--text", "one-hot", "--write", "registry/party.toml")
+    assert in_process("check", *words, cwd=tmp_path).code == 0
+    consortium.join(**ANYTHING).sign().finish()
+    _, scores = consortium.embedding("airline")
+    model = DKPCA(**MODES["open"]).fit({name: X for name, (_, X) in given.items()}, covariates={"batch": batch})
+    assert subspace_error(model.eigenvectors_, orthonormal(scores)) < 1e-9
+    for each in np.unique(batch):
+        assert abs(orthonormal(scores)[batch == each].sum(axis=0)).max() < 1e-9
+
+
+@pytest.mark.parametrize(
+    ("plan", "fit", "said"),
+    [
+        ({"covariates": {"bank": ("age",)}}, "open", "name one of the parties"),
+        (
+            {"covariates": TAKEN, "batches": 1, "batch_samples": 5},
+            "blind",
+            "a blind center cannot take",
+        ),
+        ({"covariates": TAKEN | {"airline": ("airline0",)}}, "open", "covariates cannot be used"),
+    ],
+)
+def test_plans_that_cannot_be_kept_are_not_written(plan, fit, said, tmp_path):
+    with pytest.raises(InputError, match=said):
+        Consortium(tmp_path, tables(), MODES[fit], **plan)
+    assert not list(tmp_path.glob("shared/*/plan-1.toml"))
+
+
+def test_covariates_of_an_uncentered_fit_and_columns_that_are_not_there_are_refused(tmp_path):
+    with pytest.raises(InputError, match="covariates are taken out of the centered kernel"):
+        Consortium(tmp_path, tables(), MODES["open"] | {"center": False}, covariates=TAKEN)
+    consortium = Consortium(tmp_path, tables(), MODES["open"], covariates={"registry": ("age",)})
+    with pytest.raises(InputError, match="the plan takes out 'age', and these are not columns"):
+        consortium.join(**ANYTHING)
+
+
+def test_columns_that_are_not_orthonormal_would_falsify_the_bounds_and_are_refused():
+    wanted = CovariatesWanted(("age",), 4)
+    wanted.check("bank", CovariateRows("bank", Rounded(np.full((4, 1), 0.5))))
+    for Q in (np.ones((4, 1)), np.full((3, 1), 3**-0.5), np.full((4, 2), 0.5)):
+        with pytest.raises(FusionError, match="not orthonormal columns of all samples"):
+            wanted.check("bank", CovariateRows("bank", Rounded(Q)))
+
+
+def test_the_command_writes_them_into_the_plan(tmp_path):
+    words = ("study", "create", "shared", "--as", "center", "--name", "center", "--member", "clinic")
+    answer = in_process(*words, "--member", "lab", "--set", "covariates=clinic:batch,age", cwd=tmp_path)
+    assert answer.code == 0, answer.err
+    assert 'covariates = { "clinic" = ["batch", "age"] }' in (tmp_path / "shared/center/plan-1.toml").read_text()
+
+
+def test_where_samples_are_lacking_their_owner_has_all_of_them(tmp_path):
+    given = tables()
+    lacking = {name: (ids, X) if name == "registry" else (ids[5:], X[5:]) for name, (ids, X) in given.items()}
+    fit = MODES["open"] | {"lacking": "mean"}
+    (tmp_path / "all").mkdir()
+    consortium = Consortium(tmp_path / "all", lacking, fit, samples=10, covariates=TAKEN)
+    consortium.join(**ANYTHING).sign().finish()
+    ids, scores = consortium.embedding("registry")
+    owner = dict(zip(given["registry"][0], given["registry"][1][:, 0], strict=True))
+    covariate = np.array([owner[i] for i in ids])
+    assert len(ids) == 60
+    assert np.abs((covariate - covariate.mean()) @ orthonormal(scores)).max() < 1e-9
+    (tmp_path / "some").mkdir()
+    some = lacking | {"registry": (given["registry"][0][:50], given["registry"][1][:50])}
+    other = Consortium(tmp_path / "some", some, fit, samples=10, covariates=TAKEN).join(**ANYTHING).sign()
+    with pytest.raises(RefusedError, match="registry"):
+        other.finish()
