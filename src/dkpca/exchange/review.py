@@ -150,9 +150,9 @@ def keep(memory: StudyMemory, found: Review, table: OwnTable) -> None:
     plan = found.study.plan
     about = {"parties": plan.parties, "protect": plan.protect, "keys": keys, "columns": dict(found.columns)}
     about["roster"] = _roster(found.study)
-    arrays = {f"factor{number}": factor.astype(np.float32) for number, factor in enumerate(factors)}
+    arrays: dict[str, Any] = {f"factor{number}": factor.astype(np.float32) for number, factor in enumerate(factors)}
     memory.replace(f"reviewed-{ABOUT}", json.dumps(about).encode())
-    write(memory.path / f"reviewed-{LEFT}", lambda file: np.savez(file, allow_pickle=False, **arrays))
+    write(memory.path / f"reviewed-{LEFT}", lambda file: np.savez(file, **arrays))
 
 
 def commit(memory: StudyMemory) -> None:
