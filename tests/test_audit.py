@@ -16,7 +16,7 @@ from dkpca.fusion import audit
 from dkpca.fusion.audit import mean_at_most
 from dkpca.linalg.precision import Rounded
 from dkpca.messages import AuditRequest
-from dkpca.party.policy import Policy
+from dkpca.party.limits import Policy
 from dkpca.party.true_rows import true_rows
 from testkit.joined_kernels import JOINED, fused_matrix
 from testkit.joined_kernels import table as table_for

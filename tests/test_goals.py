@@ -12,7 +12,7 @@ from dkpca.errors import InputError, PolicyError
 from dkpca.kernels import RBF, Linear
 from dkpca.linalg.precision import COMPACT, PRECISIONS
 from dkpca.party import extend, partials, summarize
-from dkpca.party.policy import Policy
+from dkpca.party.limits import Policy
 from dkpca.rank import Adaptive, All, Auto, Budget, Error, Fixed, Goal, RankRule
 from dkpca.wire import codec
 

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from sklearn.base import clone
 
 from dkpca import DKPCA
 from dkpca.errors import FusionError, InputError, MissingPartyWarning
@@ -99,25 +98,8 @@ def test_a_mean_row_serves_torch_too(tables, torch):
     np.testing.assert_allclose(np.abs(placed.numpy()), np.abs(expected), atol=1e-5)
 
 
-def test_the_former_parameter_still_says_it_with_a_deprecation(tables):
-    fit, new = tables
-    model = DKPCA(2, gamma=0.05, missing="mean").fit(fit)
-    with (
-        pytest.warns(FutureWarning, match="missing= is deprecated .* use lacking="),
-        pytest.warns(MissingPartyWarning),
-    ):
-        placed = model.transform(without(new, "b"))
-    with pytest.warns(MissingPartyWarning):
-        np.testing.assert_array_equal(
-            placed, DKPCA(2, gamma=0.05, lacking="mean").fit(fit).transform(without(new, "b"))
-        )
-
-
-def test_every_party_is_needed_where_none_may_be_missing(tables):
-    fit, new = tables
-    model = clone(DKPCA(2, kernel="linear", missing="refuse")).fit(fit)
-    with pytest.raises(InputError, match=r"the fit had the parties .* these samples are from \['a'\]"):
-        model.transform({"a": new["a"]})
+def test_some_party_is_needed(tables):
+    fit, _ = tables
     with pytest.raises(InputError, match="no party was given"):
         DKPCA(2, kernel="linear").fit(fit).transform({})
 

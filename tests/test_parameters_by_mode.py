@@ -14,7 +14,6 @@ from dkpca.errors import DKPCAError, InputError, TooLateError
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::dkpca.errors.DataWarning"),  # the tables are small
-    pytest.mark.filterwarnings("ignore:missing= is deprecated:FutureWarning"),
 ]
 
 MODES: dict[str, dict[str, Any]] = {
@@ -60,8 +59,6 @@ CASES = {
     "projection": Case("exact", {"sums": "in its own way", "blind": "in its own way"}, {"rank": 3}),
     "audit": Case(5, {"sums": NO_ROWS, "blind": NO_ROWS}),
     "standardize": Case(True),
-    # Deprecated, with a warning; under protection transform refuses a party that is missing, whatever it says.
-    "missing": Case("mean", {"sums": "", "blind": ""}),
     "random_state": Case(7, beside={"solver": "landmark", "n_landmarks": 9}),
     "device": Case("cpu", {"sums": ALONE, "blind": ALONE, "device": ""}, {"solver": "landmark", "n_landmarks": 9}),
     "max_memory": Case("100MB", {"sums": ALONE, "blind": ALONE, "open": "", "device": ""}),

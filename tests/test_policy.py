@@ -6,7 +6,7 @@ import pytest
 
 from dkpca.errors import InputError, PolicyError
 from dkpca.kernels import RBF, Linear
-from dkpca.party.policy import Policy, from_table
+from dkpca.party.limits import Policy, policy_from
 from dkpca.rank import AtMost, Auto, Fixed
 
 TIGHT = Policy(
@@ -69,10 +69,10 @@ def test_a_rule_without_a_number_is_held_to_the_largest_rank():
 
 def test_a_policy_reads_as_it_was_written():
     table = {"max_rank": 4, "min_samples": 10, "kernels": ["rbf"], "gamma": [0.1, 1.0], "max_precision": "float32"}
-    assert from_table(table | {"projection": True, "max_fits": 2}) == TIGHT
-    assert from_table({}) == Policy()
-    assert from_table({"gamma": [0, 0], "projection": "exact"}).gamma == (0, 0)
-    least = from_table({"max_rank": 1, "min_samples": 2, "max_fits": 1})
+    assert policy_from(table | {"projection": True, "max_fits": 2}) == TIGHT
+    assert policy_from({}) == Policy()
+    assert policy_from({"gamma": [0, 0], "projection": "exact"}).gamma == (0, 0)
+    least = policy_from({"max_rank": 1, "min_samples": 2, "max_fits": 1})
     assert (least.max_rank, least.min_samples, least.max_fits) == (1, 2, 1)
     assert Policy().max_rank == math.inf
 
@@ -102,9 +102,9 @@ def test_a_policy_reads_as_it_was_written():
 )
 def test_a_limit_that_cannot_be_kept_is_refused_with_an_example(key, value, words):
     with pytest.raises(InputError, match=f"^policy.toml: {key} = .* cannot be used; {words}"):
-        from_table({key: value}, "policy.toml")
+        policy_from({key: value}, "policy.toml")
 
 
 def test_a_key_that_is_not_enforced_is_refused():
     with pytest.raises(InputError, match=r"unknown keys \['max_ranks'\]; a policy has \['gamma', "):
-        from_table({"max_ranks": 3, "max_rank": 3})
+        policy_from({"max_ranks": 3, "max_rank": 3})

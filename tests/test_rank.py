@@ -9,7 +9,7 @@ from dkpca.errors import InputError
 from dkpca.kernels import RBF
 from dkpca.linalg.precision import COMPACT, PRECISIONS
 from dkpca.party import summarize
-from dkpca.party.policy import Policy
+from dkpca.party.limits import Policy
 from dkpca.rank import Adaptive, AtMost, Auto, Budget, Fixed, RankRule
 
 FLOATS = sorted(set(PRECISIONS) - {COMPACT})

@@ -7,7 +7,7 @@ from sklearn.datasets import load_breast_cancer
 import dkpca
 from dkpca.errors import InputError, PolicyError
 from dkpca.kernels import RBF, Linear
-from dkpca.party.policy import from_table
+from dkpca.party.limits import policy_from
 from dkpca.party.recovery import measure
 from dkpca.rank import Fixed, Recovery
 
@@ -107,7 +107,7 @@ def test_nothing_is_measured_where_nobody_asked():
 )
 def test_a_policy_file_with_another_value_is_refused(key, value, advice):
     with pytest.raises(InputError, match=advice):
-        from_table({key: value})
+        policy_from({key: value})
 
 
 def test_what_was_measured_is_kept_with_the_private_state_and_not_in_the_message(tmp_path):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dkpca.metrics import principal_angles, sin_theta_distance, subspace_error
     from dkpca.party import recovery
     from dkpca.party.disclosure import LedgerEntry
-    from dkpca.party.policy import Policy
+    from dkpca.party.limits import Policy
     from dkpca.party.state import PartyState
     from dkpca.report.tuning import Tuning, tune
     from dkpca.store.files import load, save
@@ -71,7 +71,7 @@ _HOME = {
     "LedgerEntry": "party.disclosure",
     "Partials": "messages",
     "PartyState": "party.state",
-    "Policy": "party.policy",
+    "Policy": "party.limits",
     "Rows": "messages",
     "Summary": "messages",
     "Tuning": "report.tuning",

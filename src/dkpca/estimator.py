@@ -1,7 +1,6 @@
 """`DKPCA`: the whole protocol behind a scikit-learn estimator."""
 
 import sys
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
@@ -34,7 +33,7 @@ from dkpca.party.disclosure import LedgerEntry, ledger_entry
 from dkpca.party.state import Shield, State
 from dkpca.party.summaries import about_columns
 from dkpca.rank import RankRule
-from dkpca.settings import PARTIES, RIDGE, Compute, Fit, check_value, choice, whole
+from dkpca.settings import PARTIES, RIDGE, Compute, Fit, check_value, whole
 from dkpca.tables import labels, party_tables, scverse
 from dkpca.tables.categories import coded_columns
 from dkpca.tables.column_rules import check_features
@@ -54,7 +53,6 @@ from dkpca.tables.party_tables import PartyTables, as_precise_as
 
 Columns = Sequence[int | str]  # positions or names
 AnyTables = Any  # one table, a list of tables, or a mapping from party to table
-MISSING = choice(("deprecated", "auto", "mean", "refuse"))
 COUNT = (whole(1), "a whole number from 1 on")
 
 
@@ -131,8 +129,6 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         samples likewise; a party may be missing altogether there. With None that is refused too, but under the sum
         law, where the party's addend is left out and a `dkpca.errors.MissingPartyWarning` says what it carried.
         Under `protect` a party pads its own rows: "drop" and "mean" (of masked sums, for the linear kernel).
-    missing : deprecated
-        Use `lacking`.
     n_jobs : int, default=None
         Parties computed at the same time, through joblib.
     timeout : float, default=None
@@ -225,7 +221,6 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         audit: int | None = None,
         standardize: bool = False,
         lacking: str | None = None,
-        missing: str = "deprecated",
         n_jobs: int | None = None,
         timeout: float | None = None,
         device: str | None = None,
@@ -250,7 +245,6 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         self.audit = audit
         self.standardize = standardize
         self.lacking = lacking
-        self.missing = missing
         self.n_jobs = n_jobs
         self.timeout = timeout
         self.device = device
@@ -984,7 +978,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         tables = party_tables.by_party(X)
         if tables is not None:
             self._check_states(list(tables))
-            given = party_tables.for_new_samples(tables, self._states, sample_ids, self._lacking())
+            given = party_tables.for_new_samples(tables, self._states, sample_ids, self.lacking)
             warn(given.moved)
             return given
         self._check_states(self.party_names_)
@@ -1033,8 +1027,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     def _check_states(self, names: list[str]) -> None:
         """Raise unless the samples are from the parties of the fit, and their states are here."""
         strangers = sorted(set(names) - set(self.party_names_))
-        lacking = names and self.missing == "refuse" and set(names) != set(self.party_names_)
-        if strangers or lacking:
+        if strangers:
             raise InputError(
                 f"the fit had the parties {self.party_names_}; these samples are from {names}; name those"
             )
@@ -1050,20 +1043,11 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         if self._shield.protect != "none":
             raise InputError(f"{method} is for fits with protect='none', and this one had {self._shield.protect!r}")
 
-    def _lacking(self) -> str | None:
-        """What to do about samples that a party lacks; `missing` is how this was said before."""
-        if self.missing == "deprecated":
-            return self.lacking
-        check_value("missing", self.missing, MISSING)
-        words = "missing= is deprecated and goes with the next release; use lacking=, such as lacking='mean'"
-        warnings.warn(words, FutureWarning, stacklevel=3)
-        return "mean" if self.missing == "mean" and self.lacking is None else self.lacking
-
     def _place(self, given: PartyTables) -> Array:
         """Scores of new samples, in the open."""
         answers = self._ask_rows(given.tables, exact=self.projection == "exact")
         absent = sorted(set(self.party_names_) - set(answers))
-        mode = self._lacking()
+        mode = self.lacking
         if absent and mode == "drop":
             raise InputError(f"no new samples from {absent}: none are common to all parties; use lacking='complete'")
         if given.places is not None or (absent and mode == "complete"):

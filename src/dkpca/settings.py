@@ -322,6 +322,17 @@ def check_value(name: str, value: Any, check: Allowed) -> Any:
     return value
 
 
+def check_entries(values: Mapping[str, Any], allowed: Mapping[str, Allowed], source: object, *, what: str) -> None:
+    """Refuse entries of a TOML table that are unknown, or whose values cannot be used."""
+    unknown = sorted(set(values) - set(allowed))
+    if unknown:
+        raise InputError(f"{source}: unknown keys {unknown}; {what} has {sorted(allowed)}")
+    for key, value in values.items():
+        valid, advice = allowed[key]
+        if not valid(value):
+            raise InputError(f"{source}: {key} = {value!r} cannot be used; {advice}")
+
+
 def _check_fields(record: Any) -> None:
     """Check each field, and make its value a plain one: a dict of its own, a tuple, a number of Python."""
     for each in fields(record):

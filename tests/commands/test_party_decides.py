@@ -12,7 +12,7 @@ from dkpca.errors import InputError
 from dkpca.kernels import CosineKernel, Polynomial
 from dkpca.messages import Summary
 from dkpca.party.disclosure import describe
-from dkpca.party.policy import Policy
+from dkpca.party.limits import Policy
 from dkpca.rank import Adaptive, AtMost, Auto, Fixed
 from dkpca.store import party_file
 from testkit.owners import GAMMA, OWNERS, numbers, standardized

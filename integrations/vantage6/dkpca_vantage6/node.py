@@ -24,7 +24,7 @@ import pandas as pd
 from dkpca import wire
 from dkpca.errors import DKPCAError, InputError, PolicyError, ProtectionError, WireError
 from dkpca.messages import check_name, check_party_name
-from dkpca.party import limits, policy
+from dkpca.party import limits
 from dkpca.party import questions as q
 from dkpca.party.alignment import SHORTEST_KEY
 from dkpca.party.answers import Party
@@ -189,7 +189,7 @@ class _Answering:
             open_new=lambda batch, columns_are: check_table(self.name, frame, columns_are=columns_are),
             ids=None if self.batch else ids,
             ids_new={} if ids is None else {self.batch: ids},
-            policy=policy.Policy(
+            policy=limits.Policy(
                 max_rank=allowed.rank,
                 min_samples=1 if self.batch else allowed.samples,
                 max_precision=allowed.precision,

@@ -26,7 +26,7 @@ PANEL = "At the center"
 # Settings that are a party's, or that files by mail have no step for.
 NOT_HERE = (
     "kernel", "gamma", "degree", "coef0", "rank", "precision", "protect", "projection", "audit", "standardize",
-    "missing", "lacking", "n_jobs", "timeout",
+    "lacking", "n_jobs", "timeout",
 )  # fmt: skip
 REMEDY = "standardize the columns (--standardize), or take a smaller gamma, such as --gamma scale"
 

@@ -25,7 +25,7 @@ from dkpca.wording import in_bytes
 
 PANEL = "At a party"
 # The center's settings, or a study's.
-NOT_HERE = ("weights", "n_landmarks", "protect", "audit", "missing", "lacking", "n_jobs", "timeout")
+NOT_HERE = ("weights", "n_landmarks", "protect", "audit", "lacking", "n_jobs", "timeout")
 
 
 def add_to(app: typer.Typer) -> None:

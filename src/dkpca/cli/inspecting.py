@@ -13,7 +13,7 @@ from dkpca.cli.output import show, table
 from dkpca.exchange.files import preparation_of
 from dkpca.messages import Summary
 from dkpca.party.disclosure import describe
-from dkpca.party.policy import Policy
+from dkpca.party.limits import Policy
 from dkpca.party.recovery import RECOVERED, Measurement
 from dkpca.party.state import PartyState, State
 from dkpca.store import files, storage

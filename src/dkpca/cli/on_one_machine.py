@@ -15,7 +15,7 @@ from dkpca.errors import InputError
 from dkpca.exchange import processes
 
 PANEL = "On one machine"
-NOT_HERE = ("protect", "projection", "missing", "timeout")  # for these, see DKPCA and 'dkpca study'
+NOT_HERE = ("protect", "projection", "timeout")  # for these, see DKPCA and 'dkpca study'
 
 
 def add_to(app: typer.Typer) -> None:

@@ -11,7 +11,7 @@ from dkpca import party, wire
 from dkpca.errors import InputError, PolicyError, StorageError
 from dkpca.linalg.arrays import MemoryLimit
 from dkpca.messages import Message, Summary
-from dkpca.party.policy import Policy
+from dkpca.party.limits import Policy
 from dkpca.store import ledger, storage
 from dkpca.store.files import naming
 from dkpca.tables.ids import matching_keys

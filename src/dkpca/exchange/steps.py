@@ -18,7 +18,7 @@ from dkpca.linalg.arrays import Array, MemoryLimit
 from dkpca.linalg.leading import Solver
 from dkpca.messages import Message, Partials, Rows, Summary, check_party_name
 from dkpca.party import ANYTHING
-from dkpca.party.policy import Policy
+from dkpca.party.limits import Policy
 from dkpca.party.state import PartyState
 from dkpca.rank import RankRule
 from dkpca.settings import FLAG, Allowed, Compute, Fit, check_value, choice

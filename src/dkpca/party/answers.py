@@ -32,7 +32,7 @@ from dkpca.messages import (
     Told,
 )
 from dkpca.party import alignment, summaries
-from dkpca.party.policy import Policy
+from dkpca.party.limits import Policy
 from dkpca.party.questions import (
     AuditWanted,
     BoundsWanted,

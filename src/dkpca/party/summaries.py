@@ -44,7 +44,7 @@ from dkpca.linalg.rows import (
 )
 from dkpca.messages import Partials, Rows, Statistics, Summary, check_party_name
 from dkpca.party.candidates import Candidate, Candidates, choose_rank, first_guess
-from dkpca.party.policy import LOWER, Policy
+from dkpca.party.limits import LOWER, Policy
 from dkpca.party.recovery import Measurement
 from dkpca.party.state import PartyState, State, SumState
 from dkpca.rank import RankRule

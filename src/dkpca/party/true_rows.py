@@ -9,7 +9,7 @@ from dkpca.linalg.arrays import Array, device, namespace
 from dkpca.linalg.precision import Rounded
 from dkpca.linalg.rows import Index, pick
 from dkpca.messages import AuditRequest, AuditRows
-from dkpca.party.policy import Policy
+from dkpca.party.limits import Policy
 from dkpca.party.state import PartyState
 from dkpca.party.summaries import ANYTHING
 

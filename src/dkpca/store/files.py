@@ -40,6 +40,7 @@ ESTIMATOR_WARNING = "PRIVATE: this file contains the data of every party; never 
 ESTIMATOR = "saved estimator"
 INNER_MODEL, INNER_STATE = "model", "state."  # arrays that are the bytes of a file
 IDS = "sample_ids"  # an array that is the bytes of a JSON list
+FORMER = ("missing",)  # parameters that estimators of 0.1 have and ours have not; `lacking` says it now
 FACTS = {"party_names": tuple[str, ...], "feature_names": tuple[str, ...], "sources": Mapping[str, str]}
 
 
@@ -358,8 +359,11 @@ def _fitted(header: Mapping[str, Any], arrays: Mapping[str, Any], hints: Mapping
     if set(facts) != set(FACTS) or not {INNER_MODEL} <= set(arrays) <= {INNER_MODEL, IDS, *expected}:
         raise WireError(f"{what}: does not have the parts of its kind; save it again")
     kept = {name: arrays[key].tobytes() for key, name in expected.items() if key in arrays}
+    given = header.get("parameters")
+    if isinstance(given, dict):
+        given = {name: value for name, value in given.items() if name not in FORMER}
     return Fitted(
-        parameters=codec.values(hints, header.get("parameters"), what=what),
+        parameters=codec.values(hints, given, what=what),
         party_names=facts["party_names"],
         feature_names=facts["feature_names"],
         sources={name: Path(source) for name, source in facts["sources"].items()},

@@ -9,9 +9,8 @@ from dataclasses import Field, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from dkpca.errors import InputError
-from dkpca.party.policy import Policy, from_table
-from dkpca.settings import Allowed
+from dkpca.party.limits import Policy, policy_from
+from dkpca.settings import Allowed, check_entries
 from dkpca.store import storage
 from dkpca.tables.ids import check_ways
 from dkpca.tables.reading import Reading
@@ -47,20 +46,14 @@ class PartyFile:
 def read(path: Path) -> PartyFile:
     """Read party.toml; every key has to be one this library uses."""
     values = storage.read_toml(path, "see 'Tables' in the documentation")
-    unknown = sorted(set(values) - set(KEYS))
-    if unknown:
-        raise InputError(f"{path}: unknown keys {unknown}; a party has {sorted(KEYS)}")
-    for key, value in values.items():
-        valid, advice = KEYS[key]
-        if not valid(value):
-            raise InputError(f"{path}: {key} = {value!r} cannot be used; {advice}")
+    check_entries(values, KEYS, path, what="a party")
     table, policy = (path.parent / values[key] if values.get(key) else None for key in ("table", "policy"))
     return PartyFile(path, values.get("party"), table, reading_of(values), policy)
 
 
 def read_policy(path: Path) -> Policy:
     """Read a policy; every key has to be one this library enforces."""
-    return from_table(storage.read_toml(path, "see 'A party's policy' in the documentation"), path)
+    return policy_from(storage.read_toml(path, "see 'A party's policy' in the documentation"), path)
 
 
 def described(reading: Reading) -> dict[str, Any]:
