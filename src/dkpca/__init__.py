@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from dkpca.party.state import PartyState
     from dkpca.report.tuning import Tuning, tune
     from dkpca.store.files import load, save
-    from dkpca.tables.party_tables import Tables
+    from dkpca.tables.inputs import Tables
 
 __all__ = [
     "DKPCA",
@@ -75,7 +75,7 @@ _HOME = {
     "Rows": "messages",
     "Summary": "messages",
     "Tuning": "report.tuning",
-    "Tables": "tables.party_tables",
+    "Tables": "tables.inputs",
     "extend": "exchange.steps",
     "fuse": "exchange.steps",
     "load": "store.files",

@@ -34,11 +34,12 @@ from dkpca.party.state import Shield, State
 from dkpca.party.summaries import about_columns
 from dkpca.rank import RankRule
 from dkpca.settings import PARTIES, RIDGE, Compute, Fit, check_value, whole
-from dkpca.tables import labels, party_tables, scverse
-from dkpca.tables.categories import coded_columns
-from dkpca.tables.column_rules import check_features
+from dkpca.tables import inputs, scverse
+from dkpca.tables.column_rules import check_features, coded_columns
 from dkpca.tables.inputs import (
+    PartyTables,
     Source,
+    as_precise_as,
     check_like_fit,
     check_table,
     check_told_apart,
@@ -49,7 +50,6 @@ from dkpca.tables.inputs import (
     take_columns,
     without_zeros_left_out,
 )
-from dkpca.tables.party_tables import PartyTables, as_precise_as
 
 Columns = Sequence[int | str]  # positions or names
 AnyTables = Any  # one table, a list of tables, or a mapping from party to table
@@ -286,8 +286,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             return self._fit_on_cluster(X, y, settings, compute, covariates, sample_ids)
         given = self._given(X, settings, sample_ids)
         warn(given.moved)
-        labels.check_outcome(y, party_tables.by_party(X) or {"X": X}, sample_ids, given.ids)
-        known = self._learned(covariates, party_tables.by_party(X) or {"X": X}, sample_ids, given.ids, y)
+        inputs.check_outcome(y, inputs.by_party(X) or {"X": X}, sample_ids, given.ids)
+        known = self._learned(covariates, inputs.by_party(X) or {"X": X}, sample_ids, given.ids, y)
         model, states, shield = in_process.fit(given.tables, settings, compute, places=given.places, covariates=known)
         if settings.protect != "blind":
             warn(about_kernel(model, remedy=remedy(settings.standardize)))
@@ -351,8 +351,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         if self._cluster or _on_cluster(X):
             return self._adjusted(_cluster().transform(self, X, sample_ids), covariates)
         scores, ids = self._placed(X, sample_ids)
-        tables = party_tables.by_party(X) or {"X": X}
-        scores = self._adjusted(scores, labels.rows_of_samples(covariates, tables, sample_ids, ids, "covariates"))
+        tables = inputs.by_party(X) or {"X": X}
+        scores = self._adjusted(scores, inputs.rows_of_samples(covariates, tables, sample_ids, ids, "covariates"))
         return self._labeled(as_precise_as(X, scores), ids)
 
     def _placed(self, X: AnyTables, sample_ids: Any) -> tuple[Array, Any]:
@@ -365,10 +365,10 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         """Covariates of a fit as orthonormal columns, in the order of its samples; say what they predict."""
         if covariates is None:
             return None
-        known = Covariates.of(labels.rows_of_samples(covariates, tables, sample_ids, ids, "covariates"))
+        known = Covariates.of(inputs.rows_of_samples(covariates, tables, sample_ids, ids, "covariates"))
         warn(known.words()[1:])
         if y is not None:
-            warn(predicted(known, *labels.outcome_columns(y)))
+            warn(predicted(known, *inputs.outcome_columns(y)))
         return known
 
     def _check_covariates(self, covariates: Any) -> None:
@@ -966,19 +966,19 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     def _given(self, X: AnyTables, settings: Fit, sample_ids: Any) -> PartyTables:
         """Tables of a fit by party, checked, their rows in one order."""
         X = scverse.unwrapped(X)
-        tables = party_tables.by_party(X)
+        tables = inputs.by_party(X)
         if tables is None:
             return self._cut(X, sample_ids, {}, settings.families())
         self.__dict__.pop("feature_names_in_", None)
-        return party_tables.for_fit(tables, settings, sample_ids)
+        return inputs.for_fit(tables, settings, sample_ids)
 
     def _given_new(self, X: AnyTables, sample_ids: Any) -> PartyTables:
         """Tables of new samples by party, checked against the fit."""
         X = scverse.unwrapped(X)
-        tables = party_tables.by_party(X)
+        tables = inputs.by_party(X)
         if tables is not None:
             self._check_states(list(tables))
-            given = party_tables.for_new_samples(tables, self._states, sample_ids, self.lacking)
+            given = inputs.for_new_samples(tables, self._states, sample_ids, self.lacking)
             warn(given.moved)
             return given
         self._check_states(self.party_names_)
@@ -990,7 +990,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
 
     def _cut(self, X: Any, sample_ids: Any, fitted: Mapping[str, Kernel], families: list[Any]) -> PartyTables:
         """Cut one table into the parties that `parties` describes; `fitted` has their kernels after a fit."""
-        ids = labels.of_rows(X, sample_ids)
+        ids = inputs.of_rows(X, sample_ids)
         if array_api_compat.is_torch_array(X):
             table, names = check_table("X", X), None
             if fitted and table.shape[1] != self.n_features_in_:
@@ -1127,7 +1127,7 @@ def _not_at_random(model: Any, y: Any) -> list[str]:
     ]
     if y is None:
         return found
-    values, names = labels.outcome_columns(y)
+    values, names = inputs.outcome_columns(y)
     return found + [
         f"party {name!r} does not lack samples at random: they go with {names[column]} (correlation {size:.2f})"
         for name, column, size in goes_with(rows, values)

@@ -17,7 +17,7 @@ from dkpca.report.columns import MOST_COLUMNS, NONE, own_columns, read_labels
 from dkpca.report.content import Content, drawn_samples, influence, packed
 from dkpca.report.sources import Source, read_source
 from dkpca.store import runs, storage
-from dkpca.tables.embeddings import embedding_files
+from dkpca.tables.formats import embedding_files
 from dkpca.tables.reading import Reading
 from testkit.owners import OWNERS, frame, numbers
 

@@ -6,15 +6,15 @@ import numpy as np
 import polars as pl
 import pytest
 
-from dkpca.tables import embeddings
+from dkpca.tables import formats
 
 
 @pytest.mark.parametrize("n", [1, 3, 8])
 def test_csv_and_parquet_hold_the_same_rows_in_order(n, monkeypatch):
-    monkeypatch.setattr(embeddings, "ROWS", 3)
+    monkeypatch.setattr(formats, "ROWS", 3)
     ids, scores = [f"{i:03d}" for i in range(n)], np.random.default_rng(n).standard_normal((n, 2))
     written = {}
-    for name, write in embeddings.embedding_files(ids, scores, outside=[i % 2 == 0 for i in range(n)]).items():
+    for name, write in formats.embedding_files(ids, scores, outside=[i % 2 == 0 for i in range(n)]).items():
         write(file := io.BytesIO())
         written[name] = file.getvalue()
     parquet = pl.read_parquet(io.BytesIO(written["embedding.parquet"]))
@@ -31,7 +31,7 @@ def test_never_more_than_a_group_of_rows_is_made_at_a_time(monkeypatch):
             return super().__getitem__(rows)
 
     taken: list[int] = []
-    monkeypatch.setattr(embeddings, "ROWS", 5)
-    for write in embeddings.embedding_files(Ids(map(str, range(23))), np.zeros((23, 2))).values():
+    monkeypatch.setattr(formats, "ROWS", 5)
+    for write in formats.embedding_files(Ids(map(str, range(23))), np.zeros((23, 2))).values():
         write(io.BytesIO())
     assert max(taken) == 5

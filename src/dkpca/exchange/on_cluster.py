@@ -19,8 +19,7 @@ from dkpca.linalg.leading import ONE_WORKER
 from dkpca.linalg.on_dask import is_collection
 from dkpca.messages import check_party_name
 from dkpca.settings import Fit
-from dkpca.tables.inputs import column_groups
-from dkpca.tables.labels import like_fit
+from dkpca.tables.inputs import column_groups, like_fit
 
 SHARE = 16  # one part in so many of a worker's memory that the tables may take, to be on one worker
 MOST_TOLD = 5  # chunks of new samples about which there are warnings

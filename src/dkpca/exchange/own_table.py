@@ -14,7 +14,7 @@ from dkpca.errors import InputError, StorageError
 from dkpca.exchange.memory import StudyMemory, write
 from dkpca.store import party_file
 from dkpca.tables.checkup import examine
-from dkpca.tables.embeddings import embedding_files
+from dkpca.tables.formats import embedding_files
 from dkpca.tables.preparation import Preparation, prepare, reading_for, with_samples_as_columns
 from dkpca.tables.reading import Matrix, Reading, read, some
 from dkpca.wire import codec, toml

@@ -22,10 +22,9 @@ from dkpca.party.limits import Policy
 from dkpca.party.state import PartyState
 from dkpca.rank import RankRule
 from dkpca.settings import FLAG, Allowed, Compute, Fit, check_value, choice
-from dkpca.tables import labels
+from dkpca.tables import inputs
 from dkpca.tables.column_rules import check_features
-from dkpca.tables.inputs import check_like_fit, check_table, without_zeros_left_out
-from dkpca.tables.party_tables import as_numbers
+from dkpca.tables.inputs import as_numbers, check_like_fit, check_table, without_zeros_left_out
 
 MessageT = TypeVar("MessageT")
 ALLOWED: dict[str, Allowed] = {
@@ -107,7 +106,7 @@ def summarize(
     compute, chosen = Compute(device=device, max_memory=max_memory), kernel_of(fit)
     X = without_zeros_left_out(party, X, taken=chosen.takes_sparse)
     if chosen.columns_are == "samples":
-        X = labels.matrix_like_its_rows(party, X)
+        X = inputs.matrix_like_its_rows(party, X)
     else:
         check_features(party, X)
     memory = MemoryLimit.of(compute.max_memory)
@@ -127,7 +126,7 @@ def summarize(
         device=compute.device,
         memory=memory,
     )
-    return summary, replace(state, columns=labels.names_of_columns(X))
+    return summary, replace(state, columns=inputs.names_of_columns(X))
 
 
 def fuse(

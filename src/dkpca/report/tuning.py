@@ -26,8 +26,7 @@ from dkpca.kernels import family
 from dkpca.linalg.arrays import to_numpy
 from dkpca.metrics import principal_angles
 from dkpca.report import svg
-from dkpca.tables.inputs import is_source
-from dkpca.tables.party_tables import Tables, by_party
+from dkpca.tables.inputs import Tables, by_party, is_source
 
 FACTORS = (1 / 64, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0)  # of the usual width
 FEWEST_SAMPLES = 20

@@ -43,7 +43,7 @@ from dkpca.store.files import (
     stored_summaries,
 )
 from dkpca.store.storage import Content
-from dkpca.tables.embeddings import embedding_files
+from dkpca.tables.formats import embedding_files
 from dkpca.tables.ids import matching_keys
 from dkpca.tables.reading import read_ids
 from dkpca.wire import codec

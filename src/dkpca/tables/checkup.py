@@ -11,7 +11,6 @@ import polars as pl
 
 from dkpca.errors import InputError
 from dkpca.tables import column_rules, numerals
-from dkpca.tables.columns import typed
 from dkpca.tables.formats import Opened
 from dkpca.tables.ids import as_text, matching_keys, oddities
 from dkpca.tables.preparation import MOST_CATEGORIES
@@ -23,6 +22,7 @@ from dkpca.tables.reading import (
     opened,
     some,
     text_among_numbers,
+    typed,
     wanted_columns,
 )  # fmt: skip
 from dkpca.tables.text_files import Dialect

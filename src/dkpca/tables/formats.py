@@ -8,14 +8,15 @@ import contextlib
 import logging
 import re
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, BinaryIO, overload
 
 import numpy as np
 import polars as pl
+from polars.io.plugins import register_io_source
 
 from dkpca.errors import InputError
 from dkpca.tables import inputs, numerals, scverse, text_files
@@ -31,6 +32,8 @@ SHEET_HEAD = 50  # rows that are looked at to find the header
 PADDED = re.compile(rb'formatCode="(00+)"')  # a number format that shows leading zeros
 LARGE = 2**26  # bytes of its files
 AS_WRITTEN = Dialect()
+ROWS = 2**17  # of a group of an embedding
+Writer = Callable[[BinaryIO], object]
 
 
 @dataclass(frozen=True)
@@ -296,3 +299,29 @@ class Stored:
 def stays_in_its_file(opened: Opened) -> bool:
     """Whether a table is better left where it is."""
     return sum(part.stat().st_size for part in opened.parts) >= LARGE
+
+
+def embedding_files(
+    sample_ids: Sequence[str], scores: np.ndarray[Any, Any], *, outside: Sequence[bool] | None = None
+) -> dict[str, Writer]:
+    """Scores as CSV and Parquet, the first column the sample id; the last says which new samples lie outside."""
+
+    def rows(start: int, end: int) -> pl.DataFrame:
+        columns = [pl.Series(f"component_{d + 1}", scores[start:end, d]) for d in range(scores.shape[1])]
+        frame = pl.DataFrame([pl.Series("sample", list(sample_ids[start:end]), dtype=pl.String), *columns])
+        if outside is None:
+            return frame
+        return frame.with_columns(pl.Series("outside", list(outside[start:end]), dtype=pl.Boolean))
+
+    def csv(file: BinaryIO) -> None:
+        for start in range(0, max(len(scores), 1), ROWS):
+            rows(start, start + ROWS).write_csv(file, include_header=start == 0)
+
+    def groups(columns: list[str] | None, *unused: object) -> Iterator[pl.DataFrame]:
+        for start in range(0, max(len(scores), 1), ROWS):
+            yield rows(start, start + ROWS).select(columns or pl.all())
+
+    def parquet(file: BinaryIO) -> None:
+        register_io_source(groups, schema=rows(0, 0).schema).sink_parquet(file, row_group_size=ROWS)
+
+    return {"embedding.csv": csv, "embedding.parquet": parquet}

@@ -1,14 +1,17 @@
-"""What a caller may pass as a party's table, checked.
+"""What a caller may pass as tables: checked, by party, and with their rows in one order.
 
 An array or DataFrame is checked where the caller is. A path to a file, or a function without arguments that returns
 a table, is opened and checked by the worker that computes for the party, and only there: its rows never pass through
-the caller's machine.
+the caller's machine. Rows of several tables are brought into one order by their labels: the index of a DataFrame, or
+ids beside it. Arrays have no labels; their rows match by position, and only where nobody's rows have to move.
 """
 
 import contextlib
 import math
 import tokenize
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import warnings
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -19,11 +22,12 @@ import numpy as np
 import scipy.sparse
 from sklearn.utils.validation import check_array
 
-from dkpca.errors import InputError, StorageError
+from dkpca.errors import DataWarning, InputError, StorageError
 from dkpca.linalg.arrays import Array, MemoryLimit, device, dtype_name, free_memory, namespace, tall
 from dkpca.messages import check_party_name
-from dkpca.tables.categories import coded, is_missing
-from dkpca.tables.column_rules import check_features
+from dkpca.party.state import State
+from dkpca.settings import Fit
+from dkpca.tables.column_rules import check_features, coded, is_missing
 from dkpca.wording import counted
 
 Source = Path | Callable[[], Any]
@@ -35,6 +39,9 @@ TEXT_ADVICE = (
 )
 MOST_WHOLE = 2**53  # every whole number up to it is a float64
 CONVERTED = 2**16  # rows of a mapped array that are turned into double precision together
+Labels = list[Any]
+MOST_CLASSES = 50  # different values that are taken for classes
+LEAST_COMMON = 10  # samples that all parties must have where the others are dropped
 
 
 def as_table(name: str, table: Any, *, columns_are: str = "quantities") -> Array | Source:
@@ -336,3 +343,412 @@ def _position(column: Any, n_features: int, names: Iterable[str] | None) -> int:
 def take_columns(table: Array, columns: list[int]) -> Array:
     contiguous = columns == list(range(columns[0], columns[0] + len(columns)))
     return table[:, columns[0] : columns[0] + len(columns)] if contiguous else table[:, columns]
+
+
+def aligned(
+    tables: Mapping[str, Any], sample_ids: Any = None, *, matrices: Collection[str] = ()
+) -> tuple[dict[str, Any], Labels | None, list[str]]:
+    """Put the rows of all tables into the order of the first that has labels.
+
+    Parameters
+    ----------
+    tables : mapping of party to table
+        DataFrames with an index, arrays, or sources that a worker opens.
+    sample_ids : mapping of party to sequence, or sequence, optional
+        Labels of rows, in their order; one sequence is about every table. They win over an index.
+    matrices : collection of str
+        Parties whose columns are the samples too, in the order of the rows.
+
+    Returns
+    -------
+    (tables, labels, notes)
+        Tables in the common order, the labels of that order if there are any, and what was moved, in words.
+    """
+    labels = _labels(tables, sample_ids)
+    if not labels:
+        return dict(tables), None, []
+    first, *others = labels
+    _check_each(labels)
+    moved = [name for name in others if labels[name] != labels[first]]
+    for name in moved:
+        _check_same_samples(first, labels[first], name, labels[name])
+    nameless = [name for name in tables if name not in labels]
+    if moved and nameless:
+        raise InputError(
+            f"the rows of {moved} are in another order than those of {first!r}, and {nameless} have no labels that "
+            "say in which order theirs are; give them with sample_ids, or pass all tables in one order"
+        )
+    placed = dict(tables)
+    for name in moved:
+        row = {label: number for number, label in enumerate(labels[name])}
+        placed[name] = _taken(tables[name], name, [row[label] for label in labels[first]], name in matrices)
+    notes = [
+        f"party {name!r}: its rows were put into the order of party {first!r}, by their labels" for name in moved
+    ]
+    return placed, labels[first], notes
+
+
+@dataclass(frozen=True)
+class Matched:
+    """Tables of several parties, matched by the labels of their rows."""
+
+    tables: dict[str, Any]
+    ids: Labels | None  # labels of the samples, in order; None: there are none, rows match by position
+    notes: list[str]  # what was moved or dropped, in words
+    places: dict[str, list[int]] | None = None  # of each table's rows among the samples; None: all have all, in order
+
+
+def matched(
+    tables: Mapping[str, Any], sample_ids: Any = None, *, lacking: str | None, matrices: Collection[str] = ()
+) -> Matched:
+    """Match rows by their labels where parties may lack samples.
+
+    Parameters
+    ----------
+    tables, sample_ids, matrices
+        As for `aligned`.
+    lacking : {"drop", "mean", "complete"}, optional
+        What to do about samples that not all have: keep only the common ones, or all of them. None refuses.
+    """
+    labels = _labels(tables, sample_ids)
+    if lacking is None or len({frozenset(own) for own in labels.values()}) <= 1:
+        return Matched(*aligned(tables, sample_ids, matrices=matrices))
+    _check_each(labels)
+    nameless = [name for name in tables if name not in labels]
+    if nameless:
+        raise InputError(
+            f"parties have different samples, and {nameless} have no labels that say which theirs are; give them "
+            "with sample_ids"
+        )
+    union: Labels = list(dict.fromkeys(label for own in labels.values() for label in own))
+    lacked = {name: len(union) - len(own) for name, own in labels.items()}
+    listed = ", ".join(f"{name} {count:,}" for name, count in lacked.items() if count)
+    common = set(union).intersection(*map(set, labels.values()))
+    if lacking == "drop":
+        if len(common) < LEAST_COMMON:
+            raise InputError(
+                f"all parties have {len(common)} of {len(union):,} samples in common (lacking: {listed}), and a fit "
+                f"needs {LEAST_COMMON}; check that labels are of one kind, or use lacking='complete'"
+            )
+        kept = [label for label in next(iter(labels.values())) if label in common]
+        placed = {}
+        for name, table in tables.items():
+            row = {label: number for number, label in enumerate(labels[name])}
+            placed[name] = _taken(table, name, [row[label] for label in kept], name in matrices)
+        note = f"used the {len(kept):,} of {len(union):,} samples that all parties have; lacking: {listed}"
+        return Matched(placed, kept, [note])
+    position = {label: number for number, label in enumerate(union)}
+    places = {name: [position[label] for label in own] for name, own in labels.items()}
+    return Matched(dict(tables), union, [], places)
+
+
+def check_outcome(y: Any, tables: Mapping[str, Any], sample_ids: Any, ids: Labels | None) -> None:
+    """Refuse values for each sample that are in another order than the samples `ids`: they would go with others."""
+    if y is None or ids is None:
+        return
+    given = list(y.index) if hasattr(y, "iloc") and hasattr(y, "index") else None
+    if given is not None and set(given).isdisjoint(ids):
+        given = None  # row numbers, beside tables with names
+    if given is None:
+        given = next(iter(_labels(tables, sample_ids).values()))
+    if given != ids:
+        raise InputError(
+            f"y has {len(given):,} values for other samples, or in another order, than the {len(ids):,} of the fit; "
+            "fit without y, and take y.loc[model.sample_ids_] afterwards"
+        )
+
+
+def rows_of_samples(values: Any, tables: Mapping[str, Any], sample_ids: Any, ids: Labels | None, what: str) -> Any:
+    """Return a table with a row for each of the samples `ids`, in their order: by its index, or as it is."""
+    if values is None:
+        return None
+    labeled = ids is not None and hasattr(values, "iloc") and hasattr(values, "index")
+    if ids is not None and labeled and not set(values.index).isdisjoint(ids):
+        lacking = [label for label in ids if label not in set(values.index)]
+        if lacking or not values.index.is_unique:
+            said = (
+                f"no row for {len(lacking):,} of {len(ids):,} samples, such as {lacking[0]!r}" if lacking else "twins"
+            )
+            raise InputError(f"{what} have {said}; give one row for each sample")
+        return values.loc[ids]
+    if ids is not None and next(iter(_labels(tables, sample_ids).values()), ids) != ids:
+        raise InputError(f"{what} have no labels, and rows were dropped, added or reordered; give them an index")
+    return values
+
+
+def outcome_columns(y: Any) -> tuple[np.ndarray, list[str]]:
+    """Values for each sample as columns of numbers, and their names: one per class, or the numbers themselves."""
+    values = np.asarray(y)
+    values = values[:, 0] if values.ndim == 2 else values
+    classes = np.unique(values.astype(str))
+    if values.dtype.kind in "fiu" and len(classes) > MOST_CLASSES:
+        return values.astype(float)[:, None], ["y"]
+    shown = classes[:MOST_CLASSES]
+    return (values.astype(str)[:, None] == shown[None, :]).astype(float), [f"y = {name}" for name in shown]
+
+
+def of_rows(table: Any, sample_ids: Any) -> Labels | None:
+    """Labels of the rows of one table: those given, or its index."""
+    if sample_ids is not None:
+        return aligned({"X": table}, sample_ids)[1]
+    return list(table.index) if hasattr(table, "iloc") and hasattr(table, "index") else None
+
+
+def _labels(tables: Mapping[str, Any], sample_ids: Any) -> dict[str, Labels]:
+    """Labels by party, of those that have some."""
+    if sample_ids is not None and not isinstance(sample_ids, Mapping):
+        sample_ids = dict.fromkeys(tables, sample_ids)
+    given = dict(sample_ids or {})
+    strangers = sorted(set(given) - set(tables))
+    if strangers:
+        raise InputError(f"sample_ids names {strangers}; the tables are of {sorted(tables)}")
+    found: dict[str, Labels] = {}
+    for name, table in tables.items():
+        if name in given:
+            found[name] = _listed(given[name])
+            if hasattr(table, "shape") and len(found[name]) != table.shape[0]:
+                raise InputError(
+                    f"party {name!r}: {len(found[name])} sample ids for {table.shape[0]} rows; give one for each row"
+                )
+        elif hasattr(table, "iloc") and hasattr(table, "index"):
+            found[name] = list(table.index)
+    return found
+
+
+def _listed(ids: Sequence[Any]) -> Labels:
+    return ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
+
+
+def _check_each(labels: Mapping[str, Labels]) -> None:
+    for name, own in labels.items():
+        missing = [row for row, label in enumerate(own) if label is None or label != label]
+        if missing:
+            raise InputError(f"party {name!r}: row {missing[0] + 1} has no label; give every sample an id")
+        if len(set(own)) < len(own) and any(other != own for other in labels.values()):
+            twice = Counter(own).most_common(1)[0][0]
+            raise InputError(
+                f"party {name!r}: label {twice!r} occurs in several rows, and its rows differ from those of other "
+                "parties; labels must be unique, keep one of these rows"
+            )
+
+
+def _check_same_samples(first: str, ours: Labels, name: str, theirs: Labels) -> None:
+    common = len(set(ours) & set(theirs))
+    if common == len(ours) == len(theirs):
+        return
+    kinds = sorted({type(own[0]).__name__ for own in (ours, theirs) if own})
+    hint = f" (labels of types {' and '.join(kinds)})" if len(kinds) > 1 else ""
+    raise InputError(
+        f"parties {first!r} and {name!r} have different samples: {len(ours)} and {len(theirs)}, {common} in common "
+        f"by their labels{hint}; keep the common ones with lacking='drop', complete the others with "
+        "lacking='complete', or, if rows match by position, pass arrays (table.to_numpy())"
+    )
+
+
+def names_of_columns(table: Any) -> tuple[str, ...] | None:
+    """Names of a DataFrame's columns; None where there are none."""
+    return tuple(map(str, table.columns)) if hasattr(table, "columns") and hasattr(table, "shape") else None
+
+
+def matrix_like_its_rows(name: str, table: Any) -> Any:
+    """Return a kernel matrix with its columns in the order of its rows, by the labels of both if it has them."""
+    if not (hasattr(table, "iloc") and hasattr(table, "index")) or list(table.columns) == list(table.index):
+        return table
+    if not table.index.is_unique or set(table.columns) != set(table.index):
+        raise InputError(
+            f"party {name!r}: the columns of a kernel matrix are its samples, and these are labeled otherwise than "
+            "its rows; give both the same labels, or pass an array (table.to_numpy()) with both in one order"
+        )
+    return table.loc[:, table.index]
+
+
+def like_fit(name: str, table: Any, columns: tuple[str, ...] | None) -> Any:
+    """Return new rows with the columns of the fit, by their names where both have names."""
+    given = names_of_columns(table)
+    if columns is None or given is None or given == columns:
+        return table
+    check_same_columns(name, given, columns)
+    return table[[table.columns[given.index(column)] for column in columns]]
+
+
+def check_same_columns(name: str, given: Sequence[str], columns: Sequence[str]) -> None:
+    """Refuse new rows that have other columns than the fit."""
+    if len(set(given)) < len(given) or set(given) != set(columns):
+        strange, absent = sorted(set(given) - set(columns)), sorted(set(columns) - set(given))
+        raise InputError(
+            f"party {name!r}: these samples have other columns than the fit: {strange[:5]} are new, {absent[:5]} are "
+            "missing; name them as in the fit, or pass arrays with the columns of the fit in their order"
+        )
+
+
+def _taken(table: Any, name: str, rows: list[int], matrix: bool) -> Any:
+    if hasattr(table, "iloc"):
+        return table.iloc[rows, rows] if matrix else table.iloc[rows]
+    if not hasattr(table, "shape"):
+        raise InputError(
+            f"party {name!r}: its table is opened elsewhere and cannot be put into another order; "
+            "pass all tables in one order"
+        )
+    return table[rows][:, rows] if matrix else table[rows]
+
+
+class Tables(Mapping[str, Any]):
+    """Tables of several parties that are cut by rows together, so that scikit-learn can split them.
+
+    Parameters
+    ----------
+    tables : mapping of party to table, or list of tables
+        Arrays or DataFrames. Rows of DataFrames are put into the order of the first table, by their labels.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dkpca import DKPCA, Tables
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> X = np.random.default_rng(0).normal(size=(60, 8))
+    >>> tables = Tables({"bank": X[:, :4], "shop": X[:, 4:]})
+    >>> tables.shape, tables["bank"].shape, tables[:10].shape
+    ((60, 8), (60, 4), (10, 8))
+    >>> GridSearchCV(DKPCA(2, kernel="linear"), {"n_components": [1, 2]}, cv=2).fit(tables).best_params_
+    {'n_components': 2}
+    """
+
+    def __init__(self, tables: Any) -> None:
+        given = by_party(tables)
+        if not given or not all(hasattr(table, "shape") for table in given.values()):
+            raise InputError("Tables takes one table for each party: a dict or a list of arrays or DataFrames")
+        self._tables, self.sample_ids, moved = aligned(given)
+        rows = {name: table.shape[0] for name, table in self._tables.items()}
+        if len(set(rows.values())) > 1:
+            raise InputError(
+                f"parties have different numbers of rows {rows}; row i must be the same sample everywhere"
+            )
+        for sentence in moved:
+            warnings.warn(sentence, DataWarning, stacklevel=2)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Samples, and columns over all parties."""
+        widths = [table.shape[1] for table in self._tables.values()]
+        return next(iter(self._tables.values())).shape[0], sum(widths)
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return the table of a party by its name; else these rows of all tables."""
+        if isinstance(key, str):
+            return self._tables[key]
+        rows = key[0] if isinstance(key, tuple) else key  # scikit-learn says [rows, ...]
+        rows = rows if isinstance(rows, slice) else np.atleast_1d(np.asarray(rows))
+        return Tables({name: _rows_of(table, rows) for name, table in self._tables.items()})
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tables)
+
+    def __len__(self) -> int:
+        return len(self._tables)
+
+
+def _rows_of(table: Any, rows: Any) -> Any:
+    return table.iloc[rows] if hasattr(table, "iloc") else table[rows]
+
+
+@dataclass(frozen=True)
+class PartyTables:
+    """Tables of all parties, their rows in one order."""
+
+    tables: dict[str, Array | Source]
+    ids: list[Any] | None  # labels of the rows in that order; None: they have none
+    columns: dict[str, tuple[str, ...] | None]  # their names, by party
+    moved: list[str]  # sentences about rows that were put into another order, or dropped
+    places: dict[str, list[int]] | None = None  # of each party's rows among the samples; None: all have all
+
+
+def by_party(X: Any) -> dict[str, Any] | None:
+    """Return the tables of a mapping or a list by party; None if X is one table."""
+    if isinstance(X, Mapping) and not scipy.sparse.issparse(X):  # a sparse DOK array is a dict too
+        return {check_party_name(name): table for name, table in X.items()}
+    if is_list_of_tables(X):
+        return {f"party{j}": table for j, table in enumerate(X)}
+    return None
+
+
+def for_fit(given: Mapping[str, Any], fit: Fit, sample_ids: Any) -> PartyTables:
+    """Check the tables of a fit."""
+    families = {name: fit.family_of(name) for name in given}
+    dense = {
+        name: without_zeros_left_out(name, table, taken=families[name].takes_sparse) for name, table in given.items()
+    }
+    matrices = [name for name, family in families.items() if family.columns_are == "samples"]
+    for name in [name for name in dense if name not in matrices]:
+        check_features(name, dense[name])
+    dense |= {name: matrix_like_its_rows(name, dense[name]) for name in matrices}
+    found = matched(dense, sample_ids, lacking=fit.lacking, matrices=matrices)
+    placed = found.tables
+    columns = {name: names_of_columns(table) or named_columns(name, table) for name, table in placed.items()}
+    tables, _ = _checked(placed, families, same_rows=found.places is None)
+    return PartyTables(tables, found.ids, columns, found.notes, found.places)
+
+
+def _checked(
+    given: Mapping[str, Any], kernels: Mapping[str, Any], *, same_rows: bool
+) -> tuple[dict[str, Array | Source], dict[str, Array]]:
+    """Arrays, or names of tables that a worker opens; and those that are here."""
+    if not given:
+        raise InputError("no party was given; pass at least one table")
+    tables = {name: as_table(name, table, columns_are=kernels[name].columns_are) for name, table in given.items()}
+    here = {name: table for name, table in tables.items() if not is_source(table)}
+    check_together(here, same_rows=same_rows)
+    return tables, here
+
+
+def for_new_samples(
+    given: Mapping[str, Any], states: Mapping[str, State], sample_ids: Any, lacking: str | None = None
+) -> PartyTables:
+    """Check tables of new samples against those of the fit."""
+    dense = {
+        name: without_zeros_left_out(name, table, taken=states[name].kernel.takes_sparse)
+        for name, table in given.items()
+    }
+    found = matched(dense, sample_ids, lacking=lacking)
+    placed = found.tables
+    numbers = {name: as_numbers(states[name], _in_order(states[name], table)) for name, table in placed.items()}
+    kernels = {name: states[name].kernel for name in numbers}
+    tables, here = _checked(numbers, kernels, same_rows=found.places is None)
+    check_like_fit(here, {name: state.origin for name, state in states.items()})
+    columns = {name: states[name].columns for name in tables}
+    return PartyTables(tables, found.ids, columns, found.notes, found.places)
+
+
+def as_numbers(state: State, table: Any) -> Any:
+    """New rows in the form that the state expects: as they are, or prepared as the commands did at the fit."""
+    if state.preparation is None:
+        return like_fit(state.party, table, state.columns)
+    try:
+        # By name: reading tables as the commands do is the one step that needs their extra.
+        files = import_module("dkpca.exchange.files")
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"party {state.party!r}: its table was prepared by the dkpca command, which needs {error.name}; "
+            "install it with pip install 'dkpca[cli]'"
+        ) from error
+    return files.prepared(state, table)
+
+
+def as_precise_as(X: Any, scores: Array) -> Array:
+    """Scores in float32, if all tables were; what was computed in between was not."""
+    tables = list(X.values()) if isinstance(X, Mapping) else list(X) if is_list_of_tables(X) else [X]
+    single = isinstance(scores, np.ndarray) and all(_is_single(table) for table in tables)
+    return scores.astype(np.float32) if single else scores
+
+
+def _in_order(state: State, table: Any) -> Any:
+    """Return a table in a file with its columns as the fit had them, by their names."""
+    names = named_columns(state.party, table) if state.preparation is None else None
+    if names is None or state.columns is None or names == state.columns:
+        return table
+    check_same_columns(state.party, names, state.columns)
+    return in_columns(state.party, table, state.columns)
+
+
+def _is_single(table: Any) -> bool:
+    kinds = list(table.dtypes) if hasattr(table, "columns") else [getattr(table, "dtype", None)]
+    return {str(kind).lower() for kind in kinds} == {"float32"}
