@@ -307,13 +307,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
 
         Parameters
         ----------
-        X : mapping of party to table, list of tables, or one table
-            As for `fit`.
-        y : array or Series, optional
-            As for `fit`.
-        covariates : DataFrame, mapping of name to column, or array, optional
-            As for `fit`.
-        sample_ids : mapping of party to sequence, or sequence, optional
+        X, y, covariates, sample_ids
             As for `fit`.
 
         Returns
@@ -393,12 +387,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
 
         Parameters
         ----------
-        X : mapping of party to table, list of tables, or one table
+        X, covariates, sample_ids
             As for `transform`.
-        covariates : DataFrame, mapping of name to column, or array, optional
-            As for `transform`.
-        sample_ids : mapping of party to sequence, or sequence, optional
-            As for `fit`.
 
         Returns
         -------
@@ -432,13 +422,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
 
         Parameters
         ----------
-        X : mapping of party to table, list of tables, or one table
+        X, covariates, sample_ids
             As for `transform`.
         y : ignored
-        covariates : DataFrame, mapping of name to column, or array, optional
-            As for `transform`.
-        sample_ids : mapping of party to sequence, or sequence, optional
-            As for `fit`.
 
         Returns
         -------
@@ -528,10 +514,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         ----------
         n_rows : int
             How many rows to draw.
-        X : mapping of party to table, list of tables, or one table, optional
-            The tables of the fit; needed only where the estimator came from a file or a pickle.
-        sample_ids : mapping of party to sequence, or sequence, optional
-            As for `fit`.
+        X, sample_ids
+            The tables of the fit, as for `fit`; needed only where the estimator came from a file or a pickle.
 
         Returns
         -------
@@ -554,9 +538,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         replace(settings, audit=n_rows, lacking=None)  # checks the number
         if self.model_.lacking is not None:
             raise InputError("run_audit compares with true rows, and parties lack some; fit with lacking='drop'")
-        tables = self._training if X is None else self._given(X, settings, sample_ids).tables
-        if tables is None:
-            raise InputError("run_audit needs the tables of the fit, which are in no file or pickle; give them as X")
+        tables = self._tables_of_fit("run_audit", X, sample_ids)
         return self._audited(in_process.audit(tables, self._states, self.model_, n_rows, settings, compute))
 
     def _fit_on_cluster(
@@ -657,10 +639,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
 
         Parameters
         ----------
-        X : mapping of party to table, list of tables, or one table, optional
-            The tables of the fit; needed only where the estimator came from a file or a pickle.
-        sample_ids : mapping of party to sequence, or sequence, optional
-            As for `fit`.
+        X, sample_ids
+            The tables of the fit, as for `fit`; needed only where the estimator came from a file or a pickle.
 
         Returns
         -------
@@ -684,10 +664,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
 
         Parameters
         ----------
-        X : mapping of party to table, list of tables, or one table, optional
-            The tables of the fit; needed only where the estimator came from a file or a pickle.
-        sample_ids : mapping of party to sequence, or sequence, optional
-            As for `fit`.
+        X, sample_ids
+            The tables of the fit, as for `fit`; needed only where the estimator came from a file or a pickle.
 
         Returns
         -------
@@ -714,13 +692,17 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         self._check_unprotected(method)
         if self._cluster or self.model_.lacking is not None:
             raise InputError(f"{method} needs all rows of every party in one place; fit without Dask and lacking=")
-        tables = self._training if X is None else self._given(X, self._settings()[0], sample_ids).tables
-        if tables is None:
-            raise InputError(f"{method} needs the tables of the fit, which are in no file or pickle; give them as X")
+        tables = self._tables_of_fit(method, X, sample_ids)
         return {
             name: opened(name, table, columns_are=self._states[name].kernel.columns_are)
             for name, table in tables.items()
         }
+
+    def _tables_of_fit(self, method: str, X: AnyTables, sample_ids: Any) -> Mapping[str, Any]:
+        tables = self._training if X is None else self._given(X, self._settings()[0], sample_ids).tables
+        if tables is None:
+            raise InputError(f"{method} needs the tables of the fit, which are in no file or pickle; give them as X")
+        return tables  # type: ignore[no-any-return]
 
     def report(
         self,

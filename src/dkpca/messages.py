@@ -7,7 +7,7 @@ is in docs/disclosure.md.
 import hashlib
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated, Any
@@ -45,61 +45,36 @@ def _party_name(field: str, name: str) -> None:
     check_party_name(name)
 
 
-def _fingerprint(field: str, value: str) -> None:
-    if not re.fullmatch(r"[0-9a-f]{64}", value):
-        raise InputError(f"{field} is not a sha256 digest")
+def _checked(valid: Callable[[Any], bool], words: str) -> Callable[[str, Any], None]:
+    """Return the check of a field whose refusal has these words; `{}` in them is the value."""
+
+    def check(field: str, value: Any) -> None:
+        if not valid(value):
+            raise InputError(f"{field} {words.format(value)}")
+
+    return check
 
 
-def _at_least_one(field: str, value: int) -> None:
-    if value < 1:
-        raise InputError(f"{field} is {value}, less than 1")
+def _ascending(value: tuple[int, ...]) -> bool:
+    return 1 <= len(value) <= MOST_AUDITED and value[0] >= 0 and all(a < b for a, b in pairwise(value))
 
 
-def _finite(field: str, value: float) -> None:
-    if not math.isfinite(value):
-        raise InputError(f"{field} is {value}, not a finite number")
-
-
-def _not_negative(field: str, value: float) -> None:
-    if not (math.isfinite(value) and value >= 0):
-        raise InputError(f"{field} is {value}, not a finite number >= 0")
-
-
-def _positive(field: str, value: float) -> None:
-    if not (math.isfinite(value) and value > 0):
-        raise InputError(f"{field} is {value}, not a finite number > 0")
-
-
-def _secret(field: str, value: str) -> None:
-    if not re.fullmatch(rf"[0-9a-f]{{{2 * SEED_BYTES}}}", value):
-        raise InputError(f"{field} is not a secret of {SEED_BYTES} bytes")
-
-
-def _bits(field: str, value: int) -> None:
-    if value not in RING_BITS:
-        raise InputError(f"{field} is {value}, not one of {list(RING_BITS)}")
-
-
-def _ascending(field: str, value: tuple[int, ...]) -> None:
-    if not 1 <= len(value) <= MOST_AUDITED or value[0] < 0 or any(a >= b for a, b in pairwise(value)):
-        raise InputError(f"{field} are not 1 to {MOST_AUDITED} positions, ascending and each once")
-
-
-def _seed(field: str, value: int) -> None:
-    if value < 0:
-        raise InputError(f"{field} is {value}, less than 0")
+def _is_hex(value: str) -> bool:
+    return re.fullmatch(r"[0-9a-f]{64}", value) is not None
 
 
 PartyName = Annotated[str, _party_name]
-Fingerprint = Annotated[str, _fingerprint]
-Count = Annotated[int, _at_least_one]
-Finite = Annotated[float, _finite]
-NotNegative = Annotated[float, _not_negative]
-Positive = Annotated[float, _positive]
-Bits = Annotated[int, _bits]
-Secret = Annotated[str, _secret]
-Positions = Annotated[tuple[int, ...], _ascending]
-SeedNumber = Annotated[int, _seed]
+Fingerprint = Annotated[str, _checked(_is_hex, "is not a sha256 digest")]
+Count = Annotated[int, _checked(lambda value: value >= 1, "is {}, less than 1")]
+Finite = Annotated[float, _checked(math.isfinite, "is {}, not a finite number")]
+NotNegative = Annotated[float, _checked(lambda value: 0 <= value < math.inf, "is {}, not a finite number >= 0")]
+Positive = Annotated[float, _checked(lambda value: 0 < value < math.inf, "is {}, not a finite number > 0")]
+Bits = Annotated[int, _checked(lambda value: value in RING_BITS, f"is {{}}, not one of {list(RING_BITS)}")]
+Secret = Annotated[str, _checked(_is_hex, f"is not a secret of {SEED_BYTES} bytes")]
+Positions = Annotated[
+    tuple[int, ...], _checked(_ascending, f"are not 1 to {MOST_AUDITED} positions, ascending and each once")
+]
+SeedNumber = Annotated[int, _checked(lambda value: value >= 0, "is {}, less than 0")]
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 

@@ -5,7 +5,6 @@ option of its own on the command line. `Compute` says where to compute; it is ne
 """
 
 import reprlib
-import tomllib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
@@ -391,15 +390,6 @@ def _check_together(fit: Fit) -> None:
 def to_toml(record: Any) -> str:
     """Write every field of a record as a line of TOML."""
     return toml.written({each.name: codec.plain(getattr(record, each.name)) for each in fields(record)})
-
-
-def from_toml(cls: type[RecordT], text: str, *, what: str, complete: bool = False) -> RecordT:
-    """Read a record from TOML; an unknown key is refused, and a missing one too if it has to be complete."""
-    try:
-        values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{what} cannot be read as TOML: {error}") from error
-    return from_values(cls, values, what=what, complete=complete)
 
 
 def from_values(cls: type[RecordT], values: Mapping[str, Any], *, what: str, complete: bool = False) -> RecordT:

@@ -1,7 +1,7 @@
 """What a message tells whoever holds it, in words and numbers, before it is sent."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,7 @@ class Disclosure:
 
 def describe(message: Message) -> Disclosure:
     """Describe any message."""
-    facts, reveals, absent = DESCRIPTIONS[type(message)](message)
+    facts, reveals, absent = _described(message)
     facts = {"bytes": wire.size(message), **facts}
     return Disclosure(wire.kind_of(message), facts, tuple(reveals), tuple(absent))
 
@@ -113,23 +113,26 @@ def share_sent(summary: Summary) -> float:
 Description = tuple[dict[str, Any], list[str], list[str]]
 
 
-def _statistics(message: Statistics) -> Description:
+@singledispatch
+def _described(message: Any) -> Description:
+    """Facts about a message, what it reveals, and what it does not contain; one function for each kind."""
+    raise TypeError(f"{type(message).__name__} is no message")
+
+
+@_described.register
+def _(message: Statistics) -> Description:
     facts = {
         "party": message.party,
         "samples": message.n_samples,
         "columns": message.n_features,
         "mean squared distance": message.mean_squared_distance,
     }
-    return (
-        facts,
-        ["how many rows and columns the party has, and how far apart two rows are on average"],
-        [
-            "any value, name or id",
-        ],
-    )
+    reveals = ["how many rows and columns the party has, and how far apart two rows are on average"]
+    return facts, reveals, ["any value, name or id"]
 
 
-def _summary(message: Summary) -> Description:
+@_described.register
+def _(message: Summary) -> Description:
     sent = share_sent(message)
     facts = {
         "party": message.party,
@@ -149,11 +152,8 @@ def _summary(message: Summary) -> Description:
             f"that the party has {message.n_features} columns and {message.n_samples} samples",
             "to whoever has the parties' key: all that a summary in the open reveals",
         ]
-        return (
-            facts,
-            reveals,
-            ["any sample, similarity or mean: rows are mixtures of all samples by a secret rotation"],
-        )
+        hidden = "any sample, similarity or mean: rows are mixtures of all samples by a secret rotation"
+        return facts, reveals, [hidden]
     reveals = [
         f"how similar any two samples look to this party: factor @ factor.T is its Gram matrix, {sent:.1%} of it",
         message.kernel.revealed(message.rank, message.n_features),
@@ -164,14 +164,16 @@ def _summary(message: Summary) -> Description:
     return facts, reveals, ["column names, sample ids, and any value of a column as such"]
 
 
-def _rows(message: Rows) -> Description:
+@_described.register
+def _(message: Rows) -> Description:
     n_new, rank = message.factor.shape
     facts = {"party": message.party, "new samples": n_new, "rank": rank, "precision": message.factor.precision}
     reveals = ["how similar each new sample looks to every training sample, as this party sees it"]
     return facts, reveals, ["column names, sample ids, and any value of a column as such"]
 
 
-def _partials(message: Partials) -> Description:
+@_described.register
+def _(message: Partials) -> Description:
     n_new, n_samples = message.partial.shape
     facts = {"party": message.party, "new samples": n_new, "training samples": n_samples}
     reveals = [
@@ -181,7 +183,8 @@ def _partials(message: Partials) -> Description:
     return facts, reveals, ["column names, sample ids, and any value of a column as such"]
 
 
-def _sample_tokens(message: SampleTokens) -> Description:
+@_described.register
+def _(message: SampleTokens) -> Description:
     n_samples = message.tokens.shape[0]
     reveals = [
         f"that the party has {n_samples} samples, and how many of them it shares with each other party",
@@ -190,16 +193,15 @@ def _sample_tokens(message: SampleTokens) -> Description:
     return {"party": message.party, "samples": n_samples}, reveals, ["ids in the clear, and the order of the rows"]
 
 
-def _common_tokens(message: CommonTokens) -> Description:
+@_described.register
+def _(message: CommonTokens) -> Description:
     facts = {"parties": message.n_parties, "samples in common": message.tokens.shape[0]}
-    return (
-        facts,
-        ["to each party: which of its own samples all the others have too"],
-        ["anything about samples that are not shared by all"],
-    )
+    reveals = ["to each party: which of its own samples all the others have too"]
+    return facts, reveals, ["anything about samples that are not shared by all"]
 
 
-def _scores(message: Scores) -> Description:
+@_described.register
+def _(message: Scores) -> Description:
     n_samples, n_components = message.scores.shape
     facts = {
         "parties": message.n_parties,
@@ -214,12 +216,14 @@ def _scores(message: Scores) -> Description:
     return facts, reveals, ["sample ids, and any party's own factor or columns"]
 
 
-def _seed(message: Seed) -> Description:
+@_described.register
+def _(message: Seed) -> Description:
     facts = {"party": message.party, "for": message.to}
     return facts, ["to its reader: a secret of these two parties, and a share of the key of all"], ["any data"]
 
 
-def _shape(message: Shape) -> Description:
+@_described.register
+def _(message: Shape) -> Description:
     facts = {"party": message.party, "samples": message.n_samples, "columns": message.n_features}
     reveals = [
         "how many rows and columns the party has",
@@ -228,19 +232,23 @@ def _shape(message: Shape) -> Description:
     return facts, reveals, ["any value, name or id"]
 
 
-def _go(message: Go) -> Description:
+@_described.register
+def _(message: Go) -> Description:
     return {"party": message.party}, ["that the party agrees to the derived values"], ["any value, name or id"]
 
 
-def _reveal(message: Reveal) -> Description:
+@_described.register
+def _(message: Reveal) -> Description:
     return {"party": message.party}, ["a random number by which rows are drawn"], ["any value, name or id"]
 
 
-def _told(message: Told) -> Description:
+@_described.register
+def _(message: Told) -> Description:
     return {"party": message.party}, ["that the party has read what it was told"], ["anything else"]
 
 
-def _masked_sum(message: MaskedSum) -> Description:
+@_described.register
+def _(message: MaskedSum) -> Description:
     reveals = [
         "alone, or without one of the others: nothing but that the party takes part",
         "together with those of all parties: the sum over all of them, and no addend",
@@ -250,12 +258,14 @@ def _masked_sum(message: MaskedSum) -> Description:
     return facts, reveals, ["anything that can be read without the messages of all other parties"]
 
 
-def _audit_request(message: AuditRequest) -> Description:
+@_described.register
+def _(message: AuditRequest) -> Description:
     facts = {"samples": message.n_samples, "rows asked for": len(message.samples), "seed": message.seed}
     return facts, ["to each party: which samples are looked at, by their positions"], ["anything about a sample"]
 
 
-def _audit_rows(message: AuditRows) -> Description:
+@_described.register
+def _(message: AuditRows) -> Description:
     n_rows, n_samples = message.rows.shape
     facts = {"party": message.party, "rows": n_rows, "samples": n_samples}
     reveals = [
@@ -265,7 +275,8 @@ def _audit_rows(message: AuditRows) -> Description:
     return facts, reveals, ["column names, sample ids, and any value of a column as such"]
 
 
-def _covariate_rows(message: CovariateRows) -> Description:
+@_described.register
+def _(message: CovariateRows) -> Description:
     n_samples, count = message.rows.shape
     facts = {"party": message.party, "samples": n_samples, "columns": count}
     reveals = ["which samples have the same batch, site or age, and how far apart these are; nothing of it is hidden"]
@@ -285,23 +296,3 @@ def _combined(kernel: Kernel) -> str:
 def _kernel_facts(kernel: Kernel) -> dict[str, Any]:
     described = kernel.to_dict()
     return {"kernel": described.pop("name"), **described}
-
-
-DESCRIPTIONS: dict[type[Any], Callable[[Any], Description]] = {
-    Statistics: _statistics,
-    Summary: _summary,
-    Rows: _rows,
-    Partials: _partials,
-    SampleTokens: _sample_tokens,
-    CommonTokens: _common_tokens,
-    Scores: _scores,
-    AuditRequest: _audit_request,
-    AuditRows: _audit_rows,
-    CovariateRows: _covariate_rows,
-    Seed: _seed,
-    Shape: _shape,
-    Go: _go,
-    Reveal: _reveal,
-    Told: _told,
-    MaskedSum: _masked_sum,
-}

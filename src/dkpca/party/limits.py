@@ -149,15 +149,13 @@ class Policy:
         if n_samples < self.min_samples:
             _refuse(f"it has fewer samples than the {self.min_samples} that min_samples asks for")
 
-    def check_kernel(self, kernel: Kernel, *, open_width: bool = False) -> None:
-        """Refuse a kernel, or a width, that is not on the list; or one that the center only chooses later."""
+    def check_kernel(self, kernel: Kernel) -> None:
+        """Refuse a kernel, or a width, that is not on the list."""
         asked = kernel.to_dict()
         if self.kernels is not None and asked["name"] not in self.kernels:
             _refuse(f"the {asked['name']} kernel is not among kernels = {list(self.kernels)}")
         low, high = self.gamma
-        if open_width and kernel.has_width and (low > 0 or high < math.inf):
-            _refuse(f"the width is chosen when all has been added up, and gamma = [{low:g}, {high:g}] limits it")
-        if not open_width and not low <= asked.get("gamma", low) <= high:
+        if not low <= asked.get("gamma", low) <= high:
             _refuse(f"gamma {asked['gamma']:g} is outside gamma = [{low:g}, {high:g}]")
 
     def check_law(self, kernel: Kernel, law: str | None) -> None:

@@ -11,7 +11,6 @@ import polars as pl
 
 from dkpca.errors import InputError
 from dkpca.tables import column_rules, numerals
-from dkpca.tables.formats import Opened
 from dkpca.tables.ids import as_text, matching_keys, oddities
 from dkpca.tables.preparation import MOST_CATEGORIES
 from dkpca.tables.reading import (
@@ -77,9 +76,8 @@ def examine(path: Path, reading: Reading) -> Findings:
         found = typed(table, wanted_columns(table, how), by_position=how.id_column is None)
         chosen = [*([how.id_column] if how.id_column else []), *found.names]
         frame = found.frame.select(chosen).collect(engine="streaming")
-        padded = _padded(table, found.names)
     doubts = {name: _doubt(frame[name], how, table.dialect) for name in found.names}
-    columns = tuple(_column(frame[name], how, doubts[name], name in padded) for name in found.names)
+    columns = tuple(_column(frame[name], how, doubts[name]) for name in found.names)
     notes, id_problems = [*table.notes, *found.notes], list[str]()
     if how.id_column is None:
         likely = [column.name for column in columns if IDENTIFIER in column.remarks]
@@ -119,21 +117,13 @@ def _ids(column: pl.Series, reading: Reading) -> tuple[list[str], list[str]]:
     return ids, problems
 
 
-def _padded(table: Opened, names: Sequence[str]) -> set[str]:
-    """Columns of digits with leading zeros, which numbers have not."""
-    written = table.written(names)
-    zeros = [pl.col(name).str.strip_chars().str.contains(r"^0[0-9]+$").sum() for name in written]
-    counts = table.frame.select(zeros).collect(engine="streaming").row(0) if written else ()
-    return {name for name, count in zip(written, counts, strict=True) if count > 1}
-
-
 def _doubt(values: pl.Series, how: Reading, dialect: Dialect | None) -> str | None:
     """What somebody has to decide about a column of text before the table is used."""
     decided = values.name in dict(how.text_of) or how.text == "ignore"
     return None if decided or not isinstance(values.dtype, TEXT) else text_among_numbers(values, dialect)
 
 
-def _column(values: pl.Series, reading: Reading, doubt: str | None, padded: bool) -> ColumnFinding:
+def _column(values: pl.Series, reading: Reading, doubt: str | None) -> ColumnFinding:
     kind = _kind(values)
     n_missing, n_different = values.null_count(), values.drop_nulls().n_unique()
     numbers = _as_numbers(values) if kind in ("number", "truth", "date") else np.empty(0)
@@ -154,10 +144,8 @@ def _column(values: pl.Series, reading: Reading, doubt: str | None, padded: bool
         )
     if n_different == 1:
         remarks.append("the same in every row")
-    if padded and kind == "number":
-        remarks.append("some have leading zeros: perhaps a code, not a number")
     reasons = []
-    if doubt is None and (_is_identifier(values, kind, numbers) or (padded and values.n_unique() == len(values))):
+    if doubt is None and _is_identifier(values, kind, numbers):
         reasons.append(IDENTIFIER)
     if 2 <= n_different <= FEW and kind != "date" and column_rules.called_as_labels(values.name):
         reasons.append(LABEL)

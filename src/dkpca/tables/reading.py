@@ -37,7 +37,6 @@ from dkpca.tables.text_files import SEPARATORS, Dialect, check_names, is_names, 
 TEXT_COLUMNS = ("error", "one-hot", "codes", "ignore")  # what can be done with them
 DATE_COLUMNS = ("error", "number", "ignore")
 TEXT = (pl.String, pl.Categorical, pl.Enum)
-UNIT, CURRENCY = r"^[+-]?[0-9][0-9.,]*\s*([^0-9\s.,;:+-]\S*)$", r"^([€$£¥])\s*[0-9]"  # of 12 kg, of $ 3
 OURS = Dialect(separator=",", decimal=".", thousands="", missing=())  # how we write embeddings
 
 NUMBER, WHOLE, TRUTH, DATE, WORDS = "number", "large whole number", "truth", "date", "text"
@@ -444,22 +443,12 @@ def text_among_numbers(values: pl.Series, dialect: Dialect | None) -> str | None
     how = dialect or AS_WRITTEN
     text = values.cast(pl.String).str.strip_chars()
     numbers = pl.select(numerals.as_number(pl.lit(text), how.decimal or ".", how.thousands or "")).to_series()
-    units = text.str.extract(UNIT).fill_null(text.str.extract(CURRENCY)).drop_nulls()
-    if len(units) == text.count() > 0 and units.n_unique() == 1:
-        return (
-            f"column {values.name!r} holds numbers with {units[0]!r}; write the numbers alone, or leave the column "
-            f"out with --exclude {values.name!r}"
-        )
     odd = text.is_not_null() & numbers.is_null()
     if not odd.any() or 2 * odd.sum() >= text.count():
         return None
     rows, texts = odd.arg_true() + 1, text.filter(odd).unique(maintain_order=True)
     shown = ", ".join(map(repr, texts.head(3).to_list())) + (" and others" if len(texts) > 3 else "")
     what = f"column {values.name!r} holds numbers, but for {shown}"
-    if texts.to_list() == [values.name]:
-        return f"{what} in row {rows[0]}: the header is repeated there; remove that row"
-    if rows.to_list() == [1]:
-        return f"{what} in row 1, perhaps a second row of the header; remove that row"
     where = f"row {rows[0]}" if len(rows) == 1 else f"{len(rows):,} rows, first row {rows[0]}"
     mark = texts[0] if len(texts) == 1 else "..."
     return (
