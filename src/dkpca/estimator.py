@@ -744,7 +744,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             raise InputError("a report of a blind fit is drawn by a party; fit with protect='none' or 'sums'")
         fitted = _cluster().here(self) if self._cluster else self
         names = {name for state in fitted._states.values() for name in state.columns or ()}
-        import_module("dkpca.report.of_model").write(
+        import_module("dkpca.report.page").write_model(
             Path(path), fitted.model_, fitted.sample_ids_, labels, survival=survival, title=title, in_fit=names
         )
 

@@ -14,8 +14,7 @@ from dkpca import wire
 from dkpca.fusion import result
 from dkpca.report import page as pages
 from dkpca.report.columns import MOST_COLUMNS, NONE, own_columns, read_labels
-from dkpca.report.content import Content, drawn_samples, influence, packed
-from dkpca.report.sources import Source, read_source
+from dkpca.report.content import Content, Source, drawn_samples, influence, packed, read_source
 from dkpca.store import runs, storage
 from dkpca.tables.formats import embedding_files
 from dkpca.tables.reading import Reading

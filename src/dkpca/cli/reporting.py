@@ -81,9 +81,8 @@ def report(
 
     Example: `dkpca report airline/result --table airline.csv --labels airline.csv --id flight --label carrier`
     """
-    from dkpca.report.content import Wanted, assemble
+    from dkpca.report.content import Wanted, assemble, page_beside
     from dkpca.report.page import render
-    from dkpca.report.sources import page_beside
 
     own = None if table is None else at_hand(table, None, id_column)
     known, table = (Reading(id_column), None) if own is None else (own.reading, own.path)

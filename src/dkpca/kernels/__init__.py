@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 
 from dkpca.errors import InputError
-from dkpca.kernels import installed
-from dkpca.kernels.base import Kernel
+from dkpca.kernels.base import Kernel, absent, installed, loaded
 from dkpca.kernels.distances import RBF, ChiSquared, Laplacian, Overlap
 from dkpca.kernels.inner_products import AdditiveChiSquared, CosineKernel, Linear, Polynomial
 from dkpca.kernels.precomputed import Precomputed
@@ -37,14 +36,14 @@ def family(name: object, package: object = None) -> type[Kernel]:
     if isinstance(name, str):
         if name in KERNELS:
             return KERNELS[name]
-        if name in installed.points():
-            return installed.loaded(name, Kernel)
+        if name in installed():
+            return loaded(name)
         if name in NOT_POSITIVE:
             raise InputError(f"{NOT_POSITIVE[name]}; use one of {sorted(KERNELS)}")
-    hint = installed.absent(name, package)
+    hint = absent(name, package)
     raise InputError(f"kernel {name!r} is unknown here; use one of {sorted(KERNELS)}, {hint}")
 
 
 def kernel_names() -> list[str]:
     """Names of all kernels that are here: ours, and those of installed packages."""
-    return [*KERNELS, *sorted(set(installed.points()) - set(KERNELS))]
+    return [*KERNELS, *sorted(set(installed()) - set(KERNELS))]

@@ -6,16 +6,18 @@ Nobody else asks which kernel it is.
 """
 
 import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from dkpca.errors import InputError
-from dkpca.kernels.installed import package_of
 from dkpca.kernels.laws import LAWS, Law
 from dkpca.linalg.arrays import Array, growth, namespace, quiet, unit
 from dkpca.linalg.precision import Factor, reference_of, rows_of, whole
@@ -28,6 +30,8 @@ DOMINANT = 0.9  # share of one column in the mean distance from which the others
 BALANCED, STATIS = "balanced", "statis"
 LEAST = 1e-9  # weight of a party that agrees with none
 Weights = str | Mapping[str, float] | None
+ENTRY_POINTS = "dkpca.kernels"  # where an installed package names kernels of its own
+PLAIN_PACKAGE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
 
 
 class Kernel(ABC):
@@ -213,6 +217,36 @@ class Kernel(ABC):
         package = None if ours else package_of(self.name)
         named = {"name": self.name} if package is None else {"name": self.name, "package": package}
         return {**named, **asdict(self)}  # type: ignore[call-overload]
+
+
+# Kernels that other packages bring: they travel by name, and say which package they are of.
+
+
+@cache
+def installed() -> dict[str, EntryPoint]:
+    """Kernels that installed packages offer, by name; nothing of them is imported."""
+    return {point.name: point for point in entry_points(group=ENTRY_POINTS)}
+
+
+def loaded(name: str) -> type[Any]:
+    """Class of a kernel that a package offers under this name."""
+    cls = installed()[name].load()
+    if not (isinstance(cls, type) and issubclass(cls, Kernel) and cls.name == name):  # type: ignore[attr-defined]
+        raise InputError(f"the package that offers kernel {name!r} does not bring a Kernel of that name; repair it")
+    return cls
+
+
+def package_of(name: str) -> str | None:
+    """Package that offers a kernel, as it is called where packages are installed from."""
+    point = installed().get(name)
+    return None if point is None or point.dist is None else point.dist.name
+
+
+def absent(name: object, package: object) -> str:
+    """Sentence about a kernel that is not here; what a message says about its package is only repeated."""
+    if not isinstance(package, str) or not PLAIN_PACKAGE.fullmatch(package):
+        return "or install its package"
+    return f"or install the package that its sender says it is of, if you trust it: {package}"
 
 
 def checked_width(kernel: Any) -> None:

@@ -5,25 +5,41 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Collection, Mapping
 from html import escape
 from importlib.resources import files
+from pathlib import Path
 from string import Template
 from typing import Any
 
 import numpy as np
+import polars as pl
 
+from dkpca import messages, wire
 from dkpca.analysis.agreement import agreement, missing, unrelated
 from dkpca.certificate import Certificate
+from dkpca.errors import InputError
 from dkpca.fusion import FusedModel
 from dkpca.messages import Summary
 from dkpca.party.disclosure import raw_bytes, share_sent, spectrum
 from dkpca.report import svg
 from dkpca.report.columns import OwnColumns
-from dkpca.report.content import COMPLETED, OUTSIDE, Content, DrawnSamples, drawn_samples, influence, packed
+from dkpca.report.content import (
+    COMPLETED,
+    OUTSIDE,
+    Content,
+    DrawnSamples,
+    Wanted,
+    assemble,
+    drawn_samples,
+    influence,
+    packed,
+)
 from dkpca.report.outcome_section import outcome_section
+from dkpca.store import runs, storage
 from dkpca.store.runs import Run
-from dkpca.tables.reading import Matrix
+from dkpca.tables.reading import Matrix, Reading
 from dkpca.wording import in_bytes
 
 LARGEST_PAGE = 6_000_000  # bytes
@@ -36,6 +52,8 @@ SCRIPTS = (
 IMPORT = re.compile(r"^import .*?;\n", re.MULTILINE | re.DOTALL)
 EXPORT = re.compile(r"^export ", re.MULTILINE)
 PARTY_COLORS = 8  # in style.css
+ID = "sample"
+POINTS = 100_000  # samples to draw, at most
 MOST_BARS = 30  # components drawn with an error bar
 
 
@@ -394,3 +412,54 @@ def _plain(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     return value if isinstance(value, str) else json.dumps(value)
+
+
+def write_model(
+    path: Path,
+    model: FusedModel,
+    sample_ids: Any,
+    labels: Any,
+    *,
+    survival: tuple[str, str] | None = None,
+    title: str | None = None,
+    in_fit: Collection[str] = (),
+) -> None:
+    """Write the page of a model, by way of the run that the commands would have written.
+
+    `labels` has a value for each of the samples, or an index that names them.
+    """
+    names = [str(label) for label in sample_ids]
+    digests = {summary.sample_digest for summary in model.summaries.values()}
+    known = names if messages.digest(names) in digests else None  # else the parties numbered their rows
+    with tempfile.TemporaryDirectory() as folder:
+        sent = {Path(folder, f"{name}.summary"): wire.encode(s) for name, s in model.received.items()}
+        storage.write_all(sent)
+        run = runs.fuse(Path(folder, "run"), sent, model=model, sample_names=known)
+        table = None if labels is None else Path(folder, "labels.parquet")
+        if table is not None:
+            _label_frame(labels, names, list(run.sample_names)).write_parquet(table)
+        wanted = Wanted(
+            run.path,
+            labels=table,
+            label_columns=() if table is None else tuple(map(str, labels)),
+            how_labels=Reading(ID),
+            title=title or "Kernel principal components",
+            survival=survival,
+            in_fit=in_fit,
+        )
+        storage.write(path, render(assemble(wanted), points=POINTS).encode())
+
+
+def _label_frame(labels: Any, names: list[str], shown: list[str]) -> pl.DataFrame:
+    """Labels by the names that the run has for its samples."""
+    if hasattr(labels, "iloc") and not set(map(str, labels.index)).isdisjoint(names):
+        own = {str(label): row for row, label in enumerate(labels.index)}
+        lacking = [name for name in names if name not in own]
+        if lacking:
+            raise InputError(f"labels have no row for {len(lacking):,} samples, such as {lacking[0]!r}")
+        labels = labels.iloc[[own[name] for name in names]]
+    columns = {str(name): list(labels[name]) for name in labels}
+    wrong = [name for name, values in columns.items() if len(values) != len(names)]
+    if wrong:
+        raise InputError(f"label {wrong[0]!r} has {len(columns[wrong[0]])} values for {len(names)} samples")
+    return pl.DataFrame({ID: shown} | columns, strict=False)
