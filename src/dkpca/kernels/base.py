@@ -180,6 +180,8 @@ class Kernel(ABC):
 
         Some of the rows are looked at. Columns that do not vary do not count.
         """
+        # gamma multiplies a sum over columns of mean distances; a column that makes up nearly all of that sum
+        # leaves the others without a say.
         rows = at_hand(X[:: max(1, X.shape[0] // JUDGED_ROWS), :])
         if not self.has_width or self.columns_are != "quantities" or rows.shape[0] < 2:
             return None
@@ -383,6 +385,8 @@ def party_weights(
         )
     if law.weighed_by != "center":
         raise InputError("weights need a sum or a product of the parties' kernels, not one that the center finishes")
+    # Numbers as given; statis: by agreement; balanced: each centered matrix over its largest eigenvalue, so that no
+    # party's leading component is longer than another's.
     if isinstance(weights, Mapping):
         return {name: float(weights[name]) for name in factors}
     if weights == STATIS:
@@ -405,6 +409,8 @@ def _leading_value(A: Factor, centered: bool) -> float:
     if centered:
         square = moments(A, reference_of(A)[0, :], centered=False).square
         return float(namespace(square).max(namespace(square).linalg.eigvalsh(square)))
+    # H A A' H has the eigenvalues of the r x r matrix (A - mean)' (A - mean). Two passes over the rows: one for the
+    # mean, one for the products measured from it, whose own mean is taken out again.
     start = namespace(reference_of(A)).zeros_like(reference_of(A)[0, :])
     mean = moments(A, start, centered=True).total / A.shape[0]
     found = moments(A, mean, centered=True)

@@ -157,6 +157,7 @@ class RBF(OfDistance):
         return self
 
     def scale_by_column(self, X: Array) -> Array:
+        # Mean of (x - y)^2 over pairs of different samples is twice the variance with n - 1 below it.
         return 2.0 * column_variances(X) if X.shape[0] > 1 else namespace(X).zeros_like(X[0, :])
 
     def revealed(self, rank: int, n_features: int) -> str:
@@ -278,6 +279,8 @@ class ChiSquared(OfDistance):
         return summed_over_columns(lambda x, y: ratio(x - y, x + y) * (x - y), X, Y)
 
     def scale_by_column(self, X: Array) -> Array:
+        # No closed form: the mean over all pairs of at most MOST_ROWS evenly spaced rows, column by column.
+        # A sample with itself adds 0, so the sum over n^2 entries is divided by n (n - 1).
         n = min(X.shape[0], MOST_ROWS)
         step = max(1, X.shape[0] // n)
         rows = at_hand(X[: n * step : step, :])
@@ -297,6 +300,8 @@ def check_not_negative(name: str, X: Array) -> None:
 
 def exponential_of(distances: Array, gamma: float) -> Array:
     """exp(-gamma * distances) in place, also where gamma is beyond the range of the precision."""
+    # exp(-gamma d): a gamma beyond the range of the precision is multiplied in by several steps, none of which
+    # overflows unless the exponent does, where the result is 0 anyway.
     most = float(namespace(distances).finfo(distances.dtype).max) ** 0.5
     with quiet():
         while gamma > most:
@@ -309,6 +314,7 @@ def exponential_of(distances: Array, gamma: float) -> Array:
 def summed_over_columns(term: Term, X: Array, Y: Array) -> Array:
     """Matrix of sums over k of term(X[i, k], Y[j, k])."""
     xp = namespace(X, Y)
+    # One pass over the n x m result for each column: no array of n x m x columns is ever made.
     total = xp.zeros((X.shape[0], Y.shape[0]), dtype=X.dtype, device=X.device)
     for k in range(X.shape[1]):
         total += term(X[:, k][:, None], Y[:, k][None, :])
@@ -377,6 +383,8 @@ def best_origin(X: Array, gamma: float) -> Array:
         mean = column_means(X)
         if not bool(xp.all(xp.isfinite(mean))):
             return xp.zeros_like(mean)
+        # |x - y| does not depend on the origin, its rounding does: small |x| are good for the matrix product, and
+        # subtracting a mean rounds each number once. The smaller of the two bounds decides.
         errors = [relative_error(X, gamma, moved=True, origin=mean), relative_error(X, gamma, moved=False)]
     return mean if errors[0] < errors[1] else xp.zeros_like(mean)
 

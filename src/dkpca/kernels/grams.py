@@ -84,6 +84,8 @@ class KernelGram(Gram):
         return self._diagonal
 
     def block(self, rows: Index, columns: Index) -> Array:
+        # Entries k(x_i, x_j) for some rows and columns; on the diagonal they are replaced by the kernel's own exact
+        # values, from which matrix products differ by a rounding.
         K = self.kernel.block(self.there, rows, columns)
         return set_diagonal(K, self._diagonal_at(rows)) if _same(rows, columns) else K
 
@@ -122,6 +124,8 @@ class KernelGram(Gram):
         return KernelGram(self.kernel, self.kernel.rows(self.there, positions), self.origin)
 
     def evaluation_error(self) -> float:
+        # An entry is off by at most this share of sqrt(k(x, x) k(y, y)), so the matrix is off by at most this share
+        # of its trace in spectral norm.
         if self._error is None:
             self._error = self.kernel.relative_error(self.X, self.origin)
             if self.standardized:
@@ -254,6 +258,8 @@ class FusedGram(Gram):
         return lambda stored: law.merge(*decoded(stored))
 
     def evaluation_error(self) -> float:
+        # Inner products of r_j numbers have growth(r_j) roundings each, the law adds two per party, and a power
+        # repeats them; |K| <= trace K.
         roundings = self.law.powers * sum(growth(width) + 2 for width in self.widths)
         return roundings * unit(self.reference) * self.trace()
 
@@ -269,6 +275,7 @@ class FusedGram(Gram):
         law, merged = self.law, self.merging()
 
         def of(start: int, stored: Sequence[Array]) -> Callable[[Sequence[slice]], Array]:
+            # Small blocks on the diagonal, all in one batched product: A_j A_j' of each slice, then the law.
             left, xp = merged(stored), namespace(stored[0])
 
             def stacked(parts: Sequence[slice]) -> Array:
@@ -285,6 +292,7 @@ class FusedGram(Gram):
     def dense(self) -> Array:
         xp = namespace(self.reference)
         K = xp.empty((self.n, self.n), dtype=self.reference.dtype, device=device(self.factors[0]))
+        # Strip by strip, so that the parties' own products never take more than STRIP_BYTES beside the matrix.
         for rows in slices(self.n, max(1, STRIP_BYTES // (self.n * itemsize(K)))):
             K[rows, :] = self.block(rows, slice(None))
         return K

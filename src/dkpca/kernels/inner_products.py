@@ -52,6 +52,7 @@ class Linear(Kernel):
         xp = namespace(X)
         with quiet():
             mean = column_means(X)
+        # H (sum_j X_j X_j') H = sum_j (X_j - m_j)(X_j - m_j)': centering the columns at each party centers eq. (2).
         return mean if self.centered else xp.zeros_like(mean)
 
     def __call__(self, X: Array, Y: Array) -> Array:
@@ -133,6 +134,8 @@ class Polynomial(Kernel):
         xp = namespace(X)
         with quiet():
             largest = self.gamma * float(xp.max(xp.sum(X * X, axis=1))) + self.coef0
+        # (gamma |x|^2 + coef0)^degree of the longest row: where even that is below the smallest normal number, all of
+        # the matrix is lost.
         least = math.log(float(xp.finfo(X.dtype).smallest_normal))
         if largest > 0.0 and self.degree * math.log(largest) < least:
             raise InputError(f"powers of its inner products vanish in {dtype_name(X)}; scale the columns up")
@@ -159,6 +162,7 @@ class Polynomial(Kernel):
         if not self.own:
             return super().squared_distances(K, floor)
         xp = namespace(K)
+        # The d-th root of a value gives gamma x'y + coef0 back, and inner products give distances.
         root = xp.sign(K) * xp.abs(K) ** (1.0 / self.degree)  # an even power hides a sign that coef0 makes rare
         return super().squared_distances((root - self.coef0) / self.gamma, floor)
 

@@ -128,6 +128,7 @@ class Product(Law):
         return 1.0 / n_parties  # exponents add: all together have 1, as with one well chosen width
 
     def merge(self, factors: Sequence[Array], diagonals: Sequence[Array] | None = None) -> list[Array]:
+        # The Hadamard product of A_j A_j' has no thin factor: the parties' factors stay apart.
         return list(factors)
 
     def recombine(self, parts: Iterable[Array]) -> Array:
@@ -186,6 +187,7 @@ class Sum(Law):
     weighed_by: ClassVar[str | None] = "center"
 
     def merge(self, factors: Sequence[Array], diagonals: Sequence[Array] | None = None) -> list[Array]:
+        # sum_j A_j A_j' = [A_1 ... A_J] [A_1 ... A_J]'.
         return [namespace(*factors).concat(list(factors), axis=1)]
 
     def recombine(self, parts: Iterable[Array]) -> Array:
@@ -221,6 +223,8 @@ class Power(Law):
 
     def merge(self, factors: Sequence[Array], diagonals: Sequence[Array] | None = None) -> list[Array]:
         xp = namespace(*factors)
+        # gamma sum_j A_j A_j' + coef0 1 1' = B B' for B = [sqrt(gamma) A_1, ..., sqrt(gamma) A_J, sqrt(coef0) 1]; the
+        # center takes the power of its entries.
         constant = xp.full_like(factors[0][:, :1], self.coef0**0.5)
         return [xp.concat([*(A * self.gamma**0.5 for A in factors), constant], axis=1)]
 
@@ -282,6 +286,7 @@ class Cosine(Law):
 
     def merge(self, factors: Sequence[Array], diagonals: Sequence[Array] | None = None) -> list[Array]:
         assert diagonals is not None
+        # Rows of [A_1 ... A_J] over the true lengths of the whole samples, from the diagonals: D^-1 K D^-1.
         return [namespace(*factors).concat(list(factors), axis=1) * _inverse_lengths(diagonals)[:, None]]
 
     def recombine(self, parts: Iterable[Array]) -> Array:

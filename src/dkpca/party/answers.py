@@ -363,6 +363,8 @@ def _summary(party: Party, question: SummaryWanted) -> Summary:
 
 def _bounds(party: Party, question: BoundsWanted) -> MaskedSum:
     values, lengths = _largest(party, question)
+    # Random numbers below the party's own power of two and zeros above it, under masks: the sum over parties shows
+    # the largest power, and not whose it is.
     seed = keys.own(party.secret, party.run, f"bounds {question.step}")
     random = keys.uniform(seed, 2 * len(masks.POWERS)).reshape(2, -1)
     packed = [
@@ -385,6 +387,7 @@ def _largest(party: Party, question: BoundsWanted) -> tuple[float, float]:
 
 
 def _sums(party: Party, question: SumsWanted) -> MaskedSum:
+    # The party's own numbers of one piece, as whole multiples of the ring's step, under masks that cancel in the sum.
     what, rows, ring = question.what, question.rows, question.rings[0]
     lengths: Any = None
     if what.kind == "statistic":
@@ -537,6 +540,8 @@ def _with_share(party: Party, question: ResultGiven) -> PartyState:
     """State with A' U / sqrt(lambda): what a factor row is multiplied by, for the party's share of a score."""
     assert party.sent is not None
     assert isinstance(party.state, PartyState)
+    # U = scores / sqrt(lambda), so a factor row times A' U / sqrt(lambda) = A' scores / lambda is the party's share
+    # of the score, times its weight. Signs are those of the samples turned back.
     A, scores = np.asarray(party.sent.factor.decode()), np.asarray(question.scores.scores.decode())
     n = len(scores)
     if question.scores.sample_digest != party.sent.sample_digest or len(scores) != len(A):

@@ -200,6 +200,7 @@ class Candidates:
         else:
             factor = self._turn(pairs.factor())
         if self.precision == COMPACT:
+            # Steps by eigenvalue: each column may be rounded until its error in A A' is about the cut.
             largest = float(pairs.values[0])
             cut = max(cut, FINEST * largest)
             steps = steps_for(pairs.values, cut, self.gram.n)

@@ -36,6 +36,8 @@ def columns_of(state: PartyState, fitted: Matrix, scores: Matrix, *, kernel: Ker
         raise InputError(f"party {state.party!r} has no columns of quantities to go back to")
     positions = slice(None) if state.positions is None else to_numpy(state.positions)
     Z, X = fitted[positions], np.asarray(to_numpy(state.anchors), dtype=np.float64)
+    # Nystroem features of the scores, F = k(Z, C) k(C, C)^(-1/2), then ridge: W = (F'F + alpha I)^-1 F'(X - mean).
+    # With all samples as centers this is kernel ridge regression itself.
     centers = Z[np.sort(np.random.default_rng(0).permutation(len(Z))[:CENTERS])]
     values, vectors = np.linalg.eigh(np.asarray(kernel(centers, centers)))
     kept = values > len(values) * np.finfo(float).eps * values[-1]

@@ -54,6 +54,9 @@ class Seen:
     def along_paths(self) -> dict[float, Matrix]:
         """Points as far apart as the shortest path over similar pairs: small values of a kernel are noise."""
         K, found = self.factor @ self.factor.T, {}
+        # Steps join samples whose kernel value is a fair share of their own; far pairs, whose values are noise, get
+        # the length of the shortest way over such steps. What no way reaches is put half as far again as the
+        # farthest.
         own = np.sqrt(np.maximum(np.diagonal(K), 1e-300))
         apart = np.sqrt(np.maximum(_to_one(self._squared), 0.0))
         for similar in SIMILAR:
@@ -86,6 +89,8 @@ class Truth:
     @classmethod
     def of(cls, table: Matrix, kernel: Kernel) -> "Truth":
         """Bring columns to one scale, which no score depends on; codes of categories are read as numbers too."""
+        # Numbers: centered columns of length 1; a constant column is all zero. Categories: one 0/1 column for each
+        # value, centered, behind the numbers.
         size = np.abs(table).max(axis=0)
         size = np.where(size > 0, size, 1.0)
         numbers = table / size  # first, since squares may overflow
@@ -107,6 +112,7 @@ class Truth:
         """
         others = np.ones(len(guess), dtype=bool)
         others[known] = False
+        # R^2 = 1 - |truth - guess|^2 / |truth - mean|^2, over the rows that the attacker did not know.
         truth = self.values[others, : guess.shape[1]]
         missed = ((truth - np.clip(guess[others], -WILD, WILD)) ** 2).sum(axis=0)
         variance = ((truth - truth.mean(axis=0)) ** 2).sum(axis=0)
@@ -158,6 +164,7 @@ def by_independence(seen: Seen, truth: Truth, draws: Sequence[Matrix]) -> Matrix
     found = independent_components(seen.coordinates[:, : min(seen.n_features, MOST_COMPONENTS)])
     values, scores = truth.values[:, : truth.n_columns], []
     for known in draws:
+        # Each column is matched with the component that explains most of its known values by a straight line.
         F, V = found[known] - found[known].mean(axis=0), values[known] - values[known].mean(axis=0)
         slopes = (F.T @ V) / np.maximum((F**2).sum(axis=0), 1e-300)[:, None]
         which = np.argmax(slopes**2 * (F**2).sum(axis=0)[:, None], axis=0)
@@ -177,6 +184,8 @@ ATTACKS: dict[str, Attack] = {
 
 def points(squared: Matrix) -> Matrix:
     """Classical multidimensional scaling: points with these squared distances, the longest axis first."""
+    # Torgerson: B = -1/2 H D H has the inner products of the centered points, and its eigenvectors times the roots of
+    # their eigenvalues are the points, up to a rotation.
     inner = -0.5 * squared
     inner = inner - inner.mean(axis=0)
     inner = inner - inner.mean(axis=1, keepdims=True)
@@ -191,6 +200,8 @@ def regressions(features: Matrix, known: Matrix, values: Matrix) -> Iterator[Mat
     By ridge on all features, and on as many leading ones as there are columns; by Gaussian ridge; by the
     nearest known rows.
     """
+    # 1) linear ridge on all features, 2) on as many leading ones as there are columns, 3) Gaussian ridge of four
+    # widths, 4) the mean of the nearest known rows, weighted by one over their distance.
     centered = _to_one(features - features[known].mean(axis=0))
     yield ridge([centered @ centered[known].T], known, values)
     leading = centered[:, : values.shape[1]]
@@ -231,6 +242,8 @@ def ridge(similar: Sequence[Matrix], known: Matrix, values: Matrix) -> Matrix:
 def rotated(features: Matrix, known: Matrix, values: Matrix) -> Matrix:
     """Estimates for all rows by the rotation and scale that bring the known ones closest to their values."""
     middle, mean = features[known].mean(axis=0), values.mean(axis=0)
+    # Orthogonal Procrustes with a scale: min |s F R - V| over rotations R and s > 0, by F'V = U S W': R = U W',
+    # s = sum S / |F|^2.
     F, V = features[known] - middle, values - mean
     U, singular, Wt = np.linalg.svd(F.T @ V, full_matrices=False)
     length = float((F**2).sum())
@@ -243,6 +256,7 @@ def independent_components(points: Matrix) -> Matrix:
     from sklearn.decomposition import FastICA
     from sklearn.exceptions import ConvergenceWarning
 
+    # Whitened points first (FastICA is told so): left singular vectors, without directions that are only rounding.
     U, lengths, _ = np.linalg.svd(points - points.mean(axis=0), full_matrices=False)
     white = U[:, lengths > 1e-9 * max(float(lengths.max(initial=0.0)), 1e-300)] * np.sqrt(len(points))
     if white.shape[1] == 0:
@@ -403,6 +417,8 @@ def against(
     """Attack everything that somebody has seen of the rows of a table, one by one and side by side."""
     kernel = next((each.kernel for each in seen if each.kernel.columns_are == "categories"), seen[0].kernel)
     truth, draws = Truth.of(table, kernel), _draws(len(table), known_rows, random_state)
+    # Each thing seen is attacked alone, and the strongest result of each attack counts; several are also put side by
+    # side, since two factors of the same rows may tell together what neither tells alone.
     found = [run(each, truth, draws) for each in seen]
     names = list(dict.fromkeys(name for each in found for name in each))
     nothing = (0.0,) * truth.n_columns

@@ -273,6 +273,7 @@ def _message(
 def _check_spectrum(values: Array, left_out: float, gram: Gram, party: str) -> None:
     """Refuse a nearly flat spectrum: everybody knows the eigenvectors of the identity, which is then nearly sent."""
     # What was left out counts as flat: the sum of its squares is at least that.
+    # Effective rank (sum lambda)^2 / sum lambda^2: n - 1 for the centered identity, 1 for one component alone.
     squares = float((values**2).sum()) + max(0.0, left_out) ** 2 / max(1, gram.n - 1 - len(values))
     if gram.trace() ** 2 > FLAT * (gram.n - 1) * squares:
         raise InputError(
@@ -349,6 +350,8 @@ def factor_rows(
     """Rows of the party's factor: a(y) = k(y, X) V / sqrt(lambda)."""
     X_new = measured(state, X_new, memory)
     with quiet():
+        # a(y) = k(y, X) V / sqrt(lambda): one more row of the factor; of landmarks, the same with their weights. A
+        # blind fit adds the offset that centers the new row as the fit was centered.
         rows = _beside_anchors(state, X_new, state.weights, device)
     return rows if state.offset is None else rows + state.offset[None, :]
 
@@ -457,6 +460,7 @@ def outside_at_party(state: PartyState, message: Rows | Partials) -> Flags:
         return np.zeros(message.partial.shape[0], dtype=bool)
     if state.anchors is None or state.kernel.columns_are == "samples":  # the state has no rows to compare with
         return np.zeros(message.factor.shape[0], dtype=bool)
+    # Squared lengths of factor rows, of some training samples and of the new ones; the kernel says what is far.
     rows = np.sort(np.random.default_rng(0).permutation(state.anchors.shape[0])[:COMPARED])
     xp = namespace(state.anchors)
     sampled = xp.take(state.anchors, xp.asarray(rows, device=device(state.anchors)), axis=0)
