@@ -55,6 +55,8 @@ def principal_angles(V: Array, V_hat: Array) -> Array:
     """
     if V.shape[-1] > V_hat.shape[-1]:
         V, V_hat = V_hat, V
+    # Bjoerck and Golub: sines of the angles are the singular values of V - V_hat V_hat'V, accurate where they are
+    # small; cosines, those of V'V_hat, where they are not.
     rest = _outside(V, V_hat)
     xp = namespace(rest)
     sines = xp.flip(xp.clip(xp.linalg.svdvals(rest), 0.0, 1.0))

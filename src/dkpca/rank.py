@@ -217,6 +217,7 @@ class Auto(RankRule):
         return min(max(63, 2 * self.n_components), n_samples)
 
     def choose(self, eigenvalues: Spectrum, n_samples: int) -> int | None:
+        # lambda_{D+1} <= share * lambda_2, as eq. (8) with lambda_2 for lambda_1: centering takes the first away.
         least = min(self.n_components + BEHIND, n_samples)
         return _first_below(eigenvalues, self._threshold(eigenvalues), at_least=least, n_samples=n_samples)
 

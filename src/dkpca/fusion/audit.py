@@ -45,6 +45,8 @@ def mean_at_most(draws: Vector, alpha: float) -> float:
         """Whether betting on less than this mean has won so much that it is not this large."""
         return float(np.max(np.cumsum(np.log1p(stakes * (mean - draws))))) >= math.log(1.0 / alpha)
 
+    # Wealth grows with the mean that is bet against, so the means that are refuted are all above one number, which
+    # bisection finds.
     low, high = 0.0, 1.0
     if not refuted(high):
         return 1.0

@@ -62,6 +62,7 @@ class Covariates:
         )
         C, labels = _coded(columns, categories)
         mean = C.mean(axis=0)
+        # C - mean = Q R with orthonormal Q, off the ones vector; a new row c has q = (c - mean) R^-1.
         kept, Q, R = _independent(C - mean)
         if not kept:
             raise InputError(f"the covariates {list(columns)} are constant; leave them out")
@@ -133,6 +134,7 @@ def predicted(covariates: Covariates, values: Numbers, names: list[str]) -> list
     Q, n = np.asarray(covariates.basis), len(values)
     q, found = Q.shape[1], []
     for name, y in zip(names, values.T, strict=True):
+        # Adjusted R^2 of the regression on q columns: 1 - (|y - QQ'y|^2 / (n - 1 - q)) / (|y|^2 / (n - 1)).
         y = y - y.mean()
         total = float(y @ y)
         left = float(np.sum((y - Q @ (Q.T @ y)) ** 2))
@@ -201,6 +203,7 @@ def _independent(C: Numbers) -> tuple[list[int], Numbers, Numbers]:
     ones = np.full((len(C), 1), len(C) ** -0.5)
     for j, column in enumerate(C.T):
         length = float(np.linalg.norm(column))
+        # Twice off the ones vector and off the columns before: "twice is enough" (Kahan) for full orthogonality.
         left, coefficients = column, np.zeros(Q.shape[1])
         for _ in range(2):
             left = left - ones[:, 0] * (ones[:, 0] @ left)

@@ -203,6 +203,7 @@ def resolve_gamma(gamma: float | str | None, statistics: Iterable[Statistics]) -
     known = list(statistics)
     if gamma is None:
         return 1.0 / sum(s.n_features for s in known)
+    # Distances of the joined table are sums over parties, so are their means: gamma = 1 / sum_j d_j.
     distance = sum(s.mean_squared_distance for s in known)
     return 1.0 / distance if distance > 0 else 1.0
 
@@ -355,6 +356,7 @@ def _factor(summary: Summary, dtype: str) -> Factor:
     A = as_received(summary.factor, dtype)
     if not summary.turned:
         return A
+    # A R with A'A = R diag(lambda) R': columns are orthogonal again, the longest first, and A A' does not change.
     A = whole(A)
     return A @ namespace(A).flip(namespace(A).linalg.eigh(A.T @ A)[1], axis=1)
 
@@ -405,6 +407,8 @@ def project_exact(model: FusedModel, partials: Iterable[Partials]) -> Array:
         raise FusionError(
             "the exact projection needs one kernel of the joined table; place new samples by factor rows"
         )
+    # The paper's way: partial distances (or inner products) add up to those of the joined table, the
+    # kernel is applied to the sum, and the extension centers and projects.
     total = sum(by_party[name].partial.decode(model.dtype) for name in model.summaries)
     rows = model.extension.rows(model.kernel.finish(total).T).T
     return _finite(rows @ model.extension.weights + model.extension.offset[None, :])

@@ -91,6 +91,7 @@ def fill_in(
         )
     rows, lacking = {}, {}
     for name in model.summaries:
+        # Every new sample starts with the party's mean row; rows that the party sent take their places.
         mean = _mean_row(model, name)
         full = namespace(mean).asarray(namespace(mean).broadcast_to(mean, (n_new, mean.shape[1])), copy=True)
         own = np.asarray(places.get(name, ()), dtype=np.intp)
@@ -127,6 +128,7 @@ def party_scores(model: FusedModel, rows: Mapping[str, Rows], covariates: Any = 
     shares, Q = {}, basis_of(model)
     for name, message in rows.items():
         own = message.factor.decode(model.dtype)
+        # (a_j(y) - mean a_j) W_j: the addend of a centered score; with covariates, less what they predict of a_j(y).
         own = own - _mean_row(model, name) if model.centered else own
         if Q is not None and model.covariates is not None:  # less what the covariates predict of the party's rows
             predicts = Q.T @ model.summaries[name].factor.decode(model.dtype)
@@ -184,6 +186,8 @@ def _mean_row(model: FusedModel, party: str) -> Array:
 def _mean_rows(model: FusedModel, party: str, beside: Rows) -> Rows:
     """Rows of a party that is missing: its mean row, as often as there are new samples."""
     summary = model.summaries[party]
+    # A row of A, the mean over the samples of the fit, once for each new sample: k(y, x_i) becomes the mean over the
+    # fit's samples of k(x, x_i).
     mean = _mean_row(model, party)
     ones = namespace(mean).ones_like(mean[:, :1])
     ones = namespace(mean).concat([ones] * beside.factor.shape[0], axis=0)
@@ -258,6 +262,7 @@ def _most(model: FusedModel) -> int:
 
 def _enough(model: FusedModel, share: float | None) -> int:
     """Components that show the share, or that are not zero; all there are, if that is too few."""
+    # Components above rounding, as KernelPCA drops them; of these the first whose variances add up to the share.
     values = to_numpy(model.eigenvalues)
     present = max(1, int((values > ZERO * values[0]).sum()))
     if share is None:
@@ -303,6 +308,7 @@ def _predicted(model: FusedModel, received: Sequence[Rows], new: np.ndarray) -> 
     fitted = merged_rows(law, model.summaries.values(), scales, model.dtype, lambda data: data)
     assert model.covariates is not None
     n = model.n_samples
+    # Q has the constant column and the covariates; phi(y) is predicted by sum_i phi(x_i) (Q q)_i for its own row q.
     Q = np.column_stack([np.full(n, n**-0.5), to_numpy(model.covariates.basis)])
     q = np.column_stack([np.full(len(new), n**-0.5), new])
 
@@ -332,6 +338,7 @@ def _means(model: FusedModel, received: Sequence[Rows], some: Array) -> tuple[fl
         return namespace(block).mean(block, axis=1, keepdims=True)
 
     rows = by_strips(beside, received[0].factor.data, fitted[0])
+    # Mean entry beside the new samples strip by strip, and among the samples of the fit at once: they are few.
     among = law.recombine(A @ A.T for A in fitted)
     return float(namespace(rows).mean(rows)), float(namespace(among).mean(among))
 

@@ -74,6 +74,7 @@ def rows_of(summary: Summary, joined: Joined, positions: Numbers | None) -> Rows
     """Return new samples as rows of the joint factor; `positions` are those of the landmarks of the fit."""
     A = np.asarray(summary.factor.decode())
     anchors = A if positions is None else A[positions]
+    # Rows of the joint factor: a(y) (A_anchors)' = k(y, anchors) has more equations than unknowns.
     weights = np.linalg.pinv(anchors.T)  # a(y) A' = k(y, anchors), solved for a(y) by least squares
     rows = [_gram(summary.kernel, values) @ weights for _, values in joined.strips()]
     return Rows(JOINED, wire.fingerprint(summary), joined.sample_digest, Rounded(np.vstack(rows)))
@@ -223,6 +224,7 @@ def _entry_error(kernel: Kernel, total: Numbers, uncertainty: float) -> float:
     """Most by which an entry of the Gram matrix can be wrong; what finishes a kernel of distances is monotone."""
     if kernel.sends_diagonal or not kernel.unit_diagonal:
         return uncertainty
+    # k is monotone in the distance d: k(d - u) - k(d + u) bounds the error of an entry whose d is off by u.
     largest = 0.0
     for row in total:
         low, high = kernel.finish(np.maximum(row - uncertainty, 0.0)), kernel.finish(row + uncertainty)

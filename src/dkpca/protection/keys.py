@@ -20,6 +20,7 @@ Numbers = np.ndarray[Any, Any]
 
 def hkdf(secret: bytes, info: bytes, length: int = 32) -> bytes:
     """HKDF of RFC 5869 with SHA-256 and no salt."""
+    # Extract, then expand: T(i) = HMAC(key, T(i - 1) | info | i).
     key, blocks, block = hmac.digest(b"\0" * 32, secret, HASH), b"", b""
     for number in range(1, -(-length // 32) + 1):
         block = hmac.digest(key, block + info + bytes([number]), HASH)

@@ -31,6 +31,7 @@ class ModularRing:
     @classmethod
     def for_sum(cls, bits: int, bound: float, n_parties: int) -> "ModularRing":
         """Return the ring with the finest step on which a sum of this size at most cannot overflow."""
+        # The upper half of the ring is for numbers below zero, so |sum| must stay below 2^(bits - 1) steps.
         levels = 2.0 ** (min(bits, EXACT_BITS) - 1) - 1 - n_parties  # each addend may round up by half a step
         return cls(bits, max(bound, 2.0**-1000) / levels)
 
@@ -72,6 +73,8 @@ def under_masks(
     part : str
         Which numbers of the answer these are, where it has several.
     """
+    # Numbers + sum of masks s_jk over later parties - sum over earlier ones: each s_jk is added once and subtracted
+    # once, so that the sum over all parties has none.
     total = numbers.copy()
     for other in roster:
         if other == party:

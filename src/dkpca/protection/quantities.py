@@ -79,6 +79,8 @@ def of_fit(kernel: Kernel, n_samples: int, n_landmarks: int, precision: str) -> 
 
 def landmarks(run: str, n_samples: int, n_landmarks: int) -> Numbers:
     """Positions of landmarks, ascending: the same for everybody who knows the name of the run."""
+    # Every sample gets 64 random bits from the name of the run; the smallest win: a draw without replacement that all
+    # parties make alike.
     order = np.frombuffer(hashlib.shake_256(b"dkpca landmarks\0" + run.encode()).digest(8 * n_samples), dtype="<u8")
     return np.sort(np.argsort(order, kind="stable")[:n_landmarks])
 
@@ -146,6 +148,7 @@ def fill(total: Numbers, what: Addends, rows: slice, values: Numbers, lengths: N
     if what.kind != "pairs":
         total[rows] = values.reshape(-1, what.columns)
         return
+    # Pairs lie above the diagonal of the strip that starts at it; mirrored inside, and the strip's transpose outside.
     n = rows.stop - rows.start
     block = np.zeros((n, what.rows - rows.start))
     block[_pairs_in(block)] = values
@@ -169,6 +172,8 @@ def as_distances(products: Numbers) -> Numbers:
 
 def spread_of(what: Addends, kernel: Kernel, X: Numbers, anchors: Numbers) -> tuple[float, float]:
     """Deviation and size of what a party adds, over a sample of its pairs; a few that differ are no deviation."""
+    # A party whose addend hardly varies would leave the others' sum in the open, so its spread is judged on at most
+    # 300 x 300 entries.
     rows = X[:: max(1, len(X) // 300)][:300]
     others = rows if what.kind == "pairs" else anchors[:: max(1, len(anchors) // 300)][:300]
     block = np.asarray(to_numpy(for_rows(kernel, X).partial(rows, others)))
@@ -186,6 +191,8 @@ def _deviation(values: Numbers) -> float:
 
 def for_rows(kernel: Kernel, X: Numbers) -> Kernel:
     """Kernel with a width at which partial quantities of these rows keep their digits; they do not depend on it."""
+    # RBF.partial divides exponents by gamma; this gamma makes `exponents` take differences wherever a product would
+    # lose more than ARITHMETIC of the spread.
     spread = float(np.max(np.sum((X - X.mean(axis=0)) ** 2, axis=1), initial=0.0))
     if not kernel.has_width or not 1e-290 < spread < 1e290:
         return kernel

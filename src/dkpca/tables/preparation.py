@@ -168,6 +168,7 @@ def _scales(columns: Sequence[Column], deviations: Any) -> list[float]:
 
     Together they then weigh as much as one numeric column, and a rare category does not become a giant.
     """
+    # Root of the sum of variances over the 0/1 columns of one source: sqrt(sum_c p_c (1 - p_c)).
     scales: dict[str, float] = {}
     for column, deviation in zip(columns, deviations, strict=True):
         scales[column.source] = math.hypot(scales.get(column.source, 0.0), float(deviation))
