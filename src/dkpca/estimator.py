@@ -702,7 +702,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         tables = self._training if X is None else self._given(X, self._settings()[0], sample_ids).tables
         if tables is None:
             raise InputError(f"{method} needs the tables of the fit, which are in no file or pickle; give them as X")
-        return tables  # type: ignore[no-any-return]
+        return tables
 
     def report(
         self,

@@ -36,11 +36,6 @@ Ids = Annotated[
 ]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the commands."""
-    app.command("fuse", rich_help_panel=PANEL)(fuse)
-
-
 @o.takes_settings("n_components", "law", "weights", "solver", "device", "max_memory", skip=NOT_HERE)
 def fuse(
     asked: GivenSettings,

@@ -28,11 +28,6 @@ PANEL = "At a party"
 NOT_HERE = ("weights", "n_landmarks", "protect", "audit", "lacking", "n_jobs", "timeout")
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the commands."""
-    app.command("summarize", rich_help_panel=PANEL)(summarize)
-
-
 @reads_table
 @o.takes_settings(
     "n_components", "kernel", "law", "gamma", "rank", "precision", "solver", "standardize", "device", "max_memory",

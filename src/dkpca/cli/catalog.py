@@ -12,7 +12,7 @@ from typer.main import get_group
 
 from dkpca.errors import InputError
 
-# Command, and the module whose `add_to` registers it.
+# Command, and the module that has it: a function of that name, or a group of commands, under the heading PANEL.
 MODULES = {
     "check": "checking",
     "summarize": "at_party",
@@ -46,7 +46,11 @@ class LazyGroup(TyperGroup):
 def load(name: str) -> Any:
     """Import the module of a command, and return the command."""
     app = typer.Typer(rich_markup_mode="markdown", pretty_exceptions_enable=False, add_completion=False)
-    _needing_extra(f"dkpca.cli.{MODULES[name]}").add_to(app)
+    module = _needing_extra(f"dkpca.cli.{MODULES[name]}")
+    if hasattr(module, "group"):
+        app.add_typer(module.group, name=name, rich_help_panel=module.PANEL, help=module.HELP)
+    else:
+        app.command(name, rich_help_panel=module.PANEL)(getattr(module, name))
     return get_group(app).commands[name]
 
 

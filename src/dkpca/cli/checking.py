@@ -19,11 +19,6 @@ PANEL = "At a party"
 SHOWN = 40  # columns of a table that are listed; all of them with --json
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command("check", rich_help_panel=PANEL)(check)
-
-
 @describes_table
 def check(
     table: TableAtHand,

@@ -30,11 +30,6 @@ LABELS, TRIED = "Labels", "What to try"
 NOT_HERE = ("gamma", "rank", "protect", "audit", "lacking", "n_jobs", "timeout", "device", "max_memory")
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command("tune", rich_help_panel=PANEL)(tune)
-
-
 @o.takes_settings("n_components", "kernel", "law", "weights", skip=NOT_HERE)
 def tune(
     sources: Tables,

@@ -3,7 +3,6 @@
 import secrets
 import time
 import zipfile
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +12,6 @@ import polars as pl
 import typer
 from rich.table import Table
 
-from dkpca import fusion, wire
 from dkpca.cli.options import AsJson
 from dkpca.cli.output import aside, show, table
 from dkpca.errors import InputError
@@ -22,7 +20,7 @@ from dkpca.exchange.files import load_state
 from dkpca.exchange.sending import Holding
 from dkpca.kernels import RBF, Linear
 from dkpca.linalg.arrays import to_numpy
-from dkpca.messages import Rows, Summary, row_number_digest
+from dkpca.messages import Summary, row_number_digest
 from dkpca.metrics import subspace_error
 from dkpca.party.disclosure import raw_bytes
 from dkpca.party.recovery import RECOVERED, Measurement, Seen, against, measure, some_rows
@@ -38,12 +36,7 @@ ID = "flight"
 OWNERS = ("airline", "weather", "registry", "airport")
 LABEL = "time zone of the destination"
 TIME_ZONES = {-5: "Eastern", -6: "Central", -7: "Mountain", -8: "Pacific", -9: "Alaska", -10: "Hawaii"}
-POOLED = 3000  # samples on which pooled kernel PCA is affordable on a laptop
-
-
-def add_to(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command("demo", rich_help_panel=PANEL)(demo)
+POOLED = 3000  # flights, at most, for which pooled kernel PCA is affordable on a laptop
 
 
 def demo(
@@ -65,10 +58,12 @@ def demo(
     if tables:
         show(as_json, {"tables": str(out)}, [f"wrote the tables of four owners of the same flights to {out}"])
         return
-    run, fitting = _fitted(out, Fit(components, gamma="scale", rank=rank, precision="compact"))
+    run, placed, fitting = _fitted(out, Fit(components, gamma="scale", rank=rank, precision="compact"))
     gamma = run.model.kernels[OWNERS[0]].gamma  # type: ignore[attr-defined]  # RBF
-    _say("the joined table goes through scikit-learn's KernelPCA for comparison")
-    error, score_error, compared = _against_pooled(out, components, gamma)
+    compared = {}
+    if flights <= POOLED:
+        _say("the joined table goes through scikit-learn's KernelPCA for comparison")
+        compared = dict(zip(("subspace_error", "score_error"), _against_pooled(out, run, placed, gamma), strict=True))
     _say("somebody who knows 30 flights attacks what the center would hold, in each mode")
     recovery = _recovered(out, gamma)
     report = _drawn(out)
@@ -77,16 +72,23 @@ def demo(
     certificate, seconds = run.model.certificate, {"fit": fitting, "all": time.perf_counter() - start}
     rows = {
         "flights, and kept aside": f"{flights:,}, {new:,}",
-        "subspace error against pooled kernel PCA": f"{error:.2g} of {components}",
-        "error of the placed flights' scores": f"{score_error:.2%}",
         "sent by the four parties, raw columns": f"{in_bytes(sent)}, {in_bytes(raw)}",
         "variance captured, certified at least": f"{certificate.captured_share_at_least:.1%}",
         "share of the best possible, certified at least": f"{certificate.optimality_at_least:.1%}",
         "fit, and placing the others": in_seconds(fitting),
         "all of the demo": in_seconds(seconds["all"]),
     }
-    facts = {"report": str(report), "subspace_error": error, "score_error": score_error, "compared": compared}
-    facts |= {"bytes_sent": sent, "bytes_raw": raw, "certificate": certificate.to_dict(), "seconds": seconds}
+    if compared:
+        rows["subspace error against pooled kernel PCA"] = f"{compared['subspace_error']:.2g} of {components}"
+        rows["error of the placed flights' scores"] = f"{compared['score_error']:.2%}"
+    facts = {
+        "report": str(report),
+        **compared,
+        "bytes_sent": sent,
+        "bytes_raw": raw,
+        "certificate": certificate.to_dict(),
+        "seconds": seconds,
+    }
     facts |= {"recovery": {mode: {o: by[o].columns for o in OWNERS} for mode, by in recovery.items()}}
     lines: list[str | Table] = [table("", ["four owners, one answer", ""], [[k, v] for k, v in rows.items()])]
     recovered = [
@@ -95,8 +97,6 @@ def demo(
     ]
     title = "Columns that 30 known flights recover (R² 0.5 or more)"
     lines.append(table(title, ["the center holds", *OWNERS], recovered))
-    if compared < flights:
-        lines.append(f"Errors: the same messages, cut down to {compared:,} flights, which pooled kernel PCA affords.")
     if sent > raw:
         lines.append("These owners have few columns: the messages are larger than the columns, which stay at home.")
     show(as_json, facts, [*lines, f"wrote {report}; open it in a browser"])
@@ -143,14 +143,14 @@ def flights() -> dict[str, pl.DataFrame]:
     return {owner: joined.select(pl.col("id").alias(ID), *columns[owner]) for owner in OWNERS}
 
 
-def _fitted(out: Path, asked: Fit) -> tuple[runs.Run, float]:
-    """Fit and place as `dkpca fit` does; return the run, and the seconds it took."""
+def _fitted(out: Path, asked: Fit) -> tuple[runs.Run, Matrix, float]:
+    """Fit and place as `dkpca fit` does; return the run, the scores of new flights, and the seconds it took."""
     _say("four parties summarize, each in a process of its own; the center fuses, and places new flights")
     start = time.perf_counter()
     holdings = [Holding(o, out / o / f"{o}.csv", Reading(ID, text="one-hot")) for o in OWNERS]
     run, _ = processes.fit(out / "run", holdings, asked)
-    processes.place(run, {o: out / o / "new.csv" for o in OWNERS})
-    return run, time.perf_counter() - start
+    placed, _ = processes.place(run, {o: out / o / "new.csv" for o in OWNERS})
+    return run, to_numpy(placed.scores), time.perf_counter() - start
 
 
 def _drawn(out: Path) -> Path:
@@ -200,32 +200,17 @@ def write_tables(out: Path, n_flights: int, n_new: int) -> None:
     labels[np.sort(chosen[: n_flights + n_new])].write_csv(out / "labels.csv")
 
 
-def _against_pooled(out: Path, n_components: int, gamma: float) -> tuple[float, float, int]:
-    """Subspace error and error of new scores against kernel PCA of the joined table, on rows it can afford."""
+def _against_pooled(out: Path, run: runs.Run, placed: Matrix, gamma: float) -> tuple[float, float]:
+    """Subspace error and error of new scores against kernel PCA of the joined table."""
     from sklearn.decomposition import KernelPCA  # two seconds to load, and only needed here
-
-    summaries = [files.read_message(out / "run" / "messages" / f"{o}.summary", Summary) for o in OWNERS]
-    n_samples = summaries[0].n_samples
-    rows = np.sort(np.random.default_rng(0).permutation(n_samples)[:POOLED])
-    parts = [replace(s, factor=replace(s.factor, data=to_numpy(s.factor.data)[rows])) for s in summaries]
-    model = fusion.fuse(parts, n_components=n_components)
-    extended = [
-        replace(
-            files.read_message(out / "run" / "new" / "messages" / f"{o}.rows", Rows),
-            summary_id=wire.fingerprint(part),
-        )
-        for o, part in zip(OWNERS, parts, strict=True)
-    ]
-    placed = to_numpy(fusion.project(model, extended))
 
     # The truth: scikit-learn's KernelPCA of the joined table. Its signs are arbitrary, so ours are turned to them.
     joined, joined_new = (np.hstack([_prepared(out, o, file or o) for o in OWNERS]) for file in ("", "new"))
-    pooled = KernelPCA(n_components, kernel="rbf", gamma=gamma, eigen_solver="arpack", random_state=0)
-    pooled.fit(joined[rows])
-    truth = pooled.transform(joined_new)
+    pooled = KernelPCA(run.model.n_components, kernel="rbf", gamma=gamma, eigen_solver="arpack", random_state=0)
+    truth = pooled.fit(joined).transform(joined_new)
     signs = np.sign((truth * placed).sum(axis=0))
     score_error = float(np.linalg.norm(placed * signs - truth) / np.linalg.norm(truth))
-    return subspace_error(pooled.eigenvectors_, to_numpy(model.eigenvectors)), score_error, len(rows)
+    return subspace_error(pooled.eigenvectors_, to_numpy(run.model.eigenvectors)), score_error
 
 
 def _recovered(out: Path, gamma: float) -> dict[str, dict[str, Measurement]]:

@@ -24,11 +24,6 @@ MOST_SHOWN = 40  # columns in a table on the terminal; --json has all of them
 BAR = 20  # characters for R squared 1
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command("inspect", rich_help_panel=PANEL)(inspect)
-
-
 def inspect(
     path: Annotated[Path, typer.Argument(help="Any message file, or a party's private state.", show_default=False)],
     as_json: o.AsJson = False,

@@ -18,11 +18,6 @@ PANEL = "On one machine"
 NOT_HERE = ("protect", "projection", "timeout")  # for these, see DKPCA and 'dkpca study'
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command("fit", rich_help_panel=PANEL)(fit)
-
-
 Tables = Annotated[
     list[str], typer.Argument(help="Tables, as NAME=FILE or FILE, or party.toml files.", metavar="[NAME=]FILE...")
 ]

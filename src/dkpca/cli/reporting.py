@@ -19,11 +19,6 @@ PANEL = "Look at a result"
 NAMES, MORE, PAGE = "Your own ids and columns", "More to see", "The page"
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command("report", rich_help_panel=PANEL)(report)
-
-
 def report(
     path: Annotated[
         Path,

@@ -41,11 +41,6 @@ class Commands(TyperGroup):
 group = typer.Typer(cls=Commands, no_args_is_help=True, rich_markup_mode="markdown")
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the commands."""
-    app.add_typer(group, name="study", rich_help_panel=PANEL, help=HELP)
-
-
 HELP = "Compute with other organizations: all sign one plan, in a folder that all can reach."
 Place = Annotated[
     str,

@@ -101,7 +101,7 @@ class PartySide:
             if last:
                 if isinstance(question, q.ResultGiven) and self.fit.protect == "blind" and not question.batch:
                     self._before.append(question)
-                scores: Scores = question.scores  # type: ignore[union-attr]  # as `Ask.expects` says
+                scores: Scores = question.scores  # type: ignore[attr-defined]  # as `Ask.expects` says
                 return scores
             given = self._answers(ask, question)
 

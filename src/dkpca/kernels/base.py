@@ -233,7 +233,7 @@ def installed() -> dict[str, EntryPoint]:
 def loaded(name: str) -> type[Any]:
     """Class of a kernel that a package offers under this name."""
     cls = installed()[name].load()
-    if not (isinstance(cls, type) and issubclass(cls, Kernel) and cls.name == name):  # type: ignore[attr-defined]
+    if not (isinstance(cls, type) and issubclass(cls, Kernel) and cls.name == name):
         raise InputError(f"the package that offers kernel {name!r} does not bring a Kernel of that name; repair it")
     return cls
 

@@ -7,7 +7,7 @@ derived values say all, a party makes the question itself; its digest is what an
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeVar, get_args
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
@@ -52,7 +52,7 @@ ORTHONORMAL = 1e-9  # most by which the products of covariates may be off
 QuestionT = TypeVar("QuestionT")
 
 
-class _Question:
+class Question:
     """What all questions have: the type of the answer, its largest size, and what is checked of it."""
 
     answer: ClassVar[type[Any] | tuple[type[Any], ...]]
@@ -71,7 +71,7 @@ class _Question:
 
 
 @dataclass(frozen=True)
-class SeedsWanted(_Question):
+class SeedsWanted(Question):
     """Asks for secrets: a `Seed` for each of the other parties."""
 
     run: str
@@ -82,7 +82,7 @@ class SeedsWanted(_Question):
 
 
 @dataclass(frozen=True)
-class TokensWanted(_Question):
+class TokensWanted(Question):
     """Asks which samples the party has, under the parties' key."""
 
     batch: str = ""  # of new samples; empty: those of the fit
@@ -95,7 +95,7 @@ class TokensWanted(_Question):
 
 
 @dataclass(frozen=True)
-class CommonGiven(_Question):
+class CommonGiven(Question):
     """Tells which samples all parties have, in the order that all of them now take."""
 
     common: CommonTokens
@@ -106,7 +106,7 @@ class CommonGiven(_Question):
 
 
 @dataclass(frozen=True)
-class HopWanted(_Question):
+class HopWanted(Question):
     """Asks for one hop of a ring: the own list first, then that of the party before, raised to the own secret."""
 
     hop: int
@@ -121,7 +121,7 @@ class HopWanted(_Question):
 
 
 @dataclass(frozen=True)
-class MatchedGiven(_Question):
+class MatchedGiven(Question):
     """Tells a party which entries of the list that it sent all parties have, or their places in the union."""
 
     length: Count  # entries of the list, as they arrived
@@ -136,7 +136,7 @@ class MatchedGiven(_Question):
 
 
 @dataclass(frozen=True)
-class ShapeWanted(_Question):
+class ShapeWanted(Question):
     """Asks how large the table is."""
 
     batch: str = ""
@@ -147,7 +147,7 @@ class ShapeWanted(_Question):
 
 
 @dataclass(frozen=True)
-class StatisticsWanted(_Question):
+class StatisticsWanted(Question):
     """Asks how far apart samples are, as this kernel measures it."""
 
     kernel: Kernel
@@ -167,7 +167,7 @@ class Derived:
 
 
 @dataclass(frozen=True)
-class GoWanted(_Question):
+class GoWanted(Question):
     """Asks whether the party agrees to these derived values."""
 
     derived: Derived
@@ -182,7 +182,7 @@ class GoWanted(_Question):
 
 
 @dataclass(frozen=True)
-class SummaryWanted(_Question):
+class SummaryWanted(Question):
     """Asks for the summary: the one numerical question of a fit."""
 
     kernel: Kernel
@@ -214,7 +214,7 @@ class SummaryWanted(_Question):
 
 
 @dataclass(frozen=True)
-class BoundsWanted(_Question):
+class BoundsWanted(Question):
     """Asks below which power of two the party's numbers are; masked, so that only the largest bound shows."""
 
     step: str
@@ -239,7 +239,7 @@ class BoundsWanted(_Question):
 
 
 @dataclass(frozen=True)
-class SumsWanted(_Question):
+class SumsWanted(Question):
     """Asks for a piece of the party's masked numbers."""
 
     step: str
@@ -287,7 +287,7 @@ class SumsWanted(_Question):
 
 
 @dataclass(frozen=True)
-class ReceivedGiven(_Question):
+class ReceivedGiven(Question):
     """Tells which summaries have arrived; asks for the nonce that the party committed to."""
 
     summaries: dict[str, Fingerprint]
@@ -297,7 +297,7 @@ class ReceivedGiven(_Question):
 
 
 @dataclass(frozen=True)
-class AuditWanted(_Question):
+class AuditWanted(Question):
     """Asks for true rows of the Gram matrix."""
 
     request: AuditRequest
@@ -309,7 +309,7 @@ class AuditWanted(_Question):
 
 
 @dataclass(frozen=True)
-class CovariatesWanted(_Question):
+class CovariatesWanted(Question):
     """Asks the owner of the covariates for these columns, made orthonormal."""
 
     names: tuple[str, ...]
@@ -333,7 +333,7 @@ class CovariatesWanted(_Question):
 
 
 @dataclass(frozen=True)
-class RowsWanted(_Question):
+class RowsWanted(Question):
     """Asks where new samples lie."""
 
     batch: str
@@ -347,7 +347,7 @@ class RowsWanted(_Question):
 
 
 @dataclass(frozen=True)
-class ResultGiven(_Question):
+class ResultGiven(Question):
     """Tells what came out, for the party to keep."""
 
     scores: Scores
@@ -358,25 +358,7 @@ class ResultGiven(_Question):
     reads_table: ClassVar[bool] = False
 
 
-Question = (
-    SeedsWanted
-    | TokensWanted
-    | CommonGiven
-    | HopWanted
-    | MatchedGiven
-    | ShapeWanted
-    | StatisticsWanted
-    | GoWanted
-    | SummaryWanted
-    | BoundsWanted
-    | SumsWanted
-    | ReceivedGiven
-    | AuditWanted
-    | CovariatesWanted
-    | RowsWanted
-    | ResultGiven
-)
-KINDS: Mapping[str, type[Any]] = {cls.__name__: cls for cls in get_args(Question)}
+KINDS: Mapping[str, type[Any]] = {cls.__name__: cls for cls in Question.__subclasses__()}
 
 
 def numbers_in(packed: Packed) -> np.ndarray[Any, np.dtype[np.intp]]:
