@@ -22,6 +22,7 @@ from dkpca.linalg.rows import Index
 
 RING_BITS = (32, 64)  # on which masked sums are formed
 SEED_BYTES = 32
+POINT_BYTES = 32  # of a point of P-256
 TOKEN_BYTES = 16  # of the 32 of HMAC-SHA256: a chance of 1e-27 that any two of a million ids collide
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 MOST_AUDITED = 5000  # rows of one audit

@@ -8,9 +8,11 @@ import polars as pl
 import pytest
 from sklearn.metrics.pairwise import rbf_kernel
 
+from dkpca import wire
 from dkpca.errors import InputError
 from dkpca.kernels import CosineKernel, Polynomial
-from dkpca.messages import Summary
+from dkpca.messages import Packed, RaisedIds, Summary
+from dkpca.party import disclosure
 from dkpca.party.disclosure import describe
 from dkpca.party.limits import Policy
 from dkpca.rank import Adaptive, AtMost, Auto, Fixed
@@ -140,3 +142,14 @@ def test_a_message_is_all_that_is_described():
         *("left_out_norm", "trace_left_out", "rounding_norm", "rounding_nuclear", "diagonal"),
         *("left_out_overlap", "turned"),
     }, "a new field is a new disclosure: describe it in disclosure.py and docs/disclosure.md, then here"
+
+
+def test_every_kind_of_message_is_described_before_it_is_sent():
+    nobody = disclosure._described.dispatch(object)
+    assert [kind for kind, cls in wire.KINDS.items() if disclosure._described.dispatch(cls) is nobody] == []
+
+
+def test_ids_on_their_way_round_a_ring_are_described():
+    points = Packed(np.zeros(3 * 32, dtype=np.uint8))
+    found = disclosure.describe(RaisedIds("lab", "bank", 1, "none", "0" * 64, points))
+    assert (found.kind, found.facts["samples"]) == ("raisedids", 3)

@@ -10,6 +10,7 @@ from dkpca import wire
 from dkpca.kernels import Kernel
 from dkpca.linalg.precision import PRECISIONS
 from dkpca.messages import (
+    POINT_BYTES,
     AuditRequest,
     AuditRows,
     CommonTokens,
@@ -18,6 +19,7 @@ from dkpca.messages import (
     MaskedSum,
     Message,
     Partials,
+    RaisedIds,
     Reveal,
     Rows,
     SampleTokens,
@@ -191,6 +193,17 @@ def _(message: SampleTokens) -> Description:
         "to anyone who has the parties' key: which ids these are, by trying them out",
     ]
     return {"party": message.party, "samples": n_samples}, reveals, ["ids in the clear, and the order of the rows"]
+
+
+@_described.register
+def _(message: RaisedIds) -> Description:
+    n_samples = message.points.shape[0] // POINT_BYTES
+    facts = {"party": message.party, "samples of": message.owner, "samples": n_samples, "hop": message.hop}
+    reveals = [
+        f"that the list of {message.owner} has {n_samples} entries, which its owner may have padded",
+        "together with the lists of all parties, raised by all: how many samples they have in common",
+    ]
+    return facts, reveals, ["ids, anything by which a guess could be tested offline, and the order of the rows"]
 
 
 @_described.register

@@ -15,6 +15,7 @@ from dkpca.errors import FusionError, WireError
 from dkpca.kernels import Kernel
 from dkpca.linalg.leading import Solver
 from dkpca.messages import (
+    POINT_BYTES,
     TOKEN_BYTES,
     AuditRequest,
     AuditRows,
@@ -46,7 +47,6 @@ from dkpca.rank import RankRule
 from dkpca.wire import codec, container
 
 HEADER = 2**18  # bytes around the arrays of a message, at most
-POINT_BYTES = 32  # of a point of P-256
 MOST = 4 * 10**9  # bytes of an answer, where nothing else bounds it
 ORTHONORMAL = 1e-9  # most by which the products of covariates may be off
 QuestionT = TypeVar("QuestionT")
