@@ -116,11 +116,6 @@ class Tokens:
         """Tokens, and bytes of one."""
         return self.data.shape
 
-    @property
-    def precision(self) -> str:
-        """Type of one entry."""
-        return "uint8"
-
 
 @dataclass(frozen=True)
 class Packed:
@@ -144,11 +139,6 @@ class Packed:
     def shape(self) -> tuple[int]:
         """Bytes."""
         return (len(self.data),)
-
-    @property
-    def precision(self) -> str:
-        """Type of one entry."""
-        return "uint8"
 
 
 @dataclass(frozen=True)
