@@ -3,10 +3,10 @@ import pytest
 import scipy.linalg
 
 from dkpca import principal_angles, sin_theta_distance, subspace_error
+from dkpca.certificate.proof import theorem_1_bound
 from dkpca.errors import InputError
 from dkpca.kernels import RBF
 from dkpca.linalg.arrays import to_numpy
-from dkpca.metrics import theorem_1_bound
 from experiments import complexity
 from testkit.protocol import summaries_of
 

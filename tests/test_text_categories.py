@@ -12,7 +12,7 @@ import dkpca
 from dkpca import DKPCA
 from dkpca.errors import InputError
 from dkpca.kernels import RBF, Overlap, Precomputed
-from dkpca.tables.column_rules import NOTHING, coded
+from dkpca.tables.inputs import NOTHING, coded
 
 N = 60
 KERNELS = {"bank": "rbf", "clinic": "overlap"}

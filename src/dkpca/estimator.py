@@ -35,14 +35,15 @@ from dkpca.party.summaries import about_columns
 from dkpca.rank import RankRule
 from dkpca.settings import PARTIES, RIDGE, Compute, Fit, check_value, whole
 from dkpca.tables import inputs, scverse
-from dkpca.tables.column_rules import check_features, coded_columns
 from dkpca.tables.inputs import (
     PartyTables,
     Source,
     as_precise_as,
+    check_features,
     check_like_fit,
     check_table,
     check_told_apart,
+    coded_columns,
     column_groups,
     explained,
     is_source,

@@ -1,7 +1,6 @@
-"""How far apart two subspaces are, and how far Theorem 1 of the paper lets them be."""
+"""How far apart two subspaces are."""
 
 import math
-from collections.abc import Sequence
 
 from dkpca.errors import InputError
 from dkpca.linalg.arrays import Array, namespace
@@ -85,30 +84,6 @@ def sin_theta_distance(V: Array, V_hat: Array) -> float:
     1.4142135623730951
     """
     return math.sqrt(subspace_error(V, V_hat))
-
-
-def theorem_1_bound(left_out_norms: Sequence[float], *, gap: float, dimension: int, own_error: float = 0.0) -> float:
-    """Theorem 1 of the paper: J sqrt(dimension) max_j lambda^(j)_{D+1} / gap.
-
-    Parameters
-    ----------
-    left_out_norms : sequence of float
-        Each party's largest eigenvalue not sent.
-    gap : float
-        lambda_D - lambda_{D+1} of the global Gram matrix, or a lower bound on it.
-    dimension : int
-        T - D for the linear kernel, T for the RBF kernel.
-    own_error : float
-        Norm of what the center's solver left out of the fused matrix; the paper's solver leaves out nothing.
-
-    Returns
-    -------
-    float
-        Bound on the sin-theta distance; inf where the gap is not positive.
-    """
-    if gap <= 0:
-        return math.inf
-    return math.sqrt(dimension) * ((len(left_out_norms) * max(left_out_norms) + own_error) / gap)
 
 
 def _outside(V: Array, V_hat: Array) -> Array:

@@ -42,7 +42,6 @@ from dkpca.linalg.landmark_block import MOST_NUMBERS
 from dkpca.linalg.precision import Factor, reference_of, row_squares, whole
 from dkpca.linalg.rows import Index, Made, Progress, cross, off, pick, row_chunks, silent, times, triangle
 from dkpca.messages import Summary
-from dkpca.metrics import theorem_1_bound
 
 Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
 SPLITS = np.geomspace(0.02, 0.9, 6)  # shares of the distance between components and the rest that are tried
@@ -517,3 +516,27 @@ def _subspace_error_bound(gap: float, width: float, trace: float, n_samples: int
         0.25 * (width / (gap - width)) * (trace / (gap - width))
     )  # in this order: squares may over- or underflow
     return min(by_largest, by_trace)
+
+
+def theorem_1_bound(left_out_norms: Sequence[float], *, gap: float, dimension: int, own_error: float = 0.0) -> float:
+    """Theorem 1 of the paper: J sqrt(dimension) max_j lambda^(j)_{D+1} / gap.
+
+    Parameters
+    ----------
+    left_out_norms : sequence of float
+        Each party's largest eigenvalue not sent.
+    gap : float
+        lambda_D - lambda_{D+1} of the global Gram matrix, or a lower bound on it.
+    dimension : int
+        T - D for the linear kernel, T for the RBF kernel.
+    own_error : float
+        Norm of what the center's solver left out of the fused matrix; the paper's solver leaves out nothing.
+
+    Returns
+    -------
+    float
+        Bound on the sin-theta distance; inf where the gap is not positive.
+    """
+    if gap <= 0:
+        return math.inf
+    return math.sqrt(dimension) * ((len(left_out_norms) * max(left_out_norms) + own_error) / gap)

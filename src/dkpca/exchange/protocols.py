@@ -18,7 +18,7 @@ import numpy as np
 
 from dkpca import fusion, kernels, wire
 from dkpca.errors import FusionError, InputError
-from dkpca.fusion import FusedModel, audit, scoring
+from dkpca.fusion import FusedModel, audit
 from dkpca.fusion.covariates import Covariates
 from dkpca.kernels import Kernel, Precomputed
 from dkpca.kernels.base import BALANCED, adjusted, center_weights, check_law, check_weights, combination, weighed
@@ -335,7 +335,7 @@ def _by_summaries(
             covariates=None if terms.covariates is None else terms.covariates(),
             memory=terms.memory,
         )
-        return scoring.fused(settings.n_components, lambda count: fuse(n_components=count))
+        return fusion.fused(settings.n_components, lambda count: fuse(n_components=count))
 
     return cache(fused), agreed
 
@@ -404,7 +404,7 @@ def _by_sums(
             dtype=terms.dtype,
             covariates=None if terms.covariates is None else terms.covariates(),
         )
-        return scoring.fused(settings.n_components, lambda count: fuse(n_components=count))
+        return fusion.fused(settings.n_components, lambda count: fuse(n_components=count))
 
     return cache(fused), agreed
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from dkpca import fusion
 from dkpca import party as core
 from dkpca.errors import InputError
-from dkpca.fusion import LANDMARKS, FusedModel, scoring
+from dkpca.fusion import LANDMARKS, FusedModel
 from dkpca.kernels import Kernel, family
 from dkpca.kernels.base import adjusted
 from dkpca.linalg.arrays import Array, MemoryLimit
@@ -23,8 +23,7 @@ from dkpca.party.state import PartyState
 from dkpca.rank import RankRule
 from dkpca.settings import FLAG, Allowed, Compute, Fit, check_value, choice
 from dkpca.tables import inputs
-from dkpca.tables.column_rules import check_features
-from dkpca.tables.inputs import as_numbers, check_like_fit, check_table, without_zeros_left_out
+from dkpca.tables.inputs import as_numbers, check_features, check_like_fit, check_table, without_zeros_left_out
 
 MessageT = TypeVar("MessageT")
 ALLOWED: dict[str, Allowed] = {
@@ -182,7 +181,7 @@ def fuse(
     )  # fmt: skip
     compute, received = Compute(device=device, max_memory=max_memory), _of_kind("fuse", summaries, Summary)
     memory = MemoryLimit.of(compute.max_memory)
-    return scoring.fused(
+    return fusion.fused(
         fit.n_components,
         lambda count: fusion.fuse(
             received,

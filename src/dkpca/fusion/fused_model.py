@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from dkpca.certificate import Certificate
 from dkpca.certificate.estimate import component_errors
 from dkpca.certificate.proof import PartyError, certify
@@ -25,6 +27,8 @@ from dkpca.linalg.rows import Progress, by_strips, pick, silent
 from dkpca.messages import Partials, Rows, Scores, Statistics, Summary
 
 LANDMARKS = 500  # of the center, unless it is told otherwise
+FIRST = 32  # components looked at first, twice as many each time they are too few
+ZERO = 1e-12  # of the largest eigenvalue, as in KernelPCA
 
 
 @dataclass(frozen=True)
@@ -327,6 +331,38 @@ def fuse(
         lacking=lacked,
         covariates=None if covariates is None else replace(covariates, share=_share_taken_out(pairs)),
     )
+
+
+def fused(wanted: int | float | None, fuse: Callable[[int], FusedModel]) -> FusedModel:
+    """Fuse with as many components as are wanted: `fuse` makes the model with a number of them."""
+    # A number of components is fused at once; a share of the variance needs more and more until it is reached.
+    if wanted is not None and wanted >= 1:
+        return fuse(int(wanted))
+    model, tried = fuse(1), 1
+    most = _most(model)
+    while True:
+        count = _enough(model, wanted)
+        if count < tried or tried == most:
+            return model if count == tried else fuse(count)
+        tried = min(max(FIRST, 2 * tried), most)
+        model = fuse(tried)
+
+
+def _most(model: FusedModel) -> int:
+    """Components there can be: of so many samples, and by so many landmarks."""
+    n_samples = next(iter(model.summaries.values())).n_samples
+    return min(n_samples, model.settings.n_landmarks) if model.solver.startswith("landmark") else n_samples
+
+
+def _enough(model: FusedModel, share: float | None) -> int:
+    """Components that show the share, or that are not zero; all there are, if that is too few."""
+    # Components above rounding, as KernelPCA drops them; of these the first whose variances add up to the share.
+    values = to_numpy(model.eigenvalues)
+    present = max(1, int((values > ZERO * values[0]).sum()))
+    if share is None:
+        return present
+    reached = np.cumsum(to_numpy(model.explained_variance_ratio)) >= share
+    return min(present, int(reached.argmax()) + 1) if reached.any() else present
 
 
 def _projected(gram: Gram, covariates: Covariates | None) -> tuple[Gram, Array | None]:

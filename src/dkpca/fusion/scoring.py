@@ -9,7 +9,7 @@ the sum this leaves out its addend, measured from the mean, and how much that ca
 mean row takes part in every term, so that it has to be asked for.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,9 +26,6 @@ from dkpca.linalg.rows import by_strips
 from dkpca.messages import Partials, Rows, Summary, row_number_digest
 
 MEANS_OVER = 2000  # samples of the fit; with more of them, means are over so many
-FIRST = 32  # components looked at first, twice as many each time they are too few
-ZERO = 1e-12  # of the largest eigenvalue, as in KernelPCA
-Wanted = int | float | None
 
 
 @dataclass(frozen=True)
@@ -237,38 +234,6 @@ def _check_parties(model: FusedModel, parts: Collection[str], missing: Collectio
         raise FusionError(f"no {what} from {absent}; wait for them, or say that they are missing")
     if not parts:
         raise FusionError("no party scored the new samples; at least one has to")
-
-
-def fused(wanted: Wanted, fuse: Callable[[int], FusedModel]) -> FusedModel:
-    """Fuse with as many components as are wanted: `fuse` makes the model with a number of them."""
-    # A number of components is fused at once; a share of the variance needs more and more until it is reached.
-    if wanted is not None and wanted >= 1:
-        return fuse(int(wanted))
-    model, tried = fuse(1), 1
-    most = _most(model)
-    while True:
-        count = _enough(model, wanted)
-        if count < tried or tried == most:
-            return model if count == tried else fuse(count)
-        tried = min(max(FIRST, 2 * tried), most)
-        model = fuse(tried)
-
-
-def _most(model: FusedModel) -> int:
-    """Components there can be: of so many samples, and by so many landmarks."""
-    n_samples = next(iter(model.summaries.values())).n_samples
-    return min(n_samples, model.settings.n_landmarks) if model.solver.startswith("landmark") else n_samples
-
-
-def _enough(model: FusedModel, share: float | None) -> int:
-    """Components that show the share, or that are not zero; all there are, if that is too few."""
-    # Components above rounding, as KernelPCA drops them; of these the first whose variances add up to the share.
-    values = to_numpy(model.eigenvalues)
-    present = max(1, int((values > ZERO * values[0]).sum()))
-    if share is None:
-        return present
-    reached = np.cumsum(to_numpy(model.explained_variance_ratio)) >= share
-    return min(present, int(reached.argmax()) + 1) if reached.any() else present
 
 
 def captured_share(

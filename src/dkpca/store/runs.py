@@ -271,7 +271,7 @@ def _fused(
     with naming_files({name: item.path for name, item in accepted.items()}):
         summaries = [item.message for item in accepted.values()]
         fuse = partial(fusion.fuse, summaries, roster=list(roster) or None, **settings)
-        return scoring.fused(n_components, lambda count: fuse(n_components=count))
+        return fusion.fused(n_components, lambda count: fuse(n_components=count))
 
 
 def _weights_before(before: RunSettings | None, accepted: Mapping[str, Received]) -> Weights:

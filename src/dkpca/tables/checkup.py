@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from dkpca.errors import InputError
-from dkpca.tables import column_rules, numerals
+from dkpca.tables import inputs, numerals
 from dkpca.tables.ids import as_text, matching_keys, oddities
 from dkpca.tables.preparation import MOST_CATEGORIES
 from dkpca.tables.reading import (
@@ -69,7 +69,7 @@ class Findings:
 
 def examine(path: Path, reading: Reading) -> Findings:
     """Look at all of a table; where no id column is named, the only one that is called so is taken."""
-    called = [] if reading.id_column else column_rules.called_as_ids(column_names(path, reading.dialect))
+    called = [] if reading.id_column else inputs.called_as_ids(column_names(path, reading.dialect))
     how = replace(reading, id_column=called[0]) if len(called) == 1 else reading
     with opened(path, how) as table:
         check_columns([name for name in (how.id_column, *how.columns, *how.exclude) if name], table)
@@ -147,7 +147,7 @@ def _column(values: pl.Series, reading: Reading, doubt: str | None) -> ColumnFin
     reasons = []
     if doubt is None and _is_identifier(values, kind, numbers):
         reasons.append(IDENTIFIER)
-    if 2 <= n_different <= FEW and kind != "date" and column_rules.called_as_labels(values.name):
+    if 2 <= n_different <= FEW and kind != "date" and inputs.called_as_labels(values.name):
         reasons.append(LABEL)
     if kind == "date" and reading.dates != "number":
         reasons.append(WHEN)

@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 
 from dkpca.errors import InputError, StorageError
 from dkpca.linalg.arrays import MemoryLimit, tall
-from dkpca.tables import column_rules, numerals
+from dkpca.tables import inputs, numerals
 from dkpca.tables.reading import TEXT, Matrix, Reading, Table, read, some, text_among_numbers
 from dkpca.wording import counted
 
@@ -38,7 +38,7 @@ class Column:
     scale: float = 1.0
     low: float = math.inf  # of the training values
     high: float = -math.inf
-    coded: bool = False  # whether each value is a category (`dkpca.tables.column_rules`), and no value is one too
+    coded: bool = False  # whether each value is a category (`dkpca.tables.inputs`), and no value is one too
 
 
 @dataclass(frozen=True)
@@ -260,7 +260,7 @@ def _numbers(table: Table, columns: Sequence[Column]) -> Matrix:
 def _as_numbers(values: pl.Series, column: Column, table: Table) -> Any:
     """One column of numbers, NaN where missing."""
     if column.coded:
-        return column_rules.coded(np.array(values.to_list(), dtype=object)[:, None])[:, 0]
+        return inputs.coded(np.array(values.to_list(), dtype=object)[:, None])[:, 0]
     if column.category is not None:
         return (values.cast(pl.String) == column.category).cast(pl.Float64).fill_null(np.nan).to_numpy()
     if _is_text(values):

@@ -19,7 +19,6 @@ from dkpca.linalg.arrays import MemoryLimit
 from dkpca.settings import setting
 from dkpca.tables import ids as sample_ids
 from dkpca.tables import numerals, text_files
-from dkpca.tables.column_rules import are_ids, called_as_ids
 from dkpca.tables.formats import (
     AS_WRITTEN,
     SUFFIXES,
@@ -31,6 +30,7 @@ from dkpca.tables.formats import (
     stays_in_its_file,
 )  # fmt: skip
 from dkpca.tables.ids import check_unique, matching_keys
+from dkpca.tables.inputs import are_ids, called_as_ids
 from dkpca.tables.numerals import is_date
 from dkpca.tables.text_files import SEPARATORS, Dialect, check_names, is_names, is_text
 
