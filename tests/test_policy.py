@@ -108,3 +108,11 @@ def test_a_limit_that_cannot_be_kept_is_refused_with_an_example(key, value, word
 def test_a_key_that_is_not_enforced_is_refused():
     with pytest.raises(InputError, match=r"unknown keys \['max_ranks'\]; a policy has \['gamma', "):
         policy_from({"max_ranks": 3, "max_rank": 3})
+
+
+@pytest.mark.parametrize(
+    "given", [{"max_rank": -3}, {"protect": "sum"}, {"if_beyond": "lowr"}, {"max_precision": "float8"}], ids=str
+)
+def test_a_policy_made_in_python_is_held_to_the_same_values(given):
+    with pytest.raises(InputError, match=f"^policy: {next(iter(given))} = .* cannot be used; write"):
+        Policy(**given)
