@@ -16,14 +16,17 @@ import pytest
 
 from dkpca import wire
 from dkpca.errors import InputError, ProtectionError
-from dkpca.exchange import founding, own_table, study
+from dkpca.exchange import founding, own_table, protocols, study
 from dkpca.exchange import review as reviews
 from dkpca.exchange.identity import Secrets
-from dkpca.exchange.member import RefusedError, WaitingError
+from dkpca.exchange.member import Membership, RefusedError, WaitingError
+from dkpca.exchange.party_side import PartySide
+from dkpca.exchange.plan import second_nonce
 from dkpca.exchange.sealed import Part
+from dkpca.fusion.audit import uniform_request
 from dkpca.kernels import RBF, Linear
 from dkpca.messages import AuditRows, Reveal, Rows, Summary
-from dkpca.party import answers, recovery
+from dkpca.party import answers, recovery, summaries
 from dkpca.party import questions as q
 from dkpca.party.limits import Limits
 from dkpca.store.files import decode_model
@@ -154,6 +157,75 @@ def test_a_careless_party_signs_and_loses_its_columns(attack, tmp_path):
     found = how.succeeds(consortium, given["airline"][1])
     assert found > CAUTIOUS["recovery"]
     assert told > found - 0.1  # the review had said so
+
+
+def test_where_nobody_minds_narrow_kernels_the_result_is_one_partys(tmp_path, monkeypatch):
+    """The careless twin: parties that send nearly the identity. It leaves the components of the third as they are."""
+    how, given = PLANS["kernels too narrow for the others"], tables()
+    monkeypatch.setattr(summaries, "_check_spectrum", lambda *arguments: None)
+    consortium = founded(tmp_path, how.fit, ANYTHING, given)
+    consortium.sign().finish()
+    assert by_result(consortium, given["airline"][1]) > CAUTIOUS["recovery"]
+
+
+def distances_told(consortium, given):
+    """How well the result tells the joint distances in feature space, as a correlation over all pairs."""
+    scores = consortium.embedding("weather")[1]
+    found = ((scores[:, None] - scores[None]) ** 2).sum(axis=2)
+    true = np.zeros_like(found)
+    for _, X in given.values():
+        Z = (X - X.mean(axis=0)) / X.std(axis=0)
+        true += 2.0 - 2.0 * np.exp(-0.02 * ((Z[:, None] - Z[None]) ** 2).sum(axis=2))
+    pairs = np.triu_indices(len(found), 1)
+    return np.corrcoef(found[pairs], true[pairs])[0, 1]
+
+
+def test_of_few_samples_the_result_tells_how_far_apart_any_two_are(tmp_path, monkeypatch):
+    """The careless twin of a plan with few samples, whose matrices are nearly flat; and the same plan with many."""
+    monkeypatch.setattr(summaries, "_check_spectrum", lambda *arguments: None)
+    told = {}
+    for n in (3, 120):
+        (tmp_path / f"{n}").mkdir()
+        given = tables(n, 4)
+        consortium = founded(tmp_path / f"{n}", CAREFUL, ANYTHING, given, samples=2)
+        consortium.sign().finish()
+        told[n] = distances_told(consortium, given)
+    assert told[3] > 0.999
+    assert told[120] < 0.8
+
+
+LEVELS = 32  # of each of six columns: 30 bits a sample, more than one number of 24 bits tells
+
+
+def decoded(numbers, X, known=40):
+    """Whole numbers whose weighted sum one number is: the weights from known rows, then a meeting in the middle."""
+    A = np.column_stack([X[:known], np.ones(known)])
+    *weights, offset = np.linalg.lstsq(A, numbers[:known], rcond=None)[0]
+    halves = np.array(np.meshgrid(*[np.arange(LEVELS)] * 3, indexing="ij")).reshape(3, -1).T
+    left, right = halves @ weights[:3], halves @ weights[3:]
+    order = np.argsort(right)
+    found = []
+    for number in numbers[known:]:
+        wanted = number - offset - left
+        at = np.clip(np.searchsorted(right[order], wanted), 1, len(right) - 1)
+        near = np.where(wanted - right[order[at - 1]] < right[order[at]] - wanted, at - 1, at)
+        best = int(np.argmin(np.abs(wanted - right[order[near]])))
+        found.append(np.concatenate([halves[best], halves[order[near[best]]]]))
+    return np.array(found)
+
+
+@pytest.mark.parametrize(("precision", "succeeds"), [("float64", True), ("float32", False)])
+def test_the_finest_numbers_tell_six_columns_by_one_number_a_sample(precision, succeeds, tmp_path):
+    """The careless twin takes float64; under the default limits float32 is the finest, and has not the digits."""
+    random = np.random.default_rng(3)
+    given = tables(60, 4) | {"airline": ([f"s{row}" for row in range(60)], random.integers(0, LEVELS, (60, 6)) * 1.0)}
+    fit = {"kernel": "linear", "rank": 1, "n_components": 1, "precision": precision}
+    consortium = founded(tmp_path, fit, ANYTHING, given)
+    consortium.sign().finish()
+    numbers = np.ravel(received(consortium, "airline", "summary", Summary).factor.decode()).astype(float)
+    X = given["airline"][1]
+    right = np.all(decoded(numbers, X) == X[40:], axis=1).mean()
+    assert right > 0.9 if succeeds else right < 0.2
 
 
 NARROW = {"gamma": 30.0, "protect": "sums", "n_components": 2, "standardize": True}
@@ -452,6 +524,22 @@ def test_derived_values_that_do_not_follow_from_the_plan_are_refused(change, rea
     assert not list((tmp_path / "shared").glob("*/summary"))
 
 
+def test_where_nobody_doubts_derived_values_the_center_singles_one_party_out(tmp_path, monkeypatch):
+    """The careless twin: the others are told a width that makes them constant, and take it."""
+    alone = {name: RBF(0.02 if name == "airline" else 1e-12).alone() for name in NAMES}
+    monkeypatch.setattr(PartySide, "_doubt", lambda self, derived: ("", ""))
+    told, given = {}, tables()
+    for false in (False, True):
+        (tmp_path / f"{false}").mkdir()
+        consortium = founded(tmp_path / f"{false}", BLIND | {"n_components": 20}, ANYTHING, given).sign()
+        if false:
+            monkeypatch.setattr(protocols, "kernels_of", lambda *asked: alone)
+        consortium.finish()
+        told[false] = by_result(consortium, given["airline"][1])
+    assert told[True] > CAUTIOUS["recovery"]
+    assert told[True] > told[False] + 0.1
+
+
 def test_another_question_in_the_place_of_one_is_refused(before_go, tmp_path):
     consortium, center = before_go
     honest(center)
@@ -523,6 +611,32 @@ class TestRowsOfAnAudit:
             with pytest.raises(ProtectionError, match="airline: reveals another nonce than the one it committed to"):
                 consortium.run(name)
         assert not list((tmp_path / "shared").glob("*/audit"))
+
+    def test_are_those_of_a_ground_nonce_where_nobody_checks_it(self, tmp_path, monkeypatch):
+        """The careless twin: rows of two samples of the center's choice, among five of sixty."""
+        monkeypatch.setattr(Membership, "check_nonce", lambda self, writer, nonce: bytes.fromhex(nonce))
+        consortium = self.until_received(tmp_path)
+        for name in NAMES[1:]:
+            with contextlib.suppress(WaitingError):
+                consortium.run(name)
+        airline = founding.membership(consortium.at("airline", founding.seat))
+        asked = airline.receive("center", "received", "all", "airline", at_most=10**6, kind="question").read_bytes()
+        others = [second_nonce(consortium.memory(name).study(consortium.plan.id).secrets()) for name in NAMES[1:]]
+        samples = received(consortium, "airline", "summary", Summary).sample_digest
+        tries = (number.to_bytes(32, "big") for number in range(10**5))
+        for nonce in tries:
+            drawn = uniform_request(60, samples, 5, protocols.coin_of([nonce, *others])).samples
+            if {7, 8} <= set(drawn):
+                break
+        airline.send(
+            "received",
+            [Part("all", (), wire.pieces(Reveal("airline", nonce.hex())))],
+            question=q.digest(q.decode(asked)),
+        )
+        for name in (*NAMES[1:], "center"):
+            with contextlib.suppress(WaitingError):
+                consortium.run(name)
+        assert {7, 8} <= set(received(consortium, "registry", "audit", AuditRows).samples)
 
     def test_are_not_known_before_all_summaries_are_in(self, tmp_path):
         consortium = self.until_received(tmp_path)
