@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -27,9 +27,9 @@ from dkpca.exchange.sealed import Part
 from dkpca.fusion.covariates import Covariates
 from dkpca.kernels import Kernel
 from dkpca.linalg.eigenpairs import signs_of
-from dkpca.messages import Reveal, Scores, Seed, Told
+from dkpca.messages import RaisedIds, Reveal, Scores, Seed, Told
 from dkpca.party import questions as q
-from dkpca.party.answers import Party
+from dkpca.party.answers import OWN_LIST, Party
 from dkpca.party.limits import Limits
 from dkpca.protection.rotation import Rotation, hidden_digest
 from dkpca.settings import Fit
@@ -149,9 +149,14 @@ class PartySide:
         name, digest = file_of(ask.step), q.digest(question)
         if self.member.sent(name, digest) is not None:
             self.member.publish(name, digest)
+            kept = self.member.memory.kept(f"own.{name}")
+            if isinstance(question, q.HopWanted) and kept is not None:
+                self.party.raised[question.batch, OWN_LIST] = cast("RaisedIds", wire.decode(kept))
             self._before += [question] if isinstance(question, REBUILDS) else []
             return
         made = self._made(ask.step, question)
+        if isinstance(question, q.HopWanted) and not question.hop:
+            self.member.memory.replace(f"own.{name}", wire.encode(made))  # so that no later hop computes it again
         if ask.readers == "parties":
             parts = [Part(other, (other,), wire.pieces(each)) for other, each in made.items()]
         elif ask.readers == "next":

@@ -63,6 +63,7 @@ from dkpca.protection.rotation import Rotation, column_rotation, hidden_digest
 
 CONSTANT = 1e-3  # deviation of what a party adds, as a share of its size, below which it would leave the others alone
 LEAST_STEPS = 16  # of the ring: a deviation below this is lost in the sum
+OWN_LIST = -1  # hop under which a party keeps the list that it sent itself
 Opened = Callable[[str], Array]  # from what columns are ("quantities", "categories", "samples") to the numbers
 
 
@@ -249,13 +250,18 @@ def _ring(party: Party, batch: str, union: bool) -> Any:
 def _hop(party: Party, question: HopWanted) -> RaisedIds:
     from dkpca.protection.psi import Raised
 
-    member, raised = _ring(party, question.batch, question.union), None
-    if question.hop:
-        known = party.raised.get((question.batch, question.hop - 1))
-        if known is None:
-            raise ProtectionError(f"party {party.name!r} has no list for hop {question.hop}")
-        raised = member.raise_list(Raised(known.owner, known.hop, known.context, known.points.data.tobytes()))
-    raised = raised or member.first()
+    def read(sent: RaisedIds) -> Raised:
+        return Raised(sent.owner, sent.hop, sent.context, sent.points.data.tobytes())
+
+    member, batch = _ring(party, question.batch, question.union), question.batch
+    if not question.hop:
+        raised = member.first()
+    elif (batch, question.hop - 1) not in party.raised:
+        raise ProtectionError(f"party {party.name!r} has no list for hop {question.hop}")
+    else:
+        if (batch, OWN_LIST) in party.raised:
+            member.remember(read(party.raised[batch, OWN_LIST]))
+        raised = member.raise_list(read(party.raised[batch, question.hop - 1]))
     points = Packed(np.frombuffer(raised.points, dtype=np.uint8))
     return RaisedIds(party.name, raised.owner, raised.hop, party.normalization, raised.context, points)
 

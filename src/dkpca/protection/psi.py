@@ -145,6 +145,10 @@ class RingMember:
         self._sent = set(sent.entries())
         return sent
 
+    def remember(self, sent: Raised) -> None:
+        """Know the own list again, as an earlier command sent it."""
+        self._sent = set(sent.entries())
+
     def raise_list(self, received: Raised) -> Raised:
         """Another party's list, raised to the own secret, in its order; once a list."""
         check(self.ring, received)
