@@ -230,7 +230,7 @@ class TestASumToWhichTheOthersAddNothing:
     )
     def test_is_refused_by_those_before_they_send_anything(self, kernel, constant):
         tables = {name: for_kernel(kernel, part) for name, part in split(X[:N]).items()} | {"lab": constant}
-        with pytest.raises(ProtectionError, match="'lab': what it would add is nearly the same for all samples"):
+        with pytest.raises(ProtectionError, match="'lab': its contribution is nearly the same for all samples"):
             DKPCA(2, kernel=kernel, protect="sums").fit(tables)
 
 

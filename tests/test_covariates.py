@@ -226,7 +226,7 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("change", "words"),
         [
-            ({"covariates": None}, r"the fit took out \['batch', 'age'\]; give those of the new samples"),
+            ({"covariates": None}, r"the fit removed \['batch', 'age'\]; give those of the new samples"),
             ({"covariates": NEW_C.assign(batch="z")}, "covariate 'batch' is 'z' for a new sample"),
             (
                 {"covariates": NEW_C[["age"]]},
@@ -244,7 +244,7 @@ class TestRefused:
 
     def test_what_cannot_be_taken_out(self):
         fit = DKPCA(3, parties=2).fit
-        with pytest.raises(InputError, match="taken out of the centered kernel; use center=True"):
+        with pytest.raises(InputError, match="removed from the centered kernel; use center=True"):
             DKPCA(3, center=False).fit(FIT, covariates=OLD_C)
         with pytest.raises(InputError, match="are constant; leave them out"):
             fit(FIT, covariates=np.ones(len(FIT)))
@@ -252,7 +252,7 @@ class TestRefused:
             fit(FIT, covariates=np.random.default_rng(0).normal(size=(150, 149)))
         with pytest.raises(InputError, match="there are covariates of 20 samples, not of 150"):
             fit(FIT, covariates=OLD_C[:20])
-        with pytest.raises(InputError, match="the fit took out no covariates"):
+        with pytest.raises(InputError, match="the fit removed no covariates"):
             fit(FIT).transform(NEW, covariates=NEW_C)
         with pytest.raises(InputError, match="row for each sample"):
             fit(FIT, covariates={})

@@ -150,7 +150,7 @@ class TestRefusals:
     def test_a_column_whose_mean_overflows_is_named(self):
         X = np.full((4, 3), 1.0)
         X[:, 1] = 1.7e308
-        with pytest.raises(InputError, match="party 'a': the numbers of its column 2 are too large for their mean"):
+        with pytest.raises(InputError, match="'a': the numbers of its column 2 are too large to compute their mean"):
             summarize(X, party="a", kernel=Linear(), rank=Fixed(1))
 
     @pytest.mark.torch

@@ -76,6 +76,6 @@ def test_a_fit_can_be_interrupted_while_its_parties_are_at_work(tmp_path, when):
 def test_a_party_whose_process_is_killed_is_named(tmp_path):
     fit, worker = endless_fit(tmp_path)
     worker.kill()
-    assert "bank.npy'] was killed, perhaps for want of memory; try" in fit.communicate()[1]
+    assert "bank.npy'] was killed, perhaps for lack of memory; try" in fit.communicate()[1]
     assert fit.returncode == 1
     assert not any(tmp_path.iterdir())

@@ -235,7 +235,7 @@ def test_a_blind_message_says_no_kernel_no_ids_and_no_mean():
         ({"protect": "sums", "weights": "balanced"}, "one kernel for all parties, without weights"),
         ({"protect": "sums", "kernel": {"clinic": "rbf", "lab": "rbf", "registry": "linear"}}, "one kernel for all"),
         ({"protect": "sums", "law": "sum"}, "by its own law"),
-        ({"protect": "sums", "kernel": "cosine"}, "no function of a sum over parties"),
+        ({"protect": "sums", "kernel": "cosine"}, "not a function of a sum over parties"),
         ({"protect": "sums", "projection": "exact"}, "places new samples in its own way"),
         ({"protect": "blind"}, "a blind center can only add matrices up"),
         ({"protect": "blind", "law": "product"}, "needs the sum law"),
@@ -329,10 +329,10 @@ def test_no_kernel_hands_the_rotation_over(gamma, rank):
 
 def test_a_party_whose_addend_is_constant_leaves_nobody_alone():
     tables = split(X[:FIT]) | {"lab": np.ones((FIT, 3))}
-    with pytest.raises(ProtectionError, match="'lab': what it would add is nearly the same for all samples"):
+    with pytest.raises(ProtectionError, match="'lab': its contribution is nearly the same for all samples"):
         DKPCA(3, gamma=0.05, protect="sums").fit(tables)
     tables = split(X[:FIT])
-    with pytest.raises(ProtectionError, match="would show the others alone"):
+    with pytest.raises(ProtectionError, match="would reveal that of the others"):
         DKPCA(3, gamma=1e-20, protect="sums").fit(tables | {"lab": 1e9 * tables["lab"]})
 
 

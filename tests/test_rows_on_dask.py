@@ -270,7 +270,7 @@ class TestTables:
         np.testing.assert_allclose(model.transform(turned).compute(), scores, atol=1e-9)
         here = {name: frame.compute() for name, frame in turned.items()}
         np.testing.assert_allclose(np.asarray(model.transform(here)), scores, atol=1e-9)
-        with pytest.raises(InputError, match="'bank': these samples have other columns than the fit"):
+        with pytest.raises(InputError, match="'bank': these samples do not have the columns of the fit"):
             model.transform(frames | {"bank": frames["bank"].rename(columns={"bank0": "z"})})
 
     @pytest.mark.usefixtures("few_rows_are_many")
@@ -304,7 +304,7 @@ class TestTables:
 
     def test_tables_here_and_elsewhere(self, rng):
         tables = arrays(rng)
-        with pytest.raises(InputError, match=r"the tables of \['shop'\] are no Dask collections, the others are"):
+        with pytest.raises(InputError, match=r"the tables of \['shop'\] are not Dask collections, the others are"):
             DKPCA(2).fit(on_chunks(tables) | {"shop": tables["shop"]})
 
     @pytest.mark.usefixtures("few_rows_are_many")

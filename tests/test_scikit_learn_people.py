@@ -105,7 +105,7 @@ class TestScore:
         model = DKPCA(2, kernel={"a": "rbf", "b": "precomputed"}, law="sum").fit(tables)
         with pytest.raises(InputError, match=r"\['b'\] are missing, and the variance of samples needs every party"):
             model.score({"a": DIGITS[:5, :20]})
-        with pytest.raises(InputError, match="party 'b': rows of a kernel matrix do not say how like itself"):
+        with pytest.raises(InputError, match="'b': rows of a kernel matrix do not contain the diagonal entries"):
             model.score(tables)
 
 

@@ -75,8 +75,8 @@ def test_settings_do_not_change_with_the_dict_they_were_made_from():
         ({"protect": "sums", "rank": 5}, "protect='sums' takes no rank"),
         ({"protect": "sums", "projection": "exact"}, "places new samples in its own way"),
         ({"protect": "blind", "lacking": "complete"}, "under protect='blind' the center sees no party's rows"),
-        ({"lacking": "mean", "audit": 10}, "lacking='mean' puts other rows in place of those that a party lacks"),
-        ({"lacking": "complete", "projection": "exact"}, "and projection='exact' asks for the true ones"),
+        ({"lacking": "mean", "audit": 10}, "lacking='mean' replaces the rows that a party lacks"),
+        ({"lacking": "complete", "projection": "exact"}, "but projection='exact' needs the true ones"),
     ],
 )
 def test_settings_that_exclude_each_other_are_refused_before_anything_is_computed(asked, words):

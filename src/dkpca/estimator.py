@@ -369,9 +369,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     def _check_covariates(self, covariates: Any) -> None:
         known = self.model_.covariates
         if known is not None and covariates is None:
-            raise InputError(f"the fit took out {list(known.names)}; give those of the new samples (covariates=)")
+            raise InputError(f"the fit removed {list(known.names)}; give those of the new samples (covariates=)")
         if known is None and covariates is not None:
-            raise InputError("the fit took out no covariates; leave them out, or fit with them")
+            raise InputError("the fit removed no covariates; leave them out, or fit with them")
 
     def _adjusted(self, scores: Any, covariates: Any) -> Any:
         """Scores of new samples with their covariates taken out."""
@@ -503,7 +503,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             if name not in others
         }
         if others:
-            warn([f"parties {others} have categories or a kernel matrix: there are no columns to go back to"])
+            warn([f"parties {others} have categories or a kernel matrix: they have no columns to reconstruct"])
         return found if others else self._joined(found)
 
     def run_audit(self, n_rows: int, X: AnyTables = None, *, sample_ids: Any = None) -> Self:
@@ -538,7 +538,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         settings, compute = self._settings()
         replace(settings, audit=n_rows, lacking=None)  # checks the number
         if self.model_.lacking is not None:
-            raise InputError("run_audit compares with true rows, and parties lack some; fit with lacking='drop'")
+            raise InputError("run_audit needs the true rows, and parties lack some; fit with lacking='drop'")
         tables = self._tables_of_fit("run_audit", X, sample_ids)
         return self._audited(in_process.audit(tables, self._states, self.model_, n_rows, settings, compute))
 
@@ -702,7 +702,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     def _tables_of_fit(self, method: str, X: AnyTables, sample_ids: Any) -> Mapping[str, Any]:
         tables = self._training if X is None else self._given(X, self._settings()[0], sample_ids).tables
         if tables is None:
-            raise InputError(f"{method} needs the tables of the fit, which are in no file or pickle; give them as X")
+            raise InputError(f"{method} needs the tables of the fit, which are not saved with it; pass them as X")
         return tables
 
     def report(
@@ -1017,8 +1017,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         absent = sorted(set(names) - set(self._states))
         if absent:
             raise InputError(
-                f"the private states of {absent} are not here; place new samples with dkpca.extend at each party "
-                "and dkpca.project at the center"
+                f"the private states of {absent} are not available here; place new samples with dkpca.extend at "
+                "each party and dkpca.project at the center"
             )
 
     def _check_unprotected(self, method: str) -> None:
@@ -1069,7 +1069,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     def _with_rows(self, name: str) -> Any:
         """State of a party with its rows, opened again where they are only named."""
         if name not in self._states:
-            raise InputError(f"the private state of party {name!r} is not here; it can go back to its columns itself")
+            raise InputError(
+                f"the private state of party {name!r} is not here; that party can reconstruct its columns"
+            )
         state = self._states[name]
         if state.anchors is not None:
             return state

@@ -357,15 +357,15 @@ def _check_together(fit: Fit) -> None:
     if fit.lacking in ("mean", "complete") and (fit.audit is not None or fit.projection == "exact"):
         what = "projection='exact'" if fit.audit is None else f"audit={fit.audit}"
         raise InputError(
-            f"lacking={fit.lacking!r} puts other rows in place of those that a party lacks, and {what} asks for the "
-            "true ones; use lacking='drop', or leave one of them out"
+            f"lacking={fit.lacking!r} replaces the rows that a party lacks, but {what} needs the true "
+            "ones; use lacking='drop', or leave one of them out"
         )
     if fit.protect == "none":
         return
     if fit.audit is not None:
         raise InputError(
             f"audit={fit.audit} makes every party send true rows of its kernel matrix in the open, which "
-            f"protect={fit.protect!r} is there to avoid; leave one of them out"
+            f"protect={fit.protect!r} is meant to avoid; leave one of them out"
         )
     if fit.projection != "extend":
         raise InputError(f"protect={fit.protect!r} places new samples in its own way; use projection='extend'")

@@ -75,7 +75,7 @@ def test_names_of_two_levels_are_refused_with_the_way_to_parties():
 
 
 def test_a_text_where_a_list_of_columns_belongs_is_named():
-    with pytest.raises(InputError, match=r"parties names 'rna' where a party's columns belong.*\['rna'\]"):
+    with pytest.raises(InputError, match=r"parties names 'rna' instead of a list of columns.*\['rna'\]"):
         DKPCA(2, parties={"rna": "rna"}).fit(NUMBERS)
 
 

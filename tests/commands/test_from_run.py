@@ -44,7 +44,9 @@ def test_a_run_is_the_estimator_of_the_same_numbers(fused):
 
 def test_without_the_private_states_transform_says_what_to_do(fused):
     run = DKPCA.from_run(str(fused.path / "run"))
-    words = r"the private states of \['bank', 'clinic', 'shop'\] are not here; place new samples with dkpca.extend"
+    words = (
+        r"private states of \['bank', 'clinic', 'shop'\] are not available here; place new samples with dkpca.extend"
+    )
     with pytest.raises(InputError, match=words):
         run.transform(numbers(7))
     run.save(fused.path / "saved")

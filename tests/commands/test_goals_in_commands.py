@@ -24,7 +24,7 @@ def test_a_need_is_said_in_one_way(office):
     words = office.refused(
         "summarize", "bank.csv", "--gamma", 1, "--rank", 3, "--rank", "error=0.1", "--out", "b.summary"
     )
-    assert "says in several ways what is needed; give one number, error= or epsilon=" in words
+    assert "sets the rank in several ways; give one number, error= or epsilon=" in words
 
 
 @pytest.mark.parametrize(

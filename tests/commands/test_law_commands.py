@@ -153,14 +153,14 @@ def test_a_policy_lists_the_laws_it_answers(office):
 
 def test_what_cannot_be_meant_is_said(office):
     fit = ("fit", *SOURCES, *FIT)
-    assert "'shoe' is none of the parties" in office.refused(*fit, "--kernel", "shoe=overlap")
+    assert "'shoe' is not one of the parties" in office.refused(*fit, "--kernel", "shoe=overlap")
     assert "for all parties; name one" in office.refused(*fit, "--kernel", "rbf", "--kernel", "linear")
     assert "the sigmoid kernel is not positive semidefinite" in office.refused(*fit, "--kernel", "sigmoid")
     assert "weights is 'bank'; give 'balanced'" in office.refused(*fit, "--weights", "bank")
     assert "a number for each of ['bank', 'clinic', 'shop']" in office.refused(*fit, "--weights", "bank=2")
     assert "law is 'average'; give 'product' or 'sum'" in office.refused(*fit, "--law", "average")
     assert "imply no common law" in office.refused(*fit, "--kernel", "bank=linear")
-    assert "no such settings: colour" in office.refused(*fit, "--settings", settings(office, "colour = 1"))
+    assert "unknown settings: colour" in office.refused(*fit, "--settings", settings(office, "colour = 1"))
     assert "--set 'colour=1': write NAME=VALUE" in office.refused(*fit, "--set", "colour=1")
     assert "protect: not used by 'dkpca fit'" in office.refused(*fit, "--set", "protect=sums")
 

@@ -30,14 +30,14 @@ def test_summarize_says_what_could_be_recovered_and_the_ledger_keeps_it(office):
 def test_summarize_answers_red_or_green_whether_the_file_may_be_sent(office):
     answer = office.ok(*SUMMARIZE)
     (line,) = [line for line in answer.out.splitlines() if line.startswith("May I send this?")]
-    assert "RED, no: whoever knows 30 rows recovers 4 of 4 columns beyond R² 0.5" in line
+    assert "RED, no: an attacker who knows 30 rows recovers 4 of 4 columns beyond R² 0.5" in line
     assert "\x1b" not in answer.out  # words alone, where no terminal shows colors
     assert office.ok(*SUMMARIZE, "--json").json["may_send"] is False
     told = office.ok(*SUMMARIZE, "--rank", "recovery=0.4")
-    assert "May I send this? GREEN, yes: whoever knows 30 rows recovers no column beyond R² 0.5" in told.out
+    assert "May I send this? GREEN, yes: an attacker who knows 30 rows recovers no column beyond R² 0.5" in told.out
     (office.path / "policy.toml").write_text("max_recovery = 0.3\n")
     told = office.ok(*SUMMARIZE, "--policy", "policy.toml").out
-    assert "GREEN, yes: whoever knows 30 rows recovers no column beyond R² 0.3 (your policy)" in told
+    assert "GREEN, yes: an attacker who knows 30 rows recovers no column beyond R² 0.3 (your policy)" in told
 
 
 def test_the_answer_is_colored_on_a_terminal(office):
@@ -117,6 +117,6 @@ def test_a_limit_that_leaves_little_says_how_little(office):
 
 def test_one_known_row_is_counted_as_one(office):
     (office.path / "policy.toml").write_text('max_recovery = 0.001\nknown_rows = 1\nif_beyond = "refuse"\n')
-    assert "whoever knows 1 row recovers no column" in office.ok(*SUMMARIZE, "--policy", "policy.toml").out
+    assert "an attacker who knows 1 row recovers no column" in office.ok(*SUMMARIZE, "--policy", "policy.toml").out
     (office.path / "bank.csv").write_text("person,x0\n")
     assert "bank.csv: 0 rows; kernel PCA needs at least 2 samples" in office.refused(*SUMMARIZE)

@@ -181,10 +181,10 @@ def test_labels_that_do_not_fit_are_said(fused):
     rows.write_csv(fused.path / "others.csv")
     error = fused.refused("report", "run", "--labels", "others.csv", "--id", "person", "--label", "x1")
     assert "others.csv: none of its 60 ids is a sample of run, whose first is 'p00'" in error
-    assert "name its column with the sample ids with --id" in fused.refused("report", "run", "--labels", "bank.csv")
+    assert "name its id column with --id" in fused.refused("report", "run", "--labels", "bank.csv")
     assert "with --labels" in fused.refused("report", "run", "--label", "x1")
     error = fused.refused("report", "run", "--labels", "bank.csv", "--id", "person", "--out", "bank.csv")
-    assert "bank.csv: is a table that was given; choose another --out" in error
+    assert "bank.csv: is one of the input tables; choose another --out" in error
 
 
 def test_new_samples_are_drawn_with_their_run_and_not_alone(fused):

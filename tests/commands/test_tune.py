@@ -71,7 +71,7 @@ def test_samples_that_all_tables_have_are_used_and_the_note_says_so(office):
     [
         (("--id", "person", "--labels", "labels.csv"), "which of its columns ['side', 'x'] is the label?"),
         (("--id", "person", "--labels", "labels.csv", "--label", "sid"), "sid"),
-        (("--labels", "labels.csv", "--label", "side"), "labels are found by sample ids"),
+        (("--labels", "labels.csv", "--label", "side"), "labels are matched by sample id"),
         (("--id", "person", "--out", "curves.png"), "curves.png: the picture is an SVG file"),
         (("--id", "person", "--out", "nowhere/curves.svg"), "nowhere"),
         (("--id", "person", "--gammas", "0.1;0.2"), "--gammas is '0.1;0.2'; give numbers separated by commas"),

@@ -608,7 +608,7 @@ class TestRowsOfAnAudit:
         reveal = wire.pieces(Reveal("airline", ground.hex()))
         airline.send("received", [Part("all", (), reveal)], question=q.digest(q.decode(asked)))
         for name in ("registry", "center"):
-            with pytest.raises(ProtectionError, match="airline: reveals another nonce than the one it committed to"):
+            with pytest.raises(ProtectionError, match="airline: revealed a nonce that it had not committed to"):
                 consortium.run(name)
         assert not list((tmp_path / "shared").glob("*/audit"))
 

@@ -76,12 +76,12 @@ class TestOneFile:
         send(actors, step="tokens")
         send(actors, step="summary")
         shutil.copy(where / "airline" / "tokens", where / "airline" / "summary")
-        with pytest.raises(ProtectionError, match="for step 'tokens', in a wrong place"):
+        with pytest.raises(ProtectionError, match="for step 'tokens', in the wrong place"):
             received(actors)
 
     def test_of_another_kind_is_refused(self, actors):
         send(actors, kind="question")
-        with pytest.raises(ProtectionError, match="in a wrong place"):
+        with pytest.raises(ProtectionError, match="in the wrong place"):
             received(actors)
 
     def test_for_another_question_is_refused(self, actors):
@@ -117,7 +117,7 @@ class TestOneFile:
         os.mkfifo(where / "airline" / "summary")
         with pytest.raises(WaitingError, match="airline"):
             received(actors)
-        with pytest.raises(StorageError, match="no plain file"):
+        with pytest.raises(StorageError, match="not a plain file"):
             actors.folder.read("airline/summary", 10)
 
 
@@ -245,9 +245,9 @@ class TestPlanAndSignatures:
         path = tmp_path / "folder/center/plan-1.toml"
         path.write_bytes(path.read_bytes().replace(b"samples = 10", b"samples = 11"))
         actors.sign("weather")
-        with pytest.raises(ProtectionError, match="weather is over another plan or other members"):
+        with pytest.raises(ProtectionError, match="weather is for another plan or other members"):
             actors.member("airline")
-        with pytest.raises(ProtectionError, match="center is over another plan"):
+        with pytest.raises(ProtectionError, match="center is for another plan"):
             actors.member("weather")
 
     def test_another_identity_under_a_members_name_is_noticed(self, tmp_path):
@@ -378,7 +378,7 @@ class TestThePlan:
 
     def test_no_toml_is_one_sentence_without_its_content(self):
         for raw in (b"secret = = 1", b"secret = \xff", b"secret = 1\nsecret = 2"):
-            with pytest.raises(InputError, match="the plan is no TOML file") as refused:
+            with pytest.raises(InputError, match="the plan is not a TOML file") as refused:
                 plans.read_plan(raw)
             assert "secret" not in str(refused.value)
 

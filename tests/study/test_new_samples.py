@@ -33,12 +33,12 @@ def test_a_sample_is_placed_once_and_a_small_batch_not_at_all(fitted, tmp_path):
     with pytest.raises(InputError, match="batch-1 has 3 samples; the plan asks for 5 at least"):
         fitted.run("airline")
     put(fitted, tmp_path, 1, {"airline": ["n0", "n1", "n2", "n3", "s7"]})
-    with pytest.raises(InputError, match="batch-1: 1 of its samples were answered before"):
+    with pytest.raises(InputError, match="batch-1: 1 of its samples were placed before"):
         fitted.run("airline")
     put(fitted, tmp_path, 1, {name: [f"n{i}" for i in range(6)] for name in fitted.names})
     fitted.finish()
     put(fitted, tmp_path, 2, {"airline": [f"n{i}" for i in range(5, 12)]})
-    with pytest.raises(InputError, match="batch-2: 1 of its samples were answered before"):
+    with pytest.raises(InputError, match="batch-2: 1 of its samples were placed before"):
         fitted.run("airline")
 
 

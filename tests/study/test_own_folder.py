@@ -92,7 +92,7 @@ def test_two_commands_at_once_are_refused(tmp_path):
     memory = Memory(tmp_path)
 
     def second():
-        with pytest.raises(InputError, match="another command works here"), memory.locked():
+        with pytest.raises(InputError, match="another command is running here"), memory.locked():
             pass
 
     with memory.locked():

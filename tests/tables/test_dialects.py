@@ -95,7 +95,7 @@ def test_what_is_asked_for_wins_over_what_is_found(tmp_path):
         ("Fall;a\n1;1,234\n2;5\n", "'1,234' in column 'a' has a decimal comma, or a comma between thousands"),
         ("Fall,a\n1,1.234\n2,5\n", "'1.234' in column 'a' has a decimal point, or a point between thousands"),
         ("Fall;a\n1;1.234\n2;5\n", "'1.234' in column 'a' has a decimal point, or a point between thousands"),
-        ("Fall;a;b\n1;1,5;2.5\n", "decimal commas and decimal points, '1,5' in column 'a' and '2.5' in column 'b'"),
+        ("Fall;a;b\n1;1,5;2.5\n", "decimal commas and points, '1,5' in column 'a' and '2.5' in column 'b'"),
         ("Fall,a\n1,2\n3,4,5\n", "row 2 has 3 values, the header has 2 names"),
         ("Fall,a,b\n1,2,3\n3,4", "breaks off in row 2, after 2 of 3 values; get the whole file"),
         ("Fall,a,a\n1,2,3\n", "1 column name more than once in the header, for example 'a'; rename them"),
@@ -142,7 +142,7 @@ def test_a_wrong_separator_is_named_in_words(tmp_path):
 def test_letters_that_are_no_utf8_and_no_windows_text_are_refused(tmp_path):
     path = tmp_path / "t.csv"
     path.write_bytes("Fall,a\nM\xfcller,1\n".encode("cp1250") + b"\x81\x8d,2\n")
-    with pytest.raises(InputError, match="neither UTF-8 nor Windows-1252; name their encoding with --encoding"):
+    with pytest.raises(InputError, match="neither UTF-8 nor Windows-1252; name the encoding with --encoding"):
         loaded(path)
     assert loaded(path, dialect=Dialect(encoding="cp437")).ids[1] == "üì"
     with pytest.raises(InputError, match="'klingon' is not known"):
@@ -160,7 +160,7 @@ def test_a_letter_far_below_the_head_decides_the_encoding(tmp_path):
     ("text", "encoding", "words"),
     [
         ("a\tb\nx\t1\t2.5\ny\t3\t4.5\n", "utf-8", "one name fewer than the rows have values"),
-        (rows(";", end="\r"), "latin-1", "save it with other line ends"),
+        (rows(";", end="\r"), "latin-1", "save it with other line endings"),
         (rows("|"), "utf-16-le", "--encoding utf-16-le"),
     ],
 )

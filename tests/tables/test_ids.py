@@ -133,7 +133,7 @@ def test_leading_zeros_are_named_where_nothing_else_helps(tmp_path):
 
 def test_ids_that_an_agreement_makes_one_are_refused_with_both(tmp_path):
     holdings = two_tables(tmp_path, ["p1", "P1"], ["p1", "p2"], id_normalize=("case",))
-    with pytest.raises(InputError, match=r"ids \['p1', 'P1'\] in column 'id', rows \[1, 2\], are one id by"):
+    with pytest.raises(InputError, match=r"ids \['p1', 'P1'\] in column 'id', rows \[1, 2\], become one id under"):
         processes.shared_samples(holdings)
 
 
@@ -152,7 +152,7 @@ def test_making_an_id_alike_twice_is_making_it_alike_once(text, ways):
 
 
 def test_an_unknown_way_is_named():
-    with pytest.raises(InputError, match=r"cannot be made alike by \['trim'\]; use some of strip, unicode, case"):
+    with pytest.raises(InputError, match=r"unknown id normalization \['trim'\]; choose from strip, unicode, case"):
         check_ways(["trim"])
 
 

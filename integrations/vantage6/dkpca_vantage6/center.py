@@ -24,7 +24,7 @@ from dkpca.settings import Fit
 
 MOST_WORDS = 400  # characters of a node's refusal that are passed on
 PROTECTED = (
-    "protect={!r} is not possible in vantage6: a node cannot check that whoever fuses is none of the parties, and "
+    "protect={!r} is not possible in vantage6: a node cannot check that whoever fuses is not one of the parties, and "
     "vantage6 4 pins a cryptography without HPKE to seal keys between nodes; use protect='none', or a study of dkpca"
 )
 Places = dict[str, list[int]] | None

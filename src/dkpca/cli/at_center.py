@@ -97,7 +97,7 @@ def read_names(ids: Path | None, id_column: str | None) -> tuple[list[str] | Non
     table = at_hand(ids, None, id_column)
     how = table.reading
     if how.id_column is None:
-        raise InputError(f"--ids {ids}: name its column with the sample ids with --id")
+        raise InputError(f"--ids {ids}: name its id column with --id")
     return reading.read_ids(table.path, how.id_column, how.dialect, how.id_normalize), how.id_normalize
 
 

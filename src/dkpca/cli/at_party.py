@@ -62,7 +62,7 @@ def summarize(
     box = o.sender(out, table.policy(policy), ledger, table.path)
     state_path = (state or out.with_suffix(".state")) if keep_state else None
     if state_path is not None and state_path.resolve() in (table.path.resolve(), out.resolve()):
-        raise InputError(f"{state_path}: the private state needs a file of its own; choose another --state")
+        raise InputError(f"{state_path}: the private state needs a separate file; choose another --state")
     fit, compute = asked.fit([table.party]), asked.compute
     chosen = kernel_of(fit if "gamma" in asked.given else replace(fit, gamma=None))
     holding = table.holding()

@@ -100,7 +100,7 @@ def _labels(
 
     first = holdings[0]
     if first.reading.id_column is None:
-        raise InputError("labels are found by sample ids; name the column with the ids with --id")
+        raise InputError("labels are matched by sample id; name the id column with --id")
     table = read_labels(path, Reading(label_id or first.reading.id_column), [label] if label else [])
     if len(table.frame.columns) != 1:
         raise InputError(f"{path}: which of its columns {table.frame.columns} is the label? Name it with --label")

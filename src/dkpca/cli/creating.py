@@ -80,7 +80,7 @@ def _bounds(given: Any) -> tuple[float, ...]:
     try:
         return tuple(map(float, str(given).split(",")))
     except ValueError as error:
-        raise InputError(f"gamma_bounds is {given!r}; write two numbers, as 0.001,0.1") from error
+        raise InputError(f"gamma_bounds is {given!r}; write two numbers, such as 0.001,0.1") from error
 
 
 def command() -> Any:

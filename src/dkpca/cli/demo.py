@@ -188,7 +188,7 @@ def write_tables(out: Path, n_flights: int, n_new: int) -> None:
     tables = flights()
     total = tables["airline"].height
     if n_flights + n_new > total:
-        raise InputError(f"{n_flights} + {n_new} flights were asked for; there are {total:,}")
+        raise InputError(f"{n_flights} + {n_new} flights were requested; there are {total:,}")
     chosen = np.random.default_rng(0).permutation(total)
     storage.make_directory(out)
     for owner, own in tables.items():

@@ -112,7 +112,7 @@ def may_send(found: Measurement | None, policy: Policy) -> tuple[bool | None, Te
             f"May I send this? UNKNOWN: what could be recovered from it is not known ({why}).", "bold yellow"
         )
     beyond = sum(value > limit for value in found.columns)
-    known = f"whoever knows {counted(found.known_rows, 'row')}"
+    known = f"an attacker who knows {counted(found.known_rows, 'row')}"
     if beyond:
         words = (
             f"May I send this? RED, no: {known} recovers {beyond:,} of {counted(len(found.columns), 'column')} "

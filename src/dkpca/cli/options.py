@@ -106,7 +106,7 @@ def asked(own: Mapping[str, Any], single: Sequence[str], file: Path | None, name
             raise InputError(f"--set {text!r}: write NAME=VALUE, with one of {', '.join(names)}")
     strange = sorted(set(read) - set(names))
     if strange:
-        raise InputError(f"{file}: no such settings: {', '.join(strange)}; there are {', '.join(names)}")
+        raise InputError(f"{file}: unknown settings: {', '.join(strange)}; there are {', '.join(names)}")
     options = {
         name: value if not isinstance(value, str) else _value(value)
         for name, value in own.items()
@@ -159,7 +159,7 @@ def _by_party(name: str, given: Any, parties: Sequence[str]) -> Any:
         if not separator:
             everyone.append(_value(item))
         elif party not in parties:
-            raise InputError(f"{flag} {item!r}: {party!r} is none of the parties {list(parties)}")
+            raise InputError(f"{flag} {item!r}: {party!r} is not one of the parties {list(parties)}")
         else:
             single[party] = _value(value)
     if len(everyone) > 1:
@@ -182,7 +182,7 @@ def rank_of(given: Any, components: Any) -> Any:
     rules: list[RankRule] = [ranks.Fixed(min(numbers))] if numbers else []
     rules += [_rule(text) for text in given if text != "auto" and not text.isdecimal()]
     if sum(isinstance(rule, ranks.Fixed | ranks.Adaptive | ranks.Error) for rule in rules) > 1:
-        raise InputError(f"--rank {given} says in several ways what is needed; give one number, error= or epsilon=")
+        raise InputError(f"--rank {given} sets the rank in several ways; give one number, error= or epsilon=")
     if rules and all(isinstance(rule, ranks.Recovery) for rule in rules):
         rules.insert(0, Fit(n_components=components).rank_rule)  # a limit alone would ask for all there is within it
     return tuple(rules) if len(rules) > 1 else rules[0] if rules else "auto"

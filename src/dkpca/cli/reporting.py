@@ -83,7 +83,7 @@ def report(
     known, table = (Reading(id_column), None) if own is None else (own.reading, own.path)
     target = out or page_beside(path)
     if any(given is not None and given.resolve() == target.resolve() for given in (labels, table)):
-        raise InputError(f"{target}: is a table that was given; choose another --out")
+        raise InputError(f"{target}: is one of the input tables; choose another --out")
     storage.check_writable(target)
     wanted = Wanted(
         path,

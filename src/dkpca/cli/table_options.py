@@ -145,7 +145,7 @@ def holdings_of(sources: Sequence[str], ids: Sequence[str] | None) -> list[Holdi
     holdings = [at_hand(path, name, None).holding() for name, path in given]
     names = [holding.party for holding in holdings]
     if len(set(names)) < len(names):
-        raise InputError(f"parties {names} have a name twice; name them as NAME=FILE")
+        raise InputError(f"parties {names} are not all different; name them as NAME=FILE")
     id_column = {h.party: h.reading.id_column for h in holdings} | _id_columns(ids or (), names)
     return [replace(h, reading=replace(h.reading, id_column=id_column[h.party])) for h in holdings]
 

@@ -110,7 +110,7 @@ def preparation_of(state: State) -> Preparation:
     """How the party's table becomes numbers."""
     if state.preparation is None:
         raise InputError(
-            f"party {state.party!r}: this state was saved by the library from numbers; place new samples there"
+            f"party {state.party!r}: this state comes from the Python library; place new samples in Python"
         )
     return codec.decode(Preparation, state.preparation, what=ANOTHER_VERSION)
 

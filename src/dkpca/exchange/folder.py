@@ -33,7 +33,7 @@ def check_name(name: str, what: str = "member") -> str:
     """Names become folders on every kind of disk, so they are kept plain."""
     if not isinstance(name, str) or not NAME.fullmatch(name) or name in DEVICES:
         raise InputError(
-            f"{what} name {printable(str(name))!r} cannot be used; take up to 32 lower-case letters, digits, '_', '-'"
+            f"{what} name {printable(str(name))!r} cannot be used; use up to 32 lower-case letters, digits, '_', '-'"
         )
     return name
 
@@ -60,7 +60,7 @@ class Folder:
                 return None
             file, size = found
             if size > at_most:
-                raise StorageError(f"{self.url}/{name}: has {size} bytes, more than the {at_most} that belong here")
+                raise StorageError(f"{self.url}/{name}: has {size} bytes, more than the {at_most} allowed here")
             return file.read(size + 1)[: size + 1]
 
     @contextlib.contextmanager
@@ -77,7 +77,7 @@ class Folder:
             yield None
             return
         if found.get("type") != "file" or not isinstance(found.get("size"), int):
-            raise StorageError(f"{self.url}/{name}: is no plain file of a known size; remove it")
+            raise StorageError(f"{self.url}/{name}: is not a plain file of known size; remove it")
         with self._explained(name), self._fs.open(path, "rb", block_size=BLOCK) as file:
             ahead = io.BufferedReader(_Ahead(file, found["size"]), BLOCK) if hasattr(file, "readv") else file
             yield cast("BinaryIO", ahead), found["size"]
@@ -195,7 +195,7 @@ class Folder:
     def _path(self, name: str) -> str:
         for part in name.split("/"):
             if not FILE.fullmatch(part) or part.partition(".")[0] in DEVICES:
-                raise InputError(f"{printable(name)!r} is no name of a file of a study")
+                raise InputError(f"{printable(name)!r} is not the name of a file of a study")
         return f"{self._root}/{name}" if self._root else name
 
     @contextlib.contextmanager
@@ -262,7 +262,7 @@ def _located(url: str) -> tuple[Any, str]:
         return fsspec.filesystem("file", skip_instance_cache=True), path.as_posix()
     if parts.password is not None:
         raise InputError(
-            f"{parts.scheme}://...: a URL with a password is refused; put it into fsspec's configuration"
+            f"{parts.scheme}://...: a URL with a password is refused; put the password in fsspec's configuration"
         )
     if parts.query or parts.fragment:
         raise InputError(f"{parts.scheme}://{parts.hostname}: give a URL without '?' and '#'")
@@ -276,7 +276,7 @@ def _located(url: str) -> tuple[Any, str]:
         fs = fsspec.filesystem(parts.scheme, **kept)
     except ImportError as error:
         extra = EXTRAS.get((error.name or "").partition(".")[0], "study")
-        raise InputError(f"{parts.scheme}:// needs more; install it with: pip install 'dkpca[{extra}]'") from error
+        raise InputError(f"{parts.scheme}:// needs an extra: pip install 'dkpca[{extra}]'") from error
     except (OSError, ValueError, EOFError) as error:
         raise StorageError(
             f"{parts.scheme}://{parts.hostname}: cannot be reached ({printable(str(error))})"

@@ -57,7 +57,7 @@ def found(
     plans.read_plan(raw)  # which refuses what no member could sign
     before = Founded.latest(folder)
     if before is not None and memory.study(before.plan.id).kept("name") is None:
-        raise InputError(f"{folder.url}: there is a study in this folder already; take an empty one")
+        raise InputError(f"{folder.url}: this folder already contains a study; use an empty one")
     here = Founded(1 if before is None else before.number + 1, made, raw)
     here.check_follows(before)
     memory.path.mkdir(parents=True, exist_ok=True)
@@ -111,7 +111,7 @@ class Founded:
         if gone or before.plan.center != self.plan.center:
             who = ", ".join(gone) or "its center"
             raise InputError(
-                f"{self.file}: every member of {before.file} has to sign it too, and {who} is not in it; found a "
+                f"{self.file}: every member of {before.file} has to sign it too, and {who} is not in it; create a "
                 "study in another folder"
             )
 
@@ -138,7 +138,7 @@ def join(folder: Folder, memory: Memory, here: Founded, name: str, columns: int)
     """Write who this member is; a repeat changes nothing, and another member's file in its place is refused."""
     plan = here.plan
     if name not in plan.members:
-        raise InputError(f"{name!r} is no member of this study; its members are {', '.join(plan.members)}")
+        raise InputError(f"{name!r} is not a member of this study; its members are {', '.join(plan.members)}")
     kept = memory.study(plan.id)
     raw = plans.make_member(name, kept.secrets(), plan, columns).to_toml()
     kept.keep_once("member.toml", raw, "what this member says of itself")
@@ -148,8 +148,8 @@ def join(folder: Folder, memory: Memory, here: Founded, name: str, columns: int)
     where = f"{name}/{here.member_file}"
     if not folder.write(where, raw) and folder.read(where, plans.MOST_MEMBER) != raw:
         raise ProtectionError(
-            f"{folder.url}/{where}: somebody has joined as {name!r} already, with other keys; if that was you, "
-            "use the folder of that time with --as"
+            f"{folder.url}/{where}: {name!r} has already joined, with other keys; if that was you, "
+            "pass the folder you used then with --as"
         )
 
 
@@ -173,7 +173,7 @@ def seat(folder: Folder, memory: Memory) -> Seat:
             shown = plan_in(folder).plan.id
             here = [each for each in joined if each.path.name == shown] or here
     if not here:
-        raise InputError(f"{memory.path}: has not joined the study in {folder.url}; 'dkpca study join' does it")
+        raise InputError(f"{memory.path}: has not joined the study in {folder.url}; run 'dkpca study join' first")
     kept = here[-1]
     kept.replace("folder", folder.url.encode())
     return Seat(folder, memory, (kept.kept("name") or b"").decode(), kept)
@@ -183,14 +183,14 @@ def shown(seat: Seat) -> Study:
     """Return the study as the folder shows it now, once all have joined."""
     here = plan_in(seat.folder)
     if here.plan.id != seat.kept.path.name:
-        raise InputError(f"{here.file}: not joined yet; 'dkpca study join' does it")
+        raise InputError(f"{here.file}: not joined yet; run 'dkpca study join' first")
     files = {name: seat.folder.read(f"{name}/{here.member_file}", plans.MOST_MEMBER) for name in here.plan.members}
     missing = [name for name, file in files.items() if file is None]
     if missing:
         raise WaitingError(here.member_file, *missing)
     if files[seat.name] != seat.kept.kept("member.toml"):
         raise ProtectionError(
-            f"{seat.folder.url}/{seat.name}/{here.member_file}: is not what this member wrote; somebody replaced it"
+            f"{seat.folder.url}/{seat.name}/{here.member_file}: is not the file that this member wrote"
         )
     return Study(here.number, here.raw, {name: file or b"" for name, file in files.items()})
 
@@ -203,7 +203,7 @@ def to_sign(seat: Seat, fingerprint: str) -> Study:
     signed = seat.kept.remembered("signed")
     study = signed or seat.kept.remembered("reviewed")
     if study is None:
-        raise InputError("nothing was reviewed yet; 'dkpca study review' shows what will leave")
+        raise InputError("the study has not been reviewed; run 'dkpca study review' first")
     if not is_fingerprint(fingerprint, study.fingerprint):
         raise ProtectionError(
             "the fingerprint is not that of the study that was reviewed: either it was mistyped, or the others see "

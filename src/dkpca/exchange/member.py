@@ -113,7 +113,7 @@ class Membership:
         header = found[1]
         if header.agreement != self.agreement.digest or header.question != question:
             raise ProtectionError(
-                f"step {step!r} was answered already, for another question; nothing is answered twice"
+                f"step {step!r} has already been answered, for another question; a step is answered only once"
             )
         return header
 
@@ -130,8 +130,8 @@ class Membership:
             start = min(part.offset for part in header.parts.values())
             if found is None or found[1] > path.stat().st_size or found[0].read(start) != ours.read(start):
                 raise ProtectionError(
-                    f"{self.folder.url}/{where}: somebody put another file in the place of the one that this member "
-                    "wrote; have the folder's host remove it"
+                    f"{self.folder.url}/{where}: another file has replaced the one that this member wrote; ask the "
+                    "folder's host to remove it"
                 )
 
     def receive(
@@ -148,7 +148,7 @@ class Membership:
             if header.question != question:
                 raise OtherQuestionError(
                     f"{self.folder.url}/{writer}/{step}: answers another question than the one that follows from the "
-                    "plan and from what this member was told; nothing of it is used"
+                    "plan and from this member's messages; it is ignored"
                 )
             there = [part for part in parts if part in header.parts]
             if not there:
@@ -165,7 +165,7 @@ class Membership:
         """Return a nonce that a member revealed, if it is the one that its signature committed to."""
         found = bytes.fromhex(nonce)
         if sha256(found) != self.agreement.signatures[writer].second:
-            raise ProtectionError(f"{writer}: reveals another nonce than the one it committed to")
+            raise ProtectionError(f"{writer}: revealed a nonce that it had not committed to")
         return found
 
     def check_refusals(self) -> None:
@@ -213,7 +213,7 @@ class Membership:
             if not same:
                 raise ProtectionError(
                     f"this member has answered step {step!r} before, with other content: its own folder was restored "
-                    "from an older copy, or is used twice; nothing is answered twice"
+                    "from an older copy, or is used twice; a step is answered only once"
                 )
             file.seek(0)
             memories.write(self.memory.path / "sent" / step, lambda target: _copy(file, target, header.length))
@@ -234,7 +234,7 @@ class Membership:
                     raise ProtectionError("belongs to another study, or to another agreement of this one")
                 if about != (kind, self.agreement.digest, step, writer):
                     raise ProtectionError(
-                        f"is {header.writer}'s {header.kind} for step {header.step!r}, in a wrong place"
+                        f"is {header.writer}'s {header.kind} for step {header.step!r}, in the wrong place"
                     )
                 yield file, header
             except sealed.NotWholeError:
@@ -257,7 +257,7 @@ class Membership:
         target.truncate()
 
     def _refused(self, writer: str, step: str, reason: str) -> ProtectionError:
-        return ProtectionError(f"{self.folder.url}/{writer}/{step}: {reason}; nothing of it is used")
+        return ProtectionError(f"{self.folder.url}/{writer}/{step}: {reason}; it is ignored")
 
 
 def file_of(step: str) -> str:

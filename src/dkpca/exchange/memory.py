@@ -48,7 +48,7 @@ class Memory:
             except sqlite3.OperationalError as error:
                 if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
                     raise  # such as of a full disk
-                raise InputError(f"{self.path}: another command works here; wait for it, or stop it") from error
+                raise InputError(f"{self.path}: another command is running here; wait for it, or stop it") from error
             yield
 
     def identity(self) -> bytes:
@@ -98,7 +98,7 @@ class Memory:
             write(path, secrets.token_bytes(SECRET_BYTES))
         found = path.read_bytes()
         if len(found) != SECRET_BYTES:
-            raise StorageError(f"{path}: is no key of {SECRET_BYTES} bytes; put a copy back")
+            raise StorageError(f"{path}: is not a key of {SECRET_BYTES} bytes; restore a copy")
         return found
 
 
@@ -130,7 +130,7 @@ class StudyMemory:
         if kept is None:
             write(self.path / name, data)
         elif kept != data:
-            raise ProtectionError(f"{what} is not the one that this member saw before; somebody changed it since")
+            raise ProtectionError(f"{what} is not the one that this member saw before; someone changed it since")
 
     def kept(self, name: str) -> bytes | None:
         """Return what was kept under a name; None: nothing."""
@@ -239,7 +239,7 @@ def explained(path: Path) -> Iterator[None]:
         yield
     except (OSError, sqlite3.Error) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise StorageError(f"{path}: cannot be written ({reason}); nothing left; mend that and repeat") from error
+        raise StorageError(f"{path}: cannot be written ({reason}); nothing was sent; fix that and repeat") from error
 
 
 def _packed(number: int, files: dict[str, bytes]) -> bytes:

@@ -36,7 +36,7 @@ def collections_in(X: Any) -> dict[Any, Any]:
         tables = {f"party{j}": table for j, table in enumerate(X)} if isinstance(X, list | tuple) else {"": X}
     others = [name for name, table in tables.items() if not is_collection(table)]
     if others and len(others) < len(tables):
-        raise InputError(f"the tables of {others} are no Dask collections, the others are; pass all in one way")
+        raise InputError(f"the tables of {others} are not Dask collections, the others are; pass all as one kind")
     return {} if others else tables
 
 

@@ -74,7 +74,7 @@ def describe(folder: Path, table: Path, id_column: str | None, name: str) -> Non
     found = examine(table, Reading(id_column=id_column))
     problems = (*found.id_problems, *found.problems)
     if problems:
-        raise InputError(f"{table}: {problems[0]}; 'dkpca check {table}' says all, 'dkpca check --write' mends it")
+        raise InputError(f"{table}: {problems[0]}; 'dkpca check {table}' lists all, --write saves a party.toml")
     values = {"party": name, "table": str(table.resolve())} | party_file.described(found.suggested)
     write(path, ("# How the table is read; 'dkpca check' explains the keys.\n" + toml.written(values)).encode())
 
@@ -127,7 +127,7 @@ def digest(memory: StudyMemory) -> str:
     """Digest of the frozen table."""
     parts = [memory.kept(f"table/{name}") for name in ("about.json", "numbers.npy")]
     if None in parts:
-        raise StorageError(f"{memory.path}/table: the signed table is not there; nothing can be answered without it")
+        raise StorageError(f"{memory.path}/table: the signed table is missing; this party cannot answer without it")
     return hashlib.sha256(b"".join(hashlib.sha256(part or b"").digest() for part in parts)).hexdigest()
 
 

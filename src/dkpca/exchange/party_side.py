@@ -289,7 +289,7 @@ class PartySide:
         before = [self.table, *(self.new[name] for name in list(self.new)[: list(self.new).index(batch)])]
         again = _samples_in(table) & {sample for other in before for sample in _samples_in(other)}
         if again:
-            raise InputError(f"{batch}: {len(again)} of its samples were answered before; leave them out")
+            raise InputError(f"{batch}: {len(again)} of its samples were placed before; leave them out")
 
     def _write(self, folder: Path, scores: Scores, batch: str) -> None:
         """Keep a result under this party's own ids; that of a blind fit is turned back, new samples never were."""

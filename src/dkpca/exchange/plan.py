@@ -194,18 +194,18 @@ def check_signature(raw: bytes, name: str, study: Study) -> Signature:
         header = sealed.read_header(file, len(raw), study.public)
         pieces = sealed.contents(file, header, "all", None, keep=lambda _: io.BytesIO())
         if header.kind != "signature" or header.writer != name or list(header.parts) != ["all"]:
-            raise ProtectionError("is no signature of this member")
+            raise ProtectionError("is not a signature of this member")
         if header.agreement != study.fingerprint:
-            raise ProtectionError("is over another plan or other members: the folder shows you another study")
+            raise ProtectionError("is for another plan or other members: the folder shows you another study")
         found = sealed.uncanonical(b"".join(pieces), "its content")
     except (ProtectionError, WireError) as error:
         raise ProtectionError(f"the signature of {name} {error}; compare the fingerprint with {name}") from error
     if not isinstance(found, dict) or set(found) != {field.name for field in fields(Signature)}:
-        raise ProtectionError(f"the signature of {name} does not have the entries of its kind")
+        raise ProtectionError(f"the signature of {name} lacks entries of its kind, or has others")
     if not all(isinstance(value, str) and HEX.fullmatch(value) for value in found.values()):
-        raise ProtectionError(f"the signature of {name} does not have the entries of its kind")
+        raise ProtectionError(f"the signature of {name} lacks entries of its kind, or has others")
     if sha256(bytes.fromhex(found["nonce"])) != study.members[name].nonce:
-        raise ProtectionError(f"{name} reveals another nonce than the one it committed to; start another study")
+        raise ProtectionError(f"{name} revealed a nonce that it had not committed to; start another study")
     return Signature(**found)
 
 
@@ -213,7 +213,7 @@ def read_plan(raw: bytes) -> Plan:
     """Return the plan in these bytes, if every key is there and of its kind, and no other."""
     values = _parsed(raw, "the plan", PLAN)
     if not isinstance(values["ends"], datetime.date) or isinstance(values["ends"], datetime.datetime):
-        raise InputError("the plan: ends is no date; write ends = 2027-01-31")
+        raise InputError("the plan: ends is not a date; write ends = 2027-01-31")
     plan = Plan(
         **values
         | {name: tuple(values[name]) for name in ("parties", "result_to")}
@@ -223,9 +223,9 @@ def read_plan(raw: bytes) -> Plan:
     for name in plan.members:
         check_name(name)
     if len(set(plan.members)) < len(plan.members):
-        raise InputError("the plan: a member is named twice; the center is no party of its own study")
+        raise InputError("the plan: a member is named twice; the center is not a party of its own study")
     if not set(plan.result_to) <= set(plan.members) or plan.center not in plan.result_to:
-        raise InputError(f"the plan: result_to has to be members, {plan.center} among them")
+        raise InputError(f"the plan: result_to must name members, {plan.center} among them")
     if plan.protect != "none" and len(plan.parties) < FEWEST_MASKED:
         raise InputError(f"the plan: protect = {plan.protect!r} needs {FEWEST_MASKED} parties besides the center")
     if not set(plan.covariates) <= set(plan.parties):
@@ -254,7 +254,7 @@ def check_end(plan: Plan, today: datetime.date | None = None) -> None:
     """Refuse to answer after the last day of the plan."""
     today = today or datetime.datetime.now(datetime.UTC).date()
     if today > plan.ends:
-        raise InputError(f"the study ended on {plan.ends}; nothing is answered after that day; found another")
+        raise InputError(f"the study ended on {plan.ends}; nothing is answered after that day; create another")
 
 
 def toml(value: Any) -> str:
@@ -288,11 +288,11 @@ def _parsed(raw: bytes, what: str, valid: Mapping[str, Callable[[Any], bool]]) -
         raise InputError(too_deep) from error
     except ValueError as error:
         place = PLACE.search(str(error))
-        raise InputError(f"{what} is no TOML file{f' {place[0]}' if place else ''}; do not sign it") from error
+        raise InputError(f"{what} is not a TOML file{f' {place[0]}' if place else ''}; do not sign it") from error
     if _deeper(values, DEEPEST):
         raise InputError(too_deep)
     if values.get("version") != VERSION:
-        raise InputError(f"{what} is of another version; this program reads version {VERSION}")
+        raise InputError(f"{what} has another version; this program reads version {VERSION}")
     unknown, missing = sorted(set(values) - set(valid)), sorted(set(valid) - set(values))
     if unknown or missing:
         named = printable(", ".join(unknown or missing))

@@ -51,7 +51,7 @@ def fit(
     """
     if request.protect == "blind":
         raise InputError(
-            "protect='blind' turns the samples for a center that is not to see them; on one machine use "
+            "protect='blind' rotates the samples for a center that must not see them; on one machine use "
             "DKPCA(protect='blind'), between organizations a study"
         )
     runs.check(out)
@@ -113,7 +113,7 @@ class Workers:
         except BrokenProcessPool as error:
             unfinished = sorted(str(self.paths[job[0].name]) for task, job in tasks.items() if task.exception())
             raise NoAnswerError(
-                f"the process at work on one of {unfinished} was killed, perhaps for want of memory; "
+                f"the process of one of {unfinished} was killed, perhaps for lack of memory; "
                 "try one party at a time (--jobs 1), or --solver landmark"
             ) from error
         return [task.result() for task in tasks]
@@ -142,7 +142,7 @@ def place(
     """
     strangers = sorted(set(tables) - set(run.model.summaries))
     if strangers:
-        raise InputError(f"there are new samples of {strangers}; the parties are {sorted(run.model.summaries)}")
+        raise InputError(f"new samples were given for {strangers}; the parties are {sorted(run.model.summaries)}")
     private = run.path / "private"
     holdings = [files.new_samples(path, private / f"{party}.state") for party, path in tables.items()]
     holdings, notes, together = matched_samples(holdings, lacking)
@@ -219,7 +219,7 @@ def matched_samples(
             f"the tables of {nameless} have no id column, the others have one; name it with --id NAME=COLUMN"
         )
     if len({holding.reading.id_normalize for holding in holdings}) > 1:
-        raise InputError("the tables make ids alike in different ways (id_normalize); agree on one for all of them")
+        raise InputError("the tables normalize ids differently (id_normalize); use the same for all of them")
     ids = {holding.party: holding.ids() for holding in holdings}
     own = {h.party: dict(zip(h.keys(ids[h.party]), ids[h.party], strict=True)) for h in holdings}
     first = list(own[holdings[0].party])

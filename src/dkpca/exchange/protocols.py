@@ -126,7 +126,7 @@ def fit(names: Sequence[str], settings: Fit, terms: Terms) -> Generator[Ask, Ans
     check_weights(settings.weights, names)
     check_lacking(settings, terms)
     if terms.covariates is not None and not settings.center:
-        raise InputError("covariates are taken out of the centered kernel; use center=True, or leave them out")
+        raise InputError("covariates are removed from the centered kernel; use center=True, or leave them out")
     if settings.protect != "none":
         check_protected(names, settings)
     if settings.protect != "none" or terms.align == "tokens":
@@ -650,7 +650,7 @@ def _masked_scale(names: Sequence[str], settings: Fit, terms: Terms) -> Generato
 def _checked(gamma: float, terms: Terms) -> float:
     low, high = terms.gammas
     if not low <= gamma <= high:
-        raise FusionError(f"gamma follows from the data as {gamma:.6g}, outside the agreed {low:.6g} to {high:.6g}")
+        raise FusionError(f"the data give gamma {gamma:.6g}, outside the agreed {low:.6g} to {high:.6g}")
     return gamma
 
 
@@ -778,13 +778,13 @@ def check_protected(names: Sequence[str], settings: Fit) -> None:
     if len(names) > MOST_PARTIES:
         raise InputError(f"protect={protect!r} is for up to {MOST_PARTIES} parties, and there are {len(names)}")
     if joint.JOINED in names:
-        raise InputError(f"protect={protect!r}: a party is called {joint.JOINED!r}, as the sum of all is; rename it")
+        raise InputError(f"protect={protect!r}: {joint.JOINED!r} is reserved for the sum; rename that party")
     if protect != "blind":
         return
     if not settings.center:
-        raise InputError("protect='blind': parties center their matrices, since the center cannot; use center=True")
+        raise InputError("protect='blind' works with centered matrices only; use center=True")
     if settings.law not in (None, "sum"):
-        raise InputError("protect='blind' needs the sum law, which the center can form on turned samples; law='sum'")
+        raise InputError("protect='blind' needs the sum law, which works on rotated samples; use law='sum'")
     given = settings.family_of(names[0])
     kernel = given if isinstance(given, Kernel) else given.from_settings(gamma=1.0, centered=True)
     if settings.law is None and not isinstance(settings.kernel, Mapping) and not kernel.adds_up:

@@ -124,7 +124,7 @@ def read_header(file: BinaryIO, size: int, public: Mapping[str, str]) -> Header:
     if len(prefix) < PREFIX and MAGIC.startswith(prefix[: len(MAGIC)]):
         raise NotWholeError
     if not prefix.startswith(MAGIC):
-        raise WireError("is no file of a study, or of a version that this one does not read")
+        raise WireError("is not a file of a study, or has a version that this program does not read")
     length = int.from_bytes(prefix[len(MAGIC) :], "big")
     if length > MOST_HEADER:
         raise WireError(f"declares a header of {length} bytes; {MOST_HEADER} are the most")
@@ -134,7 +134,7 @@ def read_header(file: BinaryIO, size: int, public: Mapping[str, str]) -> Header:
     text, signature = text[:length], text[length:]
     header = _decoded(text, PREFIX + length + SIGNATURE_BYTES)
     if header.writer not in public:
-        raise ProtectionError(f"names {header.writer!r} as its writer, who is no member")
+        raise ProtectionError(f"names {header.writer!r} as its writer, who is not a member")
     if not is_signed(SIGNED + text, signature, public[header.writer]):
         raise ProtectionError(f"is not signed by {header.writer!r}: it was altered or forged")
     if size < header.length:
@@ -272,7 +272,7 @@ def _decoded(text: bytes, start: int) -> Header:
         }
         header = _placed(Header(*words, found.pop("question"), {}), made, start)
     except (KeyError, TypeError, AttributeError) as error:
-        raise WireError("its header does not have the entries of its kind") from error
+        raise WireError("its header lacks entries of its kind, or has others") from error
     texts = [*words, header.question, *header.parts]
     names = [name for part in header.parts.values() for name in (*part.readers, *part.keys, *part.keys.values())]
     if (
@@ -284,5 +284,5 @@ def _decoded(text: bytes, start: int) -> Header:
         or not all(HEX.fullmatch(digest) for digest in (header.question, *(p.sha256 for p in header.parts.values())))
         or not all(re.fullmatch(r"[0-9a-f]{160}", key) for p in header.parts.values() for key in p.keys.values())
     ):
-        raise WireError("its header does not have the entries of its kind")
+        raise WireError("its header lacks entries of its kind, or has others")
     return header

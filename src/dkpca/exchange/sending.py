@@ -48,7 +48,7 @@ class Holding:
     def ids(self) -> list[str]:
         """Sample ids, without loading the rest of the table."""
         if self.reading.id_column is None:
-            raise InputError(f"{self.path}: name the column with the sample ids with --id")
+            raise InputError(f"{self.path}: name its id column with --id")
         return read_ids(self.path, self.reading.id_column, self.reading.dialect, self.reading.id_normalize)
 
     def keys(self, ids: Sequence[str]) -> list[str]:
@@ -100,7 +100,7 @@ class Sender:
         if self.message.exists() and self.message.stat().st_size:
             with self.message.open("rb") as file:
                 if file.read(9)[8:] != SAFETENSORS_START:
-                    raise InputError(f"{self.message}: is there already and is no dkpca file; choose another --out")
+                    raise InputError(f"{self.message}: exists and is not a dkpca file; choose another --out")
 
     def send(self, message: Message, private_files: dict[Path, bytes] | None = None, **facts: Any) -> None:
         """Write a message, and the private files that belong to it; the ledger says so before they are there."""

@@ -34,7 +34,7 @@ def join(folder: Folder, memory: Memory, table: Path, id_column: str | None, nam
     here = founding.plan_in(folder)
     plan, fit = here.plan, settings_of(here.plan)
     if name not in plan.parties:
-        raise InputError(f"{name!r} is no party of this study; its parties are {', '.join(plan.parties)} (--name)")
+        raise InputError(f"{name!r} is not a party of this study; its parties are {', '.join(plan.parties)} (--name)")
     memory.path.mkdir(parents=True, exist_ok=True)
     with memory.locked():
         own_table.describe(memory.path, table, id_column, name)
@@ -83,13 +83,13 @@ def sign(folder: Folder, memory: Memory, fingerprint: str) -> None:
             _review(seat)  # nothing of the center's leaves: the fingerprint says what it signs
         kept = seat.kept.kept("review.json")
         if kept is None:
-            raise InputError("nothing was reviewed yet; 'dkpca study review' shows what will leave")
+            raise InputError("the study has not been reviewed; run 'dkpca study review' first")
         about = json.loads(kept)
         study = seat.kept.remembered("reviewed")
         if study is None or study.fingerprint != about["fingerprint"]:
-            raise ProtectionError("the study that was reviewed is not the one that was kept; review it again")
+            raise ProtectionError("the reviewed study is not the one on record; review it again")
         if not about["green"]:
-            raise InputError("the plan is beyond limits.toml (red in 'dkpca study review'); it is not signed")
+            raise InputError("the plan exceeds limits.toml (red in 'dkpca study review') and cannot be signed")
         study = founding.to_sign(seat, fingerprint)  # which refuses before anything is kept
         digest = sha256(b"no table") if seat.name == study.plan.center else _frozen_digest(seat, study, about)
         founding.sign(seat, fingerprint, digest)
@@ -139,7 +139,7 @@ def _table_and_limits(seat: Seat, plan: Plan) -> tuple[own_table.OwnTable, Limit
 def _limits(seat: Seat) -> Limits:
     path = seat.memory.path / LIMITS_FILE
     if not path.exists():
-        raise InputError(f"{path}: there are no limits, so nothing is allowed; 'dkpca study join' writes them")
+        raise InputError(f"{path}: there is no such file, so nothing is allowed; 'dkpca study join' writes it")
     return party_limits.from_toml(path.read_text(), path)
 
 

@@ -125,11 +125,11 @@ class Kernel(ABC):
 
     def partial(self, X: Array, Y: Array) -> Array:
         """What adds up over parties before the kernel value of the joined table is formed."""
-        raise InputError(f"the {self.name} kernel is no function of a sum over parties; use projection='extend'")
+        raise InputError(f"the {self.name} kernel is not a function of a sum over parties; use projection='extend'")
 
     def finish(self, total: Array) -> Array:
         """Kernel values of the joined table from the added-up partial quantities."""
-        raise InputError(f"the {self.name} kernel is no function of a sum over parties; use projection='extend'")
+        raise InputError(f"the {self.name} kernel is not a function of a sum over parties; use projection='extend'")
 
     def squared_distances(self, K: Array, floor: float) -> Array:
         """Squared distances that somebody reads off kernel values between samples; those below `floor` are noise.
@@ -301,7 +301,7 @@ def check_law(law: object) -> None:
 def joint_law(kernel: Kernel) -> Law:
     """Law by which this kernel at every party makes the same kernel of the joined table."""
     if kernel.law is None:
-        raise InputError(f"the {kernel.name} kernel of several parties is no kernel of the joined table; say a law")
+        raise InputError(f"the {kernel.name} kernel of several parties is not one of the joined table; choose a law")
     return kernel.law
 
 

@@ -116,7 +116,7 @@ def _numbers(chunk: Any, party: str) -> Numbers:
     try:
         X = np.asarray(chunk, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise InputError(f"party {party!r}: its table has what is no number ({error}); convert it first") from error
+        raise InputError(f"party {party!r}: its table is not numeric ({error}); convert it first") from error
     if not np.isfinite(X).all():
         column = int(np.argmin(np.isfinite(X).all(axis=0)))
         raise InputError(

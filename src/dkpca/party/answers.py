@@ -203,7 +203,7 @@ class Party:
     def whole_state(self, kind: type[Any]) -> Any:
         """State of the fit with its rows, opened again where they were not kept."""
         if not isinstance(self.state, kind):
-            raise InputError(f"party {self.name!r} has no fit that this question is about")
+            raise InputError(f"party {self.name!r} has no fit for this question")
         if self.state.anchors is not None:
             return self.state
         return self.state.with_rows(self.table(self.state.kernel.columns_are))
@@ -216,14 +216,14 @@ class Party:
 
 def _seeds(party: Party, question: SeedsWanted) -> dict[str, Seed]:
     if tuple(party.roster) != question.roster or party.run != question.run:
-        raise ProtectionError(f"party {party.name!r} is asked for seeds of another fit")
+        raise ProtectionError(f"party {party.name!r} was asked for seeds of another fit")
     return keys.seeds_for(party.secret, party.run, party.name, party.roster)
 
 
 def _tokens(party: Party, question: TokensWanted) -> SampleTokens:
     ids = party.ids_new.get(question.batch) if question.batch else party.ids
     if ids is None:
-        raise InputError(f"party {party.name!r}: tokens are made of sample ids, and its table has none")
+        raise InputError(f"party {party.name!r}: tokens are computed from sample ids, and its table has none")
     return alignment.sample_tokens(ids, party.group_key, party=party.name)
 
 
@@ -322,7 +322,7 @@ def _statistics(party: Party, question: StatisticsWanted) -> Statistics:
 def _go(party: Party, question: GoWanted) -> Go:
     derived = question.derived
     if party.name not in derived.kernels or set(derived.columns) != set(party.roster):
-        raise ProtectionError(f"party {party.name!r}: the derived values are of other parties than the plan")
+        raise ProtectionError(f"party {party.name!r}: the derived values are not for the plan's parties")
     party.policy.check_samples(derived.n_samples)
     party.policy.check_kernel(derived.kernels[party.name])
     return Go(party.name, digest(question))
@@ -418,7 +418,7 @@ def _sums(party: Party, question: SumsWanted) -> MaskedSum:
 
 def _under_masks(party: Party, numbers: Any, question: BoundsWanted | SumsWanted, part: str) -> Packed:
     if question.run != party.run or question.roster != tuple(party.roster):
-        raise ProtectionError(f"party {party.name!r} is asked for numbers of another sum than the one it agreed to")
+        raise ProtectionError(f"party {party.name!r} was asked for another sum than the one it agreed to")
     # Masks belong to the question and to the samples: other samples under the same masks would show a difference.
     ids = party.sample_ids(question.batch)
     samples = "" if ids is None else party.common_digest(len(ids), question.batch)
@@ -475,8 +475,8 @@ def _check_addend(party: Party, what: Addends, kernel: Kernel, X: Any, anchors: 
         raise InputError(f"party {party.name!r}: the numbers to be added are not finite; scale the columns")
     if deviation <= max(CONSTANT * size, LEAST_STEPS * step):
         raise ProtectionError(
-            f"party {party.name!r}: what it would add is nearly the same for all samples, so that the sum would show "
-            "the others alone; scale or standardize the columns, or leave this party out"
+            f"party {party.name!r}: its contribution is nearly the same for all samples, so the sum would reveal "
+            "that of the others; scale or standardize the columns, or leave this party out"
         )
 
 
@@ -490,18 +490,18 @@ def _share(party: Party, batch: str, result: str, step: float = 0.0) -> Any:
     deviations = np.std(shares, axis=0) if len(shares) > 1 else np.abs(shares[0])  # of one, from the mean of the fit
     if not np.any(deviations > np.maximum(CONSTANT * np.asarray(state.share_deviations), LEAST_STEPS * step)):
         raise ProtectionError(
-            f"party {party.name!r}: its share of these scores is nearly constant, so that their sum would show the "
-            "others alone; place more samples, or samples that differ"
+            f"party {party.name!r}: its share of these scores is nearly constant, so their sum would reveal that of "
+            "the others; place more samples, or samples that differ"
         )
     return shares
 
 
 def _reveal(party: Party, question: ReceivedGiven) -> Reveal:
     if set(question.summaries) != set(party.roster):
-        raise ProtectionError(f"party {party.name!r}: the list of summaries is of other parties than the plan")
+        raise ProtectionError(f"party {party.name!r}: the list of summaries is not for the plan's parties")
     own = party.state.summary_id if isinstance(party.state, PartyState) else ""
     if question.summaries[party.name] != own:
-        raise ProtectionError(f"party {party.name!r}: the list of summaries has another one than it sent")
+        raise ProtectionError(f"party {party.name!r}: the list of summaries does not contain the one that it sent")
     return Reveal(party.name, party.coin.hex())
 
 
@@ -551,7 +551,7 @@ def _with_share(party: Party, question: ResultGiven) -> PartyState:
     A, scores = np.asarray(party.sent.factor.decode()), np.asarray(question.scores.scores.decode())
     n = len(scores)
     if question.scores.sample_digest != party.sent.sample_digest or len(scores) != len(A):
-        raise InputError(f"party {party.name!r}: the result is of other samples than its fit")
+        raise InputError(f"party {party.name!r}: the result is for other samples than its fit")
     values = np.sum(scores**2, axis=0)  # the eigenvalues
     signs = signs_of(Rotation(party.group_key, party.run, party.common_digest(n), n).turn_back(scores))
     share = question.weight * (A.T @ (scores / np.where(values > 0, values, 1.0))) * signs
@@ -559,8 +559,8 @@ def _with_share(party: Party, question: ResultGiven) -> PartyState:
     alone = deviations <= CONSTANT**2 * np.sqrt(np.mean(scores**2, axis=0))
     if np.all(alone):
         raise ProtectionError(
-            f"party {party.name!r}: its share of every component is nearly zero, so that scores of new samples would "
-            "show the others alone; it does not take part"
+            f"party {party.name!r}: its share of every component is nearly zero, so scores of new samples would "
+            "reveal that of the others; it does not take part"
         )
     result_id = wire.fingerprint(question.scores)
     return replace(party.state, share=share, share_deviations=tuple(deviations.tolist()), result_id=result_id)

@@ -33,7 +33,7 @@ def columns_of(state: PartyState, fitted: Matrix, scores: Matrix, *, kernel: Ker
         Ridge.
     """
     if state.anchors is None or state.kernel.columns_are != "quantities":
-        raise InputError(f"party {state.party!r} has no columns of quantities to go back to")
+        raise InputError(f"party {state.party!r} has no numeric columns to reconstruct")
     positions = slice(None) if state.positions is None else to_numpy(state.positions)
     Z, X = fitted[positions], np.asarray(to_numpy(state.anchors), dtype=np.float64)
     # Nystroem features of the scores, F = k(Z, C) k(C, C)^(-1/2), then ridge: W = (F'F + alpha I)^-1 F'(X - mean).

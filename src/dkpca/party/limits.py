@@ -281,7 +281,7 @@ def from_toml(text: str, source: object = "limits.toml") -> Limits:
     try:
         values = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise InputError(f"{source}: is no TOML file ({error})") from error
+        raise InputError(f"{source}: is not a TOML file ({error})") from error
     allowed = _allowed(Limits)
     unknown, missing = sorted(set(values) - set(allowed)), sorted(set(allowed) - set(values))
     if unknown or missing:

@@ -178,7 +178,7 @@ class GoWanted(Question):
     def check(self, party: str, answer: Any) -> None:
         super().check(party, answer)
         if answer.derived != digest(self):
-            raise FusionError(f"party {party!r} agreed to other derived values than those of this study")
+            raise FusionError(f"party {party!r} agreed to derived values that differ from those of this study")
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,7 @@ class SummaryWanted(Question):
         asked, sent = self.kernel, answer.kernel
         balanced = self.balance > 0 and asked.has_width and type(sent) is type(asked)
         if answer.turned != self.blind or not (self.blind or sent == asked or balanced):
-            raise FusionError(f"party {party!r} sent a summary with another kernel or protection than was asked for")
+            raise FusionError(f"party {party!r} sent a summary with another kernel or protection than requested")
 
 
 @dataclass(frozen=True)
@@ -235,7 +235,7 @@ class BoundsWanted(Question):
         super().check(party, answer)
         lengths = answer.lengths
         if len(answer.values.data) != 8 * len(POWERS) or lengths is None or len(lengths.data) != 8 * len(POWERS):
-            raise FusionError(f"party {party!r}: its masked bounds do not have the size that was asked for")
+            raise FusionError(f"party {party!r}: its masked bounds do not have the requested size")
 
 
 @dataclass(frozen=True)
@@ -281,7 +281,7 @@ class SumsWanted(Question):
         n_lengths = rows.stop - rows.start if self.what.lengths else 0
         sizes = (len(answer.values.data), 0 if answer.lengths is None else len(answer.lengths.data))
         if sizes != (self.what.count(rows) * self.what.bits // 8, 8 * n_lengths):
-            raise FusionError(f"party {party!r}: its masked numbers do not have the size that was asked for")
+            raise FusionError(f"party {party!r}: its masked numbers do not have the requested size")
         if answer.question != digest(self):
             raise FusionError(f"party {party!r}: its masked numbers are for another question")
 

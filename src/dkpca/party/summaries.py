@@ -161,7 +161,7 @@ def summarize(
     if blind is not None:
         if not isinstance(X, np.ndarray):
             raise InputError(
-                f"party {party!r}: samples are turned on the host; give a NumPy array, or protect='none'"
+                f"party {party!r}: samples are rotated on the host; give a NumPy array, or protect='none'"
             )
         _check_sum(kernel, law, party)
         gram = Centered(gram)
@@ -278,7 +278,7 @@ def _check_spectrum(values: Array, left_out: float, gram: Gram, party: str) -> N
     if gram.trace() ** 2 > FLAT * (gram.n - 1) * squares:
         raise InputError(
             f"party {party!r}: its kernel matrix is nearly the identity, every sample is similar only to itself, and "
-            "a blind fit would give the parties' rotation away; take a smaller gamma"
+            "a blind fit would reveal the parties' rotation; use a smaller gamma"
         )
 
 
@@ -369,8 +369,8 @@ def self_values(state: PartyState | SumState, X_new: Array) -> Array:
     """Kernel value of each new sample with itself."""
     if state.kernel.columns_are == "samples":
         raise InputError(
-            f"party {state.party!r}: rows of a kernel matrix do not say how like itself a new sample is, so that its "
-            "variance is not known"
+            f"party {state.party!r}: rows of a kernel matrix do not contain the diagonal entries of new samples, so "
+            "their variance is unknown"
         )
     return state.kernel.diagonal(measured(state, X_new))
 
@@ -504,7 +504,7 @@ def moved(X: Array, origin: Array, party: str, memory: MemoryLimit | None = None
     if bool(xp.any(beyond > 0)):
         column = int(xp.argmax(xp.astype(beyond > 0, xp.int64)))
         raise InputError(
-            f"party {party!r}: the numbers of its column {column + 1} are too large for their mean to be taken in "
+            f"party {party!r}: the numbers of its column {column + 1} are too large to compute their mean in "
             f"{dtype_name(X)}; scale the column down"
         )
     return moved
@@ -513,7 +513,7 @@ def moved(X: Array, origin: Array, party: str, memory: MemoryLimit | None = None
 def check_not_vanished(trace: float, X: Array, party: str) -> None:
     """Refuse a kernel matrix that is zero only because its numbers are too small for the precision."""
     if trace == 0.0 and bool(namespace(X).any(X != 0)):
-        raise InputError(f"party {party!r}: squares of its numbers vanish in {dtype_name(X)}; scale the columns up")
+        raise InputError(f"party {party!r}: squares of its numbers underflow {dtype_name(X)}; scale the columns up")
 
 
 def rounded(

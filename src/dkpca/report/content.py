@@ -296,9 +296,9 @@ def _check(wanted: Wanted) -> None:
     """Refuse what does not go together, before anything is read."""
     tables = [table for table in (wanted.table, *wanted.new_tables) if table is not None]
     if tables and wanted.how.id_column is None:
-        raise InputError(f"{tables[0]}: name its column with the sample ids with --id")
+        raise InputError(f"{tables[0]}: name its id column with --id")
     if wanted.labels is not None and wanted.how_labels.id_column is None:
-        raise InputError(f"{wanted.labels}: name its column with the sample ids with --id, or with --label-id")
+        raise InputError(f"{wanted.labels}: name its id column with --id, or with --label-id")
     if wanted.survival is not None and wanted.labels is None:
         raise InputError(f"--survival {','.join(wanted.survival)}: of which table? Give it with --labels")
     if wanted.label_columns and wanted.labels is None:

@@ -129,7 +129,7 @@ def _typed(path: Path, kind: str) -> pl.LazyFrame:
     if kind == ".npz":
         with inputs.numpy_errors(), np.load(path, allow_pickle=False) as arrays:
             return pl.concat([from_array(arrays[key], key) for key in arrays], how="horizontal").lazy()
-    raise InputError(f"{path}: not a table by its suffix {kind!r}; use one of {', '.join(SUFFIXES)}")
+    raise InputError(f"{path}: {kind!r} is not the suffix of a table; use one of {', '.join(SUFFIXES)}")
 
 
 def is_folder(path: Path) -> bool:
@@ -175,7 +175,7 @@ def _check_alike(folder: Path, files: list[Path]) -> None:
             odd = next((pair for pair in [*first, *schema] if pair not in first or pair not in schema), None)
             what = "are in another order" if odd is None else f"differ, for example {odd[0]!r} ({odd[1]})"
             raise InputError(
-                f"{folder}: the columns of {files[0].name} and {file.name} {what}; write all files with the same ones"
+                f"{folder}: the columns of {files[0].name} and {file.name} {what}; write the same columns to all"
             )
 
 

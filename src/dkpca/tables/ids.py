@@ -70,7 +70,7 @@ def check_ways(ways: Iterable[str]) -> tuple[str, ...]:
     asked = set(ways)
     unknown = sorted(asked - set(WAYS))
     if unknown:
-        raise InputError(f"ids cannot be made alike by {unknown}; use some of {', '.join(WAYS)}")
+        raise InputError(f"unknown id normalization {unknown}; choose from {', '.join(WAYS)}")
     return tuple(way for way in WAYS if way in asked)
 
 
@@ -106,7 +106,7 @@ def check_unique(ids: Sequence[str], ways: Sequence[str], source: str, column: s
     numbers = [row + 1 for row in rows[:5]]
     if len(spellings) > 1:
         raise InputError(
-            f"{source}: ids {spellings[:5]} in column {column!r}, rows {numbers}, are one id by "
+            f"{source}: ids {spellings[:5]} in column {column!r}, rows {numbers}, become one id under "
             f"--id-normalize {','.join(ways)}; ids must be unique, keep one of these rows"
         )
     raise InputError(

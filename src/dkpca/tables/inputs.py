@@ -189,7 +189,7 @@ def check_told_apart(table: Any) -> None:
     for label, values in parts:
         if values.dtype.kind in "iuO" and _beyond_doubles(values):
             raise ValueError(
-                f"column {label} has whole numbers beyond 2^53, which double precision does not tell apart; subtract "
+                f"column {label} has whole numbers beyond 2^53, which double precision cannot distinguish; subtract "
                 "a whole number from them first, such as the smallest, or use kernel='overlap' if they are codes"
             )
 
@@ -318,7 +318,7 @@ def column_groups(parties: Any, n_features: int, names: Any) -> dict[str, list[i
     ]
     if texts:
         raise InputError(
-            f"parties names {texts[0]!r} where a party's columns belong; write a list, such as [{texts[0]!r}], with "
+            f"parties names {texts[0]!r} instead of a list of columns; write a list, such as [{texts[0]!r}], with "
             "the names or positions of its columns"
         )
     if not isinstance(parties, Mapping):
@@ -386,8 +386,8 @@ def aligned(
     nameless = [name for name in tables if name not in labels]
     if moved and nameless:
         raise InputError(
-            f"the rows of {moved} are in another order than those of {first!r}, and {nameless} have no labels that "
-            "say in which order theirs are; give them with sample_ids, or pass all tables in one order"
+            f"the rows of {moved} are in another order than those of {first!r}, and {nameless} have no labels to "
+            "match them by; give them with sample_ids, or pass all tables in the same order"
         )
     placed = dict(tables)
     for name in moved:
@@ -428,7 +428,7 @@ def matched(
     nameless = [name for name in tables if name not in labels]
     if nameless:
         raise InputError(
-            f"parties have different samples, and {nameless} have no labels that say which theirs are; give them "
+            f"parties have different samples, and {nameless} have no labels to identify theirs; give them "
             "with sample_ids"
         )
     union: Labels = list(dict.fromkeys(label for own in labels.values() for label in own))
@@ -439,7 +439,7 @@ def matched(
         if len(common) < LEAST_COMMON:
             raise InputError(
                 f"all parties have {len(common)} of {len(union):,} samples in common (lacking: {listed}), and a fit "
-                f"needs {LEAST_COMMON}; check that labels are of one kind, or use lacking='complete'"
+                f"needs {LEAST_COMMON}; check that all parties use the same kind of label, or use lacking='complete'"
             )
         kept = [label for label in next(iter(labels.values())) if label in common]
         placed = {}
@@ -567,8 +567,8 @@ def matrix_like_its_rows(name: str, table: Any) -> Any:
         return table
     if not table.index.is_unique or set(table.columns) != set(table.index):
         raise InputError(
-            f"party {name!r}: the columns of a kernel matrix are its samples, and these are labeled otherwise than "
-            "its rows; give both the same labels, or pass an array (table.to_numpy()) with both in one order"
+            f"party {name!r}: the columns of a kernel matrix are its samples, but its columns and rows have "
+            "different labels; give both the same labels, or pass an array (table.to_numpy()) with both in one order"
         )
     return table.loc[:, table.index]
 
@@ -587,7 +587,7 @@ def check_same_columns(name: str, given: Sequence[str], columns: Sequence[str]) 
     if len(set(given)) < len(given) or set(given) != set(columns):
         strange, absent = sorted(set(given) - set(columns)), sorted(set(columns) - set(given))
         raise InputError(
-            f"party {name!r}: these samples have other columns than the fit: {strange[:5]} are new, {absent[:5]} are "
+            f"party {name!r}: its columns differ from those of the fit: {strange[:5]} are new, {absent[:5]} are "
             "missing; name them as in the fit, or pass arrays with the columns of the fit in their order"
         )
 
@@ -597,8 +597,8 @@ def _taken(table: Any, name: str, rows: list[int], matrix: bool) -> Any:
         return table.iloc[rows, rows] if matrix else table.iloc[rows]
     if not hasattr(table, "shape"):
         raise InputError(
-            f"party {name!r}: its table is opened elsewhere and cannot be put into another order; "
-            "pass all tables in one order"
+            f"party {name!r}: its table is opened elsewhere and cannot be reordered; pass all tables "
+            "in the same order"
         )
     return table[rows][:, rows] if matrix else table[rows]
 
@@ -875,7 +875,7 @@ def check_features(party: str, table: Any, *, ids: bool = True) -> None:
         return
     if getattr(table.columns, "nlevels", 1) > 1:
         raise InputError(
-            f"party {party!r}: its columns have names of {table.columns.nlevels} levels; make each name of the first "
+            f"party {party!r}: its column names have {table.columns.nlevels} levels; make each name of the first "
             "level a party with {name: table[name] for name in table.columns.unique(0)}, or join the levels into one"
         )
     described = list(zip(map(str, table.columns), list(table.dtypes), strict=True))
@@ -883,7 +883,7 @@ def check_features(party: str, table: Any, *, ids: bool = True) -> None:
     if dates:
         raise InputError(
             f"party {party!r}: {_columns(dates)} dates, not numbers; leave them out with "
-            f"table.drop(columns={dates[:5]}), or make them numbers, as (dates - dates.min()).dt.days does"
+            f"table.drop(columns={dates[:5]}), or turn them into numbers, such as (dates - dates.min()).dt.days"
         )
     found = [
         name for j, (name, _) in enumerate(described) if ids and _called_as_ids(name) and are_ids(_column(table, j))

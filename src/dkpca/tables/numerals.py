@@ -96,13 +96,13 @@ def decide(evidence: Evidence, source: str, *, likely: str | None) -> tuple[str,
     """
     if len(evidence.decimal) > 1:
         examples = " and ".join(evidence.decimal[mark] for mark in sorted(evidence.decimal))
-        raise InputError(f"{source}: decimal commas and decimal points, {examples}; say which with --decimal , or .")
+        raise InputError(f"{source}: has decimal commas and points, {examples}; choose one with --decimal , or .")
     decimal = next(iter(evidence.decimal), None) or likely
     if decimal is None:
         for mark, example in evidence.unclear.items():
             what = "a decimal comma, or a comma" if mark == "," else "a decimal point, or a point"
             raise InputError(
-                f"{source}: {example} has {what} between thousands; nothing in the file says which: "
+                f"{source}: {example} has {what} between thousands; the file does not show which: "
                 "give --decimal , or --decimal ."
             )
     decimal = decimal or "."
@@ -119,8 +119,8 @@ def check_told_apart(values: pl.Series, source: str) -> None:
     least, most = values.min(), values.max()
     if least is not None and most is not None and (most > MOST_WHOLE or least < -MOST_WHOLE):  # type: ignore[operator]
         raise InputError(
-            f"{source}: column {values.name!r} has whole numbers beyond 2^53, which double precision does not tell "
-            f"apart; subtract a whole number from them first, or leave it out with --exclude {values.name}"
+            f"{source}: column {values.name!r} has whole numbers beyond 2^53, which double precision cannot "
+            f"distinguish; subtract a whole number from them first, or leave it out with --exclude {values.name}"
         )
 
 

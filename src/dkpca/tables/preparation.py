@@ -71,8 +71,8 @@ class Preparation:
                 row = int(np.argmin(np.isfinite(values)))
                 raise InputError(
                     f"{table.source}: column {column.source!r} has {table.frame[column.source][row]:.3g} in row "
-                    f"{row + 1}, too far beyond the {column.low:.3g} to {column.high:.3g} of the fit to be counted "
-                    "in its units; correct that value"
+                    f"{row + 1}, too far beyond the {column.low:.3g} to {column.high:.3g} of the fit to be scaled "
+                    "like it; correct that value"
                 )
         return X
 

@@ -423,8 +423,8 @@ def _refuse_unclear(frame: pl.LazyFrame, names: Sequence[str], opened: Opened) -
     if sum(open_ones.values()) and sum(open_ones.values()) == sum(with_mark.values()):
         name = next(name for name, count in open_ones.items() if count)
         raise InputError(
-            f"{opened.source}: the numbers in column {name!r} have {mark!r} before three digits, as decimal mark or "
-            "between thousands; nothing in the file says which: give --decimal , or --decimal ."
+            f"{opened.source}: the numbers in column {name!r} have {mark!r} before three digits, which may be a "
+            "decimal mark or separate thousands; the file does not show which: give --decimal , or --decimal ."
         )
 
 

@@ -90,11 +90,11 @@ class Dialect:
 
     def __post_init__(self) -> None:
         if self.separator is not None and len(self.separator) != 1:
-            raise InputError(f"the separator is {self.separator!r}; give one letter, or the word tab")
+            raise InputError(f"the separator is {self.separator!r}; give one character, or the word tab")
         if self.decimal is not None and self.decimal not in numerals.OTHER:
             raise InputError(f"the decimal mark is {self.decimal!r}; give , or .")
         if self.decimal is not None and self.decimal == self.thousands:
-            raise InputError(f"{self.decimal!r} cannot be the decimal mark and stand between thousands too")
+            raise InputError(f"{self.decimal!r} cannot be both the decimal mark and the thousands separator")
 
 
 @dataclass(frozen=True)
@@ -286,7 +286,7 @@ def open_text(path: Path, asked: Dialect, *, id_column: str | None, likely: Dial
         head = file.read(HEAD)
         whole = not file.read(1)
     if "\r" in head and "\n" not in head:
-        raise InputError(f"{path}: its lines end as on old Macintoshes; save it with other line ends")
+        raise InputError(f"{path}: has old Macintosh line endings (CR); save it with other line endings")
     if not whole:
         head = head[: head.rfind("\n") + 1] or head
     # Separator, header, then the marks in numbers: each needs what was found before it.
@@ -364,11 +364,11 @@ def encoding_of(path: Path, asked: str | None = None) -> str:
         _check_decodes(path, marked)
         return marked
     if b"\0" in start:
-        raise InputError(f"{path}: has zero bytes, as UTF-16 has; name its encoding, as --encoding utf-16-le")
+        raise InputError(f"{path}: has zero bytes, like UTF-16; name its encoding, for example --encoding utf-16-le")
     for name in ("utf-8", "cp1252"):
         if _failure(path, name) is None:
             return name
-    raise InputError(f"{path}: its letters are neither UTF-8 nor Windows-1252; name their encoding with --encoding")
+    raise InputError(f"{path}: its text is neither UTF-8 nor Windows-1252; name the encoding with --encoding")
 
 
 def _known(path: Path, asked: str) -> str:
@@ -376,14 +376,14 @@ def _known(path: Path, asked: str) -> str:
         return codecs.lookup(asked).name
     except LookupError as error:
         raise InputError(
-            f"{path}: --encoding {asked!r} is not known; use utf-8, utf-16, cp1252, iso-8859-1 or the like"
+            f"{path}: --encoding {asked!r} is not known; use utf-8, utf-16, cp1252, iso-8859-1 or similar"
         ) from error
 
 
 def _check_decodes(path: Path, name: str) -> None:
     failure = _failure(path, name)
     if failure is not None:
-        raise InputError(f"{path}: is not {name} at {failure}; name its encoding with --encoding, or leave that out")
+        raise InputError(f"{path}: is not {name} at {failure}; name its encoding with --encoding, or omit it")
 
 
 def _failure(path: Path, name: str) -> str | None:
