@@ -203,7 +203,7 @@ def test_a_party_answers_about_the_table_of_the_fit_within_its_policy(cancer):
 def test_a_fit_that_is_protected_is_not_audited_in_the_open(cancer):
     model, tables, _ = cancer
     asked = audit.request(model.model_, 20, 0)
-    with pytest.raises(InputError, match="audit=20 makes every party send true rows"):
+    with pytest.raises(InputError, match="audit=20 makes every party send true, unprotected rows"):
         DKPCA(4, rank=30, audit=20, protect="sums").fit(tables)
     with pytest.raises(InputError, match="party 'p0': its fit was protected"):
         true_rows(replace(model._states["p0"], protect="blind"), tables["p0"], asked)

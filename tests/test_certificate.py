@@ -100,8 +100,8 @@ def test_a_bound_that_says_nothing_says_so(table):
     proof = fused_from(np.array_split(table, 3, axis=1), RBF(0.5), 5, rank=2).certificate
     assert proof.subspace_error_at_most == math.inf
     details = "\n".join(proof.statements())
-    assert "The subspace certificate says nothing here" in details
-    assert "Theorem 1 of the paper says nothing here" in details
+    assert "The subspace certificate gives no bound here" in details
+    assert "Theorem 1 of the paper gives no bound here" in details
     assert "says nothing" not in str(proof)
 
 
@@ -129,8 +129,8 @@ def test_most_components_are_certain_where_the_last_gap_is_not(table):
     assert proof.subspace_error_at_most < 2
     certain = proof.certain_components
     assert certain
-    assert f"behind 8 components; it is behind {ranges(certain)}." in str(proof)
-    assert "Proved of single components: 1 to " in str(proof)
+    assert f"after 8 components, but certainly has one after {ranges(certain)};" in str(proof)
+    assert "Proved for single components: 1 to " in str(proof)
     fewer = fused_from(np.array_split(table, 3, axis=1), RBF(0.02), certain[-1], rank=15).certificate
     assert fewer.gap_at_least > 0
     assert fewer.subspace_error_at_most == pytest.approx(proof.leading_errors_at_most[certain[-1] - 1], rel=1e-6)
@@ -259,8 +259,8 @@ def test_the_words_of_a_certificate_that_proves_its_components():
         "(estimated).",
         "The true kernel is the RBF kernel of the joined table.",
         "The fused kernel matrix differs from the true one by at most 0.5 in spectral norm; its trace falls short by "
-        "1.5 at most.",
-        "Each of the 3 true eigenvalues lies at most 20.0% under its upper bound.",
+        "at most 1.5.",
+        "Each of the 3 true eigenvalues lies at most 20.0% below its upper bound.",
         "The 3 components capture at least 75.0% of the variance of the true kernel, and at least 95.7% of what the "
         "best 3 components could.",
         "The subspace certificate bounds the subspace error by 0.04 (the largest possible is 3).",
@@ -268,9 +268,9 @@ def test_the_words_of_a_certificate_that_proves_its_components():
         "Theorem 1 of the paper bounds the |sin Theta|_F by 0.25 (the largest possible is 1.73).",
     ]
     assert STATED.short()[1:] == [
-        "Proved: 95.7% of the best possible variance and 75.0% of all variance at least, and nothing of all "
+        "Proved: at least 95.7% of the best possible variance and 75.0% of all variance, but nothing about all "
         "components together.",
-        "Proved of single components: 1, 3 of 3 to a digit or more.",
+        "Proved for single components: 1, 3 of 3 to a digit or more.",
         "The proof is weaker than the answer: an audit (audit=100) or a higher rank proves more.",
     ]
 
@@ -288,18 +288,19 @@ def test_the_words_of_a_certificate_without_a_gap():
         meaning="",
     )
     nothing = (
-        "says nothing here: the gap behind the last component is too small for what was left out; a higher rank at "
+        "gives no bound here: the gap after the last component is too small for the truncated part; a higher rank at "
         "the parties, or another number of components, can change that."
     )
     assert unproved.statements() == [
         "Red: 95.7% of the best possible variance, and a subspace error of 1: less than a digit of some component "
         "(estimated).",
         STATED.statements()[2],
-        "Each of the 3 true eigenvalues lies at most 100.0% under its upper bound; for the smallest this says "
+        "Each of the 3 true eigenvalues lies at most 100.0% below its upper bound; for the smallest this says "
         "nothing.",
         STATED.statements()[4],
         f"The subspace certificate {nothing}",
-        "It is not certain that the true spectrum has a gap behind 3 components; it is behind 1 to 2.",
+        "The true spectrum may have no gap after 3 components, but certainly has one after 1 to 2; ask "
+        "for 1 to 2, or for more components.",
         "The subspace error is estimated, not proved, as 1.6, seldom twice that.",
         f"Theorem 1 of the paper {nothing}",
     ]
@@ -307,7 +308,7 @@ def test_the_words_of_a_certificate_without_a_gap():
 
 def test_the_words_about_zeros_and_about_a_search():
     zeros = replace(STATED, eigenvalues_at_least=(0.0, 0.0, 0.0), eigenvalues_at_most=(0.0, 0.0, 0.0))
-    assert zeros.statements()[3] == "All eigenvalues asked for are zero."
+    assert zeros.statements()[3] == "All requested eigenvalues are zero."
     search = (
         "Upper bounds on eigenvalues, the share of the best, the subspace certificate and Theorem 1 rest on a random "
         "search at the center that found no missed eigenvector"

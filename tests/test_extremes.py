@@ -220,7 +220,7 @@ class TestSmall:
     def test_constant_columns_have_no_components_and_say_so(self, solver):
         model = DKPCA(2, kernel="linear", parties=2, solver=solver).fit(np.full((100, 4), 7.25))
         assert not model.eigenvalues_.any()
-        assert "All eigenvalues asked for are zero." in model.certificate_.statements()
+        assert "All requested eigenvalues are zero." in model.certificate_.statements()
 
     @pytest.mark.torch
     def test_float32_and_float64_tables_agree_and_both_certificates_hold(self, table, torch):

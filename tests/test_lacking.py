@@ -141,8 +141,8 @@ def test_the_certificate_keeps_what_is_proved_apart_from_what_is_held_out(tables
     model = estimator(lacking="complete").fit(tables)
     *_, proved, estimated = model.certificate_.statements()
     assert f"Of {T} samples parties lack: bank {T - len(tables['bank'])}" in proved
-    assert "is about the table that has mixtures of the party's own rows there" in proved
-    assert "estimated, by hidden rows: R² bank 0." in estimated
+    assert "is about the table with mixtures of the party's own rows in their place" in proved
+    assert "estimated from hidden rows: R² bank 0." in estimated
     assert "proved" not in estimated
     found = model.certificate_.to_dict()["completed"]
     assert set(found["held_out"]) == set(tables)

@@ -38,7 +38,7 @@ class Case:
     beside: dict[str, Any] = field(default_factory=dict)  # settings without which it has no meaning
 
 
-SUMS_HIDE, NO_ROWS = {"sums": "all of the sum is used"}, "makes every party send true rows"
+SUMS_HIDE, NO_ROWS = {"sums": "it uses the whole sum"}, "makes every party send true, unprotected rows"
 ONE_KERNEL = {"sums": "takes one kernel for all parties, without weights"}
 ALONE = "is for fits with protect='none'"
 CASES = {

@@ -158,12 +158,12 @@ class TestLimits:
             (lambda: Auto(2, "1"), "share is '1'; give a number"),  # type: ignore[arg-type]
             (
                 lambda: Auto(0),
-                "0 components and a share of 0.01 make no rule; "
+                "0 components and a share of 0.01 are not a valid rule; "
                 "give at least 1 component, and a share between 0 and 1",
             ),
             (
                 lambda: Auto(1, 1.001),
-                "1 components and a share of 1.001 make no rule; "
+                "1 components and a share of 1.001 are not a valid rule; "
                 "give at least 1 component, and a share between 0 and 1",
             ),
             (lambda: Budget(1.5), "bytes is 1.5; give a whole number"),  # type: ignore[arg-type]

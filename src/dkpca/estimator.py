@@ -63,130 +63,131 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     Parameters
     ----------
     n_components : int, float or None, default=10
-        Components to keep: so many, as many as show this share of the variance (between 0 and 1), or all that are
-        not zero.
+        Number of components to keep, or the share of the variance to capture (between 0 and 1). None: all with
+        nonzero eigenvalues.
     kernel : str, Kernel, or dict of party to either, default="rbf"
         "rbf", "linear", "laplacian", "poly", "cosine", "chi2", "additive_chi2", "overlap" (categories),
         "precomputed" (the table is the party's kernel matrix), or a kernel object, which brings its own parameters.
     law : {"product", "sum"} or None, default=None
-        How the parties' kernel matrices combine. None: as the kernel implies, so that the result is that kernel of
-        the joined table.
+        How the parties' kernel matrices combine. None: the law under which the result is that kernel of the joined
+        table.
     gamma : float, "scale", None, or dict of party to float, default="scale"
-        Width of the kernels that have one. "scale": 1 / mean of the kernel's own distance d between two different
+        Gamma of the kernels that have one. "scale": 1 / mean of the kernel's own distance d between two different
         samples, over the columns of all parties with that kernel: d = |x - y|^2 ("rbf"), sum |x - y| ("laplacian"),
-        sum (x - y)^2 / (x + y) ("chi2"), number of columns that differ ("overlap"); "poly": 1 / mean |x|^2. It adds
-        up from one number a party, is 1 on constant tables, and is another number than the "scale" of scikit-learn's
+        sum (x - y)^2 / (x + y) ("chi2"), number of columns that differ ("overlap"); "poly": 1 / mean |x|^2. Each
+        party contributes one number to it, and it is 1 for constant tables. It is not the "scale" of scikit-learn's
         SVC, 1 / (n_features * variance). None: 1 / number of columns over all parties, as in `KernelPCA`. "linear",
-        "cosine" and "precomputed" have no width.
+        "cosine" and "precomputed" have no gamma.
     weights : None, "balanced", "statis", or dict of party to number, default=None
-        How much each party counts. "balanced" under the product of n parties: each party's kernel gets the width at
-        which its exponent is 1 / n on average over pairs of samples. Under the sum: that width with 1 for 1 / n, and
-        then each party's centered matrix is divided by its largest eigenvalue. Neither makes the parties' influence
-        equal: a party whose distances differ more from pair to pair counts more. A warning says so where one party
-        has more than 80 % of the influence. "statis" (sum law): each party's centered matrix is divided by its
-        length, and counts the more the better it agrees with the others, by the leading eigenvector of `agreement_`.
+        How much each party counts. "balanced" under the product of n parties: each party gets the gamma at which its
+        exponent has mean 1 / n over pairs of samples. Under the sum: the gamma at which that mean is 1, and then each
+        party's centered matrix is divided by its largest eigenvalue. Neither makes the parties' influence equal: a
+        party whose distances vary more from pair to pair counts more. A warning appears if one party has more than
+        80 % of the influence. "statis" (sum law): each party's centered matrix is divided by its Frobenius norm and
+        weighted by its agreement with the others, the leading eigenvector of `agreement_`.
     degree : int or None, default=None
-        Degree of polynomial kernels that are given by name. None: 3.
+        Degree of polynomial kernels given by name. None: 3.
     coef0 : float or None, default=None
-        Constant of the same. None: 1.
+        Constant of polynomial kernels given by name. None: 1.
     parties : None, int, or list or dict of column groups, default=None
-        How to cut a single table into parties: so many equal blocks, or named groups of column positions or
-        names. None: one party. Not used when the input is already a list or dict of tables.
+        How to split a single table into parties: a number of equal blocks, or named groups of column positions or
+        names. None: one party. Not used if the input is already a list or dict of tables.
     rank : "auto", int, rule or list of rules, default="auto"
-        How many eigenpairs a party sends, and in compact precision how finely: a number, or what to reach or to keep
-        to, by a rule of `dkpca.rank`. Of several, the tightest decides. "auto" is `dkpca.rank.Auto(n_components)`.
+        How many eigenpairs a party sends, and in compact precision how finely: a number, or a goal or limit from
+        `dkpca.rank`. Of several rules, the strictest applies. "auto" is `dkpca.rank.Auto(n_components)`.
     center : bool, default=True
         Center the fused kernel in feature space.
     solver : {"auto", "dense", "streamed", "landmark"} or solver object, default="auto"
         Eigensolver at parties and center. "dense" builds the matrix; "streamed" is exact too but only passes over
-        it; "landmark" is linear in the number of samples. "auto" chooses by work, device and free memory, and
-        `solvers_` says what and why.
+        it; "landmark" is linear in the number of samples. "auto" chooses by work, device and free memory;
+        `solvers_` gives the choice and the reason.
     n_landmarks : int, default=500
-        Landmarks at the center for "landmark"; a party takes four for each eigenpair it sends. "auto" takes more
-        where they cost no more than an exact answer may.
+        Landmarks at the center for "landmark"; a party uses four for each eigenpair it sends. "auto" uses more if
+        they cost no more than an exact answer may.
     precision : {"float32", "float64", "float16", "compact"}, default="float32"
         Precision of the numbers a party sends. "compact" rounds each column as coarsely as its eigenvalue allows and
         codes the result: a fraction of the bytes for the same error.
     protect : {"none", "sums", "blind"}, default="none"
         What the center gets. "none": a factor from each party, as in the paper. "sums": numbers under masks that
         cancel in the sum over parties, so that it learns the joint kernel matrix and nothing about any single party;
-        up to 4,000 samples this is exactly kernel PCA of the joined table, beyond with `n_landmarks` landmarks.
-        "blind" (sum law): factors of samples that the parties have turned by a secret rotation, so that it sees no
+        up to 4,000 samples this is exactly kernel PCA of the joined table, beyond it uses `n_landmarks` landmarks.
+        "blind" (sum law): factors of samples under a secret rotation that the parties share, so that it sees no
         sample. Needs the extra `protect`.
     projection : {"extend", "exact"}, default="extend"
-        How new samples are placed: by their rows of the factors (rank numbers a sample and party), or the
-        paper's way, by partial distances to all training samples.
+        How new samples are placed: by their rows of the factors (rank numbers per sample and party), or, as in the
+        paper, by partial distances to all training samples.
     audit : int or None, default=None
-        Rows of the true kernel matrix to look at after the fusion: each party sends the kernel of so many samples,
-        drawn then, with all others, and `certificate_.audit` says what follows. None: no party is asked.
+        Number of rows of the true kernel matrix to check after the fusion: each party sends its kernel values between
+        that many samples, drawn then, and all samples; the results are in `certificate_.audit`. None: no audit.
     standardize : bool, default=False
-        Whether each party gives its columns mean 0 and deviation 1, as the commands do. The default is that of
-        `KernelPCA`: columns are used as they are.
+        Whether each party scales its columns to mean 0 and standard deviation 1, as the commands do. By default
+        columns are used unchanged, as in `KernelPCA`.
     lacking : {"drop", "mean", "complete"} or None, default=None
-        Samples that a party has no row for, by the labels of labeled tables. None refuses them. "drop": only samples
-        that all parties have are used, and a warning says who lacks how many. "mean": the party's mean row, in the
-        space of its kernel, stands in their place. "complete": rows are regressed on the other parties; the
-        certificate is about the table that has these mixtures, and says by held-out rows how good they are. New
-        samples likewise; a party may be missing altogether there. With None that is refused too, but under the sum
-        law, where the party's addend is left out and a `dkpca.errors.MissingPartyWarning` says what it carried.
-        Under `protect` a party pads its own rows: "drop" and "mean" (of masked sums, for the linear kernel).
+        How to treat samples that a party has no row for, by the labels of the tables. None refuses them. "drop" keeps
+        only the samples that all parties have, with a warning that counts the others. "mean" uses the party's mean
+        row, in the space of its kernel. "complete" regresses the row on the other parties; the certificate then
+        refers to the table with these completed rows, and estimates their accuracy on held-out rows. New samples are
+        treated the same way, and may lack a whole party. None refuses that too, except under the sum law: there the
+        party's addend is left out, and a `dkpca.errors.MissingPartyWarning` says how much variance it carried.
+        Under `protect`, a party pads its own rows: "drop" and "mean" only (with masked sums, for the linear kernel).
     n_jobs : int, default=None
-        Parties computed at the same time, through joblib.
+        Number of parties computed at the same time, with joblib.
     timeout : float, default=None
-        Seconds to wait for a party's answer when other processes compute for it; None waits for ever.
+        Seconds to wait for a party's answer if another process computes it. None: no limit.
     device : str or None, default=None
-        Where landmarks of tables in host memory are computed, as torch names it: "cuda". Rows travel there a group at
-        a time, results come back. None, and exact solvers: where the tables lie.
+        Torch device on which to compute landmarks of tables in host memory, such as "cuda". Groups of rows are copied
+        to it, and results are copied back. None, and exact solvers: the device of the tables.
     max_memory : int or str or None, default=None
-        Memory that a party, and the center, may take beside the tables: bytes, or text such as "8GB". The solver
-        follows from it, and arrays with a row for each sample that would go beyond half of it lie in temporary files.
-        None: what is free.
+        Memory that a party, and the center, may use besides the tables: bytes, or text such as "8GB". It limits the
+        choice of solvers; arrays with one row per sample that would exceed half of it go to temporary files.
+        None: all free memory.
     random_state : int, default=None
-        Seed for drawing landmarks. None is a fixed seed too: two fits on the same data agree.
+        Seed for drawing landmarks. None is also a fixed seed: two fits on the same data agree.
 
     Attributes
     ----------
     eigenvectors_ : array of shape (n_samples, n_components)
-        Orthonormal.
+        Eigenvectors of the fused kernel, orthonormal.
     eigenvalues_ : array of shape (n_components,)
-        Of the fused kernel, descending.
+        Eigenvalues of the fused kernel, descending.
     explained_variance_ratio_ : array of shape (n_components,)
-        Of the fused kernel.
+        Share of the fused kernel's variance per component.
     certificate_ : Certificate
-        What is proved about the distance to kernel PCA of the joined table.
+        Bounds on, and estimates of, the distance to kernel PCA of the joined table.
     ledger_ : list of LedgerEntry
-        What each party sent, in the order of `party_names_`.
+        The messages that each party sent, in the order of `party_names_`.
     gamma_ : float or None
-        Width of the kernel; None where parties differ, or their kernel has none.
+        Gamma of the kernel; None if parties differ, or if the kernel has none.
     gammas_ : dict of str to float or None
-        Width of each party's kernel.
+        Gamma of each party's kernel.
     kernel_ : Kernel or None
-        Kernel used; None where parties differ.
+        Kernel used; None if parties differ.
     kernels_ : dict of str to Kernel
         Kernel of each party.
     sample_ids_ : array of shape (n_samples,)
-        Labels of the rows by which tables were matched, in the order of the scores; row numbers where they have none.
+        Labels by which rows were matched, in the order of the scores; row numbers if the tables have no labels.
     agreement_ : array of shape (n_parties, n_parties) or None
-        Cosines between the parties' centered kernels, in the order of `party_names_`, by what they sent; None of one
-        party, and under `protect="sums"`, where the center has nothing of a single one.
+        Cosines between the parties' centered kernels, computed from their factors, in the order of `party_names_`.
+        None for a single party, and under `protect="sums"`, where the center has no single party's factor.
     agreement_error_ : array of shape (n_parties, n_parties) or None
-        Bounds on how far the true cosines are from these.
+        Bounds on the differences between these and the true cosines.
     party_shares_ : array of shape (n_parties, n_components) or None
         Share of each party in the variance of each component, v' K_j v over the sum of these: exact under the sum
         law, of first order under the product. None under `protect="sums"`.
     model_ : FusedModel
-        What the center holds.
+        The center's model.
     solvers_ : dict of str to str
         For each party and for "center": the solver used, what it did, and why it was chosen.
     party_names_ : list of str
-        Parties, in the order of the input.
+        Names of the parties, in the order of the input.
     n_features_in_ : int
-        Columns over all parties.
+        Number of columns over all parties.
 
     Notes
     -----
-    NumPy input is computed in float64; torch input in its own precision, on its own device, and torch comes
-    out. Scores are scaled like scikit-learn's `KernelPCA`: with one party and full rank this *is* KernelPCA.
+    NumPy input is computed in float64. Torch input is computed in its own precision and on its own device, and the
+    results are torch tensors. Scores are scaled like those of scikit-learn's `KernelPCA`: with one party and full
+    rank, they are the same.
 
     Examples
     --------
@@ -198,7 +199,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     (300, 5)
     """
 
-    _cluster: str | None = None  # where rows of a fit on Dask collections were: on one "worker", or "rows" stayed
+    _cluster: str | None = None  # rows of a fit on Dask collections: all on one "worker", or "rows" stayed in place
     _training: Any = None  # tables of the fit, as long as this object lives
 
     def __init__(
@@ -258,23 +259,23 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         Parameters
         ----------
         X : mapping of party to table, list of tables, or one table
-            Arrays or DataFrames. Rows of DataFrames are the samples that their index says, in the order of the first
-            table; rows of arrays match by position. In a mapping or list a table may also be a path (of a table of
-            numbers: `.npy`, Parquet, a folder of Parquet files, Arrow, CSV or Excel) or a function without arguments
-            that returns a table: the worker that computes for the party opens it, and its rows stay there. Of Dask
-            arrays and DataFrames the chunks of rows stay on their workers, and Dask arrays come out. The modalities
-            of a MuData are parties; an AnnData is a table, with the names of its observations and variables.
+            Arrays or DataFrames. The index of a DataFrame identifies its samples, which are put in the order of the
+            first table; rows of arrays match by position. In a mapping or list a table may also be a path (to a table
+            of numbers: `.npy`, Parquet, a folder of Parquet files, Arrow, CSV or Excel) or a function of no arguments
+            that returns a table: the worker that computes for the party opens it, and its rows stay there. Chunks of
+            Dask arrays and DataFrames stay on their workers, and the results are Dask arrays. The modalities of a
+            MuData are parties; an AnnData is a table, with the names of its observations and variables.
         y : array or Series, optional
-            Changes nothing. Where rows are dropped, added or reordered it is refused, unless its labels say that it
-            is in the order of `sample_ids_`; with `lacking`, a warning says where samples are lacking by its values,
-            and with `covariates`, where these predict it.
+            Does not affect the fit. If rows are dropped, added or reordered, `y` must have labels in the order of
+            `sample_ids_`. With `lacking`, a warning appears if missing samples depend on `y`; with `covariates`, if
+            the covariates predict `y`.
         covariates : DataFrame, mapping of name to column, or array, optional
-            What the components are not to show, such as batch, site or age: a row for each sample, matched by the
-            index or by position. Numbers are used as they are, text as categories. They are taken out of the centered
-            kernel by the projector off [1, covariates]; `model_.covariates` says which share of the variance that
-            was. New samples need theirs.
+            Effects to remove, such as batch, site or age: one row per sample, matched by the index or by position.
+            Numbers are used unchanged, text as categories. The fit projects the centered kernel onto the orthogonal
+            complement of [1, covariates]; `model_.covariates` gives the share of variance removed. New samples need
+            covariates too.
         sample_ids : mapping of party to sequence, or sequence, optional
-            Labels of the rows of arrays, as an index would be.
+            Labels of the rows of arrays, used like an index.
 
         Returns
         -------
@@ -331,7 +332,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         X : mapping of party to table, list of tables, or one table
             The parties of the fit, with the columns of the fit. A mapping may lack some of them: see `lacking`.
         covariates : DataFrame, mapping of name to column, or array, optional
-            Those of the new samples, with the columns of the fit; needed where the fit had some.
+            Covariates of the new samples, with the columns of the fit; required if the fit had any.
         sample_ids : mapping of party to sequence, or sequence, optional
             As for `fit`.
 
@@ -415,11 +416,11 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         return scoring.party_scores(self.model_, self._ask_rows(given.tables), covariates)
 
     def score(self, X: AnyTables, y: object = None, *, covariates: Any = None, sample_ids: Any = None) -> float:
-        """Return the share of the variance of these samples that the components show: 1 is all of it.
+        """Return the share of the variance of these samples that the components capture, at most 1.
 
-        For samples of the fit at full rank this is the sum of `explained_variance_ratio_`. Compare ranks, precisions
-        and numbers of components by it, with `GridSearchCV` too; not widths, since a kernel that hardly tells samples
-        apart is easily shown. Every party has to be there.
+        For samples of the fit at full rank this is the sum of `explained_variance_ratio_`. Use it to compare ranks,
+        precisions and numbers of components, also in `GridSearchCV`. Do not use it to compare gammas: a kernel that
+        hardly distinguishes samples is easy to capture. Every party must be present.
 
         Parameters
         ----------
@@ -455,10 +456,10 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         return scoring.captured_share(self.model_, self._ask_rows(tables), diagonals, covariates)
 
     def inverse_transform(self, X: Any, *, alpha: float = 1.0) -> Any:
-        """Estimate the columns of samples from their scores: for each party by a kernel ridge regression of its own.
+        """Estimate the columns of samples from their scores, by a separate kernel ridge regression for each party.
 
-        As in `KernelPCA(fit_inverse_transform=True)`, on columns measured from their means; with an RBF or linear
-        kernel it is the same. A party with categories or a kernel matrix has no columns to go back to and is left
+        The method is that of `KernelPCA(fit_inverse_transform=True)`, on centered columns; with an RBF or linear
+        kernel the results agree. A party with categories or a kernel matrix has no columns to reconstruct and is left
         out, with a warning.
 
         Parameters
@@ -507,14 +508,14 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         return found if others else self._joined(found)
 
     def run_audit(self, n_rows: int, X: AnyTables = None, *, sample_ids: Any = None) -> Self:
-        """Have every party send true rows of its kernel matrix now, for samples that are drawn now.
+        """Audit the fit: draw samples now, and have every party send the true rows of its kernel matrix for them.
 
-        The certificate gets what follows from them, as with the parameter `audit`.
+        The results are added to the certificate, as with the parameter `audit`.
 
         Parameters
         ----------
         n_rows : int
-            How many rows to draw.
+            Number of rows to draw.
         X, sample_ids
             The tables of the fit, as for `fit`; needed only where the estimator came from a file or a pickle.
 
@@ -567,18 +568,18 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
 
     @property
     def agreement_(self) -> Any:
-        """Cosines between the parties' centered kernels; None where the center has nothing of a single party."""
+        """Cosines between the parties' centered kernels; None if the center has no single party's factor."""
         found = self._agreement()
         return None if found is None else found.cosines[np.ix_(self._order(), self._order())]
 
     @property
     def agreement_error_(self) -> Any:
-        """Bounds on how far the true cosines are from `agreement_`."""
+        """Bounds on the differences between `agreement_` and the true cosines."""
         found = self._agreement()
         return None if found is None else found.errors[np.ix_(self._order(), self._order())]
 
     def _order(self) -> list[int]:
-        """Where the parties are among the center's, which has them by their names."""
+        """Positions of the parties in the center's order, which is by name."""
         return [list(self.model_.summaries).index(name) for name in self.party_names_]
 
     def _agreement(self) -> agreement.KernelAgreement | None:
@@ -587,7 +588,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
 
     @property
     def party_shares_(self) -> Any:
-        """Share of each party in the variance of each component; None where the center knows no single party."""
+        """Share of each party in the variance of each component; None if the center has no single party's factor."""
         check_fitted(self)
         if self._shield.protect == "sums":
             return None
@@ -595,17 +596,17 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         return np.array([shares[name] for name in self.party_names_])
 
     def agreement_test(self, n_permutations: int = 999, *, random_state: int | None = None) -> dict[str, float]:
-        """Test for each party whether it has nothing to do with the others.
+        """Test for each party whether it is independent of the others.
 
-        Its samples are permuted, within groups of equal covariate categories; the statistic is the sum of its cosines
-        with the others, over 1,000 samples at most.
+        The test permutes the party's samples, within groups of equal covariate categories. The statistic is the sum
+        of its cosines with the others, over at most 1,000 samples.
 
         Parameters
         ----------
         n_permutations : int, default=999
-            How often; the smallest p-value is one over one more than that.
+            Number of permutations n; the smallest possible p-value is 1 / (n + 1).
         random_state : int, default=None
-            Seed; None is a fixed one.
+            Seed; None is also a fixed seed.
 
         Returns
         -------
@@ -633,10 +634,11 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         return self
 
     def column_importance(self, X: AnyTables = None, *, sample_ids: Any = None) -> dict[str, np.ndarray]:
-        """Say how much each eigenvalue grows when a column is stretched: its derivative by the log of the scale.
+        """Return the derivative of each eigenvalue with respect to the log of each column's scale.
 
-        Under the sum law for RBF and linear kernels, from the party's own matrix; under the product for RBF kernels,
-        from the fused one. Widths and weights stay; components of near-equal eigenvalues share the mean of theirs.
+        Available under the sum law for RBF and linear kernels, from the party's own matrix, and under the product for
+        RBF kernels, from the fused one. Gammas and weights stay fixed; components with nearly equal eigenvalues share
+        the mean of theirs.
 
         Parameters
         ----------

@@ -1,12 +1,12 @@
 """How many eigenpairs a party sends, and how finely.
 
-A rule reads the leading eigenvalues known so far and answers with a rank, or with None when it has to see more of
-the spectrum. It never answers 0: a party that sends nothing would erase the product of all kernels. A goal is a rule
-that is measured on the message itself: `dkpca.party.candidates` makes the message coarser or finer until it is met.
-Either kind names a need (send at least this much) or a limit (send at most this much).
+A rule reads the leading eigenvalues known so far and returns a rank, or None if it needs more of the spectrum. It
+never returns 0: a party that sends nothing would erase the product of all kernels. A goal is a rule that is measured
+on the message itself: `dkpca.party.candidates` makes the message coarser or finer until the goal is met. Both kinds
+state either a need (send at least this much) or a limit (send at most this much).
 
-To add a goal: what it measures becomes a method of `Measurable` and of `party.candidates.Candidate`; the goal derives
-from `Goal`, has a `name` and `met_by`, and stands in `RULES`. A message coarser than one that meets a limit should
+To add a goal, add its measurement as a method of `Measurable` and of `party.candidates.Candidate`, derive a class
+with `name` and `met_by` from `Goal`, and list it in `RULES`. If a message meets a limit, every coarser message should
 meet it too: the search is by bisection.
 """
 
@@ -24,23 +24,23 @@ from dkpca.wording import counted
 __all__ = ["Adaptive", "All", "Auto", "Budget", "Error", "Fixed", "RankRule", "Recovery"]
 
 Spectrum = np.ndarray[Any, Any]  # leading eigenvalues, descending
-ROUNDING_SHARE = 1 / 16  # where a rank was asked for, it decides the error, and rounding does not
-AUTO_COMPACT = 0.05  # where numbers cost few bits, more of the spectrum is worth sending
-BEHIND = 5  # eigenpairs behind the components wanted that "auto" sends at least
+ROUNDING_SHARE = 1 / 16  # of the first eigenvalue left out: the rank, not rounding, should determine the error
+AUTO_COMPACT = 0.05  # factor on the share in compact precision, where it pays to send more of the spectrum
+BEHIND = 5  # minimum number of eigenpairs that "auto" sends beyond the components
 
 
 class Measurable(Protocol):
-    """A message that may leave, as goals see it."""
+    """A candidate message, as goals see it."""
 
     def size(self) -> int: ...  # bytes of the whole message
 
-    def error(self) -> float: ...  # what the message adds to the certificate's bound on the kernel error
+    def error(self) -> float: ...  # contribution to the certificate's bound on the kernel error
 
-    def recovery(self, known_rows: int) -> Any: ...  # `Measurement` of what known rows recover of the others
+    def recovery(self, known_rows: int) -> Any: ...  # `Measurement` of how well known rows recover the others
 
 
 class RankRule(ABC):
-    """How a party finds its rank. A rule of your own derives from this class; it cannot travel between parties.
+    """How a party chooses its rank. You can derive your own rule from this class, but not send it to another party.
 
     Examples
     --------
@@ -55,47 +55,47 @@ class RankRule(ABC):
     2
     """
 
-    name: ClassVar[str] = ""  # under which it travels
-    limits: ClassVar[bool] = False  # whether it says how much may be sent, not how much is needed
+    name: ClassVar[str] = ""  # identifies the rule in messages
+    limits: ClassVar[bool] = False  # True: an upper limit on the message; False: a need
 
     @abstractmethod
     def first_guess(self, n_samples: int) -> int:
-        """How many eigenpairs to compute before asking."""
+        """Return how many eigenpairs to compute before `choose` is called."""
 
     @abstractmethod
     def choose(self, eigenvalues: Spectrum, n_samples: int) -> int | None:
-        """Rank, or None if these eigenvalues do not decide it."""
+        """Return the rank, or None if these eigenvalues do not determine it."""
 
     def cut(self, eigenvalues: Spectrum, rank: int) -> float:
-        """Size of eigenvalue that compact numbers may round away: small beside those that this rank leaves out."""
+        """Return the eigenvalue size that compact rounding may drop: small compared with the first one left out."""
         return ROUNDING_SHARE * float(eigenvalues[rank]) if rank < len(eigenvalues) else 0.0
 
     def measured(self) -> bool:
-        """Whether only the message itself shows if the rule is met."""
+        """Return whether the rule must be measured on the message itself."""
         return False
 
     def met_by(self, candidate: Measurable) -> bool:
-        """Whether this message meets the rule; asked only if it is measured."""
+        """Return whether this message meets the rule; called only if `measured()`."""
         raise NotImplementedError
 
     def parts(self) -> tuple["RankRule", ...]:
-        """Return the rules it is made of."""
+        """Return the rules that this one combines."""
         return (self,)
 
     def most(self) -> int | None:
-        """Return the largest rank there may be, whatever else is asked for."""
+        """Return the largest rank allowed, whatever other rules ask for; None: no limit."""
         return None
 
     def stated(self) -> int | None:
-        """Return the rank that the rule names beforehand; None if the spectrum decides."""
+        """Return the rank if it does not depend on the spectrum, else None."""
         return None
 
     def sent_in(self, precision: str) -> "RankRule":
-        """Return the rule for numbers that are sent in this precision: only what counts bytes depends on it."""
+        """Return the rule for messages in this precision; only rules that count bytes or bits depend on it."""
         return self
 
     def to_dict(self) -> dict[str, Any]:
-        """Describe the rule so that it can travel; only the rules of this package can."""
+        """Describe the rule for a message; only the rules of this package can be sent."""
         if RULES.get(self.name) is not type(self):
             raise InputError(f"the rank rule {self!r} cannot be sent to a party; use one of {sorted(RULES)}")
         return {"rule": self.name, **vars(self)}
@@ -103,12 +103,12 @@ class RankRule(ABC):
 
 @dataclass(frozen=True)
 class Fixed(RankRule):
-    """The same rank whatever the spectrum; at most the number of samples.
+    """The same rank for every spectrum, at most the number of samples.
 
     Parameters
     ----------
     rank : int
-        Eigenpairs to send.
+        Number of eigenpairs to send.
 
     Examples
     --------
@@ -179,18 +179,18 @@ class Adaptive(RankRule):
 
 @dataclass(frozen=True)
 class Auto(RankRule):
-    """The smallest D with lambda_{D+1} <= share * lambda_2, but no fewer than the components wanted and five more.
+    """The smallest D with lambda_{D+1} <= share * lambda_2, but at least n_components + 5.
 
-    lambda_2, because the first eigenvector of an RBF Gram matrix is close to constant and centering removes
-    it: lambda_2 is where the information begins, however many parties share it. The five more show whether the
-    spectrum has a gap behind the components. In compact precision the share is a twentieth of it.
+    The rule uses lambda_2 because the first eigenvector of an RBF Gram matrix is nearly constant, and centering
+    removes it: the information begins at lambda_2, for any number of parties. The five extra eigenpairs show whether
+    the spectrum has a gap after the components. In compact precision the share is divided by 20.
 
     Parameters
     ----------
     n_components : int
-        Components wanted.
+        Number of components.
     share : float
-        Of lambda_2, between 0 and 1.
+        Threshold as a share of lambda_2, between 0 and 1.
 
     Examples
     --------
@@ -209,7 +209,7 @@ class Auto(RankRule):
         _check_number("share", self.share)
         if self.n_components < 1 or not 0.0 <= self.share <= 1.0:
             raise InputError(
-                f"{self.n_components} components and a share of {self.share} make no rule; "
+                f"{self.n_components} components and a share of {self.share} are not a valid rule; "
                 "give at least 1 component, and a share between 0 and 1"
             )
 
@@ -233,7 +233,7 @@ class Auto(RankRule):
 
 @dataclass(frozen=True)
 class All(RankRule):
-    """Several rules at once: the most demanding need, capped by the strictest limit.
+    """Several rules combined: the largest need, capped by the strictest limit.
 
     Parameters
     ----------
@@ -282,7 +282,7 @@ class All(RankRule):
 
 
 class Goal(RankRule):
-    """A rule that is never asked about eigenvalues, since the message has to show whether it is met."""
+    """A rule that is measured on the message, not on the eigenvalues."""
 
     def first_guess(self, n_samples: int) -> int:
         return min(63, n_samples)
@@ -296,14 +296,14 @@ class Goal(RankRule):
 
 @dataclass(frozen=True)
 class Budget(RankRule):
-    """As many eigenpairs as fit into so many bytes; in compact precision, numbers as fine as fit.
+    """As many eigenpairs as fit into a number of bytes; in compact precision, the finest rounding that fits.
 
     Parameters
     ----------
     bytes : int
-        What the party is willing to send: of the factor, or in compact precision of the whole message.
+        Maximum size of the factor, or in compact precision of the whole message.
     precision : {"float32", "float64", "float16", "compact"}
-        How the numbers go over the wire; a party puts in how it sends them. float16 adds a scale of 8 bytes a column.
+        Precision of the message; the party sets it to its own. float16 adds a scale of 8 bytes per column.
 
     Examples
     --------
@@ -326,7 +326,7 @@ class Budget(RankRule):
             )
 
     def rank(self, n_samples: int) -> int:
-        """Rank that fits; an error if not even one column does."""
+        """Return the largest rank that fits; an error if not even one column does."""
         column = n_samples * PRECISIONS[self.precision] + (8 if self.precision == "float16" else 0)
         if self.bytes < column:
             raise InputError(
@@ -353,12 +353,12 @@ class Budget(RankRule):
 
 @dataclass(frozen=True)
 class Error(Goal):
-    """The least that keeps the party's error small: what it leaves out, and what rounding does, in spectral norm.
+    """The smallest message whose error, from truncation and rounding, stays within a limit in spectral norm.
 
     Parameters
     ----------
     at_most : float
-        Of the party's Gram matrix, in its own units. What the certificate bounds is the sum over the parties.
+        Error of the party's Gram matrix, in its own units. The certificate bounds the sum over the parties.
 
     Examples
     --------
@@ -384,14 +384,14 @@ class Error(Goal):
 
 @dataclass(frozen=True)
 class Recovery(Goal):
-    """The largest message from which nobody who knows some rows recovers a column of the others beyond a limit.
+    """The largest message from which an attacker who knows some rows recovers no column beyond a limit.
 
     Parameters
     ----------
     at_most : float
-        R squared of the column that is recovered best, on rows that were not known: `dkpca.recovery.measure`.
+        R squared of the best recovered column, on the rows that the attacker does not know: `dkpca.recovery.measure`.
     known_rows : int
-        Rows of the table that the attacker knows.
+        Number of rows of the table that the attacker knows.
 
     Examples
     --------
@@ -413,7 +413,7 @@ class Recovery(Goal):
         _check_whole("known_rows", self.known_rows)
         if not 0.0 < self.at_most <= 1.0 or self.known_rows < 1:
             raise InputError(
-                f"a recovery of at most {self.at_most} by {counted(self.known_rows, 'known row')} is no limit; "
+                f"a recovery of at most {self.at_most} by {counted(self.known_rows, 'known row')} is not a limit; "
                 "give a share between 0 and 1, and at least 1 row"
             )
 
@@ -423,7 +423,7 @@ class Recovery(Goal):
 
 @dataclass(frozen=True)
 class AtMost(RankRule):
-    """Another rule, stopped at a largest rank: what a party's policy makes of a rule."""
+    """Another rule with a maximum rank, which comes from a party's policy."""
 
     rule: RankRule
     limit: int
@@ -452,37 +452,37 @@ class AtMost(RankRule):
 
 RULES: dict[str, type[RankRule]] = {
     rule.name: rule for rule in (Fixed, Adaptive, Auto, All, Budget, Error, Recovery)
-}  # those that can travel
+}  # rules that can be sent in a message
 
 
 def family(name: object) -> type[RankRule]:
-    """Return the class of rules of this name."""
+    """Return the class of rules with this name."""
     if not isinstance(name, str) or name not in RULES:
         raise InputError(f"unknown rank rule {name!r}; use one of {sorted(RULES)}")
     return RULES[name]
 
 
 def as_rule(rank: int | RankRule | Sequence[RankRule]) -> RankRule:
-    """Return the rule; a number is a fixed rank, several rules hold together."""
+    """Return the rule; a number means a fixed rank, and several rules are combined."""
     if isinstance(rank, list | tuple):
         return All(tuple(rank))
     return rank if isinstance(rank, RankRule) else Fixed(int(rank))  # type: ignore[arg-type]
 
 
 def _check_whole(what: str, value: object) -> None:
-    """Refuse what is no whole number."""
+    """Raise unless the value is a whole number."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise InputError(f"{what} is {value!r}; give a whole number")
 
 
 def _check_number(what: str, value: object) -> None:
-    """Refuse what is no number."""
+    """Raise unless the value is a number."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.number):
         raise InputError(f"{what} is {value!r}; give a number")
 
 
 def _first_below(eigenvalues: Spectrum, threshold: float, *, at_least: int, n_samples: int) -> int | None:
-    """Smallest D >= at_least with eigenvalue D + 1 at or under the threshold."""
+    """Return the smallest D >= at_least with lambda_{D+1} <= threshold; None if these eigenvalues do not reach it."""
     below = np.flatnonzero(eigenvalues <= threshold)
     below = below[below >= at_least]
     if below.size:

@@ -1,7 +1,7 @@
-"""The settings of a fit, once: an estimator, a command line, a plan and a question are made of `Fit`.
+"""The settings of a fit, in one place: the estimator, the commands, plans and questions all use `Fit`.
 
-Each field carries what every user of it needs: a sentence of help, the check of its values, and whether it has an
-option of its own on the command line. `Compute` says where to compute; it is never part of a plan or a question.
+Each field carries its help text, the check of its values, and its option on the command line, if it has one.
+`Compute` sets where to compute; it is never part of a plan or a question.
 """
 
 import reprlib
@@ -25,9 +25,9 @@ from dkpca.wire import codec, toml
 
 PROTECTIONS = ("none", "sums", "blind")
 LACKING = ("drop", "mean", "complete")
-GUESS = 10  # components for which the parties send enough, where nobody knows how many there will be
+GUESS = 10  # number of components assumed by the parties if it depends on the spectrum
 RecordT = TypeVar("RecordT")
-Allowed = tuple[Callable[[Any], bool], str]  # whether a value may be used, and what may be
+Allowed = tuple[Callable[[Any], bool], str]  # the check of a value, and the allowed values in words
 
 
 def whole(least: int, most: float = float("inf")) -> Callable[[Any], bool]:
@@ -39,7 +39,7 @@ def _is_whole(value: Any) -> bool:
 
 
 def _is_flag(value: Any) -> bool:
-    return isinstance(value, bool) or type(value).__name__ in ("bool", "bool_")  # NumPy's is no int, and no bool
+    return isinstance(value, bool) or type(value).__name__ in ("bool", "bool_")  # NumPy's is neither
 
 
 def _is_positive(value: Any) -> bool:
@@ -55,7 +55,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _by_party(valid: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    """Whether it is a mapping from party to values that are valid."""
+    """Return a check for a mapping from party to valid values."""
     return lambda value: (
         isinstance(value, Mapping) and all(isinstance(name, str) and valid(each) for name, each in value.items())
     )
@@ -111,16 +111,16 @@ RIDGE: Allowed = (_is_positive, "a positive number")
 
 
 def setting(default: Any, allowed: Allowed, text: str, *, option: str = "", choices: Sequence[str] = ()) -> Any:
-    """Make a field with its check, its help, and the name of its option on the command line if it has one."""
+    """Return a field with its check, its help text and, if it has one, its option on the command line."""
     about = {"allowed": allowed, "help": text, "option": option, "choices": tuple(choices)}
     return field(default=default, metadata=about)
 
 
 @dataclass(frozen=True)
 class Fit:
-    """What is computed: every parameter of a fit that changes its answer, or what leaves a party.
+    """What to compute: every parameter of a fit that affects its answer, or the messages that leave a party.
 
-    A value that cannot be used, or two that do not go together, raise `InputError` here and nowhere later.
+    Invalid values, and values that exclude each other, raise `InputError` here and nowhere later.
 
     Examples
     --------
@@ -238,7 +238,7 @@ class Fit:
 
     @property
     def rank_rule(self) -> RankRule:
-        """What a party sends: the rule asked for, or enough for the components."""
+        """Rank rule of each party: the requested one, or enough eigenpairs for the components."""
         if self.rank != "auto":
             return rank.as_rule(self.rank)  # type: ignore[arg-type]  # no text but "auto" passes the check
         if self.n_components is None:
@@ -248,32 +248,32 @@ class Fit:
 
     @property
     def seed(self) -> int:
-        """Seed of all that is drawn; without one, two fits on the same data agree too."""
+        """Seed of all random draws; fixed by default, so that two fits on the same data agree."""
         return int(self.random_state or 0)
 
     def family_of(self, party: str) -> Kernel | type[Kernel]:
-        """Kernel asked of a party, or its class where it is given by name."""
+        """Return the kernel of a party, or its class if it is given by name."""
         asked = self.kernel.get(party, "linear") if isinstance(self.kernel, dict) else self.kernel
         return asked if isinstance(asked, Kernel) else kernels.family(asked)
 
     def families(self) -> list[Kernel | type[Kernel]]:
-        """All kernels asked for, or their classes."""
+        """Return all requested kernels, or their classes."""
         asked = self.kernel.values() if isinstance(self.kernel, dict) else [self.kernel]
         return [kernel if isinstance(kernel, Kernel) else kernels.family(kernel) for kernel in asked]
 
     def to_dict(self) -> dict[str, Any]:
-        """Describe it for a file or a message; kernels and solvers travel by name."""
+        """Describe the settings for a file or a message; kernels and solvers are stored by name."""
         return codec.described(self)
 
     @classmethod
     def from_dict(cls, described: Mapping[str, Any]) -> "Fit":
-        """Rebuild what `to_dict` described."""
+        """Rebuild the settings from `to_dict`."""
         return codec.decode(cls, dict(described), what="settings of a fit")
 
 
 @dataclass(frozen=True)
 class Compute:
-    """Where to compute, and with how much. It changes no answer beyond rounding."""
+    """Where to compute, and with how much memory and time. Affects the answer only by rounding."""
 
     n_jobs: int | None = setting(
         None,
@@ -303,7 +303,7 @@ class Compute:
         _check_fields(self)
 
     def check_with(self, fit: Fit) -> None:
-        """Refuse what a protected fit cannot heed."""
+        """Refuse settings that a protected fit cannot use."""
         for name in ("device", "max_memory"):
             value = getattr(self, name)
             if fit.protect != "none" and value is not None:
@@ -333,7 +333,7 @@ def check_entries(values: Mapping[str, Any], allowed: Mapping[str, Allowed], sou
 
 
 def _check_fields(record: Any) -> None:
-    """Check each field, and make its value a plain one: a dict of its own, a tuple, a number of Python."""
+    """Check each field, and convert its value to a plain copy: a dict, a tuple or a Python number."""
     for each in fields(record):
         value = check_value(each.name, getattr(record, each.name), each.metadata["allowed"])
         object.__setattr__(record, each.name, _plain(value))
@@ -364,7 +364,7 @@ def _check_together(fit: Fit) -> None:
         return
     if fit.audit is not None:
         raise InputError(
-            f"audit={fit.audit} makes every party send true rows of its kernel matrix in the open, which "
+            f"audit={fit.audit} makes every party send true, unprotected rows of its kernel matrix, which "
             f"protect={fit.protect!r} is meant to avoid; leave one of them out"
         )
     if fit.projection != "extend":
@@ -384,7 +384,7 @@ def _check_together(fit: Fit) -> None:
             f"protect='sums' adds numbers of 32 bits (precision='float32') or 64 ('float64'), not {fit.precision!r}"
         )
     if fit.protect == "sums" and fit.rank != "auto":
-        raise InputError("protect='sums' takes no rank: all of the sum is used; leave rank='auto'")
+        raise InputError("protect='sums' has no rank: it uses the whole sum; leave rank='auto'")
 
 
 def to_toml(record: Any) -> str:
@@ -416,5 +416,5 @@ def _refuse(what: str, verb: str, names: set[str], known: Mapping[str, Any]) -> 
 
 
 def _stands_for_none(hint: Any, value: Any) -> bool:
-    """Whether the word "none" means that nothing was asked for."""
+    """Return whether the word "none" stands for None in this field."""
     return value == "none" and type(None) in get_args(hint)

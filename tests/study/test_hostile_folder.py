@@ -314,7 +314,7 @@ class TestPlanAndSignatures:
     def test_a_nonce_is_revealed_as_committed(self, actors):
         study, me = actors.seen(), actors.kept("weather").secrets()
         other = Secrets(me.identity, os.urandom(32))  # grinding: another nonce under the same identity
-        with pytest.raises(ProtectionError, match="another nonce"):
+        with pytest.raises(ProtectionError, match="a nonce that it had not committed to"):
             plans.check_signature(plans.make_signature(study, "weather", other, "00" * 32), "weather", study)
 
     def test_signing_twice_writes_the_same_bytes(self, actors):

@@ -103,7 +103,7 @@ def test_a_member_cannot_sign_as_another():
     stolen = data.replace(b'"writer":"b"', b'"writer":"a"')
     with pytest.raises(ProtectionError, match="not signed by 'a'"):
         opened(stolen, "x", None)
-    with pytest.raises(ProtectionError, match="no member"):
+    with pytest.raises(ProtectionError, match="not a member"):
         opened(data, "x", None, {"a": PUBLIC["a"]})
 
 

@@ -1,4 +1,4 @@
-"""What is known of the distance between an answer and kernel PCA of the joined table, in numbers and words."""
+"""The distance between an answer and kernel PCA of the joined table: bounds and estimates, in numbers and words."""
 
 import math
 from collections.abc import Mapping
@@ -8,29 +8,29 @@ from typing import Any
 from dkpca.linalg.eigenpairs import Probe
 from dkpca.wording import counted, good_digits, in_percent, ranges
 
-PREDICTED = 0.5  # held-out R^2 below which completed rows are to be read with care
-GREEN_SHARE, GREEN_ERROR = 0.99, 0.01  # estimated: an answer to be used
-RED_SHARE, RED_ERROR = 0.9, 0.5  # estimated: not to be used
+PREDICTED = 0.5  # held-out R^2; below it, completed rows are unreliable
+GREEN_SHARE, GREEN_ERROR = 0.99, 0.01  # estimated: the answer can be used
+RED_SHARE, RED_ERROR = 0.9, 0.5  # estimated: the answer cannot be used
 WEAK_SHARE = 0.97  # proved
-FARTHER = 2.0  # times the loss to the first direction behind the components
+FARTHER = 2.0  # factor on the loss for directions beyond the first one after the components
 
 
 @dataclass(frozen=True)
 class Audit:
-    """What some true rows of the kernel matrix say about an answer.
+    """Bounds and estimates from some true rows of the kernel matrix.
 
     Attributes
     ----------
     n_rows : int
         Rows drawn.
     seed : int
-        Of the draws; published after the summaries had arrived.
+        Seed of the draws; published after the summaries had arrived.
     confidence : float
         Probability with which each bound holds, over the draws.
     kernel_error_at_most : float
         Bound on the Frobenius norm of K - L, at this confidence.
     subspace_error_at_most : float
-        Bound on D - |V' V_hat|_F^2, at this confidence; inf where nothing can be proved.
+        Bound on D - |V' V_hat|_F^2, at this confidence; inf if nothing can be proved.
     component_error_estimates : tuple of float
         Per component: squared sine of the angle to the true leading subspace, estimated.
 
@@ -74,18 +74,18 @@ class Audit:
 
 @dataclass(frozen=True)
 class Completed:
-    """Rows that parties lack, and what stands in their place.
+    """Rows that parties lack, and the rows used in their place.
 
     Attributes
     ----------
     mode : {"mean", "complete"}
-        The party's mean row, or a mixture of its own rows that is regressed on the other parties.
+        The party's mean row, or a mixture of its own rows, regressed on the other parties.
     n_lacking : mapping of str to int
-        Samples that each party lacks, of those that lack any.
+        Number of samples that each party lacks; parties that lack none are left out.
     held_out : mapping of str to float
-        R^2 in feature space of rows that were hidden for it, by party: an estimate. Empty for mean rows.
+        Estimated R^2 in feature space, by party, on rows hidden for this purpose. Empty for mean rows.
     norm_squared : mapping of str to float
-        |W|^2, by which the errors that a party states grow: a bound.
+        Bound on |W|^2, the factor by which a party's stated errors grow.
     """
 
     mode: str
@@ -94,77 +94,77 @@ class Completed:
     norm_squared: Mapping[str, float]
 
     def statements(self, n_samples: int) -> list[str]:
-        """Return what the proof is about, and apart from it how good the completed rows are."""
+        """Return which table the proof covers, and separately how good the completed rows are."""
         lacking = ", ".join(f"{name} {count:,}" for name, count in self.n_lacking.items())
         what = "the party's mean row" if self.mode == "mean" else "mixtures of the party's own rows"
         proved = (
-            f"Of {n_samples:,} samples parties lack: {lacking}. Whatever is proved here is about the table that has "
-            f"{what} there, not about the rows that nobody has."
+            f"Of {n_samples:,} samples parties lack: {lacking}. Every proof here is about the table with {what} in "
+            "their place, not about the true rows, which are unknown."
         )
         if not self.held_out:
             return [proved]
         shares = ", ".join(f"{name} {share:.2f}" for name, share in self.held_out.items())
         poor = [name for name, share in self.held_out.items() if share < PREDICTED]
         care = (
-            f" The other parties hardly predict {', '.join(poor)}: read what rests on it with care." if poor else ""
+            f" The other parties hardly predict {', '.join(poor)}: do not rely on its completed rows." if poor else ""
         )
-        return [proved, f"How well rows were completed is estimated, by hidden rows: R² {shares}.{care}"]
+        return [proved, f"Accuracy of the completed rows, estimated from hidden rows: R² {shares}.{care}"]
 
 
 @dataclass(frozen=True)
 class Certificate:
     """Bounds on the difference between this answer and kernel PCA of the joined table.
 
-    They hold if every party computed and reported as this library does; a party that lies is not found out.
+    They hold if every party computed and reported as this library does; they do not detect a party that lies.
     K is the true Gram matrix, L the fused one.
 
     Attributes
     ----------
     n_samples, n_components, n_parties : int
-        What it is about.
+        Size of the fit.
     kernel_error_above : float
         The largest eigenvalue of K - L is at most this.
     kernel_error_below : float
         The smallest eigenvalue of K - L is at least minus this.
     trace_gap : float
-        Trace of K - L, uncentered: exact, but for rounding, where the law is a sum or every kernel is 1 between a
-        sample and itself; else a bound above it.
+        Trace of K - L, uncentered: exact up to rounding for the sum law, and for kernels with ones on the diagonal;
+        otherwise an upper bound.
     total_variance_at_most : float
         Trace of the (centered) true matrix.
     eigenvalues_at_least, eigenvalues_at_most : tuple of float
-        Around each true eigenvalue.
+        Bounds on each true eigenvalue.
     gaps_at_least : tuple of float
-        Of the true lambda_d - lambda_{d+1} for d = 1 to D; zero or less: nothing known.
+        Lower bounds on the true lambda_d - lambda_{d+1}, d = 1 to D; zero or less: nothing is known.
     theorem_1 : float
-        Bound on |sin Theta|_F by Theorem 1 of the paper; inf where the gap does not allow it.
+        Bound on |sin Theta|_F by Theorem 1 of the paper; inf if the gap is too small.
     subspace_error_at_most : float
-        Bound on D - |V' V_hat|_F^2; inf where it is no less than the largest there can be.
+        Bound on D - |V' V_hat|_F^2; inf if it is not below the largest possible value.
     component_errors_at_most : tuple of float
         Per component found: squared sine of the angle to the true leading D-dimensional subspace; at most 1.
     leading_errors_at_most : tuple of float
-        For d = 1 to D: the subspace error of the first d components; inf where nothing is known.
+        For d = 1 to D: the subspace error of the first d components; inf if nothing is known.
     captured_at_least : float
         Variance of the true kernel that the components found capture.
     captured_best_at_most : float
         Variance that any D components can capture.
     component_losses_at_most : tuple of float
-        Per component v: bound on v'(K - L)v, the variance that is missing in its direction.
+        Per component v: bound on v'(K - L)v, the variance missing in its direction.
     solver_error_at_most : float
-        Norm of what the center's own solver left out of L.
+        Norm of the part of L that the center's own solver left out.
     eigenvalues : tuple of float
-        Of the fused matrix, those of the components.
+        Eigenvalues of the fused matrix that belong to the components.
     next_eigenvalue : float
-        The one behind them.
+        The next eigenvalue of the fused matrix.
     component_error_estimates : tuple of float
-        Per component, what `component_errors_at_most` probably is: estimated, not proved.
+        Per component, the estimated squared sine; no proof.
     audit : Audit, optional
-        What an audit found; None: there was none.
+        Results of an audit; None if there was none.
     probe : Probe, optional
-        On which the upper bounds rest, where the center's solver has no proof of its own.
+        Random search on which the upper bounds rest, if the center's solver has no proof of its own.
     meaning : str
-        Which kernel K is: one of the joined table, or the product or sum of the parties' kernels.
+        Which kernel K is: that of the joined table, or the product or sum of the parties' kernels.
     completed : Completed, optional
-        Rows that parties lack; K then has what stands in their place. None: no party lacks any.
+        Rows that parties lack; K then has the rows used in their place. None if no party lacks any.
 
     Examples
     --------
@@ -208,7 +208,7 @@ class Certificate:
         return max(self.kernel_error_above, self.kernel_error_below)
 
     def bounds(self) -> dict[str, float]:
-        """Every number in it but those that are infinite where nothing is known."""
+        """Return every number, except those that are infinite if nothing is known."""
         plain = {name: value for name, value in asdict(self).items() if isinstance(value, float)}
         open_ended = ("theorem_1", "subspace_error_at_most")
         spectrum = {
@@ -222,7 +222,7 @@ class Certificate:
 
     @property
     def subspace_error_trivial(self) -> int:
-        """Largest subspace error there can be at all."""
+        """Largest possible subspace error."""
         return min(self.n_components, self.n_samples - self.n_components)
 
     @property
@@ -232,12 +232,12 @@ class Certificate:
 
     @property
     def gap_at_least(self) -> float:
-        """Of the true lambda_D - lambda_{D+1}; zero or less: nothing known."""
+        """Lower bound on the true lambda_D - lambda_{D+1}; zero or less: nothing is known."""
         return self.gaps_at_least[-1]
 
     @property
     def certain_components(self) -> tuple[int, ...]:
-        """Numbers of components, at most as many as there are, behind which the true spectrum certainly has a gap."""
+        """Numbers of components, up to D, after which the true spectrum certainly has a gap."""
         return tuple(d for d, gap in enumerate(self.gaps_at_least, 1) if gap > 0)
 
     @property
@@ -254,8 +254,8 @@ class Certificate:
     def optimality_estimate(self) -> float:
         """Estimate of the variance captured, as a share of what the best components would capture. No proof.
 
-        A component that is turned by a squared sine s to the direction behind the components loses
-        s (lambda_i - lambda_{D+1}), and more to those that are farther behind: twice that is seldom too little.
+        A component rotated by a squared sine s towards the next eigenvector loses s (lambda_i - lambda_{D+1}),
+        and more if it is rotated towards later ones: twice that is seldom too little.
         """
         total = sum(self.eigenvalues)
         if not total > 0:
@@ -265,7 +265,7 @@ class Certificate:
         return min(1.0, max(self.optimality_at_least, 1.0 - FARTHER * lost / total))
 
     def to_dict(self) -> dict[str, Any]:
-        """Numbers and sentences, ready for JSON; a bound that says nothing is null."""
+        """Return numbers and sentences, ready for JSON; an infinite bound is null."""
         numbers = {name: _open_ended(value) for name, value in asdict(self).items()}
         derived = {
             "kernel_norm_bound": self.kernel_norm_bound,
@@ -282,22 +282,22 @@ class Certificate:
 
     @property
     def component_estimates(self) -> tuple[tuple[float, ...], bool]:
-        """Estimated squared sine per component, never above what is proved, and whether an audit gave them."""
+        """Estimated squared sine per component, never above the proven bound, and whether an audit gave them."""
         found = self.component_error_estimates if self.audit is None else self.audit.component_error_estimates
         estimates = found or (1.0,) * self.n_components
         return tuple(map(min, estimates, self.component_errors_at_most)), self.audit is not None
 
     @property
     def error_estimate(self) -> float:
-        """Estimate of D - |V' V_hat|_F^2, by the audit if there was one; never above what is proved."""
+        """Estimate of D - |V' V_hat|_F^2, by the audit if there was one; never above the proven bound."""
         return min(sum(self.component_estimates[0]), float(self.subspace_error_trivial))
 
     @property
     def color(self) -> str:
-        """Whether the answer can be used: "green", "amber" or "red", by what is estimated.
+        """Whether the answer can be used: "green", "amber" or "red", by the estimates.
 
         Green: 99 % of the best possible variance or more, and a subspace error of at most 0.01. Red: less than 90 %,
-        or a subspace error of 0.5 or more: half of a component is something else. Amber is what lies between.
+        or a subspace error of 0.5 or more: half of a component is wrong. Amber: everything in between.
         """
         share, error = self.optimality_estimate, self.error_estimate
         if share < RED_SHARE or error >= RED_ERROR:
@@ -315,10 +315,10 @@ class Certificate:
         )
 
     def short(self) -> list[str]:
-        """Return what most people want to know: what is estimated, what is proved, and what helps if that is weak."""
+        """Return a summary: the estimates, the proven bounds, and advice if they are weak."""
         D = self.n_components
         known = [i for i, error in enumerate(self.component_errors_at_most, 1) if error <= 0.01]
-        single = f"Proved of single components: {ranges(known)} of {D} to a digit or more."
+        single = f"Proved for single components: {ranges(known)} of {D} to a digit or more."
         return [
             self.verdict(),
             self._proved_words(),
@@ -331,17 +331,19 @@ class Certificate:
 
     def _proved_words(self) -> str:
         digits = good_digits(self.subspace_error_at_most)
-        together = f"{counted(digits, 'digit')} of each component" if digits else "nothing of all components together"
+        together = (
+            f"{counted(digits, 'digit')} of each component" if digits else "nothing about all components together"
+        )
         captured = (
-            f"{self.optimality_at_least:.1%} of the best possible variance and {self.captured_share_at_least:.1%} of "
-            "all variance at least, and "
+            f"at least {self.optimality_at_least:.1%} of the best possible variance and "
+            f"{self.captured_share_at_least:.1%} of all variance, {'and' if digits else 'but'} "
             if self.captured_share_at_least > 0
             else ""
         )
         return f"Proved: {captured}{together}."
 
     def _advice(self) -> list[str]:
-        """Say what to do where the answer, or only its proof, is weak."""
+        """Suggest a remedy if the answer, or only its proof, is weak."""
         if self.color != "green":
             return ["For a better answer: a higher rank at the parties, more landmarks, or a finer precision."]
         weak = self.optimality_at_least < WEAK_SHARE and good_digits(self.subspace_error_at_most) == 0
@@ -356,7 +358,7 @@ class Certificate:
             self.verdict(),
             *([f"The true kernel is {self.meaning}."] if self.meaning else []),
             f"The fused kernel matrix differs from the true one by at most {self.kernel_norm_bound:.3g} in spectral "
-            f"norm; its trace falls short by {max(0.0, self.trace_gap):.3g} at most.",
+            f"norm; its trace falls short by at most {max(0.0, self.trace_gap):.3g}.",
             self._eigenvalue_words(),
             f"The {D} components capture at least {self.captured_share_at_least:.1%} of the variance of the true "
             f"kernel, and at least {self.optimality_at_least:.1%} of what the best {D} components could.",
@@ -378,13 +380,13 @@ class Certificate:
     def _eigenvalue_words(self) -> str:
         low, high = self.eigenvalues_at_least, self.eigenvalues_at_most
         if all(h == 0 for h in high):
-            return "All eigenvalues asked for are zero."
+            return "All requested eigenvalues are zero."
         width = max(((h - v) / h for v, h in zip(low, high, strict=True) if h > 0), default=0.0)
-        text = f"Each of the {len(low)} true eigenvalues lies at most {width:.1%} under its upper bound"
+        text = f"Each of the {len(low)} true eigenvalues lies at most {width:.1%} below its upper bound"
         return text + ("; for the smallest this says nothing." if width >= 1 else ".")
 
     def _probe_words(self) -> list[str]:
-        """Say which of the statements rest on a random search, if any do."""
+        """Name the statements that rest on a random search, if any do."""
         if self.probe is None:
             return []
         seen = (
@@ -398,14 +400,14 @@ class Certificate:
         ]
 
     def _proposal(self) -> list[str]:
-        """Numbers of components that have a bound, where all of them together have none."""
+        """Propose numbers of components that have a bound, if all D together have none."""
         certain = self.certain_components
         if self.gap_at_least > 0 or not certain:
             return []
         listed = ranges(certain)
         return [
-            "It is not certain that the true spectrum has a gap "
-            f"behind {self.n_components} components; it is behind {listed}."
+            f"The true spectrum may have no gap after {self.n_components} components, but certainly has one after "
+            f"{listed}; ask for {listed}, or for more components."
         ]
 
     def _subspace_words(self) -> str:
@@ -418,17 +420,17 @@ class Certificate:
 
 
 def _bounded(who: str, what: str, bound: float, trivial: float) -> str:
-    """Sentence about a bound, or about its silence."""
+    """Say what the bound is, or that there is none."""
     if bound < trivial:
         return f"{who} bounds the {what} by {bound:.3g} (the largest possible is {trivial:.3g})."
     return (
-        f"{who} says nothing here: the gap behind the last component is too small for what was left out; "
+        f"{who} gives no bound here: the gap after the last component is too small for the truncated part; "
         "a higher rank at the parties, or another number of components, can change that."
     )
 
 
 def _open_ended(value: Any) -> Any:
-    """Return a number as JSON has it; None for a bound that is infinite."""
+    """Return a number for JSON; None for an infinite bound."""
     if isinstance(value, tuple):
         return tuple(map(_open_ended, value))
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""What the center does: check what arrived, combine the kernels, take the leading components, place new samples."""
+"""The center: it checks the messages, combines the kernels, computes the leading components, places new samples."""
 
 from dkpca.fusion.fused_model import (
     LANDMARKS,

@@ -1,4 +1,4 @@
-"""What a party does: from its own table to the messages that may leave, and what it keeps for itself."""
+"""A party: it turns its own table into messages for the center, and keeps a private state."""
 
 from dkpca.party.state import PartyState, SumState
 from dkpca.party.summaries import ANYTHING, extend, measured, partials, self_values, statistics, summarize
