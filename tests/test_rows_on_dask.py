@@ -270,7 +270,7 @@ class TestTables:
         np.testing.assert_allclose(model.transform(turned).compute(), scores, atol=1e-9)
         here = {name: frame.compute() for name, frame in turned.items()}
         np.testing.assert_allclose(np.asarray(model.transform(here)), scores, atol=1e-9)
-        with pytest.raises(InputError, match="'bank': these samples do not have the columns of the fit"):
+        with pytest.raises(InputError, match="'bank': its columns differ from those of the fit"):
             model.transform(frames | {"bank": frames["bank"].rename(columns={"bank0": "z"})})
 
     @pytest.mark.usefixtures("few_rows_are_many")
