@@ -143,9 +143,25 @@ def run(options: Options, settings: Settings) -> None:
     rows = [row for trial in [*trials, *measured] for row in trial]
     groups = dict.fromkeys((row["on"], row["rank"]) for row in rows)
     table_rows = [_summary([r for r in rows if (r["on"], r["rank"]) == group]) for group in groups]
-    options.write(
-        "error_bars", {"settings": described(settings), "repetitions": options.repetitions, "rows": table_rows}
-    )
+    fits = [row for trial in [*trials, *measured] for row in {(r["on"], r["rank"]): r for r in trial}.values()]
+    found = {"settings": described(settings), "repetitions": options.repetitions, "rows": table_rows}
+    options.write("error_bars", found | {"estimates": _calibration(fits)})
+
+
+def _calibration(fits: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """How near the free estimates are to the truth, over all fits whose loss is more than rounding."""
+    fits = [row for row in fits if row["loss"] > LEAST_LOSS]
+    lost = np.array([row["loss_estimated"] / row["loss"] for row in fits])
+    error = np.array([row["estimated"] / row["subspace_error"] for row in fits])
+    return {
+        "fits": len(fits),
+        "loss_within_10": float(np.mean((lost <= 10.0) & (lost >= 0.1))),
+        "loss_below_third": float(np.mean(lost < 1.0 / 3.0)),
+        "loss_median": float(np.median(lost)),
+        "error_within_6": float(np.mean((error <= 6.0) & (error >= 1.0 / 6.0))),
+        "error_below_half": float(np.mean(error < 0.5)),
+        "error_median": float(np.median(error)),
+    }
 
 
 def _summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -41,7 +41,8 @@ MOST_SHARE = 1e300  # of an error that enters
 LARGEST = 1e100  # of what rounding does, in units of the largest eigenvalue: nothing is known beyond 1
 LEAST_SIZE = 1e-300  # of the largest eigenvalue, so that nothing is divided by zero
 MOST_PASSED = 20_000  # samples all of which are looked at, where the solver passed over the matrix too
-ROWS = 400  # looked at otherwise
+ROWS = 250  # looked at otherwise ...
+ROUNDED = 100  # ... and of these, rounded once more
 ALONG = 0.5  # of what components have outside of a factor: along the next direction
 MAGNIFIED = 1024.0  # rounding to float32 is made so much larger to be seen in float32
 PAIRS = 100  # rows whose pairs show how much of a party's error enters the fused matrix
@@ -193,12 +194,14 @@ def component_errors(
     # Rows of L V, of what the cut leaves of them, and of L V with the rows rounded once more.
     compared = factors if diagonals is not None or n <= MOST_PASSED else [as_sent(A) for A in factors]
     magnified = MAGNIFIED if all(not isinstance(A, Tall) or A.sent.precision == "float32" for A in factors) else 1.0
-    again = [rounded_again(rows, A, random_state, magnified) for rows, A in zip(at_few, factors, strict=True)]
+    some = few[:: max(1, len(few) // ROUNDED)]
+    again = [rounded_again(rows_of(A, sent_to(some, reference_of(A))), A, random_state, magnified) for A in factors]
     cuts = [uncut] if all_rows else [uncut, cut]
-    seen, *rest = rows_times(law, compared, cuts, diagonals, few, V, again, device)
+    seen, *rest = rows_times(law, compared, cuts, diagonals, few, V, some, again, device)
     size = max(float(pairs.values[0]), LEAST_SIZE)
     with quiet():
-        rounding = np.sum(((seen - rest[-1]) / (magnified * size)) ** 2, axis=0) * (n / len(few))
+        moved = (seen[np.isin(few, some)] - rest[-1]) / (magnified * size)
+        rounding = np.sum(moved**2, axis=0) * (n / len(some))
     whole: Matrix | None
     if all_rows:  # products with the whole matrix
         grams = [FusedGram(law, list(map(_scaled, factors, by)), diagonals) for by in (uncut, cut)]
@@ -268,13 +271,14 @@ def rows_times(
     diagonals: Sequence[Array] | None,
     positions: Positions,
     V: Array,
+    others: Positions,
     again: Sequence[Array],
     device: str | None,
 ) -> list[Matrix]:
     """Some rows of the fused matrix times V, in one pass over all rows of the factors.
 
     Once for each of `cuts`, which says what the columns of the factors are multiplied by; and, last, for the first of
-    them with the rows `again` of the factors instead of those at these positions.
+    them with the rows `again` of the factors instead of those at the `others` of the positions.
     """
     place = away_from(device, V)
     there = FusedGram(law, factors, diagonals, place)
@@ -286,8 +290,9 @@ def rows_times(
 
     # Columns of the fused matrix at the positions, once per cut, side by side: their transpose times V in one pass.
     rows, own = there.parts(sent_to(positions, there.reference))
-    others = [xp.astype(sent_to(A, there.reference), there.reference.dtype) for A in again]
-    right = [list(map(transposed, each)) for each in (*merged(rows, own), merged(others, own)[0])]
+    moved = [xp.astype(sent_to(A, there.reference), there.reference.dtype) for A in again]
+    _, own_others = there.parts(sent_to(others, there.reference))
+    right = [list(map(transposed, each)) for each in (*merged(rows, own), merged(moved, own_others)[0])]
 
     decoded = there.decoding()
 
@@ -296,9 +301,9 @@ def rows_times(
         both = zip([*left, left[0]], right, strict=True)
         return xp.concat([law.crossed(each, by) for each, by in both], axis=1)
 
-    table = replace(there.table(), make=make, width=len(positions) * len(right))
+    table = replace(there.table(), make=make, width=len(positions) * len(cuts) + len(others))
     found = to_numpy(crossed(table, V, place)).astype(float)
-    return np.split(found, len(right))
+    return np.split(found, len(positions) * np.arange(1, len(cuts) + 1))
 
 
 def spectrum_at(

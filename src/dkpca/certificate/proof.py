@@ -38,7 +38,6 @@ from dkpca.linalg.arrays import (
 from dkpca.linalg.eigenpairs import Eigenpairs
 from dkpca.linalg.gram import Gram
 from dkpca.linalg.landmark import part_below
-from dkpca.linalg.landmark_block import MOST_NUMBERS
 from dkpca.linalg.precision import Factor, reference_of, row_squares, whole
 from dkpca.linalg.rows import Index, Made, Progress, cross, off, pick, row_chunks, silent, times, triangle
 from dkpca.messages import Summary
@@ -197,17 +196,24 @@ class Ceiling:
     norm: float  # bound on the largest eigenvalue of G / size
     within: Matrix  # (D, D): V' G V / size
     squares: Matrix  # (D, D): V' G G V / size^2
+    across: Matrix  # (D, D): above B B' / size^2 for B = V' G (I - VV')
     slack: float  # bound on the error of each column of G V / size
+
+    @classmethod
+    def trivial(cls, norm: float, D: int) -> "Ceiling":
+        """G = norm I, for a matrix of which only that is known: its off-diagonal block is at most half of it."""
+        unit, share = np.eye(D), float(norm > 0.0)
+        return cls(norm or 1.0, share, share * unit, share * unit, share * unit / 4.0, 0.0)
 
     def head(self, d: int) -> "Ceiling":
         """Return what the first d components see."""
-        return replace(self, within=self.within[:d, :d], squares=self.squares[:d, :d])
+        return replace(self, within=self.within[:d, :d], squares=self.squares[:d, :d], across=self.across[:d, :d])
 
 
 def ceiling(
     errors: Sequence[PartyError], law: Law, pairs: Eigenpairs, *, centered: bool, Q: Array | None = None
 ) -> Ceiling | None:
-    """Return what is known of G; None where it missed more than G could take away, or G takes too much.
+    """Return what is known of G; None where less is orthogonal to the factors than is not, or G takes too much.
 
     G is centered and taken off the orthonormal columns Q, as the fused matrix was.
     """
@@ -219,7 +225,9 @@ def ceiling(
     weights = law.error_weights(received, true)
     size = sum(e.left_out * _largest(w) for e, w in zip(errors, weights, strict=True))
     size = max(size, LEAST_SIZE * float(pairs.values[0]))
-    if not (size > 0.0 and math.isfinite(size)) or pairs.values.shape[0] * size < pairs.missed_leading:
+    missed = float(np.trace(_missed_within(pairs))) / pairs.values.shape[0]
+    kept = sum(e.overlap * _largest(w) for e, w in zip(errors, weights, strict=True))
+    if not (size > 0.0 and math.isfinite(size)) or size - kept < missed + kept:
         return None
     # G = Diag(room) - covered, over a size: room has the weights w_j, widened for turned directions and for rounding.
     lifted = law.shortfall(received, true, [e.rounding for e in errors])
@@ -241,15 +249,14 @@ def ceiling(
     if not (math.isfinite(norm) and bool(xp.all(xp.isfinite(images)))):
         return None
     within, squares = to_numpy(cross(V, images)).astype(float), to_numpy(cross(images, images)).astype(float)
-    return Ceiling(size, norm, (within + within.T) / 2, (squares + squares.T) / 2, slack)
+    within, squares = (within + within.T) / 2, (squares + squares.T) / 2
+    return Ceiling(size, norm, within, squares, squares - within @ within, slack)
 
 
 def _affordable(landmarks: int, factors: Sequence[Factor], reference: Array) -> bool:
-    """Whether landmarks for all samples take no more time than the rest, or on a GPU no more memory than is free."""
+    """Whether a GPU has memory enough for landmarks of all samples."""
     n, width = factors[0].shape[0], sum(A.shape[1] for A in factors)
-    if not on_gpu(reference):
-        return n * landmarks <= MOST_NUMBERS
-    return n * (landmarks + COPIES * width) * itemsize(reference) <= free_memory(reference)
+    return not on_gpu(reference) or n * (landmarks + COPIES * width) * itemsize(reference) <= free_memory(reference)
 
 
 def _landmarks(n: int, anchors: Array | None) -> int | None:
@@ -331,7 +338,6 @@ def certify(
     meaning: str = "",
     centered: bool = True,
     Q: Array | None = None,
-    over_rows: OverRows | None = None,
 ) -> Certificate:
     """Derive the certificate.
 
@@ -351,30 +357,26 @@ def certify(
         Whether the fused matrix was centered.
     Q : array of shape (n_samples, q), optional
         Orthonormal columns of covariates that were taken out of it.
-    over_rows : OverRows, optional
-        What is otherwise read off the rows; without them, nothing is known of directions in what was left out.
     """
     # -below I <= K - L <= above I, from the parties' own numbers and, where it is known, from G.
     found = to_numpy(pairs.values).astype(float)
     errors = sorted(errors, key=lambda e: e.left_out)
-    G = None if over_rows is not None else ceiling(errors, law, pairs, centered=centered, Q=Q)
-    rows = OverRows.of(errors, law) if over_rows is None else over_rows
+    G = ceiling(errors, law, pairs, centered=centered, Q=Q)
+    rows = OverRows.of(errors, law)
     T, D = rows.n, len(found)
     widths = _widths(errors, rows, pairs, fused_trace, G)
     above, below, positive = widths.above, widths.below, widths.positive
-    # Equal eigenvalues may have changed places with the next one.
+    # Equal eigenvalues may have changed places with the next one; and all by G and what the solver missed together.
     at_most = np.maximum(found, pairs.next_value)
     best = float(at_most.sum()) + widths.leading
-    at_most = at_most + above
-    if G is not None:
-        tighter = _eigenvalues_at_most(found, pairs, G)
-        extra = pairs.missed_norm + below
-        at_most = np.minimum(at_most, tighter.min(axis=0) + extra)
-        best = min(best, float(tighter.sum(axis=1).min()) + pairs.missed_leading + D * below)
+    G = Ceiling.trivial(sum(widths.tails), D) if G is None else G
+    tighter = _eigenvalues_at_most(found, pairs, G)
+    at_most = np.minimum(at_most + above, tighter.min(axis=0) + below)
+    best = min(best, float(tighter.sum(axis=1).min()) + D * below)
     # Squared sines of single components, and of the first d together, by Davis and Kahan.
-    components = _component_errors(found, pairs.next_value, widths, G)
+    components = _component_errors(found, pairs, pairs.next_value, widths, G)
     following = np.append(found[1:], pairs.next_value)
-    leading = [_leading_error(d, found, float(following[d - 1]), widths, G, T) for d in range(1, D + 1)]
+    leading = [_leading_error(d, found, pairs, float(following[d - 1]), widths, G, T) for d in range(1, D + 1)]
     gaps = found - following - (above + below)
     return Certificate(
         n_samples=T,
@@ -426,74 +428,87 @@ def _widths(
     parties = sum(tails) if G is None else min(sum(tails), G.size * G.norm + rounding)
     above = min(parties + solver, positive + below)
     D = pairs.values.shape[0]
-    leading = min(D * above, positive + D * below, D * (parties + pairs.residual_norm) + pairs.missed_leading)
+    missed = min(D * pairs.missed_norm, pairs.missed_trace)
+    leading = min(D * above, positive + D * below, D * (parties + pairs.residual_norm) + missed)
     return Widths(above, leading, below, positive, nuclear, solver, tails, trace_gap)
 
 
-def _eigenvalues_at_most(found: Vector, pairs: Eigenpairs, G: Ceiling) -> Matrix:
-    """Bounds on the leading eigenvalues of S + G, one row per split; S is what the pairs are exact for.
+def _missed_within(pairs: Eigenpairs) -> Matrix:
+    """Matrix above V'RV for the part R of the fused matrix that the center's solver missed."""
+    if pairs.missed_within is None:
+        return pairs.missed_norm * np.eye(pairs.values.shape[0])
+    return pairs.missed_within
 
-    In the basis [V, rest] the matrix S + G has the blocks Lambda + V'GV, B = V'G(I - VV'), and one of at most
-    next + |G|. For every split s > 0 it is below the matrix with blocks Lambda + V'GV + B B' / s and next + |G| + s.
+
+def _eigenvalues_at_most(found: Vector, pairs: Eigenpairs, G: Ceiling) -> Matrix:
+    """Bounds on the leading eigenvalues of S + G + R, one row per split; S is what the pairs are exact for.
+
+    In the basis [V, rest] that matrix has the blocks Lambda + V'(G + R)V, B = V'(G + R)(I - VV'), and one of at most
+    top = next + |G| + |R|. For every split s > 0 it is below the matrix with blocks Lambda + V'(G + R)V + B B' / s
+    and top + s. For what the solver missed, V'RRV <= |R| V'RV; and B B' <= (1 + a) B_G B_G' + (1 + 1/a) B_R B_R'
+    for any a > 0.
     """
     # Young: x'By + y'B'x <= x'BB'x / s + s y'y, for several s: the least bound counts.
-    top = pairs.next_value + G.size * G.norm
-    D = len(found)
-    across = G.squares - G.within @ G.within
+    D, top = len(found), pairs.next_value + G.size * G.norm + pairs.missed_norm
+    missed = _missed_within(pairs) / G.size
+    across_missed = (pairs.missed_norm / G.size) * missed
+    of_G, of_R = max(0.0, float(np.trace(G.across))), float(np.trace(across_missed))
+    a = (of_R / of_G) ** 0.5 if of_G > 0.0 and of_R > 0.0 else 0.0
+    across = (1.0 + a) * G.across + ((1.0 + 1.0 / a) if a else 1.0) * across_missed
     rows = []
     for split in np.unique(SPLITS[:, None] * np.maximum(found - top, 0.0)[None, [0, D // 2, -1]]):
         if split <= 0.0:
             continue
         ratio = G.size / split
-        slack = D * G.slack * (1.0 + 3.0 * ratio * (1.0 + G.norm))
-        block = np.diag(found / G.size) + G.within + ratio * across
+        slack = D * G.slack * (1.0 + 3.0 * (1.0 + a) * ratio * (1.0 + G.norm))
+        block = np.diag(found / G.size) + G.within + missed + ratio * across
         values = np.linalg.eigvalsh(block)[::-1]
         slack += solver_error(D, float(values[0]), values)
         rows.append(np.maximum(G.size * (values + slack), top + split))
-    return np.array(rows) if rows else (np.maximum(found, pairs.next_value) + G.size * G.norm)[None, :]
+    everything = G.size * G.norm + pairs.missed_norm
+    return np.array(rows) if rows else (np.maximum(found, pairs.next_value) + everything)[None, :]
 
 
-def _reach(D: int, widths: Widths, G: Ceiling | None, missed: float) -> Vector:
-    """Bound on the length of (K - S) v for each component v.
+def _reach(pairs: Eigenpairs, widths: Widths, G: Ceiling) -> Vector:
+    """Bound on the length of (K - S) v for each of the first components v.
 
-    K - S is P + N, with 0 <= P <= G but for what the solver missed. P = G/2 + X with -G/2 <= X <= G/2, so
-    |P v| <= |G v| / 2 + sqrt(|G| v'Gv) / 2.
+    K - S is P + R + N, with 0 <= P <= G and what the solver missed, R. P = G/2 + X with -G/2 <= X <= G/2, so
+    |P v| <= |G v| / 2 + sqrt(|G| v'Gv) / 2; and |R v| <= sqrt(|R| v'Rv).
     """
-    everything = max(widths.above, widths.below)
-    if G is None:
-        return np.full(D, everything)
+    everything, d = max(widths.above, widths.below), len(G.within)
     within = np.clip(np.diagonal(G.within), 0.0, None) + G.slack
     images = np.sqrt(np.clip(np.diagonal(G.squares), 0.0, None)) + G.slack
-    reach = G.size * 0.5 * (images + np.sqrt(G.norm * within)) + missed + widths.below
+    missed = np.sqrt(pairs.missed_norm * np.clip(np.diagonal(_missed_within(pairs))[:d], 0.0, None))
+    reach = G.size * 0.5 * (images + np.sqrt(G.norm * within)) + missed + pairs.residual_norm + widths.below
     return np.minimum(reach, everything)
 
 
-def _losses(D: int, widths: Widths, G: Ceiling | None) -> Vector:
+def _losses(D: int, widths: Widths, G: Ceiling) -> Vector:
     """Bound on v'(K - L)v for each component v."""
     most = np.full(D, widths.above)
-    if G is None:
-        return most
     within = np.clip(np.diagonal(G.within), 0.0, None) + G.slack
     losses: Vector = np.minimum(most, G.size * within + widths.below)
     return losses
 
 
-def _component_errors(found: Vector, following: float, widths: Widths, G: Ceiling | None) -> Vector:
-    """Bound the squared sine between each component v and the true leading subspace.
+def _component_errors(found: Vector, pairs: Eigenpairs, following: float, widths: Widths, G: Ceiling) -> Vector:
+    """Bound the squared sine between each of some components v and the true leading subspace.
 
     With W the other true eigenvectors, (lambda - Lambda_W) W'v = -W'(K - S) v, and Lambda_W <= following + above.
     """
     distance = found - following - widths.above
-    reach = _reach(len(found), widths, G, widths.solver)
+    reach = _reach(pairs, widths, G)
     sines = np.divide(reach, distance, out=np.ones_like(reach), where=distance > reach)
     return np.minimum(sines, 1.0) ** 2
 
 
-def _leading_error(d: int, found: Vector, following: float, widths: Widths, G: Ceiling | None, T: int) -> float:
+def _leading_error(
+    d: int, found: Vector, pairs: Eigenpairs, following: float, widths: Widths, G: Ceiling, T: int
+) -> float:
     """Bound the subspace error of the first d components: all angles at once, or one component after the other."""
     gap = float(found[d - 1]) - following
     at_once = _subspace_error_bound(gap, widths.above + widths.below, widths.positive + widths.nuclear, T, d)
-    one_by_one = float(_component_errors(found[:d], following, widths, None if G is None else G.head(d)).sum())
+    one_by_one = float(_component_errors(found[:d], pairs, following, widths, G.head(d)).sum())
     bound = min(at_once, one_by_one)
     return bound if bound < min(d, T - d) or bound == 0.0 else math.inf
 

@@ -15,7 +15,7 @@ from typing import Any
 import array_api_compat
 import array_api_compat.numpy
 import numpy as np
-from scipy.linalg import solve_triangular
+from scipy.linalg import get_blas_funcs, solve_triangular
 
 from dkpca.errors import InputError
 
@@ -282,11 +282,10 @@ def multiply_lower(
     L: np.ndarray[Any, Any], inverses: list[np.ndarray[Any, Any]], rows: np.ndarray[Any, Any]
 ) -> np.ndarray[Any, Any]:
     """Return rows @ inv(L)', written over the rows, given the inverses of blocks on the diagonal of L."""
-    if len(inverses) == 1:  # from the right: what stands to the left of a block is still needed for it
-        for stop in range(len(L), 0, -SUBSTITUTED):
-            own = slice(max(0, stop - SUBSTITUTED), stop)
-            rows[:, own] = rows[:, :stop] @ inverses[0][own, :stop].T
-        return rows
+    if len(inverses) == 1:
+        (trmm,) = get_blas_funcs(("trmm",), (rows,))
+        product: np.ndarray[Any, Any] = trmm(1.0, inverses[0].T, rows.T, trans_a=1, overwrite_b=1).T
+        return product
     start = 0
     for inverse in inverses:
         own = slice(start, start + len(inverse))

@@ -69,7 +69,7 @@ class Eigenpairs:
     solver: str  # which one, and what it did
     missed_trace: float = 0.0
     missed_norm: float = 0.0  # bound on the largest eigenvalue of what was missed
-    missed_leading: float = 0.0  # bound on the sum of its k largest
+    missed_within: np.ndarray[Any, Any] | None = None  # (k, k): above V'RV for what was missed, R; None: not known
     residual_norm: float = 0.0
     residual_nuclear: float = 0.0
     probe: Probe | None = None  # on which `next_value` rests, where no proof says that none was missed
@@ -91,6 +91,7 @@ class Eigenpairs:
             vectors=self.vectors[:, :k],
             next_value=float(self.values[k]),
             extension=self.extension.head(k),
+            missed_within=None if self.missed_within is None else self.missed_within[:k, :k],
             nearby=Nearby(self.values[k : k + NEARBY], self.vectors[:, k : k + NEARBY]),
         )
 

@@ -10,10 +10,11 @@ rejection*, for the block form: proposals are drawn in bulk and thinned so that 
 they had been drawn one by one.
 """
 
-import math
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial, reduce
+from typing import Any, cast
 
 import numpy as np
 
@@ -45,12 +46,11 @@ from dkpca.linalg.eigenpairs import (
 )
 from dkpca.linalg.gram import Adjusted, Centered, Gram
 from dkpca.linalg.landmark_block import (
-    MOST_NUMBERS,
     FeatureSpectrum,
     LandmarkBlock,
     ResidualBound,
+    Rounding,
     residual_bound,
-    residual_bound_in,
     rounding_in_blocks,
 )
 from dkpca.linalg.on_dask import memory_of_a_worker, on_one_worker
@@ -81,6 +81,9 @@ CHOOSING, LIFTING = 0.1, 0.6  # shares of the work that are done after the choic
 MIN_BLOCK = 32  # pivots that are proposed at a time
 ENOUGH = 1e-12  # error of the eigenvalues, as a share of the trace, that is not worth a substitution for each row ...
 BESIDE_MISSED = 1e-4  # ... and as a share of the trace that the landmarks miss
+MOST_NUMBERS = 2**25  # rows times landmarks for which bounds may take a third of the time
+WORTH_BLOCKS = 0.1  # of the next eigenvalue: what landmarks miss is bounded in blocks where it may be more
+TURNED = 0.01  # by which columns may be off from orthonormal ones to know what is missed along these
 BLOCK = 40  # rows of a triangle to invert at a time, where all of it would be too rough ...
 WORTH = 1e-2  # ... with this share of what is left out anyway as rounding: for a third of the time
 
@@ -120,7 +123,7 @@ class Landmark:
     progress : Progress
         Told how much of the work is done.
     bounded : bool
-        Whether what is missed is bounded by more than its trace, which takes about as long as all the rest.
+        Whether what is missed is bounded by more than its trace.
     """
 
     n_landmarks: int | None = None
@@ -252,16 +255,20 @@ def _pairs(
     left = unexplained + found.beside + rounded + block.m**0.5 * found.moved
     in_products, rough = rounding_in_blocks(block.m, block.trace, next_value, unit(start))
     in_entries = in_products + gram.evaluation_error() + found.beside
-    worthwhile = left > next_value and unexplained > in_entries
-    in_blocks = bounded and worthwhile and (on_gpu(start) or n * block.m <= MOST_NUMBERS)
+    affordable = on_gpu(start) or n * block.m <= MOST_NUMBERS
+    in_blocks = bounded and affordable and left > WORTH_BLOCKS * next_value and unexplained > in_entries
     # 4) A second pass makes the eigenvectors, which are then orthonormal to the last digit and have their signs.
-    lifted = _lifted(gram, scaled, near, chosen, found, progress, in_blocks=in_blocks, rough=rough)
+    share = in_products / block.trace if block.trace > 0 else 0.0
+    rounding = Rounding(rough, share, gram.evaluation_error() + found.beside) if in_blocks else None
+    lifted = _lifted(gram, scaled, near, chosen, found, progress, rounding)
     vectors, square, nearby = lifted.vectors, lifted.square, lifted.nearby
     if Q is not None:
         vectors, nearby = off(Q, vectors), off(Q, nearby) if nearby.shape[1] else nearby
         square = cross(vectors, vectors)
+    within = None if lifted.missed is None or Q is not None else _turned(lifted.missed.within, square)
     vectors, turned = orthonormalize(vectors, square, found.values[:k])
     signs = signs_of(vectors)
+    flips = to_numpy(signs).astype(float)
     vectors = multiply(vectors, namespace(signs).eye(k, dtype=signs.dtype, device=device(signs)) * signs[None, :])
     U = U * signs[None, :]
     # 5) A new sample's row of the factor is k(y, landmarks) inv(L)'U, less the mean.
@@ -276,8 +283,8 @@ def _pairs(
         Extension(like(weights, home), -(like(found.factor_mean, home) @ U), sent_to(chosen.pivots, home), slopes),
         solver=_words(chosen, n, gram.memory),
         missed_trace=left,
-        missed_norm=min(lifted.missed.norm + in_entries, left),
-        missed_leading=min(lifted.missed.leading + k * in_entries, left),
+        missed_norm=left if lifted.missed is None else min(lifted.missed.norm + in_entries, left),
+        missed_within=None if within is None else within * np.outer(flips, flips),
         residual_norm=found.beside,
         residual_nuclear=2.0 * block.m**0.5 * found.beside,
         nearby=Nearby(near_values, nearby),
@@ -301,7 +308,16 @@ class _Lifted:
     vectors: Array  # (n, k)
     nearby: Array  # (n, q)
     square: Array  # (k, k), of the vectors
-    missed: ResidualBound
+    missed: ResidualBound | None
+
+
+def _turned(within: np.ndarray[Any, Any], square: Array) -> np.ndarray[Any, Any] | None:
+    """Matrix above T'WT, for the T near I that makes columns with this Gram matrix orthonormal; None if it is far."""
+    # With |T - I| <= d: T'WT <= (1 + d) W + (1 + 1/d) d^2 |W| I.
+    d = 2.0 * float(np.linalg.norm(to_numpy(square).astype(float) - np.eye(len(within))))
+    if not d < TURNED:
+        return None
+    return (1.0 + d) * (within + d * float(np.trace(within)) * np.eye(len(within)))
 
 
 def _lifted(
@@ -311,13 +327,11 @@ def _lifted(
     chosen: Chosen,
     found: FeatureSpectrum,
     progress: Progress,
-    *,
-    in_blocks: bool,
-    rough: bool,
+    rounding: Rounding | None,
 ) -> _Lifted:
     """Products of the centered factor with leading columns and with those behind; and a bound on what is left.
 
-    Without blocks, the trace has to do, as it may where that is less than the next eigenvalue, which is left out too.
+    Without `rounding` the trace has to do, as it may where it is far less than the next eigenvalue, left out too.
     """
     xp, k = namespace(leading), leading.shape[1]
     weights = xp.concat([leading, behind], axis=1)
@@ -326,22 +340,29 @@ def _lifted(
     weights = sent_to(weights, chosen.start)
     solved, substituted, within = substitution(chosen.block, chosen.pivots), chosen.substituted, gram.within()
 
-    def left(part: RowGroup, rows: slice, Z: Array) -> ResidualBound:
+    def left(part: RowGroup, rows: slice, Z: Array, V: Array) -> ResidualBound:
         F = Z if substituted else solved(part.start + rows.start, Z)
-        return residual_bound_in(within(part.start, part.stored), rows, F, k, rough=rough)
+        blocks = within(part.start, part.stored) if chosen.factor is None else partial(_blocks, gram, part.start)
+        return residual_bound(blocks, rows, F, V[:, :k], cast(Rounding, rounding))
 
     shift, done = like(found.mean, weights) @ weights, _part(progress, LIFTING, 1.0)
-    seen = left if in_blocks and chosen.factor is None else None
     (vectors, nearby), square, parts = products(
-        chosen.features, weights, shift, k, gram.home, seen=seen, progress=done, memory=gram.memory
+        chosen.features,
+        weights,
+        shift,
+        k,
+        gram.home,
+        seen=None if rounding is None else left,
+        progress=done,
+        memory=gram.memory,
     )
-    if not in_blocks:
-        unexplained = ResidualBound(math.inf, math.inf)
-    elif chosen.factor is not None:
-        unexplained = residual_bound(gram, chosen.factor, k)
-    else:
-        unexplained = ResidualBound(sum(part.norm for part in parts), sum(part.leading for part in parts))
-    return _Lifted(vectors, nearby, square[:k, :k], unexplained)
+    return _Lifted(vectors, nearby, square[:k, :k], reduce(operator.add, parts) if parts else None)
+
+
+def _blocks(gram: Gram, first: int, parts: Sequence[slice]) -> Array:
+    """Diagonal blocks of a matrix, given rows counted from the first."""
+    moved = (slice(first + own.start, first + own.stop, own.step) for own in parts)
+    return namespace(gram.reference).stack([gram.block(rows, rows) for rows in moved])
 
 
 def _first(k: int, values: Array, U: Array) -> tuple[Array, Array]:

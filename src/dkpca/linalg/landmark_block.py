@@ -28,19 +28,16 @@ from dkpca.linalg.arrays import (
     to_numpy,
     unit,
 )
-from dkpca.linalg.gram import Gram
-from dkpca.linalg.rows import Moments, additions, for_each, groups, slices
+from dkpca.linalg.rows import Moments, additions, groups, slices
 
 Matrix = np.ndarray[Any, Any]
 SIZES = 10.0 ** -np.arange(2.0, 16.0, 2.0)  # shares of the most that a landmark adds: it must add so much
 BESIDE = 1e-3  # rounding through the corner, as a share of what the landmarks miss, not worth fewer of them ...
 NEXT_TO_NOTHING = 1e-9  # ... and as a share of the trace
 AS_MUCH = 1.1  # by which a bound is widened for products of roundings
-LANDMARKS_PER_ROW = 4  # of a block: it then costs a part of what the landmarks cost
-LEAST_ROWS, LEAST_ROWS_GPU = 32, 2048
+LEAST_ROWS_GPU = 2048  # of a block
 STACK_GPU = 4  # blocks at a time there: enough to fill it, and little of its memory
-MOST_NUMBERS = 2**25  # rows times landmarks for which bounds may take as long as all the rest
-SMALL = 128  # rows of a block, where many rows are passed over
+SMALL = 128  # rows of a block on a CPU
 FEW = 2 * SMALL  # rows for which float32 is precise enough: n^2 / 2 roundings at worst are within ...
 WIDER = 1.003  # ... what a bound on a norm is widened by
 SINGLE = 2.0**-24  # largest relative error of a rounding in float32
@@ -56,76 +53,83 @@ ROUGH = 2e-3  # that, as a share of the eigenvalue behind the last, is not worth
 
 @dataclass(frozen=True)
 class ResidualBound:
-    """Bounds on a positive semidefinite matrix."""
+    """Bounds on a positive semidefinite matrix R from its diagonal blocks R_b; those of parts of the rows add up.
 
-    norm: float  # its largest eigenvalue
-    leading: float  # sum of its k largest
-
-
-def residual_bound(gram: Gram, F: Array, k: int) -> ResidualBound:
-    """Bound the matrix minus F F', but for the rounding of its entries."""
-    least = LEAST_ROWS_GPU if on_gpu(F) else LEAST_ROWS
-    blocks = -(-gram.n // max(least, F.shape[1] // LANDMARKS_PER_ROW))
-    found = np.zeros((blocks, 2))
-
-    def of(number: int) -> None:
-        rows = slice(number, gram.n, blocks)  # far apart: neighbors are often alike, and alike is large
-        found[number] = _sizes(gram.block(rows, rows) - F[rows, :] @ F[rows, :].T, k)
-
-    for_each(of, range(blocks), F)
-    norm, leading = found.sum(axis=0).tolist()
-    return ResidualBound(norm, leading)
-
-
-def residual_bound_in(
-    within: Callable[[Sequence[slice]], Array], rows: slice, F: Array, k: int, *, rough: bool = False
-) -> ResidualBound:
-    """The same for some of the rows, of which F is at hand; bounds for parts of a matrix add up to one for it.
-
-    `within` makes blocks on the diagonal of the matrix. Roughly, differences are taken in float32.
+    For the rows V_b of any V, |R^(1/2) V x| <= sum of |R^(1/2) V_b x|, so V'RV <= sum of c_b times the sum of
+    V_b'R_b V_b / c_b (in the order of symmetric matrices) for any c_b > 0: here, c_b^2 = trace V_b'R_b V_b.
     """
-    height = F.shape[0]
-    blocks = max(1, height // (LEAST_ROWS_GPU if on_gpu(F) else SMALL))
+
+    norm: float  # sum of the largest eigenvalues of the blocks
+    roots: float  # sum of c_b
+    images: Matrix  # (k, k): sum of V_b'R_b V_b / c_b
+
+    def __add__(self, other: "ResidualBound") -> "ResidualBound":
+        return ResidualBound(self.norm + other.norm, self.roots + other.roots, self.images + other.images)
+
+    @property
+    def within(self) -> Matrix:
+        """Matrix above V'RV."""
+        return self.roots * self.images
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """What rounding does to the eigenvalues of blocks of K - F F'."""
+
+    rough: bool  # whether differences are taken in float32
+    share: float  # of the trace of a block of K
+    slack: float  # beside that
+
+
+def residual_bound(
+    within: Callable[[Sequence[slice]], Array], rows: slice, F: Array, V: Array, rounding: Rounding
+) -> ResidualBound:
+    """Bound K - F F' for some of the rows, of which F and V are at hand; `within` makes diagonal blocks of K.
+
+    What is above V'RV includes the rounding; the caller adds it to the norm.
+    """
+    # Rows of a block are far apart: neighbors are often alike, and alike is large.
+    there = on_gpu(F)
+    F, V = (F, V) if there else (to_numpy(F), to_numpy(V))
+    height, xp = F.shape[0], namespace(F)
+    blocks = max(1, height // (LEAST_ROWS_GPU if there else SMALL))
     parts = [slice(number, height, blocks) for number in range(blocks)]
-    few = range(0, blocks, STACK_GPU) if on_gpu(F) else ()
+    few = range(0, blocks, STACK_GPU) if there else ()
     cuts = sorted({0, height % blocks, blocks, *few})  # the first of them may have a row more
-    found = np.zeros(2)
+    k = V.shape[1]
+    norm, roots, images = 0.0, 0.0, np.zeros((k, k))
     for some in (parts[start:stop] for start, stop in pairwise(cuts)):
         K = within([slice(rows.start + own.start, rows.stop, blocks) for own in some])
-        if on_gpu(F):
-            found += _lengths_on_gpu(K, namespace(F).stack([F[own, :] for own in some]), k)
-        else:
-            P = _left(to_numpy(K), [to_numpy(F)[own] for own in some], np.float32 if rough else float)
-            found += _sizes_of_stack(P, k)
-    norm, leading = found.tolist()
-    return ResidualBound(norm, leading)
+        K = K if there else to_numpy(K)
+        traces = to_numpy(xp.sum(xp.linalg.diagonal(K), axis=1)).astype(float)
+        P = _left(K, [F[own, :] for own in some], rough=rounding.rough)
+        # V_b'R_b V_b with what rounding may hide of it, then the norms, which overwrite the blocks.
+        own_V = xp.stack([V[own, :] for own in some])
+        images_of = to_numpy(xp.matrix_transpose(own_V) @ (xp.astype(P, own_V.dtype) @ own_V)).astype(float)
+        lengths = to_numpy(xp.matrix_transpose(own_V) @ own_V).astype(float)
+        images_of += (4.0 * rounding.share * traces + rounding.slack)[:, None, None] * lengths
+        c = np.sqrt(np.clip(np.einsum("bii->b", images_of), 0.0, None))
+        roots += float(c.sum())
+        images += np.einsum("bij,b->ij", images_of, np.divide(1.0, c, out=np.zeros_like(c), where=c > 0))
+        norm += float(xp.sum(xp.linalg.vector_norm(P, axis=(1, 2)))) if there else _norms(P)
+    return ResidualBound(norm, roots, images)
 
 
-def _lengths_on_gpu(K: Array, F: Array, k: int) -> tuple[float, float]:
-    """Bounds on K - F F', added over a stack, by lengths: a small eigenproblem takes as long as a large product."""
+def _left(K: Array, parts: Sequence[Array], *, rough: bool) -> Array:
+    """K - F F' in a stack, in float32 if roughly."""
     xp = namespace(K)
-    K -= F @ xp.matrix_transpose(F)
-    length = float(xp.sum(xp.linalg.vector_norm(K, axis=(1, 2))))
-    return length, min(k, K.shape[1]) ** 0.5 * length
+    F = xp.stack(list(parts))
+    if isinstance(F, np.ndarray) and rough:
+        F, K = F.astype(np.float32), K.astype(np.float32)
+    return K - F @ xp.matrix_transpose(F)
 
 
-def _left(K: np.ndarray[Any, Any], parts: Sequence[np.ndarray[Any, Any]], dtype: type) -> np.ndarray[Any, Any]:
-    """K - F F' in a precision, in a stack."""
-    F: np.ndarray[Any, Any] = np.stack(parts, dtype=dtype, casting="same_kind")
-    product: np.ndarray[Any, Any] = F @ F.transpose(0, 2, 1)
-    np.subtract(K.astype(dtype, copy=False), product, out=product)
-    return product
-
-
-def _sizes_of_stack(P: np.ndarray[Any, Any], k: int) -> tuple[float, float]:
-    """Bounds on the largest eigenvalue and the sum of the k largest, added up over a stack; writes over it."""
-    # |P| <= |P^4|_F^(1/4), at most n^(1/8) too much; the sum of the k largest is at most sqrt(k) |P|_F; both at most
-    # the trace.
+def _norms(P: np.ndarray[Any, Any]) -> float:
+    """Bounds on the largest eigenvalues, added up over a stack; writes over it."""
+    # |P| <= |P^4|_F^(1/4), at most n^(1/8) too much; and at most the trace.
     traces = np.clip(np.einsum("bii->bi", P), 0.0, None).sum(axis=1, dtype=float)
     sizes = _made_even(P)
-    several = min(k, P.shape[1]) ** 0.5 * WIDER * sizes * _lengths(P)
-    norms = np.minimum(WIDER * sizes * _fourth_roots(P), traces)
-    return float(norms.sum()), float(np.minimum(np.minimum(k * norms, several), traces).sum())
+    return float(np.minimum(WIDER * sizes * _fourth_roots(P), traces).sum())
 
 
 def rounding_in_blocks(m: int, trace: float, next_value: float, own: float) -> tuple[float, bool]:
@@ -160,15 +164,6 @@ def _lengths(stack: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Length of each matrix of a stack, as a vector of its entries."""
     flat = stack.reshape(len(stack), 1, -1)
     return np.asarray(np.sqrt((flat @ flat.transpose(0, 2, 1))[:, 0, 0], dtype=float))
-
-
-def _sizes(P: Array, k: int) -> tuple[float, float]:
-    if on_gpu(P):  # where a small eigenproblem takes as long as a large product
-        length = float(namespace(P).sum(P * P)) ** 0.5
-        return length, min(k, P.shape[0]) ** 0.5 * length
-    values = np.clip(np.linalg.eigvalsh(to_numpy(P))[::-1], 0.0, None).astype(float)
-    off = solver_error(len(values), float(values[0]), P)
-    return float(values[0]) + off, float(values[:k].sum()) + k * off
 
 
 # The corner itself.

@@ -33,7 +33,7 @@ ONE_WORKER = 20_000  # rows on a Dask cluster that one worker may have all of, f
 WORK, WORK_GPU = 2e11, 2e14
 BUILDING = 0.25  # share of WORK for building the matrix where passing over it would take less: its answer is proved
 OF_SIZE = (
-    "values", "next_value", "trace", "missed_trace", "missed_norm", "missed_leading", "residual_norm",
+    "values", "next_value", "trace", "missed_trace", "missed_norm", "missed_within", "residual_norm",
     "residual_nuclear", "taken_trace",
 )  # fmt: skip  # fields of Eigenpairs that are as large as the matrix
 HEADROOM = 1e-4  # share of the range of a precision that sums and rounding are left
@@ -214,7 +214,7 @@ def as_large(pairs: Eigenpairs, size: float) -> Eigenpairs:
     slopes = None if own.slopes is None else own.slopes * root
     extension = replace(own, weights=own.weights / root, offset=own.offset * root, slopes=slopes)
     nearby = None if pairs.nearby is None else replace(pairs.nearby, values=pairs.nearby.values * size)
-    larger = {name: getattr(pairs, name) * size for name in OF_SIZE}
+    larger = {name: getattr(pairs, name) * size for name in OF_SIZE if getattr(pairs, name) is not None}
     return replace(pairs, nearby=nearby, extension=extension, **larger)
 
 

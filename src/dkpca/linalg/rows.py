@@ -390,13 +390,14 @@ def products(
     split: int,
     home: Array,
     *,
-    seen: Callable[[RowGroup, slice, Array], ResultT] | None = None,
+    seen: Callable[[RowGroup, slice, Array, Array], ResultT] | None = None,
     progress: Done = nobody,
     memory: MemoryLimit | None = None,
 ) -> tuple[tuple[Array, Array], Array, list[ResultT]]:
     """Return z W - shift for all rows z of a table: the first columns, and the others; where `home` lives.
 
-    Return also the sum of their squares, and the results of `seen(part, strip, z)`, which may write over the strip z.
+    Return also the sum of their squares, and the results of `seen(part, strip, z, zW - shift)`, which may write over
+    the strip z.
     """
     width, n = weights.shape[1], Z.shape[0]
 
@@ -405,10 +406,9 @@ def products(
         made = xp.empty((len(part), width), dtype=weights.dtype, device=device(weights))
         for rows in strips(len(part), weights.shape[0], weights):
             z = part[rows]
-            made[rows, :] = z @ weights
+            made[rows, :] = z @ weights - shift[None, :]
             if seen is not None:
-                results.append(seen(part, rows, z))
-        made -= shift[None, :]
+                results.append(seen(part, rows, z, made[rows, :]))
         return made, made.T @ made, results
 
     if on_workers(Z):
