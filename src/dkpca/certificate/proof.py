@@ -369,7 +369,7 @@ def certify(
     # Equal eigenvalues may have changed places with the next one; and all by G and what the solver missed together.
     at_most = np.maximum(found, pairs.next_value)
     best = float(at_most.sum()) + widths.leading
-    G = Ceiling.trivial(sum(widths.tails), D) if G is None else G
+    G = Ceiling.trivial(max(sum(widths.tails), LEAST_SIZE * float(found[0])), D) if G is None else G
     tighter = _eigenvalues_at_most(found, pairs, G)
     at_most = np.minimum(at_most + above, tighter.min(axis=0) + below)
     best = min(best, float(tighter.sum(axis=1).min()) + D * below)
@@ -478,7 +478,8 @@ def _reach(pairs: Eigenpairs, widths: Widths, G: Ceiling) -> Vector:
     everything, d = max(widths.above, widths.below), len(G.within)
     within = np.clip(np.diagonal(G.within), 0.0, None) + G.slack
     images = np.sqrt(np.clip(np.diagonal(G.squares), 0.0, None)) + G.slack
-    missed = np.sqrt(pairs.missed_norm * np.clip(np.diagonal(_missed_within(pairs))[:d], 0.0, None))
+    within_missed = np.clip(np.diagonal(_missed_within(pairs))[:d], 0.0, None)
+    missed = math.sqrt(pairs.missed_norm) * np.sqrt(within_missed)  # in this order: the product may overflow
     reach = G.size * 0.5 * (images + np.sqrt(G.norm * within)) + missed + pairs.residual_norm + widths.below
     return np.minimum(reach, everything)
 
