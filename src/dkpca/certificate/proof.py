@@ -37,7 +37,7 @@ from dkpca.linalg.arrays import (
 )
 from dkpca.linalg.eigenpairs import Eigenpairs
 from dkpca.linalg.gram import Gram
-from dkpca.linalg.landmark import part_below
+from dkpca.linalg.landmark import MOST_NUMBERS, part_below
 from dkpca.linalg.precision import Factor, reference_of, row_squares, whole
 from dkpca.linalg.rows import Index, Made, Progress, cross, off, pick, row_chunks, silent, times, triangle
 from dkpca.messages import Summary
@@ -254,9 +254,11 @@ def ceiling(
 
 
 def _affordable(landmarks: int, factors: Sequence[Factor], reference: Array) -> bool:
-    """Whether a GPU has memory enough for landmarks of all samples."""
+    """Whether landmarks for all samples take no more time than the rest, or on a GPU no more memory than is free."""
     n, width = factors[0].shape[0], sum(A.shape[1] for A in factors)
-    return not on_gpu(reference) or n * (landmarks + COPIES * width) * itemsize(reference) <= free_memory(reference)
+    if not on_gpu(reference):
+        return n * landmarks <= MOST_NUMBERS
+    return n * (landmarks + COPIES * width) * itemsize(reference) <= free_memory(reference)
 
 
 def _landmarks(n: int, anchors: Array | None) -> int | None:
