@@ -338,12 +338,12 @@ def _lifted(
     if not chosen.substituted:
         weights = like(chosen.block.solve_transposed(to_numpy(weights)), weights)
     weights = sent_to(weights, chosen.start)
-    solved, substituted, within = substitution(chosen.block, chosen.pivots), chosen.substituted, gram.within()
+    solved, substituted = substitution(chosen.block, chosen.pivots), chosen.substituted
+    blocks = gram.within() if chosen.factor is None else lambda first, stored: partial(_blocks, gram, first)
 
     def left(part: RowGroup, rows: slice, Z: Array, V: Array) -> ResidualBound:
         F = Z if substituted else solved(part.start + rows.start, Z)
-        blocks = within(part.start, part.stored) if chosen.factor is None else partial(_blocks, gram, part.start)
-        return residual_bound(blocks, rows, F, V[:, :k], cast(Rounding, rounding))
+        return residual_bound(blocks(part.start, part.stored), rows, F, V[:, :k], cast(Rounding, rounding))
 
     shift, done = like(found.mean, weights) @ weights, _part(progress, LIFTING, 1.0)
     (vectors, nearby), square, parts = products(
