@@ -28,7 +28,7 @@ def test_a_low_rank_does_not_hide_that_the_kernel_is_diagonal():
 
 
 def test_a_width_that_makes_all_samples_alike_is_warned_about():
-    with pytest.warns(DataWarning, match="nearly constant.*take a larger gamma"):
+    with pytest.warns(DataWarning, match="nearly constant.*use a larger gamma"):
         DKPCA(5, gamma=1e-9, standardize=True).fit(CANCER)
 
 

@@ -39,12 +39,12 @@ def about_kernel(model: FusedModel, *, remedy: str) -> list[str]:
     others = others / diagonal  # before it is squared, so that no scale of the columns overflows
     if float(np.sqrt(np.mean(others**2))) < ALIKE:
         return [
-            "the kernel matrix is nearly diagonal: every sample is like itself only, and no few components can show "
-            f"much; {remedy}"
+            "the kernel matrix is nearly diagonal: every sample is similar only to itself, and gamma is too large; "
+            f"{remedy}"
         ]
     if float(np.sqrt(np.mean((others - 1.0) ** 2))) < DIFFERENT:
         return [
-            "the kernel matrix is nearly constant: all samples are alike to it, and what is left is rounding; take a "
+            "the kernel matrix is nearly constant: all samples look the same, and only rounding is left; use a "
             "larger gamma, such as gamma='scale' (--gamma scale)"
         ]
     return []

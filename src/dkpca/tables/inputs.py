@@ -847,7 +847,7 @@ def called_as_labels(name: str) -> bool:
 
 
 def are_ids(column: Any) -> bool:
-    """Whether a column that is called as ids are holds texts or whole numbers of which no two are the same."""
+    """Whether a column with a name such as 'id' has a different text or whole number in every row."""
     values = np.asarray(column)
     if len(values) < FEWEST or values.dtype.kind not in "OSUiuf":
         return False

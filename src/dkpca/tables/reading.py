@@ -458,7 +458,7 @@ def text_among_numbers(values: pl.Series, dialect: Dialect | None) -> str | None
 
 
 def _refuse_unnamed_ids(frame: pl.DataFrame, chosen: Sequence[str], source: str) -> None:
-    """Raise if rows match by position though a column is called as ids are, and is different in every row."""
+    """Raise if rows match by position although a column has a name such as 'id' and differs in every row."""
     for name in called_as_ids(frame.columns):
         if name not in chosen and are_ids(frame[name].to_numpy()):
             raise InputError(
