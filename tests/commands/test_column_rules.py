@@ -68,7 +68,7 @@ def test_check_leaves_dates_out_unless_they_are_asked_for(office):
 
 def test_names_of_two_levels_are_refused_with_the_way_to_parties():
     table = NUMBERS.set_axis(pd.MultiIndex.from_tuples([("rna", "a"), ("rna", "b"), ("protein", "c")]), axis=1)
-    with pytest.raises(InputError, match="names of 2 levels; make each name of the first level a party"):
+    with pytest.raises(InputError, match="column names have 2 levels; make each name of the first level a party"):
         DKPCA(2).fit(table)
     model = DKPCA(2).fit({name: table[name] for name in table.columns.unique(0)})
     assert model.party_names_ == ["rna", "protein"]

@@ -170,7 +170,7 @@ class TestWhatLiesInOurPlace:
     def test_another_file_after_it_was_sent_is_named(self, actors, where):
         send(actors)
         (where / "airline" / "summary").write_bytes(b"squatted")
-        with pytest.raises(ProtectionError, match="somebody put another file"):
+        with pytest.raises(ProtectionError, match="another file has replaced the one that this member wrote"):
             send(actors)
 
     def test_a_file_that_the_host_hides_is_sent_again_byte_for_byte(self, actors, where):

@@ -20,7 +20,8 @@ from dkpca.exchange.memory import Memory, StudyMemory
 from dkpca.exchange.plan import Plan, Study
 
 PLAN = re.compile(r"plan-([1-9][0-9]{0,2})\.toml")
-DAYS = 90  # that a study lasts unless it is said
+DAYS = 90  # that a study lasts by default
+NOT_OURS = "this member did not write the file that lies here; ask the folder's host to remove it"
 
 
 @dataclass(frozen=True)
@@ -213,7 +214,7 @@ def to_sign(seat: Seat, fingerprint: str) -> Study:
     seat.kept.secrets()  # which says it if the study is closed
     where = f"{seat.name}/signature-{study.number}"
     if signed is None and seat.folder.read(where, plans.MOST_SIGNATURE) is not None:
-        raise ProtectionError(f"{seat.folder.url}/{where}: somebody put another file in its place")
+        raise ProtectionError(f"{seat.folder.url}/{where}: {NOT_OURS}")
     return study
 
 
@@ -224,7 +225,7 @@ def sign(seat: Seat, fingerprint: str, table_digest: str) -> None:
     raw = plans.make_signature(study, seat.name, seat.kept.secrets(), table_digest)
     where = f"{seat.name}/signature-{study.number}"
     if not seat.folder.write(where, raw) and seat.folder.read(where, plans.MOST_SIGNATURE) != raw:
-        raise ProtectionError(f"{seat.folder.url}/{where}: somebody put another file in its place")
+        raise ProtectionError(f"{seat.folder.url}/{where}: {NOT_OURS}")
 
 
 def membership(seat: Seat) -> Membership:
