@@ -296,6 +296,19 @@ class TestSearchForViolations:
         assert outcome.ended == "refused", outcome.words
         assert "add up to more than a number can hold" in outcome.words
 
+    @pytest.mark.torch
+    def test_a_tensor_whose_own_solver_gives_up_is_solved(self):
+        """Found by seed 0: float32 tensors with many equal eigenvalues, where torch's eigh does not converge."""
+        repeated = Configuration(
+            seed=1767692434, n_samples=99, n_features=3, n_parties=2, shape="integers", log_scale=0.0,
+            kernel="additive_chi2", law=None, centered=False, log_gamma=3.3716388309049243, relative_gamma=True,
+            rank="full", rank_size=0.5410955915121772, precision="float16", solver="streamed", n_landmarks=54,
+            n_components=2, library="torch float32",
+        )  # fmt: skip
+        outcome = attempt(repeated)
+        assert outcome.ended == "answered", outcome.words
+        assert not outcome.broken
+
     def test_a_bound_that_is_too_small_is_found(self, monkeypatch):
         def boasting(*given, **named):
             proof = certify(*given, **named)

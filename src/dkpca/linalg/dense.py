@@ -8,7 +8,7 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse.linalg
 
-from dkpca.linalg.arrays import Array, device, namespace, solver_error
+from dkpca.linalg.arrays import Array, device, like, namespace, solver_error, to_numpy
 from dkpca.linalg.eigenpairs import NEARBY, Eigenpairs, from_all_rows, signs_of
 from dkpca.linalg.gram import Gram
 from dkpca.linalg.rows import one_blas_thread, slices, times, triangle
@@ -77,7 +77,7 @@ def _of_matrix(gram: Gram, k: int) -> tuple[Array, Array]:
     with one_blas_thread():
         K = gram.dense()
     if not isinstance(K, np.ndarray):
-        values, vectors = namespace(K).linalg.eigh(K)  # no other library offers a partial solver
+        values, vectors = _by_its_library(K)
         return namespace(K).flip(values)[:k], namespace(K).flip(vectors, axis=1)[:, :k]
     n = K.shape[0]
     # Lanczos for few pairs of a large matrix; its proof writes over K.
@@ -98,6 +98,21 @@ def _of_matrix(gram: Gram, k: int) -> tuple[Array, Array]:
     if n < WHOLE_BELOW:
         gram.solved = values[::-1], vectors[:, ::-1]
     return values[::-1][:k], vectors[:, ::-1][:, :k]
+
+
+def _by_its_library(K: Array) -> tuple[Array, Array]:
+    """All eigenpairs of a tensor: no other library offers a partial solver."""
+    try:
+        values, vectors = namespace(K).linalg.eigh(K)
+    except RuntimeError as error:
+        if "LinAlgError" not in type(error).__name__:
+            raise
+        # Divide and conquer in float32 may not converge where many eigenvalues are equal; QR in float64 does.
+        values, vectors = (
+            like(part, K)
+            for part in scipy.linalg.eigh(to_numpy(K).astype(np.float64), driver="ev", check_finite=False)
+        )
+    return values, vectors
 
 
 def _lanczos(K: np.ndarray[Any, Any], k: int) -> tuple[Array, Array] | None:
