@@ -21,6 +21,7 @@ from dkpca.rank import Fixed
 from dkpca.settings import Compute, Fit
 
 N, NARROW, WIDE = 120, 1e3, 1e-3
+pytestmark = pytest.mark.slow  # each review attacks a table
 X = load_breast_cancer().data
 X = (X - X.mean(axis=0)) / X.std(axis=0)
 PARTS = {"clinic": slice(0, 10), "lab": slice(10, 20), "registry": slice(20, 30)}

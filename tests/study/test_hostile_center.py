@@ -32,6 +32,7 @@ from dkpca.party.limits import Limits
 from dkpca.store.files import decode_model
 from testkit.studies import ANYTHING, Consortium
 
+pytestmark = pytest.mark.slow  # each review attacks a table
 CAUTIOUS = vars(Limits())
 NAMES = ("airline", "registry", "weather")
 
