@@ -17,7 +17,12 @@ from dkpca import DKPCA
 from dkpca.errors import InputError
 from testkit.program import PROGRAM, in_process
 
-pytestmark = pytest.mark.filterwarnings("ignore:From 0.4 .update:FutureWarning")  # mudata 0.3 about its own next
+pytestmark = [  # of anndata and mudata, about their own next versions and pandas 4
+    pytest.mark.filterwarnings("ignore:From 0.4 .update:FutureWarning"),
+    pytest.mark.filterwarnings("ignore:The 'future.infer_string' option is deprecated"),
+    pytest.mark.filterwarnings("ignore:The inplace keyword in"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:(anndata|mudata).*"),
+]
 PAGE = Path(__file__).parents[1] / "docs" / "scverse.md"
 
 
