@@ -309,6 +309,18 @@ class TestSearchForViolations:
         assert outcome.ended == "answered", outcome.words
         assert not outcome.broken
 
+    def test_weights_are_not_made_of_rounding(self):
+        """Found by seed 0: the other parties' rows are all the same but for rounding, and a row was completed by it."""
+        constant = Configuration(
+            seed=847855116, n_samples=92, n_features=7, n_parties=5, shape="one column", log_scale=-1.716131167124109,
+            kernel="rbf", law="sum", centered=False, log_gamma=0.4963090094524505, relative_gamma=True, rank="auto",
+            rank_size=0.2894469300084307, precision="float64", solver="streamed", n_landmarks=68, n_components=47,
+            library="numpy", lacking="complete", share_lacking=0.5,
+        )  # fmt: skip
+        outcome = attempt(constant)
+        assert outcome.ended == "answered", outcome.words
+        assert not outcome.broken
+
     def test_a_bound_that_is_too_small_is_found(self, monkeypatch):
         def boasting(*given, **named):
             proof = certify(*given, **named)

@@ -27,6 +27,7 @@ from dkpca.messages import Summary, row_number_digest
 SWEEPS = 3  # each regresses on what the one before completed
 LEARNED = 20_000  # own rows that a regression is learned from; more of them cost time and change little
 JUDGED = 2_000  # of them, those by which the penalty is chosen; and rows that are hidden from a party for R^2
+MOST_NOISE = 1e-3  # share of the weights of a regression that may be rounding of the others' means
 HIDDEN = 0.1  # share of its rows that is hidden from each party for R^2, if that is less
 ENOUGH = 100  # hidden rows at a party: where one round hides fewer, others follow,
 MOST_ROUNDS = 5  # up to so many
@@ -374,11 +375,16 @@ def _regression(
     judged = ((Z - mean[None, :], A - own_mean[None, :]) for Z, A in strips())
     penalty = PENALTIES[-1] if unpredicted else _penalty(g, U, rotated, n, judged)
     shrinkage = 1.0 / (g + penalty * (float(g[-1]) or 1.0)) if penalty < PENALTIES[-1] else np.zeros_like(g)
+    # Rows of the others that are nearly the same differ by the rounding of their means: then the mean row is all
+    # that can be said, since weights would be made of that rounding.
+    spread = math.sqrt(float(g.sum())) + math.sqrt(n) * float(xp.sqrt(xp.sum(mean * mean)))
+    if growth(n) * unit(mean) * spread * math.sqrt(float(g.sum())) * float(shrinkage.max(initial=0.0)) > MOST_NOISE:
+        penalty, shrinkage = PENALTIES[-1], np.zeros_like(g)
     coefficients = U @ (rotated * shrinkage[:, None])
     # Rounding: |M| |Z|_F |A|_F for the sums, the eigenvectors and the products with them; `slack` covers G itself.
     roundings, u = growth(n) + 4.0 * growth(len(g)), unit(mean)
     slack = roundings * u * float(g.sum())
-    error = roundings * u * math.sqrt(float(g.sum()) * total) * float(shrinkage.max(initial=0.0))
+    error = 2.0 * roundings * u * spread * math.sqrt(total) * float(shrinkage.max(initial=0.0))
     return Regression(
         mean=mean,
         mean_row=xp.mean(_rows(current, own), axis=0),
