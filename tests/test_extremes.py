@@ -310,7 +310,7 @@ class TestSearchForViolations:
         assert not outcome.broken
 
     def test_weights_are_not_made_of_rounding(self):
-        """Found by seed 0: the other parties' rows are all the same but for rounding, and a row was completed by it."""
+        """Found by seed 0: the others' rows are the same but for rounding, and a row was completed by it."""
         constant = Configuration(
             seed=847855116, n_samples=92, n_features=7, n_parties=5, shape="one column", log_scale=-1.716131167124109,
             kernel="rbf", law="sum", centered=False, log_gamma=0.4963090094524505, relative_gamma=True, rank="auto",
