@@ -11,6 +11,7 @@ from dkpca.exchange import center_side, founding, in_process, own_table, protoco
 from dkpca.exchange.member import RefusedError, WaitingError
 from dkpca.exchange.plan import second_nonce
 from dkpca.party.answers import Party
+from dkpca.party.limits import Limits
 from dkpca.settings import Compute
 from testkit.studies import ANYTHING, Consortium
 
@@ -179,11 +180,14 @@ def test_too_few_common_samples_end_the_study_for_all(tmp_path):
         consortium.run("weather")
 
 
-def test_a_party_refuses_what_is_beyond_its_limits_when_the_samples_are_known(tmp_path):
+@pytest.mark.parametrize(
+    ("lowered", "reason"),
+    [({"samples": 60}, "too few samples"), ({"recovery": 0.001, "known_rows": 30}, "the study is beyond its limits")],
+)
+def test_a_party_refuses_what_is_beyond_its_limits_when_the_samples_are_known(lowered, reason, tmp_path):
     consortium = Consortium(tmp_path, tables(shared=False), MODES["open"], samples=10).join(**ANYTHING).sign()
-    kept = tmp_path / "airline/limits.toml"
-    kept.write_text(kept.read_text().replace("samples = 2", "samples = 60"))
-    with pytest.raises(RefusedError, match="airline refused at step 'go': too few samples"):
+    (tmp_path / "airline/limits.toml").write_text(Limits(**ANYTHING | lowered).to_toml())
+    with pytest.raises(RefusedError, match=f"airline refused at step 'go': {reason}"):
         consortium.finish()
 
 

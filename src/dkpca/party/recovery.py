@@ -30,6 +30,7 @@ Matrix = np.ndarray[Any, Any]
 PENALTIES = np.logspace(-12.0, 2.0, 29)  # of ridge, as shares of the largest eigenvalue
 WIDTHS = (0.1, 0.3, 1.0, 3.0)  # of Gaussian kernel ridge, over the mean squared length of the features
 SIMILAR = (0.1, 0.25, 0.5)  # pairs beyond this share of a sample's similarity to itself are steps of a path
+MOST_AT_ONCE = 256  # columns whose regressions are formed together: 29 penalties of each
 NEAREST = 4  # known rows that a guess is the mean of
 CAUTION = 0.1  # kernel values below this share of what the message left out of a diagonal are noise
 MOST_COMPONENTS = 40  # looked for by ICA
@@ -223,19 +224,21 @@ def ridge(similar: Sequence[Matrix], known: Matrix, values: Matrix) -> Matrix:
     mean = values.mean(axis=0)
     best, guess = np.full(len(mean), np.inf), np.broadcast_to(mean, (len(similar[0]), len(mean))).copy()
     for K in similar:
-        # (K + penalty) alpha = y - mean for all penalties: K = U diag(spectrum) U'; the error of a row left out is
-        # alpha_i / ((K + penalty)^-1)_ii.
+        # (K + penalty) alpha = y - mean for all penalties at once: K = U diag(spectrum) U'; the error of a row left
+        # out is alpha_i / ((K + penalty)^-1)_ii.
         spectrum, U = np.linalg.eigh(K[known])
-        spectrum, turned = np.maximum(spectrum, 0.0), U.T @ (values - mean)
-        chosen, improved = np.zeros((len(known), len(mean))), np.zeros(len(mean), dtype=bool)
-        for penalty in spectrum[-1] * PENALTIES if spectrum[-1] > 0 else ():
-            inverse = 1.0 / (spectrum + penalty)
-            weights = U @ (inverse[:, None] * turned)
-            left_out = ((weights / (U**2 @ inverse)[:, None]) ** 2).sum(axis=0)
-            better = left_out < best
-            best[better], chosen[:, better] = left_out[better], weights[:, better]
-            improved |= better
-        guess[:, improved] = K @ chosen[:, improved] + mean[improved]
+        if spectrum[-1] <= 0:
+            continue
+        inverse = 1.0 / (np.maximum(spectrum, 0.0)[:, None] + spectrum[-1] * PENALTIES)  # (known, penalties)
+        of_itself = (U**2 @ inverse)[:, :, None]
+        for part in np.array_split(np.arange(len(mean)), 1 + len(mean) // MOST_AT_ONCE):
+            turned = inverse[:, :, None] * (U.T @ (values - mean)[:, part])[:, None, :]
+            alpha = (U @ turned.reshape(len(U), -1)).reshape(turned.shape)
+            left_out = ((alpha / of_itself) ** 2).sum(axis=0)
+            chosen = np.argmin(left_out, axis=0)
+            (better,) = np.nonzero(left_out.min(axis=0) < best[part])
+            best[part[better]] = left_out[chosen[better], better]
+            guess[:, part[better]] = K @ alpha[:, chosen[better], better] + mean[part[better]]
     return guess
 
 
