@@ -259,7 +259,7 @@ def test_other_samples_under_one_question_are_under_other_masks():
     seeds = {name: keys.seeds_for(secrets[name], "first", name, NAMES) for name in NAMES}
     asked = SumsWanted(
         "sums-1", "first", NAMES, RBF(0.5), Addends("pairs", 30, 30, 32),
-        dict.fromkeys(NAMES, 100.0), dict.fromkeys(NAMES, 100.0),
+        bounds=dict.fromkeys(NAMES, 100.0), length_bounds=dict.fromkeys(NAMES, 100.0),
     )  # fmt: skip
 
     def sent(rows):

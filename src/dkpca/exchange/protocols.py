@@ -25,27 +25,7 @@ from dkpca.kernels.base import BALANCED, adjusted, center_weights, check_law, ch
 from dkpca.linalg.arrays import MemoryLimit
 from dkpca.messages import MaskedSum, Packed, Scores, Shape, Statistics, row_number_digest
 from dkpca.party import alignment
-from dkpca.party.questions import (
-    AuditWanted,
-    BoundsWanted,
-    CommonGiven,
-    CovariatesWanted,
-    Derived,
-    GoWanted,
-    HopWanted,
-    MatchedGiven,
-    Question,
-    ReceivedGiven,
-    ResultGiven,
-    RowsWanted,
-    SeedsWanted,
-    ShapeWanted,
-    StatisticsWanted,
-    SummaryWanted,
-    SumsWanted,
-    TokensWanted,
-    numbers_in,
-)
+from dkpca.party import questions as q
 from dkpca.protection import joint, masks, quantities
 from dkpca.protection.joint import Joined
 from dkpca.protection.quantities import Addends
@@ -55,7 +35,7 @@ MOST_PARTIES = 200
 SCALES = ("scale", "auto")  # gamma that follows from the data
 
 
-Questions = Mapping[str, Question]
+Questions = Mapping[str, q.Question]
 
 
 @dataclass
@@ -149,8 +129,10 @@ def fit(names: Sequence[str], settings: Fit, terms: Terms) -> Generator[Ask, Ans
     if terms.publish or settings.protect == "blind":
         yield Ask(
             "result",
-            lambda: {n: ResultGiven(published(model(), rows_for(n)), model().weights.get(n, 1.0)) for n in names},
-            expects=lambda told: isinstance(told, ResultGiven) and not told.batch and _planned(told.weight, settings),
+            lambda: {n: q.ResultGiven(published(model(), rows_for(n)), model().weights.get(n, 1.0)) for n in names},
+            expects=lambda told: (
+                isinstance(told, q.ResultGiven) and not told.batch and _planned(told.weight, settings)
+            ),
         )
     return model()
 
@@ -183,21 +165,21 @@ def audited(names: Sequence[str], model: FusedModel, n_rows: int) -> Generator[A
 
 
 def _audited(
-    names: Sequence[str], model: Model, n_rows: int, agreed: Derived | None
+    names: Sequence[str], model: Model, n_rows: int, agreed: q.Derived | None
 ) -> Generator[Ask, Answers, Model]:
     """Audit; where all agreed on the samples, every party draws the rows itself, all of them alike likely."""
 
     def received() -> Questions:
         sent = {name: wire.fingerprint(summary) for name, summary in model().summaries.items()}
-        return dict.fromkeys(names, ReceivedGiven(sent))
+        return dict.fromkeys(names, q.ReceivedGiven(sent))
 
-    revealed = yield Ask("received", received, "all", lambda told: isinstance(told, ReceivedGiven))
+    revealed = yield Ask("received", received, "all", lambda told: isinstance(told, q.ReceivedGiven))
     seed = coin_of([bytes.fromhex(revealed[name].nonce) for name in names])
     if agreed is None:
         request = audit.request(model(), n_rows, seed)
     else:
         request = audit.uniform_request(agreed.n_samples, agreed.samples, n_rows, seed)
-    rows = yield Ask("audit", dict.fromkeys(names, AuditWanted(request)))
+    rows = yield Ask("audit", dict.fromkeys(names, q.AuditWanted(request)))
     return cache(lambda: audit.audited(model(), request, rows.values()))
 
 
@@ -208,7 +190,7 @@ def coin_of(nonces: Sequence[bytes]) -> int:
 
 def new_rows(names: Sequence[str], batch: str, *, exact: bool = False) -> Generator[Ask, Answers, Answers]:
     """Ask for the rows of new samples in the open."""
-    rows = yield Ask(f"{batch}/rows", dict.fromkeys(names, RowsWanted(batch, exact)))
+    rows = yield Ask(f"{batch}/rows", dict.fromkeys(names, q.RowsWanted(batch, exact)))
     return rows
 
 
@@ -227,13 +209,13 @@ def place(
     else:
         scores = yield from _by_new_sums(names, settings, model, result, batch, terms)
     for owner, columns in terms.taken_out.items():
-        theirs = yield Ask(f"{batch}/covariates", {owner: CovariatesWanted(columns, 0, batch=batch)})
+        theirs = yield Ask(f"{batch}/covariates", {owner: q.CovariatesWanted(columns, 0, batch=batch)})
         scores = cache(partial(_adjusted, model, scores, theirs, owner))
     if terms.publish:
         yield Ask(
             f"{batch}/result",
             lambda: dict.fromkeys(names, _placed_result(_model(model), scores(), batch)),
-            expects=lambda told: isinstance(told, ResultGiven) and told.batch == batch,
+            expects=lambda told: isinstance(told, q.ResultGiven) and told.batch == batch,
         )
     return scores()
 
@@ -254,7 +236,7 @@ def _covariates(settings: Fit, terms: Terms, shape: "Common | None") -> Generato
         return terms
     assert shape is not None
     ((owner, columns),) = terms.taken_out.items()
-    question = CovariatesWanted(columns, shape.n_samples, blind=settings.protect == "blind")
+    question = q.CovariatesWanted(columns, shape.n_samples, blind=settings.protect == "blind")
     told = yield Ask("covariates", {owner: question})
     named = f"{owner}: {', '.join(columns)}"
     return replace(terms, covariates=lambda: Covariates.of_basis(told[owner].rows.decode(), named))
@@ -265,8 +247,8 @@ def _model(model: FusedModel | Scores) -> FusedModel:
     return model
 
 
-def _placed_result(model: FusedModel, scores: Any, batch: str) -> ResultGiven:
-    return ResultGiven(fusion.result(model, scores, row_number_digest(len(scores))), batch=batch)
+def _placed_result(model: FusedModel, scores: Any, batch: str) -> q.ResultGiven:
+    return q.ResultGiven(fusion.result(model, scores, row_number_digest(len(scores))), batch=batch)
 
 
 def _by_new_sums(
@@ -295,7 +277,7 @@ def _by_new_sums(
 
 def _by_summaries(
     names: Sequence[str], settings: Fit, terms: Terms
-) -> Generator[Ask, Answers, tuple[Model, Derived | None]]:
+) -> Generator[Ask, Answers, tuple[Model, q.Derived | None]]:
     """The paper: one summary from each party, fused."""
     blind = settings.protect == "blind"
     shape = (yield from _shape(names, settings, terms)) if _needs_shape(settings, terms) else None
@@ -342,25 +324,25 @@ def _by_summaries(
 
 def _go(
     names: Sequence[str], shape: "Common", chosen: Callable[[], dict[str, Kernel]]
-) -> Generator[Ask, Answers, Derived]:
+) -> Generator[Ask, Answers, q.Derived]:
     """Have all parties agree to the derived values, before any message with data."""
     go = Ask(
         "go",
         lambda: dict.fromkeys(
-            names, GoWanted(Derived(shape.n_samples, shape.samples, dict(shape.columns), chosen()))
+            names, q.GoWanted(q.Derived(shape.n_samples, shape.samples, dict(shape.columns), chosen()))
         ),
         "all",
-        lambda told: isinstance(told, GoWanted),  # what it derives is checked by whoever has a table
+        lambda told: isinstance(told, q.GoWanted),  # what it derives is checked by whoever has a table
     )
     yield go
-    derived: Derived = go.one.derived
+    derived: q.Derived = go.one.derived
     return derived
 
 
-def summary_question(settings: Fit, chosen: Mapping[str, Kernel], party: str, n_samples: int) -> SummaryWanted:
+def summary_question(settings: Fit, chosen: Mapping[str, Kernel], party: str, n_samples: int) -> q.SummaryWanted:
     """Return the question for a party's summary; the party can make it itself."""
     law = combination(chosen, settings.law).law
-    return SummaryWanted(
+    return q.SummaryWanted(
         kernel=chosen[party],
         rank=settings.rank_rule,
         precision=settings.precision,
@@ -377,7 +359,7 @@ def summary_question(settings: Fit, chosen: Mapping[str, Kernel], party: str, n_
 
 def _by_sums(
     names: Sequence[str], settings: Fit, terms: Terms
-) -> Generator[Ask, Answers, tuple[Model, Derived | None]]:
+) -> Generator[Ask, Answers, tuple[Model, q.Derived | None]]:
     """Masked sums: the center gets the joint distances or inner products, as if one party had all columns."""
     kernel, derived = joint_kernel(names, settings)
     shape = yield from _shape(names, settings, terms)
@@ -421,7 +403,7 @@ class Common:
 
 def _seeds(names: Sequence[str], terms: Terms, batch: str = "") -> Protocol:
     step = f"{batch}/seeds" if batch else "seeds"
-    yield Ask(step, dict.fromkeys(names, SeedsWanted(terms.run, tuple(names))), readers="parties")
+    yield Ask(step, dict.fromkeys(names, q.SeedsWanted(terms.run, tuple(names))), readers="parties")
 
 
 def aligned(
@@ -435,12 +417,14 @@ def aligned(
     if ring:
         lists = yield from _by_ring(names, terms, before, batch, union)
     else:
-        tokens = yield Ask(f"{before}tokens", dict.fromkeys(names, TokensWanted(batch)))
+        tokens = yield Ask(f"{before}tokens", dict.fromkeys(names, q.TokensWanted(batch)))
         if not union:
             yield Ask(
                 f"{before}common",
-                lambda: dict.fromkeys(names, CommonGiven(alignment.intersect(tokens[name] for name in names), batch)),
-                expects=lambda told: isinstance(told, CommonGiven) and told.batch == batch,
+                lambda: dict.fromkeys(
+                    names, q.CommonGiven(alignment.intersect(tokens[name] for name in names), batch)
+                ),
+                expects=lambda told: isinstance(told, q.CommonGiven) and told.batch == batch,
             )
             return terms
         lists = lambda: {name: tokens[name].tokens.listed() for name in names}  # noqa: E731
@@ -448,17 +432,17 @@ def aligned(
         f"{before}matched",
         lambda: _matched(lists(), ring, union, batch),
         expects=lambda told: (
-            isinstance(told, MatchedGiven)
+            isinstance(told, q.MatchedGiven)
             and (told.ring, told.places is not None, told.batch) == (ring, union, batch)
         ),
     )
     yield matched
     if not union:
         return terms
-    n_common = len(numbers_in(matched.one.common))
+    n_common = len(q.numbers_in(matched.one.common))
     if n_common < terms.fewest_samples:
         raise FusionError(f"there are {n_common} common samples, fewer than the {terms.fewest_samples} agreed on")
-    places = {name: np.sort(numbers_in(each.places)) for name, each in matched.questions.items()}  # type: ignore
+    places = {name: np.sort(q.numbers_in(each.places)) for name, each in matched.questions.items()}  # type: ignore
     return replace(terms, places=places, n_samples=matched.one.n_samples)
 
 
@@ -468,7 +452,7 @@ def _by_ring(
     """Have every list raised by every party, one hop a round; the center compares what was raised by all."""
     raised: Answers = {}
     for hop in range(len(names)):
-        question = HopWanted(hop, union, batch)
+        question = q.HopWanted(hop, union, batch)
         readers: Any = "next" if hop < len(names) - 1 else "center"
         raised = yield Ask(f"{before}ring-{hop + 1}", dict.fromkeys(names, question), readers)
     return lambda: _fully_raised(names, f"{terms.run}/{batch}", raised)
@@ -492,7 +476,7 @@ def _matched(lists: Mapping[str, list[bytes]], ring: bool, keep_all: bool, batch
     if not next(iter(found.values())):
         raise FusionError(f"no sample is common to all of {sorted(lists)}; check that they use the same kind of id")
     return {
-        name: MatchedGiven(
+        name: q.MatchedGiven(
             length=len(lists[name]),
             common=_packed_numbers(positions),
             n_samples=n_samples,
@@ -526,7 +510,7 @@ def scale_known(settings: Fit) -> bool:
 def _shape(names: Sequence[str], settings: Fit, terms: Terms, batch: str = "") -> Generator[Ask, Answers, Common]:
     """Ask how large the tables are; they have to be about the same samples."""
     blind = settings.protect == "blind"
-    questions = {name: ShapeWanted(batch, settings.family_of(name).columns_are, blind) for name in names}
+    questions = {name: q.ShapeWanted(batch, settings.family_of(name).columns_are, blind) for name in names}
     shapes: Mapping[str, Shape] = yield Ask(f"{batch}/shape" if batch else "shape", questions)
     # A party sees its own shape only, and takes the columns of the others from the plan.
     (one, first), *others = shapes.items()
@@ -614,7 +598,7 @@ def _widths(
         total = yield from _masked_scale(names, settings, terms)
         return lambda: dict.fromkeys(of, _checked(1.0 / total() if total() > 0 else 1.0, terms))
     statistics: Mapping[str, Statistics] = yield Ask(
-        "statistics", {name: StatisticsWanted(unscaled(settings, name), settings.standardize) for name in names}
+        "statistics", {name: q.StatisticsWanted(unscaled(settings, name), settings.standardize) for name in names}
     )
 
     def told() -> dict[str, float | None]:
@@ -680,8 +664,8 @@ def _added(
     known = {name: quantities.bounds_without_data(what, kernel, shape.columns[name]) for name in names}
     bounds = {name: most for name, most in known.items() if most is not None}
 
-    def asked(part: int, values: Mapping[str, float], lengths: Mapping[str, float]) -> SumsWanted:
-        return SumsWanted(
+    def asked(part: int, values: Mapping[str, float], lengths: Mapping[str, float]) -> q.SumsWanted:
+        return q.SumsWanted(
             f"{before}sums-{part}", bounds=dict(values), length_bounds=dict(lengths), part=part, **about
         )
 
@@ -699,11 +683,11 @@ def _added(
         first = Ask(one.step, dict.fromkeys(names, one))
     else:
         step = f"{before}bounds"
-        answers = yield Ask(step, dict.fromkeys(names, BoundsWanted(step, **about)))
+        answers = yield Ask(step, dict.fromkeys(names, q.BoundsWanted(step, **about)))
         first = Ask(
             f"{before}sums-1",
             first_asked,
-            expects=lambda told: isinstance(told, SumsWanted) and told == asked(1, told.bounds, told.length_bounds),
+            expects=lambda told: isinstance(told, q.SumsWanted) and told == asked(1, told.bounds, told.length_bounds),
         )
     total = None
     for part, rows in enumerate(what.pieces, start=1):
@@ -729,7 +713,7 @@ def _length(most: float) -> float:
 
 
 def add_piece(
-    total: Any, names: Sequence[str], asked: SumsWanted, rows: slice, sent: Mapping[str, MaskedSum]
+    total: Any, names: Sequence[str], asked: q.SumsWanted, rows: slice, sent: Mapping[str, MaskedSum]
 ) -> None:
     """Put the sum of a piece into its place."""
     what, own = asked.what, None

@@ -14,46 +14,9 @@ from dkpca.linalg.arrays import Array, MemoryLimit, quiet, to_numpy
 from dkpca.linalg.eigenpairs import signs_of
 from dkpca.linalg.precision import Rounded
 from dkpca.linalg.rows import column_scales, standardized
-from dkpca.messages import (
-    AuditRows,
-    CovariateRows,
-    Go,
-    MaskedSum,
-    Packed,
-    Partials,
-    RaisedIds,
-    Reveal,
-    Rows,
-    SampleTokens,
-    Seed,
-    Shape,
-    Statistics,
-    Summary,
-    Told,
-)
 from dkpca.party import alignment, summaries
+from dkpca.party import questions as q
 from dkpca.party.limits import Policy
-from dkpca.party.questions import (
-    AuditWanted,
-    BoundsWanted,
-    CommonGiven,
-    CovariatesWanted,
-    GoWanted,
-    HopWanted,
-    MatchedGiven,
-    Question,
-    ReceivedGiven,
-    ResultGiven,
-    RowsWanted,
-    SeedsWanted,
-    ShapeWanted,
-    StatisticsWanted,
-    SummaryWanted,
-    SumsWanted,
-    TokensWanted,
-    digest,
-    numbers_in,
-)
 from dkpca.party.state import PartyState, SumState
 from dkpca.party.summaries import ANYTHING
 from dkpca.party.true_rows import OpenRows, true_rows
@@ -137,16 +100,18 @@ class Party:
     here: bool = False
     device: str | None = None
     memory: MemoryLimit | None = None
-    received: dict[str, Seed] = field(default_factory=dict, repr=False)  # by sender
+    received: dict[str, messages.Seed] = field(default_factory=dict, repr=False)  # by sender
     order: dict[str, list[int]] = field(default_factory=dict)  # rows that all parties have, by batch
     normalization: str = ""  # how its ids were brought into one form
-    raised: dict[tuple[str, int], RaisedIds] = field(default_factory=dict, repr=False)  # by batch and hop, to raise
+    raised: dict[tuple[str, int], messages.RaisedIds] = field(
+        default_factory=dict, repr=False
+    )  # by batch and hop, to raise
     rings: dict[str, Any] = field(default_factory=dict, repr=False)  # by batch: this party of a ring
     union: dict[str, Union] = field(default_factory=dict)  # by batch, where samples that some parties lack are kept
     state: PartyState | SumState | None = None
-    sent: Summary | None = None  # its own summary of a blind fit, until the result has come
+    sent: messages.Summary | None = None  # its own summary of a blind fit, until the result has come
 
-    def answer(self, question: Question) -> Any:
+    def answer(self, question: q.Question) -> Any:
         """Answer a question; what has to be kept for later questions is kept."""
         return ANSWERS[type(question)](self, question)
 
@@ -176,10 +141,13 @@ class Party:
         order = self.order.get(batch)
         return X if order is None else X[order, :]
 
+    def all_ids(self, batch: str = "") -> Sequence[str] | None:
+        """Ids of all rows of a table, those that take part and the others."""
+        return self.ids_new.get(batch) if batch else self.ids
+
     def sample_ids(self, batch: str = "") -> Sequence[str] | None:
-        """Names of these rows, as all parties know them."""
-        ids = self.ids_new.get(batch) if batch else self.ids
-        order = self.order.get(batch)
+        """Names of the rows that take part, as all parties know them."""
+        ids, order = self.all_ids(batch), self.order.get(batch)
         return ids if ids is None or order is None else [ids[row] for row in order]
 
     def digest(self, n_samples: int, batch: str = "") -> str:
@@ -189,14 +157,12 @@ class Party:
 
     def common_digest(self, n_samples: int, batch: str = "") -> str:
         """Fingerprint of the samples that all parties have; of its own, where nobody lacks any."""
-        ids = self.ids_new.get(batch) if batch else self.ids
-        if ids is None:
-            return messages.row_number_digest(n_samples)
-        if batch not in self.union:
+        ids = self.all_ids(batch)
+        if ids is None or batch not in self.union:
             return self.digest(n_samples, batch)
         return messages.digest([ids[row] for row in self.union[batch].shared])
 
-    def receive_list(self, question: HopWanted, sent: RaisedIds) -> None:
+    def receive_list(self, question: q.HopWanted, sent: messages.RaisedIds) -> None:
         """Keep the list that the party before this one sent, for the next hop."""
         self.raised[question.batch, question.hop] = sent
 
@@ -214,30 +180,30 @@ class Party:
             raise ProtectionError(f"party {self.name!r} has no seeds from {lacking}")
 
 
-def _seeds(party: Party, question: SeedsWanted) -> dict[str, Seed]:
+def _seeds(party: Party, question: q.SeedsWanted) -> dict[str, messages.Seed]:
     if tuple(party.roster) != question.roster or party.run != question.run:
         raise ProtectionError(f"party {party.name!r} was asked for seeds of another fit")
     return keys.seeds_for(party.secret, party.run, party.name, party.roster)
 
 
-def _tokens(party: Party, question: TokensWanted) -> SampleTokens:
-    ids = party.ids_new.get(question.batch) if question.batch else party.ids
+def _tokens(party: Party, question: q.TokensWanted) -> messages.SampleTokens:
+    ids = party.all_ids(question.batch)
     if ids is None:
         raise InputError(f"party {party.name!r}: tokens are computed from sample ids, and its table has none")
     return alignment.sample_tokens(ids, party.group_key, party=party.name)
 
 
-def _common(party: Party, question: CommonGiven) -> Told:
-    ids = party.ids_new.get(question.batch) if question.batch else party.ids
-    party.order[question.batch] = alignment.common_rows(ids or [], party.group_key, question.common)
-    return Told(party.name)
+def _common(party: Party, question: q.CommonGiven) -> messages.Told:
+    ids = party.all_ids(question.batch) or []
+    party.order[question.batch] = alignment.common_rows(ids, party.group_key, question.common)
+    return messages.Told(party.name)
 
 
 def _ring(party: Party, batch: str, union: bool) -> Any:
     """Part of this party in a ring: each batch, and each agreement, has a secret of its own."""
     from dkpca.protection.psi import Ring, RingMember  # cryptography is needed where a ring is asked for
 
-    ids = party.ids_new.get(batch) if batch else party.ids
+    ids = party.all_ids(batch)
     if ids is None:
         raise InputError(f"party {party.name!r}: a ring is about sample ids, and its table has none")
     if batch not in party.rings:
@@ -247,10 +213,10 @@ def _ring(party: Party, batch: str, union: bool) -> Any:
     return party.rings[batch]
 
 
-def _hop(party: Party, question: HopWanted) -> RaisedIds:
+def _hop(party: Party, question: q.HopWanted) -> messages.RaisedIds:
     from dkpca.protection.psi import Raised
 
-    def read(sent: RaisedIds) -> Raised:
+    def read(sent: messages.RaisedIds) -> Raised:
         return Raised(sent.owner, sent.hop, sent.context, sent.points.data.tobytes())
 
     member, batch = _ring(party, question.batch, question.union), question.batch
@@ -262,18 +228,18 @@ def _hop(party: Party, question: HopWanted) -> RaisedIds:
         if (batch, OWN_LIST) in party.raised:
             member.remember(read(party.raised[batch, OWN_LIST]))
         raised = member.raise_list(read(party.raised[batch, question.hop - 1]))
-    points = Packed(np.frombuffer(raised.points, dtype=np.uint8))
-    return RaisedIds(party.name, raised.owner, raised.hop, party.normalization, raised.context, points)
+    points = messages.Packed(np.frombuffer(raised.points, dtype=np.uint8))
+    return messages.RaisedIds(party.name, raised.owner, raised.hop, party.normalization, raised.context, points)
 
 
-def _matched(party: Party, question: MatchedGiven) -> Told:
+def _matched(party: Party, question: q.MatchedGiven) -> messages.Told:
     """Take the common samples, in their common order; or all own samples, in the order of their places."""
     batch, rows_at = question.batch, _rows_at(party, question)
-    shared = rows_at(numbers_in(question.common).tolist())
+    shared = rows_at(q.numbers_in(question.common).tolist())
     if question.places is None:
         party.order[batch] = shared
-        return Told(party.name)
-    places = numbers_in(question.places)
+        return messages.Told(party.name)
+    places = q.numbers_in(question.places)
     if len(places) != question.length or len(set(places.tolist())) != len(places):
         raise ProtectionError(f"party {party.name!r}: the places of its samples are not one for each of them")
     if int(places.max()) >= question.n_samples:
@@ -281,13 +247,13 @@ def _matched(party: Party, question: MatchedGiven) -> Told:
     by_place = np.argsort(places, kind="stable")
     party.order[batch] = rows_at(by_place.tolist())
     party.union[batch] = Union(question.n_samples, places[by_place], tuple(shared))
-    return Told(party.name)
+    return messages.Told(party.name)
 
 
-def _rows_at(party: Party, question: MatchedGiven) -> Callable[[Sequence[int]], list[int]]:
+def _rows_at(party: Party, question: q.MatchedGiven) -> Callable[[Sequence[int]], list[int]]:
     """Return a function from positions in the list that the party sent to rows of its table."""
     batch = question.batch
-    ids = (party.ids_new.get(batch) if batch else party.ids) or []
+    ids = party.all_ids(batch) or []
     if question.ring:
         member = _ring(party, batch, question.places is not None)
         length: int = member.length
@@ -302,7 +268,7 @@ def _rows_at(party: Party, question: MatchedGiven) -> Callable[[Sequence[int]], 
     return rows
 
 
-def _shape(party: Party, question: ShapeWanted) -> Shape:
+def _shape(party: Party, question: q.ShapeWanted) -> messages.Shape:
     X = party.table(question.columns_are, question.batch)
     n = int(X.shape[0])
     party.policy.check_samples(n)
@@ -310,25 +276,25 @@ def _shape(party: Party, question: ShapeWanted) -> Shape:
     samples = party.common_digest(n, question.batch)
     if question.hidden:
         samples = hidden_digest(party.group_key, party.run, samples, n)
-    return Shape(party.name, n, int(X.shape[1]), samples)
+    return messages.Shape(party.name, n, int(X.shape[1]), samples)
 
 
-def _statistics(party: Party, question: StatisticsWanted) -> Statistics:
+def _statistics(party: Party, question: q.StatisticsWanted) -> messages.Statistics:
     X = party.table(question.kernel.columns_are)
     asked = {"kernel": question.kernel, "standardize": question.standardize, "policy": party.policy}
     return summaries.statistics(X, party=party.name, **asked)  # type: ignore[arg-type]
 
 
-def _go(party: Party, question: GoWanted) -> Go:
+def _go(party: Party, question: q.GoWanted) -> messages.Go:
     derived = question.derived
     if party.name not in derived.kernels or set(derived.columns) != set(party.roster):
         raise ProtectionError(f"party {party.name!r}: the derived values are not for the plan's parties")
     party.policy.check_samples(derived.n_samples)
     party.policy.check_kernel(derived.kernels[party.name])
-    return Go(party.name, digest(question))
+    return messages.Go(party.name, q.digest(question))
 
 
-def _summary(party: Party, question: SummaryWanted) -> Summary:
+def _summary(party: Party, question: q.SummaryWanted) -> messages.Summary:
     X = party.table(question.kernel.columns_are)
     turned = None
     if question.blind:
@@ -367,7 +333,7 @@ def _summary(party: Party, question: SummaryWanted) -> Summary:
     return summary
 
 
-def _bounds(party: Party, question: BoundsWanted) -> MaskedSum:
+def _bounds(party: Party, question: q.BoundsWanted) -> messages.MaskedSum:
     values, lengths = _largest(party, question)
     # Random numbers below the party's own power of two and zeros above it, under masks: the sum over parties shows
     # the largest power, and not whose it is.
@@ -377,10 +343,10 @@ def _bounds(party: Party, question: BoundsWanted) -> MaskedSum:
         _under_masks(party, masks.bits_of(largest, draws), question, part)
         for largest, draws, part in zip((values, lengths), random, ("values", "lengths"), strict=True)
     ]
-    return MaskedSum(party.name, digest(question), *packed)
+    return messages.MaskedSum(party.name, q.digest(question), *packed)
 
 
-def _largest(party: Party, question: BoundsWanted) -> tuple[float, float]:
+def _largest(party: Party, question: q.BoundsWanted) -> tuple[float, float]:
     what = question.what
     if what.kind == "statistic":
         return _statistic(party, question.kernel, question.standardize), 0.0
@@ -392,7 +358,7 @@ def _largest(party: Party, question: BoundsWanted) -> tuple[float, float]:
         return quantities.largest(what, question.kernel, X, anchors)
 
 
-def _sums(party: Party, question: SumsWanted) -> MaskedSum:
+def _sums(party: Party, question: q.SumsWanted) -> messages.MaskedSum:
     # The party's own numbers of one piece, as whole multiples of the ring's step, under masks that cancel in the sum.
     what, rows, ring = question.what, question.rows, question.rings[0]
     lengths: Any = None
@@ -411,22 +377,22 @@ def _sums(party: Party, question: SumsWanted) -> MaskedSum:
             values, lengths = quantities.addend(what, exact, rows, X, anchors)
     packed = _under_masks(party, ring.encode(values, question.bounds[party.name]), question, "values")
     if lengths is None:
-        return MaskedSum(party.name, digest(question), packed)
+        return messages.MaskedSum(party.name, q.digest(question), packed)
     wide = question.rings[1].encode(lengths, question.length_bounds[party.name])
-    return MaskedSum(party.name, digest(question), packed, _under_masks(party, wide, question, "lengths"))
+    return messages.MaskedSum(party.name, q.digest(question), packed, _under_masks(party, wide, question, "lengths"))
 
 
-def _under_masks(party: Party, numbers: Any, question: BoundsWanted | SumsWanted, part: str) -> Packed:
+def _under_masks(party: Party, numbers: Any, question: q.MaskedWanted, part: str) -> messages.Packed:
     if question.run != party.run or question.roster != tuple(party.roster):
         raise ProtectionError(f"party {party.name!r} was asked for another sum than the one it agreed to")
     # Masks belong to the question and to the samples: other samples under the same masks would show a difference.
     ids = party.sample_ids(question.batch)
     samples = "" if ids is None else party.common_digest(len(ids), question.batch)
-    about = digest(question) if ids is None else f"{digest(question)} of {samples}"
+    about = q.digest(question) if ids is None else f"{q.digest(question)} of {samples}"
     return masks.under_masks(numbers, party.name, party.roster, party.pair_keys, about, part)
 
 
-def _compared(party: Party, question: BoundsWanted | SumsWanted) -> tuple[Any, Any, SumState]:
+def _compared(party: Party, question: q.MaskedWanted) -> tuple[Any, Any, SumState]:
     """Rows of a sum and what they are compared with, measured as the kernel takes them."""
     if question.batch:
         state: SumState = party.whole_state(SumState)
@@ -464,7 +430,7 @@ def _compared(party: Party, question: BoundsWanted | SumsWanted) -> tuple[Any, A
 
 def _statistic(party: Party, kernel: Kernel, standardize: bool) -> float:
     """Mean of what gamma multiplies."""
-    return _statistics(party, StatisticsWanted(kernel, standardize)).mean_squared_distance
+    return _statistics(party, q.StatisticsWanted(kernel, standardize)).mean_squared_distance
 
 
 def _check_addend(party: Party, what: Addends, kernel: Kernel, X: Any, anchors: Any, step: float) -> None:
@@ -496,16 +462,16 @@ def _share(party: Party, batch: str, result: str, step: float = 0.0) -> Any:
     return shares
 
 
-def _reveal(party: Party, question: ReceivedGiven) -> Reveal:
+def _reveal(party: Party, question: q.ReceivedGiven) -> messages.Reveal:
     if set(question.summaries) != set(party.roster):
         raise ProtectionError(f"party {party.name!r}: the list of summaries is not for the plan's parties")
     own = party.state.summary_id if isinstance(party.state, PartyState) else ""
     if question.summaries[party.name] != own:
         raise ProtectionError(f"party {party.name!r}: the list of summaries does not contain the one that it sent")
-    return Reveal(party.name, party.coin.hex())
+    return messages.Reveal(party.name, party.coin.hex())
 
 
-def _audit(party: Party, question: AuditWanted) -> AuditRows | OpenRows:
+def _audit(party: Party, question: q.AuditWanted) -> messages.AuditRows | OpenRows:
     state = party.whole_state(PartyState)
     X = party.table(state.kernel.columns_are)
     ids = party.sample_ids()
@@ -513,7 +479,7 @@ def _audit(party: Party, question: AuditWanted) -> AuditRows | OpenRows:
     return found if party.here else found.sent()
 
 
-def _covariates(party: Party, question: CovariatesWanted) -> CovariateRows:
+def _covariates(party: Party, question: q.CovariatesWanted) -> messages.CovariateRows:
     if party.covariates is None:
         raise ProtectionError(f"party {party.name!r} is asked for covariates that the plan does not have")
     rows = np.asarray(party.covariates(question.batch, party.order))
@@ -524,10 +490,10 @@ def _covariates(party: Party, question: CovariatesWanted) -> CovariateRows:
     rows = rows if union is None else union.padded(rows, 0.0)  # in the order of all
     if question.blind:
         rows = Rotation(party.group_key, party.run, party.common_digest(n_samples), n_samples).turn(rows)
-    return CovariateRows(party.name, Rounded(rows))
+    return messages.CovariateRows(party.name, Rounded(rows))
 
 
-def _rows(party: Party, question: RowsWanted) -> Rows | Partials:
+def _rows(party: Party, question: q.RowsWanted) -> messages.Rows | messages.Partials:
     state = party.whole_state(PartyState)
     X = party.table(state.kernel.columns_are, question.batch)
     make = (
@@ -536,13 +502,13 @@ def _rows(party: Party, question: RowsWanted) -> Rows | Partials:
     return make(state, X, sample_ids=party.sample_ids(question.batch), policy=party.policy)
 
 
-def _result(party: Party, question: ResultGiven) -> Told:
+def _result(party: Party, question: q.ResultGiven) -> messages.Told:
     if party.sent is not None and not question.batch:
         party.state = _with_share(party, question)
-    return Told(party.name)
+    return messages.Told(party.name)
 
 
-def _with_share(party: Party, question: ResultGiven) -> PartyState:
+def _with_share(party: Party, question: q.ResultGiven) -> PartyState:
     """State with A' U / sqrt(lambda): what a factor row is multiplied by, for the party's share of a score."""
     assert party.sent is not None
     assert isinstance(party.state, PartyState)
@@ -567,20 +533,20 @@ def _with_share(party: Party, question: ResultGiven) -> PartyState:
 
 
 ANSWERS: Mapping[type[Any], Callable[[Party, Any], Any]] = {
-    SeedsWanted: _seeds,
-    TokensWanted: _tokens,
-    CommonGiven: _common,
-    HopWanted: _hop,
-    MatchedGiven: _matched,
-    ShapeWanted: _shape,
-    StatisticsWanted: _statistics,
-    GoWanted: _go,
-    SummaryWanted: _summary,
-    BoundsWanted: _bounds,
-    SumsWanted: _sums,
-    ReceivedGiven: _reveal,
-    AuditWanted: _audit,
-    CovariatesWanted: _covariates,
-    RowsWanted: _rows,
-    ResultGiven: _result,
+    q.SeedsWanted: _seeds,
+    q.TokensWanted: _tokens,
+    q.CommonGiven: _common,
+    q.HopWanted: _hop,
+    q.MatchedGiven: _matched,
+    q.ShapeWanted: _shape,
+    q.StatisticsWanted: _statistics,
+    q.GoWanted: _go,
+    q.SummaryWanted: _summary,
+    q.BoundsWanted: _bounds,
+    q.SumsWanted: _sums,
+    q.ReceivedGiven: _reveal,
+    q.AuditWanted: _audit,
+    q.CovariatesWanted: _covariates,
+    q.RowsWanted: _rows,
+    q.ResultGiven: _result,
 }

@@ -6,30 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from dkpca import wire
+from dkpca import messages, wire
 from dkpca.kernels import Kernel
 from dkpca.linalg.precision import PRECISIONS
-from dkpca.messages import (
-    POINT_BYTES,
-    AuditRequest,
-    AuditRows,
-    CommonTokens,
-    CovariateRows,
-    Go,
-    MaskedSum,
-    Message,
-    Partials,
-    RaisedIds,
-    Reveal,
-    Rows,
-    SampleTokens,
-    Scores,
-    Seed,
-    Shape,
-    Statistics,
-    Summary,
-    Told,
-)
+from dkpca.messages import POINT_BYTES
 
 
 @dataclass(frozen=True)
@@ -42,7 +22,7 @@ class Disclosure:
     does_not_contain: tuple[str, ...]
 
 
-def describe(message: Message) -> Disclosure:
+def describe(message: messages.Message) -> Disclosure:
     """Describe any message."""
     facts, reveals, absent = _described(message)
     facts = {"bytes": wire.size(message), **facts}
@@ -86,13 +66,13 @@ class LedgerEntry:
     decided: str = ""
 
 
-def ledger_entry(summary: Summary, decided: str = "") -> LedgerEntry:
+def ledger_entry(summary: messages.Summary, decided: str = "") -> LedgerEntry:
     """Say what one summary costs."""
     size, raw = wire.size(summary), raw_bytes(summary)
     return LedgerEntry(summary.party, summary.n_features, summary.rank, size, raw, decided)
 
 
-def spectrum(summary: Summary) -> list[float]:
+def spectrum(summary: messages.Summary) -> list[float]:
     """Eigenvalues that the factor carries: its squared column norms, unless a rotation has mixed the columns."""
     factor = summary.factor.decode()
     if summary.turned:
@@ -100,12 +80,12 @@ def spectrum(summary: Summary) -> list[float]:
     return [float(value) for value in np.asarray((factor * factor).sum(axis=0))]
 
 
-def raw_bytes(summary: Summary) -> int:
+def raw_bytes(summary: messages.Summary) -> int:
     """Bytes of the party's columns in the precision of its factor."""
     return summary.n_samples * summary.n_features * PRECISIONS[summary.factor.precision]
 
 
-def share_sent(summary: Summary) -> float:
+def share_sent(summary: messages.Summary) -> float:
     """Share of the party's Gram matrix, by trace, that the factor reproduces."""
     sent = sum(spectrum(summary))
     total = sent + summary.trace_left_out
@@ -122,7 +102,7 @@ def _described(message: Any) -> Description:
 
 
 @_described.register
-def _(message: Statistics) -> Description:
+def _(message: messages.Statistics) -> Description:
     facts = {
         "party": message.party,
         "samples": message.n_samples,
@@ -134,7 +114,7 @@ def _(message: Statistics) -> Description:
 
 
 @_described.register
-def _(message: Summary) -> Description:
+def _(message: messages.Summary) -> Description:
     sent = share_sent(message)
     facts = {
         "party": message.party,
@@ -167,7 +147,7 @@ def _(message: Summary) -> Description:
 
 
 @_described.register
-def _(message: Rows) -> Description:
+def _(message: messages.Rows) -> Description:
     n_new, rank = message.factor.shape
     facts = {"party": message.party, "new samples": n_new, "rank": rank, "precision": message.factor.precision}
     reveals = ["how similar each new sample looks to every training sample, as this party sees it"]
@@ -175,7 +155,7 @@ def _(message: Rows) -> Description:
 
 
 @_described.register
-def _(message: Partials) -> Description:
+def _(message: messages.Partials) -> Description:
     n_new, n_samples = message.partial.shape
     facts = {"party": message.party, "new samples": n_new, "training samples": n_samples}
     reveals = [
@@ -186,7 +166,7 @@ def _(message: Partials) -> Description:
 
 
 @_described.register
-def _(message: SampleTokens) -> Description:
+def _(message: messages.SampleTokens) -> Description:
     n_samples = message.tokens.shape[0]
     reveals = [
         f"that the party has {n_samples} samples, and how many of them it shares with each other party",
@@ -196,7 +176,7 @@ def _(message: SampleTokens) -> Description:
 
 
 @_described.register
-def _(message: RaisedIds) -> Description:
+def _(message: messages.RaisedIds) -> Description:
     n_samples = message.points.shape[0] // POINT_BYTES
     facts = {"party": message.party, "samples of": message.owner, "samples": n_samples, "hop": message.hop}
     reveals = [
@@ -207,14 +187,14 @@ def _(message: RaisedIds) -> Description:
 
 
 @_described.register
-def _(message: CommonTokens) -> Description:
+def _(message: messages.CommonTokens) -> Description:
     facts = {"parties": message.n_parties, "samples in common": message.tokens.shape[0]}
     reveals = ["to each party: which of its own samples all the others have too"]
     return facts, reveals, ["anything about samples that are not shared by all"]
 
 
 @_described.register
-def _(message: Scores) -> Description:
+def _(message: messages.Scores) -> Description:
     n_samples, n_components = message.scores.shape
     facts = {
         "parties": message.n_parties,
@@ -230,13 +210,13 @@ def _(message: Scores) -> Description:
 
 
 @_described.register
-def _(message: Seed) -> Description:
+def _(message: messages.Seed) -> Description:
     facts = {"party": message.party, "for": message.to}
     return facts, ["to its reader: a secret of these two parties, and a share of the key of all"], ["any data"]
 
 
 @_described.register
-def _(message: Shape) -> Description:
+def _(message: messages.Shape) -> Description:
     facts = {"party": message.party, "samples": message.n_samples, "columns": message.n_features}
     reveals = [
         "how many rows and columns the party has",
@@ -246,22 +226,22 @@ def _(message: Shape) -> Description:
 
 
 @_described.register
-def _(message: Go) -> Description:
+def _(message: messages.Go) -> Description:
     return {"party": message.party}, ["that the party agrees to the derived values"], ["any value, name or id"]
 
 
 @_described.register
-def _(message: Reveal) -> Description:
+def _(message: messages.Reveal) -> Description:
     return {"party": message.party}, ["a random number by which rows are drawn"], ["any value, name or id"]
 
 
 @_described.register
-def _(message: Told) -> Description:
+def _(message: messages.Told) -> Description:
     return {"party": message.party}, ["that the party has read what it was told"], ["anything else"]
 
 
 @_described.register
-def _(message: MaskedSum) -> Description:
+def _(message: messages.MaskedSum) -> Description:
     reveals = [
         "alone, or without one of the others: nothing but that the party takes part",
         "together with those of all parties: the sum over all of them, and no addend",
@@ -272,13 +252,13 @@ def _(message: MaskedSum) -> Description:
 
 
 @_described.register
-def _(message: AuditRequest) -> Description:
+def _(message: messages.AuditRequest) -> Description:
     facts = {"samples": message.n_samples, "rows asked for": len(message.samples), "seed": message.seed}
     return facts, ["to each party: which samples are looked at, by their positions"], ["anything about a sample"]
 
 
 @_described.register
-def _(message: AuditRows) -> Description:
+def _(message: messages.AuditRows) -> Description:
     n_rows, n_samples = message.rows.shape
     facts = {"party": message.party, "rows": n_rows, "samples": n_samples}
     reveals = [
@@ -289,7 +269,7 @@ def _(message: AuditRows) -> Description:
 
 
 @_described.register
-def _(message: CovariateRows) -> Description:
+def _(message: messages.CovariateRows) -> Description:
     n_samples, count = message.rows.shape
     facts = {"party": message.party, "samples": n_samples, "columns": count}
     reveals = ["which samples have the same batch, site or age, and how far apart these are; nothing of it is hidden"]

@@ -7,40 +7,14 @@ derived values say all, a party makes the question itself; its digest is what an
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from dkpca import messages
 from dkpca.errors import FusionError, WireError
 from dkpca.kernels import Kernel
 from dkpca.linalg.leading import Solver
-from dkpca.messages import (
-    POINT_BYTES,
-    TOKEN_BYTES,
-    AuditRequest,
-    AuditRows,
-    CommonTokens,
-    Count,
-    CovariateRows,
-    Fingerprint,
-    Go,
-    MaskedSum,
-    NotNegative,
-    Packed,
-    Partials,
-    PartyName,
-    Positive,
-    RaisedIds,
-    Reveal,
-    Rows,
-    SampleTokens,
-    Scores,
-    Seed,
-    Shape,
-    Statistics,
-    Summary,
-    Told,
-)
 from dkpca.protection.masks import POWERS, ModularRing
 from dkpca.protection.quantities import Addends
 from dkpca.rank import RankRule
@@ -49,14 +23,16 @@ from dkpca.wire import codec, container
 HEADER = 2**18  # bytes around the arrays of a message, at most
 MOST = 4 * 10**9  # bytes of an answer, where nothing else bounds it
 ORTHONORMAL = 1e-9  # most by which the products of covariates may be off
-QuestionT = TypeVar("QuestionT")
 
 
 class Question:
     """What all questions have: the type of the answer, its largest size, and what is checked of it."""
 
     answer: ClassVar[type[Any] | tuple[type[Any], ...]]
-    reads_table: ClassVar[bool] = True  # whether the party looks at its table for the answer
+    reads_table: ClassVar[bool]  # whether the party looks at its table for the answer
+
+    def __init_subclass__(cls, *, answer: Any, reads_table: bool = True) -> None:
+        cls.answer, cls.reads_table = answer, reads_table
 
     def most_bytes(self) -> int:
         """Bytes that an answer has at most."""
@@ -71,109 +47,87 @@ class Question:
 
 
 @dataclass(frozen=True)
-class SeedsWanted(Question):
+class SeedsWanted(Question, answer=messages.Seed, reads_table=False):
     """Asks for secrets: a `Seed` for each of the other parties."""
 
     run: str
-    roster: tuple[PartyName, ...]
-
-    answer: ClassVar[type[Any]] = Seed
-    reads_table: ClassVar[bool] = False
+    roster: tuple[messages.PartyName, ...]
 
 
 @dataclass(frozen=True)
-class TokensWanted(Question):
+class TokensWanted(Question, answer=messages.SampleTokens, reads_table=False):
     """Asks which samples the party has, under the parties' key."""
 
     batch: str = ""  # of new samples; empty: those of the fit
 
-    answer: ClassVar[type[Any]] = SampleTokens
-    reads_table: ClassVar[bool] = False
-
     def most_bytes(self) -> int:
-        return HEADER + 10**8 * TOKEN_BYTES
+        return HEADER + 10**8 * messages.TOKEN_BYTES
 
 
 @dataclass(frozen=True)
-class CommonGiven(Question):
+class CommonGiven(Question, answer=messages.Told, reads_table=False):
     """Tells which samples all parties have, in the order that all of them now take."""
 
-    common: CommonTokens
+    common: messages.CommonTokens
     batch: str = ""
-
-    answer: ClassVar[type[Any]] = Told
-    reads_table: ClassVar[bool] = False
 
 
 @dataclass(frozen=True)
-class HopWanted(Question):
+class HopWanted(Question, answer=messages.RaisedIds, reads_table=False):
     """Asks for one hop of a ring: the own list first, then that of the party before, raised to the own secret."""
 
     hop: int
     union: bool = False  # whether samples that not all parties have are kept, so that lists must not be padded
     batch: str = ""
 
-    answer: ClassVar[type[Any]] = RaisedIds
-    reads_table: ClassVar[bool] = False
-
     def most_bytes(self) -> int:
-        return HEADER + 10**8 * POINT_BYTES
+        return HEADER + 10**8 * messages.POINT_BYTES
 
 
 @dataclass(frozen=True)
-class MatchedGiven(Question):
+class MatchedGiven(Question, answer=messages.Told, reads_table=False):
     """Tells a party which entries of the list that it sent all parties have, or their places in the union."""
 
-    length: Count  # entries of the list, as they arrived
-    common: Packed  # whole numbers of 4 bytes: positions in the list, in the order that all parties now take
-    n_samples: Count  # of the fit: those that all have, or at least one
+    length: messages.Count  # entries of the list, as they arrived
+    common: messages.Packed  # whole numbers of 4 bytes: positions in the list, in the order that all parties now take
+    n_samples: messages.Count  # of the fit: those that all have, or at least one
     ring: bool = False  # whether the list went round a ring; else it was one of tokens, ascending
-    places: Packed | None = None  # of each entry of the list, where samples that some parties lack are kept
+    places: messages.Packed | None = None  # of each entry of the list, where samples that some parties lack are kept
     batch: str = ""
-
-    answer: ClassVar[type[Any]] = Told
-    reads_table: ClassVar[bool] = False
 
 
 @dataclass(frozen=True)
-class ShapeWanted(Question):
+class ShapeWanted(Question, answer=messages.Shape):
     """Asks how large the table is."""
 
     batch: str = ""
     columns_are: str = "quantities"  # or "categories", or "samples"
     hidden: bool = False  # whether the fingerprint of the samples is under the parties' key
 
-    answer: ClassVar[type[Any]] = Shape
-
 
 @dataclass(frozen=True)
-class StatisticsWanted(Question):
+class StatisticsWanted(Question, answer=messages.Statistics):
     """Asks how far apart samples are, as this kernel measures it."""
 
     kernel: Kernel
     standardize: bool = False
-
-    answer: ClassVar[type[Any]] = Statistics
 
 
 @dataclass(frozen=True)
 class Derived:
     """What follows from alignment, shapes and statistics, before any message with data."""
 
-    n_samples: Count
-    samples: Fingerprint
+    n_samples: messages.Count
+    samples: messages.Fingerprint
     columns: dict[str, int]  # by party
     kernels: dict[str, Kernel]  # by party, with their widths
 
 
 @dataclass(frozen=True)
-class GoWanted(Question):
+class GoWanted(Question, answer=messages.Go, reads_table=False):
     """Asks whether the party agrees to these derived values."""
 
     derived: Derived
-
-    answer: ClassVar[type[Any]] = Go
-    reads_table: ClassVar[bool] = False
 
     def check(self, party: str, answer: Any) -> None:
         super().check(party, answer)
@@ -182,7 +136,7 @@ class GoWanted(Question):
 
 
 @dataclass(frozen=True)
-class SummaryWanted(Question):
+class SummaryWanted(Question, answer=messages.Summary):
     """Asks for the summary: the one numerical question of a fit."""
 
     kernel: Kernel
@@ -192,12 +146,10 @@ class SummaryWanted(Question):
     seed: int = 0
     keep_training: bool = False
     standardize: bool = False
-    balance: NotNegative = 0.0  # mean exponent that a party gives its kernel by its own width; 0: the width as asked
+    balance: messages.NotNegative = 0.0  # mean exponent that a party gives its kernel by its width; 0: as asked
     law: Literal["product", "sum"] | None = None  # how the center combines the answers; None: as the kernel implies
     blind: bool = False  # turn the samples by the parties' key, and the columns by a rotation of your own
     n_samples: int = 0  # 0: not known
-
-    answer: ClassVar[type[Any]] = Summary
 
     def most_bytes(self) -> int:
         if not self.n_samples:
@@ -214,19 +166,22 @@ class SummaryWanted(Question):
 
 
 @dataclass(frozen=True)
-class BoundsWanted(Question):
-    """Asks below which power of two the party's numbers are; masked, so that only the largest bound shows."""
+class MaskedWanted(Question, answer=messages.MaskedSum):
+    """Asks for numbers under masks that cancel in the sum over all parties."""
 
     step: str
     run: str
-    roster: tuple[PartyName, ...]
+    roster: tuple[messages.PartyName, ...]
     kernel: Kernel
     what: Addends
     batch: str = ""
     result: str = ""  # fingerprint of the result that shares of scores are made of
     standardize: bool = False
 
-    answer: ClassVar[type[Any]] = MaskedSum
+
+@dataclass(frozen=True)
+class BoundsWanted(MaskedWanted, answer=messages.MaskedSum):
+    """Asks below which power of two the party's numbers are; masked, so that only the largest bound shows."""
 
     def most_bytes(self) -> int:
         return HEADER + 16 * len(POWERS)
@@ -238,23 +193,13 @@ class BoundsWanted(Question):
             raise FusionError(f"party {party!r}: its masked bounds do not have the requested size")
 
 
-@dataclass(frozen=True)
-class SumsWanted(Question):
+@dataclass(frozen=True, kw_only=True)
+class SumsWanted(MaskedWanted, answer=messages.MaskedSum):
     """Asks for a piece of the party's masked numbers."""
 
-    step: str
-    run: str
-    roster: tuple[PartyName, ...]
-    kernel: Kernel
-    what: Addends
-    bounds: dict[str, Positive]  # by party: no number of its own is larger
-    length_bounds: dict[str, Positive]
-    part: Count = 1
-    batch: str = ""
-    result: str = ""
-    standardize: bool = False
-
-    answer: ClassVar[type[Any]] = MaskedSum
+    bounds: dict[str, messages.Positive]  # by party: no number of its own is larger
+    length_bounds: dict[str, messages.Positive]
+    part: messages.Count = 1
 
     @property
     def rows(self) -> slice:
@@ -287,37 +232,30 @@ class SumsWanted(Question):
 
 
 @dataclass(frozen=True)
-class ReceivedGiven(Question):
+class ReceivedGiven(Question, answer=messages.Reveal, reads_table=False):
     """Tells which summaries have arrived; asks for the nonce that the party committed to."""
 
-    summaries: dict[str, Fingerprint]
-
-    answer: ClassVar[type[Any]] = Reveal
-    reads_table: ClassVar[bool] = False
+    summaries: dict[str, messages.Fingerprint]
 
 
 @dataclass(frozen=True)
-class AuditWanted(Question):
+class AuditWanted(Question, answer=messages.AuditRows):
     """Asks for true rows of the Gram matrix."""
 
-    request: AuditRequest
-
-    answer: ClassVar[type[Any]] = AuditRows
+    request: messages.AuditRequest
 
     def most_bytes(self) -> int:
         return HEADER + 8 * len(self.request.samples) * self.request.n_samples
 
 
 @dataclass(frozen=True)
-class CovariatesWanted(Question):
+class CovariatesWanted(Question, answer=messages.CovariateRows):
     """Asks the owner of the covariates for these columns, made orthonormal."""
 
     names: tuple[str, ...]
     n_samples: int
     blind: bool = False  # turn them as the samples
     batch: str = ""
-
-    answer: ClassVar[type[Any]] = CovariateRows
 
     def most_bytes(self) -> int:
         return HEADER + 8 * self.n_samples * self.n_samples if self.n_samples else MOST
@@ -333,35 +271,34 @@ class CovariatesWanted(Question):
 
 
 @dataclass(frozen=True)
-class RowsWanted(Question):
+class RowsWanted(Question, answer=(messages.Rows, messages.Partials)):
     """Asks where new samples lie."""
 
     batch: str
     exact: bool = False
     n_samples: int = 0
 
-    answer: ClassVar[tuple[type[Any], ...]] = (Rows, Partials)
-
     def most_bytes(self) -> int:
         return MOST
 
 
 @dataclass(frozen=True)
-class ResultGiven(Question):
+class ResultGiven(Question, answer=messages.Told, reads_table=False):
     """Tells what came out, for the party to keep."""
 
-    scores: Scores
-    weight: Positive = 1.0  # by which the party's matrix was multiplied
+    scores: messages.Scores
+    weight: messages.Positive = 1.0  # by which the party's matrix was multiplied
     batch: str = ""
 
-    answer: ClassVar[type[Any]] = Told
-    reads_table: ClassVar[bool] = False
+
+KINDS: Mapping[str, type[Any]] = {
+    cls.__name__: cls
+    for cls in (*Question.__subclasses__(), *MaskedWanted.__subclasses__())
+    if cls is not MaskedWanted
+}
 
 
-KINDS: Mapping[str, type[Any]] = {cls.__name__: cls for cls in Question.__subclasses__()}
-
-
-def numbers_in(packed: Packed) -> np.ndarray[Any, np.dtype[np.intp]]:
+def numbers_in(packed: messages.Packed) -> np.ndarray[Any, np.dtype[np.intp]]:
     """Whole numbers of 4 bytes each."""
     return np.frombuffer(packed.data.tobytes(), dtype="<u4").astype(np.intp)
 
