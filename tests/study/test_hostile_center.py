@@ -247,7 +247,8 @@ def test_under_masked_sums_the_measure_at_go_is_on_the_sums_too(tmp_path):
     table = own_table.load(tmp_path / "airline", "quantities")
     derived = q.Derived(120, "00" * 32, dict.fromkeys(NAMES, 6), dict.fromkeys(NAMES, RBF(30.0)))
     memory, fit = consortium.memory("airline"), consortium.fit
-    found = reviews.at_go(consortium.plan, fit, derived, "airline", memory, table, range(120), Limits())
+    case = reviews.Case(consortium.plan, fit, "airline", derived.columns, table, Limits(), memory)
+    found = reviews.at_go(case, derived, range(120))
     assert found > 0.95
 
 
@@ -329,6 +330,20 @@ def test_a_mistyped_fingerprint_keeps_nothing_and_the_table_reviewed_last_is_the
     consortium.at("airline", study.review)
     consortium.at("airline", study.sign, fingerprint)
     assert "s700" in list(own_table.frozen(memory).ids or [])
+
+
+def test_a_review_that_was_cut_short_is_not_signed(tmp_path, monkeypatch):
+    consortium = founded(tmp_path, CAREFUL, ANYTHING)
+    fingerprint = consortium.at("airline", study.review).study.fingerprint[:40]
+
+    def killed(memory, found, case):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(reviews, "keep", killed)
+    with pytest.raises(KeyboardInterrupt):
+        consortium.at("airline", study.review)
+    with pytest.raises(InputError, match="has not been reviewed"):
+        consortium.at("airline", study.sign, fingerprint)
 
 
 def test_a_signed_study_is_reviewed_with_the_table_that_was_signed(tmp_path):

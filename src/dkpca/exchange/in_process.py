@@ -125,11 +125,17 @@ def turned_back(shield: Shield, A: Array) -> tuple[Array, Array]:
 
 
 def drive(
-    protocol: Generator[Ask, Any, Any], parties: Mapping[str, Party], compute: Compute, workers: Any = None
+    protocol: Generator[Ask, Any, Any],
+    parties: Mapping[str, Party],
+    compute: Compute,
+    *,
+    workers: Any = None,
+    heard: dict[str, tuple[Any, Any]] | None = None,
 ) -> tuple[Any, dict[str, int]]:
     """Run a protocol to its end; return its outcome, and the bytes of masked numbers that each party sent.
 
-    `workers` has a method `answers` that runs `answer` elsewhere; without it joblib does.
+    `workers` has a method `answers` that runs `answer` elsewhere; without it joblib does. `heard` gets the questions
+    and answers of each step.
     """
     given: Any = None
     sent = dict.fromkeys(parties, 0)
@@ -150,6 +156,8 @@ def drive(
         for (party, _), (_, state, summary) in zip(jobs, done, strict=True):
             party.state, party.sent = state, summary
         given = {party.name: message for (party, _), (message, _, _) in zip(jobs, done, strict=True)}
+        if heard is not None:
+            heard[ask.step] = ask.questions, given
         for name, message in given.items():
             sent[name] += message.n_bytes if isinstance(message, MaskedSum) else 0
         if ask.readers == "next":

@@ -141,6 +141,10 @@ class StudyMemory:
         """Write a file of this study anew, whole."""
         write(self.path / name, data)
 
+    def forget(self, name: str) -> None:
+        """Remove a file of this study."""
+        (self.path / name).unlink(missing_ok=True)
+
     def remember(self, study: Study, stem: str) -> None:
         """Keep a study as it was shown ("reviewed") or signed ("signed")."""
         self.replace(f"{stem}.json", _packed(study.number, {"plan": study.raw_plan, **study.raw_members}))

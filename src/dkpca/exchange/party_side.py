@@ -23,6 +23,7 @@ from dkpca.exchange.memory import Memory
 from dkpca.exchange.own_table import OwnTable, write_result
 from dkpca.exchange.plan import Plan, second_nonce
 from dkpca.exchange.protocols import Ask, Common
+from dkpca.exchange.review import Case
 from dkpca.exchange.sealed import Part
 from dkpca.fusion.covariates import Covariates
 from dkpca.kernels import Kernel
@@ -244,9 +245,9 @@ class PartySide:
         if self.limits.recovery >= 1.0:  # no measure is above it
             return "", ""
         rows = list(range(n_own)) if order is None else order
-        worst = reviews.at_go(
-            self.plan, self.fit, derived, self.member.name, self.memory, self.table, rows, self.limits
-        )
+        columns = self.terms.columns
+        case = Case(self.plan, self.fit, self.member.name, columns, self.table, self.limits, self.memory)
+        worst = reviews.at_go(case, derived, rows)
         if worst <= self.limits.recovery:
             return "", ""
         told = f"recovery {worst:.2f} on the samples that all have, and limits.toml allows {self.limits.recovery:g}"

@@ -8,9 +8,9 @@ cannot be measured, and counts as if it told everything.
 
 import json
 import math
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from dkpca.exchange.identity import sha256, shown
 from dkpca.exchange.memory import Memory, StudyMemory, write
 from dkpca.exchange.own_table import OwnTable
 from dkpca.exchange.plan import Plan, Study
-from dkpca.exchange.protocols import Ask, Terms
+from dkpca.exchange.protocols import Terms
 from dkpca.fusion import FusedModel
 from dkpca.fusion.covariates import Covariates
 from dkpca.kernels import Linear
@@ -42,6 +42,7 @@ SHARED = 0.5  # share of common samples from which two masked sums are about nea
 LEFT, ABOUT = "left.npz", "left.json"  # what a signed study lets out, for the union with later ones
 SHOWN_COLUMNS = 8
 MOST_ROWS, FEWEST_ROWS = 3000, 200  # of all parties together in a rehearsal, and of each
+Heard = dict[str, tuple[Any, Any]]  # in a rehearsal, by step: questions and answers by party
 
 
 @dataclass(frozen=True)
@@ -130,25 +131,48 @@ def _about_lacking(plan: Plan) -> str:
     return f"{plan.center} learns which samples you lack; your mean stands in their place."
 
 
-def review(study: Study, name: str, memory: Memory, table: OwnTable, limits: Limits, fit: Fit) -> Review:
+@dataclass(frozen=True)
+class Case:
+    """A plan, as one party sees it: what its table would let out, and how that compares with its limits."""
+
+    plan: Plan
+    fit: Fit
+    name: str  # of the party
+    columns: Mapping[str, int]  # number of columns of each party
+    table: OwnTable
+    limits: Limits
+    memory: Memory
+
+    @cached_property
+    def rows(self) -> Matrix:
+        """Rows that are attacked: fewer where many parties are put in the others' place."""
+        most = min(recovery.MOST_ROWS, max(FEWEST_ROWS, MOST_ROWS // len(self.plan.parties)))
+        return np.sort(np.random.default_rng(0).permutation(len(self.table.X))[:most])
+
+    @cached_property
+    def keys(self) -> list[str]:
+        """Ids of these rows, or their numbers."""
+        keys = self.table.keys
+        return [str(row) if keys is None else keys[row] for row in self.rows]
+
+    @cached_property
+    def before(self) -> list[tuple[dict[str, Any], dict[str, Matrix]]]:
+        """What the other studies of this table let out, which were signed."""
+        return list(_studies_before(self.memory, self.plan.id))
+
+
+def review(case: Case, study: Study) -> Review:
     """Measure a study against a party's limits; nothing leaves."""
-    plan = study.plan
-    columns = {party: study.members[party].columns for party in plan.parties}
-    worst, leaving = _worst(plan, fit, name, columns, table, limits, memory)
-    roster = _roster(study)
-    findings = _findings(plan, fit, leaving, max(worst.values(), default=0.0), limits, memory, table, roster)
-    green = all(finding.ok for finding in findings)
-    nearest = "" if green else _nearest(plan, fit, name, columns, table, limits, memory, roster)
-    return Review(study, leaving, worst, findings, nearest, limits.public)
+    worst, leaving = _worst(case)
+    findings = _findings(case, leaving, max(worst.values(), default=0.0), _roster(study))
+    nearest = "" if all(finding.ok for finding in findings) else _nearest(case, _roster(study))
+    return Review(study, leaving, worst, findings, nearest, case.limits.public)
 
 
-def keep(memory: StudyMemory, found: Review, table: OwnTable) -> None:
+def keep(memory: StudyMemory, found: Review, case: Case) -> None:
     """Keep what the study would let out, so that later reviews measure the union with it once this one is signed."""
-    factors = [each.seen.factor for each in found.leaving if each.seen is not None]
-    rows = _some_rows(found.study.plan, table)
-    keys = [str(row) for row in rows] if table.keys is None else [table.keys[row] for row in rows]
-    plan = found.study.plan
-    about = {"parties": plan.parties, "protect": plan.protect, "keys": keys, "columns": dict(found.columns)}
+    plan, factors = case.plan, [each.seen.factor for each in found.leaving if each.seen is not None]
+    about = {"parties": plan.parties, "protect": plan.protect, "keys": case.keys, "columns": dict(found.columns)}
     about["roster"] = _roster(found.study)
     arrays: dict[str, Any] = {f"factor{number}": factor.astype(np.float32) for number, factor in enumerate(factors)}
     memory.replace(f"reviewed-{ABOUT}", json.dumps(about).encode())
@@ -173,26 +197,26 @@ def _roster(study: Study) -> dict[str, str]:
     return {party: study.public[party] for party in study.plan.parties}
 
 
-def _worst(
-    plan: Plan, fit: Fit, name: str, columns: Mapping[str, int], table: OwnTable, limits: Limits, memory: Memory
-) -> tuple[dict[str, float], tuple[Leaving, ...]]:
+def _worst(case: Case) -> tuple[dict[str, float], tuple[Leaving, ...]]:
     """R squared by column, the worst over the widths that the plan allows; and what leaves at that width."""
-    rows = _some_rows(plan, table)
-    before = _left_before(memory, plan.id, table, rows)
+    table, before = case.table, _left_before(case)
     # What was recovered from earlier studies stays so, however this one is attacked.
-    earlier = [about["columns"] for about, _ in _studies_before(memory, plan.id)]
-    found = {name: max(each.get(name, 0.0) for each in earlier) for name in table.columns} if earlier else {}
+    found = {
+        name: max(about["columns"].get(name, 0.0) for about, _ in case.before)
+        for name in table.columns
+        if case.before
+    }
     leaving: tuple[Leaving, ...] = ()
-    for gamma in _widths(plan, fit):
+    for gamma in _widths(case.plan, case.fit):
         try:
-            now = tuple(_leaves(plan, replace(fit, gamma=gamma), name, columns, table, rows, limits.public))
+            now = tuple(_leaves(replace(case, fit=replace(case.fit, gamma=gamma))))
         except DKPCAError as error:
             what = f"what cannot be measured: {error}"
-            now = (Leaving(what, plan.center, 0, _plain(np.asarray(table.X[rows]), table)),)
+            now = (Leaving(what, case.plan.center, 0, _plain(np.asarray(table.X[case.rows]), table)),)
         seen = [each.seen for each in now if each.seen is not None]
         here = dict.fromkeys(table.columns, 0.0)
         if seen or before:
-            found_now = recovery.against([*seen, *before], table.X[rows], known_rows=limits.known_rows)
+            found_now = recovery.against([*seen, *before], table.X[case.rows], known_rows=case.limits.known_rows)
             here = dict(zip(table.columns, found_now.columns, strict=True))
         if not leaving or max(here.values()) > max(found.values()):
             leaving = now
@@ -200,32 +224,19 @@ def _worst(
     return found, leaving
 
 
-def _some_rows(plan: Plan, table: OwnTable) -> Matrix:
-    """Rows that are attacked: fewer where many parties are put in the others' place."""
-    most = min(recovery.MOST_ROWS, max(FEWEST_ROWS, MOST_ROWS // len(plan.parties)))
-    return np.sort(np.random.default_rng(0).permutation(len(table.X))[:most])
-
-
-def at_go(
-    plan: Plan,
-    fit: Fit,
-    derived: Derived,
-    name: str,
-    memory: Memory,
-    table: OwnTable,
-    rows: Sequence[int],
-    limits: Limits,
-) -> float:
+def at_go(case: Case, derived: Derived, rows: Sequence[int]) -> float:
     """Worst recovery with the real widths and the real samples."""
+    table, fit, rows = case.table, case.fit, list(rows)
     part = replace(
         table,
-        X=table.X[list(rows)],
+        X=table.X[rows],
         keys=None if table.keys is None else [table.keys[row] for row in rows],
-        covariates={column: values[list(rows)] for column, values in table.covariates.items()},
+        covariates={column: values[rows] for column, values in table.covariates.items()},
     )
     widths = {each: kernel.gamma for each, kernel in derived.kernels.items() if hasattr(kernel, "gamma")}
-    known = isinstance(fit.gamma, str) and fit.protect != "sums" and bool(widths)
-    found, _ = _worst(plan, replace(fit, gamma=widths) if known else fit, name, derived.columns, part, limits, memory)
+    if isinstance(fit.gamma, str) and fit.protect != "sums" and widths:
+        fit = replace(fit, gamma=widths)
+    found, _ = _worst(replace(case, fit=fit, table=part, columns=derived.columns))
     return max(found.values(), default=0.0)
 
 
@@ -238,16 +249,9 @@ def _widths(plan: Plan, fit: Fit) -> list[Any]:
     return [low, math.sqrt(low * high), high]
 
 
-def _leaves(
-    plan: Plan,
-    fit: Fit,
-    name: str,
-    columns: Mapping[str, int],
-    table: OwnTable,
-    rows: Matrix,
-    public: Sequence[str] = (),
-) -> Iterator[Leaving]:
+def _leaves(case: Case) -> Iterator[Leaving]:
     """Everything that leaves under one width, with what an attacker sees of some rows."""
+    plan, fit, name, table, rows = case.plan, case.fit, case.name, case.table, case.rows
     T, center, members = len(table.X), plan.center, f"{plan.center} and all who get the result"
     if plan.align == "tokens":
         yield Leaving("keyed tokens of the sample ids", center, 16 * T, None)
@@ -266,17 +270,18 @@ def _leaves(
         what = "what cannot be measured: a precomputed kernel"
         yield Leaving(what, center, 8 * T * T, _plain(np.asarray(table.X[rows]), table))
         return
-    heard, model, placed = _rehearsed(plan, fit, name, columns, table.X[rows])
-    small = sum(wire.size(answer) for answer in heard.values() if isinstance(answer, Shape | Go | Reveal))
+    heard, model, placed = _rehearsed(case)
+    own = {step: answers[name] for step, (_, answers) in heard.items()}
+    small = sum(wire.size(answer) for answer in own.values() if isinstance(answer, Shape | Go | Reveal))
     yield Leaving("numbers of rows and columns, agreement, nonces", center, small, None)
     if plan.protect == "sums":
-        yield from _sums(plan, fit, columns, heard, model, T)
+        yield from _sums(case, heard, model)
     else:
-        summary = heard["summary"]
+        summary = own["summary"]
         if len(rows) < T:  # the message itself is made of the whole table
-            asked = heard.asked["summary"]
+            asked = heard["summary"][0][name]
             summary = Party(name, lambda _: table.X, (name,), "review", b"").answer(asked)
-        blind, known = plan.protect == "blind", sorted(set(public) & set(plan.parties) - {name})
+        blind, known = plan.protect == "blind", sorted(set(case.limits.public) & set(plan.parties) - {name})
         what = f"{'turned factor' if blind else 'summary'} of rank {summary.rank}"
         if blind:
             what += f", whose rotation the columns of {', '.join(known)} give away" * bool(known)
@@ -284,8 +289,8 @@ def _leaves(
         # With another party's columns and known rows a center undoes the rotation (`recovery.without_rotation`).
         shown_rows = None if blind and not known else recovery.seen_in(summary, rows)
         yield Leaving(what, center, wire.size(summary), shown_rows, rank=0 if blind else summary.rank)
-    if "audit" in heard:
-        true = np.asarray(heard["audit"].rows.decode())
+    if "audit" in own:
+        true = np.asarray(own["audit"].rows.decode())
         what = f"{len(true)} true rows for an audit"
         yield Leaving(what, center, 8 * len(true) * T, _plain(true.T, table))
     # In the open and under masked sums the result is made of what the center has anyway; a blind center has less.
@@ -294,23 +299,23 @@ def _leaves(
     yield Leaving(f"result: {count} components", members, 8 * T * count, result)
     # New samples are recovered as well as those of the fit, placed once more: by their rows, or by their scores.
     for batch in range(plan.batches):
-        new = placed if hidden or plan.protect == "sums" else heard["new/rows"].factor.decode()
+        new = placed if hidden or plan.protect == "sums" else own["new/rows"].factor.decode()
         seen_new = None if batch else _plain(np.asarray(to_numpy(new)), table)
         yield Leaving(f"batch {batch + 1} of new samples", center, 8 * plan.batch_samples * count, seen_new)
 
 
-def _sums(
-    plan: Plan, fit: Fit, columns: Mapping[str, int], heard: "Heard", model: FusedModel, n_samples: int
-) -> Iterator[Leaving]:
+def _sums(case: Case, heard: Heard, model: FusedModel) -> Iterator[Leaving]:
     """What the center holds under masked sums: inner products or distances over all columns, whatever the width."""
+    plan, n_samples = case.plan, len(case.table.X)
     (joined,) = model.summaries.values()
-    added = quantities.of_fit(joined.kernel, n_samples, fit.n_landmarks, fit.precision)
+    added = quantities.of_fit(joined.kernel, n_samples, case.fit.n_landmarks, case.fit.precision)
     size = sum(added.count(piece) for piece in added.pieces) * added.bits // 8 + 8 * n_samples * added.lengths
-    n_rows, n_features = joined.n_samples, sum(columns.values())
+    n_rows, n_features = joined.n_samples, sum(case.columns.values())
     total, what = np.zeros((n_rows, n_rows)), "distances"
-    for step, asked in heard.asked.items():
+    for questions, answers in heard.values():
+        asked = questions[case.name]
         if isinstance(asked, SumsWanted) and asked.what.kind == "pairs":  # a rehearsal has too few rows for landmarks
-            protocols.add_piece(total, plan.parties, asked, asked.rows, heard.of_all[step])
+            protocols.add_piece(total, plan.parties, asked, asked.rows, answers)
             what = "inner products" if asked.what.lengths else "distances"
     squared = quantities.as_distances(total) if what == "inner products" else total
     seen = Seen(recovery.points(squared), Linear(), 0.0, min(n_features, n_rows))
@@ -320,61 +325,30 @@ def _sums(
     yield Leaving("the joint kernel matrix, made of these sums", plan.center, 0, matrix)
 
 
-class Heard(dict[str, Any]):
-    """What a party answered in a rehearsal, by step; what it was asked, and what all parties answered."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.asked: dict[str, Any] = {}
-        self.of_all: dict[str, Mapping[str, Any]] = {}
-
-
-def _rehearsed(
-    plan: Plan, fit: Fit, name: str, columns: Mapping[str, int], X: Matrix
-) -> tuple[Heard, FusedModel, Any]:
+def _rehearsed(case: Case) -> tuple[Heard, FusedModel, Any]:
     """Run the protocols of the plan in this process, with independent columns in the place of the others'.
 
     The result of a blind fit is that of an open one by the sum law, which nobody has to turn back.
     """
-    fit = replace(fit, lacking=None)  # here nobody lacks any
+    plan, name, X = case.plan, case.name, case.table.X[case.rows]
+    fit = replace(case.fit, lacking=None)  # here nobody lacks any
     fit = replace(fit, protect="none", law="sum") if fit.protect == "blind" else fit
     random = np.random.default_rng([2027, len(X)])  # no stream that a table was made with
     parties = {}
     for each in plan.parties:
-        Z = X if each == name else _independent(fit, each, random.normal(size=(len(X), columns[each])), X)
+        Z = X if each == name else _independent(fit, each, random.normal(size=(len(X), case.columns[each])), X)
         opened = partial(_opened, Z)
-        parties[each] = Party(
-            each, opened, plan.parties, "review", each.encode(), each.encode(), open_new=partial(_opened_new, Z)
-        )
-    heard, terms = Heard(), Terms("review", columns=columns, go=True)
-
-    def watched() -> Generator[Ask, Any, tuple[FusedModel, Any]]:
-        model = yield from _noted(protocols.fit(plan.parties, fit, terms), name, heard)
-        batch = protocols.place(plan.parties, fit, model, "new", terms)
-        return model, (yield from _noted(batch, name, heard)) if plan.batches else None
-
-    (model, placed), _ = in_process.drive(watched(), parties, Compute(n_jobs=1))
+        parties[each] = Party(each, opened, plan.parties, "review", each.encode(), each.encode(), open_new=opened)
+    heard: Heard = {}
+    drive = partial(in_process.drive, parties=parties, compute=Compute(n_jobs=1), heard=heard)
+    terms = Terms("review", columns=case.columns, go=True)
+    model = drive(protocols.fit(plan.parties, fit, terms))[0]
+    placed = drive(protocols.place(plan.parties, fit, model, "new", terms))[0] if plan.batches else None
     return heard, model, placed
 
 
-def _noted(protocol: Generator[Ask, Any, Any], name: str, heard: Heard) -> Generator[Ask, Any, Any]:
-    """Pass a protocol on, and note what one party is asked and answers."""
-    given: Any = None
-    while True:
-        try:
-            ask = protocol.send(given)
-        except StopIteration as end:
-            return end.value
-        given = yield ask
-        heard[ask.step], heard.asked[ask.step] = given[name], ask.questions[name]
-        heard.of_all[ask.step] = given
-
-
-def _opened(X: Matrix, columns_are: str) -> Matrix:
-    return X
-
-
-def _opened_new(X: Matrix, batch: str, columns_are: str) -> Matrix:
+def _opened(X: Matrix, *_: str) -> Matrix:
+    """Table of the fit, or of new samples, whatever the columns are taken for."""
     return X
 
 
@@ -400,18 +374,17 @@ def _plain(factor: Matrix, table: OwnTable) -> Seen:
     return Seen(factor, Linear(), 0.0, min(table.X.shape[1], len(factor)))
 
 
-def _left_before(memory: Memory, study: str, table: OwnTable, rows: Matrix) -> list[Seen]:
+def _left_before(case: Case) -> list[Seen]:
     """What earlier studies let out about these rows; rows that they did not have are zeros."""
-    keys = [str(row) for row in rows] if table.keys is None else [table.keys[row] for row in rows]
     found = []
-    for about, arrays in _studies_before(memory, study):
+    for about, arrays in case.before:
         place = {key: position for position, key in enumerate(about["keys"])}
         for factor in arrays.values():
-            here = np.zeros((len(keys), factor.shape[1]))
-            for position, key in enumerate(keys):
+            here = np.zeros((len(case.keys), factor.shape[1]))
+            for position, key in enumerate(case.keys):
                 if key in place:
                     here[position] = factor[place[key]]
-            found.append(_plain(here, table))
+            found.append(_plain(here, case.table))
     return found
 
 
@@ -424,18 +397,10 @@ def _studies_before(memory: Memory, study: str) -> Iterator[tuple[dict[str, Any]
                 yield json.loads(about), dict(arrays)
 
 
-def _findings(
-    plan: Plan,
-    fit: Fit,
-    leaving: Sequence[Leaving],
-    worst: float,
-    limits: Limits,
-    memory: Memory,
-    table: OwnTable,
-    roster: Mapping[str, str],
-) -> tuple[Finding, ...]:
+def _findings(case: Case, leaving: Sequence[Leaving], worst: float, roster: Mapping[str, str]) -> tuple[Finding, ...]:
+    plan, fit, limits, table = case.plan, case.fit, case.limits, case.table
     rank = max((each.rank for each in leaving), default=0)
-    before = [about for about, _ in _studies_before(memory, plan.id)]
+    before = [about for about, _ in case.before]
     keys = set(table.keys or [str(row) for row in range(len(table.X))])
     masked = [
         about
@@ -459,48 +424,31 @@ def _findings(
     )
 
 
-def _nearest(
-    plan: Plan,
-    fit: Fit,
-    name: str,
-    columns: Mapping[str, int],
-    table: OwnTable,
-    limits: Limits,
-    memory: Memory,
-    roster: Mapping[str, str],
-) -> str:
+def _nearest(case: Case, roster: Mapping[str, str]) -> str:
     """Name the first of a few changes that makes the plan green."""
-    bounded = Recovery(limits.recovery, limits.known_rows)
-    precision = (
-        fit.precision if PRECISIONS.index(fit.precision) <= PRECISIONS.index(limits.precision) else limits.precision
-    )
-    plan = replace(plan, samples=max(plan.samples, limits.samples), batches=min(plan.batches, limits.batches))
+    fit, limits = case.fit, case.limits
+    precision = PRECISIONS[min(PRECISIONS.index(fit.precision), PRECISIONS.index(limits.precision))]
     audit = fit.audit if (fit.audit or 0) <= limits.audit_rows else None
+    samples, batches = max(case.plan.samples, limits.samples), min(case.plan.batches, limits.batches)
     few = 2 if fit.n_components is None else min(2, fit.n_components)
     blind = {"protect": "blind", "rank": "auto", "law": "sum"}
-    tries: list[tuple[str, dict[str, Any]]] = [
-        ("the same, within the limits on numbers", {}),
-        (f"rank: recovery={limits.recovery:g}", {"rank": bounded}),
-        *(
-            (f"protect = blind, {count} components", blind | {"n_components": count})
-            for count in (fit.n_components, few, 1)
-        ),
-    ]
-    for words, changes in tries:
+    tries: dict[str, dict[str, Any]] = {
+        "the same, within the limits on numbers": {},
+        f"rank: recovery={limits.recovery:g}": {"rank": Recovery(limits.recovery, limits.known_rows)},
+    }
+    tries |= {f"protect = blind, {n} components": blind | {"n_components": n} for n in (fit.n_components, few, 1)}
+    for words, changes in tries.items():
         try:
             other = replace(fit, precision=precision, audit=audit, **changes)
-            changed = replace(plan, fit={**plan.fit, "protect": other.protect})
-            worst, leaving = _worst(changed, other, name, columns, table, limits, memory)
+            settings = {**case.plan.fit, "protect": other.protect}
+            changed = replace(
+                case, fit=other, plan=replace(case.plan, samples=samples, batches=batches, fit=settings)
+            )
+            worst, leaving = _worst(changed)
         except DKPCAError:
             continue
-        top = max(worst.values(), default=0.0)
-        found = _findings(changed, other, leaving, top, limits, memory, table, roster)
-        if all(finding.ok for finding in found):
+        if all(finding.ok for finding in _findings(changed, leaving, max(worst.values(), default=0.0), roster)):
             said = [words, f"precision {precision}" if precision != fit.precision else ""]
-            said += [
-                "no audit" if audit != fit.audit else "",
-                f"at least {plan.samples} samples",
-                f"{plan.batches} batches",
-            ]
+            said += ["no audit" if audit != fit.audit else "", f"at least {samples} samples", f"{batches} batches"]
             return ", ".join(part for part in said if part)
     return ""

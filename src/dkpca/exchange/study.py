@@ -14,7 +14,7 @@ from dkpca.exchange.identity import sha256
 from dkpca.exchange.memory import Memory, write
 from dkpca.exchange.party_side import PartySide, batches_in
 from dkpca.exchange.plan import Plan, Study
-from dkpca.exchange.review import Review
+from dkpca.exchange.review import Case, Review
 from dkpca.party import limits as party_limits
 from dkpca.party.limits import Limits
 from dkpca.settings import Fit, from_values
@@ -58,15 +58,17 @@ def review(folder: Folder, memory: Memory) -> Review:
 
 def _review(seat: Seat) -> Review:
     study = seat.kept.remembered("signed") or founding.shown(seat)
+    seat.kept.forget("review.json")  # which seals the other files of a review, and comes last
     if seat.name == study.plan.center:
         found, shown = Review(study, (), {}, (), ""), ""
     else:
-        fit = settings_of(study.plan)
         table, limits = _table_and_limits(seat, study.plan)
         if seat.kept.remembered("signed") and seat.kept.kept("table/about.json") is not None:
             table = own_table.frozen(seat.kept)  # what will be sent, whatever party.toml describes by now
-        found = reviews.review(study, seat.name, seat.memory, table, limits, fit)
-        reviews.keep(seat.kept, found, table)
+        columns = {party: study.members[party].columns for party in study.plan.parties}
+        case = Case(study.plan, settings_of(study.plan), seat.name, columns, table, limits, seat.memory)
+        found = reviews.review(case, study)
+        reviews.keep(seat.kept, found, case)
         shown = _digest_of(seat, table)
     seat.kept.remember(study, "reviewed")
     about = {"fingerprint": study.fingerprint, "green": found.green, "table and limits": shown}
