@@ -5,26 +5,19 @@ another question for a step that was answered is refused, whatever the folder sh
 """
 
 import contextlib
-import hashlib
-import json
-import os
 import secrets
 import shutil
 import sqlite3
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from dkpca.errors import InputError, ProtectionError, StorageError
 from dkpca.exchange import sealed
 from dkpca.exchange.identity import SECRET_BYTES, Secrets
 from dkpca.exchange.plan import Agreement, Study
-
-RENAMES = 20  # attempts where a scanner or an indexer holds a file open for a moment
-START = "0" * 64
+from dkpca.store import ledger, storage
 
 
 @dataclass(frozen=True)
@@ -38,17 +31,16 @@ class Memory:
         """Hold the folder for one process; the system lets go of it when the process ends, however it ends."""
         if not self.path.is_dir():
             raise InputError(f"{self.path}: there is no such folder; 'dkpca study join' makes it")
-        with (
-            explained(self.path / "lock"),
-            contextlib.closing(sqlite3.connect(self.path / "lock", timeout=0)) as held,
-        ):
+        with contextlib.closing(sqlite3.connect(self.path / "lock", timeout=0)) as held:
             held.isolation_level = None
             try:
                 held.execute("BEGIN EXCLUSIVE")  # of all locks in the standard library the one on every system
             except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
-                    raise  # such as of a full disk
-                raise InputError(f"{self.path}: another command is running here; wait for it, or stop it") from error
+                if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
+                    raise InputError(
+                        f"{self.path}: another command is running here; wait for it, or stop it"
+                    ) from error
+                raise StorageError(f"{self.path}: cannot be locked ({error}); nothing was sent") from error
             yield
 
     def identity(self) -> bytes:
@@ -66,32 +58,15 @@ class Memory:
 
     def ledger(self) -> list[dict[str, Any]]:
         """Everything that ever left this table, oldest first; raises if a line was altered or removed."""
-        path, previous, lines = self.path / "ledger.jsonl", START, []
-        if not path.exists():
-            return []
-        for number, line in enumerate(path.read_bytes().splitlines(keepends=True), start=1):
-            if not line.endswith(b"\n"):  # cut short by a crash, before anything left
-                break
-            try:
-                record = json.loads(line)
-            except ValueError:
-                record = {}
-            if not isinstance(record, dict) or record.get("previous") != previous:
-                raise StorageError(f"{path}: line {number} does not follow the one before it: the ledger was altered")
-            previous = hashlib.sha256(line).hexdigest()
-            lines.append(record)
-        return lines
+        path = self.path / "ledger.jsonl"
+        if path.exists():
+            ledger.followed(path)
+        return ledger.records(path)
 
     def record(self, **facts: Any) -> None:
         """Add a line to the ledger and bring it to the disk."""
-        path = self.path / "ledger.jsonl"
-        whole = path.read_bytes() if path.exists() else b""
-        whole = whole[: whole.rfind(b"\n") + 1]
-        last = whole[whole[:-1].rfind(b"\n") + 1 :]
-        previous = hashlib.sha256(last).hexdigest() if last else START
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        line = json.dumps({"time": now, **facts, "previous": previous}, allow_nan=False)
-        write(path, whole + line.encode() + b"\n")
+        with ledger.opened(self.path / "ledger.jsonl", storage.PRIVATE_MODE) as book:
+            book.append("sent", **facts)
 
     def _secret(self, path: Path) -> bytes:
         if not path.exists():
@@ -159,15 +134,15 @@ class StudyMemory:
 
     def agree(self, agreement: Agreement) -> Agreement:
         """Keep the agreement for ever; a set of other signatures is refused, and names whose changed."""
-        packed = _packed(agreement.study.number, dict(agreement.raw_signatures))
-        kept = self.kept("agreement.json")
-        if kept is not None:
-            before = _unpacked(kept)[1]
-            changed = [name for name, raw in agreement.raw_signatures.items() if before.get(name) != raw]
-            if changed:
-                raise ProtectionError(f"{', '.join(changed)} signed twice, with other content; start another study")
+        kept = self.agreed(agreement.study)
+        if kept is None:
+            packed = _packed(agreement.study.number, dict(agreement.raw_signatures))
+            self.replace("agreement.json", packed)
             return agreement
-        write(self.path / "agreement.json", packed)
+        before = kept.raw_signatures
+        changed = [name for name, raw in agreement.raw_signatures.items() if before.get(name) != raw]
+        if changed:
+            raise ProtectionError(f"{', '.join(changed)} signed twice, with other content; start another study")
         return agreement
 
     def agreed(self, study: Study) -> Agreement | None:
@@ -197,53 +172,10 @@ class StudyMemory:
             self.memory.record(**place, kind=header.kind, bytes=path.stat().st_size, readers=readers or "all")
 
 
-def write(path: Path, content: bytes | Callable[[BinaryIO], object]) -> None:
+def write(path: Path, content: storage.Content) -> None:
     """Replace a file: all of it or nothing, readable by its owner only, on the disk before it has its name."""
-    with explained(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        for stale in path.parent.glob(f".{path.name}.*.part"):  # of a process that was killed; DIR is locked
-            stale.unlink(missing_ok=True)
-        part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-        try:
-            with open(part, "xb+", opener=_private) as file:  # Path.open takes no opener
-                content(file) if callable(content) else file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            _rename(part, path)
-        finally:
-            part.unlink(missing_ok=True)
-        if hasattr(os, "O_DIRECTORY"):
-            folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
-
-
-def _rename(part: Path, path: Path) -> None:
-    """Give a file its name; Windows refuses while somebody has the old one open."""
-    for attempt in range(RENAMES):
-        try:
-            part.replace(path)
-            return
-        except PermissionError:
-            if attempt == RENAMES - 1:
-                raise
-            time.sleep(0.05)
-
-
-@contextlib.contextmanager
-def explained(path: Path) -> Iterator[None]:
-    """Turn the system's refusal into a sentence."""
-    try:
-        yield
-    except (OSError, sqlite3.Error) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise StorageError(f"{path}: cannot be written ({reason}); nothing was sent; fix that and repeat") from error
+    path.parent.mkdir(parents=True, exist_ok=True)
+    storage.write(path, content, private=True)
 
 
 def _packed(number: int, files: dict[str, bytes]) -> bytes:

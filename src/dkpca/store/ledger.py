@@ -81,10 +81,10 @@ class Ledger:
 
 
 @contextlib.contextmanager
-def opened(path: Path) -> Iterator[Ledger]:
+def opened(path: Path, mode: int = storage.PUBLIC_MODE) -> Iterator[Ledger]:
     """Open a ledger for writing; others wait."""
     with storage.explained(path):
-        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, storage.PUBLIC_MODE)
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, mode)
     try:
         storage.flock(descriptor)
         state = followed(path)

@@ -15,6 +15,7 @@ import os
 import secrets
 import shutil
 import stat
+import time
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from importlib import import_module
@@ -22,13 +23,13 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 from dkpca.errors import InputError, StorageError
-from dkpca.wire import strict_json
 from dkpca.wording import in_bytes
 
 PRIVATE_MODE, PUBLIC_MODE = 0o600, 0o666  # the second is narrowed by the umask
 
 NO_WAITING, BINARY = getattr(os, "O_NONBLOCK", 0), getattr(os, "O_BINARY", 0)  # of Unix, and of Windows
 MOST_SETTINGS = 2**24  # bytes of a file of settings
+RENAMES = 20  # attempts, in a second
 LARGE = 2**26  # bytes of a file that is mapped into memory, and not read
 
 Content = bytes | memoryview | Callable[[BinaryIO], object]  # of a file, or what writes it
@@ -82,13 +83,23 @@ def write_all(
             _sync_directory(seal.parent)
         for path, part in parts.items():
             with explained(path, f"{replaced} were replaced already" if replaced else NOTHING_CHANGED):
-                part.replace(path)
+                _rename(part, path)
             replaced.append(path.name)
         for path in remove:
             with explained(path, f"{replaced} were replaced already"):
                 path.unlink(missing_ok=True)
         for directory in {path.parent for path in (*files, *remove)}:
             _sync_directory(directory)
+
+
+def _rename(part: Path, path: Path) -> None:
+    """Give a file its name; Windows refuses while a scanner or an indexer has the old one open."""
+    for _ in range(RENAMES):
+        with contextlib.suppress(PermissionError):
+            part.replace(path)
+            return
+        time.sleep(0.05)
+    part.replace(path)
 
 
 def _remove_abandoned(path: Path) -> None:
@@ -187,6 +198,8 @@ def read_toml(path: Path, advice: str) -> dict[str, Any]:
 
 def read_json(path: Path) -> Any:
     """Return the value in a JSON file, or raise `InputError` with the reason why there is none."""
+    from dkpca.wire import strict_json  # which loads NumPy, and a member of a study that waits does not
+
     try:
         return strict_json.loads(read(path, at_most=MOST_SETTINGS))
     except ValueError as error:
