@@ -21,7 +21,8 @@ from dkpca.linalg.leading import NAMES, Solver
 from dkpca.linalg.precision import PRECISIONS
 from dkpca.messages import MOST_AUDITED
 from dkpca.rank import Auto, RankRule
-from dkpca.wire import codec, toml
+from dkpca.wire import codec
+from dkpca.wording import as_toml
 
 PROTECTIONS = ("none", "sums", "blind")
 LACKING = ("drop", "mean", "complete")
@@ -389,7 +390,7 @@ def _check_together(fit: Fit) -> None:
 
 def to_toml(record: Any) -> str:
     """Write every field of a record as a line of TOML."""
-    return toml.written({each.name: codec.plain(getattr(record, each.name)) for each in fields(record)})
+    return as_toml({each.name: codec.plain(getattr(record, each.name)) for each in fields(record)})
 
 
 def from_values(cls: type[RecordT], values: Mapping[str, Any], *, what: str, complete: bool = False) -> RecordT:

@@ -1,7 +1,10 @@
-"""Numbers and words for readers."""
+"""Numbers and words for readers, and values as TOML."""
 
+import datetime
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 
 def printable(text: str) -> str:
@@ -63,3 +66,23 @@ def ranges(numbers: Sequence[int]) -> str:
         else:
             parts.append([number])
     return ", ".join(str(p[0]) if len(p) == 1 else f"{p[0]} to {p[-1]}" for p in parts)
+
+
+def as_toml(values: Mapping[str, Any]) -> str:
+    """Lines of TOML, one for each entry; the standard library reads it and does not write it."""
+    return "".join(f"{key} = {toml_value(value)}\n" for key, value in values.items())
+
+
+def toml_value(value: Any) -> str:
+    """Write one value; TOML has no null, so None is the word "none"."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None:
+        return '"none"'
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(toml_value, value)) + "]"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{toml_value(str(key))} = {toml_value(item)}" for key, item in value.items()) + "}"
+    return str(value) if isinstance(value, datetime.date) else repr(value)  # inf and nan are TOML too

@@ -13,7 +13,7 @@ from dkpca.cli.output import table as as_table
 from dkpca.cli.table_options import TableAtHand, describes_table
 from dkpca.store import party_file, storage
 from dkpca.tables.checkup import ColumnFinding, Findings, examine
-from dkpca.wire import toml
+from dkpca.wording import as_toml
 
 PANEL = "At a party"
 SHOWN = 40  # columns of a table that are listed; all of them with --json
@@ -50,7 +50,7 @@ def _party_toml(path: Path, table: TableAtHand, found: Findings) -> str:
     others = {key: value for key, value in before.items() if key == "policy"}
     given = table.party if table.party != table.path.stem else before.get("party", table.party)
     named = {"party": given, "table": _beside(table.path, path)}
-    return "# Written by 'dkpca check'; change it as you like.\n" + toml.written(
+    return "# Written by 'dkpca check'; change it as you like.\n" + as_toml(
         named | party_file.described(found.suggested) | others
     )
 

@@ -17,7 +17,8 @@ from dkpca.tables.checkup import examine
 from dkpca.tables.formats import embedding_files
 from dkpca.tables.preparation import Preparation, prepare, reading_for, with_samples_as_columns
 from dkpca.tables.reading import Matrix, Reading, read, some
-from dkpca.wire import codec, toml
+from dkpca.wire import codec
+from dkpca.wording import as_toml
 
 PARTY_FILE = "party.toml"
 
@@ -76,7 +77,7 @@ def describe(folder: Path, table: Path, id_column: str | None, name: str) -> Non
     if problems:
         raise InputError(f"{table}: {problems[0]}; 'dkpca check {table}' lists all, --write saves a party.toml")
     values = {"party": name, "table": str(table.resolve())} | party_file.described(found.suggested)
-    write(path, ("# How the table is read; 'dkpca check' explains the keys.\n" + toml.written(values)).encode())
+    write(path, ("# How the table is read; 'dkpca check' explains the keys.\n" + as_toml(values)).encode())
 
 
 def load(folder: Path, columns_are: str, covariates: Sequence[str] = ()) -> OwnTable:

@@ -7,12 +7,11 @@ plan has every field written out; an unknown key or one that is missing is refus
 import datetime
 import hashlib
 import io
-import json
 import re
 import sys
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
@@ -20,7 +19,7 @@ from dkpca.errors import InputError, ProtectionError, WireError
 from dkpca.exchange import sealed
 from dkpca.exchange.folder import check_name
 from dkpca.exchange.identity import Secrets, check_keys, sha256
-from dkpca.wording import printable
+from dkpca.wording import as_toml, printable
 
 VERSION = 1
 NO_QUESTION = "0" * 64
@@ -28,7 +27,7 @@ MOST_MEMBERS = 200
 MOST_PLAN, MOST_MEMBER, MOST_SIGNATURE = 2**18, 2**12, 2**14  # bytes
 FEWEST_MASKED = 3  # parties of a masked sum in a study: of two, each knows the other's numbers from the sum
 ALIGNMENTS = ("position", "tokens", "psi")
-HEX = re.compile(r"[0-9a-f]{64}")
+HEX = "[0-9a-f]{64}"
 DEEPEST = 16  # tables inside tables of a plan
 MOST_BITS = 64  # of a whole number that a message repeats
 _KEY = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')"""
@@ -37,23 +36,57 @@ DEEP_KEY = re.compile(rf"(?<![\w-]){_KEY}(?:[ \t]*+\.[ \t]*+{_KEY}){{{DEEPEST}}}
 PLACE = re.compile(r"\(at [a-z0-9, ]+\)$")
 
 
+def _whole(least: int, most: int = 10**9) -> Callable[[Any], bool]:
+    return lambda value: type(value) is int and least <= value <= most
+
+
+def _matches(pattern: str) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, str) and bool(re.fullmatch(pattern, value))
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_names(value: Any) -> bool:
+    return isinstance(value, list) and 0 < len(value) <= MOST_MEMBERS and all(map(_is_text, value))
+
+
+def _is_columns(value: Any) -> bool:
+    return isinstance(value, dict) and len(value) <= 1 and all(map(_is_names, value.values()))
+
+
+def _is_day(value: Any) -> bool:
+    return isinstance(value, datetime.date) and not isinstance(value, datetime.datetime)
+
+
+def _is_bounds(value: Any) -> bool:
+    numbers = isinstance(value, list) and len(value) == 2 and all(type(v) in (int, float) for v in value)
+    return numbers and 0 < value[0] <= value[1] <= sys.float_info.max
+
+
+def _checked(is_valid: Callable[[Any], bool]) -> Any:
+    """Field of a TOML file that has to be there, with the check of its value."""
+    return field(metadata={"valid": is_valid})
+
+
 @dataclass(frozen=True)
 class Plan:
     """Everything that will be computed and sent. `fit` holds the settings of the fit, by their names."""
 
-    version: int
-    id: str  # random
-    ends: datetime.date  # nothing is answered after this day
-    center: str  # who fuses
-    parties: tuple[str, ...]
-    result_to: tuple[str, ...]  # who gets the result, the center among them
-    align: str  # one of ALIGNMENTS; under "psi" the center compares what all parties have raised
-    samples: int  # fewest samples with which the study goes on
-    gamma: tuple[float, float]  # bounds of a width that follows from the data
-    batches: int  # of new samples
-    batch_samples: int  # fewest of a batch
-    covariates: Mapping[str, tuple[str, ...]]  # columns of one party that are taken out, and the center sees
-    fit: Mapping[str, Any]
+    version: int = _checked(_whole(0))
+    id: str = _checked(_matches("[0-9a-f]{32}"))  # random
+    ends: datetime.date = field(metadata={"valid": _is_day})  # the last one on which anything is answered
+    center: str = _checked(_is_text)  # who fuses
+    parties: tuple[str, ...] = _checked(_is_names)
+    result_to: tuple[str, ...] = _checked(_is_names)  # who gets the result, the center among them
+    align: str = _checked(lambda value: value in ALIGNMENTS)  # "psi": the center compares what all have raised
+    samples: int = _checked(_whole(2))  # fewest samples with which the study goes on
+    gamma: tuple[float, float] = _checked(_is_bounds)  # bounds of a width that follows from the data
+    batches: int = _checked(_whole(0, 1000))  # of new samples
+    batch_samples: int = _checked(_whole(0))  # fewest of a batch
+    covariates: Mapping[str, tuple[str, ...]] = _checked(_is_columns)  # of one party, taken out; the center sees them
+    fit: Mapping[str, Any] = _checked(lambda value: isinstance(value, dict))
 
     @property
     def members(self) -> tuple[str, ...]:
@@ -67,26 +100,25 @@ class Plan:
 
     def to_toml(self) -> bytes:
         """Write the plan, every field of it."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        lines = [f"{name} = {toml(value)}" for name, value in values.items() if name != "fit"]
-        return "\n".join([*lines, "", "[fit]", *(f"{n} = {toml(v)}" for n, v in self.fit.items()), ""]).encode()
+        values = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "fit"}
+        return f"{as_toml(values)}\n[fit]\n{as_toml(self.fit)}".encode()
 
 
 @dataclass(frozen=True)
 class Member:
     """What a member says of itself when it joins."""
 
-    version: int
-    study: str  # id of the plan for which the sealing key was made
-    name: str
-    identity: str
-    sealing: str
-    nonce: str  # digest of a nonce that the signature reveals
-    columns: int
+    version: int = _checked(_whole(0))
+    study: str = _checked(_is_text)  # id of the plan for which the sealing key was made
+    name: str = _checked(_is_text)
+    identity: str = _checked(_matches(HEX))
+    sealing: str = _checked(_matches(HEX))
+    nonce: str = _checked(_matches(HEX))  # digest of a nonce that the signature reveals
+    columns: int = _checked(_whole(0))
 
     def to_toml(self) -> bytes:
         """Write the member's file."""
-        return "".join(f"{field.name} = {toml(getattr(self, field.name))}\n" for field in fields(self)).encode()
+        return as_toml(vars(self)).encode()
 
 
 @dataclass(frozen=True)
@@ -168,14 +200,14 @@ class Agreement:
 
 def make_member(name: str, me: Secrets, plan: Plan, columns: int) -> Member:
     """Return what a member says of itself."""
-    return Member(VERSION, plan.id, name, me.public, me.sealing, sha256(_nonce(me, "first")), columns)
+    return Member(VERSION, plan.id, name, me.public, me.sealing, sha256(me.derive("nonce", "first")), columns)
 
 
 def make_signature(study: Study, name: str, me: Secrets, table_digest: str) -> bytes:
     """Sign a study: the same bytes each time."""
     commitment = hashlib.sha256(me.derive("commitment to the table") + bytes.fromhex(table_digest)).hexdigest()
-    says = Signature(_nonce(me, "first").hex(), sha256(_nonce(me, "second")), commitment)
-    body = sealed.canonical({field.name: getattr(says, field.name) for field in fields(says)})
+    says = Signature(me.derive("nonce", "first").hex(), sha256(second_nonce(me)), commitment)
+    body = sealed.canonical(vars(says))
     about = sealed.Header("signature", study.fingerprint, "signature", name, NO_QUESTION, {})
     file = io.BytesIO()
     sealed.write(file, about, [sealed.Part("all", sealed.ANYBODY, [body])], me, {})
@@ -184,7 +216,7 @@ def make_signature(study: Study, name: str, me: Secrets, table_digest: str) -> b
 
 def second_nonce(me: Secrets) -> bytes:
     """Nonce for the rows of an audit, committed to in the signature."""
-    return _nonce(me, "second")
+    return me.derive("nonce", "second")
 
 
 def check_signature(raw: bytes, name: str, study: Study) -> Signature:
@@ -200,9 +232,8 @@ def check_signature(raw: bytes, name: str, study: Study) -> Signature:
         found = sealed.uncanonical(b"".join(pieces), "its content")
     except (ProtectionError, WireError) as error:
         raise ProtectionError(f"the signature of {name} {error}; compare the fingerprint with {name}") from error
-    if not isinstance(found, dict) or set(found) != {field.name for field in fields(Signature)}:
-        raise ProtectionError(f"the signature of {name} lacks entries of its kind, or has others")
-    if not all(isinstance(value, str) and HEX.fullmatch(value) for value in found.values()):
+    whole = isinstance(found, dict) and set(found) == {each.name for each in fields(Signature)}
+    if not whole or not all(map(_matches(HEX), found.values())):
         raise ProtectionError(f"the signature of {name} lacks entries of its kind, or has others")
     if sha256(bytes.fromhex(found["nonce"])) != study.members[name].nonce:
         raise ProtectionError(f"{name} revealed a nonce that it had not committed to; start another study")
@@ -211,9 +242,7 @@ def check_signature(raw: bytes, name: str, study: Study) -> Signature:
 
 def read_plan(raw: bytes) -> Plan:
     """Return the plan in these bytes, if every key is there and of its kind, and no other."""
-    values = _parsed(raw, "the plan", PLAN)
-    if not isinstance(values["ends"], datetime.date) or isinstance(values["ends"], datetime.datetime):
-        raise InputError("the plan: ends is not a date; write ends = 2027-01-31")
+    values = _parsed(raw, "the plan", Plan)
     plan = Plan(
         **values
         | {name: tuple(values[name]) for name in ("parties", "result_to")}
@@ -243,7 +272,7 @@ def read_plan(raw: bytes) -> Plan:
 
 def read_member(raw: bytes, name: str, study: str) -> Member:
     """Return a member's file, if it is that of this member for this study."""
-    member = Member(**_parsed(raw, f"the member file of {name}", MEMBER))
+    member = Member(**_parsed(raw, f"the member file of {name}", Member))
     if member.name != name or member.study != study:
         raise ProtectionError(f"the member file of {name} is that of another member or study; do not sign")
     check_keys(name, member.identity, member.sealing)
@@ -257,28 +286,9 @@ def check_end(plan: Plan, today: datetime.date | None = None) -> None:
         raise InputError(f"the study ended on {plan.ends}; nothing is answered after that day; create another")
 
 
-def toml(value: Any) -> str:
-    """Write one value as TOML."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(toml, value)) + "]"
-    if isinstance(value, Mapping):
-        inside = ", ".join(f"{toml(str(key))} = {toml(item)}" for key, item in value.items())
-        return "{ " + inside + " }" if inside else "{}"
-    if isinstance(value, float):
-        return repr(value)  # inf and nan are TOML too
-    return str(value)
-
-
-def _nonce(me: Secrets, which: str) -> bytes:
-    return me.derive("nonce", which)
-
-
-def _parsed(raw: bytes, what: str, valid: Mapping[str, Callable[[Any], bool]]) -> dict[str, Any]:
-    """Return the values of a TOML file that has exactly these keys, each with a valid value."""
+def _parsed(raw: bytes, what: str, record: type[Any]) -> dict[str, Any]:
+    """Return the values of a TOML file that has exactly the fields of a record, each with a valid value."""
+    valid = {each.name: each.metadata["valid"] for each in fields(record)}
     too_deep = f"{what} has tables inside tables, more than {DEEPEST} deep; do not sign it"
     if DEEP_KEY.search(raw.decode(errors="replace")):
         raise InputError(too_deep)
@@ -321,50 +331,3 @@ def _said(value: Any) -> str:
     if isinstance(value, list):
         return f", a list of {len(value)},"
     return f" = {printable(repr(value))[:80]}"
-
-
-def _whole(least: int, most: int = 10**9) -> Callable[[Any], bool]:
-    return lambda value: type(value) is int and least <= value <= most
-
-
-def _names(value: Any) -> bool:
-    return isinstance(value, list) and 0 < len(value) <= MOST_MEMBERS and all(isinstance(name, str) for name in value)
-
-
-def _columns(value: Any) -> bool:
-    return isinstance(value, dict) and len(value) <= 1 and all(map(_names, value.values()))
-
-
-def _digest(value: Any) -> bool:
-    return isinstance(value, str) and bool(HEX.fullmatch(value))
-
-
-def _bounds(value: Any) -> bool:
-    numbers = isinstance(value, list) and len(value) == 2 and all(type(v) in (int, float) for v in value)
-    return numbers and 0 < value[0] <= value[1] <= sys.float_info.max
-
-
-PLAN: Mapping[str, Callable[[Any], bool]] = {
-    "version": lambda value: type(value) is int,
-    "id": lambda value: isinstance(value, str) and bool(re.fullmatch(r"[0-9a-f]{32}", value)),
-    "ends": lambda value: isinstance(value, datetime.date),
-    "center": lambda value: isinstance(value, str),
-    "parties": _names,
-    "result_to": _names,
-    "align": lambda value: value in ALIGNMENTS,
-    "samples": _whole(2),
-    "gamma": _bounds,
-    "batches": _whole(0, 1000),
-    "batch_samples": _whole(0),
-    "covariates": _columns,
-    "fit": lambda value: isinstance(value, dict),
-}
-MEMBER: Mapping[str, Callable[[Any], bool]] = {
-    "version": lambda value: type(value) is int,
-    "study": lambda value: isinstance(value, str),
-    "name": lambda value: isinstance(value, str),
-    "identity": _digest,
-    "sealing": _digest,
-    "nonce": _digest,
-    "columns": _whole(0),
-}
