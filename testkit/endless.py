@@ -2,7 +2,7 @@
 
 import time
 
-from dkpca.exchange.sending import Holding
+from dkpca.exchange.holdings import Holding
 
 
 class Endless(Holding):

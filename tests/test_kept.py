@@ -16,7 +16,7 @@ from sklearn.metrics.pairwise import euclidean_distances, linear_kernel, rbf_ker
 
 from dkpca import DKPCA, subspace_error, wire
 from dkpca.errors import WireError
-from dkpca.exchange import files
+from dkpca.exchange import holdings
 from dkpca.fusion import fuse
 from dkpca.messages import digest
 from dkpca.party import alignment, extend
@@ -95,7 +95,7 @@ def test_two_kept_summaries_fuse_to_kernel_pca_of_the_joined_columns():
 
 
 def test_a_private_state_places_new_samples_as_a_fresh_fit_does(X):
-    state, preparation = files.load_state(KEPT / "bank.state")
+    state, preparation = holdings.load_state(KEPT / "bank.state")
     assert [column.source for column in preparation.columns] == ["x0", "x1", "x2"]
     rows = extend(state, X[:4]).factor.decode()
     np.testing.assert_allclose(rows, message("bank.rows").factor.decode(), atol=1e-6)

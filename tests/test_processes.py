@@ -12,7 +12,7 @@ import pytest
 
 from dkpca.errors import InputError
 from dkpca.exchange import processes
-from dkpca.exchange.sending import Holding
+from dkpca.exchange.holdings import Holding
 from dkpca.settings import Compute, Fit
 from dkpca.tables.reading import Reading
 from testkit.endless import Endless

@@ -5,7 +5,7 @@ import pytest
 
 from dkpca.errors import InputError
 from dkpca.exchange import processes
-from dkpca.exchange.sending import Holding
+from dkpca.exchange.holdings import Holding
 from dkpca.tables.reading import Reading
 from tests.tables.dirty import careful_match, make_pair
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dkpca.errors import InputError
 from dkpca.exchange import processes
-from dkpca.exchange.sending import Holding
+from dkpca.exchange.holdings import Holding
 from dkpca.tables.ids import WAYS, check_ways, matching_keys, oddities, would_match
 from dkpca.tables.reading import Reading, from_frame, read, read_ids
 

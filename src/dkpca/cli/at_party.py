@@ -13,7 +13,8 @@ from dkpca.cli.options import GivenSettings
 from dkpca.cli.output import progress, show
 from dkpca.cli.table_options import TableAtHand, reads_table
 from dkpca.errors import InputError
-from dkpca.exchange import files
+from dkpca.exchange import holdings
+from dkpca.exchange.protocols import summary_question
 from dkpca.exchange.steps import kernel_of
 from dkpca.linalg.arrays import MemoryLimit
 from dkpca.messages import Summary
@@ -71,19 +72,9 @@ def summarize(
     about = f"{holding.party}: eigenpairs of its Gram matrix"
     holding = replace(holding, memory=MemoryLimit.of(compute.max_memory, out.parent))
     with progress(about) as told:
-        summary, preparation, kept = files.summarize(
-            holding,
-            box,
-            kernel=chosen,
-            rank=fit.rank_rule,
-            precision=fit.precision,
-            solver=fit.solver,
-            random_state=fit.seed,
-            state=state_path,
-            keep_training=fit.projection == "exact",
-            law=fit.law,
-            progress=told,
-            device=compute.device,
+        asked_for = summary_question(fit, {holding.party: chosen}, holding.party, 0)
+        summary, preparation, kept = holdings.summarize(
+            holding, box, asked_for, state=state_path, progress=told, device=compute.device
         )
     notes = [*preparation.notes, *_left_by_limit(summary, kept), *about_columns(kept)]
     within, verdict = may_send(kept.recovery, box.policy)

@@ -16,8 +16,8 @@ from dkpca.cli.output import progress, show
 from dkpca.cli.output import table as as_table
 from dkpca.cli.table_options import Ids, holdings_of, prepared, with_standardize
 from dkpca.errors import InputError
+from dkpca.exchange.holdings import Holding
 from dkpca.exchange.processes import shared_samples
-from dkpca.exchange.sending import Holding
 from dkpca.store import storage
 from dkpca.tables.reading import Reading
 

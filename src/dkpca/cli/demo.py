@@ -16,8 +16,7 @@ from dkpca.cli.options import AsJson
 from dkpca.cli.output import aside, show, table
 from dkpca.errors import InputError
 from dkpca.exchange import processes
-from dkpca.exchange.files import load_state
-from dkpca.exchange.sending import Holding
+from dkpca.exchange.holdings import Holding, load_state
 from dkpca.kernels import RBF, Linear
 from dkpca.linalg.arrays import to_numpy
 from dkpca.messages import Summary, row_number_digest

@@ -10,7 +10,7 @@ from rich.text import Text
 from dkpca import wire
 from dkpca.cli import options as o
 from dkpca.cli.output import show, table
-from dkpca.exchange.files import preparation_of
+from dkpca.exchange.holdings import preparation_of
 from dkpca.messages import Summary
 from dkpca.party.disclosure import describe
 from dkpca.party.limits import Policy

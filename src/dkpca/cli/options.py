@@ -11,7 +11,7 @@ import typer
 
 from dkpca import rank as ranks
 from dkpca.errors import InputError
-from dkpca.exchange.sending import Sender
+from dkpca.exchange.holdings import Sender
 from dkpca.linalg import arrays
 from dkpca.messages import check_party_name
 from dkpca.party import ANYTHING

@@ -10,10 +10,10 @@ import typer
 from dkpca.cli import options as o
 from dkpca.cli.options import GivenSettings
 from dkpca.errors import InputError
-from dkpca.exchange.sending import Holding
+from dkpca.exchange.holdings import Holding
 from dkpca.settings import Fit
 from dkpca.store import party_file
-from dkpca.tables.preparation import prepare, reading_for, with_samples_as_columns
+from dkpca.tables.preparation import numbers_for
 from dkpca.tables.reading import TEXT_COLUMNS, Matrix, Reading
 from dkpca.tables.scverse import MUDATA, modalities
 
@@ -163,11 +163,8 @@ def prepared(holdings: Sequence[Holding], settings: Fit) -> tuple[dict[str, Matr
     columns: dict[str, Matrix] = {}
     notes: list[str] = []
     for holding in holdings:
-        rows, _ = holding.load()
         columns_are = settings.family_of(holding.party).columns_are
-        rows = with_samples_as_columns(rows) if columns_are == "samples" else rows
-        preparation = prepare(rows, reading_for(holding.reading, columns_are))
-        columns[holding.party] = preparation.apply(rows)
+        columns[holding.party], preparation = numbers_for(holding.load()[0], holding.reading, columns_are)
         notes += [f"{holding.party}: {note}" for note in preparation.notes]
     return columns, notes
 

@@ -15,7 +15,7 @@ from dkpca.exchange.memory import StudyMemory, write
 from dkpca.store import party_file
 from dkpca.tables.checkup import examine
 from dkpca.tables.formats import embedding_files
-from dkpca.tables.preparation import Preparation, prepare, reading_for, with_samples_as_columns
+from dkpca.tables.preparation import Preparation, numbers_for
 from dkpca.tables.reading import Matrix, Reading, read, some
 from dkpca.wire import codec
 from dkpca.wording import as_toml
@@ -85,10 +85,9 @@ def load(folder: Path, columns_are: str, covariates: Sequence[str] = ()) -> OwnT
     file = party_file.read(folder / PARTY_FILE)
     if file.table is None:
         raise InputError(f"{folder / PARTY_FILE}: names no table; write table = with the name of a file")
-    reading = replace(reading_for(file.reading, columns_are), standardize=False)  # the fit standardizes, or does not
+    reading = replace(file.reading, standardize=False)  # the fit standardizes, or does not
     table = read(file.table, reading)
-    table = with_samples_as_columns(table) if columns_are == "samples" else table
-    preparation = prepare(table, reading)
+    X, preparation = numbers_for(table, reading, columns_are)
     sources = {column.source for column in preparation.columns}
     if not set(covariates) <= sources or (covariates and columns_are != "quantities"):
         raise InputError(
@@ -96,7 +95,7 @@ def load(folder: Path, columns_are: str, covariates: Sequence[str] = ()) -> OwnT
             "categories as this party's kernel reads them; see text in party.toml"
         )
     apart = [n for n, c in zip(_names(preparation), preparation.columns, strict=True) if c.source in covariates]
-    return OwnTable(preparation.apply(table), table.ids, table.keys, preparation).without(apart)
+    return OwnTable(X, table.ids, table.keys, preparation).without(apart)
 
 
 def freeze(memory: StudyMemory, table: OwnTable) -> str:

@@ -11,9 +11,9 @@ import re
 import sys
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any, get_type_hints
 
 from dkpca.errors import InputError, ProtectionError, WireError
 from dkpca.exchange import sealed
@@ -65,28 +65,30 @@ def _is_bounds(value: Any) -> bool:
     return numbers and 0 < value[0] <= value[1] <= sys.float_info.max
 
 
-def _checked(is_valid: Callable[[Any], bool]) -> Any:
-    """Field of a TOML file that has to be there, with the check of its value."""
-    return field(metadata={"valid": is_valid})
+# A type with the check of its values, for files that everybody can write.
+Version = Annotated[int, _whole(0)]
+Text = Annotated[str, _is_text]
+Digest = Annotated[str, _matches(HEX)]
+Names = Annotated[tuple[str, ...], _is_names]
 
 
 @dataclass(frozen=True)
 class Plan:
     """Everything that will be computed and sent. `fit` holds the settings of the fit, by their names."""
 
-    version: int = _checked(_whole(0))
-    id: str = _checked(_matches("[0-9a-f]{32}"))  # random
-    ends: datetime.date = field(metadata={"valid": _is_day})  # the last one on which anything is answered
-    center: str = _checked(_is_text)  # who fuses
-    parties: tuple[str, ...] = _checked(_is_names)
-    result_to: tuple[str, ...] = _checked(_is_names)  # who gets the result, the center among them
-    align: str = _checked(lambda value: value in ALIGNMENTS)  # "psi": the center compares what all have raised
-    samples: int = _checked(_whole(2))  # fewest samples with which the study goes on
-    gamma: tuple[float, float] = _checked(_is_bounds)  # bounds of a width that follows from the data
-    batches: int = _checked(_whole(0, 1000))  # of new samples
-    batch_samples: int = _checked(_whole(0))  # fewest of a batch
-    covariates: Mapping[str, tuple[str, ...]] = _checked(_is_columns)  # of one party, taken out; the center sees them
-    fit: Mapping[str, Any] = _checked(lambda value: isinstance(value, dict))
+    version: Version
+    id: Annotated[str, _matches("[0-9a-f]{32}")]  # random
+    ends: Annotated[datetime.date, _is_day]  # nothing is answered after this day
+    center: Text  # who fuses
+    parties: Names
+    result_to: Names  # who gets the result, the center among them
+    align: Annotated[str, lambda value: value in ALIGNMENTS]  # under "psi" the center compares what all have raised
+    samples: Annotated[int, _whole(2)]  # fewest samples with which the study goes on
+    gamma: Annotated[tuple[float, float], _is_bounds]  # bounds of a width that follows from the data
+    batches: Annotated[int, _whole(0, 1000)]  # of new samples
+    batch_samples: Annotated[int, _whole(0)]  # fewest of a batch
+    covariates: Annotated[Mapping[str, tuple[str, ...]], _is_columns]  # of one party, taken out; the center sees them
+    fit: Annotated[Mapping[str, Any], lambda value: isinstance(value, dict)]
 
     @property
     def members(self) -> tuple[str, ...]:
@@ -108,13 +110,13 @@ class Plan:
 class Member:
     """What a member says of itself when it joins."""
 
-    version: int = _checked(_whole(0))
-    study: str = _checked(_is_text)  # id of the plan for which the sealing key was made
-    name: str = _checked(_is_text)
-    identity: str = _checked(_matches(HEX))
-    sealing: str = _checked(_matches(HEX))
-    nonce: str = _checked(_matches(HEX))  # digest of a nonce that the signature reveals
-    columns: int = _checked(_whole(0))
+    version: Version
+    study: Text  # id of the plan for which the sealing key was made
+    name: Text
+    identity: Digest
+    sealing: Digest
+    nonce: Digest  # digest of a nonce that the signature reveals
+    columns: Annotated[int, _whole(0)]
 
     def to_toml(self) -> bytes:
         """Write the member's file."""
@@ -288,7 +290,8 @@ def check_end(plan: Plan, today: datetime.date | None = None) -> None:
 
 def _parsed(raw: bytes, what: str, record: type[Any]) -> dict[str, Any]:
     """Return the values of a TOML file that has exactly the fields of a record, each with a valid value."""
-    valid = {each.name: each.metadata["valid"] for each in fields(record)}
+    hints = get_type_hints(record, include_extras=True)
+    valid = {name: hint.__metadata__[0] for name, hint in hints.items()}
     too_deep = f"{what} has tables inside tables, more than {DEEPEST} deep; do not sign it"
     if DEEP_KEY.search(raw.decode(errors="replace")):
         raise InputError(too_deep)

@@ -12,22 +12,26 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dkpca import messages, wire
+from dkpca import messages, party, wire
 from dkpca.errors import InputError, NoAnswerError
-from dkpca.exchange import files, in_process, protocols
+from dkpca.exchange import in_process, protocols
+from dkpca.exchange.holdings import Holding, PreparedTable, load_state, preparation_of
 from dkpca.exchange.protocols import Terms
-from dkpca.exchange.sending import Holding, PreparedTable, Sender
 from dkpca.fusion.covariates import Covariates
 from dkpca.fusion.scoring import Placed, share_words
 from dkpca.linalg.arrays import MemoryLimit
 from dkpca.linalg.rows import controller
+from dkpca.messages import Rows
 from dkpca.party.answers import Party
 from dkpca.party.questions import Question, SummaryWanted
+from dkpca.party.state import PartyState
+from dkpca.party.summaries import outside_at_party
 from dkpca.settings import Compute, Fit
 from dkpca.store import runs, storage
-from dkpca.store.files import encode_state
+from dkpca.store.files import encode_state, naming
 from dkpca.store.runs import Run
 from dkpca.tables.ids import would_match
+from dkpca.tables.preparation import Preparation
 from dkpca.tables.reading import Reading, read, some
 
 HERE = Compute()
@@ -64,7 +68,7 @@ def fit(
         _pool(compute.n_jobs or os.cpu_count() or 1, len(holdings)) as pool,
     ):
         workers = Workers(pool, {h.party: h.path for h in holdings}, done)
-        names = together.names if together else _names(holdings[0])
+        names = together.names if together else holdings[0].names()
         taken_out = None if covariates is None else Covariates.of(_rows_of(covariates, holdings[0], names))
         terms = Terms(
             run_name,
@@ -89,7 +93,7 @@ def fit(
             id_normalize=holdings[0].reading.id_normalize,
             states={name: encode_state(state) for name, state in states.items()},
         )
-    said = {name: files.preparation_of(state).notes for name, state in states.items()}
+    said = {name: preparation_of(state).notes for name, state in states.items()}
     notes += [] if run.model.covariates is None else run.model.covariates.words()
     return run, sorted(notes + [f"{name}: {note}" for name, each in said.items() for note in each])
 
@@ -120,7 +124,7 @@ class Workers:
 
 
 def _party(holding: Holding, roster: Sequence[str], run: str, compute: Compute) -> Party:
-    ids = holding.order or (holding.ids() if holding.reading.id_column else None)
+    ids = holding.names()
     return Party(
         holding.party,
         PreparedTable(holding),
@@ -143,27 +147,26 @@ def place(
     strangers = sorted(set(tables) - set(run.model.summaries))
     if strangers:
         raise InputError(f"new samples were given for {strangers}; the parties are {sorted(run.model.summaries)}")
-    private = run.path / "private"
-    holdings = [files.new_samples(path, private / f"{party}.state") for party, path in tables.items()]
+    kept = {party: load_state(run.path / "private" / f"{party}.state") for party in tables}
+    readings = {party: how.reading_of_new(how.reading.id_column) for party, (_, how) in kept.items()}
+    holdings = [Holding(party, path, readings[party]) for party, path in tables.items()]
     holdings, notes, together = matched_samples(holdings, lacking)
-    names = together.names if together else _names(holdings[0])
-    with storage.scratch_beside(run.path) as folder:
-        rows = [folder / f"{holding.party}.rows" for holding in holdings]
-        for holding, path in zip(holdings, rows, strict=True):
-            state = private / f"{holding.party}.state"
-            _, said = files.extend(holding, state, Sender(path, measures=False))
-            notes += [f"{holding.party}: {note}" for note in said]
-        placed = runs.place(
-            run,
-            rows,
-            run.path / NEW,
-            sample_names=names,
-            id_normalize=holdings[0].reading.id_normalize,
-            missing=sorted(set(run.model.summaries) - set(tables)),
-            places=together.places if together else None,
-            lacking=lacking,
-            covariates=None if covariates is None else _rows_of(covariates, holdings[0], names),
-        )
+    names, rows = together.names if together else holdings[0].names(), []
+    for holding in holdings:
+        message, said = _rows(holding, *kept[holding.party])
+        rows.append(message)
+        notes += [f"{holding.party}: {note}" for note in said]
+    placed = runs.place(
+        run,
+        rows,
+        run.path / NEW,
+        sample_names=names,
+        id_normalize=holdings[0].reading.id_normalize,
+        missing=sorted(set(run.model.summaries) - set(tables)),
+        places=together.places if together else None,
+        lacking=lacking,
+        covariates=None if covariates is None else _rows_of(covariates, holdings[0], names),
+    )
     outside = runs.outside(run.path / NEW)
     if placed.missing:
         notes.append(share_words(placed))
@@ -172,6 +175,17 @@ def place(
             f"{len(outside):,} new samples lie outside the range of the fit, and are marked so: {some(outside)}"
         )
     return placed, notes
+
+
+def _rows(holding: Holding, state: PartyState, preparation: Preparation) -> tuple[Rows, list[str]]:
+    """A party's message about new samples, and what is new about them, in words."""
+    with naming(holding.path):
+        table, names = holding.load()
+        X = preparation.apply(table)
+        message = party.extend(state, X, sample_ids=names)
+    unlike = int(outside_at_party(state, message).sum())
+    said = [f"{unlike:,} of {len(X):,} new samples are unlike all samples of the fit"] if unlike else []
+    return message, [*preparation.about_new_rows(table), *said]
 
 
 @dataclass(frozen=True)
@@ -193,10 +207,6 @@ def _rows_of(path: Path, like: Holding, names: Sequence[str] | None) -> Any:
     if lacking:
         raise InputError(f"{path}: has no row for {len(lacking):,} of {len(names):,} samples, such as {lacking[0]!r}")
     return found.take([row[key] for key in like.keys(names)]).frame
-
-
-def _names(holding: Holding) -> Sequence[str] | None:
-    return holding.order or (holding.ids() if holding.reading.id_column else None)
 
 
 def shared_samples(holdings: Sequence[Holding]) -> tuple[list[Holding], list[str]]:

@@ -341,16 +341,16 @@ def _go(
 
 def summary_question(settings: Fit, chosen: Mapping[str, Kernel], party: str, n_samples: int) -> q.SummaryWanted:
     """Return the question for a party's summary; the party can make it itself."""
-    law = combination(chosen, settings.law).law
+    balanced = settings.weights == BALANCED
     return q.SummaryWanted(
         kernel=chosen[party],
         rank=settings.rank_rule,
         precision=settings.precision,
         solver=settings.solver,
-        seed=settings.seed,
+        random_state=settings.seed,
         keep_training=settings.projection == "exact",
         standardize=settings.standardize,
-        balance=law.mean_exponent(len(chosen)) if settings.weights == BALANCED else 0.0,
+        balance=combination(chosen, settings.law).law.mean_exponent(len(chosen)) if balanced else 0.0,
         law=settings.law,  # type: ignore[arg-type]  # checked
         blind=settings.protect == "blind",
         n_samples=n_samples,

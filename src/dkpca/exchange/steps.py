@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from dkpca import fusion
 from dkpca import party as core
 from dkpca.errors import InputError
+from dkpca.exchange.protocols import summary_question
 from dkpca.fusion import LANDMARKS, FusedModel
 from dkpca.kernels import Kernel, family
 from dkpca.kernels.base import adjusted
@@ -111,15 +112,8 @@ def summarize(
     memory = MemoryLimit.of(compute.max_memory)
     summary, state = core.summarize(
         check_table(check_party_name(party), X, columns_are=chosen.columns_are, memory=memory),
+        **summary_question(fit, {party: chosen}, party, 0).settings(),
         party=party,
-        kernel=chosen,
-        rank=fit.rank_rule,
-        precision=fit.precision,
-        solver=fit.solver,
-        random_state=fit.seed,
-        keep_training=fit.projection == "exact",
-        standardize=fit.standardize,
-        law=fit.law,
         sample_ids=sample_ids,
         policy=policy,
         device=compute.device,

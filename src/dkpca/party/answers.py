@@ -309,17 +309,9 @@ def _summary(party: Party, question: q.SummaryWanted) -> messages.Summary:
         )
     summary, state = summaries.summarize(
         X,
+        **question.settings(),
         party=party.name,
-        kernel=question.kernel,
-        rank=question.rank,
-        precision=question.precision,
-        solver=question.solver,
-        random_state=question.seed,
-        keep_training=question.keep_training,
         sample_ids=party.sample_ids(),
-        standardize=question.standardize,
-        balance=question.balance,
-        law=question.law,
         policy=party.policy,
         known_rows=party.known_rows,
         blind=turned,

@@ -143,13 +143,17 @@ class SummaryWanted(Question, answer=messages.Summary):
     rank: RankRule
     precision: str
     solver: str | Solver = "auto"
-    seed: int = 0
+    random_state: int = 0
     keep_training: bool = False
     standardize: bool = False
     balance: messages.NotNegative = 0.0  # mean exponent that a party gives its kernel by its width; 0: as asked
     law: Literal["product", "sum"] | None = None  # how the center combines the answers; None: as the kernel implies
     blind: bool = False  # turn the samples by the parties' key, and the columns by a rotation of your own
     n_samples: int = 0  # 0: not known
+
+    def settings(self) -> dict[str, Any]:
+        """Arguments of `party.summarize`; the rotations of a blind fit are the party's own."""
+        return {name: value for name, value in vars(self).items() if name not in ("blind", "n_samples")}
 
     def most_bytes(self) -> int:
         if not self.n_samples:

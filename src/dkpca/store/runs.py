@@ -30,7 +30,7 @@ from dkpca.kernels.base import Weights
 from dkpca.linalg.arrays import MemoryLimit, to_numpy
 from dkpca.linalg.leading import NAMES, Solver
 from dkpca.linalg.rows import Progress, silent
-from dkpca.messages import Count, Fingerprint, Partials, Rows, Summary
+from dkpca.messages import Count, Fingerprint, Rows, Summary
 from dkpca.store import ledger, storage
 from dkpca.store.files import (
     MODEL_FILE,
@@ -436,7 +436,7 @@ def numbered(n_samples: int) -> list[str]:
 
 def place(
     run: Run,
-    files: Iterable[Path],
+    answers: Sequence[Rows],
     out: Path,
     *,
     sample_names: Sequence[str] | None = None,
@@ -458,19 +458,16 @@ def place(
         raise InputError(
             f"the fit took out {list(run.settings.covariates) or 'no covariates'}; give the new samples' likewise"
         )
-    received = [receive(file, Rows, Partials) for file in files]
-    answers = [item.message for item in received]
-    with naming_files({item.message.party: item.path for item in received}):
-        if places is not None or (missing and lacking == "complete"):
-            n_new = answers[0].n_samples if places is None else len(sample_names or ())
-            known = dict.fromkeys((a.party for a in answers), range(n_new)) if places is None else places
-            whole = scoring.fill_in(run.model, {a.party: a for a in answers}, known, n_new, mode=str(lacking))
-            placed = Placed(fusion.project(run.model, whole), (), (0.0,) * run.model.n_components)
-            answers = [*whole]
-        else:
-            placed = scoring.place(run.model, answers, missing, marginalize=lacking == "mean")
+    sent = {answer.party: answer for answer in answers}
+    if places is not None or (missing and lacking == "complete"):
+        n_new = answers[0].n_samples if places is None else len(sample_names or ())
+        known = dict.fromkeys(sent, range(n_new)) if places is None else places
+        answers = list(scoring.fill_in(run.model, sent, known, n_new, mode=str(lacking)))
+        placed = Placed(fusion.project(run.model, answers), (), (0.0,) * run.model.n_components)
+    else:
+        placed = scoring.place(run.model, answers, missing, marginalize=lacking == "mean")
     placed = replace(placed, scores=fusion.adjusted(run.model, placed.scores, covariates))
-    scores, digest = to_numpy(placed.scores), received[0].message.sample_digest
+    scores, digest = to_numpy(placed.scores), next(iter(sent.values())).sample_digest
     if places is not None:
         digest = messages.digest(matching_keys(sample_names or (), id_normalize))
     names = checked_names(sample_names, digest, len(scores), id_normalize)
@@ -490,12 +487,8 @@ def place(
         produced: dict[str, Content] = {**embedding_files(names, scores, outside=outside)}
         produced[SETTINGS] = storage.as_json(settings)
         produced[RESULT] = wire.encode(fusion.result(run.model, scores, digest))
-        stored = {out / "messages" / f"{item.message.party}.rows": item for item in received}
-        new = {target: item for target, item in stored.items() if item.path != target}
-        written: dict[Path, Content] = {out / name: data for name, data in produced.items()}
-        written |= {target: item.data for target, item in new.items()}
-        storage.write_all(written)
-        record_received(out, new.values())
+        produced |= {f"messages/{name}.rows": wire.encode(rows) for name, rows in sent.items()}
+        storage.write_all({out / name: data for name, data in produced.items()})
     return placed
 
 

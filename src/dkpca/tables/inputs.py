@@ -735,13 +735,13 @@ def as_numbers(state: State, table: Any) -> Any:
         return like_fit(state.party, table, state.columns)
     try:
         # By name: reading tables as the commands do is the one step that needs their extra.
-        files = import_module("dkpca.exchange.files")
+        holdings = import_module("dkpca.exchange.holdings")
     except ModuleNotFoundError as error:
         raise InputError(
             f"party {state.party!r}: its table was prepared by the dkpca command, which needs {error.name}; "
             "install it with pip install 'dkpca[cli]'"
         ) from error
-    return files.prepared(state, table)
+    return holdings.prepared(state, table)
 
 
 def as_precise_as(X: Any, scores: Array) -> Array:

@@ -109,6 +109,15 @@ def with_samples_as_columns(table: Table) -> Table:
     return replace(table, frame=table.frame.select(table.ids))
 
 
+def numbers_for(table: Table, reading: Reading, columns_are: str) -> tuple[Matrix, Preparation]:
+    """Numbers of a table as a kernel takes its columns, and how they were made."""
+    table = with_samples_as_columns(table) if columns_are == "samples" else table
+    preparation = prepare(table, reading_for(reading, columns_are))
+    if preparation.has_codes and columns_are != "categories":
+        raise InputError("codes of text are no quantities for a kernel of quantities; use --text one-hot")
+    return preparation.apply(table), preparation
+
+
 def prepare(table: Table, reading: Reading) -> Preparation:
     """Learn from training rows which columns to keep, and their means and scales."""
     if len(table) < 2:

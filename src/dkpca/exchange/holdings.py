@@ -1,0 +1,196 @@
+"""A party's table, its private state, and its messages: each is in the ledger before it is written."""
+
+import contextlib
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from dkpca import party, wire
+from dkpca.errors import InputError, PolicyError, StorageError
+from dkpca.linalg.arrays import MemoryLimit
+from dkpca.linalg.rows import Progress, silent
+from dkpca.messages import Message, Summary
+from dkpca.party.limits import Policy
+from dkpca.party.questions import SummaryWanted
+from dkpca.party.state import PartyState, State
+from dkpca.store import ledger, storage
+from dkpca.store.files import ANOTHER_VERSION, encode_state, naming, read_state
+from dkpca.tables.ids import matching_keys
+from dkpca.tables.preparation import Preparation, numbers_for
+from dkpca.tables.reading import Reading, Table, from_frame, read, read_ids
+from dkpca.wire import codec
+
+SAFETENSORS_START = b"{"  # ninth byte of every file of ours
+
+
+@dataclass(frozen=True)
+class Holding:
+    """A party's table, and which of its rows take part under which names.
+
+    Rows are matched by `keys`: the ids, made alike where the parties agreed on it (`Reading.id_normalize`).
+    """
+
+    party: str
+    path: Path
+    reading: Reading
+    order: Sequence[str] | None = None  # ids of the rows that take part; None: all, as they stand
+    memory: MemoryLimit | None = None  # that its numbers may take
+
+    def load(self) -> tuple[Table, Sequence[str] | None]:
+        """Return the rows that take part, and their names."""
+        table = replace(read(self.path, self.reading, by_column=True), memory=self.memory)
+        if self.order is None:
+            return table, table.keys
+        assert table.ids is not None
+        row = {sample_id: number for number, sample_id in enumerate(table.ids)}
+        chosen = table.take([row[sample_id] for sample_id in self.order])
+        return chosen, chosen.keys
+
+    def names(self) -> Sequence[str] | None:
+        """Ids of the rows that take part; None where the table has none."""
+        return self.order or (self.ids() if self.reading.id_column else None)
+
+    def ids(self) -> list[str]:
+        """Sample ids, without loading the rest of the table."""
+        if self.reading.id_column is None:
+            raise InputError(f"{self.path}: name its id column with --id")
+        return read_ids(self.path, self.reading.id_column, self.reading.dialect, self.reading.id_normalize)
+
+    def keys(self, ids: Sequence[str]) -> list[str]:
+        """Return what ids are matched by."""
+        return matching_keys(ids, self.reading.id_normalize)
+
+
+@dataclass
+class PreparedTable:
+    """A holding as numbers, opened by whoever calls it; `preparation` then says how it became numbers."""
+
+    holding: Holding
+    preparation: dict[str, Any] | None = None
+    standardized: bool = False  # whether the numbers were standardized
+
+    def __call__(self, columns_are: str) -> Any:
+        """Read and prepare the table for a kernel that takes its columns so."""
+        with naming(self.holding.path):
+            numbers, preparation = numbers_for(self.holding.load()[0], self.holding.reading, columns_are)
+            self.preparation = codec.described(preparation)
+            self.standardized = preparation.reading.standardize and columns_are == "quantities"
+            return numbers
+
+
+@dataclass(frozen=True)
+class Sender:
+    """Where a party's messages go, under which policy, and which ledger says so."""
+
+    message: Path
+    policy: Policy = party.ANYTHING
+    ledger: Path | None = None  # None: beside the message
+
+    def check(self) -> None:
+        """Find out before any work whether the message can be written; a file that is no message stays."""
+        storage.check_writable(self.message)
+        if self.message.exists() and self.message.stat().st_size:
+            with self.message.open("rb") as file:
+                if file.read(9)[8:] != SAFETENSORS_START:
+                    raise InputError(f"{self.message}: exists and is not a dkpca file; choose another --out")
+
+    def send(self, message: Message, private_files: dict[Path, bytes], **facts: Any) -> None:
+        """Write a message, and the private files that belong to it; the ledger says so before they are there."""
+        pieces, state = wire.pieces(message), hashlib.sha256()
+        for piece in pieces:
+            state.update(piece)
+        kind, fingerprint, folder = wire.kind_of(message), state.hexdigest(), self._ledger().parent
+        below = self.message.is_relative_to(folder)
+        name = str(self.message.relative_to(folder) if below else self.message.name)
+        told = {"file": name, "kind": kind, "bytes": sum(map(len, pieces)), "sha256": fingerprint, **facts}
+        with ledger.opened(self._ledger()) as book:  # until it is written: limits on what was sent hold for all
+            before = book.sent(facts.get("party", ""), kind)
+            if isinstance(message, Summary):
+                self.policy.check_fits(len(before - {fingerprint}))
+            book.append("repeated" if fingerprint in before else "written", **told)
+            try:
+                kept: dict[Path, storage.Content] = {**private_files}
+                storage.write_all(kept | {self.message: lambda file: file.writelines(pieces)}, private=private_files)
+            except StorageError as error:
+                book.append("not written", file=name, reason=str(error))
+                raise
+
+    def _ledger(self) -> Path:
+        return self.ledger or self.message.parent / ledger.NAME
+
+    @contextlib.contextmanager
+    def answering(self, holding: Holding, what: str) -> Iterator[None]:
+        """Name the table in every error, and log what the policy refuses."""
+        try:
+            with naming(holding.path):
+                yield
+        except PolicyError as refusal:
+            ledger.append(self._ledger(), "refused", party=holding.party, asked=what, reason=str(refusal))
+            raise
+
+
+def summarize(
+    holding: Holding,
+    sender: Sender,
+    asked: SummaryWanted,
+    *,
+    state: Path | None = None,
+    progress: Progress = silent,
+    device: str | None = None,
+) -> tuple[Summary, Preparation, PartyState]:
+    """Return and write the one numerical message, attacked first; keep the private state if wanted."""
+    kernel = asked.kernel
+    with sender.answering(holding, f"summary with {kernel}, {asked.rank}, {asked.precision}"):
+        table, names = holding.load()
+        X, preparation = numbers_for(table, holding.reading, kernel.columns_are)
+        numbers = [X]
+        del X, table  # which may fill the memory: nobody else holds them
+        summary, kept = party.summarize(
+            numbers.pop(),
+            **asked.settings(),
+            party=holding.party,
+            prepared=preparation.reading.standardize and kernel.columns_are == "quantities",
+            sample_ids=names,
+            policy=sender.policy,
+            known_rows=sender.policy.known_rows,
+            progress=progress,
+            device=device,
+            memory=holding.memory,
+        )
+        with_table = replace(kept, preparation=codec.described(preparation))
+        about = {"n_samples": summary.n_samples, "sample_digest": summary.sample_digest, "decided": kept.decided}
+        if kept.recovery is not None:
+            about |= {"recovery": kept.recovery.sentence(), "recovered_at_most": kept.recovery.worst}
+        private_files = {} if state is None else {state: encode_state(with_table)}
+        sender.send(summary, private_files, party=summary.party, rank=summary.rank, **about)
+    return summary, preparation, kept
+
+
+def load_state(path: Path) -> tuple[PartyState, Preparation]:
+    """Read a party's private state."""
+    state = read_state(path)
+    with naming(path):
+        if not isinstance(state, PartyState):
+            raise InputError("new samples of a fit by masked sums are placed with all parties; use DKPCA, or a study")
+        return state, preparation_of(state)
+
+
+def preparation_of(state: State) -> Preparation:
+    """How the party's table becomes numbers."""
+    if state.preparation is None:
+        raise InputError(
+            f"party {state.party!r}: this state comes from the Python library; place new samples in Python"
+        )
+    return codec.decode(Preparation, state.preparation, what=ANOTHER_VERSION)
+
+
+def prepared(state: State, table: Any) -> Any:
+    """Numbers of new rows given as a path, DataFrame or array, as the party's state says; labels of rows stay."""
+    preparation = preparation_of(state)
+    reading = preparation.reading_of_new(None)
+    if isinstance(table, str | Path):
+        return preparation.apply(read(Path(table), reading))
+    X = preparation.apply(from_frame(table, reading, name=f"party {state.party!r}"))
+    return type(table)(X, index=table.index) if hasattr(table, "iloc") else X
