@@ -1,8 +1,10 @@
 """Small studies between members in temporary folders, with real files, keys and signatures."""
 
 import contextlib
+import copy
 import datetime
 import secrets
+import shutil
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -97,6 +99,15 @@ class Consortium:
             lines += [f"{i},{','.join(map(repr, row))}" for i, row in zip(ids, X.tolist(), strict=True)]
             (root / f"{name}.csv").write_text("\n".join(lines) + "\n")
         self.plan = self.at(center, founding.found, center, self.names, tomllib.loads(to_toml(self.fit)), **plan)
+
+    def copy(self, root: Path) -> "Consortium":
+        """All folders as they are now, in another place."""
+        shutil.copytree(self.root, root, dirs_exist_ok=True)
+        for naming in (*root.glob("*/party.toml"), *root.glob("*/studies/*/folder")):
+            naming.write_text(naming.read_text().replace(str(self.root), str(root)))
+        other = copy.copy(self)
+        other.root, other.url = root, str(root / "shared")
+        return other
 
     def memory(self, name: str) -> Memory:
         return Memory(self.root / name)

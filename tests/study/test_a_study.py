@@ -1,7 +1,7 @@
 """Studies from the plan to the result, equal to the same fit in one process."""
 
 import json
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -74,10 +74,27 @@ def in_one_process(consortium):
     return model
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_a_study_is_the_fit_in_one_process_bit_for_bit(mode, tmp_path):
-    consortium = Consortium(tmp_path, tables(), MODES[mode], align="position", samples=10).join(**ANYTHING).sign()
-    consortium.finish()
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The study of a mode, which nobody changes."""
+
+    @cache
+    def of(mode):
+        root = tmp_path_factory.mktemp("study")
+        consortium = Consortium(root, tables(), MODES[mode], align="position", samples=10).join(**ANYTHING).sign()
+        consortium.finish()
+        return consortium
+
+    return of
+
+
+SLOW = pytest.mark.slow
+EVERY_PROTECTION = ["open", pytest.param("sums", marks=SLOW), pytest.param("blind", marks=SLOW)]
+
+
+@pytest.mark.parametrize("mode", [mode if "," not in mode else pytest.param(mode, marks=SLOW) for mode in MODES])
+def test_a_study_is_the_fit_in_one_process_bit_for_bit(mode, finished):
+    consortium = finished(mode)
     model = in_one_process(consortium)
     _, center = consortium.embedding("center")
     assert np.array_equal(center, np.asarray(model.scores))
@@ -90,12 +107,10 @@ def test_a_study_is_the_fit_in_one_process_bit_for_bit(mode, tmp_path):
 
 
 @pytest.mark.parametrize("mode", ["open", "sums", "blind"])
-def test_a_study_is_the_estimator_on_the_same_tables(mode, tmp_path):
+def test_a_study_is_the_estimator_on_the_same_tables(mode, finished):
     from dkpca import DKPCA, subspace_error
 
-    given = tables()
-    consortium = Consortium(tmp_path, given, MODES[mode], align="position", samples=10).join(**ANYTHING).sign()
-    consortium.finish()
+    given, consortium = tables(), finished(mode)
     model = DKPCA(**MODES[mode]).fit({name: X for name, (_, X) in given.items()})
     _, scores = consortium.embedding("airline")
     if mode == "open":
@@ -104,7 +119,7 @@ def test_a_study_is_the_estimator_on_the_same_tables(mode, tmp_path):
     assert subspace_error(model.eigenvectors_, orthonormal) < 1e-9
 
 
-@pytest.mark.parametrize("mode", ["open", "sums", "blind"])
+@pytest.mark.parametrize("mode", EVERY_PROTECTION)
 def test_samples_are_matched_by_tokens(mode, tmp_path):
     given = tables(shared=False)
     consortium = Consortium(tmp_path, given, MODES[mode], samples=10).join(**ANYTHING).sign()
@@ -127,7 +142,7 @@ def test_an_audit_draws_rows_that_nobody_chose(tmp_path):
     assert certificate["audit"]
 
 
-@pytest.mark.parametrize("mode", ["open", "sums", "blind"])
+@pytest.mark.parametrize("mode", EVERY_PROTECTION)
 def test_batches_of_new_samples_are_placed(mode, tmp_path):
     given, new = tables(), tables(80)
     consortium = (

@@ -12,7 +12,7 @@ from dkpca.messages import CovariateRows
 from dkpca.party.questions import CovariatesWanted
 from testkit.program import in_process
 from testkit.studies import ANYTHING, Consortium
-from tests.study.test_a_study import MODES, tables
+from tests.study.test_a_study import EVERY_PROTECTION, MODES, tables
 
 TAKEN = {"registry": ("registry0",)}
 
@@ -28,7 +28,7 @@ def orthonormal(scores):
     return scores / np.linalg.norm(scores, axis=0)
 
 
-@pytest.mark.parametrize("mode", ["open", "sums", "blind"])
+@pytest.mark.parametrize("mode", EVERY_PROTECTION)
 def test_a_study_with_covariates_is_the_estimator_with_them(mode, tmp_path):
     given = tables()
     consortium = Consortium(tmp_path, given, MODES[mode], align="position", samples=10, covariates=TAKEN)
@@ -43,7 +43,7 @@ def test_a_study_with_covariates_is_the_estimator_with_them(mode, tmp_path):
     assert np.abs(centered @ orthonormal(scores)).max() < 1e-10 * np.linalg.norm(centered)
 
 
-@pytest.mark.parametrize("mode", ["open", "sums", "blind"])
+@pytest.mark.parametrize("mode", EVERY_PROTECTION)
 def test_covariates_follow_their_samples_through_alignment(mode, tmp_path):
     given = tables(shared=False)
     consortium = Consortium(tmp_path, given, MODES[mode], samples=10, covariates=TAKEN)
@@ -54,7 +54,7 @@ def test_covariates_follow_their_samples_through_alignment(mode, tmp_path):
     assert np.abs((covariate - covariate.mean()) @ orthonormal(scores)).max() < 1e-9
 
 
-@pytest.mark.parametrize("mode", ["open", "sums"])
+@pytest.mark.parametrize("mode", EVERY_PROTECTION[:2])
 def test_new_samples_come_with_their_covariates(mode, tmp_path):
     given, new = tables(), tables(80, seed=1)
     consortium = Consortium(
@@ -90,6 +90,7 @@ def test_review_says_what_the_center_will_see_and_to_whom_it_belongs(tmp_path):
     assert any("covariates registry0, turned with the samples" in line for line in said)
 
 
+@pytest.mark.slow
 def test_categories_are_taken_out_as_the_table_is_read(tmp_path):
     given = tables()
     consortium = Consortium(
@@ -152,6 +153,7 @@ def test_the_command_writes_them_into_the_plan(tmp_path):
     assert 'covariates = { "clinic" = ["batch", "age"] }' in (tmp_path / "shared/center/plan-1.toml").read_text()
 
 
+@pytest.mark.slow
 def test_where_samples_are_lacking_their_owner_has_all_of_them(tmp_path):
     given = tables()
     lacking = {name: (ids, X) if name == "registry" else (ids[5:], X[5:]) for name, (ids, X) in given.items()}

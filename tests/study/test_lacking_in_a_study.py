@@ -23,7 +23,14 @@ def kept(root, lacking, align, **fit):
     return given, consortium
 
 
-@pytest.mark.parametrize(("lacking", "align"), [("complete", "psi"), ("complete", "tokens"), ("mean", "psi")])
+@pytest.mark.parametrize(
+    ("lacking", "align"),
+    [
+        ("complete", "tokens"),
+        pytest.param("complete", "psi", marks=pytest.mark.slow),
+        pytest.param("mean", "psi", marks=pytest.mark.slow),
+    ],
+)
 def test_a_study_keeps_all_samples_as_the_estimator_does(lacking, align, tmp_path):
     import pandas as pd
 
@@ -79,6 +86,7 @@ def padded_kernels(given, kernel):
     return ids, total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", PROTECTED)
 def test_mean_under_protection_is_kernel_pca_of_the_padded_kernels(mode, tmp_path):
     import pandas as pd

@@ -9,12 +9,17 @@ from testkit.studies import ANYTHING, Consortium
 from tests.study.test_a_study import MODES, tables
 
 
-@pytest.fixture
-def fitted(tmp_path):
-    consortium = Consortium(tmp_path, tables(30), MODES["blind"], samples=10, batches=2, batch_samples=5)
-    consortium.join(**ANYTHING).sign()
-    consortium.finish()
+@pytest.fixture(scope="module")
+def fitted_once(tmp_path_factory):
+    root = tmp_path_factory.mktemp("fitted")
+    consortium = Consortium(root, tables(30), MODES["blind"], samples=10, batches=2, batch_samples=5)
+    consortium.join(**ANYTHING).sign().finish()
     return consortium
+
+
+@pytest.fixture
+def fitted(fitted_once, tmp_path):
+    return fitted_once.copy(tmp_path)
 
 
 def put(consortium, tmp_path, batch, ids_by_party):

@@ -15,11 +15,17 @@ def contents(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.fixture
-def first(tmp_path):
-    done = Consortium(tmp_path, tables(20), MODES["sums"], align="position", samples=10).join(**ANYTHING).sign()
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    root = tmp_path_factory.mktemp("done")
+    done = Consortium(root, tables(20), MODES["sums"], align="position", samples=10).join(**ANYTHING).sign()
     done.finish()
     return done
+
+
+@pytest.fixture
+def first(done, tmp_path):
+    return done.copy(tmp_path)
 
 
 def following(first, names=None, **changes):
@@ -28,6 +34,7 @@ def following(first, names=None, **changes):
     return Consortium(first.root, given, MODES["open"] | changes, align="position", samples=10)
 
 
+@pytest.mark.slow
 def test_is_signed_and_run_by_old_and_new_members(first, tmp_path):
     before = contents(tmp_path / "shared")
     again = following(first)
@@ -54,6 +61,7 @@ def test_whose_founder_is_not_the_center_is_refused(first, tmp_path):
         first.at("airline", study.join, tmp_path / "airline.csv", "id", "airline")
 
 
+@pytest.mark.slow
 def test_counts_as_one_more_study_of_a_table(first, tmp_path):
     again = following(first).join(**ANYTHING | {"studies": 1})
     found = again.at("airline", study.review)
@@ -67,6 +75,7 @@ def test_changes_nothing_for_a_member_that_has_not_joined_it(first, tmp_path):
     assert (tmp_path / "airline/result/embedding.csv").read_bytes() == result
 
 
+@pytest.mark.slow
 def test_hidden_by_the_host_is_remembered_by_those_who_joined(first, tmp_path):
     again = following(first).join(**ANYTHING).sign()
     (tmp_path / "shared/center/plan-2.toml").unlink()
@@ -75,6 +84,7 @@ def test_hidden_by_the_host_is_remembered_by_those_who_joined(first, tmp_path):
     assert (tmp_path / "shared/airline/2.shape").exists()
 
 
+@pytest.mark.slow
 def test_the_same_question_under_another_agreement_is_answered_under_other_masks(first, tmp_path):
     again = Consortium(tmp_path, first.tables, MODES["sums"], align="position", samples=10).join(**ANYTHING).sign()
     again.finish()

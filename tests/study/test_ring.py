@@ -13,7 +13,7 @@ from dkpca.party import answers
 from dkpca.party import questions as q
 from testkit.studies import ANYTHING, Consortium
 
-from .test_a_study import MODES, tables
+from .test_a_study import EVERY_PROTECTION, MODES, tables
 
 
 def ring(root, mode="open", given=None, **plan):
@@ -21,7 +21,17 @@ def ring(root, mode="open", given=None, **plan):
     return Consortium(root, given, MODES[mode], align="psi", samples=10, **plan).join(**ANYTHING)
 
 
-@pytest.mark.parametrize("mode", ["open", "sums", "blind"])
+@pytest.fixture(scope="module")
+def signed_once(tmp_path_factory):
+    return ring(tmp_path_factory.mktemp("signed")).sign()
+
+
+@pytest.fixture
+def signed(signed_once, tmp_path):
+    return signed_once.copy(tmp_path)
+
+
+@pytest.mark.parametrize("mode", EVERY_PROTECTION)
 def test_the_samples_are_those_of_the_clear_ids_and_the_answer_that_of_tokens(mode, tmp_path):
     (tmp_path / "ring").mkdir()
     (tmp_path / "tokens").mkdir()
@@ -54,6 +64,7 @@ def test_review_says_how_many_rounds_a_ring_takes(tmp_path):
     assert "to registry, and on to center" in said
 
 
+@pytest.mark.slow
 def test_new_samples_are_matched_by_a_ring_of_their_own(tmp_path):
     consortium = ring(tmp_path, given=tables(), batches=1, batch_samples=5).sign()
     consortium.finish()
@@ -93,7 +104,7 @@ def reversed_(points):
         (reversed_, "padded entry|different samples"),
     ],
 )
-def test_a_hop_that_cheats_and_signs_the_result_is_refused(change, words, tmp_path, monkeypatch):
+def test_a_hop_that_cheats_and_signs_the_result_is_refused(change, words, signed, tmp_path, monkeypatch):
     """The weather party changes the list of the registry before it hands it on."""
     honest = answers.ANSWERS[q.HopWanted]
 
@@ -105,9 +116,8 @@ def test_a_hop_that_cheats_and_signs_the_result_is_refused(change, words, tmp_pa
         return replace(sent, points=Packed(np.ascontiguousarray(points).ravel()))
 
     monkeypatch.setattr(answers, "ANSWERS", {**answers.ANSWERS, q.HopWanted: hop})
-    consortium = ring(tmp_path).sign()
     with pytest.raises(RefusedError, match=words):
-        consortium.finish()
+        signed.finish()
     assert not list(tmp_path.glob("shared/*/summary"))  # no message with data has left
 
 
@@ -120,15 +130,14 @@ def test_ids_made_alike_in_other_ways_are_refused(tmp_path):
         consortium.finish()
 
 
-def test_a_second_list_under_one_secret_is_refused(tmp_path):
+def test_a_second_list_under_one_secret_is_refused(signed):
     """A folder restored from a copy, and another list of the party before: nothing is raised a second time."""
-    consortium = ring(tmp_path).sign()
-    for name in consortium.names:
+    for name in signed.names:
         with pytest.raises(WaitingError):
-            consortium.run(name)
-    kept = consortium.memory("registry").study(consortium.plan.id).path
+            signed.run(name)
+    kept = signed.memory("registry").study(signed.plan.id).path
     with pytest.raises(WaitingError):
-        consortium.run("registry")
+        signed.run("registry")
     (mine,) = kept.glob("sent/ring-2")
     mine.unlink()
     opened = kept / "opened/airline.ring-1.registry"
@@ -137,4 +146,4 @@ def test_a_second_list_under_one_secret_is_refused(tmp_path):
     other = replace(first, points=Packed(first.points.data.reshape(-1, 32)[::-1].ravel().copy()))
     opened.write_bytes(wire.encode(other))
     with pytest.raises(ProtectionError, match="answered step 'ring-2' before, with other content"):
-        consortium.run("registry")
+        signed.run("registry")
