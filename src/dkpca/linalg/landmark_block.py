@@ -36,7 +36,7 @@ BESIDE = 1e-3  # rounding through the corner, as a share of what the landmarks m
 NEXT_TO_NOTHING = 1e-9  # ... and as a share of the trace
 AS_MUCH = 1.1  # by which a bound is widened for products of roundings
 LEAST_ROWS_GPU = 2048  # of a block
-STACK_GPU = 4  # blocks at a time there: enough to fill it, and little of its memory
+STACK_GPU = 2  # blocks at a time there: enough to fill it, and little of its memory
 SMALL = 128  # rows of a block on a CPU
 FEW = 2 * SMALL  # rows for which float32 is precise enough: n^2 / 2 roundings at worst are within ...
 WIDER = 1.003  # ... what a bound on a norm is widened by
@@ -96,23 +96,26 @@ def residual_bound(
     parts = [slice(number, height, blocks) for number in range(blocks)]
     few = range(0, blocks, STACK_GPU) if there else ()
     cuts = sorted({0, height % blocks, blocks, *few})  # the first of them may have a row more
-    k = V.shape[1]
-    norm, roots, images = 0.0, 0.0, np.zeros((k, k))
+    seen: list[tuple[Array, Array, Array, Array]] = []
     for some in (parts[start:stop] for start, stop in pairwise(cuts)):
         K = within([slice(rows.start + own.start, rows.stop, blocks) for own in some])
         K = K if there else to_numpy(K)
-        traces = to_numpy(xp.sum(xp.linalg.diagonal(K), axis=1)).astype(float)
+        traces = xp.sum(xp.linalg.diagonal(K), axis=1)
         P = _left(K, [F[own, :] for own in some], rough=rounding.rough)
-        # V_b'R_b V_b with what rounding may hide of it, then the norms, which overwrite the blocks.
+        # V_b'R_b V_b and V_b'V_b, then the norms, which overwrite the blocks.
         own_V = xp.stack([V[own, :] for own in some])
-        images_of = to_numpy(xp.matrix_transpose(own_V) @ (xp.astype(P, own_V.dtype) @ own_V)).astype(float)
-        lengths = to_numpy(xp.matrix_transpose(own_V) @ own_V).astype(float)
-        images_of += (4.0 * rounding.share * traces + rounding.slack)[:, None, None] * lengths
-        c = np.sqrt(np.clip(np.einsum("bii->b", images_of), 0.0, None))
-        roots += float(c.sum())
-        images += np.einsum("bij,b->ij", images_of, np.divide(1.0, c, out=np.zeros_like(c), where=c > 0))
-        norm += float(xp.sum(xp.linalg.vector_norm(P, axis=(1, 2)))) if there else _norms(P)
-    return ResidualBound(norm, roots, images)
+        images = xp.matrix_transpose(own_V) @ (xp.astype(P, own_V.dtype) @ own_V)
+        lengths = xp.matrix_transpose(own_V) @ own_V
+        seen.append((traces, images, lengths, xp.linalg.vector_norm(P, axis=(1, 2)) if there else _norms(P)))
+        del K, P  # before the next ones are made
+    # What rounding may hide is added to V_b'R_b V_b; c_b is the root of its trace. A GPU is waited for only here.
+    all_traces, all_images, all_lengths, norms = (
+        to_numpy(xp.concat(own)).astype(float) for own in zip(*seen, strict=True)
+    )
+    above = all_images + (4.0 * rounding.share * all_traces + rounding.slack)[:, None, None] * all_lengths
+    c = np.sqrt(np.clip(np.einsum("bii->b", above), 0.0, None))
+    scaled = np.einsum("bij,b->ij", above, np.divide(1.0, c, out=np.zeros_like(c), where=c > 0))
+    return ResidualBound(float(norms.sum()), float(c.sum()), scaled)
 
 
 def _left(K: Array, parts: Sequence[Array], *, rough: bool) -> Array:
@@ -121,15 +124,16 @@ def _left(K: Array, parts: Sequence[Array], *, rough: bool) -> Array:
     F = xp.stack(list(parts))
     if isinstance(F, np.ndarray) and rough:
         F, K = F.astype(np.float32), K.astype(np.float32)
-    return K - F @ xp.matrix_transpose(F)
+    product = F @ xp.matrix_transpose(F)
+    return K.sub_(product) if on_gpu(K) else K - product  # in place there: memory is short, and all is one dtype
 
 
-def _norms(P: np.ndarray[Any, Any]) -> float:
-    """Bounds on the largest eigenvalues, added up over a stack; writes over it."""
+def _norms(P: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Bounds on the largest eigenvalues of the matrices of a stack; writes over it."""
     # |P| <= |P^4|_F^(1/4), at most n^(1/8) too much; and at most the trace.
     traces = np.clip(np.einsum("bii->bi", P), 0.0, None).sum(axis=1, dtype=float)
     sizes = _made_even(P)
-    return float(np.minimum(WIDER * sizes * _fourth_roots(P), traces).sum())
+    return np.asarray(np.minimum(WIDER * sizes * _fourth_roots(P), traces))
 
 
 def rounding_in_blocks(m: int, trace: float, next_value: float, own: float) -> tuple[float, bool]:
@@ -217,7 +221,7 @@ class LandmarkBlock:
         evaluated = gram.evaluation_error() / self.trace if self.trace > 0 else 0.0
         self.entries = 2.0 * growth(self.m) * self.unit + evaluated  # of sqrt(K_ii K_jj)
         self.chosen = float(np.sum(self.L**2))  # trace of the corner
-        self.groups = sum(len(groups(size)) for size in gram.chunks or (gram.n,))
+        self.groups = sum(len(groups(size, self.reference)) for size in gram.chunks or (gram.n,))
         self.inverses: list[Matrix] = []  # of blocks on the diagonal of L, if rows are multiplied by them
         self.solving = 0.0  # roundings of that, as for the entries
 

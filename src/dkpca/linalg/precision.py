@@ -385,7 +385,7 @@ def rounded(A: Factor, precision: str, memory: MemoryLimit | None = None) -> Rou
     def of(rows: slice) -> None:
         data[rows, :] = xp.astype(rows_of(A, rows), data.dtype)
 
-    for_each(of, groups(A.shape[0]), reference)
+    for_each(of, groups(A.shape[0], reference), reference)
     return Rounded(data)
 
 

@@ -55,7 +55,11 @@ SCRATCH_BYTES = 2**26  # what a product may take beyond its result, where one la
 SQUARED_SHARE = 4  # tiles that are squared at a time: the sum is written once for each
 TRIANGLE_SHARE = 8  # rows for each column, or stacked triangles are nearly as large as what they stand for
 CACHED_ROWS = 64  # of a product with hundreds of columns, to be used at once
-GPU_SHARE = 16  # on a GPU, one part in this many of the free memory at a time
+GPU_ROWS, GPU_TILE_BYTES = (
+    2**17,
+    2**26,
+)  # on a GPU: fewer and larger, since each launch costs as much as a million sums
+GPU_SHARE = 16  # scratch on a GPU: one part in this many of the free memory
 SHORT = 500  # columns of a strip, where nobody says how many
 
 
@@ -111,24 +115,26 @@ def slices(n: int, step: int) -> Iterator[slice]:
     return (slice(start, min(start + step, n)) for start in range(0, n, step))
 
 
-def groups(n: int) -> list[slice]:
-    """Cut n rows into groups of a size to work on."""
-    return list(slices(n, min(max(-(-n // GROUPS), LEAST_ROWS), MOST_ROWS)))
+def groups(n: int, reference: Array | None = None) -> list[slice]:
+    """Cut n rows into groups of a size to work on, where the reference lives."""
+    on_host = min(max(-(-n // GROUPS), LEAST_ROWS), MOST_ROWS)
+    return list(slices(n, GPU_ROWS if reference is not None and on_gpu(reference) else on_host))
 
 
 def tile_bytes(reference: Array) -> int:
     """Bytes to work on at a time."""
-    return free_memory(reference) // GPU_SHARE if on_gpu(reference) else TILE_BYTES
+    return GPU_TILE_BYTES if on_gpu(reference) else TILE_BYTES
 
 
 def strips(n: int, width: int, reference: Array, tiles: int = 1) -> list[slice]:
     """Cut n rows so that strips of so many columns are of a size to work on, or of several such tiles."""
-    return list(slices(n, max(1, tiles * tile_bytes(reference) // (max(width, 1) * itemsize(reference)))))
+    size = tile_bytes(reference) * (1 if on_gpu(reference) else tiles)
+    return list(slices(n, max(1, size // (max(width, 1) * itemsize(reference)))))
 
 
 def additions(n: int, width: int, reference: Array, count: int) -> float:
     """Most roundings that a term of a sum over n rows meets: in its strip, its group, and among so many groups."""
-    within = strips(groups(n)[0].stop, width, reference, SQUARED_SHARE)
+    within = strips(groups(n, reference)[0].stop, width, reference, SQUARED_SHARE)
     return min(growth(n), growth(within[0].stop) + len(within) + count)
 
 
@@ -206,10 +212,10 @@ def over(work: Callable[..., ResultT], *tables: Any, reference: Array | None = N
     def of(group: slice) -> ResultT:
         return work(group.start, *(RowGroup(table, group) for table in tables))
 
+    place = getattr(as_made(tables[0]), "place", None)
     if reference is None:
-        made = as_made(tables[0])
-        reference = stored_in(tables[0])[0] if made is None or made.place is None else made.place
-    yield from in_order(of, groups(tables[0].shape[0]), reference)
+        reference = stored_in(tables[0])[0] if place is None else place
+    yield from in_order(of, groups(tables[0].shape[0], reference), reference, sent=place is not None)
 
 
 def added(work: Callable[..., Any], *tables: Any, reference: Array | None = None, progress: Done = nobody) -> Any:
@@ -219,10 +225,15 @@ def added(work: Callable[..., Any], *tables: Any, reference: Array | None = None
         total = on_dask.chunks_added(lambda *own: _sum(chunk(*own)), on_dask.chunks_of(arrays))
         progress(1.0)
         return total
-    total, cuts = None, groups(tables[0].shape[0])
-    for group, part in zip(cuts, over(work, *tables, reference=reference), strict=True):
+    n = tables[0].shape[0]
+
+    def of(first: int, *parts: RowGroup) -> tuple[Any, int]:
+        return work(first, *parts), first + len(parts[0])
+
+    total = None
+    for part, done in over(of, *tables, reference=reference):
         total = part if total is None else total + part
-        progress(group.stop / cuts[-1].stop)
+        progress(done / n)
     return total
 
 
@@ -255,15 +266,17 @@ def row_chunks(table: Any) -> tuple[int, ...] | None:
     return tuple(stored.chunks[0]) if is_dask_array(stored) else None
 
 
-def in_order(work: Callable[[ItemT], ResultT], items: Sequence[ItemT], reference: Array) -> Iterator[ResultT]:
+def in_order(
+    work: Callable[[ItemT], ResultT], items: Sequence[ItemT], reference: Array, *, sent: bool = False
+) -> Iterator[ResultT]:
     """Yield what is made of each item, in order; threads take the next item as they come, a few ahead of the caller.
 
-    At most two results per thread wait. Only NumPy arrays are worked on by threads of ours. A GPU is fed by one
-    thread, while the caller fetches what was made.
+    At most two results per thread wait. Only NumPy arrays are worked on by threads of ours. One thread sends rows of
+    the host to a GPU, while the caller fetches what was made; rows that are there already need none.
     """
     several = len(items) > 1 and isinstance(reference, np.ndarray)  # most are small: BLAS need not be asked
     threads = min(_threads.available(), len(items)) if several else 1
-    if threads <= 1 and not on_gpu(reference):
+    if threads <= 1 and not sent:
         yield from map(work, items)
         return
     with one_blas_thread(), ThreadPoolExecutor(threads, initializer=work_there, initargs=(reference,)) as pool:
@@ -499,7 +512,7 @@ def times(A: Array, B: Array) -> Array:
     def of(rows: slice) -> None:
         out[rows, :] = A[rows, :] @ B
 
-    for_each(of, groups(A.shape[0]), A)
+    for_each(of, groups(A.shape[0], A), A)
     return out
 
 
@@ -519,7 +532,7 @@ def multiply(A: Array, B: Array) -> Array:
     def of(rows: slice) -> None:
         A[rows, :] = A[rows, :] @ B
 
-    for_each(of, groups(A.shape[0]), A)
+    for_each(of, groups(A.shape[0], A), A)
     return A
 
 

@@ -500,7 +500,7 @@ def moved(X: Array, origin: Array, party: str, memory: MemoryLimit | None = None
             moved[rows, :] = X[rows, :] - origin[None, :]
         return xp.astype(~xp.all(xp.isfinite(moved[rows, :]), axis=0), xp.int64)
 
-    beyond = sum(in_order(part_moved, groups(X.shape[0]), X))
+    beyond = sum(in_order(part_moved, groups(X.shape[0], X), X))
     if bool(xp.any(beyond > 0)):
         column = int(xp.argmax(xp.astype(beyond > 0, xp.int64)))
         raise InputError(
