@@ -15,6 +15,8 @@ CODE = re.compile(r"`([^`\n]+)`")
 DOTTED = re.compile(r"dkpca(\.[A-Za-z_][A-Za-z_0-9]*)+")
 SOURCE_FILE = re.compile(r"[\w/.-]+\.py")
 FOLDERS = ("", "src", "src/dkpca", "experiments", "tests")
+PROGRAM = re.compile(r"python -m ((?:benchmarks|experiments|testkit|examples)[\w.]*)")
+TARGET = re.compile(r"\bmake ([a-z]+(?:-[a-z]+)?)\b[^`\n]*`")
 
 
 def quoted(page):
@@ -41,6 +43,17 @@ def test_modules_and_files_that_a_page_names_are_there(page):
     files = {word for word in words if SOURCE_FILE.fullmatch(word) and "/" in word}
     missing += [file for file in files if not any((ROOT / folder / file).exists() for folder in FOLDERS)]
     assert missing == []
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "experiments" / "README.md"], ids=lambda page: page.name)
+def test_programs_and_targets_that_a_page_names_are_there(page):
+    text = page.read_text()
+    programs = {ROOT / name.replace(".", "/") for name in PROGRAM.findall(text)}
+    assert [
+        file for file in programs if not (file.with_suffix(".py").exists() or (file / "__main__.py").exists())
+    ] == []
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert {target for word in CODE.findall(text) for target in TARGET.findall(f"{word}`")} <= targets
 
 
 def test_a_name_that_is_not_there_would_be_found():
