@@ -35,6 +35,7 @@ def a_plan(parties: Sequence[str] = PARTIES, **changes) -> Plan:
         "batches": 0,
         "batch_samples": 0,
         "covariates": {},
+        "row_means": False,
         "fit": {"protect": "none"},
     }
     return Plan(**values | changes)

@@ -374,6 +374,12 @@ class Scores:
     captured_share_at_least: NotNegative  # of the variance of the true kernel, certified
     optimality_at_least: NotNegative  # of what the best components would capture, certified
     meaning: str = ""  # what the fused matrix is a kernel of, in words
+    row_means: Rounded | None = None  # (n_samples, 1): of the fused matrix L before centering, where that was agreed
+    residual: NotNegative = 0.0  # |H L V - V Lambda| of the components, with row means
+
+    def __post_init__(self) -> None:
+        if self.row_means is not None and self.row_means.shape != (self.scores.shape[0], 1):
+            raise InputError(f"has row means of shape {self.row_means.shape} for {self.scores.shape[0]} samples")
 
 
 @dataclass(frozen=True)

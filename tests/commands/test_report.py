@@ -292,3 +292,30 @@ def test_the_page_begins_the_certificate_with_the_verdict(fused):
     page = (fused.path / "run" / "report.html").read_text()
     verdict = runs.load(fused.path / "run").model.certificate.verdict()
     assert page.index(verdict) < page.index("All that is proved") < page.index("Theorem 1 of the paper")
+
+
+class TestColumnsThatDrive:
+    """By mail: the center adds row means to the result, and a party computes from its own table and state."""
+
+    def test_a_party_draws_them_from_its_state_and_the_row_means(self, fused):
+        fused.ok("fuse", *(f"{o}.summary" for o in OWNERS), "--components", 3, "--row-means", "--out", "sent")
+        assert "how similar each sample is to the others on average" in fused.ok("inspect", "sent/result.scores").out
+        party = ("--table", "clinic.csv", "--id", "person", "--state", "clinic.state", "--out", "page.html")
+        fused.ok("report", "sent/result.scores", *party)
+        drawn = page_names(fused.path / "page.html")[1]["drives"]
+        fused.ok("report", "sent", *party)  # whoever has the whole run needs no row means
+        assert page_names(fused.path / "page.html")[1]["drives"]["top"][0][0] == drawn["top"][0][0]
+        assert len(drawn["top"]) == 3
+        assert all(error > 0 for each in drawn["top"] for _, _, error in each)
+        assert "Which of your columns drive a component" in (fused.path / "page.html").read_text()
+
+    def test_what_is_missing_is_one_sentence(self, fused):
+        party = ("--table", "clinic.csv", "--id", "person", "--state", "clinic.state")
+        fused.ok("fuse", *(f"{o}.summary" for o in OWNERS), "--components", 3, "--out", "run")
+        assert "row means ('dkpca fuse --row-means')" in fused.refused("report", "run/result.scores", *party)
+        assert "give the party's table of the fit too" in fused.refused("report", "run", "--state", "clinic.state")
+        said = fused.refused(
+            "fuse", *(f"{o}.summary" for o in OWNERS), "--law", "sum", "--row-means", "--out", "other"
+        )
+        assert "rbf kernels under the product law; leave out --row-means" in said
+        assert not (fused.path / "other" / "result.scores").exists()

@@ -52,6 +52,10 @@ def fuse(
     without: Annotated[list[str] | None, typer.Option("--without", help="Leave this party out from now on.")] = None,
     ids: Ids = None,
     id_column: o.Id = None,
+    row_means: Annotated[
+        bool,
+        typer.Option("--row-means", help="Send the parties the row means of the fused kernel with result.scores."),
+    ] = False,
     as_json: o.AsJson = False,
 ) -> None:
     """Turn the parties' summaries into kernel principal components, in a run directory.
@@ -84,6 +88,7 @@ def fuse(
             progress=told,
             device=compute.device,
             memory=MemoryLimit.of(compute.max_memory, out.parent),
+            row_means=row_means,
         )
     used = [f"{name}: {known.file}" for name, known in run.settings.parties.items()]
     words = [*used, *run_words(run)]

@@ -14,7 +14,7 @@ from dkpca.cli.study import Own, Place, place
 from dkpca.errors import InputError
 from dkpca.exchange import founding
 from dkpca.exchange.memory import Memory
-from dkpca.exchange.protocols import Terms, check_lacking
+from dkpca.exchange.protocols import Terms, check_lacking, check_row_means
 from dkpca.settings import Compute, Fit, to_toml
 
 NOT_HERE = tuple(each.name for each in fields(Compute))  # each member's own business
@@ -24,6 +24,7 @@ OF_PLAN = {
     "batch_samples": "Minimum number of samples in a batch",
     "result_to": "Members that get the result, separated by commas",
     "covariates": "Columns of a party to take out of the components, such as clinic:batch,age",
+    "row_means": "Whether parties get the row means of the fused kernel, true or false: see dkpca report",
 }
 
 
@@ -52,8 +53,11 @@ def create(
     parties, given = [each.lower() for each in member], asked.given
     # Samples that a party lacks are dropped unless the plan says otherwise, as in the other commands.
     settings = asked.fit(parties, lacking=given.get("lacking", "drop"))
-    check_lacking(settings, Terms("", align=align, go=True))
+    terms = Terms("", align=align, go=True, row_means=_flag(given.get("row_means", False)))
+    check_lacking(settings, terms)
+    check_row_means(parties, settings, terms)
     about: dict[str, Any] = {"align": align, "samples": samples, "batches": batches}
+    about |= {"row_means": terms.row_means}
     about |= {"ends": _day(ends)} if ends else {}
     about |= {"gamma": _bounds(given["gamma_bounds"])} if "gamma_bounds" in given else {}
     about |= {"batch_samples": int(given.get("batch_samples", 10 if batches else 0))}
@@ -67,6 +71,12 @@ def create(
         here = founding.plan_in(there)
     print(f"Founded. Read the plan in {folder}/{made.center}/{here.file}; then each party joins:")
     print(f"  dkpca study join {folder} --as DIR --table TABLE --id COLUMN")
+
+
+def _flag(given: Any) -> bool:
+    if not isinstance(given, bool):
+        raise InputError(f"row_means is {given!r}; write true or false")
+    return given
 
 
 def _day(text: str) -> datetime.date:

@@ -44,6 +44,10 @@ def report(
         Path | None,
         o.option("--table", "A party's own table or party.toml, to relate each component to its columns.", NAMES),
     ] = None,
+    state: Annotated[
+        Path | None,
+        o.option("--state", "Your private state of the fit: adds how much each column drives a component.", NAMES),
+    ] = None,
     new: Annotated[
         list[Path] | None, o.option("--new", "New samples to draw too: the folder new/ of a run.", MORE)
     ] = None,
@@ -90,6 +94,7 @@ def report(
         labels=labels,
         label_columns=o.column_names(label),
         table=table,
+        state=state,
         how=Reading(known.id_column, id_normalize=known.id_normalize, dialect=known.dialect),
         how_labels=Reading(label_id or known.id_column, id_normalize=known.id_normalize),
         new=new or (),

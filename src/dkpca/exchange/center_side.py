@@ -34,6 +34,7 @@ def terms_of(member: Membership) -> Terms:
         fewest_samples=plan.samples,
         gammas=plan.gamma,
         taken_out=plan.covariates,
+        row_means=plan.row_means,
         go=True,
         publish=True,
         seeded=True,

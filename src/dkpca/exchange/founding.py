@@ -51,6 +51,7 @@ def found(
         "batches": 0,
         "batch_samples": 0,
         "covariates": {},
+        "row_means": False,
         "fit": dict(fit),
     }
     made = Plan(**values | plan)

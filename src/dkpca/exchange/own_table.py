@@ -21,6 +21,7 @@ from dkpca.wire import codec
 from dkpca.wording import as_toml
 
 PARTY_FILE = "party.toml"
+DRIVES = "importance.csv"  # beside an embedding: how much each column of the party drives each component
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class OwnTable:
     @property
     def columns(self) -> list[str]:
         """Name of each column of X."""
-        return [name for name in _names(self.preparation) if name not in self.covariates]
+        return [name for name in own_names(self.preparation) if name not in self.covariates]
 
     @property
     def notes(self) -> list[str]:
@@ -54,13 +55,14 @@ class OwnTable:
 
     def without(self, covariates: Sequence[str]) -> "OwnTable":
         """Return the table with some of its columns set apart."""
-        names = _names(self.preparation)
+        names = own_names(self.preparation)
         kept = [j for j, name in enumerate(names) if name not in covariates]
         apart = {name: self.X[:, names.index(name)] for name in covariates}
         return replace(self, X=self.X[:, kept], covariates=apart) if apart else self
 
 
-def _names(preparation: Preparation) -> list[str]:
+def own_names(preparation: Preparation) -> list[str]:
+    """Name of each column that a table becomes."""
     return [c.source if c.category is None else f"{c.source} = {c.category}" for c in preparation.columns]
 
 
@@ -94,14 +96,14 @@ def load(folder: Path, columns_are: str, covariates: Sequence[str] = ()) -> OwnT
             f"{file.table}: the plan takes out {some(covariates)}, and these are not columns of numbers or "
             "categories as this party's kernel reads them; see text in party.toml"
         )
-    apart = [n for n, c in zip(_names(preparation), preparation.columns, strict=True) if c.source in covariates]
+    apart = [n for n, c in zip(own_names(preparation), preparation.columns, strict=True) if c.source in covariates]
     return OwnTable(X, table.ids, table.keys, preparation).without(apart)
 
 
 def freeze(memory: StudyMemory, table: OwnTable) -> str:
     """Keep the table as it is signed; return its digest. Once the study is signed, another table is refused."""
     numbers = io.BytesIO()
-    names = _names(table.preparation)
+    names = own_names(table.preparation)
     whole = np.empty((len(table.X), len(names)))
     whole[:, [j for j, name in enumerate(names) if name not in table.covariates]] = table.X
     for name, values in table.covariates.items():

@@ -14,28 +14,32 @@ from typing import Any, cast
 import numpy as np
 
 from dkpca import wire
+from dkpca.analysis.importance import at_party
 from dkpca.errors import DKPCAError, FusionError, InputError, PolicyError, ProtectionError
 from dkpca.exchange import protocols
 from dkpca.exchange import review as reviews
 from dkpca.exchange.center_side import terms_of
 from dkpca.exchange.member import ALL, CENTER, Membership, OtherQuestionError, WaitingError, file_of
-from dkpca.exchange.memory import Memory
-from dkpca.exchange.own_table import OwnTable, write_result
+from dkpca.exchange.memory import Memory, write
+from dkpca.exchange.own_table import DRIVES, OwnTable, write_result
 from dkpca.exchange.plan import Plan, second_nonce
 from dkpca.exchange.protocols import Ask, Common
 from dkpca.exchange.review import Case
 from dkpca.exchange.sealed import Part
 from dkpca.fusion.covariates import Covariates
 from dkpca.kernels import Kernel
+from dkpca.linalg.arrays import to_numpy
 from dkpca.linalg.eigenpairs import signs_of
 from dkpca.messages import RaisedIds, Reveal, Scores, Seed, Told
 from dkpca.party import questions as q
 from dkpca.party.answers import OWN_LIST, Party
 from dkpca.party.limits import Limits
+from dkpca.party.summaries import measured
 from dkpca.protection.rotation import Rotation, hidden_digest
 from dkpca.settings import Fit
 
 ALIGNS = (q.CommonGiven, q.HopWanted, q.MatchedGiven)
+MOST_DRIVEN = 5000  # samples with which a party computes how much its columns drive the components
 MOST_TOLD = 2**31  # bytes of what the center tells a party; written to disk in pieces
 REBUILDS = (q.SummaryWanted, q.SumsWanted, q.ResultGiven)  # answers that leave something for later steps
 
@@ -55,6 +59,7 @@ class PartySide:
     def __post_init__(self) -> None:
         member = self.member
         self.plan: Plan = member.study.plan
+        self._weight = 1.0  # of this party's matrix, as the result says
         self.names: tuple[str, ...] = self.plan.parties
         self.terms = replace(terms_of(member), fewest_samples=2)  # too few are refused at `go`
         self.party = Party(
@@ -78,6 +83,7 @@ class PartySide:
             return None
         self._check_kernel(result)
         self._write(folder, result, "")
+        self._write_drives(folder, result)
         for batch in self.new:
             self._check_batch(batch)
             placed = self._drive(protocols.place(self.names, self.fit, result, batch, self.terms))
@@ -102,8 +108,9 @@ class PartySide:
             if last:
                 if isinstance(question, q.ResultGiven) and self.fit.protect == "blind" and not question.batch:
                     self._before.append(question)
-                scores: Scores = question.scores  # type: ignore[attr-defined]  # as `Ask.expects` says
-                return scores
+                assert isinstance(question, q.ResultGiven)  # as `Ask.expects` says
+                self._weight = question.weight
+                return question.scores
             given = self._answers(ask, question)
 
     def _covariates(self, batch: str, order: Mapping[str, list[int]]) -> Any:
@@ -171,11 +178,15 @@ class PartySide:
 
     def _made(self, step: str, question: q.Question) -> Any:
         with self._refusing(step, question):
-            for earlier in self._before:
-                if not isinstance(earlier, q.SumsWanted) or earlier.part == 1:
-                    self.party.answer(earlier)
-            self._before = []
+            self._rebuild()
             return self.party.answer(question)
+
+    def _rebuild(self) -> None:
+        """Make again what answers of earlier commands left for later steps."""
+        for earlier in self._before:
+            if not isinstance(earlier, q.SumsWanted) or earlier.part == 1:
+                self.party.answer(earlier)
+        self._before = []
 
     @contextmanager
     def _refusing(self, step: str, question: q.Question) -> Iterator[None]:
@@ -296,15 +307,37 @@ class PartySide:
 
     def _write(self, folder: Path, scores: Scores, batch: str) -> None:
         """Keep a result under this party's own ids; that of a blind fit is turned back, new samples never were."""
-        values = np.asarray(scores.scores.decode())
-        n = len(values)
-        if self.fit.protect == "blind" and not batch:
-            samples = self.party.common_digest(n)
-            values = Rotation(self.party.group_key, self.party.run, samples, n).turn_back(values)
-            values = values * signs_of(values)  # as the parties' shares of new samples have them
+        values = np.asarray(scores.scores.decode()) if batch else self._turned_back(scores)
         if self.fit.protect != "none" and batch in self.party.union:
             values = values[self.party.union[batch].places]  # of its own samples: nobody else's have a name here
         write_result(folder, self._samples(batch), values, wire_facts(scores))
+
+    def _write_drives(self, folder: Path, result: Scores) -> None:
+        """Keep how much each own column drives each component, if the law and the result say enough for that."""
+        path, means = folder / DRIVES, result.row_means
+        if path.exists() or "" in self.party.union or len(result.scores.data) > MOST_DRIVEN:
+            return
+        self._rebuild()
+        state = self.party.state
+        assert state is not None
+        kernel = state.kernel if self.fit.protect != "sums" or result.kernel is None else result.kernel
+        if means is None and not (self.fit.law == "sum" or kernel.adds_up):
+            return
+        X = np.asarray(to_numpy(measured(state, self.party.table(kernel.columns_are))))
+        scores = np.asarray(self._turned_back(result))
+        given = None if means is None else np.asarray(means.decode())
+        found = at_party(kernel, self.table.columns, X, scores, given, result.residual)
+        if found is not None:
+            write(path, replace(found, values=self._weight * found.values).to_csv())
+
+    def _turned_back(self, scores: Scores) -> Any:
+        """Scores of the samples of the fit; those of a blind fit are turned back."""
+        values = np.asarray(scores.scores.decode())
+        if self.fit.protect != "blind":
+            return values
+        samples, n = self.party.common_digest(len(values)), len(values)
+        values = Rotation(self.party.group_key, self.party.run, samples, n).turn_back(values)
+        return values * signs_of(values)  # as the parties' shares of new samples have them
 
     def _samples(self, batch: str) -> Sequence[str]:
         """Ids of the samples in the order of the result, as this party writes them."""

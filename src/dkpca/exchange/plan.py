@@ -88,6 +88,7 @@ class Plan:
     batches: Annotated[int, _whole(0, 1000)]  # of new samples
     batch_samples: Annotated[int, _whole(0)]  # fewest of a batch
     covariates: Annotated[Mapping[str, tuple[str, ...]], _is_columns]  # of one party, taken out; the center sees them
+    row_means: Annotated[bool, lambda value: isinstance(value, bool)]  # whether parties get those of the fused matrix
     fit: Annotated[Mapping[str, Any], lambda value: isinstance(value, dict)]
 
     @property
@@ -263,6 +264,8 @@ def read_plan(raw: bytes) -> Plan:
         raise InputError("the plan: covariates are columns of a party's table; name one of the parties")
     if plan.covariates and plan.fit.get("center") is False:
         raise InputError("the plan: covariates are taken out of the centered kernel; center = true, or no covariates")
+    if plan.covariates and plan.row_means:
+        raise InputError("the plan: row means say nothing of a kernel without its covariates; row_means = false")
     if plan.covariates and plan.protect == "blind" and plan.batches:
         raise InputError(
             "the plan: a blind center cannot take covariates out of new samples; batches = 0, or no covariates"

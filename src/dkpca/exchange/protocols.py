@@ -20,7 +20,7 @@ from dkpca import fusion, kernels, wire
 from dkpca.errors import FusionError, InputError
 from dkpca.fusion import FusedModel, audit
 from dkpca.fusion.covariates import Covariates
-from dkpca.kernels import Kernel, Precomputed
+from dkpca.kernels import RBF, Kernel, Precomputed
 from dkpca.kernels.base import BALANCED, adjusted, center_weights, check_law, check_weights, combination, weighed
 from dkpca.linalg.arrays import MemoryLimit
 from dkpca.messages import MaskedSum, Packed, Scores, Shape, Statistics, row_number_digest
@@ -92,6 +92,7 @@ class Terms:
     covariates: Callable[[], Covariates] | None = None  # of all samples; asked for when the parties have their seeds
     taken_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # columns of covariates, by their owner
     memory: MemoryLimit | None = None  # that the center's arrays may take
+    row_means: bool = False  # whether the parties are told the row means of the fused matrix
 
 
 Answers = Mapping[str, Any]
@@ -105,6 +106,7 @@ def fit(names: Sequence[str], settings: Fit, terms: Terms) -> Generator[Ask, Ans
     check_law(settings.law)
     check_weights(settings.weights, names)
     check_lacking(settings, terms)
+    check_row_means(names, settings, terms)
     if terms.covariates is not None and not settings.center:
         raise InputError("covariates are removed from the centered kernel; use center=True, or leave them out")
     if settings.protect != "none":
@@ -126,14 +128,16 @@ def fit(names: Sequence[str], settings: Fit, terms: Terms) -> Generator[Ask, Ans
         """Rows of the result for a party: in the open its own samples, where it lacks some."""
         return slice(None) if terms.places is None else terms.places[name]
 
+    def results() -> Questions:
+        given = partial(published, model(), row_means=terms.row_means and fusion.without_row_means(model()) is None)
+        return {n: q.ResultGiven(given(rows_for(n)), model().weights.get(n, 1.0)) for n in names}
+
+    def expected(told: Any) -> bool:
+        first = isinstance(told, q.ResultGiven) and not told.batch and _planned(told.weight, settings)
+        return first and (terms.row_means or told.scores.row_means is None)
+
     if terms.publish or settings.protect == "blind":
-        yield Ask(
-            "result",
-            lambda: {n: q.ResultGiven(published(model(), rows_for(n)), model().weights.get(n, 1.0)) for n in names},
-            expects=lambda told: (
-                isinstance(told, q.ResultGiven) and not told.batch and _planned(told.weight, settings)
-            ),
-        )
+        yield Ask("result", results, expects=expected)
     return model()
 
 
@@ -153,9 +157,27 @@ def check_lacking(settings: Fit, terms: Terms) -> None:
         )
 
 
-def published(model: FusedModel, rows: Any = slice(None)) -> Scores:
+def check_row_means(names: Sequence[str], settings: Fit, terms: Terms) -> None:
+    """Refuse to tell row means with which no party could do anything."""
+    if not terms.row_means:
+        return
+    if settings.law == "sum" or not any(isinstance(unscaled(settings, name), RBF) for name in names):
+        raise InputError(
+            "row_means = true is for rbf kernels under the product law; without them a party has what it needs: "
+            "row_means = false"
+        )
+    kept = settings.lacking in ("mean", "complete")
+    if not settings.center or settings.solver == "landmark" or kept:
+        raise InputError(
+            "row_means = true is for centered fits of samples that all parties have, without landmarks; write "
+            "row_means = false"
+        )
+
+
+def published(model: FusedModel, rows: Any = slice(None), *, row_means: bool = False) -> Scores:
     """Return the result as the parties are told it, of all samples or of some."""
-    return fusion.result(model, model.scores[rows], next(iter(model.summaries.values())).sample_digest)
+    digest = next(iter(model.summaries.values())).sample_digest
+    return fusion.result(model, model.scores[rows], digest, with_row_means=row_means)
 
 
 def audited(names: Sequence[str], model: FusedModel, n_rows: int) -> Generator[Ask, Answers, FusedModel]:

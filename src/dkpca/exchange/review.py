@@ -297,6 +297,8 @@ def _leaves(case: Case) -> Iterator[Leaving]:
     count, hidden = model.n_components, plan.protect == "blind"
     result = _plain(np.asarray(to_numpy(model.scores)), table) if hidden else None
     yield Leaving(f"result: {count} components", members, 8 * T * count, result)
+    if plan.row_means:
+        yield Leaving("result: row means of the fused kernel, a number for each sample", members, 8 * T, None)
     # New samples are recovered as well as those of the fit, placed once more: by their rows, or by their scores.
     for batch in range(plan.batches):
         new = placed if hidden or plan.protect == "sums" else own["new/rows"].factor.decode()
@@ -341,7 +343,7 @@ def _rehearsed(case: Case) -> tuple[Heard, FusedModel, Any]:
         parties[each] = Party(each, opened, plan.parties, "review", each.encode(), each.encode(), open_new=opened)
     heard: Heard = {}
     drive = partial(in_process.drive, parties=parties, compute=Compute(n_jobs=1), heard=heard)
-    terms = Terms("review", columns=case.columns, go=True)
+    terms = Terms("review", columns=case.columns, go=True, row_means=plan.row_means)
     model = drive(protocols.fit(plan.parties, fit, terms))[0]
     placed = drive(protocols.place(plan.parties, fit, model, "new", terms))[0] if plan.batches else None
     return heard, model, placed

@@ -13,7 +13,9 @@ from dkpca.fusion.fused_model import (
     project_exact,
     resolve_gamma,
     result,
+    row_means,
     training_block,
+    without_row_means,
 )
 
 __all__ = [
@@ -29,5 +31,7 @@ __all__ = [
     "project_exact",
     "resolve_gamma",
     "result",
+    "row_means",
     "training_block",
+    "without_row_means",
 ]

@@ -14,7 +14,7 @@ from dkpca.fusion import completion
 from dkpca.fusion.completion import Lacking
 from dkpca.fusion.covariates import Covariates
 from dkpca.fusion.plausibility import accept, check_certificate, check_same, check_turned, complete
-from dkpca.kernels import Kernel
+from dkpca.kernels import RBF, Kernel
 from dkpca.kernels.base import Weights, combination, party_weights
 from dkpca.kernels.grams import FusedGram
 from dkpca.kernels.laws import Law
@@ -502,8 +502,30 @@ def _diagonals(messages: Iterable[Summary | Rows], dtype: str) -> list[Array] | 
     return [diagonal.decode(dtype)[:, 0] for diagonal in sent] or None
 
 
-def result(model: FusedModel, scores: Array, sample_digest: str) -> Scores:
+def without_row_means(model: FusedModel) -> str | None:
+    """Say why row means of the fused matrix would be of no use to a party; None if they are."""
+    if model.law.scores_add or not any(isinstance(kernel, RBF) for kernel in model.kernels.values()):
+        return "row means are for rbf kernels under the product law"
+    if model.covariates is not None or not model.centered or model.lacking is not None:
+        return "row means are for centered fits without covariates, of samples that all parties have"
+    if model.solver.startswith("landmark"):
+        return "row means need all entries of the fused matrix, and the landmark solver computes few of them"
+    return None
+
+
+def row_means(model: FusedModel) -> tuple[Array, float]:
+    """Row means of the fused matrix L before centering, (n_samples, 1), and |H L V - V Lambda| of the components."""
+    # L [1/n, V] in one pass. L v = lambda v + 1 m'v for an eigenvector v of H L H, with m the row means.
+    V, values, n = to_numpy(model.eigenvectors), to_numpy(model.eigenvalues), model.n_samples
+    L = FusedGram(model.law, [as_received(summary.factor, model.dtype) for summary in model.summaries.values()])
+    made = to_numpy(L @ like(np.column_stack([np.full(n, 1.0 / n), V]), L.home)).astype(float)
+    off = made[:, 1:] - made[:, 1:].mean(axis=0) - V * values
+    return made[:, :1], float(np.linalg.norm(off, 2))
+
+
+def result(model: FusedModel, scores: Array, sample_digest: str, *, with_row_means: bool = False) -> Scores:
     """Return what the parties are told: where the samples lie, and how much of the variance that shows."""
+    means, residual = row_means(model) if with_row_means else (None, 0.0)
     return Scores(
         n_parties=len(model.summaries),
         kernel=model.kernel if len(set(model.kernels.values())) == 1 else None,
@@ -512,4 +534,6 @@ def result(model: FusedModel, scores: Array, sample_digest: str) -> Scores:
         captured_share_at_least=max(0.0, model.certificate.captured_share_at_least),
         optimality_at_least=max(0.0, model.certificate.optimality_at_least),
         meaning=model.meaning,
+        row_means=None if means is None else round_to(means, "float64"),
+        residual=residual,
     )

@@ -206,6 +206,8 @@ def _(message: messages.Scores) -> Description:
         "share of the best possible, at least": message.optimality_at_least,
     }
     reveals = ["to each party: where its samples lie among the components of all parties' columns together"]
+    if message.row_means is not None:
+        reveals.append("to each party: how similar each sample is to the others on average, in all parties' columns")
     return facts, reveals, ["sample ids, and any party's own factor or columns"]
 
 

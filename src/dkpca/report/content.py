@@ -14,9 +14,12 @@ import numpy as np
 import polars as pl
 
 from dkpca import messages
+from dkpca.analysis.importance import Drives, at_party
 from dkpca.analysis.outcomes import Outcomes, outcomes
 from dkpca.errors import InputError
-from dkpca.fusion import FusedModel
+from dkpca.exchange.holdings import preparation_of
+from dkpca.exchange.own_table import DRIVES, own_names
+from dkpca.fusion import FusedModel, row_means, without_row_means
 from dkpca.fusion.scoring import party_shares
 from dkpca.linalg.arrays import to_numpy
 from dkpca.messages import Scores
@@ -53,6 +56,7 @@ class Source:
     told: Mapping[str, Any] = field(default_factory=dict)  # what is proved of the scores, where that came along
     numbered: bool = False  # whether the names are row numbers, because nobody gave the ids of the fit
     outside: Any = None  # (n_samples,) of bool: new samples out of the range of the fit
+    result: Scores | None = None  # the message of the center, where this was read
 
     @property
     def title(self) -> str:
@@ -136,7 +140,8 @@ def _message(path: Path) -> Source:
     result = files.read_message(path, Scores)
     names = [str(row) for row in range(result.scores.shape[0])]
     told = {name: getattr(result, name) for name in TOLD}
-    return Source(path, names, _matrix(result.scores.decode()), result.sample_digest, told=told, numbered=True)
+    scores = _matrix(result.scores.decode())
+    return Source(path, names, scores, result.sample_digest, told=told, numbered=True, result=result)
 
 
 def _embedding(path: Path) -> Source:
@@ -185,6 +190,8 @@ class Wanted:
         Table with labels; `label_columns` of it go into the page, all if none is named.
     table : Path, optional
         A party's own table: its columns are correlated with the components.
+    state : Path, optional
+        The party's private state of the fit: how much its columns drive the components is computed with it.
     how, how_labels : Reading
         How tables are read: the column with the sample ids, how ids are made alike, how files are written. That of
         labels may be another.
@@ -202,6 +209,7 @@ class Wanted:
     labels: Path | None = None
     label_columns: Sequence[str] = ()
     table: Path | None = None
+    state: Path | None = None
     how: Reading = PLAIN
     how_labels: Reading = PLAIN
     new: Sequence[Path] = ()
@@ -222,6 +230,7 @@ class Content:
     own: OwnColumns | None = None
     notes: Sequence[str] = ()
     outcomes: Sequence[Outcomes] = ()  # of the samples of the fit, and of new ones
+    drives: Drives | None = None
 
 
 def assemble(wanted: Wanted) -> Content:
@@ -243,6 +252,7 @@ def assemble(wanted: Wanted) -> Content:
         own=own,
         notes=list(dict.fromkeys(notes)),  # the table of labels may be the party's own
         outcomes=_outcomes(wanted, source, new, labels, own),
+        drives=_drives(wanted, source),
     )
 
 
@@ -292,6 +302,36 @@ def _own_columns(wanted: Wanted, source: Source, notes: list[str]) -> OwnColumns
     return found
 
 
+def _drives(wanted: Wanted, source: Source) -> Drives | None:
+    """How much the party's columns drive the components: from its state and table, or as a study left it."""
+    beside = (source.path if source.path.is_dir() else source.path.parent) / DRIVES
+    if wanted.state is None or wanted.table is None:
+        return Drives.from_csv(storage.read(beside)) if beside.exists() else None
+    state = files.read_state(wanted.state)
+    preparation = preparation_of(state)
+    table = reading.read(wanted.table, preparation.reading_of_new(wanted.how.id_column))
+    if list(table.ids or ()) != list(source.names):
+        raise InputError(f"{wanted.table}: has other samples than the result, or another order; give that of the fit")
+    means, weight, residual, adds = None, 1.0, 0.0, state.kernel.adds_up
+    if source.run is not None:
+        model = source.run.model
+        adds, weight = model.law.scores_add, model.weights.get(state.party, 1.0)
+        if not adds and without_row_means(model) is None:
+            means, residual = row_means(model)
+    elif source.result is not None and source.result.row_means is not None:
+        means, residual = np.asarray(source.result.row_means.decode()), source.result.residual
+    X = _matrix(state.measured(preparation.apply(table)))
+    found = at_party(state.kernel, own_names(preparation), X, source.scores, means, residual) if (
+        adds or means is not None
+    ) else None  # fmt: skip
+    if found is None:
+        raise InputError(
+            f"{wanted.state}: how much columns drive a component is known for linear kernels, and for rbf kernels "
+            "where the center sent row means ('dkpca fuse --row-means'); leave out --state"
+        )
+    return replace(found, values=weight * found.values)
+
+
 def _check(wanted: Wanted) -> None:
     """Refuse what does not go together, before anything is read."""
     tables = [table for table in (wanted.table, *wanted.new_tables) if table is not None]
@@ -299,6 +339,8 @@ def _check(wanted: Wanted) -> None:
         raise InputError(f"{tables[0]}: name its id column with --id")
     if wanted.labels is not None and wanted.how_labels.id_column is None:
         raise InputError(f"{wanted.labels}: name its id column with --id, or with --label-id")
+    if wanted.state is not None and wanted.table is None:
+        raise InputError(f"--state {wanted.state}: give the party's table of the fit too, with --table")
     if wanted.survival is not None and wanted.labels is None:
         raise InputError(f"--survival {','.join(wanted.survival)}: of which table? Give it with --labels")
     if wanted.label_columns and wanted.labels is None:
@@ -408,6 +450,8 @@ def packed(content: Content, drawn: DrawnSamples) -> tuple[dict[str, Any], str]:
         header |= _of_run(content.source.run)
     if content.own is not None:
         header["own"] = _own(content.own)
+    if content.drives is not None:
+        header["drives"] = _driving(content.drives, np.sum(content.source.scores**2, axis=0))
     return header, bundle.encoded()
 
 
@@ -456,3 +500,15 @@ def _own(own: OwnColumns) -> dict[str, Any]:
         name: {"top": [own.top(column, TOP_COLUMNS) for column in values.T], "chance": chance}
         for name, (values, chance) in found.items()
     }
+
+
+def _driving(drives: Drives, eigenvalues: Any) -> dict[str, Any]:
+    """Columns with the largest derivatives in size, by component: name, share of the eigenvalue, and its bound."""
+    scale = np.where(eigenvalues > 0, eigenvalues, 1.0)
+    values, errors = drives.values / scale, drives.errors / scale
+    order = np.argsort(-np.abs(values), axis=0, kind="stable")[:TOP_COLUMNS]
+    top = [
+        [(drives.columns[j], float(values[j, d]), float(errors[j, d])) for j in order[:, d].tolist()]
+        for d in range(values.shape[1])
+    ]
+    return {"top": top, "most": max((abs(v) + e for each in top for _, v, e in each), default=1.0) or 1.0}

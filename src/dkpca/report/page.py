@@ -160,6 +160,8 @@ def sections(content: Content) -> str:
     parts = [outcome_section(content.outcomes)] if content.outcomes else []
     if content.own is not None:
         parts.append(_own_columns(content.own))
+    if content.drives is not None:
+        parts.append(_driving())
     if run is not None:
         parts += [_scree(), _parties(run), _influence(run), _agreement(run), _certificate(run)]
         parts.append(_settings(_run_settings(run)))
@@ -190,6 +192,17 @@ def _own_columns(own: OwnColumns) -> str:
         '<div class="charts" id="association-charts"></div>'
     )
     return _section("own", "What each component means in your columns", note, body)
+
+
+def _driving() -> str:
+    note = (
+        "By how many percent the variance of a component changes when a column is stretched by one percent, with the "
+        "width of the kernel held. A bar to the left blurs the component. Whiskers bound what the components do not "
+        "show of the fused kernel. It was computed here, from your own columns and the result."
+    )
+    return _section(
+        "drives", "Which of your columns drive a component", note, '<div class="charts" id="drives-charts"></div>'
+    )
 
 
 def _scree() -> str:

@@ -168,12 +168,14 @@ def fuse(
     progress: Progress = silent,
     device: str | None = None,
     memory: MemoryLimit | None = None,
+    row_means: bool = False,
 ) -> Run:
     """Fuse new summaries with those already in the run; nothing is written unless all of it succeeds.
 
     What is None is as in the run so far. `keep` says whether its parties that are not among the files stay (without
     files all do), `without` names those that go, `roster` those that must be there. `sample_names` are checked
     against the summaries. One owner of all parties has `states`, kept in `private/`, and a `model` of the summaries.
+    `row_means` go to the parties with the result.
     """
     if not isinstance(solver, str):
         raise InputError(f"a run remembers its solver by name, not as {solver!r}; give one of {list(NAMES)}")
@@ -198,11 +200,14 @@ def fuse(
             covariates=model_beside(path).covariates if before and before.covariates else None,
             memory=memory,
         )
+        useless = fusion.without_row_means(model) if row_means else None
+        if useless:
+            raise InputError(f"{useless}; leave out --row-means")
         ways = tuple(id_normalize) or (before.id_normalize if before and sample_names is None else ())
         names, named_by, lost = names_of(path, next(iter(model.summaries.values())), sample_names, ways)
         settings = settings_of(path, model, accepted, named_by, ways)
         gone = [path / "messages" / f"{party}.summary" for party in without]
-        _write(path, model, accepted, names, settings, states or {}, gone)
+        _write(path, model, accepted, names, settings, states or {}, gone, row_means)
         record_received(path, received)
         ledger.append(path / LEDGER, "fused", parties=sorted(model.summaries))
     return Run(path, model, settings, names, (*notes, *lost))
@@ -293,9 +298,10 @@ def _write(
     settings: RunSettings,
     states: Mapping[str, bytes],
     gone: Sequence[Path],
+    row_means: bool,
 ) -> None:
     scores = np.asarray(to_numpy(model.scores))
-    result = wire.pieces(fusion.result(model, scores, settings.sample_digest))
+    result = wire.pieces(fusion.result(model, scores, settings.sample_digest, with_row_means=row_means))
     produced: dict[str, Content] = {
         "certificate.json": storage.as_json(model.certificate.to_dict()),
         SETTINGS: storage.as_json(codec.described(settings)),

@@ -1,0 +1,123 @@
+"""Which columns of a party drive a component, in a study: row means that the plan names, and the party's own file."""
+
+import numpy as np
+import pytest
+
+from dkpca import DKPCA, fusion, wire
+from dkpca.analysis.importance import Drives
+from dkpca.errors import InputError
+from dkpca.exchange import protocols, study
+from dkpca.exchange.member import RefusedError
+from dkpca.exchange.protocols import Terms
+from dkpca.party.disclosure import describe
+from dkpca.settings import Fit
+from testkit.program import in_process
+from testkit.studies import ANYTHING, Consortium
+from tests.study.test_a_study import MODES, tables
+
+
+def finished(root, mode, **plan):
+    given = tables()
+    consortium = Consortium(root, given, mode, align="position", samples=10, **plan)
+    consortium.join(**ANYTHING).sign().finish()
+    return consortium, {name: X for name, (_, X) in given.items()}
+
+
+def at(consortium, name):
+    return Drives.from_csv((consortium.root / name / "result" / "importance.csv").read_bytes())
+
+
+@pytest.mark.parametrize("mode", ["open", "open, gamma from statistics", "sums"])
+def test_with_row_means_each_party_has_them_within_its_bound(mode, tmp_path):
+    fit = MODES[mode] | {"n_components": 20}
+    consortium, X = finished(tmp_path, fit, row_means=True)
+    true = DKPCA(**fit | {"protect": "none", "rank": 10**6}).fit(X).column_importance()
+    for name in X:
+        found = at(consortium, name)
+        assert found.columns == tuple(f"{name}{j}" for j in range(X[name].shape[1]))
+        assert np.all(
+            np.abs(found.values - true[name])[:, :5] <= found.errors[:, :5] + 1e-3 * np.abs(true[name]).max()
+        )
+        assert 0 < found.errors[:, 0].max() < 0.1 * np.abs(true[name][:, 0]).max()
+
+
+@pytest.mark.parametrize("mode", ["open", "blind"])
+def test_under_the_sum_law_they_are_exact_and_nothing_is_sent_for_them(mode, tmp_path):
+    fit = MODES[mode] | {"law": "sum", "rank": 10**6, "precision": "float64"}
+    consortium, X = finished(tmp_path, fit)
+    true = DKPCA(**fit | {"protect": "none"}).fit(X).column_importance()
+    for name in X:
+        found = at(consortium, name)
+        assert found.errors.max() == 0
+        np.testing.assert_allclose(found.values, true[name], rtol=1e-9, atol=1e-9)
+
+
+def test_a_kernel_without_derivatives_has_no_file(tmp_path):
+    finished(tmp_path, MODES["open, kernels by party"])
+    assert {path.parts[-3] for path in tmp_path.glob("*/result/importance.csv")} == {"airline", "registry"}
+
+
+def test_without_row_means_a_party_has_none_under_the_product(tmp_path):
+    finished(tmp_path, MODES["open"])
+    assert not list(tmp_path.glob("*/result/importance.csv"))
+
+
+def test_review_and_inspect_say_that_they_leave(tmp_path):
+    consortium = Consortium(tmp_path, tables(), MODES["open"], align="position", samples=10, row_means=True)
+    said = consortium.join(**ANYTHING).at("airline", study.review).words()
+    assert any("row means of the fused kernel, a number for each sample, to center and all" in line for line in said)
+    model = DKPCA(2).fit({name: X for name, (_, X) in tables().items()}).model_
+    told = fusion.result(model, model.scores, "0" * 64, with_row_means=True)
+    assert "how similar each sample is to the others on average" in " ".join(describe(told).reveals)
+    assert "on average" not in " ".join(describe(fusion.result(model, model.scores, "0" * 64)).reveals)
+    again = wire.decode(wire.encode(told))
+    np.testing.assert_array_equal(again.row_means.decode(), told.row_means.decode())
+    assert again.residual == told.residual
+
+
+def test_row_means_that_the_plan_does_not_have_are_refused(tmp_path, monkeypatch):
+    consortium = Consortium(tmp_path, tables(), MODES["open"], align="position", samples=10)
+    consortium.join(**ANYTHING).sign()
+    honest = protocols.published
+    monkeypatch.setattr(protocols, "published", lambda model, rows, row_means: honest(model, rows, row_means=True))
+    with pytest.raises(RefusedError, match="result"):
+        consortium.finish()
+
+
+@pytest.mark.parametrize(
+    ("fit", "said"),
+    [
+        ({"law": "sum"}, "rbf kernels under the product law"),
+        ({"kernel": "linear"}, "rbf kernels under the product law"),
+        ({"center": False}, "centered fits of samples that all parties have"),
+        ({"lacking": "mean"}, "centered fits of samples that all parties have"),
+        ({"solver": "landmark"}, "without landmarks"),
+    ],
+)
+def test_where_they_are_of_no_use_they_are_refused(fit, said):
+    with pytest.raises(InputError, match=said):
+        protocols.check_row_means(["a", "b"], Fit(**fit), Terms("", row_means=True))
+
+
+def test_the_command_writes_them_into_the_plan(tmp_path):
+    words = (
+        "study",
+        "create",
+        "shared",
+        "--as",
+        "center",
+        "--name",
+        "center",
+        "--member",
+        "clinic",
+        "--member",
+        "lab",
+    )
+    for given, said in (("maybe", "write true or false"), ("true --law sum", "product law")):
+        answer = in_process(*words, "--set", *f"row_means={given}".split(), cwd=tmp_path)
+        assert answer.code != 0
+        assert said in answer.err
+    taken = in_process(*words, "--set", "row_means=true", "--set", "covariates=clinic:age", cwd=tmp_path)
+    assert "say nothing of a kernel without its covariates" in taken.err
+    assert in_process(*words, "--set", "row_means=true", cwd=tmp_path).code == 0
+    assert "row_means = true" in (tmp_path / "shared/center/plan-1.toml").read_text()
