@@ -181,12 +181,12 @@ class PartySide:
             self._rebuild()
             return self.party.answer(question)
 
-    def _rebuild(self) -> None:
+    def _rebuild(self, kinds: tuple[type[q.Question], ...] = REBUILDS) -> None:
         """Make again what answers of earlier commands left for later steps."""
         for earlier in self._before:
-            if not isinstance(earlier, q.SumsWanted) or earlier.part == 1:
+            if isinstance(earlier, kinds) and (not isinstance(earlier, q.SumsWanted) or earlier.part == 1):
                 self.party.answer(earlier)
-        self._before = []
+        self._before = [earlier for earlier in self._before if not isinstance(earlier, kinds)]
 
     @contextmanager
     def _refusing(self, step: str, question: q.Question) -> Iterator[None]:
@@ -315,14 +315,14 @@ class PartySide:
     def _write_drives(self, folder: Path, result: Scores) -> None:
         """Keep how much each own column drives each component, if the law and the result say enough for that."""
         path, means = folder / DRIVES, result.row_means
-        if path.exists() or "" in self.party.union or len(result.scores.data) > MOST_DRIVEN:
+        adds = self.fit.law == "sum" or protocols.unscaled(self.fit, self.member.name).adds_up
+        known = (means is not None or adds) and "" not in self.party.union
+        if path.exists() or not known or result.scores.shape[0] > MOST_DRIVEN:
             return
-        self._rebuild()
+        self._rebuild((q.SummaryWanted, q.SumsWanted))
         state = self.party.state
         assert state is not None
         kernel = state.kernel if self.fit.protect != "sums" or result.kernel is None else result.kernel
-        if means is None and not (self.fit.law == "sum" or kernel.adds_up):
-            return
         X = np.asarray(to_numpy(measured(state, self.party.table(kernel.columns_are))))
         scores = np.asarray(self._turned_back(result))
         given = None if means is None else np.asarray(means.decode())
