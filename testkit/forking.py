@@ -74,7 +74,7 @@ def load() -> None:
     for name in ("dkpca.cli", "dkpca.report"):
         for module in pkgutil.iter_modules(importlib.import_module(name).__path__, f"{name}."):
             importlib.import_module(module.name)
-    for name in ("sklearn.cluster", "rich._emoji_codes", "polars._utils.parquet"):
+    for name in ("dkpca.exchange.study", "sklearn.cluster", "rich._emoji_codes", "polars._utils.parquet"):
         importlib.import_module(name)
     catalog.load = functools.cache(catalog.load)  # a command knows its options; making it takes half of its time
     for name in catalog.MODULES:

@@ -72,6 +72,7 @@ def test_what_protection_leaves():
 
 
 class TestPermutations:
+    @pytest.mark.slow
     def test_p_values_of_unrelated_parties_are_uniform(self):
         found = []
         for repeat in range(1000):

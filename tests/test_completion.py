@@ -134,6 +134,7 @@ def feature_r2(grams, parties, completion, name):
     return 1.0 - missed(w) / missed(m)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shared", [0.0, 0.3, 1.0])
 def test_the_held_out_r2_is_near_the_true_one(shared):
     gaps = []

@@ -163,6 +163,7 @@ def test_the_device_never_holds_half_of_the_table(torch):
     assert torch.cuda.max_memory_allocated() < given["party0"].nbytes / 2
 
 
+@pytest.mark.slow
 def test_no_more_than_a_group_of_rows_travels_at_a_time(torch, monkeypatch):
     n, seen = 40_000, []
 
@@ -246,6 +247,7 @@ def test_after_the_fit_everything_is_computed_where_it_lies(torch):
     assert "computed on" not in model.excluding("party0").solver
 
 
+@pytest.mark.slow
 def test_little_memory_and_a_device_go_together(torch):
     """Tall arrays lie in files then, and are written there from the device."""
     X = tables(100_000, parties=1)["party0"]

@@ -1,5 +1,6 @@
 """What the commands wrote, opened in Python."""
 
+import shutil
 import subprocess
 import sys
 
@@ -12,15 +13,22 @@ import dkpca
 from dkpca import DKPCA
 from dkpca.errors import InputError, WireError
 from testkit.owners import GAMMA, OWNERS, frame, numbers, people, standardized
+from testkit.program import Office
 
 pytestmark = pytest.mark.slow  # most of these start processes
 
 
-@pytest.fixture
-def fitted(office):
+@pytest.fixture(scope="module")
+def fitted_once(templates, tmp_path_factory):
+    office = Office(shutil.copytree(templates["tables"], tmp_path_factory.mktemp("fitted"), dirs_exist_ok=True))
     tables = [f"{owner}.csv" for owner in OWNERS]
     office.ok("fit", *tables, "--id", "person", "--gamma", GAMMA, "--rank", 20, "--components", 3, "--out", "run")
     return office
+
+
+@pytest.fixture
+def fitted(fitted_once, tmp_path):
+    return Office(shutil.copytree(fitted_once.path, tmp_path, dirs_exist_ok=True))
 
 
 def new_frames():

@@ -30,12 +30,11 @@ from dkpca.party import answers, recovery, summaries
 from dkpca.party import questions as q
 from dkpca.party.limits import Limits
 from dkpca.store.files import decode_model
-from testkit import studies
-from testkit.studies import Consortium
+from testkit.studies import ANYTHING, Consortium
 
 pytestmark = pytest.mark.slow  # each review attacks a table
 CAUTIOUS = vars(Limits())
-ANYTHING = studies.ANYTHING | {"known_rows": CAUTIOUS["known_rows"]}
+MEASURED = ANYTHING | {"known_rows": CAUTIOUS["known_rows"]}
 NAMES = ("airline", "registry", "weather")
 
 
@@ -123,7 +122,8 @@ PLANS = {
 
 def founded(tmp_path, fit, limits, given=None, **plan):
     about: dict[str, Any] = {"align": "position", "samples": 50} | plan
-    return Consortium(tmp_path, given or tables(), fit, **about).join(**limits)
+    consortium = Consortium(tmp_path, given or tables(), fit, **about)
+    return consortium.join("airline", **limits).join(*consortium.names[1:], **ANYTHING)
 
 
 @pytest.mark.parametrize("attack", PLANS)
@@ -148,7 +148,7 @@ def test_a_careful_plan_is_green(tmp_path):
 def test_a_careless_party_signs_and_loses_its_columns(attack, tmp_path):
     how, given = PLANS[attack], tables(width=PLANS[attack].width)
     assert how.succeeds is not None
-    consortium = founded(tmp_path, how.fit, ANYTHING, given, **how.plan)
+    consortium = founded(tmp_path, how.fit, MEASURED, given, **how.plan)
     told = max(consortium.at("airline", study.review).columns.values())
     consortium.sign().finish()
     if how.plan.get("batches"):
@@ -237,7 +237,7 @@ NARROW = {"gamma": 30.0, "protect": "sums", "n_components": 2, "standardize": Tr
 @pytest.mark.parametrize("kernel", ["rbf", "laplacian"])
 def test_a_narrow_kernel_hides_nothing_of_the_sums_that_the_center_holds(kernel, tmp_path):
     """Every sample is similar only to itself, but the center adds up distances before it forms the kernel."""
-    consortium = founded(tmp_path, NARROW | {"kernel": kernel}, ANYTHING, tables(width=6))
+    consortium = founded(tmp_path, NARROW | {"kernel": kernel}, MEASURED, tables(width=6))
     found = consortium.at("airline", study.review)
     assert min(found.columns.values()) > CAUTIOUS["recovery"]
 
@@ -260,7 +260,7 @@ def test_in_small_units_the_review_says_what_it_says_in_others(protect, width, t
     for unit in (1.0, 1e-3):
         (tmp_path / f"{unit}").mkdir()
         given = {name: (ids, unit * X) for name, (ids, X) in tables(width=width).items()}
-        consortium = founded(tmp_path / f"{unit}", fit, ANYTHING, given)
+        consortium = founded(tmp_path / f"{unit}", fit, MEASURED, given)
         told.append(max(consortium.at("airline", study.review).columns.values()))
     assert told[1] == pytest.approx(told[0], abs=0.1)
     assert told[0] > 0.3
@@ -418,13 +418,13 @@ class TestASecondStudy:
         few = {"gamma": 0.02, "rank": 4, "n_components": 2, "standardize": True}
         names = NAMES[:2] if change == "without one member" else NAMES
         rows = 119 if change == "one sample less" else 120
-        founded(tmp_path, few, ANYTHING, tables(width=6)).sign("airline")
+        founded(tmp_path, few, MEASURED, tables(width=6)).sign("airline")
         other = few | {"gamma": 0.1} if change == "another gamma" else few | {"kernel": "laplacian", "gamma": 0.1}
-        again = self.second(tmp_path, other, ANYTHING, names, rows, width=6)
+        again = self.second(tmp_path, other, MEASURED, names, rows, width=6)
         both = again.at("airline", study.review).columns
         (tmp_path / "careless").mkdir()
         fresh = Consortium(tmp_path / "careless", again.tables, other, align="position", samples=50)
-        alone = fresh.join(**ANYTHING).at("airline", study.review).columns
+        alone = fresh.join(**MEASURED).at("airline", study.review).columns
         assert max(both[column] - alone[column] for column in alone) > 0.15
         assert all(both[column] > alone[column] - 0.1 for column in alone)
 
@@ -497,15 +497,19 @@ def run_thrice(consortium):
                 consortium.run(name)
 
 
-@pytest.fixture
-def before_go(tmp_path):
-    """Parties that have not seen the derived values yet: the center wrote them after their last command."""
-    consortium = founded(tmp_path, OPEN, ANYTHING, tables(60, 4)).sign()
-    for name in NAMES:
+@pytest.fixture(scope="module")
+def told_once(tmp_path_factory):
+    consortium = founded(tmp_path_factory.mktemp("told"), OPEN, ANYTHING, tables(60, 4)).sign()
+    for name in (*NAMES, "center"):
         with contextlib.suppress(WaitingError):
             consortium.run(name)
-    with contextlib.suppress(WaitingError):
-        consortium.run("center")
+    return consortium
+
+
+@pytest.fixture
+def before_go(told_once, tmp_path):
+    """Parties that have not seen the derived values yet: the center wrote them after their last command."""
+    consortium = told_once.copy(tmp_path)
     center = founding.membership(consortium.at("center", founding.seat))
     return consortium, center
 
@@ -597,25 +601,29 @@ def test_where_nobody_minds_constant_addends_the_sum_is_one_partys_distances(tmp
     assert np.corrcoef(found[apart], differ[apart])[0, 1] > 0.999
 
 
+@pytest.fixture(scope="module")
+def received_once(tmp_path_factory):
+    root = tmp_path_factory.mktemp("received")
+    fit = {"gamma": 0.02, "rank": 3, "n_components": 2, "audit": 5}
+    consortium = founded(root, fit, ANYTHING, tables(60, 4)).sign()
+    for name in (*NAMES, "center") * 3:
+        if not (root / "shared/center/received").exists():
+            with contextlib.suppress(WaitingError):
+                consortium.run(name)
+    return consortium
+
+
 class TestRowsOfAnAudit:
-    FIT: Mapping[str, Any] = {"gamma": 0.02, "rank": 3, "n_components": 2, "audit": 5}
+    @pytest.fixture
+    def consortium(self, received_once, tmp_path):
+        return received_once.copy(tmp_path)
 
-    def until_received(self, tmp_path):
-        consortium = founded(tmp_path, self.FIT, ANYTHING, tables(60, 4)).sign()
-        for name in (*NAMES, "center") * 3:
-            if not (tmp_path / "shared/center/received").exists():
-                with contextlib.suppress(WaitingError):
-                    consortium.run(name)
-        return consortium
-
-    def test_are_drawn_by_every_party_itself(self, tmp_path):
-        consortium = self.until_received(tmp_path)
+    def test_are_drawn_by_every_party_itself(self, consortium, tmp_path):
         consortium.finish()
         assert not (tmp_path / "shared/center/audit").exists()  # the center has nothing to ask for
 
-    def test_are_not_those_of_a_center_that_grinds_its_partners_nonce(self, tmp_path):
+    def test_are_not_those_of_a_center_that_grinds_its_partners_nonce(self, consortium, tmp_path):
         """A party that helps the center reveals, after it has seen the others', a nonce that gives chosen rows."""
-        consortium = self.until_received(tmp_path)
         for name in NAMES[1:]:
             with contextlib.suppress(WaitingError):
                 consortium.run(name)
@@ -630,10 +638,9 @@ class TestRowsOfAnAudit:
                 consortium.run(name)
         assert not list((tmp_path / "shared").glob("*/audit"))
 
-    def test_are_those_of_a_ground_nonce_where_nobody_checks_it(self, tmp_path, monkeypatch):
+    def test_are_those_of_a_ground_nonce_where_nobody_checks_it(self, consortium, tmp_path, monkeypatch):
         """The careless twin: rows of two samples of the center's choice, among five of sixty."""
         monkeypatch.setattr(Membership, "check_nonce", lambda self, writer, nonce: bytes.fromhex(nonce))
-        consortium = self.until_received(tmp_path)
         for name in NAMES[1:]:
             with contextlib.suppress(WaitingError):
                 consortium.run(name)
@@ -656,8 +663,7 @@ class TestRowsOfAnAudit:
                 consortium.run(name)
         assert {7, 8} <= set(received(consortium, "registry", "audit", AuditRows).samples)
 
-    def test_are_not_known_before_all_summaries_are_in(self, tmp_path):
-        consortium = self.until_received(tmp_path)
+    def test_are_not_known_before_all_summaries_are_in(self, consortium, tmp_path):
         center = founding.membership(consortium.at("center", founding.seat))
         (tmp_path / "shared/center/received").unlink()
         (center.memory.path / "sent/received").unlink()

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -11,8 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dkpca.cli.study import WAITING
 from dkpca.errors import ProtectionError
 from dkpca.exchange.member import WaitingError
+from testkit import forking
 from testkit.studies import ANYTHING, Consortium
 from tests.study.test_a_study import MODES, tables
 
@@ -22,57 +23,43 @@ pytestmark = pytest.mark.slow
 STRIDE = int(os.environ.get("DKPCA_STRIDE", "29"))  # 1: every write of every member in every step
 
 
-PROGRAM = """
-import sys
-from dkpca.exchange import study
-from dkpca.exchange.folder import Folder
-from dkpca.exchange.member import WaitingError
-from dkpca.exchange.memory import Memory
-from pathlib import Path
-from testkit import dying
-dying.at_call(int(sys.argv[3]))
-try:
-    study.run(Folder(sys.argv[1]), Memory(Path(sys.argv[2])))
-except WaitingError:
-    pass
-"""
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """Where commands run as forks of a process that has loaded the library."""
+    with forking.serving(tmp_path_factory.mktemp("server")) as path:
+        yield path
 
 
-def killed_at(consortium, name, at):
+def killed_at(server, consortium, name, at):
     """Run a member's command in a process that dies at one of its writes; whether it died."""
-    command = [sys.executable, "-c", PROGRAM, consortium.url, str(consortium.root / name), str(at)]
-    code = subprocess.run(command, check=False, timeout=300).returncode
-    assert code in (0, -signal.SIGKILL)
-    return code != 0
+    command = ["study", "run", consortium.url, "--as", str(consortium.root / name)]
+    code = forking.run(server, command, consortium.root, dies_at=at)
+    assert code in (0, WAITING, -signal.SIGKILL)
+    return code == -signal.SIGKILL
 
 
 def results(root):
     return {p.relative_to(root).as_posix(): p.read_bytes() for p in root.glob("*/result/**/*") if p.is_file()}
 
 
-def test_killed_at_many_writes_it_ends_with_the_same_bits(tmp_path):
-    (tmp_path / "one").mkdir()
-    signed = (
-        Consortium(tmp_path / "one", tables(14), MODES["sums"], samples=10, align="position").join(**ANYTHING).sign()
-    )
-    shutil.copytree(tmp_path / "one", tmp_path / "other")
-    signed.finish()
-    undisturbed = results(tmp_path / "one")
-    for kept in (tmp_path / "other").glob("*/studies/*/folder"):  # DIR was moved, and with it the study's folder
-        kept.write_bytes(str(tmp_path / "other/shared").encode())
-    signed.root, signed.url = tmp_path / "other", str(tmp_path / "other/shared")
+def test_killed_at_many_writes_it_ends_with_the_same_bits(server, tmp_path):
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+    undisturbed = Consortium(tmp_path / "one", tables(14), MODES["sums"], samples=10, align="position")
+    signed = undisturbed.join(**ANYTHING).sign().copy(tmp_path / "other")
+    undisturbed.finish()
     deaths = 0
     seen: dict[Path, bytes] = {}
     for _ in range(3):
         for name in (*signed.names, "center"):
             at = 1
-            while killed_at(signed, name, at):
+            while killed_at(server, signed, name, at):
                 deaths, at = deaths + 1, at + STRIDE
                 for path in (tmp_path / "other/shared").glob("*/[a-z]*"):  # nothing is answered twice
                     assert seen.setdefault(path, path.read_bytes()) == path.read_bytes()
     assert deaths > 5
     signed.finish()
-    assert results(tmp_path / "other") == undisturbed
+    assert results(tmp_path / "other") == results(tmp_path / "one")
 
 
 def test_a_folder_that_delays_reorders_hides_and_returns_files_changes_nothing(tmp_path):
