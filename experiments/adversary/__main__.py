@@ -94,11 +94,11 @@ def attempt(configuration: Configuration) -> Outcome:
     return Outcome(configuration, ended, words, broken, strain, time.perf_counter() - start, audited)
 
 
-def climb(seed: int, number: int) -> list[Outcome]:
+def climb(seed: int, number: int, lacking: bool = False) -> list[Outcome]:
     """Bend a configuration again and again, and go on from what strains a bound more."""
     controller().limit(limits=1)
     rng = np.random.default_rng([seed, number, 1])
-    best = attempt(draw(seed, 10**9 + number))
+    best = attempt(draw(seed, 10**9 + number, lacking=lacking))
     outcomes = [best]
     for _ in range(STEPS - 1):
         outcome = attempt(bend(best.configuration, rng))
@@ -107,20 +107,21 @@ def climb(seed: int, number: int) -> list[Outcome]:
     return outcomes
 
 
-def stretch(seed: int, numbers: Sequence[int]) -> list[Outcome]:
+def stretch(seed: int, numbers: Sequence[int], lacking: bool = False) -> list[Outcome]:
     """Attempt some of the random configurations, in a process of its own."""
     controller().limit(limits=1)
-    return [attempt(draw(seed, number)) for number in numbers]
+    return [attempt(draw(seed, number, lacking=lacking)) for number in numbers]
 
 
-def search(count: int, seed: int, workers: int) -> list[Outcome]:
-    """Attempt so many configurations."""
+def search(count: int, seed: int, workers: int, *, lacking: bool = False) -> list[Outcome]:
+    """Attempt so many configurations; in all of them parties lack samples, if asked."""
     climbs = int(CLIMBING * count) // STEPS
     numbers = range(count - climbs * STEPS)
     parts = [numbers[i : i + AT_A_TIME] for i in range(0, len(numbers), AT_A_TIME)]
     outcomes: list[Outcome] = []
     with ProcessPoolExecutor(workers) as pool:
-        random, climbing = pool.map(stretch, repeat(seed), parts), pool.map(climb, repeat(seed), range(climbs))
+        random = pool.map(stretch, repeat(seed), parts, repeat(lacking))
+        climbing = pool.map(climb, repeat(seed), range(climbs), repeat(lacking))
         for part in chain(random, climbing):
             outcomes += part
             for each in part:
@@ -140,6 +141,9 @@ def summary(outcomes: Sequence[Outcome], judged: Sequence[Judgement], seed: int,
     lines = {
         f"configurations tried, seed {seed}": len(outcomes),
         "answered": ended["answered"],
+        "answered, of configurations in which parties lack samples": sum(
+            o.ended == "answered" and o.configuration.lacking is not None for o in outcomes
+        ),
         "refused in one sentence": ended["refused"],
         "answered with a statement that is false": len(violations),
         "honest parties accused": ended["accused"],
@@ -185,11 +189,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--configurations", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--estimates", type=int, help="fits of each kind; a tenth of the configurations if not given")
+    parser.add_argument("--lacking", action="store_true", help="parties lack samples in all configurations")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--results", type=Path, default=RESULTS)
     given = parser.parse_args(argv)
     start = time.perf_counter()
-    outcomes = search(given.configurations, given.seed, given.workers)
+    outcomes = search(given.configurations, given.seed, given.workers, lacking=given.lacking)
     count = given.configurations // 10 if given.estimates is None else given.estimates
     with ProcessPoolExecutor(given.workers) as pool:
         judged = estimates.search(count, given.seed, pool)

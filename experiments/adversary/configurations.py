@@ -64,7 +64,7 @@ class Configuration:
         return asdict(self)
 
 
-def draw(seed: int, index: int) -> Configuration:
+def draw(seed: int, index: int, *, lacking: bool = False) -> Configuration:
     """Configuration number `index`."""
     rng = np.random.default_rng([seed, index])
     T = 2 + int(58 * rng.random() ** 2) if rng.random() < 0.98 else int(60 * 50 ** (rng.random() ** 2))
@@ -98,7 +98,13 @@ def draw(seed: int, index: int) -> Configuration:
         standardize=bool(rng.random() < 0.25),
         audit=int(rng.integers(1, 30)) if rng.random() < 0.15 else None,
     )
-    return _small_enough(_in_a_mode(configuration, rng))
+    drawn = _in_a_mode(configuration, rng)
+    if lacking:  # samples that parties lack, instead of modes that go without
+        mode = {"library": "numpy"} if drawn.library == "dask" else {}
+        drawn = replace(
+            drawn, lacking=("mean", "complete")[index % 2], protect="none", weights=None, audit=None, **mode
+        )
+    return _small_enough(drawn)
 
 
 def _small_enough(c: Configuration) -> Configuration:

@@ -147,6 +147,15 @@ def to_numpy(x: Array) -> np.ndarray[Any, Any]:
     return np.asarray(x.detach().cpu() if array_api_compat.is_torch_array(x) else x)
 
 
+def fetched(x: Array) -> np.ndarray[Any, Any]:
+    """Bring an array to the host for a while: through pinned memory, which a GPU writes ten times as fast."""
+    if not on_gpu(x):
+        return to_numpy(x)
+    import torch
+
+    return np.asarray(torch.empty_like(x, device="cpu", pin_memory=True).copy_(x.detach()))
+
+
 def dtype_name(x: Array) -> str:
     """Name of the precision, the same in every library."""
     return _name(x.dtype.str) if isinstance(x, np.ndarray) else str(x.dtype).rpartition(".")[2]
