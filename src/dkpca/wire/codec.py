@@ -44,9 +44,7 @@ def encode(record: Any, *, skip: Collection[str] = ()) -> tuple[Header, Arrays]:
         if _is_array(value):
             arrays[field.name] = np.ascontiguousarray(fetched(value))
         elif hasattr(value, "to_arrays"):
-            arrays |= {
-                f"{field.name}{end}": np.ascontiguousarray(fetched(a)) for end, a in value.to_arrays().items()
-            }
+            arrays |= {f"{field.name}{end}": np.ascontiguousarray(fetched(a)) for end, a in value.to_arrays().items()}
         elif _is_record(value):
             header[field.name], inside = encode(value)
             arrays |= {f"{field.name}.{name}": array for name, array in inside.items()}
