@@ -100,10 +100,9 @@ def draw(seed: int, index: int, *, lacking: bool = False) -> Configuration:
     )
     drawn = _in_a_mode(configuration, rng)
     if lacking:  # samples that parties lack, instead of modes that go without
-        mode = {"library": "numpy"} if drawn.library == "dask" else {}
-        drawn = replace(
-            drawn, lacking=("mean", "complete")[index % 2], protect="none", weights=None, audit=None, **mode
-        )
+        library = "numpy" if drawn.library == "dask" else drawn.library
+        how = ("mean", "complete")[index % 2]
+        drawn = replace(drawn, lacking=how, protect="none", weights=None, audit=None, library=library)
     return _small_enough(drawn)
 
 
