@@ -179,7 +179,7 @@ class Fit:
         "auto",
         (_is_rank, "'auto', a whole number from 1 on, or rules of dkpca.rank"),
         "What each party sends: a number of eigenpairs, or a goal such as error=0.1, bytes=1MB or recovery=0.5; "
-        "of several goals, the strictest applies.",
+        "if several goals are given, the strictest applies.",
         option="--rank",
     )
     precision: str = setting(
@@ -209,7 +209,7 @@ class Fit:
     standardize: bool = setting(
         False,
         FLAG,
-        "Scale every column to mean 0 and standard deviation 1 (default: as in party.toml, else yes; in a study no).",
+        "Scale every column to mean 0 and standard deviation 1 (default: as in party.toml, or yes; in a study, no).",
         option="--standardize/--no-standardize",
     )
     lacking: str | None = setting(

@@ -44,7 +44,9 @@ def fuse(
         list[Path] | None,
         typer.Argument(help="Summaries: all, or with --keep only new and replaced ones.", show_default=False),
     ] = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Use the run's summaries of the other parties too.")] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Also use the other parties' summaries that the run already has.")
+    ] = False,
     roster: Annotated[
         str,
         typer.Option("--roster", help="Required parties, separated by commas (default: all that sent a summary)."),

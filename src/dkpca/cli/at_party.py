@@ -55,7 +55,8 @@ def summarize(
     and is needed only to place new samples later. To control how the table is read, write a party.toml with
     'dkpca check TABLE --write party.toml'.
 
-    A party that works by mail does not see the other tables, so --gamma must be a number, the same for all parties.
+    A party that sends its message by email does not see the other tables, so --gamma must be a number, the same for
+    all parties.
 
     Example: `dkpca summarize airline.csv --id flight --gamma 0.006 --rank 40 --out airline.summary`
     """

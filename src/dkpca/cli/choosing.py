@@ -46,7 +46,7 @@ def tune(
     gammas: Annotated[
         str | None,
         o.option(
-            "--gammas", "Values of gamma to try, separated by commas (default: 1/64 of 'scale' to 4 times it).", TRIED
+            "--gammas", "Values of gamma to try, separated by commas (default: from 1/64 to 4 times 'scale').", TRIED
         ),
     ] = None,
     samples: Annotated[
@@ -59,7 +59,7 @@ def tune(
     out: Annotated[Path | None, o.option("--out", "Picture of the curves to write (.svg).")] = None,
     as_json: o.AsJson = False,
 ) -> None:
-    """Compare gammas, the linear kernel, numbers of components and weights, for one owner of all tables.
+    """Compare values of gamma, the linear kernel, numbers of components and weights, if one owner has all the tables.
 
     Captured: share of the variance. Stability: agreement between two halves of the samples. With --labels, also how
     well held-out labels are predicted. Nothing is sent to anyone.

@@ -23,7 +23,7 @@ OF_PLAN = {
     "gamma_bounds": "Smallest and largest gamma allowed, such as 0.001,0.1",
     "batch_samples": "Minimum number of samples in a batch",
     "result_to": "Members that get the result, separated by commas",
-    "covariates": "Columns of a party to take out of the components, such as clinic:batch,age",
+    "covariates": "Columns of a party whose effect is removed from the components, such as clinic:batch,age",
     "row_means": "Whether parties get the row means of the fused kernel, true or false: see dkpca report",
 }
 
@@ -32,7 +32,7 @@ OF_PLAN = {
 def create(
     folder: Place,
     own: Own,
-    name: Annotated[str, typer.Option("--name", help="Name of the center, which fuses.")],
+    name: Annotated[str, typer.Option("--name", help="Name of the center, which fuses the messages.")],
     member: Annotated[list[str], typer.Option("--member", help="Name of a party; repeat for each party.")],
     asked: GivenSettings,
     align: Annotated[
@@ -41,7 +41,9 @@ def create(
             "--align", help="How samples are matched: tokens (keyed hashes of ids), psi (a ring) or position."
         ),
     ] = "tokens",
-    ends: Annotated[str | None, o.option("--ends", "Last day, such as 2027-01-31 (default: in 90 days).")] = None,
+    ends: Annotated[
+        str | None, o.option("--ends", "Last day of the study, such as 2027-01-31 (default: 90 days from now).")
+    ] = None,
     samples: Annotated[int, typer.Option("--samples", help="Minimum number of common samples.")] = 50,
     batches: Annotated[int, typer.Option("--batches", help="Number of batches of new samples to place later.")] = 0,
 ) -> None:

@@ -40,7 +40,9 @@ POOLED = 3000  # flights, at most, for which pooled kernel PCA is affordable on 
 
 def demo(
     out: Annotated[Path, typer.Option("--out", help="Directory to write.")] = Path("dkpca-demo"),
-    flights: Annotated[int, typer.Option("--flights", min=100, help="Flights to use, of 232,412.")] = 3000,
+    flights: Annotated[
+        int, typer.Option("--flights", min=100, help="Number of flights to use, out of 232,412.")
+    ] = 3000,
     new: Annotated[int, typer.Option("--new", min=1, help="Flights to hold out and place afterwards.")] = 500,
     components: Annotated[int, typer.Option("--components", min=1, help="Number of components.")] = 10,
     rank: Annotated[int, typer.Option("--rank", min=1, help="Number of eigenpairs a party sends.")] = 12,

@@ -31,11 +31,16 @@ def fit(
     ids: Ids = None,
     new: Annotated[
         list[str] | None,
-        typer.Option("--new", help="Table of new samples; their scores go to new/ of the run.", metavar="NAME=FILE"),
+        typer.Option(
+            "--new", help="Table of new samples; their scores go to new/ in the run directory.", metavar="NAME=FILE"
+        ),
     ] = None,
     covariates: Annotated[
         Path | None,
-        typer.Option("--covariates", help="Table of effects to remove (batch, site, age), with all samples' ids."),
+        typer.Option(
+            "--covariates",
+            help="Table of covariates whose effects are removed (batch, site, age), with all samples' ids.",
+        ),
     ] = None,
     as_json: o.AsJson = False,
 ) -> None:

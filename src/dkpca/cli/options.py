@@ -35,7 +35,11 @@ PartyName = Annotated[str | None, option("--party", "Name of the party (default:
 Id = Annotated[str | None, option("--id", "Column with the sample ids (default: rows match by position).")]
 PolicyFile = Annotated[Path | None, option("--policy", "The party's policy (TOML), which limits what is sent.")]
 Ledger = Annotated[
-    Path | None, option("--ledger", "Ledger to add to (default: dkpca-ledger.jsonl beside --policy, or --out).")
+    Path | None,
+    option(
+        "--ledger",
+        "Ledger to add to (default: dkpca-ledger.jsonl next to the --policy file, or else next to the --out file).",
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, for scripts.")]
 

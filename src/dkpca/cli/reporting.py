@@ -32,7 +32,11 @@ def report(
     ] = None,
     label: Annotated[
         list[str] | None,
-        o.option("--label", "Columns of --labels to put on the page, initial color first (default: all).", NAMES),
+        o.option(
+            "--label",
+            "Columns of --labels to put on the page; the first one sets the initial color (default: all).",
+            NAMES,
+        ),
     ] = None,
     id_column: Annotated[
         str | None, o.option("--id", "Column with the sample ids in --table, and in --labels.", NAMES)
@@ -59,7 +63,7 @@ def report(
         str | None,
         typer.Option(
             "--survival",
-            help="Columns of --labels with times and events (0 or 1), as TIME,EVENT: survival by cluster.",
+            help="Show survival by cluster: columns of --labels with times and events (0 or 1), as TIME,EVENT.",
             rich_help_panel=MORE,
         ),
     ] = None,

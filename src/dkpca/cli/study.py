@@ -41,7 +41,7 @@ class Commands(TyperGroup):
 group = typer.Typer(cls=Commands, no_args_is_help=True, rich_markup_mode="markdown")
 
 
-HELP = "Compute with other organizations: all sign one plan, in a folder that all can reach."
+HELP = "Run a joint computation with other organizations: all sign one plan, kept in a folder that all can reach."
 Place = Annotated[
     str,
     typer.Argument(
@@ -71,7 +71,7 @@ def join(
     id_column: Annotated[str | None, typer.Option("--id", help="Column with the sample ids.")] = None,
     name: Annotated[str | None, typer.Option("--name", help="Name in the plan (default: the name of DIR).")] = None,
 ) -> None:
-    """Join a study with a table: makes this party's keys, party.toml and limits.toml in DIR.
+    """Join a study with a table: create this party's keys, party.toml and limits.toml in DIR.
 
     Example: `dkpca study join /shared/flights --as airline --table airline.csv --id flight`
     """
@@ -94,7 +94,7 @@ def place(folder: str) -> Iterator[Folder]:
 
 @group.command("review")
 def review(folder: Place, own: Own, as_json: AsJson = False) -> None:
-    """Run the whole plan on this party's table, and show what would leave and what could be recovered from it.
+    """Run the whole plan on this party's table, and show what would be sent and what could be recovered from it.
 
     Exits 1 if the study exceeds the limits in the party's limits.toml.
     """
@@ -112,7 +112,8 @@ def sign(
     folder: Place,
     own: Own,
     fingerprint: Annotated[
-        str, typer.Option("--fingerprint", help="The study's fingerprint, compared with the other members.")
+        str,
+        typer.Option("--fingerprint", help="The study's fingerprint, after comparing it with the other members'."),
     ],
 ) -> None:
     """Sign the reviewed study; from then on 'run' carries out the steps of the plan, and nothing else."""
@@ -130,7 +131,7 @@ def run(
     watch: Annotated[bool, typer.Option("--watch", help="Wait for other members until there is a result.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Do everything that this member can do now; the command is the same for parties and center.
+    """Do everything that this member can do now; the command is the same for the parties and the center.
 
     Exits 0 when the result is in DIR/result, 75 while waiting for other members.
     """

@@ -45,7 +45,10 @@ def _of_field(each: Field[Any], panel: str) -> Any:
 
 IdFound = Annotated[
     str | None,
-    o.option("--id", "Column with the sample ids (default: the only column named like ids, else by position)."),
+    o.option(
+        "--id",
+        "Column with the sample ids (default: the only column named like an id; otherwise by position).",
+    ),
 ]
 AT_HAND: Mapping[str, Any] = {"path": TablePath, "party": o.PartyName, "id_column": o.Id}
 OPTIONS: Mapping[str, Any] = {

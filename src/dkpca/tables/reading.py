@@ -81,14 +81,14 @@ class Reading:
     text: str = setting(  # codes are one number per category, for kernels that only ask whether two values are equal
         "error",
         (lambda value: value in TEXT_COLUMNS, f"write one of {', '.join(TEXT_COLUMNS)}"),
-        f"How to use text columns: {', '.join(TEXT_COLUMNS)}, or COLUMN=one-hot for a single one [default: error].",
+        f"How to use text columns: {', '.join(TEXT_COLUMNS)}, or COLUMN=one-hot for one column [default: error].",
         option="--text",
         choices=TEXT_COLUMNS,
     )
     max_missing: float = setting(
         0.1,
         (_is_share, "write a share between 0 and 1"),
-        "Drop columns with a larger share of missing values; fill the others with their mean [default: 0.1].",
+        "Drop columns with a larger share of missing values; fill gaps in others with their mean [default: 0.1].",
         option="--max-missing",
     )
     standardize: bool = setting(
