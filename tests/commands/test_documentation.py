@@ -78,7 +78,6 @@ def test_the_tutorial_and_the_guide_to_choosing_run_as_printed(path, tmp_path):
     assert "component 2 goes with Blutdruck (mmHg)" in ran.stdout
     assert "columns that the page holds, for every sample: Diagnose" in ran.stdout
     assert (tmp_path / "hospitals" / "clinic" / "report.html").exists()
-    assert (tmp_path / "hospitals" / "labeled.svg").exists()
 
 
 @pytest.mark.slow

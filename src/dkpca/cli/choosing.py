@@ -18,7 +18,6 @@ from dkpca.cli.table_options import Ids, holdings_of, prepared, with_standardize
 from dkpca.errors import InputError
 from dkpca.exchange.holdings import Holding
 from dkpca.exchange.processes import shared_samples
-from dkpca.store import storage
 from dkpca.tables.reading import Reading
 
 if TYPE_CHECKING:
@@ -56,7 +55,6 @@ def tune(
         int,
         typer.Option("--repeats", min=1, help="Number of splits into halves, for stability.", rich_help_panel=TRIED),
     ] = 3,
-    out: Annotated[Path | None, o.option("--out", "Picture of the curves to write (.svg).")] = None,
     as_json: o.AsJson = False,
 ) -> None:
     """Compare values of gamma, the linear kernel, numbers of components and weights, if one owner has all the tables.
@@ -64,16 +62,12 @@ def tune(
     Captured: share of the variance. Stability: agreement between two halves of the samples. With --labels, also how
     well held-out labels are predicted. Nothing is sent to anyone.
 
-    Example: `dkpca tune airline.csv weather.csv --id flight --labels labels.csv --label zone --out curves.svg`
+    Example: `dkpca tune airline.csv weather.csv --id flight --labels labels.csv --label zone`
     """
     from dkpca.estimator import DKPCA
     from dkpca.report.tuning import FACTORS
     from dkpca.report.tuning import tune as explore
 
-    if out is not None:
-        if out.suffix != ".svg":
-            raise InputError(f"{out}: the picture is an SVG file; give it a name that ends in .svg")
-        storage.check_writable(out)
     asked.refuse("tune", *NOT_HERE)
     holdings, notes = shared_samples(with_standardize(holdings_of(sources, ids), asked))
     settings = asked.fit([holding.party for holding in holdings], standardize=False)
@@ -84,12 +78,8 @@ def tune(
     with progress("settings", total=len(widths or FACTORS) + 3) as advance:
         found = explore(model, columns, y, gammas=widths, max_samples=samples, repeats=repeats,
                         folds=folds, done=advance)  # fmt: skip
-    if out is not None:
-        storage.write(out, found.to_svg().encode())
     notes = [*notes, *said, *about_labels, *found.notes]
-    facts = found.to_dict() | {"notes": notes, "out": None if out is None else str(out)}
-    written = f"wrote {out}; open it in a browser" if out is not None else "--out curves.svg draws these curves"
-    show(as_json, facts, [*(f"note: {note}" for note in notes), *_words(found), written])
+    show(as_json, found.to_dict() | {"notes": notes}, [*(f"note: {note}" for note in notes), *_words(found)])
 
 
 def _labels(

@@ -181,6 +181,7 @@ def own_columns(path: Path, how: Reading, names: Sequence[str], scores: Matrix) 
     notes = [*table.notes, f"{len(rows):,} samples in common"]
     if left_out:
         notes.append(f"left out, since constant or text of many kinds: {some(left_out)}")
+    # Distance correlations of the same columns, and the largest by chance: of components whose samples are shuffled.
     correlations = np.clip(np.vstack(list(found.values())), -1.0, 1.0)
     X, shuffled = np.column_stack(numbers_of[:MOST_ASSOCIATED]), np.random.default_rng(0).permutation(components)
     nonlinear, by_chance = associations(X, components), float(associations(X, shuffled).max())

@@ -85,7 +85,11 @@ def read_source(path: Path) -> Source:
             f"{path}: holds new samples, placed among the components of a run; "
             f"draw them with the run: dkpca report RUN --new {path}"
         )
-    return _run(path)
+    run = runs.load(path)
+    numbered = run.settings.sample_names == "row numbers"
+    return Source(
+        path, run.sample_names, _matrix(run.model.scores), run.settings.sample_digest, run, numbered=numbered
+    )
 
 
 def read_new(path: Path, n_components: int) -> Source:
@@ -127,13 +131,6 @@ def with_own_ids(
         f"{table}: none of its {len(ids)} ids is a sample of {source.path}, whose first is {source.names[0]!r}; "
         f"{hint}"
     )
-
-
-def _run(path: Path) -> Source:
-    run = runs.load(path)
-    numbered = run.settings.sample_names == "row numbers"
-    scores, digest = _matrix(run.model.scores), run.settings.sample_digest
-    return Source(path, run.sample_names, scores, digest, run=run, numbered=numbered)
 
 
 def _message(path: Path) -> Source:
@@ -180,43 +177,20 @@ def _matrix(scores: Any) -> Matrix:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What to draw, and with whose ids, labels and columns.
+    """What to draw, and with whose ids, labels and columns."""
 
-    Parameters
-    ----------
-    path : Path
-        A run, a party's result folder, a message of scores, or an embedding.
-    labels : Path, optional
-        Table with labels; `label_columns` of it go into the page, all if none is named.
-    table : Path, optional
-        A party's own table: its columns are correlated with the components.
-    state : Path, optional
-        The party's private state of the fit: how much its columns drive the components is computed with it.
-    how, how_labels : Reading
-        How tables are read: the column with the sample ids, how ids are made alike, how files are written. That of
-        labels may be another.
-    new, new_tables : sequence of Path
-        New samples, and a party's own tables of them.
-    title : str, optional
-        Headline; else the name of the directory.
-    survival : (str, str), optional
-        Columns of the labels with times and events.
-    in_fit : collection of str
-        Columns that the fit is known to have had.
-    """
-
-    path: Path
-    labels: Path | None = None
-    label_columns: Sequence[str] = ()
-    table: Path | None = None
-    state: Path | None = None
-    how: Reading = PLAIN
-    how_labels: Reading = PLAIN
-    new: Sequence[Path] = ()
-    new_tables: Sequence[Path] = ()
-    title: str | None = None
-    survival: tuple[str, str] | None = None
-    in_fit: Collection[str] = ()
+    path: Path  # a run, a party's result folder, a message of scores, or an embedding
+    labels: Path | None = None  # table with labels
+    label_columns: Sequence[str] = ()  # of that table; none: all
+    table: Path | None = None  # a party's own, whose columns are correlated with the components
+    state: Path | None = None  # the party's private state of the fit, for how much its columns drive the components
+    how: Reading = PLAIN  # how tables are read: the id column, how ids are made alike, how files are written
+    how_labels: Reading = PLAIN  # the same for labels
+    new: Sequence[Path] = ()  # new samples
+    new_tables: Sequence[Path] = ()  # a party's own tables of them
+    title: str | None = None  # headline; else the name of the directory
+    survival: tuple[str, str] | None = None  # columns of the labels with times and events
+    in_fit: Collection[str] = ()  # columns that the fit is known to have had
 
 
 @dataclass(frozen=True)
@@ -242,7 +216,9 @@ def assemble(wanted: Wanted) -> Content:
     if own_table is not None:
         source, said = _named(source, own_table, how)
         notes += [said] if said else []
-    new = _new_samples(wanted, source.scores.shape[1])
+    new = [read_new(path, source.scores.shape[1]) for path in wanted.new]
+    if wanted.new_tables:
+        new = [_named(part, table, wanted.how)[0] for part, table in zip(new, wanted.new_tables, strict=True)]
     labels, own = _labels(wanted, source, notes), _own_columns(wanted, source, notes)
     return Content(
         source,
@@ -275,13 +251,6 @@ def _named(source: Source, table: Path, how: Reading) -> tuple[Source, str]:
     ways = how.id_normalize
     ids = reading.read_ids(table, how.id_column or "", how.dialect, ways)
     return with_own_ids(source, ids, table=table, ways=ways)
-
-
-def _new_samples(wanted: Wanted, n_components: int) -> list[Source]:
-    found = [read_new(path, n_components) for path in wanted.new]
-    if not wanted.new_tables:
-        return found
-    return [_named(part, table, wanted.how)[0] for part, table in zip(found, wanted.new_tables, strict=True)]
 
 
 def _labels(wanted: Wanted, source: Source, notes: list[str]) -> LabelTable | None:
@@ -436,6 +405,11 @@ def packed(content: Content, drawn: DrawnSamples) -> tuple[dict[str, Any], str]:
     """Header and arrays of the page."""
     bundle = Bundle()
     n_samples, n_components = drawn.scores.shape
+    columns = [] if content.labels is None else content.labels.columns(drawn.names)
+    if content.new:  # which samples were fitted, and which batch the others came in
+        batches = [name for source in content.new for name in [f"new: {source.title}"] * len(source.names)]
+        origin = ["of the fit"] * len(drawn.rows) + batches
+        columns.append(category_column("fit or new", origin, group="samples"))
     shown = max(3, min(n_components, SCORE_BYTES // (2 * n_samples)))
     header: dict[str, Any] = {
         "count": n_samples,
@@ -443,31 +417,23 @@ def packed(content: Content, drawn: DrawnSamples) -> tuple[dict[str, Any], str]:
         "names": bundle.add_texts(drawn.names),
         "scores": packed_scores(bundle, drawn.scores[:, :shown]),
         "kinds": bundle.add(drawn.kinds),
-        "columns": [_packed_column(bundle, column) for column in _columns(content, drawn)],
+        "columns": [_packed_column(bundle, column) for column in columns],
         "title": content.title,
     }
     if content.source.run is not None:
         header |= _of_run(content.source.run)
     if content.own is not None:
-        header["own"] = _own(content.own)
+        own = content.own
+        header["own"] = {
+            name: {"top": [own.top(column, TOP_COLUMNS) for column in values.T], "chance": chance}
+            for name, values, chance in (
+                ("correlation", own.correlations, own.chance),
+                ("distance correlation", own.associations, own.shuffled),
+            )
+        }
     if content.drives is not None:
         header["drives"] = _driving(content.drives, np.sum(content.source.scores**2, axis=0))
     return header, bundle.encoded()
-
-
-def _columns(content: Content, drawn: DrawnSamples) -> list[LabelColumn]:
-    """Everything that samples can be colored by, apart from their scores."""
-    columns = [] if content.labels is None else content.labels.columns(drawn.names)
-    return [*columns, _origin(content, drawn)] if content.new else columns
-
-
-def _origin(content: Content, drawn: DrawnSamples) -> LabelColumn:
-    """Which samples were fitted, and which batch the others came in."""
-    batches = [source.title for source in content.new]
-    values = ["of the fit"] * len(drawn.rows)
-    for batch, source in zip(batches, content.new, strict=True):
-        values += [f"new: {batch}"] * len(source.names)
-    return category_column("fit or new", values, group="samples")
 
 
 def _packed_column(bundle: Bundle, column: LabelColumn) -> dict[str, Any]:
@@ -491,14 +457,6 @@ def _of_run(run: Run) -> dict[str, Any]:
             "high": [value / total for value in certificate.eigenvalues_at_most],
         },
         "influence": {"parties": list(run.model.summaries), "shares": influence(run.model).tolist()},
-    }
-
-
-def _own(own: OwnColumns) -> dict[str, Any]:
-    found = {"correlation": (own.correlations, own.chance), "distance correlation": (own.associations, own.shuffled)}
-    return {
-        name: {"top": [own.top(column, TOP_COLUMNS) for column in values.T], "chance": chance}
-        for name, (values, chance) in found.items()
     }
 
 

@@ -6,7 +6,7 @@ import json
 import math
 import re
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -18,12 +18,11 @@ import polars as pl
 
 from dkpca import messages, wire
 from dkpca.analysis.agreement import agreement, missing, unrelated
+from dkpca.analysis.outcomes import Outcomes, Survival, words
 from dkpca.certificate import Certificate
 from dkpca.errors import InputError
 from dkpca.fusion import FusedModel
-from dkpca.messages import Summary
 from dkpca.party.disclosure import raw_bytes, share_sent, spectrum
-from dkpca.report import svg
 from dkpca.report.columns import OwnColumns
 from dkpca.report.content import (
     COMPLETED,
@@ -36,10 +35,9 @@ from dkpca.report.content import (
     influence,
     packed,
 )
-from dkpca.report.outcome_section import outcome_section
 from dkpca.store import runs, storage
 from dkpca.store.runs import Run
-from dkpca.tables.reading import Matrix, Reading
+from dkpca.tables.reading import Reading
 from dkpca.wording import in_bytes
 
 LARGEST_PAGE = 6_000_000  # bytes
@@ -54,6 +52,7 @@ EXPORT = re.compile(r"^export ", re.MULTILINE)
 PARTY_COLORS = 8  # in style.css
 ID = "sample"
 POINTS = 100_000  # samples to draw, at most
+MOST_ROWS = 40  # of the table of tests, the smallest p-values first
 MOST_BARS = 30  # components drawn with an error bar
 
 
@@ -72,7 +71,9 @@ def _render(content: Content, points: int) -> str:
     style, script = _text("style.css"), joined_scripts()
     return Template(_text("page.html")).substitute(
         title=escape(content.title),
-        policy=_policy(style, script),
+        # Only this script and this style, and nothing from or to anywhere else.
+        policy=f"default-src 'none'; script-src '{_fingerprint(script)}'; style-src '{_fingerprint(style)}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'",
         style=style,
         script=script,
         subtitle=subtitle(content),
@@ -89,14 +90,6 @@ def joined_scripts() -> str:
     """All scripts as one module: imports go, since everything they name is there."""
     parts = (_text(f"script/{name}.js") for name in SCRIPTS)
     return "\n".join(EXPORT.sub("", IMPORT.sub("", part)) for part in parts)
-
-
-def _policy(style: str, script: str) -> str:
-    """Only this script and this style, and nothing from or to anywhere else."""
-    return (
-        f"default-src 'none'; script-src '{_fingerprint(script)}'; style-src '{_fingerprint(style)}'; "
-        "img-src data:; base-uri 'none'; form-action 'none'"
-    )
 
 
 def _fingerprint(text: str) -> str:
@@ -140,24 +133,24 @@ def headline(content: Content) -> str:
 def drawn_words(content: Content, drawn: DrawnSamples) -> str:
     """Say which samples the picture has."""
     n_fitted, n_samples = len(drawn.rows), len(content.source.names)
-    words = f"All {n_fitted:,} samples"
+    said = f"All {n_fitted:,} samples"
     if n_fitted < n_samples:
-        words = f"{n_fitted:,} of the {n_samples:,} samples, drawn at random"
+        said = f"{n_fitted:,} of the {n_samples:,} samples, drawn at random"
     n_completed = int((drawn.kinds == COMPLETED).sum())
     if n_completed:
-        words += f" ({n_completed:,} that not all parties have: hollow)"
+        said += f" ({n_completed:,} that not all parties have: hollow)"
     n_new = len(drawn.names) - n_fitted
     if n_new:
         n_outside = int((drawn.kinds == OUTSIDE).sum())
-        words += f", and {n_new:,} new ones placed among them"
-        words += f" ({n_outside:,} of them outside the range of the fit)" if n_outside else ""
-    return ". ".join([words, *(note[0].upper() + note[1:] for note in map(escape, content.notes))]) + "."
+        said += f", and {n_new:,} new ones placed among them"
+        said += f" ({n_outside:,} of them outside the range of the fit)" if n_outside else ""
+    return ". ".join([said, *(note[0].upper() + note[1:] for note in map(escape, content.notes))]) + "."
 
 
 def sections(content: Content) -> str:
     """Everything under the explorer."""
     run, told = content.source.run, content.source.told
-    parts = [outcome_section(content.outcomes)] if content.outcomes else []
+    parts = [_outcomes(content.outcomes)] if content.outcomes else []
     if content.own is not None:
         parts.append(_own_columns(content.own))
     if content.drives is not None:
@@ -174,6 +167,70 @@ def sections(content: Content) -> str:
 
 def _section(name: str, heading: str, note: str, body: str) -> str:
     return f'<section id="{name}">\n<h2>{heading}</h2>\n<p class="note">{note}</p>\n{body}\n</section>'
+
+
+def _table(head: Iterable[str], rows: Iterable[tuple[str, Iterable[str]]], css: str = "") -> str:
+    """A table that scrolls on its own; each row has a head, and cells."""
+    headings = "".join(f"<th>{each}</th>" for each in head)
+    lines = "\n".join(
+        f'<tr><th scope="row">{first}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
+        for first, cells in rows
+    )
+    top = f"<thead><tr>{headings}</tr></thead>" if headings else ""
+    return f'<div class="scroll"><table{css}>{top}<tbody>{lines}</tbody></table></div>'
+
+
+def _drawing(width: float, height: float, label: str, parts: Iterable[str]) -> str:
+    """A picture that scrolls on its own."""
+    box = f"0 0 {width:g} {height:g}"
+    drawn = _element("svg", *parts, viewBox=box, width=width, role="img", aria_label=label)
+    return f'<div class="scroll">{drawn}</div>'
+
+
+def _outcomes(found: Sequence[Outcomes]) -> str:
+    """What the scores have to do with the labels; computed where both are."""
+    note = (
+        "Computed from the scores and your labels, here; the center has no part in it. P-values are corrected over "
+        "all labels and components (Holm). The number of clusters was chosen by their stability, without any label."
+    )
+    parts = []
+    for each in found:
+        sentences = "".join(f"<li>{escape(sentence[0].upper() + sentence[1:])}.</li>" for sentence in words(each))
+        curves = "" if each.survival is None else _curves(each.survival)
+        shown = sorted(each.associations, key=lambda a: a.corrected)[:MOST_ROWS]
+        rows = [
+            (escape(a.label), (str(a.component), a.test, f"{a.effect:.2f}", f"{a.p:.2g}", f"{a.corrected:.2g}"))
+            for a in shown
+        ]
+        table = _table(("label", "component", "test", "effect", "p", "corrected p"), rows)
+        tests = f"<details><summary>All tests</summary>{table}</details>" if rows else ""
+        parts.append(f"<h3>{escape(each.samples.capitalize())}</h3><ul>{sentences}</ul>{curves}{tests}")
+    return _section("outcomes", "Labels and outcomes", note, "".join(parts))
+
+
+def _curves(found: Survival) -> str:
+    """Kaplan and Meier's curves as steps, one color for each cluster."""
+    if not found.curves:
+        return ""
+    width, height, left, top = 520.0, 220.0, 46.0, 12.0
+    last = max(times[-1] for times, _ in found.curves.values()) or 1.0
+    levels = [1.0, 0.75, 0.5, 0.25, 0.0]
+    parts = [_grid([f"{v:.0%}" for v in levels], [top + height * (1.0 - v) for v in levels], left, width)]
+    for k, (name, (times, shares)) in enumerate(found.curves.items()):
+        xs = [left + (width - left) * time / last for time in times]
+        ys = [top + height * (1.0 - share) for share in shares]
+        steps = f"M{xs[0]:.1f} {ys[0]:.1f}" + "".join(
+            f"H{x:.1f}V{y:.1f}" for x, y in zip(xs[1:], ys[1:], strict=True)
+        )
+        outline = _element("path", class_=f"line line-{k % 6 + 1}", d=steps)
+        parts.append(_element("g", _element("title", name), outline))
+        place = {"x": left + 90 * k, "y": top + height + 26}
+        parts.append(_element("rect", class_=f"party-{k % 6 + 1}", width=11, height=11, **place))
+        parts.append(_words_at(left + 90 * k + 16, top + height + 36, name))
+    parts.append(_words_at(left, top + height + 18, "0", "middle"))
+    parts.append(_words_at(width, top + height + 18, f"{last:.3g}", "end"))
+    label = f"survival of {len(found.curves)} clusters over time"
+    return _drawing(max(width, left + 90.0 * len(found.curves)) + 8, top + height + 44, label, parts)
 
 
 def _own_columns(own: OwnColumns) -> str:
@@ -214,33 +271,24 @@ def _scree() -> str:
 
 
 def _parties(run: Run) -> str:
-    summaries = run.model.summaries
-    headings = (
+    head = (
         *("party", "columns", "rank", "bytes sent", "raw columns", "bytes saved"),
         *("of its kernel sent", "spectrum (log)", "influence"),
     )
-    rows = _party_rows(summaries, influence(run.model), run.settings.parties)
-    head = "".join(f"<th>{heading}</th>" for heading in headings)
-    table = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
-    return f'<section id="parties"><h2>The parties</h2><div class="scroll">{table}</div></section>'
-
-
-def _party_rows(summaries: Mapping[str, Summary], shares: Matrix, known: Mapping[str, Any]) -> str:
-    rows = []
-    for j, (name, summary) in enumerate(summaries.items()):
-        sent, raw = known[name].bytes_sent, raw_bytes(summary)
-        share = float(shares[j].mean())
+    shares, rows = influence(run.model).mean(axis=1).tolist(), []
+    for j, (name, summary) in enumerate(run.model.summaries.items()):
+        sent, raw = run.settings.parties[name].bytes_sent, raw_bytes(summary)
         saved = (
             f"{in_bytes(raw - sent)} ({1 - sent / raw:.0%})" if sent <= raw else f"none, sent {sent / raw:.1f} x raw"
         )
         swatch = f'<svg class="swatch" width="11" height="11"><rect class="party-{j % PARTY_COLORS + 1}"/></svg>'
-        rows.append(
-            f'<tr><th scope="row">{swatch}{escape(name)}</th>'
-            f"<td>{summary.n_features:,}</td><td>{summary.rank}</td><td>{in_bytes(sent)}</td><td>{in_bytes(raw)}</td>"
-            f"<td>{saved}</td><td>{share_sent(summary):.1%}</td><td>{_spark_line(spectrum(summary))}</td>"
-            f'<td><meter min="0" max="1" value="{share:.3f}"></meter> {share:.0%}</td></tr>'
+        meter = f'<meter min="0" max="1" value="{shares[j]:.3f}"></meter> {shares[j]:.0%}'
+        cells = (
+            *(f"{summary.n_features:,}", str(summary.rank), in_bytes(sent), in_bytes(raw), saved),
+            *(f"{share_sent(summary):.1%}", _spark_line(spectrum(summary)), meter),
         )
-    return "\n".join(rows)
+        rows.append((swatch + escape(name), cells))
+    return f'<section id="parties"><h2>The parties</h2>{_table(head, rows)}</section>'
 
 
 def _spark_line(values: list[float]) -> str:
@@ -249,10 +297,8 @@ def _spark_line(values: list[float]) -> str:
     logs = np.log10(np.maximum(np.asarray(values, dtype=float) / max(*values, 1e-300), 1e-6))
     x = np.linspace(2, width - 2, len(logs)) if len(logs) > 1 else np.array([2.0])
     y = 2 + (height - 4) * logs / min(-1.0, float(logs.min()))
-    line = svg.curve(zip(x.tolist(), y.tolist(), strict=True))
-    return svg.element(
-        "svg", line, class_="spark", viewBox=f"0 0 {width} {height}", role="img", aria_label="spectrum"
-    )
+    line = _element("path", fill="none", d="M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in zip(x, y, strict=True)))
+    return _element("svg", line, class_="spark", viewBox=f"0 0 {width} {height}", role="img", aria_label="spectrum")
 
 
 def _influence(run: Run) -> str:
@@ -261,18 +307,15 @@ def _influence(run: Run) -> str:
         f"({run.model.law.shares})."
     )
     shares, variance = influence(run.model), np.asarray(run.model.explained_variance_ratio, dtype=float)
-    head = "".join(f"<th>{d + 1}</th>" for d in range(len(variance)))
-    rows = "".join(
-        f'<tr><th scope="row">{escape(name)}</th>{"".join(f"<td>{share:.1%}</td>" for share in own * variance)}</tr>'
-        for name, own in zip(run.model.summaries, shares, strict=True)
-    )
-    table = f"<table><thead><tr><th>share of all variance</th>{head}</tr></thead><tbody>{rows}</tbody></table>"
-    body = f'<div class="chart" id="influence-chart"></div><div class="scroll">{table}</div>'
+    named = zip(map(escape, run.model.summaries), shares * variance, strict=True)
+    rows = [(name, [f"{share:.1%}" for share in own]) for name, own in named]
+    table = _table(["share of all variance", *(str(d + 1) for d in range(len(variance)))], rows)
+    body = f'<div class="chart" id="influence-chart"></div>{table}'
     return _section("influence", "Who shapes which component", note, body)
 
 
 def _agreement(run: Run) -> str:
-    """Cosines between the parties' kernels as shaded cells, and whether each is related to the others."""
+    """Cosines between the parties' kernels, and whether each is related to the others."""
     if missing(run.model, "none") is not None:
         return ""
     found = agreement(run.model)
@@ -280,47 +323,18 @@ def _agreement(run: Run) -> str:
         "Cosine between the parties' centered kernel matrices, from what they sent: 1 is the same, 0 has nothing in "
         "common. The number behind it bounds how far the true cosine is."
     )
-    left, cell, names = 120.0, 86.0, found.parties
-    parts = []
-    for i, name in enumerate(names):
-        y = 26.0 + cell * i
-        parts.append(svg.text(left - 8, y + cell / 2 + 4, name[:16], "end"))
-        parts.append(svg.text(left + cell * (i + 0.5), 18, name[:9], "middle"))
-        for j in range(len(names)):
-            x, cosine, error = left + cell * j, float(found.cosines[i, j]), float(found.errors[i, j])
-            shade = svg.element(
-                "rect",
-                class_="party-1",
-                x=x,
-                y=y,
-                width=cell - 2,
-                height=cell - 2,
-                fill_opacity=f"{0.4 * cosine:.2f}",
-            )
-            words = f"{cosine:.2f}" if i == j else f"{cosine:.2f} ± {error:.2f}"
-            title = svg.element("title", f"{escape(name)} and {escape(names[j])}: {words}")
-            parts.append(
-                svg.element(
-                    "g", title, shade, svg.text(x + cell / 2, y + cell / 2 + 4, words, "middle", class_="label")
-                )
-            )
-    width, height = left + cell * len(names) + 4, 30.0 + cell * len(names)
-    label = f"cosines between the kernels of {len(names)} parties"
-    picture = svg.element(
-        "svg", *parts, viewBox=f"0 0 {width:g} {height:g}", width=width, role="img", aria_label=label
-    )
-    tested = "" if run.model.is_blind else _unrelated_words(unrelated(run.model))
-    return _section(
-        "agreement", "Which party agrees with which", note, f'<div class="scroll">{picture}</div>{tested}'
-    )
-
-
-def _unrelated_words(p_values: Mapping[str, float]) -> str:
-    listed = ", ".join(f"{escape(name)} {p:.3g}" for name, p in p_values.items())
-    return (
-        '<p class="note">P-values of "this party has nothing to do with the others", by permuting its samples, '
-        f"corrected over parties: {listed}.</p>"
-    )
+    rows = [
+        [f"{cosine:.2f}" if i == j else f"{cosine:.2f} ± {error:.2f}" for j, (cosine, error) in enumerate(both)]
+        for i, both in enumerate(map(zip, found.cosines, found.errors))
+    ]
+    body = _table(["", *map(escape, found.parties)], zip(map(escape, found.parties), rows, strict=True))
+    if not run.model.is_blind:
+        p_values = ", ".join(f"{escape(name)} {p:.3g}" for name, p in unrelated(run.model).items())
+        body += (
+            '<p class="note">P-values of "this party has nothing to do with the others", by permuting its samples, '
+            f"corrected over parties: {p_values}.</p>"
+        )
+    return _section("agreement", "Which party agrees with which", note, body)
 
 
 def _certificate(run: Run) -> str:
@@ -351,24 +365,21 @@ def error_bars(certificate: Certificate) -> str:
     def at(exponent: float) -> float:
         return top + height * exponent / min(-1, decades[-1])
 
-    parts = [svg.rows(["1" if d == 0 else f"1e{d}" for d in decades], [at(d) for d in decades], left, width - 10)]
+    parts = [_grid(["1" if d == 0 else f"1e{d}" for d in decades], [at(d) for d in decades], left, width - 10)]
     for i, (estimate, bound) in enumerate(shown):
         x, low, high = left + step * (i + 0.5), at(_exponent(estimate)), at(_exponent(bound))
         said = f"component {i + 1}: sine {math.sqrt(estimate):.1g} estimated, at most {math.sqrt(bound):.1g} proved"
         whisker = f"M{x:.1f} {low:.1f}V{high:.1f}M{x - 7:.1f} {high:.1f}h14"
-        dot = svg.element("circle", class_="found", cx=x, cy=low, r=4.5)
-        parts.append(
-            svg.element("g", svg.element("title", said), svg.element("path", class_="whisker", d=whisker), dot)
-        )
-        parts.append(svg.text(x, 198, str(i + 1), "middle"))
+        dot = _element("circle", class_="found", cx=x, cy=low, r=4.5)
+        parts.append(_element("g", _element("title", said), _element("path", class_="whisker", d=whisker), dot))
+        parts.append(_words_at(x, 198, str(i + 1), "middle"))
     label = f"error of each of {len(shown)} components: estimated, and proved"
-    picture = svg.element("svg", *parts, viewBox=f"0 0 {width:g} 210", width=width, role="img", aria_label=label)
     how = "an audit" if by_audit else "the messages alone"
     note = (
         f"Sine of the angle between each component and the true {certificate.n_components}-dimensional subspace: the "
         f"dot is estimated from {how}, the top of the whisker is proved. 1 is a right angle: nothing is known there."
     )
-    return f'<p class="note">{note}</p><div class="scroll">{picture}</div>'
+    return f'<p class="note">{note}</p>{_drawing(width, 210, label, parts)}'
 
 
 def _exponent(squared: float) -> float:
@@ -377,13 +388,8 @@ def _exponent(squared: float) -> float:
 
 
 def _settings(rows: Mapping[str, Any]) -> str:
-    cells = "\n".join(
-        f'<tr><th scope="row">{key}</th><td>{escape(str(value))}</td></tr>' for key, value in rows.items()
-    )
-    return (
-        '<section id="settings"><h2>Settings</h2><div class="scroll"><table class="settings"><tbody>'
-        f"{cells}</tbody></table></div></section>"
-    )
+    table = _table([], [(key, [escape(str(value))]) for key, value in rows.items()], ' class="settings"')
+    return f'<section id="settings"><h2>Settings</h2>{table}</section>'
 
 
 def _run_settings(run: Run) -> dict[str, Any]:
@@ -404,27 +410,17 @@ def _run_settings(run: Run) -> dict[str, Any]:
 
 def _kernels_and_weights(model: FusedModel) -> dict[str, str]:
     """Kernels, one for all or one per party, and what their matrices were multiplied by, where they were."""
-    words = {name: _kernel_words(kernel.to_dict()) for name, kernel in model.kernels.items()}
-    same = len(set(words.values())) == 1
-    rows = {"kernel": words[next(iter(words))] if same else _by_party(words)}
+    described = {}
+    for party, kernel in model.kernels.items():
+        settings = {key: value for key, value in kernel.to_dict().items() if key != "name"}
+        details = [f"{key} {v:.6g}" if isinstance(v, float) else f"{key} {v}" for key, v in settings.items()]
+        described[party] = f"{kernel.name} ({', '.join(details)})" if details else kernel.name
+    same = len(set(described.values())) == 1
+    by_party = "; ".join(f"{party}: {each}" for party, each in described.items())
+    rows = {"kernel": next(iter(described.values())) if same else by_party}
     if set(model.weights.values()) != {1.0}:
-        rows["weights"] = _by_party({name: f"{weight:.4g}" for name, weight in model.weights.items()})
+        rows["weights"] = "; ".join(f"{name}: {weight:.4g}" for name, weight in model.weights.items())
     return rows
-
-
-def _by_party(words: Mapping[str, str]) -> str:
-    return "; ".join(f"{name}: {each}" for name, each in words.items())
-
-
-def _kernel_words(described: Mapping[str, Any]) -> str:
-    details = [f"{key} {_plain(value)}" for key, value in described.items() if key != "name"]
-    return f"{described['name']} ({', '.join(details)})" if details else str(described["name"])
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def write_model(
@@ -476,3 +472,27 @@ def _label_frame(labels: Any, names: list[str], shown: list[str]) -> pl.DataFram
     if wrong:
         raise InputError(f"label {wrong[0]!r} has {len(columns[wrong[0]])} values for {len(names)} samples")
     return pl.DataFrame({ID: shown} | columns, strict=False)
+
+
+# A small writer of SVG pictures: a few bars and steps need no plotting library.
+
+
+def _element(name: str, *inside: str, **attributes: Any) -> str:
+    """One element; attributes as in SVG, with `_` for `-`, and `class_` for class."""
+    plain = {key: f"{v:.1f}".removesuffix(".0") if isinstance(v, float) else str(v) for key, v in attributes.items()}
+    given = "".join(f' {key.rstrip("_").replace("_", "-")}="{escape(value)}"' for key, value in plain.items())
+    return f"<{name}{given}>{''.join(inside)}</{name}>" if inside else f"<{name}{given}/>"
+
+
+def _words_at(x: float, y: float, words: str, anchor: str = "start") -> str:
+    """Words that begin, end, or have their middle at a place."""
+    return _element("text", escape(words), x=x, y=y, text_anchor=anchor)
+
+
+def _grid(names: Sequence[str], ys: Sequence[float], left: float, right: float) -> str:
+    """Lines of a grid with their names to the left of them."""
+    return "".join(
+        _element("line", class_="grid", stroke="#bbbbbb", stroke_width=0.5, x1=left, x2=right, y1=y, y2=y)
+        + _words_at(left - 8, y + 4, name, "end")
+        for name, y in zip(names, ys, strict=True)
+    )

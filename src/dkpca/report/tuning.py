@@ -25,10 +25,10 @@ from dkpca.estimator import DKPCA
 from dkpca.kernels import family
 from dkpca.linalg.arrays import to_numpy
 from dkpca.metrics import principal_angles
-from dkpca.report import svg
 from dkpca.tables.inputs import Tables, by_party, is_source
 
 FACTORS = (1 / 64, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0)  # of the usual width
+TABLES = {"widths": "gamma", "components": "components", "weights": "weights"}  # of what was tried
 FEWEST_SAMPLES = 20
 MANY_VALUES = 20  # labels that are numbers with more different values are predicted as numbers
 STABLE = 0.8  # components that two halves of the samples agree on to this degree are worth a look
@@ -88,17 +88,6 @@ class Tuning:
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain values."""
         return asdict(self)
-
-    def to_svg(self) -> str:
-        """Draw the curves, a dashed line at what is suggested."""
-        title = f"{self.n_samples:,} samples; the dashed line is the suggestion"
-        panels = [(name, choices) for name, choices in vars(self).items() if name in TABLES and choices]
-        drawn = [
-            _panel(name, choices, chosen(choices, self.suggested), LEFT + STEP * number)
-            for number, (name, choices) in enumerate(panels)
-        ]
-        said = svg.text(LEFT, 22, title, font_size=15) + svg.text(LEFT, 40, self.scored_by)
-        return svg.picture(LEFT + STEP * len(panels), 350, title, said, *drawn)
 
 
 def tune(
@@ -388,36 +377,3 @@ def _clearly_better(choices: Sequence[Choice], given: Choice) -> Choice:
 
 def _score(choice: Choice) -> float:
     return 0.0 if choice.score is None else choice.score
-
-
-TABLES = {"widths": "gamma", "components": "components", "weights": "weights"}
-LEFT, TOP, WIDTH, HEIGHT, STEP = 60.0, 70.0, 340.0, 210.0, 430.0
-
-
-def _panel(table: str, choices: Sequence[Choice], mark: Choice | None, left: float) -> str:
-    """Curves from 0 to 1, a place for each choice."""
-
-    def at(value: float) -> float:
-        return TOP + HEIGHT * (1.0 - min(1.0, max(0.0, value)))
-
-    lines = {"variance captured": (svg.BLUE, "captured"), "stability": (svg.ORANGE, "stability")}
-    if choices[0].score is not None:
-        lines["score"] = (svg.GREEN, "score")
-    xs = [left + WIDTH * (i + 0.5) / len(choices) for i in range(len(choices))]
-    every = max(1, math.ceil(7 * sum(len(choice.name) for choice in choices) / WIDTH))  # of crowded names, only some
-    ticks = (0.0, 0.25, 0.5, 0.75, 1.0)
-    parts = [svg.text(left, TOP - 8, TABLES[table], font_size=14)]
-    parts.append(svg.rows([f"{tick:g}" for tick in ticks], [at(tick) for tick in ticks], left, left + WIDTH))
-    parts += [svg.text(x, 296, c.name, "middle") for x, c in list(zip(xs, choices, strict=True))[::every]]
-    if mark is not None:
-        x = xs[list(choices).index(mark)]
-        parts.append(svg.curve([(x, TOP), (x, TOP + HEIGHT)], stroke=svg.INK, stroke_dasharray="4 4"))
-    place = left
-    for name, (color, field) in lines.items():
-        points = [(x, at(getattr(choice, field))) for x, choice in zip(xs, choices, strict=True)]
-        parts.append(svg.curve(points, stroke=color, stroke_width=2))
-        parts += [svg.element("circle", cx=x, cy=y, r=3, fill=color) for x, y in points]
-        parts.append(svg.element("rect", x=place, y=307, width=10, height=10, fill=color))
-        parts.append(svg.text(place + 14, 316, name, font_size=11))
-        place += 6.2 * len(name) + 28
-    return "".join(parts)
