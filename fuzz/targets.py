@@ -42,7 +42,7 @@ from dkpca.settings import Fit
 from dkpca.store import files, runs
 from dkpca.store import party_file as party_files
 from dkpca.tables.reading import Reading, read
-from dkpca.wire import codec, strict_json
+from dkpca.wire import strict_json
 
 Target = Callable[[bytes], Any]
 
@@ -68,8 +68,7 @@ def forged_message(data: bytes) -> None:
         return
     kinds = samples()
     chosen = kinds[data[0] % len(kinds)]
-    fields, arrays = codec.encode(chosen)
-    header: dict[str, Any] = {"kind": wire.kind_of(chosen), "version": wire.version_of(arrays), "fields": fields}
+    header, arrays = wire.encoded(chosen)
     text, _, numbers = data[2:].partition(b"\0")
     with suppress(ValueError):
         changes = strict_json.loads(text)

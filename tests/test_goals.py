@@ -123,8 +123,8 @@ def test_goals_travel(rule):
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: Error(0.0), "an error must be a positive number"),
-        (lambda: Error("much"), "give a number"),  # type: ignore[arg-type]
+        (lambda: Error(0.0), "at_most is 0.0; give a positive number"),
+        (lambda: Error("much"), "give a positive number"),  # type: ignore[arg-type]
         (lambda: All(()), "give at least one rule"),
         (lambda: All((3,)), "give at least one rule"),  # type: ignore[arg-type]
         (lambda: DKPCA(rank=[]).fit([X]), "rank is []; give"),

@@ -276,10 +276,6 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             covariates too.
         sample_ids : mapping of party to sequence, or sequence, optional
             Labels of the rows of arrays, used like an index.
-
-        Returns
-        -------
-        DKPCA
         """
         settings, compute = self._settings()
         self._cluster = self._training = None
@@ -291,12 +287,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         inputs.check_outcome(y, inputs.by_party(X) or {"X": X}, sample_ids, given.ids)
         known = self._learned(covariates, inputs.by_party(X) or {"X": X}, sample_ids, given.ids, y)
         model, states, shield = in_process.fit(given.tables, settings, compute, places=given.places, covariates=known)
-        if settings.protect != "blind":
-            warn(about_kernel(model, remedy=remedy(settings.standardize)))
-        states = {name: replace(state, columns=given.columns.get(name)) for name, state in states.items()}
-        warn(sentence for state in states.values() for sentence in about_columns(state))
-        if settings.protect == "none" and settings.weights == BALANCED:
-            warn(about_influence(model))
+        states = _with_columns(model, states, given.columns, settings)
         sources = {name: table for name, table in given.tables.items() if is_source(table)}
         self._training = given.tables
         warn(_not_at_random(model, y))
@@ -329,12 +320,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
 
         Parameters
         ----------
-        X : mapping of party to table, list of tables, or one table
-            The parties of the fit, with the columns of the fit. A mapping may lack some of them: see `lacking`.
-        covariates : DataFrame, mapping of name to column, or array, optional
-            Covariates of the new samples, with the columns of the fit; required if the fit had any.
-        sample_ids : mapping of party to sequence, or sequence, optional
-            As for `fit`.
+        X, covariates, sample_ids
+            As for `fit`, with the columns of the fit; covariates if the fit had any. A mapping may lack parties: see
+            `lacking`.
 
         Returns
         -------
@@ -396,16 +384,6 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         -------
         dict of str to array of shape (n_samples, n_components)
             By party. They add up to what `transform` gives, but for a rounding.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from dkpca import DKPCA
-        >>> X = np.random.default_rng(0).normal(size=(50, 8))
-        >>> model = DKPCA(2, kernel="linear", parties={"bank": [0, 1, 2, 3], "shop": [4, 5, 6, 7]}).fit(X)
-        >>> shares = model.party_scores(X[:5])
-        >>> bool(np.allclose(shares["bank"] + shares["shop"], model.transform(X[:5]), atol=1e-5))
-        True
         """
         check_fitted(self)
         if self._cluster or _on_cluster(X):
@@ -431,15 +409,6 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         Returns
         -------
         float
-
-        Examples
-        --------
-        >>> from sklearn.datasets import load_digits
-        >>> from dkpca import DKPCA
-        >>> pixels = load_digits().data / 16
-        >>> model = DKPCA(10, parties=2).fit(pixels[:200])
-        >>> 0.3 < model.score(pixels[200:300]) < 0.8
-        True
         """
         check_fitted(self)
         self._check_unprotected("score")
@@ -452,7 +421,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         absent = sorted(set(self.party_names_) - set(tables))
         if absent:
             raise InputError(f"{absent} are missing, and the variance of samples needs every party; use transform")
-        diagonals = {name: self._self_values(name, table) for name, table in tables.items()}
+        diagonals = {name: core.self_values(self._states[name], self._opened(name, tables[name])) for name in tables}
         return scoring.captured_share(self.model_, self._ask_rows(tables), diagonals, covariates)
 
     def inverse_transform(self, X: Any, *, alpha: float = 1.0) -> Any:
@@ -473,15 +442,6 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         -------
         dict of str to array of shape (n_samples, n_features of the party)
             By party; one array, if the fit was on one table that was cut.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from dkpca import DKPCA
-        >>> X = np.random.default_rng(0).normal(size=(50, 2)) @ np.ones((2, 8))
-        >>> model = DKPCA(2, kernel="linear", parties=2).fit(X)
-        >>> bool(np.allclose(model.inverse_transform(model.transform(X), alpha=1e-6), X, atol=1e-4))
-        True
         """
         check_fitted(self)
         self._check_unprotected("inverse_transform")
@@ -518,19 +478,6 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             Number of rows to draw.
         X, sample_ids
             The tables of the fit, as for `fit`; needed only where the estimator came from a file or a pickle.
-
-        Returns
-        -------
-        DKPCA
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from dkpca import DKPCA
-        >>> X = np.random.default_rng(0).normal(size=(50, 8))
-        >>> model = DKPCA(2, parties=2).fit(X).run_audit(20)
-        >>> model.certificate_.audit.n_rows <= 20
-        True
         """
         check_fitted(self)
         self._check_unprotected("run_audit")
@@ -556,12 +503,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         with cluster.waiting(compute.timeout):
             known = self._learned(covariates, {"X": X}, None, None, y)
             model, states, shield = in_process.fit(tables, replace(settings, audit=None), here, covariates=known)
-        warn(about_kernel(model, remedy=remedy(settings.standardize)))
-        columns = cluster.columns_of(X, self.parties)
-        states = {name: replace(state, columns=columns.get(name)) for name, state in states.items()}
-        warn(sentence for state in states.values() for sentence in about_columns(state))
-        if settings.weights == BALANCED:
-            warn(about_influence(model))
+        states = _with_columns(model, states, cluster.columns_of(X, self.parties), settings)
         self._take_over(model, list(tables), states, {}, shield)
         self._cluster, self._training = "rows", tables
         return self if settings.audit is None else self.run_audit(settings.audit)
@@ -612,15 +554,6 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         -------
         dict of str to float
             P-value by party, corrected over parties (Holm).
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from dkpca import DKPCA
-        >>> X = np.random.default_rng(0).normal(size=(60, 2))
-        >>> model = DKPCA(2).fit({"bank": X, "shop": X + 0.1, "lab": X[::-1] ** 2})
-        >>> model.agreement_test(99)["bank"] < 0.05
-        True
         """
         check_fitted(self)
         check_value("n_permutations", n_permutations, COUNT)
@@ -649,15 +582,6 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         -------
         dict of str to array of shape (n_features of the party, n_components)
             Signed: a column whose stretching blurs a component is below zero.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from dkpca import DKPCA
-        >>> X = np.random.default_rng(0).normal(size=(60, 3)) * [3.0, 1.0, 0.1]
-        >>> model = DKPCA(1, kernel="linear").fit({"bank": X, "shop": X[:, ::-1] ** 2})
-        >>> int(model.column_importance()["shop"][:, 0].argmax())
-        2
         """
         tables = self._own_tables("column_importance", X, sample_ids)
         return importance.derivatives(self.model_, self._states, tables)  # type: ignore[arg-type]
@@ -674,15 +598,6 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         -------
         dict of str to array of shape (n_features of the party, n_components)
             Between 0 (independent) and 1, over 400 samples at most.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from dkpca import DKPCA
-        >>> X = np.random.default_rng(0).normal(size=(60, 3)) * [3.0, 1.0, 0.1]
-        >>> model = DKPCA(1, kernel="linear").fit({"bank": X, "shop": X[:, ::-1] ** 2})
-        >>> int(model.column_association()["bank"][:, 0].argmax())
-        0
         """
         tables = self._own_tables("column_association", X, sample_ids)
         scores = np.asarray(to_numpy(self.model_.scores), dtype=float)
@@ -696,10 +611,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         if self._cluster or self.model_.lacking is not None:
             raise InputError(f"{method} needs all rows of every party in one place; fit without Dask and lacking=")
         tables = self._tables_of_fit(method, X, sample_ids)
-        return {
-            name: opened(name, table, columns_are=self._states[name].kernel.columns_are)
-            for name, table in tables.items()
-        }
+        return {name: self._opened(name, table) for name, table in tables.items()}
 
     def _tables_of_fit(self, method: str, X: AnyTables, sample_ids: Any) -> Mapping[str, Any]:
         tables = self._training if X is None else self._given(X, self._settings()[0], sample_ids).tables
@@ -729,18 +641,6 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             components. Needs the extra `outcomes`.
         title : str, optional
             Headline.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> import numpy as np
-        >>> from dkpca import DKPCA
-        >>> X = np.random.default_rng(0).normal(size=(50, 8))
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     DKPCA(2, parties=2).fit(X).report(Path(folder, "report.html"), labels={"first": X[:, 0]})
-        ...     Path(folder, "report.html").exists()
-        True
         """
         check_fitted(self)
         if self._shield.protect == "blind":
@@ -759,16 +659,6 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         data : AnnData or MuData
             Its observations are samples of the fit, by their names; those that were dropped get NaN. Of new samples
             the scores are what `transform` returns.
-
-        Examples
-        --------
-        >>> import anndata
-        >>> import numpy as np
-        >>> from dkpca import DKPCA
-        >>> data = anndata.AnnData(np.random.default_rng(0).normal(size=(50, 8)))
-        >>> DKPCA(2, parties=2).fit(data).annotate(data)
-        >>> data.obsm["X_dkpca"].shape
-        (50, 2)
         """
         check_fitted(self)
         fitted = _cluster().here(self) if self._cluster else self
@@ -838,10 +728,6 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         ----------
         path : str or Path
             The file.
-
-        Returns
-        -------
-        DKPCA
         """
         saved = import_module("dkpca.store.files").read_estimator(Path(path), get_type_hints(cls.__init__))
         estimator = cls(**saved.parameters)
@@ -863,10 +749,6 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         ----------
         path : str or Path
             The directory.
-
-        Returns
-        -------
-        DKPCA
         """
         model = import_module("dkpca.store.files").model_beside(Path(path))
         states = import_module("dkpca.store.files").read_states(Path(path) / "private")
@@ -997,7 +879,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             names = getattr(self, "feature_names_in_", None)
         groups = column_groups(self.parties, table.shape[1], names)
         tables = {name: take_columns(table, columns) for name, columns in groups.items()}
-        return PartyTables(tables, ids, {}, [])
+        return PartyTables(tables, ids)
 
     def _coded(self, X: Any, fitted: Mapping[str, Any], families: list[Any]) -> Any:
         """One table whose columns of categories are numbers."""
@@ -1063,21 +945,16 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         settings, compute = self._settings()
         return in_process.rows(tables, self._states, self._sources, settings, compute, exact=exact)
 
-    def _self_values(self, name: str, table: Any) -> Array:
-        """Kernel value of each new sample of a party with itself."""
-        state = self._states[name]
-        return core.self_values(state, opened(name, table, columns_are=state.kernel.columns_are))
+    def _opened(self, name: str, table: Any) -> Array:
+        """Columns of a party, opened where they are only named."""
+        return opened(name, table, columns_are=self._states[name].kernel.columns_are)
 
     def _with_rows(self, name: str) -> Any:
         """State of a party with its rows, opened again where they are only named."""
         if name not in self._states:
-            raise InputError(
-                f"the private state of party {name!r} is not here; that party can reconstruct its columns"
-            )
+            raise InputError(f"the private state of party {name!r} is not here; it can reconstruct its columns")
         state = self._states[name]
-        if state.anchors is not None:
-            return state
-        return state.with_rows(opened(name, self._sources[name], columns_are=state.kernel.columns_are))
+        return state if state.anchors is not None else state.with_rows(self._opened(name, self._sources[name]))
 
     def _joined(self, by_party: dict[str, Array]) -> Any:
         """One table, where the fit was on one that was cut."""
@@ -1095,6 +972,17 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         if ids is None or _get_output_config("transform", self)["dense"] != "pandas":
             return scores
         return import_module("pandas").DataFrame(to_numpy(scores), index=list(ids))
+
+
+def _with_columns(model: Any, states: Mapping[str, State], columns: Any, settings: Fit) -> dict[str, State]:
+    """States with the names of their columns; say what a person should know before trusting the result."""
+    if settings.protect != "blind":
+        warn(about_kernel(model, remedy=remedy(settings.standardize)))
+    named = {name: replace(state, columns=columns.get(name)) for name, state in states.items()}
+    warn(sentence for state in named.values() for sentence in about_columns(state))
+    if settings.protect == "none" and settings.weights == BALANCED:
+        warn(about_influence(model))
+    return named
 
 
 def _check_nothing_lacks(given: PartyTables, method: str) -> None:

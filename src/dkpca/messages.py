@@ -42,10 +42,6 @@ def check_party_name(name: str) -> str:
     return check_name(name, "party name")
 
 
-def _party_name(field: str, name: str) -> None:
-    check_party_name(name)
-
-
 def _checked(valid: Callable[[Any], bool], words: str) -> Callable[[str, Any], None]:
     """Return the check of a field whose refusal has these words; `{}` in them is the value."""
 
@@ -64,7 +60,7 @@ def _is_hex(value: str) -> bool:
     return re.fullmatch(r"[0-9a-f]{64}", value) is not None
 
 
-PartyName = Annotated[str, _party_name]
+PartyName = Annotated[str, lambda field, name: check_party_name(name)]
 Fingerprint = Annotated[str, _checked(_is_hex, "is not a sha256 digest")]
 Count = Annotated[int, _checked(lambda value: value >= 1, "is {}, less than 1")]
 Finite = Annotated[float, _checked(math.isfinite, "is {}, not a finite number")]
@@ -80,19 +76,28 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 @dataclass(frozen=True)
-class Tokens:
-    """Sample ids as keyed hashes: ascending, so that the order of the rows is not told."""
+class _OneArray:
+    """What travels as one array of bytes."""
 
-    data: np.ndarray[tuple[int, int], np.dtype[np.uint8]]  # (n_samples, TOKEN_BYTES)
+    data: Bytes
+
+    def to_arrays(self) -> dict[str, np.ndarray[Any, Any]]:
+        """Return what travels, by the end of its name."""
+        return {"": self.data}
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the array."""
+        return tuple(self.data.shape)
+
+
+class Tokens(_OneArray):
+    """Sample ids as keyed hashes, (n_samples, TOKEN_BYTES): ascending, so that the order of the rows is not told."""
 
     @classmethod
     def of(cls, tokens: Iterable[bytes]) -> "Tokens":
         """Sort and pack."""
         return cls(np.frombuffer(b"".join(sorted(tokens)), dtype=np.uint8).reshape(-1, TOKEN_BYTES))
-
-    def to_arrays(self) -> dict[str, np.ndarray[Any, Any]]:
-        """Return what travels, by the end of its name."""
-        return {"": self.data}
 
     @classmethod
     def from_arrays(cls, name: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> "Tokens":
@@ -111,21 +116,9 @@ class Tokens:
         """Return them one by one, ascending."""
         return [row.tobytes() for row in self.data]
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Tokens, and bytes of one."""
-        return self.data.shape
 
-
-@dataclass(frozen=True)
-class Packed:
-    """Numbers of some bits each, without gaps; how many bits, and how many numbers, is said elsewhere."""
-
-    data: Bytes  # (n_bytes,)
-
-    def to_arrays(self) -> dict[str, np.ndarray[Any, Any]]:
-        """Return what travels, by the end of its name."""
-        return {"": self.data}
+class Packed(_OneArray):
+    """Numbers of some bits each, (n_bytes,), without gaps; how many bits and numbers these are is said elsewhere."""
 
     @classmethod
     def from_arrays(cls, name: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> "Packed":
@@ -134,11 +127,6 @@ class Packed:
         if set(arrays) != {""} or data.dtype != np.uint8 or data.ndim != 1 or data.shape[0] == 0:
             raise InputError(f"{name} is not a row of bytes")
         return cls(data)
-
-    @property
-    def shape(self) -> tuple[int]:
-        """Bytes."""
-        return (len(self.data),)
 
 
 @dataclass(frozen=True)

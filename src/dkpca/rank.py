@@ -10,8 +10,9 @@ with `name` and `met_by` from `Goal`, and list it in `RULES`. If a message meets
 meet it too: the search is by bisection.
 """
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
@@ -19,13 +20,13 @@ import numpy as np
 
 from dkpca.errors import InputError
 from dkpca.linalg.precision import COMPACT, PRECISIONS
-from dkpca.wording import counted
 
 __all__ = ["Adaptive", "All", "Auto", "Budget", "Error", "Fixed", "RankRule", "Recovery"]
 
 Spectrum = np.ndarray[Any, Any]  # leading eigenvalues, descending
 ROUNDING_SHARE = 1 / 16  # of the first eigenvalue left out: the rank, not rounding, should determine the error
 AUTO_COMPACT = 0.05  # factor on the share in compact precision, where it pays to send more of the spectrum
+WHOLE, NUMBER = int | np.integer, int | float | np.number  # kinds of parameters
 BEHIND = 5  # minimum number of eigenpairs that "auto" sends beyond the components
 
 
@@ -121,9 +122,7 @@ class Fixed(RankRule):
     name: ClassVar[str] = "fixed"
 
     def __post_init__(self) -> None:
-        _check_whole("rank", self.rank)
-        if self.rank < 1:
-            raise InputError(f"rank is {self.rank}; a party sends at least 1 eigenpair")
+        _check("rank", self.rank, WHOLE, lambda rank: rank >= 1, "a whole number from 1 on")
 
     def first_guess(self, n_samples: int) -> int:
         return min(self.rank, n_samples)
@@ -160,9 +159,7 @@ class Adaptive(RankRule):
     name: ClassVar[str] = "adaptive"
 
     def __post_init__(self) -> None:
-        _check_number("epsilon", self.epsilon)
-        if not 0.0 <= self.epsilon < float("inf"):
-            raise InputError(f"epsilon is {self.epsilon}; it must be a finite number, not negative")
+        _check("epsilon", self.epsilon, NUMBER, lambda x: 0.0 <= x < math.inf, "a finite number, not negative")
 
     def first_guess(self, n_samples: int) -> int:
         return min(31, n_samples)
@@ -205,13 +202,8 @@ class Auto(RankRule):
     name: ClassVar[str] = "auto"
 
     def __post_init__(self) -> None:
-        _check_whole("n_components", self.n_components)
-        _check_number("share", self.share)
-        if self.n_components < 1 or not 0.0 <= self.share <= 1.0:
-            raise InputError(
-                f"{self.n_components} components and a share of {self.share} are not a valid rule; "
-                "give at least 1 component, and a share between 0 and 1"
-            )
+        _check("n_components", self.n_components, WHOLE, lambda count: count >= 1, "a whole number from 1 on")
+        _check("share", self.share, NUMBER, lambda share: 0.0 <= share <= 1.0, "a number between 0 and 1")
 
     def first_guess(self, n_samples: int) -> int:
         return min(max(63, 2 * self.n_components), n_samples)
@@ -318,12 +310,8 @@ class Budget(RankRule):
     limits: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        _check_whole("bytes", self.bytes)
-        if self.bytes < 1 or self.precision not in PRECISIONS:
-            raise InputError(
-                f"a budget of {self.bytes} bytes in {self.precision} cannot be kept; "
-                f"give a positive number of bytes, and one of {sorted(PRECISIONS)}"
-            )
+        _check("bytes", self.bytes, WHOLE, lambda count: count >= 1, "a whole number from 1 on")
+        _check("precision", self.precision, str, PRECISIONS.__contains__, f"one of {sorted(PRECISIONS)}")
 
     def rank(self, n_samples: int) -> int:
         """Return the largest rank that fits; an error if not even one column does."""
@@ -374,9 +362,7 @@ class Error(Goal):
     name: ClassVar[str] = "error"
 
     def __post_init__(self) -> None:
-        _check_number("at_most", self.at_most)
-        if not 0.0 < self.at_most < float("inf"):
-            raise InputError(f"at_most is {self.at_most}; an error must be a positive number")
+        _check("at_most", self.at_most, NUMBER, lambda error: 0.0 < error < math.inf, "a positive number")
 
     def met_by(self, candidate: Measurable) -> bool:
         return candidate.error() <= self.at_most
@@ -409,13 +395,8 @@ class Recovery(Goal):
     limits: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        _check_number("at_most", self.at_most)
-        _check_whole("known_rows", self.known_rows)
-        if not 0.0 < self.at_most <= 1.0 or self.known_rows < 1:
-            raise InputError(
-                f"a recovery of at most {self.at_most} by {counted(self.known_rows, 'known row')} is not a limit; "
-                "give a share between 0 and 1, and at least 1 row"
-            )
+        _check("at_most", self.at_most, NUMBER, lambda share: 0.0 < share <= 1.0, "a share above 0, at most 1")
+        _check("known_rows", self.known_rows, WHOLE, lambda count: count >= 1, "a whole number from 1 on")
 
     def met_by(self, candidate: Measurable) -> bool:
         return bool(candidate.recovery(self.known_rows).worst <= self.at_most)
@@ -469,16 +450,10 @@ def as_rule(rank: int | RankRule | Sequence[RankRule]) -> RankRule:
     return rank if isinstance(rank, RankRule) else Fixed(int(rank))  # type: ignore[arg-type]
 
 
-def _check_whole(what: str, value: object) -> None:
-    """Raise unless the value is a whole number."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise InputError(f"{what} is {value!r}; give a whole number")
-
-
-def _check_number(what: str, value: object) -> None:
-    """Raise unless the value is a number."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
-        raise InputError(f"{what} is {value!r}; give a number")
+def _check(what: str, value: Any, kind: Any, valid: Callable[[Any], bool], allowed: str) -> None:
+    """Raise unless the value is of this kind, and valid."""
+    if isinstance(value, bool) or not isinstance(value, kind) or not valid(value):
+        raise InputError(f"{what} is {value!r}; give {allowed}")
 
 
 def _first_below(eigenvalues: Spectrum, threshold: float, *, at_least: int, n_samples: int) -> int | None:

@@ -4,6 +4,7 @@ Each field carries its help text, the check of its values, and its option on the
 `Compute` sets where to compute; it is never part of a plan or a question.
 """
 
+import math
 import reprlib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -31,51 +32,40 @@ RecordT = TypeVar("RecordT")
 Allowed = tuple[Callable[[Any], bool], str]  # the check of a value, and the allowed values in words
 
 
-def whole(least: int, most: float = float("inf")) -> Callable[[Any], bool]:
-    return lambda value: _is_whole(value) and least <= value <= most
+Check = Callable[[Any], bool]
 
 
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, Integral) and not _is_flag(value)
+def whole(least: float = -math.inf, most: float = math.inf) -> Check:
+    return lambda value: isinstance(value, Integral) and not _is_flag(value) and least <= int(value) <= most
+
+
+def _real(valid: Check) -> Check:
+    """Return a check for finite numbers that are valid."""
+    return lambda value: (
+        isinstance(value, Real) and not _is_flag(value) and math.isfinite(value) and valid(float(value))
+    )
+
+
+POSITIVE = _real(lambda number: number > 0.0)
 
 
 def _is_flag(value: Any) -> bool:
     return isinstance(value, bool) or type(value).__name__ in ("bool", "bool_")  # NumPy's is neither
 
 
-def _is_positive(value: Any) -> bool:
-    return isinstance(value, Real) and not _is_flag(value) and 0.0 < float(value) < float("inf")
-
-
-def _is_share(value: Any) -> bool:
-    return _is_positive(value) and not _is_whole(value) and float(value) < 1.0
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not _is_flag(value) and abs(float(value)) < float("inf")
-
-
-def _by_party(valid: Callable[[Any], bool]) -> Callable[[Any], bool]:
+def _by_party(valid: Check) -> Check:
     """Return a check for a mapping from party to valid values."""
     return lambda value: (
         isinstance(value, Mapping) and all(isinstance(name, str) and valid(each) for name, each in value.items())
     )
 
 
-def _either(*valid: Callable[[Any], bool]) -> Callable[[Any], bool]:
+def _either(*valid: Check) -> Check:
     return lambda value: any(each(value) for each in valid)
 
 
-def _is_none(value: Any) -> bool:
-    return value is None
-
-
-def _named(*names: str) -> Callable[[Any], bool]:
+def _named(*names: str) -> Check:
     return lambda value: isinstance(value, str) and value in names
-
-
-def _is_groups(value: Any) -> bool:
-    return isinstance(value, Sequence | Mapping) and not isinstance(value, str)
 
 
 def _is_kernel(value: Any) -> bool:
@@ -89,26 +79,24 @@ def _is_rank(value: Any) -> bool:
 
 
 def _is_memory(value: Any) -> bool:
-    if isinstance(value, str):
-        arrays.as_bytes(value)
-        return True
-    return whole(1)(value)
+    return bool(arrays.as_bytes(value)) if isinstance(value, str) else whole(1)(value)
 
 
-def choice(names: Sequence[str], *, none: bool = False) -> Allowed:
-    valid = _either(_named(*names), _is_none) if none else _named(*names)
-    return valid, " or ".join([*(repr(name) for name in names), *(["None"] if none else [])])
+def optional(valid: Check, words: str) -> Allowed:
+    """Return the check that lets None pass too."""
+    return _either(valid, lambda value: value is None), f"{words}, or None"
+
+
+def choice(names: Sequence[str]) -> Allowed:
+    return _named(*names), " or ".join(map(repr, names))
 
 
 FLAG: Allowed = (_is_flag, "True or False")
-SEED: Allowed = (_either(whole(0), _is_none), "a whole number from 0 on, or None")
-
-
-PARTIES: Allowed = (
-    lambda value: value is None or whole(1)(value) or _is_groups(value),
-    "a whole number from 1 on, a list or dict of column groups, or None",
+PARTIES = optional(
+    lambda value: whole(1)(value) or (isinstance(value, Sequence | Mapping) and not isinstance(value, str)),
+    "a whole number from 1 on, a list or dict of column groups",
 )
-RIDGE: Allowed = (_is_positive, "a positive number")
+RIDGE: Allowed = (POSITIVE, "a positive number")
 
 
 def setting(default: Any, allowed: Allowed, text: str, *, option: str = "", choices: Sequence[str] = ()) -> Any:
@@ -132,7 +120,9 @@ class Fit:
 
     n_components: int | float | None = setting(
         10,
-        (_either(whole(1), _is_share, _is_none), "a whole number from 1 on, a share between 0 and 1, or None"),
+        optional(
+            _either(whole(1), _real(lambda share: 0 < share < 1)), "a whole number from 1 on, a share between 0 and 1"
+        ),
         "Number of components, or the share of the variance to capture.",
         option="--components",
     )
@@ -145,16 +135,16 @@ class Fit:
     )
     law: str | None = setting(
         None,
-        choice(tuple(LAWS), none=True),
+        optional(*choice(tuple(LAWS))),
         "How the parties' kernel matrices combine (default: depends on the kernel).",
         option="--law",
         choices=tuple(LAWS),
     )
     gamma: float | str | dict[str, float] | None = setting(
         "scale",
-        (
-            _either(_is_positive, _named("scale", "auto"), _by_party(_is_positive), _is_none),
-            "a positive number, 'scale', None, or a dict of party to positive number",
+        optional(
+            _either(POSITIVE, _named("scale", "auto"), _by_party(POSITIVE)),
+            "a positive number, 'scale', a dict of party to positive number",
         ),
         "Gamma of the kernel: a number, scale (1 / mean of the kernel's own distance over all parties), none "
         "(1 / number of columns), or PARTY=NUMBER once per party.",
@@ -162,19 +152,17 @@ class Fit:
     )
     weights: str | dict[str, float] | None = setting(
         None,
-        (
-            _either(_named(BALANCED, STATIS), _by_party(_is_positive), _is_none),
-            "'balanced', 'statis', a dict of party to positive number, or None",
+        optional(
+            _either(_named(BALANCED, STATIS), _by_party(POSITIVE)),
+            "'balanced', 'statis', a dict of party to positive number",
         ),
         "How much each party counts: balanced, statis (sum law), or PARTY=NUMBER once per party.",
         option="--weights",
     )
     degree: int | None = setting(
-        None, (_either(whole(1), _is_none), "a whole number from 1 on, or None"), "Degree of polynomial kernels."
+        None, optional(whole(1), "a whole number from 1 on"), "Degree of polynomial kernels."
     )
-    coef0: float | None = setting(
-        None, (_either(_is_number, _is_none), "a number, or None"), "Constant of polynomial kernels."
-    )
+    coef0: float | None = setting(None, optional(_real(math.isfinite), "a number"), "Constant of polynomial kernels.")
     rank: str | int | RankRule | tuple[RankRule, ...] = setting(
         "auto",
         (_is_rank, "'auto', a whole number from 1 on, or rules of dkpca.rank"),
@@ -203,7 +191,7 @@ class Fit:
     )
     audit: int | None = setting(
         None,
-        (_either(whole(1, MOST_AUDITED), _is_none), f"a whole number from 1 to {MOST_AUDITED}, or None"),
+        optional(whole(1, MOST_AUDITED), f"a whole number from 1 to {MOST_AUDITED}"),
         "Rows of the true kernel matrix that every party sends after the fusion, as a check.",
     )
     standardize: bool = setting(
@@ -214,7 +202,7 @@ class Fit:
     )
     lacking: str | None = setting(
         None,
-        choice(LACKING, none=True),
+        optional(*choice(LACKING)),
         "Samples missing at a party: drop (only common samples), mean (the party's mean row) or complete "
         "(rows regressed on the other parties).",
         option="--lacking",
@@ -228,7 +216,9 @@ class Fit:
         choices=NAMES,
     )
     n_landmarks: int = setting(500, (whole(1), "a whole number from 1 on"), "Number of landmarks at the center.")
-    random_state: int | None = setting(None, SEED, "Seed for drawing landmarks and audited rows.")
+    random_state: int | None = setting(
+        None, optional(whole(0), "a whole number from 0 on"), "Seed for drawing landmarks and audited rows."
+    )
 
     def __post_init__(self) -> None:
         _check_fields(self)
@@ -278,24 +268,24 @@ class Compute:
 
     n_jobs: int | None = setting(
         None,
-        (_either(_is_whole, _is_none), "a whole number, or None"),
+        optional(whole(), "a whole number"),
         "Number of parties to run at once (default: one per core).",
         option="--jobs",
     )
     timeout: float | None = setting(
         None,
-        (_either(_is_positive, _is_none), "a positive number of seconds, or None"),
+        optional(POSITIVE, "a positive number of seconds"),
         "Seconds to wait for a party's answer (default: no limit).",
     )
     device: str | None = setting(
         None,
-        (lambda value: value is None or isinstance(value, str), "the name of a device such as 'cuda', or None"),
+        optional(lambda value: isinstance(value, str), "the name of a device such as 'cuda'"),
         "Device for the landmark solver, such as cuda (default: the CPU).",
         option="--device",
     )
     max_memory: int | str | None = setting(
         None,
-        (_either(_is_memory, _is_none), "a number of bytes, text such as '8GB', or None"),
+        optional(_is_memory, "a number of bytes, text such as '8GB'"),
         "Maximum memory, such as 8GB (default: all free memory).",
         option="--max-memory",
     )
@@ -404,7 +394,11 @@ def from_values(cls: type[RecordT], values: Mapping[str, Any], *, what: str, com
     _refuse(what, "does not know", set(values) - set(known), known)
     _refuse(what, "lacks", needed - set(values), known)
     hints = get_type_hints(cls)
-    given = {name: None if _stands_for_none(hints[name], value) else value for name, value in values.items()}
+    # TOML has no null: the word "none" stands for it in fields that may be None.
+    given = {
+        name: None if value == "none" and type(None) in get_args(hints[name]) else value
+        for name, value in values.items()
+    }
     try:
         return codec.decode(cls, given, what=what)
     except WireError as error:
@@ -414,8 +408,3 @@ def from_values(cls: type[RecordT], values: Mapping[str, Any], *, what: str, com
 def _refuse(what: str, verb: str, names: set[str], known: Mapping[str, Any]) -> None:
     if names:
         raise InputError(f"{what} {verb} {', '.join(sorted(names))}; the settings are {', '.join(known)}")
-
-
-def _stands_for_none(hint: Any, value: Any) -> bool:
-    """Return whether the word "none" stands for None in this field."""
-    return value == "none" and type(None) in get_args(hint)

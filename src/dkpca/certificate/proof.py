@@ -219,7 +219,10 @@ def ceiling(
     """
     # Is G affordable, and can it be less than what the solver itself missed?
     received, true = [e.received for e in errors], [e.diagonal for e in errors]
-    landmarks = None if law.linear else _landmarks(received[0].shape[0], pairs.extension.anchors)
+    n, anchors = received[0].shape[0], pairs.extension.anchors
+    landmarks = None  # how many stand in for the part taken away; None if that part itself is multiplied
+    if not law.linear and (anchors is not None or n > MOST_PASSED):
+        landmarks = LANDMARKS if anchors is None else max(1, int(anchors.shape[0]) // SHARE)
     if landmarks is not None and not _affordable(landmarks, [e.factor for e in errors], received[0]):
         return None
     weights = law.error_weights(received, true)
@@ -259,13 +262,6 @@ def _affordable(landmarks: int, factors: Sequence[Factor], reference: Array) -> 
     if not on_gpu(reference):
         return n * landmarks <= MOST_NUMBERS
     return n * (landmarks + COPIES * width) * itemsize(reference) <= free_memory(reference)
-
-
-def _landmarks(n: int, anchors: Array | None) -> int | None:
-    """How many of them stand in for the part taken away; None if that part itself is multiplied."""
-    if anchors is not None:
-        return max(1, int(anchors.shape[0]) // SHARE)
-    return LANDMARKS if n > MOST_PASSED else None
 
 
 def _applied(covered: Covered, V: Array, landmarks: int | None, rank: int) -> tuple[Array, float, float]:
@@ -315,22 +311,6 @@ class Widths:
     trace_gap: float
 
 
-@dataclass(frozen=True)
-class OverRows:
-    """What the rows of all parties say together about the true matrix."""
-
-    n: int
-    amplification: tuple[float, ...]  # largest factor by which each party's error enters; least left out first
-    total: float  # trace
-
-    @classmethod
-    def of(cls, errors: Sequence[PartyError], law: Law) -> "OverRows":
-        """Read it off the parties' diagonals."""
-        received, true = [e.received for e in errors], [e.diagonal for e in errors]
-        total = law.total_trace([e.trace for e in errors], true)
-        return cls(true[0].shape[0], tuple(law.amplification(received, true)), total)
-
-
 def certify(
     errors: Sequence[PartyError],
     *,
@@ -341,32 +321,16 @@ def certify(
     centered: bool = True,
     Q: Array | None = None,
 ) -> Certificate:
-    """Derive the certificate.
+    """Derive the certificate of components, the leading eigenpairs of the fused matrix, from what the parties state.
 
-    Parameters
-    ----------
-    errors : sequence of PartyError
-        What the parties state about what they sent.
-    law : Law
-        How the matrices combine.
-    pairs : Eigenpairs
-        The components: leading eigenpairs of the (centered) fused matrix.
-    fused_trace : float
-        Trace of the fused matrix before centering.
-    meaning : str
-        What the true matrix is a kernel of.
-    centered : bool
-        Whether the fused matrix was centered.
-    Q : array of shape (n_samples, q), optional
-        Orthonormal columns of covariates that were taken out of it.
+    `fused_trace` is that of the fused matrix before centering, Q the covariates' orthonormal columns taken out of it.
     """
     # -below I <= K - L <= above I, from the parties' own numbers and, where it is known, from G.
     found = to_numpy(pairs.values).astype(float)
     errors = sorted(errors, key=lambda e: e.left_out)
     G = ceiling(errors, law, pairs, centered=centered, Q=Q)
-    rows = OverRows.of(errors, law)
-    T, D = rows.n, len(found)
-    widths = _widths(errors, rows, pairs, fused_trace, G)
+    T, D = errors[0].diagonal.shape[0], len(found)
+    widths = _widths(errors, law, pairs, fused_trace, G)
     above, below, positive = widths.above, widths.below, widths.positive
     # Equal eigenvalues may have changed places with the next one; and all by G and what the solver missed together.
     at_most = np.maximum(found, pairs.next_value)
@@ -411,18 +375,20 @@ def certify(
 
 
 def _widths(
-    errors: Sequence[PartyError], rows: OverRows, pairs: Eigenpairs, fused_trace: float, G: Ceiling | None
+    errors: Sequence[PartyError], law: Law, pairs: Eigenpairs, fused_trace: float, G: Ceiling | None
 ) -> Widths:
     """Add up what the parties say of their errors, and what the solver at the center says of its own."""
     # Schur: |A o E| <= max_i A_ii |E|, so each party's error enters by its amplification at most.
-    weighted = list(zip(rows.amplification, errors, strict=True))
+    received, true = [e.received for e in errors], [e.diagonal for e in errors]
+    weighted = list(zip(law.amplification(received, true), errors, strict=True))
+    total = law.total_trace([e.trace for e in errors], true)  # of the true matrix
     rounding = sum(weight * e.rounding for weight, e in weighted)
     below = rounding + pairs.residual_norm
     nuclear = sum(weight * e.nuclear for weight, e in weighted) + pairs.residual_nuclear
     tails = tuple(weight * (e.left_out + e.rounding) for weight, e in weighted)
-    trace_gap = rows.total - fused_trace
-    rounded = growth(rows.n) * unit(errors[0].reference)
-    summed = rounded * (abs(fused_trace) + abs(rows.total))  # rounding of these
+    trace_gap = total - fused_trace
+    rounded = growth(true[0].shape[0]) * unit(errors[0].reference)
+    summed = rounded * (abs(fused_trace) + abs(total))  # rounding of these
     # K minus the matrix that the pairs are exact for is a positive semidefinite P, of which the solver at the center
     # may have missed a part, plus rounding N. P is no larger than its trace.
     positive = max(0.0, trace_gap) + summed + nuclear + pairs.missed_trace
@@ -488,9 +454,8 @@ def _reach(pairs: Eigenpairs, widths: Widths, G: Ceiling) -> Vector:
 
 def _losses(D: int, widths: Widths, G: Ceiling) -> Vector:
     """Bound on v'(K - L)v for each component v."""
-    most = np.full(D, widths.above)
     within = np.clip(np.diagonal(G.within), 0.0, None) + G.slack
-    losses: Vector = np.minimum(most, G.size * within + widths.below)
+    losses: Vector = np.minimum(np.full(D, widths.above), G.size * within + widths.below)
     return losses
 
 
@@ -530,30 +495,15 @@ def _subspace_error_bound(gap: float, width: float, trace: float, n_samples: int
     if not width < gap:
         return math.inf
     by_largest = angles * math.sin(0.5 * math.asin(width / gap)) ** 2
-    by_trace = (
-        0.25 * (width / (gap - width)) * (trace / (gap - width))
-    )  # in this order: squares may over- or underflow
-    return min(by_largest, by_trace)
+    # Ratios first: squares may over- or underflow.
+    return min(by_largest, 0.25 * (width / (gap - width)) * (trace / (gap - width)))
 
 
 def theorem_1_bound(left_out_norms: Sequence[float], *, gap: float, dimension: int, own_error: float = 0.0) -> float:
-    """Theorem 1 of the paper: J sqrt(dimension) max_j lambda^(j)_{D+1} / gap.
+    """Bound the sin-theta distance by Theorem 1 of the paper: J sqrt(dimension) max_j lambda^(j)_{D+1} / gap.
 
-    Parameters
-    ----------
-    left_out_norms : sequence of float
-        Each party's largest eigenvalue not sent.
-    gap : float
-        lambda_D - lambda_{D+1} of the global Gram matrix, or a lower bound on it.
-    dimension : int
-        T - D for the linear kernel, T for the RBF kernel.
-    own_error : float
-        Norm of what the center's solver left out of the fused matrix; the paper's solver leaves out nothing.
-
-    Returns
-    -------
-    float
-        Bound on the sin-theta distance; inf where the gap is not positive.
+    The gap is lambda_D - lambda_{D+1} of the global matrix, the dimension T - D for the linear kernel and T for the
+    RBF kernel. `own_error`: norm of what the center's solver left out; the paper's solver leaves out nothing.
     """
     if gap <= 0:
         return math.inf

@@ -19,21 +19,6 @@ FARTHER = 2.0  # factor on the loss for directions beyond the first one after th
 class Audit:
     """Bounds and estimates from some true rows of the kernel matrix.
 
-    Attributes
-    ----------
-    n_rows : int
-        Rows drawn.
-    seed : int
-        Seed of the draws; published after the summaries had arrived.
-    confidence : float
-        Probability with which each bound holds, over the draws.
-    kernel_error_at_most : float
-        Bound on the Frobenius norm of K - L, at this confidence.
-    subspace_error_at_most : float
-        Bound on D - |V' V_hat|_F^2, at this confidence; inf if nothing can be proved.
-    component_error_estimates : tuple of float
-        Per component: squared sine of the angle to the true leading subspace, estimated.
-
     Examples
     --------
     >>> import numpy as np
@@ -44,13 +29,13 @@ class Audit:
     (50, True)
     """
 
-    n_rows: int
-    seed: int
-    confidence: float
-    kernel_error_at_most: float
-    subspace_error_at_most: float
-    component_error_estimates: tuple[float, ...]
-    subspace_error_trivial: int
+    n_rows: int  # drawn
+    seed: int  # of the draws; published after the summaries had arrived
+    confidence: float  # probability with which each bound holds, over the draws
+    kernel_error_at_most: float  # bound on the Frobenius norm of K - L, at this confidence
+    subspace_error_at_most: float  # bound on D - |V' V_hat|_F^2, at this confidence; inf if nothing can be proved
+    component_error_estimates: tuple[float, ...]  # squared sine of each angle to the true leading subspace, estimated
+    subspace_error_trivial: int  # largest possible
 
     @property
     def subspace_error_estimate(self) -> float:
@@ -74,24 +59,12 @@ class Audit:
 
 @dataclass(frozen=True)
 class Completed:
-    """Rows that parties lack, and the rows used in their place.
+    """Rows that parties lack, and the rows used in their place."""
 
-    Attributes
-    ----------
-    mode : {"mean", "complete"}
-        The party's mean row, or a mixture of its own rows, regressed on the other parties.
-    n_lacking : mapping of str to int
-        Number of samples that each party lacks; parties that lack none are left out.
-    held_out : mapping of str to float
-        Estimated R^2 in feature space, by party, on rows hidden for this purpose. Empty for mean rows.
-    norm_squared : mapping of str to float
-        Bound on |W|^2, the factor by which a party's stated errors grow.
-    """
-
-    mode: str
-    n_lacking: Mapping[str, int]
-    held_out: Mapping[str, float]
-    norm_squared: Mapping[str, float]
+    mode: str  # "mean": the party's mean row; "complete": a mixture of its own rows, regressed on the other parties
+    n_lacking: Mapping[str, int]  # samples that each party lacks; parties that lack none are left out
+    held_out: Mapping[str, float]  # estimated R^2 by party, on rows hidden for this purpose; empty for mean rows
+    norm_squared: Mapping[str, float]  # bound on |W|^2, the factor by which a party's stated errors grow
 
     def statements(self, n_samples: int) -> list[str]:
         """Return which table the proof covers, and separately how good the completed rows are."""
@@ -362,7 +335,12 @@ class Certificate:
             self._eigenvalue_words(),
             f"The {D} components capture at least {self.captured_share_at_least:.1%} of the variance of the true "
             f"kernel, and at least {self.optimality_at_least:.1%} of what the best {D} components could.",
-            self._subspace_words(),
+            _bounded(
+                "The subspace certificate",
+                "subspace error",
+                self.subspace_error_at_most,
+                self.subspace_error_trivial,
+            ),
             *self._proposal(),
             f"The subspace error is estimated, not proved, as {self.subspace_error_estimate:.2g}, seldom twice that.",
             _bounded("Theorem 1 of the paper", "|sin Theta|_F", self.theorem_1, math.sqrt(min(D, T - D))),
@@ -409,14 +387,6 @@ class Certificate:
             f"The true spectrum may have no gap after {self.n_components} components, but certainly has one after "
             f"{listed}; ask for {listed}, or for more components."
         ]
-
-    def _subspace_words(self) -> str:
-        return _bounded(
-            "The subspace certificate",
-            "subspace error",
-            self.subspace_error_at_most,
-            self.subspace_error_trivial,
-        )
 
 
 def _bounded(who: str, what: str, bound: float, trivial: float) -> str:

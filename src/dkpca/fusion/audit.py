@@ -236,6 +236,8 @@ def _check_party(name: str, error: PartyError, squared: Array, corner: Array) ->
     `squared` is D D' for the difference D of all rows drawn, over its largest entry; `corner` its columns at the
     same samples.
     """
+    # |D| for the rows drawn is at most |K - A A'| <= left_out + rounding, and a principal block of K - A A' is at
+    # least -rounding.
     xp, size = namespace(squared), _largest(error.diagonal)
     rounding = error.rounding + growth(error.factor.shape[0]) * unit(squared) * error.trace
     most = max(0.0, float(xp.max(xp.linalg.eigvalsh(_symmetric(squared))))) ** 0.5 * size

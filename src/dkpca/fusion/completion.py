@@ -93,15 +93,7 @@ class Completion:
     held_out: Mapping[str, float]  # R^2 of rows that were hidden for it: an estimate
 
     def place(self, rows: Mapping[str, Array], lacking: Mapping[str, Rows]) -> dict[str, Array]:
-        """Complete further samples by the same weights.
-
-        Parameters
-        ----------
-        rows : mapping of str to array of shape (n_new, rank)
-            For every party; rows of samples that it lacks may hold anything.
-        lacking : mapping of str to array of positions
-            Among the new samples, those that each party lacks.
-        """
+        """Complete further samples by the same weights; rows of samples that a party lacks may hold anything."""
         current = {
             name: _replaced(rows[name] / size, lacking[name], self.sweeps[0][name].mean_row)
             for name, size in self.sizes.items()
@@ -149,16 +141,8 @@ def completed(
 ) -> tuple[dict[str, Summary], dict[str, Array], Lacking]:
     """Summaries with a row for every sample, bounds on the diagonals of the matrices they are about, and how.
 
-    Parameters
-    ----------
-    summaries : mapping of str to Summary
-        What each party sent, about the samples that it has.
-    places : mapping of str to sequence of int
-        Where these samples are among all; every sample is at some party.
-    mode : {"mean", "complete"}
-        The party's mean row, or a mixture that is regressed on the other parties.
-    samples : str
-        Digest of all samples in their order; empty: they have no ids.
+    `places` says where each party's samples are among all; every sample is at some party. The mode is "mean" (the
+    party's mean row) or "complete". `samples` is the digest of all samples in their order; empty: they have no ids.
     """
     positions = {name: np.asarray(places[name], dtype=np.intp) for name in summaries}
     n_samples = _n_samples(summaries, positions)
@@ -232,15 +216,6 @@ def complete(parties: Mapping[str, Held], n_samples: int, *, seed: int = 0) -> C
     """Complete the rows that parties lack, and estimate how well, by rows that are hidden for it.
 
     A party whose hidden rows the others do not predict (R^2 of 0 or less) gets its mean row.
-
-    Parameters
-    ----------
-    parties : mapping of str to Held
-        What each party sent.
-    n_samples : int
-        Samples that at least one party has.
-    seed : int
-        Chooses the hidden rows.
     """
     check_shared({name: held.rows for name, held in parties.items()}, n_samples)
     estimated = held_out(parties, n_samples, seed=seed)
@@ -262,6 +237,7 @@ def held_out(parties: Mapping[str, Held], n_samples: int, *, seed: int = 0) -> d
     missed, total = dict.fromkeys(parties, 0.0), dict.fromkeys(parties, 0.0)
     for k in range(rounds):
         hidden = {name: order[k * n_hidden[name] :][: n_hidden[name]] for name, order in mixed.items()}
+        # Hide a part of every party's rows at once, complete them from the rest, and compare with the true ones.
         shown = {}
         for name, held in parties.items():
             kept = np.setdiff1d(mixed[name], hidden[name])
@@ -334,6 +310,8 @@ def _swept(parties: Mapping[str, Held], n_samples: int, unpredicted: set[str], *
         name: ((held.left_out + held.rounding) / sizes[name] / sizes[name], held.longest / sizes[name] / sizes[name])
         for name, held in parties.items()
     }
+    # Mean rows first. A sweep learns w(y) of every party from what the sweep before made of the others, and puts the
+    # mixtures w'A in the place of the rows that are lacking.
     current = {name: _spread_out(held, lacking[name], sizes[name]) for name, held in parties.items()}
     made: list[dict[str, Regression]] = []
     mixed: dict[str, _Mixed] = {}

@@ -22,36 +22,16 @@ NUMERIC = "biuf"
 
 @dataclass(frozen=True)
 class Covariates:
-    """How a table of covariates becomes orthonormal columns, off the ones vector, and those of the fit.
+    """How a table of covariates becomes orthonormal columns, off the ones vector, and those of the fit."""
 
-    Attributes
-    ----------
-    names : tuple of str
-        Columns of the table.
-    categories : tuple of tuple of str
-        Values of each column that is text; empty for a column of numbers.
-    dropped : tuple of str
-        Columns, or categories of a column, that are constant or follow from others.
-    mean : array of shape (p,)
-        Of the numbers and the indicators of categories.
-    to_basis : array of shape (p, q)
-        What these, less their mean, are multiplied by.
-    basis : array of shape (n_samples, q)
-        Q, of the samples of the fit; turned with them in a blind fit.
-    strata : array of shape (n_samples,)
-        Samples with the same categories have the same number.
-    share : float
-        Of the variance of the fused kernel that Q takes out.
-    """
-
-    names: tuple[str, ...]
-    categories: tuple[tuple[str, ...], ...]
-    dropped: tuple[str, ...]
-    mean: Array
-    to_basis: Array
-    basis: Array
-    strata: Array
-    share: float = 0.0
+    names: tuple[str, ...]  # columns of the table
+    categories: tuple[tuple[str, ...], ...]  # values of each column that is text; empty for a column of numbers
+    dropped: tuple[str, ...]  # columns, or categories of a column, that are constant or follow from others
+    mean: Array  # (p,), of the numbers and the indicators of categories
+    to_basis: Array  # (p, q): what these, less their mean, are multiplied by
+    basis: Array  # (n_samples, q): Q, of the samples of the fit; turned with them in a blind fit
+    strata: Array  # (n_samples,): samples with the same categories have the same number
+    share: float = 0.0  # of the variance of the fused kernel that Q takes out
 
     @classmethod
     def of(cls, table: Any) -> "Covariates":

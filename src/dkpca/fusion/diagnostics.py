@@ -3,14 +3,14 @@
 Both are read off the factors of the messages.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
 from dkpca.fusion.fused_model import FusedModel, training_block
-from dkpca.fusion.scoring import party_shares
+from dkpca.fusion.scoring import party_shares, some_samples
 from dkpca.linalg.arrays import Array, to_numpy
-from dkpca.messages import Partials, Rows, Summary
+from dkpca.messages import Partials, Rows
 
 SAMPLED = 300  # rows that stand for all
 ALIKE = 0.02  # of the diagonal: samples that have less in common, on the root of the mean square, are strangers
@@ -29,10 +29,10 @@ def remedy(standardized: bool) -> str:
 
 def about_kernel(model: FusedModel, *, remedy: str) -> list[str]:
     """Say so if the fused kernel matrix is nearly diagonal or nearly constant, with what helps."""
-    n_samples = next(iter(model.summaries.values())).n_samples
-    rows = _some(n_samples)
+    n_samples, rows = model.n_samples, some_samples(model.n_samples, SAMPLED)
     K = to_numpy(training_block(model, rows))
     diagonal = float(np.mean(np.diagonal(K))) + max(0.0, model.certificate.trace_gap) / n_samples
+    # Root mean square of off-diagonal entries over the diagonal: near 0 every sample is alone, near 1 all are one.
     others = K[~np.eye(len(rows), dtype=bool)]
     if not others.size or not diagonal > 0:
         return []
@@ -57,6 +57,7 @@ def about_influence(model: FusedModel) -> list[str]:
     values = to_numpy(model.eigenvalues)
     if not (total := float(values.sum())) > 0.0:
         return []  # nothing to have an influence on
+    # Shares of each component, weighted by its share of the variance.
     weights = values / total
     shares = {name: float(each @ weights) for name, each in party_shares(model).items()}
     party = max(shares, key=shares.__getitem__)
@@ -82,9 +83,10 @@ def about_new_samples(model: FusedModel, received: Iterable[Rows | Partials]) ->
 def outside_at_center(model: FusedModel, received: Iterable[Rows | Partials]) -> Flags:
     """Which new samples lie outside the range of the fit, as far as the messages show it."""
     known = list(received)
+    pairs = [(model.summaries[m.party], m) for m in known if isinstance(m, Rows) and m.party in model.summaries]
     flags = [
         summary.kernel.outside(_norms(summary.factor.decode()), _norms(message.factor.decode()))
-        for summary, message in _pairs(model, known)
+        for summary, message in pairs
     ]
     if flags:
         return np.asarray(np.logical_or.reduce(flags))
@@ -92,13 +94,5 @@ def outside_at_center(model: FusedModel, received: Iterable[Rows | Partials]) ->
     return np.zeros(count, dtype=bool)
 
 
-def _pairs(model: FusedModel, received: Sequence[Rows | Partials]) -> Iterable[tuple[Summary, Rows]]:
-    return [(model.summaries[m.party], m) for m in received if isinstance(m, Rows) and m.party in model.summaries]
-
-
 def _norms(factor: Array) -> Norms:
     return np.asarray(np.sum(to_numpy(factor) ** 2, axis=1))
-
-
-def _some(count: int) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-    return np.sort(np.random.default_rng(0).permutation(count)[:SAMPLED])

@@ -19,7 +19,7 @@ from dkpca.kernels.base import Weights, combination, party_weights
 from dkpca.kernels.grams import FusedGram
 from dkpca.kernels.laws import Law
 from dkpca.linalg.arrays import Array, MemoryLimit, dtype_name, like, namespace, sent_to, to_numpy
-from dkpca.linalg.eigenpairs import Eigenpairs, Extension, Nearby
+from dkpca.linalg.eigenpairs import Extension, Nearby
 from dkpca.linalg.gram import Adjusted, Centered, Gram
 from dkpca.linalg.leading import Solver, leading
 from dkpca.linalg.precision import Factor, as_received, reweighed, round_to, whole
@@ -33,29 +33,16 @@ ZERO = 1e-12  # of the largest eigenvalue, as in KernelPCA
 
 @dataclass(frozen=True)
 class FusionSettings:
-    """How the center fuses, and how to do it again.
-
-    Parameters
-    ----------
-    center : bool
-        Whether to center the fused matrix in feature space.
-    solver, n_landmarks, random_state
-        See `dkpca.linalg.leading.leading`.
-    dtype : {"float64", "float32"}
-        Precision in which the center computes, whatever the wire carried.
-    law : {"product", "sum"}, optional
-        How the parties' matrices combine; None: as their kernels imply.
-    weights : "balanced", "statis" or dict of party to number, optional
-        Under the sum, what each party's matrix is multiplied by; "balanced" gives each the same leading eigenvalue,
-        as multiple factor analysis does, "statis" the more the better it agrees with the others.
-    """
+    """How the center fuses, and how to do it again: parameters of `fuse`."""
 
     center: bool = True
     solver: str | Solver = "auto"
     n_landmarks: int = LANDMARKS
     random_state: int = 0
     dtype: str = "float64"
-    law: str | None = None
+    law: str | None = None  # None: as the parties' kernels imply
+    # Under the sum, what each party's matrix is multiplied by: "balanced" gives each the same leading eigenvalue, as
+    # multiple factor analysis does, "statis" the more the better it agrees with the others.
     weights: Weights = None
 
 
@@ -316,6 +303,7 @@ def fuse(
     about = None if lacked is None else lacked.described()
     certificate = replace(certificate, component_error_estimates=estimated, completed=about)
     check_certificate(certificate, accepted)
+    share = pairs.taken_trace / ((pairs.taken_trace + pairs.trace) or 1.0)  # that covariates took out
     return FusedModel(
         summaries=accepted,
         weights=weighted,
@@ -329,7 +317,7 @@ def fuse(
         settings=settings,
         nearby=pairs.nearby,
         lacking=lacked,
-        covariates=None if covariates is None else replace(covariates, share=_share_taken_out(pairs)),
+        covariates=None if covariates is None else replace(covariates, share=share),
     )
 
 
@@ -339,19 +327,14 @@ def fused(wanted: int | float | None, fuse: Callable[[int], FusedModel]) -> Fuse
     if wanted is not None and wanted >= 1:
         return fuse(int(wanted))
     model, tried = fuse(1), 1
-    most = _most(model)
+    most = model.n_samples  # components there can be: as many as samples, or landmarks
+    most = min(most, model.settings.n_landmarks) if model.solver.startswith("landmark") else most
     while True:
         count = _enough(model, wanted)
         if count < tried or tried == most:
             return model if count == tried else fuse(count)
         tried = min(max(FIRST, 2 * tried), most)
         model = fuse(tried)
-
-
-def _most(model: FusedModel) -> int:
-    """Components there can be: of so many samples, and by so many landmarks."""
-    n_samples = next(iter(model.summaries.values())).n_samples
-    return min(n_samples, model.settings.n_landmarks) if model.solver.startswith("landmark") else n_samples
 
 
 def _enough(model: FusedModel, share: float | None) -> int:
@@ -373,11 +356,6 @@ def _projected(gram: Gram, covariates: Covariates | None) -> tuple[Gram, Array |
         raise InputError(f"there are covariates of {covariates.basis.shape[0]} samples, not of {gram.n}")
     Q = like(to_numpy(covariates.basis), gram.home)
     return Adjusted(gram, Q), Q
-
-
-def _share_taken_out(pairs: Eigenpairs) -> float:
-    total = pairs.taken_trace + pairs.trace
-    return pairs.taken_trace / total if total > 0 else 0.0
 
 
 def basis_of(model: FusedModel) -> Array | None:
@@ -418,14 +396,14 @@ def project(model: FusedModel, rows: Iterable[Rows]) -> Array:
 
 def placing(model: FusedModel) -> Callable[[Sequence[Rows]], Array]:
     """Return a function from factor rows of new samples, one message a party in the model's order, to scores."""
-    law, scales, dtype = model.law, [model.weights[name] ** 0.5 for name in model.summaries], model.dtype
-    anchors = merged_rows(law, model.summaries.values(), scales, dtype, model.extension.rows)
+    law, merged = model.law, merging(model)
+    anchors = merged(model.summaries.values(), model.extension.rows)
     weights, offset = model.extension.weights, model.extension.offset
 
     def placed(received: Sequence[Rows]) -> Array:
         # k(y, anchors) by the law from factor rows of both, and then W and c of the extension.
         def scores(strip: slice) -> Array:
-            new = merged_rows(law, received, scales, dtype, lambda x: x[strip, :])
+            new = merged(received, lambda x: x[strip, :])
             blocks = (mine @ theirs.T for mine, theirs in zip(new, anchors, strict=True))
             return law.recombine(blocks) @ weights + offset[None, :]
 
@@ -440,9 +418,7 @@ def project_exact(model: FusedModel, partials: Iterable[Partials]) -> Array:
         model.received, partials, lambda message, summary: message.partial.shape[1] == summary.n_samples
     )
     if any(kernel != model.kernel for kernel in model.kernels.values()) or set(model.weights.values()) != {1.0}:
-        raise FusionError(
-            "the exact projection needs one kernel of the joined table; place new samples by factor rows"
-        )
+        raise FusionError("the exact projection needs one kernel of the joined table; use projection='extend'")
     # The paper's way: partial distances (or inner products) add up to those of the joined table, the
     # kernel is applied to the sum, and the extension centers and projects.
     total = sum(by_party[name].partial.decode(model.dtype) for name in model.summaries)
@@ -473,27 +449,22 @@ def _finite(scores: Array) -> Array:
 
 def training_block(model: FusedModel, rows: Array) -> Array:
     """Entries of the fused matrix between some of the training samples."""
-    scales = [model.weights[name] ** 0.5 for name in model.summaries]
-
-    picked = merged_rows(
-        model.law, model.summaries.values(), scales, model.dtype, lambda data: pick(data, sent_to(rows, data))
-    )
+    picked = merging(model)(model.summaries.values(), lambda data: pick(data, sent_to(rows, data)))
     return model.law.recombine(A @ A.T for A in picked)
 
 
-def merged_rows(
-    law: Law,
-    messages: Iterable[Summary | Rows],
-    scales: Sequence[float],
-    dtype: str,
-    pick: Callable[[Array], Array],
-) -> list[Array]:
-    """Some rows of the parties' factors, weighted and in the form in which they recombine."""
-    messages = list(messages)
-    picked = [replace(message.factor, data=pick(message.factor.data)).decode(dtype) for message in messages]
-    factors = [A * scale for A, scale in zip(picked, scales, strict=True)]
-    diagonals = _diagonals(messages, dtype)
-    return law.merge(factors, None if diagonals is None else [pick(d[:, None])[:, 0] for d in diagonals])
+def merging(model: FusedModel) -> Callable[[Iterable[Summary | Rows], Callable[[Array], Array]], list[Array]]:
+    """Return a function that gives some rows of factors, weighted and in the form in which they recombine."""
+    law, scales, dtype = model.law, [model.weights[name] ** 0.5 for name in model.summaries], model.dtype
+
+    def merged(messages: Iterable[Summary | Rows], pick: Callable[[Array], Array]) -> list[Array]:
+        messages = list(messages)
+        picked = [replace(message.factor, data=pick(message.factor.data)).decode(dtype) for message in messages]
+        factors = [A * scale for A, scale in zip(picked, scales, strict=True)]
+        diagonals = _diagonals(messages, dtype)
+        return law.merge(factors, None if diagonals is None else [pick(d[:, None])[:, 0] for d in diagonals])
+
+    return merged
 
 
 def _diagonals(messages: Iterable[Summary | Rows], dtype: str) -> list[Array] | None:

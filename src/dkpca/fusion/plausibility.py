@@ -146,27 +146,23 @@ def _about_diagonal(summary: Summary, found: Array, slack: float) -> str | None:
     else:
         return None
     longest, shortest = int(xp.argmax(found - true)), int(xp.argmin(found - true))
-    (longest_found, longest_true), (shortest_found, shortest_true) = (
-        (float(found[row]), float(true[row])) for row in (longest, shortest)
-    )
-    if longest_found > longest_true + allowed:
+    if float(found[longest]) > float(true[longest]) + allowed:
         return (
-            f"row {longest + 1} of its factor has the squared length {longest_found:.6g}, and the {name} kernel of "
-            f"that sample with itself is {longest_true:.6g}"
+            f"row {longest + 1} of its factor has the squared length {float(found[longest]):.6g}, and the {name} "
+            f"kernel of that sample with itself is {float(true[longest]):.6g}"
         )
     total, expected = float(xp.sum(found)), float(xp.sum(true))
-    if (
-        abs(summary.trace_left_out + total - expected)
-        > n * (allowed - slack) + summary.rank * n * DOUBLE * expected + slack
-    ):
+    off = n * (allowed - slack) + summary.rank * n * DOUBLE * expected + slack
+    if abs(summary.trace_left_out + total - expected) > off:
         return (
             f"its factor has the trace {total:.6g} and it states that {summary.trace_left_out:.6g} is left out, but "
             f"its {name} matrix has the trace {expected:.6g}"
         )
-    if shortest_found + summary.left_out_norm + allowed < shortest_true:
+    if float(found[shortest]) + summary.left_out_norm + allowed < float(true[shortest]):
         return (
             f"it states that no eigenvalue left out exceeds {summary.left_out_norm:.6g}, but row {shortest + 1} of "
-            f"its factor has the squared length {shortest_found:.6g} where the kernel is {shortest_true:.6g}"
+            f"its factor has the squared length {float(found[shortest]):.6g} where the kernel is "
+            f"{float(true[shortest]):.6g}"
         )
     if total == 0.0 and expected > 0.0:
         return f"its factor is zero, and its {name} matrix is not"
@@ -180,23 +176,14 @@ class TrueRows(Protocol):
     """What a party answered to an audit: received, or made where it is looked at."""
 
     @property
-    def party(self) -> str:
-        """Whose rows these are."""
-
+    def party(self) -> str: ...  # whose rows these are
     @property
-    def summary_id(self) -> str:
-        """Which summary is audited."""
-
+    def summary_id(self) -> str: ...  # which summary is audited
     @property
-    def samples(self) -> tuple[int, ...]:
-        """Which rows these are."""
-
+    def samples(self) -> tuple[int, ...]: ...  # which rows these are
     @property
-    def n_samples(self) -> int:
-        """How long each is."""
-
-    def columns(self, index: Index) -> Array:
-        """Some columns of these rows."""
+    def n_samples(self) -> int: ...  # how long each is
+    def columns(self, index: Index) -> Array: ...  # some columns of these rows
 
 
 M = TypeVar("M")

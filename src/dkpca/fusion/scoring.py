@@ -19,10 +19,10 @@ from dkpca import wire
 from dkpca.errors import FusionError, InputError
 from dkpca.fusion import fused_model
 from dkpca.fusion.completion import Completion, complete, held_by
-from dkpca.fusion.fused_model import FusedModel, basis_of, merged_rows, project
+from dkpca.fusion.fused_model import FusedModel, basis_of, merging, project
 from dkpca.linalg.arrays import Array, device, like, namespace, to_numpy
 from dkpca.linalg.precision import Rounded
-from dkpca.linalg.rows import by_strips
+from dkpca.linalg.rows import by_strips, pick
 from dkpca.messages import Partials, Rows, Summary, row_number_digest
 
 MEANS_OVER = 2000  # samples of the fit; with more of them, means are over so many
@@ -44,18 +44,9 @@ def place(
     *,
     marginalize: bool = False,
 ) -> Placed:
-    """Place new samples in the way that the parties answered, without those that are missing.
+    """Place new samples in the way that the parties answered, without those that are said to be missing.
 
-    Parameters
-    ----------
-    model : FusedModel
-        What the center holds.
-    received : iterable of Rows or of Partials
-        One per party that is there, about the same samples.
-    missing : collection of str
-        Parties that are knowingly left out; any other that is not there is an error.
-    marginalize : bool
-        Whether to put the mean rows of missing parties in their place where the law is not the sum.
+    `marginalize`: put the mean rows of missing parties in their place where the law is not the sum.
     """
     others = list(received)
     if not missing:
@@ -63,7 +54,9 @@ def place(
     _check_missing(model, others, missing, marginalize)
     rows = [message for message in others if isinstance(message, Rows)]
     filled = [_mean_rows(model, name, rows[0]) for name in missing]
-    return _placed(model, fused_model.place(model, [*others, *filled]), missing)
+    scores, shares = fused_model.place(model, [*others, *filled]), party_shares(model)
+    lost = tuple(float(sum(shares[name][d] for name in missing)) for d in range(model.n_components))
+    return Placed(scores, tuple(sorted(missing)), lost)
 
 
 def fill_in(
@@ -71,16 +64,7 @@ def fill_in(
 ) -> list[Rows]:
     """Rows of every party for every new sample: where it lacks one, its mean row, or a mixture as in the fit.
 
-    Parameters
-    ----------
-    received : mapping of str to Rows
-        About the new samples that each party has; parties that have none may be left out.
-    places : mapping of str to sequence of int
-        Where these are among all new samples.
-    n_new : int
-        New samples that at least one party has.
-    mode : {"mean", "complete"}
-        As for the samples of the fit.
+    `places` says where the samples that a party has are among all new ones; a party that has none may be left out.
     """
     if any(summary.diagonal is not None for summary in model.summaries.values()):
         raise InputError(
@@ -121,7 +105,11 @@ def _regressions(model: FusedModel) -> Completion:
 
 def party_scores(model: FusedModel, rows: Mapping[str, Rows], covariates: Any = None) -> dict[str, Array]:
     """Each party's own share of the scores of new samples; they add up to the scores."""
-    _check_additive(model)
+    if not model.law.scores_add:
+        raise InputError(
+            f"the fit is {model.meaning}: its scores are no sums over parties, no party can score its columns alone; "
+            "place new samples by factor rows of all parties, or fit with law='sum'"
+        )
     shares, Q = {}, basis_of(model)
     for name, message in rows.items():
         own = message.factor.decode(model.dtype)
@@ -168,12 +156,6 @@ def _weights(model: FusedModel, party: str) -> Array:
     return model.weights[party] * (anchors.T @ model.extension.weights)
 
 
-def _placed(model: FusedModel, scores: Array, missing: Collection[str]) -> Placed:
-    shares = party_shares(model) if missing else {}
-    lost = tuple(float(sum(shares[name][d] for name in missing)) for d in range(model.n_components))
-    return Placed(scores, tuple(sorted(missing)), lost)
-
-
 def _mean_row(model: FusedModel, party: str) -> Array:
     """Mean row of the party's factor over the samples of the fit, (1, rank)."""
     A = model.summaries[party].factor.decode(model.dtype)
@@ -214,14 +196,6 @@ def _check_missing(
         )
 
 
-def _check_additive(model: FusedModel) -> None:
-    if not model.law.scores_add:
-        raise InputError(
-            f"the fit is {model.meaning}: its scores are no sums over parties, no party can score its columns alone; "
-            "place new samples by factor rows of all parties, or fit with law='sum'"
-        )
-
-
 def _check_parties(model: FusedModel, parts: Collection[str], missing: Collection[str], what: str) -> None:
     strangers = sorted((set(parts) | set(missing)) - set(model.summaries))
     if strangers:
@@ -241,16 +215,7 @@ def captured_share(
 ) -> float:
     """Squared scores of new samples, over their squared distances from the mean of the fit in feature space.
 
-    Parameters
-    ----------
-    model : FusedModel
-        What the center holds.
-    rows : mapping of party to Rows
-        Factor rows of the new samples, of every party.
-    diagonals : mapping of party to array of shape (n_new,)
-        Kernel value of each new sample with itself.
-    covariates : table, optional
-        Of the new samples, where the fit took some out: distances are then from what they predict.
+    Diagonals are kernel values of each new sample with itself. With covariates, distances are from what they predict.
     """
     # |scores|^2 over sum of k(y, y) - 2 mean_i k(y, x_i) + mean_ij k(x_i, x_j), which is |phi(y) - mean phi|^2.
     scores = fused_model.adjusted(model, project(model, rows.values()), covariates)
@@ -262,15 +227,17 @@ def captured_share(
         total += _predicted(model, [rows[name] for name in model.summaries], model.covariates.rows(covariates))
     elif model.centered:
         count = next(iter(own.values())).shape[0]
-        beside, among = _means(model, [rows[name] for name in model.summaries], _some(model))
+        beside, among = _means(
+            model, [rows[name] for name in model.summaries], some_samples(model.n_samples, MEANS_OVER)
+        )
         total += count * (among - 2.0 * beside)
     return seen / total if total > 0 else 0.0
 
 
 def _predicted(model: FusedModel, received: Sequence[Rows], new: np.ndarray) -> float:
     """Sum of q' Q'KQ q - 2 q' Q'k(X, y) over new samples: with k(y, y) their squared distance from the prediction."""
-    law, scales = model.law, [model.weights[name] ** 0.5 for name in model.summaries]
-    fitted = merged_rows(law, model.summaries.values(), scales, model.dtype, lambda data: data)
+    law, merged = model.law, merging(model)
+    fitted = merged(model.summaries.values(), lambda data: data)
     assert model.covariates is not None
     n = model.n_samples
     # Q has the constant column and the covariates; phi(y) is predicted by sum_i phi(x_i) (Q q)_i for its own row q.
@@ -279,7 +246,7 @@ def _predicted(model: FusedModel, received: Sequence[Rows], new: np.ndarray) -> 
 
     def shown(messages: Sequence[Summary | Rows]) -> np.ndarray:
         def of(strip: slice) -> Array:
-            own = merged_rows(law, messages, scales, model.dtype, lambda x: x[strip, :])
+            own = merged(messages, lambda x: x[strip, :])
             return law.recombine(A @ B.T for A, B in zip(own, fitted, strict=True)) @ like(Q, fitted[0])
 
         return to_numpy(by_strips(of, messages[0].factor.data, fitted[0])).astype(float)
@@ -290,15 +257,11 @@ def _predicted(model: FusedModel, received: Sequence[Rows], new: np.ndarray) -> 
 
 def _means(model: FusedModel, received: Sequence[Rows], some: Array) -> tuple[float, float]:
     """Mean entry of the fused matrix between new samples and some of the fit, and among those."""
-    law, scales = model.law, [model.weights[name] ** 0.5 for name in model.summaries]
-
-    def pick(data: Array) -> Array:
-        return namespace(data).take(data, namespace(data).asarray(some), axis=0)
-
-    fitted = merged_rows(law, model.summaries.values(), scales, model.dtype, pick)
+    law, merged = model.law, merging(model)
+    fitted = merged(model.summaries.values(), lambda data: pick(data, namespace(data).asarray(some)))
 
     def beside(strip: slice) -> Array:
-        new = merged_rows(law, received, scales, model.dtype, lambda x: x[strip, :])
+        new = merged(received, lambda x: x[strip, :])
         block = law.recombine(mine @ theirs.T for mine, theirs in zip(new, fitted, strict=True))
         return namespace(block).mean(block, axis=1, keepdims=True)
 
@@ -308,6 +271,6 @@ def _means(model: FusedModel, received: Sequence[Rows], some: Array) -> tuple[fl
     return float(namespace(rows).mean(rows)), float(namespace(among).mean(among))
 
 
-def _some(model: FusedModel) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-    n_samples = next(iter(model.summaries.values())).n_samples
-    return np.sort(np.random.default_rng(0).permutation(n_samples)[:MEANS_OVER])
+def some_samples(n_samples: int, most: int) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+    """At most so many of the samples, always the same ones."""
+    return np.sort(np.random.default_rng(0).permutation(n_samples)[:most])

@@ -397,6 +397,7 @@ def party_weights(
 def _by_agreement(factors: Mapping[str, Array], centered: bool) -> dict[str, float]:
     """STATIS: the leading eigenvector of the cosines between centered matrices, each divided by its own length."""
     # <H A A' H, H B B' H> = |A' H B|^2
+    # The weights of the compromise, over the length of each matrix: all of them have the same length then.
     own = {name: A if centered else A - namespace(A).mean(A, axis=0, keepdims=True) for name, A in factors.items()}
     S = np.array([[float(namespace(C := cross(A, B)).sum(C * C)) for B in own.values()] for A in own.values()])
     lengths = np.sqrt(np.where(np.diagonal(S) > 0, np.diagonal(S), 1.0))

@@ -27,6 +27,7 @@ from dkpca.linalg.arrays import (
     growth,
     is_dask_array,
     namespace,
+    or_one,
     quiet,
     row_squares,
     unit,
@@ -325,8 +326,7 @@ def ratio(above: Array, below: Array) -> Array:
     """Quotient, and zero where nothing is below."""
     xp = namespace(above, below)
     above, below = xp.broadcast_arrays(above, below)
-    there = below > 0
-    return xp.where(there, above, xp.zeros_like(above)) / xp.where(there, below, xp.ones_like(below))
+    return xp.where(below > 0, above, xp.zeros_like(above)) / or_one(below)
 
 
 def exponents(X: Array, Y: Array, gamma: float) -> Array:
@@ -370,7 +370,8 @@ def relative_error(X: Array, gamma: float, *, moved: bool, origin: Array | None 
     # and the roundings of the exponential itself.
     width, square = X.shape[1], gamma * largest_square(X, origin)
     by_product = _product_error(width, square)
-    error = by_product if by_product <= LOSS else max(LOSS, _difference_error(width))
+    by_differences = ZERO_BEYOND * growth(width) * 2.0 * HALF_EPS  # wherever the kernel is more than zero
+    error = by_product if by_product <= LOSS else max(LOSS, by_differences)
     if moved:
         error += 2.0 * SUBTRACTIONS * unit(X) * square
     return math.expm1(min(error, 1.0)) + SUBTRACTIONS * unit(X)
@@ -397,11 +398,6 @@ def _product_error(width: int, square: float) -> float:
     return 6.0 * growth(width) * HALF_EPS * square
 
 
-def _difference_error(width: int) -> float:
-    """Error of the exponent by differences, wherever the kernel is more than zero."""
-    return ZERO_BEYOND * growth(width) * 2.0 * HALF_EPS
-
-
 def _by_differences(X: Array, Y: Array, gamma: float) -> Array:
     """Column by column, strip by strip; a power of two takes the width of the kernel into the columns."""
     xp = namespace(X, Y)
@@ -416,20 +412,16 @@ def _by_differences(X: Array, Y: Array, gamma: float) -> Array:
 
     def of(rows: slice) -> None:
         with quiet():
-            out[rows, :] = -weight * _sums_of_squares(X[rows, :], Y)
+            # SciPy makes the same sums without a pass over memory for each column.
+            host = isinstance(X, np.ndarray)
+            squares = cdist(X[rows], Y, "sqeuclidean") if host else summed_over_columns(_squared, X[rows, :], Y)
+            out[rows, :] = -weight * squares
 
     for_each(of, strips(X.shape[0], Y.shape[0], X), X)
     return out
 
 
-def _sums_of_squares(X: Array, Y: Array) -> Array:
-    """Squared distances of the rows of X from those of Y."""
-    if isinstance(X, np.ndarray):
-        total: Array = cdist(X, Y, "sqeuclidean")  # the same sums, without a pass over memory for each column
-        return total
-    total = (X[:, 0][:, None] - Y[:, 0][None, :]) ** 2
-    for column in range(1, X.shape[1]):
-        difference = X[:, column][:, None] - Y[:, column][None, :]
-        difference *= difference
-        total += difference
-    return total
+def _squared(x: Array, y: Array) -> Array:
+    difference = x - y
+    difference *= difference
+    return difference

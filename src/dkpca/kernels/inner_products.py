@@ -9,7 +9,7 @@ from dkpca.errors import InputError
 from dkpca.kernels.base import Kernel, checked_width
 from dkpca.kernels.distances import check_not_negative, ratio, summed_over_columns
 from dkpca.kernels.laws import COSINE, SUM, Law, Power
-from dkpca.linalg.arrays import Array, dtype_name, growth, namespace, quiet, unit
+from dkpca.linalg.arrays import Array, dtype_name, growth, namespace, or_one, quiet, unit
 from dkpca.linalg.rows import column_means
 
 
@@ -293,6 +293,5 @@ def _unit(X: Array) -> Array:
     # x / |x|, and zero for zero, as scikit-learn has it.
     xp = namespace(X)
     largest = xp.max(xp.abs(X), axis=1, keepdims=True)  # first to size one, so that no square over- or underflows
-    X = X / xp.where(largest > 0, largest, xp.ones_like(largest))
-    lengths = xp.sqrt(xp.sum(X * X, axis=1, keepdims=True))
-    return X / xp.where(lengths > 0, lengths, xp.ones_like(lengths))
+    X = X / or_one(largest)
+    return X / or_one(xp.sqrt(xp.sum(X * X, axis=1, keepdims=True)))

@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 
 from dkpca.linalg import hadamard
-from dkpca.linalg.arrays import Array, namespace, quiet
+from dkpca.linalg.arrays import Array, namespace, or_one, quiet
 from dkpca.linalg.rows import multiplied
 
 
@@ -132,7 +132,7 @@ class Product(Law):
         return list(factors)
 
     def recombine(self, parts: Iterable[Array]) -> Array:
-        return _multiplied(parts)
+        return _folded(parts, operator.mul, operator.imul)
 
     def crossed(self, left: Sequence[Array], right: Sequence[Array]) -> Array:
         return multiplied(left, right) if isinstance(left[0], np.ndarray) else super().crossed(left, right)
@@ -319,8 +319,7 @@ def _inverse_lengths(diagonals: Sequence[Array]) -> Array:
     """1 / length of each sample; zero for a sample that is zero everywhere, as in scikit-learn."""
     total = _added(diagonals)
     xp = namespace(total)
-    there = total > 0
-    return xp.astype(there, total.dtype) / xp.sqrt(xp.where(there, total, xp.ones_like(total)))
+    return xp.astype(total > 0, total.dtype) / xp.sqrt(or_one(total))
 
 
 def _largest(diagonal: Array) -> float:
@@ -329,10 +328,6 @@ def _largest(diagonal: Array) -> float:
 
 def _added(parts: Iterable[Array]) -> Array:
     return _folded(parts, operator.add, operator.iadd)
-
-
-def _multiplied(parts: Iterable[Array]) -> Array:
-    return _folded(parts, operator.mul, operator.imul)
 
 
 def _folded(parts: Iterable[Array], two: Callable[[Array, Array], Array], into: Callable[..., Array]) -> Array:

@@ -249,6 +249,12 @@ def set_diagonal(x: Array, values: Array) -> Array:
     return xp.where(xp.eye(x.shape[-1], dtype=x.dtype, device=device(x)) > 0, values[..., None, :], x)
 
 
+def or_one(x: Array) -> Array:
+    """The same numbers, with 1 for those that are not above zero: what can be divided by."""
+    xp = namespace(x)
+    return xp.where(x > 0, x, xp.ones_like(x))
+
+
 def transposed(x: Array) -> Array:
     """Transposed array, in the order in which products read it fastest."""
     return np.ascontiguousarray(x.T) if isinstance(x, np.ndarray) else x.T

@@ -146,6 +146,8 @@ def signs_of(vectors: Array) -> Array:
         own = part[:]
         return namespace(own).max(own, axis=0), namespace(own).min(own, axis=0)
 
+    # The largest and the smallest entry of each column over all groups of rows; where the two are equally large,
+    # the one that comes first decides.
     parts = list(over(extremes, vectors))
     xp = namespace(parts[0][0])
     highest = reduce(xp.maximum, (high for high, _ in parts))
@@ -221,6 +223,7 @@ def outside(basis: Array, block: Array) -> Array:
 def orthonormal(block: Array) -> Array:
     """Orthonormal basis of the columns; a column that is zero is replaced by a random one."""
     xp = namespace(block)
+    # Unit columns first, so that none is lost beside a longer one; zero columns are filled with random numbers.
     lengths = xp.sqrt(xp.sum(block * block, axis=0))
     if not bool(xp.all(lengths > 0)):
         filler = like(np.random.default_rng(block.shape[1]).standard_normal(tuple(block.shape)), block)

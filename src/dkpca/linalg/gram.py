@@ -158,6 +158,22 @@ class Gram(ABC):
         return total
 
 
+class Derived(Gram):
+    """A matrix made of another one, with the same rows in the same place."""
+
+    def __init__(self, base: Gram) -> None:
+        self.base, self.memory = base, base.memory
+        self.n, self.reference, self.entry_operations = base.n, base.reference, base.entry_operations
+
+    @property
+    def home(self) -> Array:
+        return self.base.home
+
+    @property
+    def chunks(self) -> tuple[int, ...] | None:
+        return self.base.chunks
+
+
 class Among(Gram):
     """Some rows of a matrix, and the same columns."""
 
@@ -172,22 +188,10 @@ class Among(Gram):
         return self.base.block(pick(self.positions, rows), pick(self.positions, columns))
 
 
-class Centered(Gram):
+class Centered(Derived):
     """H K H with H = I - 11'/n: the Gram matrix of the samples measured from their mean in feature space."""
 
-    @property
-    def chunks(self) -> tuple[int, ...] | None:
-        return self.base.chunks
-
-    def __init__(self, base: Gram) -> None:
-        self.base = base
-        self.n, self.reference, self.entry_operations = base.n, base.reference, base.entry_operations
-        self.memory = base.memory
-        self._row_means: Array | None = None  # of the base; whichever method sees the matrix first fills them in
-
-    @property
-    def home(self) -> Array:
-        return self.base.home
+    _row_means: Array | None = None  # of the base; whichever method sees the matrix first fills them in
 
     def sent_to(self, place: Array) -> Gram:
         return Centered(self.base.sent_to(place))
@@ -248,21 +252,13 @@ class Centered(Gram):
         return _center(both[:, :-1])
 
 
-class Adjusted(Gram):
+class Adjusted(Derived):
     """H K H with H = I - QQ' for orthonormal columns Q: what is left of the samples off their covariates."""
 
     def __init__(self, base: Gram, Q: Array) -> None:
-        self.base, self.Q, self.memory = base, Q, base.memory
-        self.n, self.reference, self.entry_operations = base.n, base.reference, base.entry_operations
+        super().__init__(base)
+        self.Q = Q
         self._images: Array | None = None  # K Q, (n, q)
-
-    @property
-    def home(self) -> Array:
-        return self.base.home
-
-    @property
-    def chunks(self) -> tuple[int, ...] | None:
-        return self.base.chunks
 
     def sent_to(self, place: Array) -> Gram:
         return Adjusted(self.base.sent_to(place), self.Q)
@@ -294,9 +290,8 @@ class Adjusted(Gram):
         return self.base.evaluation_error() + rounded * self.base.trace()
 
     def noise(self) -> float:
-        return self.base.noise() + 8.0 * int(self.Q.shape[1]) * eps(self.reference) * self.base.trace() / math.sqrt(
-            self.n
-        )
+        rounded = 8.0 * int(self.Q.shape[1]) * eps(self.reference)
+        return self.base.noise() + rounded * self.base.trace() / math.sqrt(self.n)
 
     def rough(self, width: int) -> Gram | None:
         base = self.base.rough(width)
@@ -320,20 +315,12 @@ class Adjusted(Gram):
         return off(self.Q, self.base.product(off(self.Q, block), progress))
 
 
-class Scaled(Gram):
+class Scaled(Derived):
     """A matrix divided by a power of four: exact."""
 
-    @property
-    def chunks(self) -> tuple[int, ...] | None:
-        return self.base.chunks
-
     def __init__(self, base: Gram, size: float) -> None:
-        self.base, self.size, self.root, self.memory = base, size, size**0.5, base.memory
-        self.n, self.reference, self.entry_operations = base.n, base.reference, base.entry_operations
-
-    @property
-    def home(self) -> Array:
-        return self.base.home
+        super().__init__(base)
+        self.size, self.root = size, size**0.5
 
     def diagonal(self) -> Array:
         return self.base.diagonal() / self.size

@@ -12,7 +12,7 @@ from functools import cache, partial
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
-from dkpca.linalg.arrays import Array, namespace, on_gpu
+from dkpca.linalg.arrays import Array, namespace, on_gpu, or_one
 
 WIDEST_BLOCK = 64
 STEP = 16  # columns of a factor taken at a time: the least a tensor core instruction of Triton works on
@@ -58,10 +58,10 @@ def rough(factors: Sequence[Array], width: int) -> Callable[[Array], Array] | No
     tile = _tile(factors[0].device, ends, _padded_width(width))
     if tile is None:
         return None
+    # A = diag(l) D with unit rows D: the product is diag(w) (D1 D1' o ... ) diag(w) with w the product of lengths.
     weights, directions = xp.ones_like(factors[0][:, 0]), []
     for A in factors:
-        lengths = xp.sqrt(xp.sum(A * A, axis=1))
-        lengths = xp.where(lengths > 0, lengths, xp.ones_like(lengths))
+        lengths = or_one(xp.sqrt(xp.sum(A * A, axis=1)))
         weights = weights * lengths
         directions.append(A / lengths[:, None])
     joined = _joined(directions, _padded(weights.shape[0], max(tile)), STEP, xp.float16)
@@ -74,8 +74,7 @@ def _rough_product(
     xp = namespace(block)
     n, width = block.shape
     weighted = block * xp.astype(weights, block.dtype)[:, None]
-    sizes = xp.max(xp.abs(weighted), axis=0)
-    sizes = xp.where(sizes > 0, sizes, xp.ones_like(sizes))
+    sizes = or_one(xp.max(xp.abs(weighted), axis=0))
     padded = xp.zeros((joined.shape[0], _padded_width(width)), dtype=xp.float16, device=block.device)
     out = xp.zeros(padded.shape, dtype=xp.float32, device=block.device)
     _rough(tile, joined, _filled(padded, weighted / sizes[None, :]), out, ends)

@@ -61,22 +61,9 @@ def leading(
     The sign of each eigenvector is fixed: its entry of largest magnitude is positive. Inside an eigenspace
     of equal eigenvalues the basis is whatever the solver found.
 
-    Parameters
-    ----------
-    gram : Gram
-        The matrix.
-    k : int
-        Pairs wanted, at most as many as there are rows.
-    solver : {"auto", "dense", "streamed", "landmark"} or a solver object
-        A name stands for the solver with its default settings and the two arguments that follow.
-    n_landmarks : int, optional
-        Landmarks to pick, see `Landmark`; "auto" takes more as long as they cost no more than an exact answer may.
-    random_state : int
-        Seed for picking them.
-    progress : Progress
-        Told how much of the work is done.
-    device : str, optional
-        Where to compute with landmarks of rows in host memory, as torch names it. None: where the rows lie.
+    A solver by name ("auto", "dense", "streamed", "landmark") has its default settings and the arguments that follow.
+    "auto" takes more landmarks than given as long as they cost no more than an exact answer may. The device is where
+    landmarks of rows in host memory are computed with, as torch names it; None: where the rows lie.
     """
     if not 1 <= k <= gram.n:
         raise InputError(f"{k} eigenpairs of a {gram.n} x {gram.n} matrix were asked for; ask for 1 to {gram.n}")

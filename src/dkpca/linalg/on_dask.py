@@ -84,9 +84,7 @@ def _aligned(array: Any, sizes: tuple[int, ...]) -> Any:
     if array.chunks[0] == sizes and array.numblocks[1:] in ((), (1,)):
         return array
     if sum(array.chunks[0]) != sum(sizes):
-        raise InputError(
-            f"tables have {sum(sizes)} and {sum(array.chunks[0])} rows; row i must be the same sample everywhere"
-        )
+        raise InputError(f"tables have {sum(sizes)} and {sum(array.chunks[0])} rows; row i must be one sample in all")
     return array.rechunk((sizes, *((-1,) * (array.ndim - 1))))
 
 
@@ -119,9 +117,7 @@ def _numbers(chunk: Any, party: str) -> Numbers:
         raise InputError(f"party {party!r}: its table is not numeric ({error}); convert it first") from error
     if not np.isfinite(X).all():
         column = int(np.argmin(np.isfinite(X).all(axis=0)))
-        raise InputError(
-            f"party {party!r}: its column {column + 1} contains NaN or infinity; fill in or leave out such rows"
-        )
+        raise InputError(f"party {party!r}: column {column + 1} contains NaN or infinity; leave such rows out")
     return X
 
 
@@ -177,15 +173,13 @@ def on_one_worker(
         (small, tall), task = computed([task], timeout)[0], None
     else:
         (task,) = persist(task)
-        small, tall = computed([delayed(_small)(task)], timeout)[0], None
+        small, tall = computed([task[0]], timeout)[0], None
     pickled, shapes, told = small
     slices = [slice(end - size, end) for size, end in zip(sizes, np.cumsum(sizes).tolist(), strict=True)]
     if tell is not None:
         tell(told)
     kept = [
-        _cut([delayed(_rows)(task, j, rows) for rows in slices], shape, dtype, sizes)
-        if tall is None
-        else _wrapped(tall[j], sizes)
+        _cut([task[1][j][rows] for rows in slices], shape, dtype, sizes) if tall is None else _wrapped(tall[j], sizes)
         for j, (shape, dtype) in enumerate(shapes)
     ]
     return _unpickled(pickled, *kept)
@@ -221,14 +215,14 @@ def chunks_made(
     A cluster keeps the rows; without one they are made again when they are looked at. If it is gathering, the work
     may refer to Dask arrays, which each worker then has all rows of.
     """
-    from dask import delayed, persist
+    from dask import persist
 
     tasks = _chunk_tasks(work, chunks, gathering=gathering)
     if cluster() is not None:
         tasks = list(persist(*tasks))
-    others = computed([delayed(_second)(task) for task in tasks], timeout)
+    others = computed([task[1] for task in tasks], timeout)
     made = [
-        _cut([delayed(_rows_made)(task, j) for task in tasks], (sum(chunks.sizes), width), dtype, chunks.sizes)
+        _cut([task[0][j] for task in tasks], (sum(chunks.sizes), width), dtype, chunks.sizes)
         for j, width in enumerate(widths)
     ]
     return made, others
@@ -242,15 +236,7 @@ def _chunk_tasks(work: Callable[..., Any], chunks: Chunks, *, gathering: bool = 
         raise TypeError("work on a chunk of rows refers to all rows of an array")
     shared = delayed(_unpickled, pure=False)(data, *taken)
     starts = np.append(0, np.cumsum(chunks.sizes))[:-1].tolist()
-    return [delayed(_called)(shared, start, *own) for start, *own in zip(starts, *chunks.blocks, strict=True)]
-
-
-def _second(result: tuple[Any, Any]) -> Any:
-    return result[1]
-
-
-def _rows_made(result: tuple[Sequence[Numbers], Any], number: int) -> Numbers:
-    return result[0][number]
+    return [delayed(operator.call)(shared, start, *own) for start, *own in zip(starts, *chunks.blocks, strict=True)]
 
 
 def by_column(work: Callable[[Numbers], Any], array: Any) -> list[Any]:
@@ -329,18 +315,6 @@ def recorded(work: Callable[[], Any]) -> tuple[Any, list[tuple[str, type[Warning
         warnings.simplefilter("always")
         result = work()
     return result, [(str(each.message), each.category) for each in told]
-
-
-def _small(result: tuple[Any, list[Numbers]]) -> Any:
-    return result[0]
-
-
-def _rows(result: tuple[Any, list[Numbers]], number: int, rows: slice) -> Numbers:
-    return result[1][number][rows]
-
-
-def _called(work: Callable[..., Any], *chunks: Any) -> Any:
-    return work(*chunks)
 
 
 class _Unpickler(pickle.Unpickler):

@@ -19,6 +19,7 @@ from dkpca.linalg.arrays import (
     let_go,
     like,
     namespace,
+    or_one,
     power_of_four,
     sent_to,
     tall_empty,
@@ -184,9 +185,7 @@ def steps_for(values: Array, cut: float, n: int) -> Array:
     """
     # s_i = 3 cut / sqrt(lambda_i n): at lambda_i = cut, the numbers sqrt(lambda_i / n) are a third of a step.
     xp = namespace(values)
-    values = xp.astype(values, xp.float64)
-    safe = xp.where(values > 0, values, xp.ones_like(values))
-    return cut / (CUT_PER_STEP * xp.sqrt(safe) * math.sqrt(n))
+    return cut / (CUT_PER_STEP * xp.sqrt(or_one(xp.astype(values, xp.float64))) * math.sqrt(n))
 
 
 def round_by(A: Array, steps: Array, *, digits: int = DIGITS[COMPACT]) -> Rounded:
@@ -207,9 +206,7 @@ def round_by(A: Array, steps: Array, *, digits: int = DIGITS[COMPACT]) -> Rounde
 def _largest(A: Array) -> Array:
     """Largest magnitude of each column, 1 where all are zero."""
     xp = namespace(A)
-    largest = at_hand(xp.astype(xp.max(xp.abs(A), axis=0), xp.float64))
-    xp = namespace(largest)
-    return xp.where(largest > 0, largest, xp.ones_like(largest))
+    return or_one(at_hand(xp.astype(xp.max(xp.abs(A), axis=0), xp.float64)))
 
 
 def norms_by_squares(square: np.ndarray[Any, Any], n: int, reference: Array) -> tuple[float, float]:
@@ -221,8 +218,7 @@ def norms_by_squares(square: np.ndarray[Any, Any], n: int, reference: Array) -> 
     # Eigenvalues of [A R] M [A R]' are those of L'M L for L L' = [A R]'[A R]. Small, and in double: solvers in
     # float32 fail where eigenvalues repeat.
     rank = len(square) // 2
-    lengths = np.sqrt(np.diagonal(square))
-    lengths = np.where(lengths > 0, lengths, 1.0)
+    lengths = or_one(np.sqrt(np.diagonal(square)))
     # Of unit columns: those that rounding left are millions of times smaller than the others.
     root = _root(square / lengths / lengths[:, None])
     one = np.eye(rank)

@@ -75,6 +75,7 @@ def search(gram: Gram, V: Array, seed: int, progress: Progress) -> Found:
     columns = min(COLUMNS, (n - k) // STEPS)
     if columns < 1:
         return Found(0.0, V[:, :0], 0, n)
+    # Block Lanczos on (I - VV') K (I - VV') from random columns: its largest Ritz value is what may have been missed.
     start = like(np.random.default_rng([seed, n]).standard_normal((n, columns)), gram.reference)
     block, basis, images = outside(V, start), V[:, :0], V[:, :0]
     for step in range(STEPS):
@@ -145,6 +146,8 @@ class LowPrecision:
 
     def search(self, V: Array) -> Found:
         """Return the largest Ritz values of the space outside the orthonormal columns of V."""
+        # Right singular vectors of V'Z beyond the first k span what of the space Z is orthogonal to V; Rayleigh and
+        # Ritz on it gives the largest eigenvalues outside of V.
         n, k = V.shape
         shown = to_numpy(cross(like(V, self.gram.reference), self.pairs.vectors)).astype(float)
         _, _, turned = np.linalg.svd(shown)
@@ -168,23 +171,12 @@ class Streamed:
     residual included, reaches up to them, and a random search of the rest (`missed_pairs`) finds none that
     does. As with every Krylov method that is a proof for the pairs; that none is missing holds with the probability
     of the search.
-
-    Parameters
-    ----------
-    tolerance : float
-        Stop when each pair has a residual |K v - lambda v| of at most this share of its own eigenvalue.
-    max_passes : int
-        Products with the matrix before giving up.
-    random_state : int
-        Seed for picking them.
-    progress : Progress
-        Told how much of the present pass is done.
     """
 
-    tolerance: float = 1e-6
-    max_passes: int = 100
-    random_state: int = 0
-    progress: Progress = silent
+    tolerance: float = 1e-6  # of each pair: its residual |K v - lambda v| as a share of its own eigenvalue
+    max_passes: int = 100  # products with the matrix before giving up
+    random_state: int = 0  # seed of landmarks and random columns
+    progress: Progress = silent  # told how much of the present pass is done
 
     def __call__(self, gram: Gram, k: int) -> Eigenpairs:
         width = min(gram.n, k + max(SPARE, k // 2))

@@ -1,7 +1,6 @@
 """Everything about a table at once, where reading it for use stops at the first thing that is wrong."""
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -69,7 +68,7 @@ class Findings:
 
 def examine(path: Path, reading: Reading) -> Findings:
     """Look at all of a table; where no id column is named, the only one that is called so is taken."""
-    called = [] if reading.id_column else inputs.called_as_ids(column_names(path, reading.dialect))
+    called = [] if reading.id_column else [*filter(inputs.called_as_ids, column_names(path, reading.dialect))]
     how = replace(reading, id_column=called[0]) if len(called) == 1 else reading
     with opened(path, how) as table:
         check_columns([name for name in (how.id_column, *how.columns, *how.exclude) if name], table)
@@ -94,7 +93,12 @@ def examine(path: Path, reading: Reading) -> Findings:
         id_problems=tuple(id_problems),
         problems=tuple(doubt for doubt in doubts.values() if doubt),
         columns=columns,
-        suggested=_suggested(how, columns, table.dialect),
+        suggested=replace(  # so that nothing of it is refused
+            how,
+            exclude=(*how.exclude, *(column.name for column in columns if column.use == LEAVE_OUT)),
+            text_of=tuple((column.name, ONE_HOT) for column in columns if column.use == ONE_HOT),
+            dialect=replace(table.dialect, missing=how.dialect.missing) if table.dialect else how.dialect,
+        ),
     )
 
 
@@ -180,13 +184,3 @@ def _is_identifier(values: pl.Series, kind: str, numbers: Any) -> bool:
         return True
     whole = bool((numbers == np.round(numbers)).all())
     return whole and bool(np.ptp(numbers) == len(numbers) - 1 or numbers.min() >= 1e5)
-
-
-def _suggested(reading: Reading, columns: Sequence[ColumnFinding], dialect: Dialect | None) -> Reading:
-    """How the table can be read so that nothing of it is refused."""
-    return replace(
-        reading,
-        exclude=(*reading.exclude, *(column.name for column in columns if column.use == LEAVE_OUT)),
-        text_of=tuple((column.name, ONE_HOT) for column in columns if column.use == ONE_HOT),
-        dialect=reading.dialect if dialect is None else replace(dialect, missing=reading.dialect.missing),
-    )

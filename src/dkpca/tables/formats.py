@@ -9,7 +9,7 @@ import logging
 import re
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, BinaryIO, overload
@@ -20,7 +20,7 @@ from polars.io.plugins import register_io_source
 
 from dkpca.errors import InputError
 from dkpca.tables import inputs, numerals, scverse, text_files
-from dkpca.tables.text_files import UNNAMED, Delimited, Dialect, check_names
+from dkpca.tables.text_files import UNNAMED, Dialect, Opened, check_names
 
 TEXT_FILES = (".csv", ".tsv", ".tab", ".txt")
 WORKBOOKS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
@@ -34,27 +34,6 @@ LARGE = 2**26  # bytes of its files
 AS_WRITTEN = Dialect()
 ROWS = 2**17  # of a group of an embedding
 Writer = Callable[[BinaryIO], object]
-
-
-@dataclass(frozen=True)
-class Opened:
-    """A table that was opened, and what is known of it before it is read."""
-
-    source: str
-    frame: pl.LazyFrame
-    names: list[str]
-    notes: list[str] = field(default_factory=list)
-    dialect: Dialect | None = None  # None: the format itself says what is a number
-    text_file: Delimited | None = None
-    proved: bool = True  # whether the decimal mark is certain
-    parts: tuple[Path, ...] = ()  # files that keep types, and columns apart
-
-    def written(self, names: Sequence[str]) -> list[str]:
-        """Those columns whose text may be numbers as people write them."""
-        if self.dialect is None:
-            return []
-        schema = self.frame.collect_schema()
-        return [name for name in names if schema[name] == pl.String]
 
 
 def open_table(
@@ -74,8 +53,7 @@ def open_table(
         raise InputError(f"{path}: is empty; check the file")
     kind = path.suffix.lower()
     if kind in TEXT_FILES:
-        found = text_files.open_text(path, asked, id_column=id_column, likely=likely)
-        return Opened(str(path), found.frame, found.names, found.notes, found.dialect, found, found.proved)
+        return text_files.open_text(path, asked, id_column=id_column, likely=likely)
     if kind in WORKBOOKS:
         return _workbook(path, asked, id_column, likely)
     frame = _typed(path, kind)
@@ -291,9 +269,7 @@ class Stored:
             return self._frame.select(name).collect(engine="streaming")[name]
         except (pl.exceptions.PolarsError, OSError) as error:
             reason = str(error).strip().partition("\n")[0]
-            raise InputError(
-                f"{self._source}: its column {name!r} cannot be read ({reason}); check the file"
-            ) from error
+            raise InputError(f"{self._source}: column {name!r} cannot be read ({reason}); check it") from error
 
 
 def stays_in_its_file(opened: Opened) -> bool:

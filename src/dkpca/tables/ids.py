@@ -60,9 +60,7 @@ def _text(column: pl.Series, source: str) -> pl.Series:
     if isinstance(kind, pl.Datetime) or kind == pl.Time:  # in old polars the class itself
         fine = column.cast(pl.Datetime("us", kind.time_zone)) if isinstance(kind, pl.Datetime) else column
         return fine.dt.to_string("iso:strict").str.replace(r"\.0+(Z|[+-]\d|$)", "$1")
-    raise InputError(
-        f"{source}: column {column.name!r} holds {kind} values, which cannot be ids; name another with --id"
-    )
+    raise InputError(f"{source}: column {column.name!r} holds {kind} values, no ids; name another with --id")
 
 
 def check_ways(ways: Iterable[str]) -> tuple[str, ...]:

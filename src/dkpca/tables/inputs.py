@@ -15,7 +15,7 @@ import tokenize
 import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -90,11 +90,6 @@ class InColumns:
     def __call__(self, memory: MemoryLimit | None = None) -> Array:
         """Read it."""
         return _reader(self.name).read_numbers(self.name, self.path, self.columns, memory)
-
-
-def in_columns(name: str, table: Any, columns: Sequence[str]) -> Source:
-    """Return a table in a file with its columns in this order."""
-    return InColumns(name, Path(table).absolute(), tuple(columns))
 
 
 def opened(
@@ -254,16 +249,6 @@ def _about_text(table: Any, error: Exception) -> str:
     return f"{counted(len(texts), 'column')} of text: {shown}; {TEXT_ADVICE}"
 
 
-def check_together(tables: Mapping[str, Array], *, same_rows: bool = True) -> None:
-    """Raise unless the tables have the same library, precision and device, and the same number of rows."""
-    counts = {name: table.shape[0] for name, table in tables.items()}
-    if same_rows and len(set(counts.values())) > 1:
-        raise InputError(f"parties have different numbers of rows {counts}; row i must be the same sample everywhere")
-    kinds = {_kind(table) for table in tables.values()}
-    if len(kinds) > 1:
-        raise InputError(f"parties mix array libraries, precisions or devices {sorted(kinds)}; use one for all")
-
-
 def check_like_fit(tables: Mapping[str, Array], origins: Mapping[str, Array]) -> None:
     """Raise unless new samples have the columns, library, precision and device of the fit."""
     expected = {name: origins[name].shape[0] for name in tables}
@@ -356,101 +341,85 @@ def take_columns(table: Array, columns: list[int]) -> Array:
     return table[:, columns[0] : columns[0] + len(columns)] if contiguous else table[:, columns]
 
 
-def aligned(
-    tables: Mapping[str, Any], sample_ids: Any = None, *, matrices: Collection[str] = ()
-) -> tuple[dict[str, Any], Labels | None, list[str]]:
-    """Put the rows of all tables into the order of the first that has labels.
-
-    Parameters
-    ----------
-    tables : mapping of party to table
-        DataFrames with an index, arrays, or sources that a worker opens.
-    sample_ids : mapping of party to sequence, or sequence, optional
-        Labels of rows, in their order; one sequence is about every table. They win over an index.
-    matrices : collection of str
-        Parties whose columns are the samples too, in the order of the rows.
-
-    Returns
-    -------
-    (tables, labels, notes)
-        Tables in the common order, the labels of that order if there are any, and what was moved, in words.
-    """
-    labels = _labels(tables, sample_ids)
-    if not labels:
-        return dict(tables), None, []
-    first, *others = labels
-    _check_each(labels)
-    moved = [name for name in others if labels[name] != labels[first]]
-    for name in moved:
-        _check_same_samples(first, labels[first], name, labels[name])
-    nameless = [name for name in tables if name not in labels]
-    if moved and nameless:
-        raise InputError(
-            f"the rows of {moved} are in another order than those of {first!r}, and {nameless} have no labels to "
-            "match them by; give them with sample_ids, or pass all tables in the same order"
-        )
-    placed = dict(tables)
-    for name in moved:
-        row = {label: number for number, label in enumerate(labels[name])}
-        placed[name] = _taken(tables[name], name, [row[label] for label in labels[first]], name in matrices)
-    notes = [
-        f"party {name!r}: its rows were put into the order of party {first!r}, by their labels" for name in moved
-    ]
-    return placed, labels[first], notes
-
-
 @dataclass(frozen=True)
-class Matched:
-    """Tables of several parties, matched by the labels of their rows."""
+class PartyTables:
+    """Tables of all parties, their rows in one order."""
 
-    tables: dict[str, Any]
+    tables: dict[str, Any]  # arrays, or sources that a worker opens
     ids: Labels | None  # labels of the samples, in order; None: there are none, rows match by position
-    notes: list[str]  # what was moved or dropped, in words
-    places: dict[str, list[int]] | None = None  # of each table's rows among the samples; None: all have all, in order
+    moved: list[str] = field(default_factory=list)  # sentences about rows put into another order, or dropped
+    places: dict[str, list[int]] | None = None  # of each party's rows among the samples; None: all have all
+    columns: dict[str, tuple[str, ...] | None] = field(default_factory=dict)  # their names, by party
 
 
 def matched(
-    tables: Mapping[str, Any], sample_ids: Any = None, *, lacking: str | None, matrices: Collection[str] = ()
-) -> Matched:
-    """Match rows by their labels where parties may lack samples.
+    tables: Mapping[str, Any], sample_ids: Any = None, *, lacking: str | None = None, matrices: Collection[str] = ()
+) -> PartyTables:
+    """Put the rows of all tables into the order of the first that has labels.
 
-    Parameters
-    ----------
-    tables, sample_ids, matrices
-        As for `aligned`.
-    lacking : {"drop", "mean", "complete"}, optional
-        What to do about samples that not all have: keep only the common ones, or all of them. None refuses.
+    `sample_ids` are labels by party, or one sequence for every table; they win over an index. `lacking` says what to
+    do about samples that not all have: "drop" keeps only the common ones, "mean" and "complete" all of them, None
+    refuses. In `matrices` the columns are the samples too, in the order of the rows.
     """
     labels = _labels(tables, sample_ids)
-    if lacking is None or len({frozenset(own) for own in labels.values()}) <= 1:
-        return Matched(*aligned(tables, sample_ids, matrices=matrices))
+    if not labels:
+        return PartyTables(dict(tables), None)
     _check_each(labels)
+    first, *others = labels
     nameless = [name for name in tables if name not in labels]
+    if lacking is None or len({frozenset(own) for own in labels.values()}) == 1:
+        moved = [name for name in others if labels[name] != labels[first]]
+        for name in moved:
+            _check_same_samples(first, labels[first], name, labels[name])
+        if moved and nameless:
+            raise InputError(
+                f"the rows of {moved} are in another order than those of {first!r}, and {nameless} have no labels to "
+                "match them by; give them with sample_ids, or pass all tables in the same order"
+            )
+        notes = [
+            f"party {name!r}: its rows were put into the order of party {first!r}, by their labels" for name in moved
+        ]
+        return PartyTables(_reordered(tables, labels, labels[first], matrices), labels[first], notes)
     if nameless:
         raise InputError(
             f"parties have different samples, and {nameless} have no labels to identify theirs; give them "
             "with sample_ids"
         )
     union: Labels = list(dict.fromkeys(label for own in labels.values() for label in own))
-    lacked = {name: len(union) - len(own) for name, own in labels.items()}
-    listed = ", ".join(f"{name} {count:,}" for name, count in lacked.items() if count)
+    if lacking != "drop":
+        position = {label: number for number, label in enumerate(union)}
+        places = {name: [position[label] for label in own] for name, own in labels.items()}
+        return PartyTables(dict(tables), union, places=places)
+    listed = ", ".join(f"{name} {len(union) - len(own):,}" for name, own in labels.items() if len(own) < len(union))
     common = set(union).intersection(*map(set, labels.values()))
-    if lacking == "drop":
-        if len(common) < LEAST_COMMON:
+    if len(common) < LEAST_COMMON:
+        raise InputError(
+            f"all parties have {len(common)} of {len(union):,} samples in common (lacking: {listed}), and a fit "
+            f"needs {LEAST_COMMON}; check that all parties use the same kind of label, or use lacking='complete'"
+        )
+    kept = [label for label in labels[first] if label in common]
+    note = f"used the {len(kept):,} of {len(union):,} samples that all parties have; lacking: {listed}"
+    return PartyTables(_reordered(tables, labels, kept, matrices), kept, [note])
+
+
+def _reordered(
+    tables: Mapping[str, Any], labels: Mapping[str, Labels], wanted: Labels, matrices: Collection[str]
+) -> dict[str, Any]:
+    """Tables with the rows that are wanted, in that order."""
+    placed = dict(tables)
+    for name in [name for name, own in labels.items() if own != wanted]:
+        row = {label: number for number, label in enumerate(labels[name])}
+        rows, table, matrix = [row[label] for label in wanted], tables[name], name in matrices
+        if hasattr(table, "iloc"):
+            placed[name] = table.iloc[rows, rows] if matrix else table.iloc[rows]
+        elif hasattr(table, "shape"):
+            placed[name] = table[rows][:, rows] if matrix else table[rows]
+        else:
             raise InputError(
-                f"all parties have {len(common)} of {len(union):,} samples in common (lacking: {listed}), and a fit "
-                f"needs {LEAST_COMMON}; check that all parties use the same kind of label, or use lacking='complete'"
+                f"party {name!r}: its table is opened elsewhere and cannot be reordered; pass all tables in the same "
+                "order"
             )
-        kept = [label for label in next(iter(labels.values())) if label in common]
-        placed = {}
-        for name, table in tables.items():
-            row = {label: number for number, label in enumerate(labels[name])}
-            placed[name] = _taken(table, name, [row[label] for label in kept], name in matrices)
-        note = f"used the {len(kept):,} of {len(union):,} samples that all parties have; lacking: {listed}"
-        return Matched(placed, kept, [note])
-    position = {label: number for number, label in enumerate(union)}
-    places = {name: [position[label] for label in own] for name, own in labels.items()}
-    return Matched(dict(tables), union, [], places)
+    return placed
 
 
 def check_outcome(y: Any, tables: Mapping[str, Any], sample_ids: Any, ids: Labels | None) -> None:
@@ -501,7 +470,7 @@ def outcome_columns(y: Any) -> tuple[np.ndarray, list[str]]:
 def of_rows(table: Any, sample_ids: Any) -> Labels | None:
     """Labels of the rows of one table: those given, or its index."""
     if sample_ids is not None:
-        return aligned({"X": table}, sample_ids)[1]
+        return matched({"X": table}, sample_ids).ids
     return list(table.index) if hasattr(table, "iloc") and hasattr(table, "index") else None
 
 
@@ -592,17 +561,6 @@ def check_same_columns(name: str, given: Sequence[str], columns: Sequence[str]) 
         )
 
 
-def _taken(table: Any, name: str, rows: list[int], matrix: bool) -> Any:
-    if hasattr(table, "iloc"):
-        return table.iloc[rows, rows] if matrix else table.iloc[rows]
-    if not hasattr(table, "shape"):
-        raise InputError(
-            f"party {name!r}: its table is opened elsewhere and cannot be reordered; pass all tables "
-            "in the same order"
-        )
-    return table[rows][:, rows] if matrix else table[rows]
-
-
 class Tables(Mapping[str, Any]):
     """Tables of several parties that are cut by rows together, so that scikit-learn can split them.
 
@@ -628,13 +586,14 @@ class Tables(Mapping[str, Any]):
         given = by_party(tables)
         if not given or not all(hasattr(table, "shape") for table in given.values()):
             raise InputError("Tables takes one table for each party: a dict or a list of arrays or DataFrames")
-        self._tables, self.sample_ids, moved = aligned(given)
+        found = matched(given)
+        self._tables, self.sample_ids = found.tables, found.ids
         rows = {name: table.shape[0] for name, table in self._tables.items()}
         if len(set(rows.values())) > 1:
             raise InputError(
                 f"parties have different numbers of rows {rows}; row i must be the same sample everywhere"
             )
-        for sentence in moved:
+        for sentence in found.moved:
             warnings.warn(sentence, DataWarning, stacklevel=2)
 
     @property
@@ -662,17 +621,6 @@ def _rows_of(table: Any, rows: Any) -> Any:
     return table.iloc[rows] if hasattr(table, "iloc") else table[rows]
 
 
-@dataclass(frozen=True)
-class PartyTables:
-    """Tables of all parties, their rows in one order."""
-
-    tables: dict[str, Array | Source]
-    ids: list[Any] | None  # labels of the rows in that order; None: they have none
-    columns: dict[str, tuple[str, ...] | None]  # their names, by party
-    moved: list[str]  # sentences about rows that were put into another order, or dropped
-    places: dict[str, list[int]] | None = None  # of each party's rows among the samples; None: all have all
-
-
 def by_party(X: Any) -> dict[str, Any] | None:
     """Return the tables of a mapping or a list by party; None if X is one table."""
     if isinstance(X, Mapping) and not scipy.sparse.issparse(X):  # a sparse DOK array is a dict too
@@ -693,10 +641,9 @@ def for_fit(given: Mapping[str, Any], fit: Fit, sample_ids: Any) -> PartyTables:
         check_features(name, dense[name])
     dense |= {name: matrix_like_its_rows(name, dense[name]) for name in matrices}
     found = matched(dense, sample_ids, lacking=fit.lacking, matrices=matrices)
-    placed = found.tables
-    columns = {name: names_of_columns(table) or named_columns(name, table) for name, table in placed.items()}
-    tables, _ = _checked(placed, families, same_rows=found.places is None)
-    return PartyTables(tables, found.ids, columns, found.notes, found.places)
+    columns = {name: names_of_columns(table) or named_columns(name, table) for name, table in found.tables.items()}
+    tables, _ = _checked(found.tables, families, same_rows=found.places is None)
+    return replace(found, tables=tables, columns=columns)
 
 
 def _checked(
@@ -706,8 +653,13 @@ def _checked(
     if not given:
         raise InputError("no party was given; pass at least one table")
     tables = {name: as_table(name, table, columns_are=kernels[name].columns_are) for name, table in given.items()}
-    here = {name: table for name, table in tables.items() if not is_source(table)}
-    check_together(here, same_rows=same_rows)
+    here: dict[str, Array] = {name: table for name, table in tables.items() if not is_source(table)}
+    counts = {name: table.shape[0] for name, table in here.items()}
+    if same_rows and len(set(counts.values())) > 1:
+        raise InputError(f"parties have different numbers of rows {counts}; row i must be the same sample everywhere")
+    kinds = {_kind(table) for table in here.values()}
+    if len(kinds) > 1:
+        raise InputError(f"parties mix array libraries, precisions or devices {sorted(kinds)}; use one for all")
     return tables, here
 
 
@@ -720,13 +672,11 @@ def for_new_samples(
         for name, table in given.items()
     }
     found = matched(dense, sample_ids, lacking=lacking)
-    placed = found.tables
-    numbers = {name: as_numbers(states[name], _in_order(states[name], table)) for name, table in placed.items()}
+    numbers = {name: as_numbers(states[name], _in_order(states[name], each)) for name, each in found.tables.items()}
     kernels = {name: states[name].kernel for name in numbers}
     tables, here = _checked(numbers, kernels, same_rows=found.places is None)
     check_like_fit(here, {name: state.origin for name, state in states.items()})
-    columns = {name: states[name].columns for name in tables}
-    return PartyTables(tables, found.ids, columns, found.notes, found.places)
+    return replace(found, tables=tables, columns={name: states[name].columns for name in tables})
 
 
 def as_numbers(state: State, table: Any) -> Any:
@@ -747,8 +697,12 @@ def as_numbers(state: State, table: Any) -> Any:
 def as_precise_as(X: Any, scores: Array) -> Array:
     """Scores in float32, if all tables were; what was computed in between was not."""
     tables = list(X.values()) if isinstance(X, Mapping) else list(X) if is_list_of_tables(X) else [X]
-    single = isinstance(scores, np.ndarray) and all(_is_single(table) for table in tables)
-    return scores.astype(np.float32) if single else scores
+    kinds = {
+        str(kind).lower()
+        for table in tables
+        for kind in (table.dtypes if hasattr(table, "columns") else [getattr(table, "dtype", None)])
+    }
+    return scores.astype(np.float32) if isinstance(scores, np.ndarray) and kinds == {"float32"} else scores
 
 
 def _in_order(state: State, table: Any) -> Any:
@@ -757,12 +711,7 @@ def _in_order(state: State, table: Any) -> Any:
     if names is None or state.columns is None or names == state.columns:
         return table
     check_same_columns(state.party, names, state.columns)
-    return in_columns(state.party, table, state.columns)
-
-
-def _is_single(table: Any) -> bool:
-    kinds = list(table.dtypes) if hasattr(table, "columns") else [getattr(table, "dtype", None)]
-    return {str(kind).lower() for kind in kinds} == {"float32"}
+    return InColumns(state.party, Path(table).absolute(), state.columns)
 
 
 # Columns that are no quantities: categories become numbers that say only which are equal; dates and ids are no
@@ -836,9 +785,11 @@ def _number(text: str) -> float | None:
     return number if text in (repr(number), str(int(number))) else None
 
 
-def called_as_ids(names: Iterable[str]) -> list[str]:
-    """Columns whose names say that they hold ids."""
-    return [name for name in names if _called_as_ids(name)]
+def called_as_ids(name: str) -> bool:
+    """Whether the name of a column says that it holds ids."""
+    words = {word.lower() for word in WORD.findall(name)}
+    ends = any(word.endswith(ID_ENDS) for word in words)
+    return ends or bool(ID_WORDS & words) or name.strip().lower() in WHOLE_NAMES
 
 
 def called_as_labels(name: str) -> bool:
@@ -854,7 +805,8 @@ def are_ids(column: Any) -> bool:
     if values.dtype.kind == "f" and not (values == np.round(values)).all():
         return False
     listed = values.tolist()
-    return all(_could_be_id(value) for value in listed) and len(set(listed)) == len(listed)
+    plain = all(isinstance(value, str | int | float) and not isinstance(value, bool) for value in listed)
+    return plain and len(set(listed)) == len(listed)
 
 
 def are_dates(kind: Any, values: Any = ()) -> bool:
@@ -868,9 +820,7 @@ def are_dates(kind: Any, values: Any = ()) -> bool:
 def check_features(party: str, table: Any, *, ids: bool = True) -> None:
     """Refuse a table of the library that has dates, or ids, among its features."""
     if isinstance(table, np.ndarray) and are_dates(table.dtype, table):
-        raise InputError(
-            f"party {party!r}: the table holds dates; turn them into numbers, such as days since a start"
-        )
+        raise InputError(f"party {party!r}: the table holds dates; make them numbers, such as days since a start")
     if not hasattr(table, "columns") or not hasattr(table, "dtypes") or hasattr(table, "dask"):
         return
     if getattr(table.columns, "nlevels", 1) > 1:
@@ -886,7 +836,7 @@ def check_features(party: str, table: Any, *, ids: bool = True) -> None:
             f"table.drop(columns={dates[:5]}), or turn them into numbers, such as (dates - dates.min()).dt.days"
         )
     found = [
-        name for j, (name, _) in enumerate(described) if ids and _called_as_ids(name) and are_ids(_column(table, j))
+        name for j, (name, _) in enumerate(described) if ids and called_as_ids(name) and are_ids(_column(table, j))
     ]
     if found:
         raise InputError(
@@ -906,13 +856,3 @@ def _column(table: Any, position: int, kind: Any = object) -> Any:
 def _columns(names: list[str]) -> str:
     shown = ", ".join(map(repr, names[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     return f"column {shown} holds" if len(names) == 1 else f"columns {shown} hold"
-
-
-def _could_be_id(value: Any) -> bool:
-    return isinstance(value, str | int | float) and not isinstance(value, bool)
-
-
-def _called_as_ids(name: str) -> bool:
-    words = {word.lower() for word in WORD.findall(name)}
-    ends = any(word.endswith(ID_ENDS) for word in words)
-    return ends or bool(ID_WORDS & words) or name.strip().lower() in WHOLE_NAMES

@@ -19,7 +19,7 @@ USUAL_MISSING = (
     "n.a.", "N.A.", "k.A.", "k. A.", "<NA>", "NaT", "#DIV/0!", "#VALUE!", "#WERT!", "#REF!", "#BEZUG!",
 )  # fmt: skip
 MOST_WHOLE = 2**53  # every whole number up to it is a float64
-TRUTHS = {"true": 1.0, "false": 0.0}
+TRUTHS = {"true": True, "false": False}
 GROUPING = " '\u00a0\u202f\u2009\u2019"  # marks between thousands that are nothing else
 OTHER = {",": ".", ".": ","}
 DATE_RULE = "days since 1970-01-01"
@@ -142,21 +142,9 @@ def as_number(text: pl.Expr, decimal: str, thousands: str) -> pl.Expr:
     return pl.when(text.str.contains(shape)).then(number).otherwise(None)
 
 
-def unclear_count(text: pl.Expr, decimal: str) -> pl.Expr:
-    """How many numbers leave open whether their mark is a decimal one."""
-    return text.str.contains(rf"^{HEAD}{re.escape(decimal)}[0-9]{{3}}$".replace(r"\d", "[0-9]")).sum()
-
-
 def as_truth(text: pl.Expr) -> pl.Expr:
     """True and false in text, null where there is something else."""
-    return text.str.to_lowercase().replace_strict(
-        {word: bool(value) for word, value in TRUTHS.items()}, default=None, return_dtype=pl.Boolean
-    )
-
-
-def missing_words(counts: Mapping[str, int]) -> str:
-    """Sentence about the marks that were counted as missing values."""
-    return "counted as missing: " + ", ".join(f"{mark!r} {count:,} times" for mark, count in sorted(counts.items()))
+    return text.str.to_lowercase().replace_strict(TRUTHS, default=None, return_dtype=pl.Boolean)
 
 
 def date_format(frame: pl.LazyFrame, text: pl.Expr, present: int, name: str, source: str) -> str | None:
@@ -195,12 +183,9 @@ def as_days(column: pl.Series) -> pl.Series:
     if isinstance(column.dtype, pl.Time):
         return column.to_physical().cast(pl.Float64) / (1000 * DAY)
     unit = pl.Duration("us") if isinstance(column.dtype, pl.Duration) else pl.Datetime("us")
-    naive = column.dt.convert_time_zone("UTC").dt.replace_time_zone(None) if _has_zone(column.dtype) else column
-    return naive.cast(unit).to_physical().cast(pl.Float64) / DAY
-
-
-def _has_zone(kind: Any) -> bool:
-    return isinstance(kind, pl.Datetime) and kind.time_zone is not None
+    if isinstance(column.dtype, pl.Datetime) and column.dtype.time_zone is not None:
+        column = column.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+    return column.cast(unit).to_physical().cast(pl.Float64) / DAY
 
 
 def _said(form: str) -> str:

@@ -361,6 +361,7 @@ def _unknown_categories(columns: Sequence[Column], table: Table) -> list[str]:
 
 def _out_of_range(columns: Sequence[Column], X: Matrix) -> list[str]:
     """A value is out of range if it lies farther outside the training values than half of their spread."""
+    # Beyond [low - spread, high + spread] of the training values, with half of their range as the spread.
     found = []
     for values, column in zip(X.T, columns, strict=True):
         spread = MARGIN * (column.high - column.low)

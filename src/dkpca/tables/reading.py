@@ -5,6 +5,7 @@ Columns of text become numbers where all of the column is numbers: the whole col
 
 import contextlib
 import difflib
+import re
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +23,6 @@ from dkpca.tables import numerals, text_files
 from dkpca.tables.formats import (
     AS_WRITTEN,
     SUFFIXES,
-    Opened,
     Stored,
     from_array,
     is_folder,
@@ -32,7 +32,7 @@ from dkpca.tables.formats import (
 from dkpca.tables.ids import check_unique, matching_keys
 from dkpca.tables.inputs import are_ids, called_as_ids
 from dkpca.tables.numerals import is_date
-from dkpca.tables.text_files import SEPARATORS, Dialect, check_names, is_names, is_text
+from dkpca.tables.text_files import SEPARATORS, UNNAMED, Dialect, Opened, check_names, is_names, is_text
 
 TEXT_COLUMNS = ("error", "one-hot", "codes", "ignore")  # what can be done with them
 DATE_COLUMNS = ("error", "number", "ignore")
@@ -45,18 +45,6 @@ NO_FORMATS: Mapping[str, str] = {}
 PLAIN_MISSING = ("NA", "N/A", "NaN", "nan", "null", "NULL", "None")  # nobody takes these for a value
 
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
-
-
-def _is_share(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
-
-
-def _handles_text(value: object) -> bool:
-    return isinstance(value, dict) and all(how in TEXT_COLUMNS for how in value.values())
-
-
-def _are_ways(value: object) -> bool:
-    return is_names(value) and set(value) <= set(sample_ids.WAYS)  # type: ignore[call-overload]
 
 
 @dataclass(frozen=True)
@@ -87,7 +75,10 @@ class Reading:
     )
     max_missing: float = setting(
         0.1,
-        (_is_share, "write a share between 0 and 1"),
+        (
+            lambda x: isinstance(x, int | float) and not isinstance(x, bool) and 0 <= x <= 1,
+            "write a share from 0 to 1",
+        ),
         "Drop columns with a larger share of missing values; fill gaps in others with their mean [default: 0.1].",
         option="--max-missing",
     )
@@ -98,7 +89,12 @@ class Reading:
         option="--standardize/--no-standardize",
     )
     text_of: tuple[tuple[str, str], ...] = setting(  # of single columns, by their names
-        (), (_handles_text, f"write {{ column = ... }} with one of {', '.join(TEXT_COLUMNS)}"), ""
+        (),
+        (
+            lambda value: isinstance(value, dict) and set(value.values()) <= set(TEXT_COLUMNS),
+            f"write {{ column = ... }} with one of {', '.join(TEXT_COLUMNS)}",
+        ),
+        "",
     )
     dates: str = setting(
         "error",
@@ -109,7 +105,10 @@ class Reading:
     )
     id_normalize: tuple[str, ...] = setting(
         (),
-        (_are_ways, f"write some of {list(sample_ids.WAYS)}"),
+        (
+            lambda value: is_names(value) and set(value) <= set(sample_ids.WAYS),
+            f"write some of {list(sample_ids.WAYS)}",
+        ),
         f"Normalize ids before matching, the same way at all parties: {', '.join(sample_ids.WAYS)}.",
         option="--id-normalize",
     )
@@ -213,8 +212,8 @@ def _rows_fit(opened: Opened) -> Iterator[None]:
     try:
         yield
     except pl.exceptions.PolarsError:
-        if opened.text_file is not None:
-            text_files.check_width(opened.text_file)
+        if opened.skip is not None:
+            text_files.check_width(opened)
         raise
 
 
@@ -245,11 +244,8 @@ def _series(name: str, column: Any) -> pl.Series:
     try:
         return pl.Series(name, present)
     except TypeError:  # numbers and text in one column: as text, by the rule for ids
-        return pl.Series(name, [None if value is None else _as_text(value) for value in present])
-
-
-def _as_text(value: Any) -> str:
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+        whole = [int(v) if isinstance(v, float) and v.is_integer() else v for v in present]
+        return pl.Series(name, [None if value is None else str(value) for value in whole])
 
 
 def _select(opened: Opened, reading: Reading, *, by_column: bool = False) -> Table:
@@ -306,14 +302,17 @@ def typed(
     frame, notes = _without_empty_rows(opened, by_position)
     written = opened.written(wanted)
     present, numbers, marked = _counts(frame, written, opened.dialect)
-    unused = set(text_files.empty_columns(present))
+    # Columns with neither a name nor a value: separators at the ends of lines make them.
+    unused = {name for name, count in present.items() if name.startswith(f"{UNNAMED}_") and not count}
     kinds = {name: NUMBER for name in written if name not in unused and numbers[name] == present[name]}
     formats: dict[str, str] = {}
     for name in written:
         if name not in unused and name not in kinds:
             text = numerals.as_text(name, opened.dialect.missing or ())
             form = _date_format(frame, text, present[name], name, opened, date_formats)
-            kinds[name] = DATE if form else _truth_or_text(frame, text, present[name])
+            truths = numerals.as_truth(text).count()
+            true = not form and frame.select(truths).collect(engine="streaming").item() == present[name]
+            kinds[name] = DATE if form else TRUTH if true else WORDS
             formats |= {name: form} if form else {}
     # The head of the file may have left the decimal mark open; the whole columns decide now, or it is refused.
     if not opened.proved:
@@ -371,11 +370,6 @@ def _counts(
     return present, numbers, marked
 
 
-def _truth_or_text(frame: pl.LazyFrame, text: pl.Expr, present: int) -> str:
-    truths = frame.select(numerals.as_truth(text).count()).collect(engine="streaming").item()
-    return TRUTH if truths == present else WORDS
-
-
 def _date_format(
     frame: pl.LazyFrame, text: pl.Expr, present: int, name: str, opened: Opened, known: Mapping[str, str]
 ) -> str | None:
@@ -393,8 +387,8 @@ def _without_empty_rows(opened: Opened, by_position: bool) -> tuple[pl.LazyFrame
     found = counts.collect(engine="streaming").row(0, named=True)
     notes = []
     frame = opened.frame
-    if opened.text_file is not None and found["last"] > found["empty"]:
-        notes += text_files.short_rows(opened.text_file)
+    if opened.skip is not None and found["last"] > found["empty"]:
+        notes += text_files.short_rows(opened)
     if not found["empty"]:
         return frame, notes
     flags = frame.select(empty.alias("empty")).collect(engine="streaming")["empty"]
@@ -418,7 +412,8 @@ def _refuse_unclear(frame: pl.LazyFrame, names: Sequence[str], opened: Opened) -
     if not texts:
         return
     marks = [text.str.contains(mark, literal=True).sum().alias(name) for name, text in texts.items()]
-    unclear = [numerals.unclear_count(text, mark).alias(name) for name, text in texts.items()]
+    open_mark = rf"^{numerals.HEAD}{re.escape(mark)}[0-9]{{3}}$".replace(r"\d", "[0-9]")
+    unclear = [text.str.contains(open_mark).sum().alias(name) for name, text in texts.items()]
     with_mark, open_ones = (frame.select(e).collect(engine="streaming").row(0, named=True) for e in (marks, unclear))
     if sum(open_ones.values()) and sum(open_ones.values()) == sum(with_mark.values()):
         name = next(name for name, count in open_ones.items() if count)
@@ -435,7 +430,8 @@ def _about_marks(frame: pl.LazyFrame, names: Sequence[str], dialect: Dialect) ->
         return []
     cells = frame.select(pl.col(names).str.strip_chars()).unpivot().filter(pl.col("value").is_in(marks))
     counts: Mapping[str, int] = dict(cells.group_by("value").len().collect(engine="streaming").rows())
-    return [numerals.missing_words(counts)] if counts else []
+    said = ", ".join(f"{mark!r} {count:,} times" for mark, count in sorted(counts.items()))
+    return [f"counted as missing: {said}"] if counts else []
 
 
 def text_among_numbers(values: pl.Series, dialect: Dialect | None) -> str | None:
@@ -459,8 +455,8 @@ def text_among_numbers(values: pl.Series, dialect: Dialect | None) -> str | None
 
 def _refuse_unnamed_ids(frame: pl.DataFrame, chosen: Sequence[str], source: str) -> None:
     """Raise if rows match by position although a column has a name such as 'id' and differs in every row."""
-    for name in called_as_ids(frame.columns):
-        if name not in chosen and are_ids(frame[name].to_numpy()):
+    for name in frame.columns:
+        if name not in chosen and called_as_ids(name) and are_ids(frame[name].to_numpy()):
             raise InputError(
                 f"{source}: {name!r} looks like the ids of the samples, and rows would match by position; match them "
                 f"by it with --id {name!r}, or leave it out with --exclude {name!r} if all parties' rows are in one "

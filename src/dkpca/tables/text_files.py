@@ -115,17 +115,13 @@ class Cut:
 
     def foreign(self, others: Sequence[str]) -> int:
         """Cells that another separator would cut, and that are no number."""
-        return sum(
-            any(mark in cell for mark in others) and not numerals.is_number(cell.strip()) for cell in self._cells()
-        )
+        cells = [cell for row in self.rows if len(row) == self.width for cell in row]
+        return sum(any(mark in cell for mark in others) and not numerals.is_number(cell.strip()) for cell in cells)
 
     def row_with(self, name: str | None) -> int | None:
         """Return the first row near the top that has this cell."""
         near = enumerate(self.rows[:ABOVE])
         return next((n for n, row in near if name in map(str.strip, row)), None) if name else None
-
-    def _cells(self) -> list[str]:
-        return [cell for row in self.rows if len(row) == self.width for cell in row]
 
 
 def with_marks(asked: Dialect, evidence: Evidence, source: str, likely: Dialect) -> tuple[Dialect, bool]:
@@ -225,12 +221,8 @@ def _is_above(cut: Cut, position: int, row: list[str]) -> bool:
         return True
     if cut.width > 2 and filled == 1:
         return True
-    return len(row) < cut.width and not _next_has_number(cut, position)
-
-
-def _next_has_number(cut: Cut, position: int) -> bool:
-    following = cut.rows[position + 1 : position + 2]
-    return any(numerals.is_number(cell.strip()) for row in following for cell in row)
+    following = [cell.strip() for row in cut.rows[position + 1 : position + 2] for cell in row]
+    return len(row) < cut.width and not any(map(numerals.is_number, following))
 
 
 def check_names(names: Sequence[str], source: str) -> None:
@@ -252,34 +244,39 @@ def _named(row: list[str], source: str, notes: list[str]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Delimited:
-    """A text file opened as columns of text."""
+class Opened:
+    """A table that was opened, and what is known of it before it is read."""
 
-    path: Path
-    dialect: Dialect
-    names: list[str]  # of the columns
-    skip: int  # lines above the table
-    notes: list[str]
-    proved: bool  # whether the decimal mark was asked for, or seen in a number that can be read in one way only
-    frame: pl.LazyFrame  # all columns text; rows as in the file, empty ones too
+    source: str
+    frame: pl.LazyFrame
+    names: list[str]
+    notes: list[str] = field(default_factory=list)
+    dialect: Dialect | None = None  # None: the format itself says what is a number
+    skip: int | None = None  # lines above the table in a text file; None: it is none
+    proved: bool = (
+        True  # whether the decimal mark was asked for, or seen in a number that can be read in one way only
+    )
+    parts: tuple[Path, ...] = ()  # files that keep types, and columns apart
+
+    def written(self, names: Sequence[str]) -> list[str]:
+        """Those columns whose text may be numbers as people write them."""
+        if self.dialect is None:
+            return []
+        schema = self.frame.collect_schema()
+        return [name for name in names if schema[name] == pl.String]
 
     def field_counts(self) -> Iterator[tuple[int, int]]:
-        """Number of each row below the header, from 1 on, and how many fields it has; 0 for an empty line."""
-        with self.path.open(encoding=self.dialect.encoding, newline="") as file:
-            for _ in range(self.skip):
+        """Number of each row of a text file, from 1 on, and how many fields it has; 0 for an empty line."""
+        assert self.dialect is not None
+        with Path(self.source).open(encoding=self.dialect.encoding, newline="") as file:
+            for _ in range(self.skip or 0):
                 file.readline()
             rows = csv.reader(file, delimiter=self.dialect.separator or ",")
             next(rows, None)
             yield from ((number, len(row)) for number, row in enumerate(rows, start=1))
 
-    def ends_in_a_line(self) -> bool:
-        """Whether the last line is whole."""
-        with self.path.open("rb") as file:
-            file.seek(max(0, self.path.stat().st_size - 4))
-            return file.read().rstrip(b"\0")[-1:] in (b"\n", b"\r")  # zeros: the other half of a letter in UTF-16
 
-
-def open_text(path: Path, asked: Dialect, *, id_column: str | None, likely: Dialect) -> Delimited:
+def open_text(path: Path, asked: Dialect, *, id_column: str | None, likely: Dialect) -> Opened:
     """Find out how a text file is written, and open it."""
     encoding = encoding_of(path, asked.encoding)
     with path.open(encoding=encoding, newline="") as file:
@@ -310,44 +307,42 @@ def open_text(path: Path, asked: Dialect, *, id_column: str | None, likely: Dial
         with_column_names=lambda _: names,
     )
     said = described(dialect)
-    return Delimited(path, dialect, names, skip, [*([f"read as {said}"] if said else []), *notes], proved, frame)
+    return Opened(str(path), frame, names, [*([f"read as {said}"] if said else []), *notes], dialect, skip, proved)
 
 
-def check_width(opened: Delimited) -> None:
-    """Say which row has more values than the header has names, if one has."""
-    width = len(opened.names)
+def check_width(opened: Opened) -> None:
+    """Say which row of a text file has more values than the header has names, if one has."""
+    width, used = len(opened.names), opened.dialect.separator if opened.dialect else None
     for number, count in opened.field_counts():
         if count > width:
             raise InputError(
-                f"{opened.path}: row {number} has {count} values, the header has {width} names; correct that row, or "
-                f"check the separator ({opened.dialect.separator!r} was used; set it with --separator)"
+                f"{opened.source}: row {number} has {count} values, the header has {width} names; correct that row, "
+                f"or check the separator ({used!r} was used; set it with --separator)"
             )
 
 
-def short_rows(opened: Delimited) -> list[str]:
-    """Words about rows that end before the last column; a last one that breaks off is refused."""
+def short_rows(opened: Opened) -> list[str]:
+    """Words about rows of a text file that end before the last column; a last one that breaks off is refused."""
     width = len(opened.names)
     counts = [(number, count) for number, count in opened.field_counts() if 0 < count < width]
     if not counts:
         return []
     last = max(number for number, count in opened.field_counts() if count)
-    if counts[-1][0] == last and not opened.ends_in_a_line():
+    with Path(opened.source).open("rb") as file:
+        file.seek(max(0, Path(opened.source).stat().st_size - 4))
+        end = file.read().rstrip(b"\0")[-1:]  # zeros: the other half of a letter in UTF-16
+    if counts[-1][0] == last and end not in (b"\n", b"\r"):
         raise InputError(
-            f"{opened.path}: breaks off in row {last}, after {counts[-1][1]} of {width} values; get the whole file"
+            f"{opened.source}: breaks off in row {last}, after {counts[-1][1]} of {width} values; get the whole file"
         )
     if counts[-1] == (last, 1) and width > 2:
         raise InputError(
-            f"{opened.path}: row {last} has one value, like a line of text below the table; remove such lines"
+            f"{opened.source}: row {last} has one value, like a line of text below the table; remove such lines"
         )
     return [
         f"{len(counts):,} rows have fewer values than the header has names, first row {counts[0][0]}; "
         "the rest is missing"
     ]
-
-
-def empty_columns(present: dict[str, int]) -> list[str]:
-    """Columns that have neither a name nor a value, as separators at the ends of lines make them."""
-    return [name for name, count in present.items() if name.startswith(f"{UNNAMED}_") and not count]
 
 
 def encoding_of(path: Path, asked: str | None = None) -> str:

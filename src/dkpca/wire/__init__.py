@@ -5,7 +5,6 @@ The header holds the kind of message, its scalar fields and a checksum over thos
 (`dkpca.wire.compact`); the header then says their shapes, and the checksum is over the numbers, not their code.
 """
 
-from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any, get_args
 
@@ -49,8 +48,7 @@ def encode(message: Message) -> bytes:
 
 def pieces(message: Message) -> list[Buffer]:
     """Return `encode(message)` in pieces, to be written one after the other: large arrays are not copied."""
-    scalars, arrays = codec.encode(message)
-    return _pieces(_header(message, scalars, arrays), arrays)
+    return _pieces(*encoded(message))
 
 
 def packed(header: Header, arrays: Arrays) -> bytes:
@@ -60,7 +58,10 @@ def packed(header: Header, arrays: Arrays) -> bytes:
 
 def _pieces(header: Header, arrays: Arrays, digest: str = "") -> list[Buffer]:
     header = header | {"checksum": digest or checksum(header, arrays)}
-    return container.pieces(header | _shapes(arrays), _coded(arrays), entry=MESSAGE)
+    # Whole numbers travel coded; the header says their shapes.
+    shapes = {name: list(array.shape) for name, array in arrays.items() if _is_coded(array)}
+    coded = {name: compact.code(to_numpy(array)) if name in shapes else array for name, array in arrays.items()}
+    return container.pieces(header | ({"coded": shapes} if shapes else {}), coded, entry=MESSAGE)
 
 
 def decode(data: Buffer) -> Message:
@@ -108,8 +109,7 @@ def fingerprint(message: Message) -> str:
     if tall:
         digests = {name: digest(matrix.data) for name, matrix in tall.items()}
         return checksum({"kind": kind_of(message), "fields": codec.described(message), "arrays": digests}, {})
-    scalars, arrays = codec.encode(message)
-    return checksum(_header(message, scalars, arrays), arrays)
+    return checksum(*encoded(message))
 
 
 def kind_of(message: Message) -> str:
@@ -128,8 +128,7 @@ def size(message: Message) -> int:
         few = {name: replace(m, data=np.zeros((count, m.shape[1]), m.data.dtype)) for name, m in tall.items()}
         rows: list[int] = [(m.shape[0] - count) * m.shape[1] * m.data.dtype.itemsize for m in tall.values()]
         return size(replace(message, **few)) + sum(rows)
-    scalars, arrays = codec.encode(message)
-    return sum(map(len, _pieces(_header(message, scalars, arrays), arrays, "0" * 64)))
+    return sum(map(len, _pieces(*encoded(message), "0" * 64)))
 
 
 def _on_workers(message: Message) -> dict[str, Any]:
@@ -138,14 +137,11 @@ def _on_workers(message: Message) -> dict[str, Any]:
     return {name: value for name, value in values.items() if is_dask_array(getattr(value, "data", None))}
 
 
-def _header(message: Message, scalars: Header, arrays: Mapping[str, Any]) -> Header:
-    """Everything but the checksum, the arrays and how they are coded."""
-    return {"kind": kind_of(message), "version": version_of(arrays), "fields": scalars}
-
-
-def version_of(arrays: Mapping[str, Any]) -> int:
-    """Format version of a message with these arrays."""
-    return CODED_VERSION if any(map(_is_coded, arrays.values())) else VERSION
+def encoded(message: Message) -> tuple[Header, Arrays]:
+    """Header without the checksum and how arrays are coded, and the arrays."""
+    scalars, arrays = codec.encode(message)
+    version = CODED_VERSION if any(map(_is_coded, arrays.values())) else VERSION
+    return {"kind": kind_of(message), "version": version, "fields": scalars}, arrays
 
 
 def _is_coded(array: Any) -> bool:
@@ -153,28 +149,14 @@ def _is_coded(array: Any) -> bool:
     return dtype_name(array) == "int32"
 
 
-def _shapes(arrays: Mapping[str, Any]) -> Header:
-    """Entry of the header for the arrays that travel coded, if there are any."""
-    shapes = {name: list(array.shape) for name, array in arrays.items() if _is_coded(array)}
-    return {"coded": shapes} if shapes else {}
-
-
-def _coded(arrays: Mapping[str, Any]) -> Arrays:
-    """Arrays as they travel."""
-    return {name: compact.code(to_numpy(array)) if _is_coded(array) else array for name, array in arrays.items()}
-
-
 def _decoded(shapes: object, arrays: Arrays, *, expected: bool) -> Arrays:
-    """Arrays as they were before `_coded`, if the header says how to read exactly those."""
+    """Arrays as they were before they were coded, if the header says how to read exactly those."""
     if not isinstance(shapes, dict) or bool(shapes) != expected or not set(shapes) <= set(arrays):
         raise WireError("the header does not describe the coded arrays")
     decoded = dict(arrays)
     for name, shape in shapes.items():
-        if (
-            not isinstance(shape, list)
-            or len(shape) != 2
-            or not all(type(n) is int and 1 <= n < 2**40 for n in shape)
-        ):
+        whole = isinstance(shape, list) and all(type(n) is int and 1 <= n < 2**40 for n in shape)
+        if not whole or len(shape) != 2:
             raise WireError(f"coded array {name!r} has no shape that a matrix can have")
         if arrays[name].dtype != np.uint8 or arrays[name].ndim != 1:
             raise WireError(f"coded array {name!r} is not one of bytes")

@@ -157,9 +157,7 @@ def arrays_in(data: Buffer, header: Mapping[str, Any], dtypes: Mapping[str, str]
             raise ValueError("an array does not lie within the file")
         # No array of ours is empty or has more than two dimensions; NumPy refuses some shapes of those that are.
         if not 1 <= len(shape) <= 2 or 0 in shape:
-            raise WireError(
-                f"array {name!r} has {len(shape)} dimensions or no entry; ours have one or two, and entries"
-            )
+            raise WireError(f"array {name!r} has {len(shape)} dimensions or no entry; ours have one or two")
         places[name] = start, end
         arrays[name] = np.frombuffer(body[start:end], dtype=dtype).reshape(shape)
     # Together they fill the file: what nobody reads could carry something else.

@@ -11,17 +11,11 @@ def loads(text: str | bytes) -> Any:
     """Return the value in the text; a `ValueError` says why there is none."""
     try:
         text = text.decode() if isinstance(text, bytes) else text  # json would take UTF-16 and a byte order mark too
-        value = json.loads(
-            text, parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=_each_key_once
-        )
+        value = json.loads(text, parse_constant=_finite, parse_float=_finite, object_pairs_hook=_each_key_once)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
     _check_depth(value)
     return value
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number")
 
 
 def _finite(digits: str) -> float:
