@@ -197,7 +197,10 @@ def test_too_few_common_samples_end_the_study_for_all(tmp_path):
 
 @pytest.mark.parametrize(
     ("lowered", "reason"),
-    [({"samples": 60}, "too few samples"), ({"recovery": 0.001, "known_rows": 30}, "the study is beyond its limits")],
+    [
+        ({"samples": 60}, "too few samples"),
+        pytest.param({"recovery": 0.001, "known_rows": 30}, "the study is beyond its limits", marks=SLOW),
+    ],
 )
 def test_a_party_refuses_what_is_beyond_its_limits_when_the_samples_are_known(lowered, reason, tmp_path):
     consortium = Consortium(tmp_path, tables(shared=False), MODES["open"], samples=10).join(**ANYTHING).sign()

@@ -56,7 +56,8 @@ def test_covariates_follow_their_samples_through_alignment(mode, tmp_path):
     assert np.abs((covariate - covariate.mean()) @ orthonormal(scores)).max() < 1e-9
 
 
-@pytest.mark.parametrize("mode", EVERY_PROTECTION[:2])
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["open", "sums"])
 def test_new_samples_come_with_their_covariates(mode, tmp_path):
     given, new = tables(), tables(80, seed=1)
     consortium = Consortium(

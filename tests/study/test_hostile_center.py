@@ -368,7 +368,7 @@ def test_a_foreign_signature_in_the_folder_keeps_nothing(tmp_path):
 
 
 def test_raising_the_limits_after_a_red_review_needs_another_review(tmp_path):
-    consortium = founded(tmp_path, PLANS["everything in the open"].fit, CAUTIOUS)
+    consortium = founded(tmp_path, PLANS["audit rows"].fit, CAUTIOUS, tables(width=5))
     fingerprint = consortium.at("airline", study.review).study.fingerprint[:40]
     (tmp_path / "airline/limits.toml").write_text(Limits(**ANYTHING).to_toml())
     with pytest.raises(InputError, match="exceeds limits.toml"):

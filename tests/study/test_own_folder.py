@@ -42,6 +42,7 @@ def steps_in(memory):
     return [line["step"] for line in memory.ledger() if line["event"] == "sent"]
 
 
+@pytest.mark.slow
 def test_killed_at_every_write_and_repeated_it_ends_with_the_same_content(tmp_path):
     died, at = 0, 0
     while True:

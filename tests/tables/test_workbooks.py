@@ -91,6 +91,7 @@ def test_a_file_that_is_no_workbook_is_refused(tmp_path):
         read(tmp_path / "t.xlsx", Reading("id"))
 
 
+@pytest.mark.slow
 def test_without_the_extra_the_sentence_says_how_to_install_it():
     code = (
         "import importlib.util as u, pathlib, sys\n"
