@@ -15,7 +15,7 @@ from dkpca.linalg import landmark as features
 from dkpca.linalg import landmark as pivoting
 from dkpca.linalg import precision as tall
 from dkpca.linalg import rows as moments
-from dkpca.linalg.arrays import to_numpy
+from dkpca.linalg.arrays import MemoryLimit, to_numpy
 from dkpca.linalg.gram import Among, Centered, Scaled
 from dkpca.linalg.landmark import Landmark
 from dkpca.linalg.leading import leading
@@ -130,7 +130,7 @@ def test_the_sample_costs_little(rng):
 @pytest.mark.slow  # needs its size
 def test_memory_is_that_of_the_answer(rng):
     n, m = 20_000, 400
-    matrix = KernelGram(RBF(0.1), table(rng, n))
+    matrix = KernelGram(RBF(0.1), table(rng, n), memory=MemoryLimit.of("100MB"))
     landmark.SAMPLE_SHARE = 2
     tracemalloc.start()
     try:
@@ -139,6 +139,31 @@ def test_memory_is_that_of_the_answer(rng):
     finally:
         tracemalloc.stop()
     assert peak < 0.5 * 8 * n * m
+
+
+@pytest.mark.parametrize("kind", ["wide", "narrow", "fused"])
+def test_rows_that_are_kept_from_one_pass_to_the_next_change_no_bit(rng, monkeypatch, kind):
+    base = gram(np, rng, kind)
+    monkeypatch.setattr(landmark, "SAMPLE", 100)
+    monkeypatch.setattr(moments, "LEAST_ROWS", 128)
+    found = []
+    for room in (0, 300 * 12 * 8, 2**29):  # no row, two groups of them, and all
+        monkeypatch.setattr(moments, "CACHE_BYTES", room)
+        found.append(Landmark(12)(base, 5))
+    for other in found[1:]:
+        np.testing.assert_array_equal(other.vectors, found[0].vectors)
+        assert (other.missed_norm, other.residual_norm) == (found[0].missed_norm, found[0].residual_norm)
+
+
+@pytest.mark.parametrize("rank", [20, 50, 100])
+def test_norms_of_what_rounding_did_are_those_of_the_difference(rng, rank):
+    A = np.linalg.qr(rng.standard_normal((100, rank)))[0] * np.geomspace(30.0, 1e-3, rank)
+    sent = precision.round_to(A, "float32")
+    R = sent.decode() - A
+    sizes = np.abs(np.linalg.eigvalsh(A @ R.T + R @ A.T + R @ R.T))
+    spectral, nuclear = precision.rounding_norms(A, sent)
+    assert sizes.max() <= spectral <= 1.001 * sizes.max()
+    assert sizes.sum() <= nuclear <= 1.01 * sizes.sum()
 
 
 def test_a_matrix_of_zeros_has_its_pairs():
@@ -166,7 +191,7 @@ def test_the_largest_eigenvalue_of_what_is_missed_is_bounded_by_blocks(rng, kind
 
 def test_many_rows_are_not_looked_at_in_blocks(rng, monkeypatch):
     """Blocks cost as much as all the rest."""
-    monkeypatch.setattr(landmark, "MOST_NUMBERS", 12 * N - 1)
+    monkeypatch.setattr(landmark, "MOST_NUMBERS", 160 * N - 1)
     pairs = Landmark(12)(gram(np, rng, "wide"), 5)
     assert pairs.missed_within is None
     assert pairs.missed_norm == pairs.missed_trace

@@ -42,6 +42,7 @@ LARGEST = 1e100  # of what rounding does, in units of the largest eigenvalue: no
 LEAST_SIZE = 1e-300  # of the largest eigenvalue, so that nothing is divided by zero
 MOST_PASSED = 20_000  # samples all of which are looked at, where the solver passed over the matrix too
 ROWS = 250  # looked at otherwise ...
+SAMPLED = 25_000  # ... beside so many columns, where differences are looked at ...
 ROUNDED = 100  # ... and of these, rounded once more
 ALONG = 0.5  # of what components have outside of a factor: along the next direction
 MAGNIFIED = 1024.0  # rounding to float32 is made so much larger to be seen in float32
@@ -197,23 +198,33 @@ def component_errors(
     some = few[:: max(1, len(few) // ROUNDED)]
     again = [rounded_again(rows_of(A, sent_to(some, reference_of(A))), A, random_state, magnified) for A in factors]
     cuts = [uncut] if all_rows else [uncut, cut]
-    seen, *rest = rows_times(law, compared, cuts, diagonals, few, V, some, again, device)
+    # Differences of these need no more than a sample of the columns, and the same one for both.
+    drawn = (
+        None if n <= SAMPLED else np.sort(np.random.default_rng([random_state, 1]).choice(n, SAMPLED, replace=False))
+    )
+    share = 1.0 if drawn is None else n / SAMPLED
+    seen, *rest = rows_times(law, compared, cuts, diagonals, few, V, some, again, device, drawn)
     size = max(float(pairs.values[0]), LEAST_SIZE)
     with quiet():
-        moved = (seen[np.isin(few, some)] - rest[-1]) / (magnified * size)
+        moved = (seen[np.isin(few, some)] - rest[-1]) * (share / (magnified * size))
         rounding = np.sum(moved**2, axis=0) * (n / len(some))
-    whole: Matrix | None
+    spectrum = spectrum_at(pairs.values, V, pairs.nearby, np.arange(n) if all_rows else few, Q)
+    whole: Matrix | None = None
     if all_rows:  # products with the whole matrix
         grams = [FusedGram(law, list(map(_scaled, factors, by)), diagonals) for by in (uncut, cut)]
         whole = None if exact else to_numpy(grams[0] @ V).astype(float)
-        image = to_numpy(grams[1] @ V).astype(float)
+        image = spectrum.components * spectrum.values[None, :] if whole is None else whole
+        lost = image - to_numpy(grams[1] @ V).astype(float)
     else:
-        whole, image = None if exact else seen, rest[0]
+        lost = share * (seen - rest[0])
+        if not exact:
+            whole = (
+                seen if drawn is None else rows_times(law, compared, cuts[:1], diagonals, few, V, device=device)[0]
+            )
 
-    spectrum = spectrum_at(pairs.values, V, pairs.nearby, np.arange(n) if all_rows else few, Q)
     at = None if diagonals is None else [pick(d, sent_to(few, d)) for d in diagonals]
     limits = Limitations.of(errors, law, lengths, at_few, at, spectrum, spectrum_at(pairs.values, V, None, few), n)
-    return from_images(whole, image, spectrum, n, replace(limits, everywhere=rounding + limits.everywhere), all_rows)
+    return from_images(whole, lost, spectrum, n, replace(limits, everywhere=rounding + limits.everywhere), all_rows)
 
 
 @dataclass(frozen=True)
@@ -244,19 +255,18 @@ class Limitations:
 
 
 def from_images(
-    whole: Matrix | None, cut: Matrix, spectrum: Spectrum, n_samples: int, limits: Limitations, all_rows: bool
+    whole: Matrix | None, lost: Matrix, spectrum: Spectrum, n_samples: int, limits: Limitations, all_rows: bool
 ) -> tuple[float, ...]:
-    """Estimate from rows of the fused matrix times the components, as it is and by factors that were cut.
+    """Estimate from rows of the fused matrix times the components, and from what a cut of the factors takes off them.
 
     `whole` is None if the components are exact for the fused matrix.
     """
     # E V = L V - L_cut V for what was left out, and L V - V Lambda for what landmarks at the center missed.
-    weights = np.full(len(cut), n_samples / len(cut))
-    own = spectrum.components * spectrum.values[None, :]
-    image = own if whole is None else whole
+    weights = np.full(len(lost), n_samples / len(lost))
     used_up = any(each.along.any() for each in limits.added)  # then these directions tell more than the cut
-    moved = change(0.0 * cut if used_up else image - cut, spectrum, weights, all_rows=all_rows)
+    moved = change(0.0 * lost if used_up else lost, spectrum, weights, all_rows=all_rows)
     if whole is not None:
+        own = spectrum.components * spectrum.values[None, :]
         moved = moved + change(whole - own, spectrum, weights, all_rows=all_rows)
     safety = LOST_SAFETY if used_up else SAFETY
     total = safety * turned(moved, spectrum, limits.added)
@@ -271,11 +281,12 @@ def rows_times(
     diagonals: Sequence[Array] | None,
     positions: Positions,
     V: Array,
-    others: Positions,
-    again: Sequence[Array],
-    device: str | None,
+    others: Positions | None = None,
+    again: Sequence[Array] = (),
+    device: str | None = None,
+    drawn: Positions | None = None,
 ) -> list[Matrix]:
-    """Some rows of the fused matrix times V, in one pass over all rows of the factors.
+    """Some rows of the fused matrix times V, in one pass over all rows of the factors, or over the drawn ones.
 
     Once for each of `cuts`, which says what the columns of the factors are multiplied by; and, last, for the first of
     them with the rows `again` of the factors instead of those at the `others` of the positions.
@@ -290,18 +301,22 @@ def rows_times(
 
     # Columns of the fused matrix at the positions, once per cut, side by side: their transpose times V in one pass.
     rows, own = there.parts(sent_to(positions, there.reference))
-    moved = [xp.astype(sent_to(A, there.reference), there.reference.dtype) for A in again]
-    _, own_others = there.parts(sent_to(others, there.reference))
-    right = [list(map(transposed, each)) for each in (*merged(rows, own), merged(moved, own_others)[0])]
+    right = [list(map(transposed, each)) for each in merged(rows, own)]
+    if others is not None:
+        moved = [xp.astype(sent_to(A, there.reference), there.reference.dtype) for A in again]
+        _, own_others = there.parts(sent_to(others, there.reference))
+        right.append(list(map(transposed, merged(moved, own_others)[0])))
+    if drawn is not None:
+        there, V = there.among(sent_to(drawn, there.reference)), pick(V, sent_to(drawn, V))
 
     decoded = there.decoding()
 
     def make(start: int, *stored: Array) -> Array:
         left = merged(*decoded(stored))
-        both = zip([*left, left[0]], right, strict=True)
+        both = zip([*left, left[0]], right, strict=False)
         return xp.concat([law.crossed(each, by) for each, by in both], axis=1)
 
-    table = replace(there.table(), make=make, width=len(positions) * len(cuts) + len(others))
+    table = replace(there.table(), make=make, width=sum(each[0].shape[1] for each in right))
     found = to_numpy(crossed(table, V, place)).astype(float)
     return np.split(found, len(positions) * np.arange(1, len(cuts) + 1))
 

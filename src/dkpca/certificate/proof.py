@@ -230,7 +230,8 @@ def ceiling(
     size = max(size, LEAST_SIZE * float(pairs.values[0]))
     missed = float(np.trace(_missed_within(pairs))) / pairs.values.shape[0]
     kept = sum(e.overlap * _largest(w) for e, w in zip(errors, weights, strict=True))
-    if not (size > 0.0 and math.isfinite(size)) or size - kept < missed + kept:
+    rounded = sum(e.rounding * _largest(w) for e, w in zip(errors, weights, strict=True))
+    if not (size > 0.0 and math.isfinite(size)) or size - kept < missed + kept or size < rounded:
         return None
     # G = Diag(room) - covered, over a size: room has the weights w_j, widened for turned directions and for rounding.
     lifted = law.shortfall(received, true, [e.rounding for e in errors])

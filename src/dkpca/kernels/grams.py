@@ -286,7 +286,7 @@ class FusedGram(Gram):
 
         return of
 
-    def among(self, positions: Array) -> Gram:
+    def among(self, positions: Array) -> "FusedGram":
         return FusedGram(self.law, *self.parts(positions))
 
     def dense(self) -> Array:

@@ -59,6 +59,7 @@ from dkpca.linalg.rows import (
     Made,
     Progress,
     RowGroup,
+    cached,
     cross,
     crossed,
     for_each,
@@ -81,7 +82,8 @@ CHOOSING, LIFTING = 0.1, 0.6  # shares of the work that are done after the choic
 MIN_BLOCK = 32  # pivots that are proposed at a time
 ENOUGH = 1e-12  # error of the eigenvalues, as a share of the trace, that is not worth a substitution for each row ...
 BESIDE_MISSED = 1e-4  # ... and as a share of the trace that the landmarks miss
-MOST_NUMBERS = 2**25  # rows times landmarks for which bounds may take a third of the time
+MOST_NUMBERS = 2**25  # rows times landmarks for which bounds may take a third of the time ...
+AS_LANDMARKS = 160  # ... and blocks take as long as so many landmarks
 WORTH_BLOCKS = 0.1  # of the next eigenvalue: what landmarks miss is bounded in blocks where it may be more
 TURNED = 0.01  # by which columns may be off from orthonormal ones to know what is missed along these
 BLOCK = 40  # rows of a triangle to invert at a time, where all of it would be too rough ...
@@ -100,13 +102,11 @@ class Chosen:
     start: Array  # (m,) near the mean of the features
     among: int  # rows they were chosen among
 
-    def head(self, m: int, gram: Gram) -> "Chosen":
+    def head(self, m: int) -> "Chosen":
         """Return the first of them, where the features are those of F."""
         pivots, block = self.pivots[:m], self.block.head(m)
         factor = None if self.factor is None else self.factor[:, :m]
-        features = (
-            gram.against(pivots).then(substitution(block, pivots)) if factor is None else features_at_hand(factor)
-        )
+        features = replace(self.features.then(lambda start, F: F[:, :m]), width=m)
         return replace(self, pivots=pivots, block=block, features=features, factor=factor, start=self.start[:m])
 
 
@@ -188,7 +188,9 @@ class Landmark:
         if F.shape[0] == gram.n:
             return Chosen(pivots, block, features_at_hand(F), F, True, namespace(F).mean(F, axis=0), gram.n)
         substituted, start = features_to_add_up(F, block, gram.n, missed)
-        block, columns = quicker(block, F, gram.n, k, missed), gram.against(pivots)
+        columns = gram.against(pivots)
+        if substituted or (self.bounded and _affordable(gram.n, block.m, start)):  # or no row is ever substituted
+            block = quicker(block, F, gram.n, k, missed)
         columns = columns.then(substitution(block, pivots)) if substituted else columns
         return Chosen(pivots, block, columns, None, substituted, start, F.shape[0])
 
@@ -232,11 +234,15 @@ def _pairs(
     # more than what they explain go.
     n, home = gram.n, gram.home
     done = _part(progress, CHOOSING, LIFTING)
-    sums = moments(chosen.features, chosen.start, centered=centered, progress=done)
+    passed, again = (
+        cached(chosen.features, chosen.start, gram.memory) if chosen.factor is None else (chosen.features,) * 2
+    )
+    sums = moments(passed, chosen.start, centered=centered, progress=done)
+    chosen = replace(chosen, features=again)
     if chosen.substituted:
         square = sums.from_zero(n, chosen.start) if centered else sums.square
         sound, _ = chosen.block.sound(to_numpy(square).astype(float))
-        chosen, sums = (chosen.head(sound, gram), sums.head(sound)) if sound < chosen.block.m else (chosen, sums)
+        chosen, sums = (chosen.head(sound), sums.head(sound)) if sound < chosen.block.m else (chosen, sums)
     # 2) With F'F = U Theta U', the eigenvalues of F F' are Theta and its eigenvectors F U Theta^(-1/2).
     block, start = chosen.block, chosen.start
     # F'HF = F'F - F'QQ'F: what covariates show of the features is taken out of the sum of squares.
@@ -255,8 +261,9 @@ def _pairs(
     left = unexplained + found.beside + rounded + block.m**0.5 * found.moved
     in_products, rough = rounding_in_blocks(block.m, block.trace, next_value, unit(start))
     in_entries = in_products + gram.evaluation_error() + found.beside
-    affordable = on_gpu(start) or n * block.m <= MOST_NUMBERS
-    in_blocks = bounded and affordable and left > WORTH_BLOCKS * next_value and unexplained > in_entries
+    in_blocks = (
+        bounded and _affordable(n, block.m, start) and left > WORTH_BLOCKS * next_value and unexplained > in_entries
+    )
     # 4) A second pass makes the eigenvectors, which are then orthonormal to the last digit and have their signs.
     share = in_products / block.trace if block.trace > 0 else 0.0
     rounding = Rounding(rough, share, gram.evaluation_error() + found.beside) if in_blocks else None
@@ -291,6 +298,11 @@ def _pairs(
         taken_trace=0.0 if found.shown is None else float(np.sum(found.shown**2)),
     )
     return pairs.with_residual(found.moved + made + turned)
+
+
+def _affordable(n: int, landmarks: int, reference: Array) -> bool:
+    """Whether blocks on the diagonal of what so many landmarks miss are worth their time."""
+    return on_gpu(reference) or n * max(landmarks, AS_LANDMARKS) <= MOST_NUMBERS
 
 
 def _part(progress: Progress, start: float, end: float) -> Done:

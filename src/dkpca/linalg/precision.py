@@ -22,6 +22,7 @@ from dkpca.linalg.arrays import (
     or_one,
     power_of_four,
     sent_to,
+    solver_error,
     tall_empty,
     to_numpy,
     unit,
@@ -38,6 +39,7 @@ from dkpca.linalg.rows import (
     kept,
     moments,
     on_workers,
+    one_blas_thread,
     over,
     pick,
     slices,
@@ -231,6 +233,18 @@ def norms_by_squares(square: np.ndarray[Any, Any], n: int, reference: Array) -> 
     return largest * (1.0 + slack), nuclear
 
 
+def _norms_of_few_rows(A: np.ndarray[Any, Any], R: np.ndarray[Any, Any], one: float) -> tuple[float, float]:
+    """Spectral and nuclear norm of (A + R)(A + R)' - A A', which is smaller than [A R]'[A R]; `one` is a rounding."""
+    # A R' + R A' + R R' = H + H' with H = (A + R/2) R': sums of `rank` products, and an eigensolver.
+    with one_blas_thread():
+        half = (A + 0.5 * R) @ R.T
+        values = np.abs(np.linalg.eigvalsh(half + half.T))
+    length = float(np.linalg.norm(R))
+    rounded = 2.0 * growth(A.shape[1]) * one * (float(np.linalg.norm(A)) + length) * length
+    rounded += solver_error(len(A), float(values.max()), A)
+    return float(values.max()) + rounded, float(values.sum()) + len(A) * rounded
+
+
 def _root(S: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return some L with L L' = S for a semidefinite matrix."""
     try:
@@ -394,6 +408,10 @@ def rounding_norms(A: Factor, sent: Rounded, device: str | None = None) -> tuple
     exact, decoded = where_computed(A, device), where_computed(Tall(sent, dtype), device)
     reference = reference_of(exact)
     xp = namespace(reference)
+    if 2 * rank >= n and not on_workers(A):
+        before, after = (to_numpy(whole(x)).astype(float) / size for x in (A, Tall(sent, dtype)))
+        spectral, nuclear = _norms_of_few_rows(before, after - before, unit(reference))
+        return spectral * size * size, nuclear * size * size
 
     # [A R]'[A R] with R = B - A, in one pass over both: the norms of B B' - A A' follow from it.
     (before_stored, before_of), (after_stored, after_of) = _parts(exact), _parts(decoded)

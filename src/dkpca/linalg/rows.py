@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, reduce
 from itertools import islice
 from threading import Lock
@@ -55,6 +55,8 @@ SCRATCH_BYTES = 2**26  # what a product may take beyond its result, where one la
 SQUARED_SHARE = 4  # tiles that are squared at a time: the sum is written once for each
 TRIANGLE_SHARE = 8  # rows for each column, or stacked triangles are nearly as large as what they stand for
 CACHED_ROWS = 64  # of a product with hundreds of columns, to be used at once
+CACHE_BYTES = 2**29  # of rows that one pass makes and the next one reads ...
+CACHE_SHARE = 16  # ... and at most one part in this many of the memory that may be taken
 GPU_ROWS, GPU_TILE_BYTES = (
     2**17,
     2**26,
@@ -159,6 +161,30 @@ class Made:
         """Change the rows further, given the number of the first."""
         make = self.make
         return Made(self.stored, lambda start, *rows: change(start, make(start, *rows)), self.width, self.place)
+
+
+def cached(table: Made, reference: Array, memory: MemoryLimit | None = None) -> tuple[Made, Made]:
+    """Return the same table twice: a pass over the first keeps as many of the rows as there is room for.
+
+    The second reads them, and makes the others again. Only rows on the host are kept, in whole groups.
+    """
+    n, width = table.shape
+    room = CACHE_BYTES if memory is None else min(CACHE_BYTES, memory.most // CACHE_SHARE)
+    fitting = room // (itemsize(reference) * max(width, 1))
+    most = max((group.stop for group in groups(n) if group.stop <= fitting), default=0)
+    if not most or on_workers(table) or not isinstance(reference, np.ndarray):
+        return table, table
+    rows, make = np.empty((most, width), dtype=reference.dtype), table.make
+
+    def write(start: int, made: Array) -> Array:
+        if start < most:
+            rows[start : start + len(made)] = made
+        return made
+
+    def read(start: int, *stored: Array) -> Array:
+        return rows[start : start + len(stored[0])] if start < most else make(start, *stored)
+
+    return table.then(write), replace(table, make=read)
 
 
 class RowGroup:
