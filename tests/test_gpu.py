@@ -1,5 +1,7 @@
 """What only a CUDA device can show. Run with `pytest -m gpu` on a machine that has one."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -150,6 +152,45 @@ def test_the_estimator_stays_on_the_device(dtype, error):
     assert model.eigenvectors_.dtype == dtype
     assert subspace_error(expected.eigenvectors_, model.eigenvectors_.double().cpu().numpy()) < error
     assert model.transform(torch.asarray(X[:9], dtype=dtype, device="cuda")).is_cuda
+
+
+@pytest.mark.parametrize("solver", ["dense", "streamed", "landmark"])
+@pytest.mark.parametrize(("law", "dtype", "error"), [
+    ("product", torch.float64, 1e-6), ("sum", torch.float64, 1e-6), ("product", torch.float32, 1e-3),
+])  # fmt: skip
+def test_covariates_are_taken_out_on_the_device(law, dtype, error, solver):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((600, 4)) @ rng.standard_normal((4, 12))
+    batch, age = rng.choice(["a", "b", "c"], 640), rng.normal(50, 10, 640)
+    C, new_C = ({"batch": batch[rows], "age": age[rows]} for rows in (slice(0, 600), slice(600, 640)))
+    new = rng.standard_normal((40, 12))
+    asked: dict[str, Any] = {"gamma": 0.02, "parties": 3, "rank": 30, "law": law, "solver": solver}
+    asked["n_landmarks"] = 600
+    expected = DKPCA(3, **asked).fit(X, covariates=C)
+    model = DKPCA(3, **asked).fit(torch.asarray(X, dtype=dtype, device="cuda"), covariates=C)
+    assert model.eigenvectors_.is_cuda
+    V = model.eigenvectors_.double().cpu().numpy()
+    assert subspace_error(expected.eigenvectors_, V) < error
+    design = np.column_stack([*(batch[:600] == value for value in "abc"), age[:600]]).astype(float)
+    shown = np.abs((design / np.linalg.norm(design, axis=0)).T @ V).max()
+    assert shown < (1e-10 if dtype == torch.float64 else 1e-5)
+    placed = model.transform(torch.asarray(new, dtype=dtype, device="cuda"), covariates=new_C)
+    assert placed.is_cuda
+    np.testing.assert_allclose(
+        np.abs(placed.double().cpu().numpy()), np.abs(expected.transform(new, covariates=new_C)), atol=20 * error
+    )
+
+
+def test_covariates_with_landmarks_streamed_to_the_device():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((3000, 4)) * [4.0, 3.0, 2.0, 0.3] @ rng.standard_normal((4, 8))
+    batch = np.array(["a", "b", "c"])[np.arange(3000) % 3]
+    asked: dict[str, Any] = {"gamma": 0.002, "parties": 2, "rank": 40, "solver": "landmark", "n_landmarks": 300}
+    here = DKPCA(3, **asked).fit(X, covariates={"batch": batch})
+    there = DKPCA(3, device="cuda", **asked).fit(X, covariates={"batch": batch})
+    assert subspace_error(here.eigenvectors_, np.asarray(there.eigenvectors_)) < 1e-3
+    for value in "abc":
+        assert np.abs(np.asarray(there.eigenvectors_)[batch == value].sum(axis=0)).max() < 1e-9
 
 
 def test_a_wrong_device_mix_is_refused():

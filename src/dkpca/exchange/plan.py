@@ -266,10 +266,6 @@ def read_plan(raw: bytes) -> Plan:
         raise InputError("the plan: covariates are taken out of the centered kernel; center = true, or no covariates")
     if plan.covariates and plan.row_means:
         raise InputError("the plan: row means say nothing of a kernel without its covariates; row_means = false")
-    if plan.covariates and plan.protect == "blind" and plan.batches:
-        raise InputError(
-            "the plan: a blind center cannot take covariates out of new samples; batches = 0, or no covariates"
-        )
     if plan.batches and plan.batch_samples < 2:
         raise InputError("the plan: a batch of one sample would single it out; batch_samples is at least 2")
     return plan

@@ -23,6 +23,7 @@ from dkpca.fusion.covariates import Covariates
 from dkpca.kernels import RBF, Kernel, Precomputed
 from dkpca.kernels.base import BALANCED, adjusted, center_weights, check_law, check_weights, combination, weighed
 from dkpca.linalg.arrays import MemoryLimit
+from dkpca.linalg.precision import Rounded
 from dkpca.messages import MaskedSum, Packed, Scores, Shape, Statistics, row_number_digest
 from dkpca.party import alignment
 from dkpca.party import questions as q
@@ -130,11 +131,14 @@ def fit(names: Sequence[str], settings: Fit, terms: Terms) -> Generator[Ask, Ans
 
     def results() -> Questions:
         given = partial(published, model(), row_means=terms.row_means and fusion.without_row_means(model()) is None)
-        return {n: q.ResultGiven(given(rows_for(n)), model().weights.get(n, 1.0)) for n in names}
+        slopes = None if settings.protect != "blind" else model().extension.slopes
+        owned = {n: Rounded(np.asarray(slopes)) for n in terms.taken_out if slopes is not None}
+        return {n: q.ResultGiven(given(rows_for(n)), model().weights.get(n, 1.0), slopes=owned.get(n)) for n in names}
 
     def expected(told: Any) -> bool:
         first = isinstance(told, q.ResultGiven) and not told.batch and _planned(told.weight, settings)
-        return first and (terms.row_means or told.scores.row_means is None)
+        blind = settings.protect == "blind" and bool(terms.taken_out)
+        return first and (terms.row_means or told.scores.row_means is None) and (blind or told.slopes is None)
 
     if terms.publish or settings.protect == "blind":
         yield Ask("result", results, expects=expected)
@@ -230,7 +234,7 @@ def place(
         scores: Callable[[], Any] = cache(lambda: fusion.place(_model(model), [rows[name] for name in names]))
     else:
         scores = yield from _by_new_sums(names, settings, model, result, batch, terms)
-    for owner, columns in terms.taken_out.items():
+    for owner, columns in terms.taken_out.items() if settings.protect != "blind" else ():  # else in the owner's share
         theirs = yield Ask(f"{batch}/covariates", {owner: q.CovariatesWanted(columns, 0, batch=batch)})
         scores = cache(partial(_adjusted, model, scores, theirs, owner))
     if terms.publish:

@@ -110,6 +110,7 @@ class Party:
     union: dict[str, Union] = field(default_factory=dict)  # by batch, where samples that some parties lack are kept
     state: PartyState | SumState | None = None
     sent: messages.Summary | None = None  # its own summary of a blind fit, until the result has come
+    slopes: Any = None  # (q, n_components): what its covariates add to scores of new samples in a blind fit
 
     def answer(self, question: q.Question) -> Any:
         """Answer a question; what has to be kept for later questions is kept."""
@@ -451,7 +452,11 @@ def _share(party: Party, batch: str, result: str, step: float = 0.0) -> Any:
             f"party {party.name!r}: its share of these scores is nearly constant, so their sum would reveal that of "
             "the others; place more samples, or samples that differ"
         )
-    return shares
+    if party.slopes is None:
+        return shares
+    return (
+        shares + np.asarray(_covariates(party, q.CovariatesWanted((), 0, batch=batch)).rows.decode()) @ party.slopes
+    )
 
 
 def _reveal(party: Party, question: q.ReceivedGiven) -> messages.Reveal:
@@ -512,6 +517,7 @@ def _with_share(party: Party, question: q.ResultGiven) -> PartyState:
         raise InputError(f"party {party.name!r}: the result is for other samples than its fit")
     values = np.sum(scores**2, axis=0)  # the eigenvalues
     signs = signs_of(Rotation(party.group_key, party.run, party.common_digest(n), n).turn_back(scores))
+    party.slopes = None if question.slopes is None else np.asarray(question.slopes.decode()) * signs
     share = question.weight * (A.T @ (scores / np.where(values > 0, values, 1.0))) * signs
     deviations = np.sqrt(np.mean((A @ share) ** 2, axis=0))
     alone = deviations <= CONSTANT**2 * np.sqrt(np.mean(scores**2, axis=0))

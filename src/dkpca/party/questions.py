@@ -15,6 +15,7 @@ from dkpca import messages
 from dkpca.errors import FusionError, WireError
 from dkpca.kernels import Kernel
 from dkpca.linalg.leading import Solver
+from dkpca.linalg.precision import Rounded
 from dkpca.protection.masks import POWERS, ModularRing
 from dkpca.protection.quantities import Addends
 from dkpca.rank import RankRule
@@ -293,6 +294,7 @@ class ResultGiven(Question, answer=messages.Told, reads_table=False):
     scores: messages.Scores
     weight: messages.Positive = 1.0  # by which the party's matrix was multiplied
     batch: str = ""
+    slopes: Rounded | None = None  # (q, n_components): of covariates, for their owner in a blind fit
 
 
 KINDS: Mapping[str, type[Any]] = {

@@ -461,10 +461,10 @@ def _of_run(run: Run) -> dict[str, Any]:
 
 
 def _driving(drives: Drives, eigenvalues: Any) -> dict[str, Any]:
-    """Columns with the largest derivatives in size, by component: name, share of the eigenvalue, and its bound."""
+    """Columns whose derivatives are surely largest in size, by component: name, share of the eigenvalue, bound."""
     scale = np.where(eigenvalues > 0, eigenvalues, 1.0)
     values, errors = drives.values / scale, drives.errors / scale
-    order = np.argsort(-np.abs(values), axis=0, kind="stable")[:TOP_COLUMNS]
+    order = np.argsort(errors - np.abs(values), axis=0, kind="stable")[:TOP_COLUMNS]
     top = [
         [(drives.columns[j], float(values[j, d]), float(errors[j, d])) for j in order[:, d].tolist()]
         for d in range(values.shape[1])

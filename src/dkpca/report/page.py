@@ -228,6 +228,7 @@ def _curves(found: Survival) -> str:
         parts.append(_element("rect", class_=f"party-{k % 6 + 1}", width=11, height=11, **place))
         parts.append(_words_at(left + 90 * k + 16, top + height + 36, name))
     parts.append(_words_at(left, top + height + 18, "0", "middle"))
+    parts.append(_words_at((left + width) / 2, top + height + 18, "time", "middle"))
     parts.append(_words_at(width, top + height + 18, f"{last:.3g}", "end"))
     label = f"survival of {len(found.curves)} clusters over time"
     return _drawing(max(width, left + 90.0 * len(found.curves)) + 8, top + height + 44, label, parts)

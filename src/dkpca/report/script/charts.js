@@ -86,7 +86,7 @@ function drawColumns(box, columns, { what, chance, least = -1, most = 1 }) {
   const line = (kind, value) => svg("line", { class: kind, x1: x(value), x2: x(value), y1: 0, y2: chart.bottom });
   for (const value of [-1, 0, 1].filter((value) => value >= least)) {
     const anchor = { "-1": "start", 0: "middle", 1: "end" }[value];
-    const words = most === 1 ? value : (value * most).toPrecision(2);
+    const words = most === 1 || value === 0 ? value : (value * most).toPrecision(2);
     chart.drawing.append(line("grid", value * most), text(words, x(value * most), chart.bottom + 18, { class: "tick", "text-anchor": anchor }));
   }
   if (chance !== undefined) for (const value of least < 0 ? [-chance, chance] : [chance]) chart.drawing.append(line("chance", value));
@@ -97,11 +97,11 @@ function drawColumns(box, columns, { what, chance, least = -1, most = 1 }) {
       width: Math.max(1, Math.abs(x(value) - x(0))), height: row - 6,
     });
     const label = text(shortened(name, half), positive ? half - 7 : half + 7, k * row + 15, {
-      class: "label", "text-anchor": positive ? "end" : "start",
+      class: "label name", "text-anchor": positive ? "end" : "start",
     });
     const whisker = error ? [svg("path", { class: "whisker", d: across(k * row + row / 2, x(value - error), x(value + error)) })] : [];
     const bound = error ? ` ± ${error.toPrecision(2)}` : "";
-    chart.drawing.append(svg("g", { "data-tip": `${name}\n${what} ${value.toFixed(2)}${bound}` }, bar, label, ...whisker));
+    chart.drawing.append(svg("g", { "data-tip": `${name}\n${what} ${value.toFixed(2)}${bound}` }, bar, ...whisker, label));
   });
 }
 
