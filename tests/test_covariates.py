@@ -20,6 +20,7 @@ import dkpca
 from dkpca import DKPCA, errors
 from dkpca.errors import DataWarning, InputError
 from dkpca.fusion.covariates import Covariates
+from dkpca.kernels import RBF
 from dkpca.linalg.arrays import to_numpy
 from dkpca.linalg.streamed import Streamed
 from dkpca.store.files import decode_model, encode_model
@@ -291,3 +292,37 @@ class TestMetadataRouting:
         np.testing.assert_allclose(
             first, DKPCA(8, parties=2).fit(FIT, covariates=OLD_C).transform(NEW, covariates=NEW_C), atol=1e-9
         )
+
+
+class TestBlind:
+    """What a blind center computes of covariates that it knows: B'K B of every party, B a basis of ones and them."""
+
+    def attacked(self, columns, rng):
+        """Kernel values between samples that a center reads off, where it takes groups for single samples."""
+        n = len(next(iter(columns.values())))
+        X = rng.normal(size=(n, 3))
+        K = RBF(0.3)(X, X)
+        turn, hidden = (np.linalg.qr(rng.normal(size=(n, n)))[0] for _ in range(2))
+        Q = Covariates.of(columns).basis
+        B = np.concatenate([np.full((n, 1), n**-0.5), Q], axis=1)
+        L = turn @ np.linalg.cholesky(K + 1e-12 * np.eye(n)) @ hidden  # the turned factor; its columns are hidden too
+        seen = (turn @ B).T @ L
+        return K, B @ (seen @ seen.T) @ B.T
+
+    def test_indicators_of_single_samples_give_their_kernel_away_and_are_refused(self, rng):
+        columns = {f"i{k}": (np.arange(60) == k).astype(float) for k in range(20)}
+        K, found = self.attacked(columns, rng)
+        assert np.abs(found - K)[:20, :20].max() < 1e-9
+        with pytest.raises(InputError, match="single out 20 of 60 samples"):
+            Covariates.of(columns).check_blind()
+
+    def test_groups_give_their_means_only_and_are_accepted(self, rng):
+        columns = {"site": np.repeat(["a", "b", "c"], 20)}
+        K, found = self.attacked(columns, rng)
+        apart = ~np.eye(60, dtype=bool)
+        assert np.corrcoef(found[apart], K[apart])[0, 1] < 0.3
+        Covariates.of(columns).check_blind()
+
+    def test_many_small_groups_are_refused_however_even_they_are(self):
+        with pytest.raises(InputError, match="every column 10"):
+            Covariates.of({"ward": np.repeat([f"w{k}" for k in range(12)], 5)}).check_blind()

@@ -321,6 +321,30 @@ class TestSearchForViolations:
         assert outcome.ended == "answered", outcome.words
         assert not outcome.broken
 
+    def test_rows_next_to_the_mean_have_no_direction(self):
+        """Found by seed 29: the mean of a standardized column rounds, and cosines next to it were stated as proved."""
+        integers = Configuration(
+            seed=363738749, n_samples=40, n_features=3, n_parties=2, shape="integers", log_scale=-4.0551446151917165,
+            kernel="cosine", law="product", centered=True, log_gamma=0.0, relative_gamma=True, rank="auto",
+            rank_size=0.8574405835215388, precision="compact", solver="dense", n_landmarks=17, n_components=2,
+            library="torch float32", lacking="complete", share_lacking=0.5, standardize=True,
+        )  # fmt: skip
+        outcome = attempt(integers)
+        assert outcome.ended == "answered", outcome.words
+        assert not outcome.broken
+
+    def test_what_rounding_leaves_of_a_constant_column_is_not_a_count(self):
+        """Found by seed 29: a party whose histograms were standardized was accused of altering its summary."""
+        constant = Configuration(
+            seed=20190619, n_samples=12, n_features=7, n_parties=6, shape="offset", log_scale=5.137876706622393,
+            kernel="additive_chi2", law=None, centered=True, log_gamma=0.0, relative_gamma=True, rank="fixed",
+            rank_size=0.42646818579839063, precision="float32", solver="dense", n_landmarks=10, n_components=4,
+            library="torch float32", lacking="mean", share_lacking=0.2, standardize=True, covariates=2,
+        )  # fmt: skip
+        outcome = attempt(constant)
+        assert outcome.ended == "refused"
+        assert "counts and histograms" in outcome.words
+
     def test_a_bound_that_is_too_small_is_found(self, monkeypatch):
         def boasting(*given, **named):
             proof = certify(*given, **named)

@@ -28,7 +28,7 @@ from dkpca.linalg.arrays import to_numpy
 
 Long = np.ndarray[Any, Any]
 DEPENDENT = 1e-8  # share of a covariate that those before it leave, to be one of its own
-SHRUNK = 1e-9  # a mixture that is shorter by less was not shrunk: its row was rounded
+SHRUNK = 1e-13  # a mixture that is shorter by less was not shrunk: its row was rounded
 VISIBLE = 1e-4  # of the longest row: a shorter mixture tells nothing about its shrinking in single precision
 EXACT_UP_TO = 400  # samples; products of larger factors take minutes without BLAS
 
@@ -85,7 +85,8 @@ def mixtures(model: FusedModel) -> dict[str, Long]:
             others = [to_numpy(rows[other]) / found.sizes[other] for other in sorted(rows) if other != name]
             Z = np.concatenate(others, axis=1).astype(np.longdouble) - to_numpy(step.mean).astype(np.longdouble)
             U = to_numpy(step.directions).astype(np.longdouble)
-            w = w + (Z[lacking[name]] @ U) * to_numpy(step.shrinkage).astype(np.longdouble) @ (Z[own] @ U).T
+            B = Z[own] @ U
+            w = w + (Z[lacking[name]] @ U) * to_numpy(step.shrinkage).astype(np.longdouble) @ (B - B.mean(axis=0)).T
         # By how much the mixture was shrunk shows in its row.
         A = to_numpy(summary.factor.decode()).astype(np.longdouble) / found.sizes[name]
         long, short = w @ A, to_numpy(found.filled[name].factor)[lacking[name]] / found.sizes[name]

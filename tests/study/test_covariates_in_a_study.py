@@ -93,6 +93,21 @@ def test_review_says_what_the_center_will_see_and_to_whom_it_belongs(tmp_path):
     assert any("covariates registry0, turned with the samples" in line for line in said)
 
 
+def test_covariates_that_single_samples_out_are_not_shown_to_a_blind_center(tmp_path):
+    given = tables()
+    given["registry"][1][:, 0] = 0.0
+    given["registry"][1][:2, 0] = 1.0
+    consortium = Consortium(tmp_path, given, MODES["blind"], align="position", samples=10, covariates=TAKEN)
+    consortium.join(**ANYTHING)
+    found = consortium.at("registry", study.review)
+    assert any("single out 2 of" in line for line in found.words())
+    assert set(found.columns.values()) == {1.0}  # what cannot be measured counts as recovered
+    other = consortium.at("airline", study.review).words()
+    assert "  center, if it knows these, learns how similar their groups are in your table" in other
+    with pytest.raises(RefusedError, match="registry"):
+        consortium.sign().finish()
+
+
 @pytest.mark.slow
 def test_categories_are_taken_out_as_the_table_is_read(tmp_path):
     given = tables()

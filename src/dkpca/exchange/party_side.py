@@ -117,6 +117,8 @@ class PartySide:
         """Orthonormal columns of the covariates, or the rows of new samples in them."""
         own = {name: values[order.get("", slice(None))] for name, values in self.table.covariates.items()}
         known = Covariates.of(own)
+        if self.fit.protect == "blind":
+            known.check_blind()
         if not batch:
             return known.basis
         new = self.new[batch].covariates

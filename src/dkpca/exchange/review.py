@@ -38,6 +38,7 @@ from dkpca.rank import Recovery
 from dkpca.settings import Compute, Fit
 from dkpca.wording import in_bytes
 
+UNMEASURED = "what cannot be measured"  # and counts as recovered
 SHARED = 0.5  # share of common samples from which two masked sums are about nearly the same ones
 LEFT, ABOUT = "left.npz", "left.json"  # what a signed study lets out, for the union with later ones
 SHOWN_COLUMNS = 8
@@ -102,6 +103,8 @@ class Review:
         lines += [f"  {each.what}, to {each.to}: {in_bytes(each.bytes)}" for each in self.leaving]
         for owner, names in plan.covariates.items():
             lines.append(f"  taken out of the components: {', '.join(names)} of {owner}")
+            if plan.protect == "blind":
+                lines.append(f"  {plan.center}, if it knows these, learns how similar their groups are in your table")
         worst = sorted(self.columns.items(), key=lambda item: -item[1])[:SHOWN_COLUMNS]
         lines += ["", "Recovered by somebody who knows some rows, from all that leaves and ever left (R²):"]
         lines += [f"  {name}: {value:.2f}" for name, value in worst]
@@ -211,13 +214,15 @@ def _worst(case: Case) -> tuple[dict[str, float], tuple[Leaving, ...]]:
         try:
             now = tuple(_leaves(replace(case, fit=replace(case.fit, gamma=gamma))))
         except DKPCAError as error:
-            what = f"what cannot be measured: {error}"
+            what = f"{UNMEASURED}: {error}"
             now = (Leaving(what, case.plan.center, 0, _plain(np.asarray(table.X[case.rows]), table)),)
         seen = [each.seen for each in now if each.seen is not None]
         here = dict.fromkeys(table.columns, 0.0)
         if seen or before:
             found_now = recovery.against([*seen, *before], table.X[case.rows], known_rows=case.limits.known_rows)
             here = dict(zip(table.columns, found_now.columns, strict=True))
+        if any(each.what.startswith(UNMEASURED) for each in now):  # however few rows the limits take for known
+            here = dict.fromkeys(table.columns, 1.0)
         if not leaving or max(here.values()) > max(found.values()):
             leaving = now
         found = {column: max(value, found.get(column, 0.0)) for column, value in here.items()}
@@ -261,13 +266,16 @@ def _leaves(case: Case) -> Iterator[Leaving]:
         what = f"blinded sample ids, in a ring of {J} rounds (each party runs once a round)"
         yield Leaving(what, f"{after}, and on to {center}", 32 * J * T, None)
     if table.covariates:
-        Q = Covariates.of(table.covariates).basis
+        covariates = Covariates.of(table.covariates)
+        Q = covariates.basis
+        if plan.protect == "blind":
+            covariates.check_blind()
         how = "turned with the samples" if plan.protect == "blind" else f"of every sample, in the clear to {center}"
         what = f"covariates {', '.join(plan.covariates[name])}, {how}"
         seen = None if plan.protect == "blind" else _plain(Q[rows], table)
         yield Leaving(what, center, 8 * Q.shape[1] * (T + plan.batches * plan.batch_samples), seen)
     if fit.family_of(name).columns_are == "samples":
-        what = "what cannot be measured: a precomputed kernel"
+        what = f"{UNMEASURED}: a precomputed kernel"
         yield Leaving(what, center, 8 * T * T, _plain(np.asarray(table.X[rows]), table))
         return
     heard, model, placed = _rehearsed(case)

@@ -5,10 +5,11 @@ out, N_j rounding). A lacking row is phi_j(y) = sum over i in O_j of w_i(y) phi_
 
     w(y) = 1/n + Z_o (Z_o' Z_o + lambda I)^-1 (z(y) - z_mean)
 
-where z are the rows of the other parties, as completed so far, and Z_o those of O_j around their mean. Own rows of
-W_j are rows of the identity. So the completed matrix W_j K_j W_j' is the Gram matrix of stated mixtures, and bounds
-carry over: W_j R_j W_j' is positive semidefinite with norm at most |W_j|^2 |R_j|, rounding at most |W_j|^2 |N_j|.
-A mixture can be longer than every sample; it is shrunk until |w'A_j|^2 + (|R_j| + |N_j|) |w|^2 is not.
+where z are the rows of the other parties, as completed so far, and Z_o those of O_j around their exact mean, so that
+weights add up to one however that mean is rounded. Own rows of W_j are rows of the identity. So the completed matrix
+W_j K_j W_j' is the Gram matrix of stated mixtures, and bounds carry over: W_j R_j W_j' is positive semidefinite with
+norm at most |W_j|^2 |R_j|, rounding at most |W_j|^2 |N_j|. A mixture can be longer than every sample; it is shrunk
+until |w'A_j|^2 + (|R_j| + |N_j|) |w|^2 is not.
 W_j is never written out: a sweep costs O(T (sum of ranks)^2). See docs/decisions/161.
 """
 
@@ -55,7 +56,7 @@ class Held:
 class Regression:
     """Rows of one party from those of the others, all rows divided by the size of their party.
 
-    w(y) = 1/n + (Z_o - mean) directions shrinkage directions' (z - mean).
+    w(y) = 1/n + Z_o directions shrinkage directions' (z - mean), with Z_o around its exact mean.
     """
 
     mean: Array  # (width,) of the other parties' rows
@@ -479,7 +480,8 @@ def _spread_out(held: Held, lacking: Rows, size: float) -> Array:
     shape = (len(held.rows) + len(lacking), held.factor.shape[1])
     current = xp.empty(shape, dtype=held.factor.dtype, device=device(held.factor))
     current[_index(held.rows, current), :] = held.factor / size
-    current[_index(lacking, current), :] = xp.mean(held.factor / size, axis=0)
+    # The same mean, to the bit, as that of a regression: rows placed later begin with it.
+    current[_index(lacking, current), :] = xp.mean(_rows(current, held.rows), axis=0)
     return current
 
 

@@ -18,6 +18,8 @@ Numbers = np.ndarray[Any, np.dtype[np.float64]]
 DEPENDENT = 1e-8  # share of a column's length off the columns before it, below which it says nothing new
 PREDICTS = 0.25  # share of a label's variance that covariates predict before a warning
 NUMERIC = "biuf"
+LEAST_ALIKE = 5  # samples that share a direction of covariates in a blind fit
+SAMPLES_PER_COLUMN = 10  # samples for each column of them there
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,21 @@ class Covariates:
                     "fit again with samples that have this value"
                 )
         return np.asarray((_coded(columns, self.categories)[0] - self.mean) @ self.to_basis)
+
+    def check_blind(self) -> None:
+        """Refuse covariates that would show a blind center, who may know them, how similar single samples are."""
+        # The center has Q'B for the hidden turn Q, and so B'K_j B of every party j for the basis B of ones and
+        # covariates. Where a sample has most of a direction in B to itself, that is the kernel of single samples.
+        Q = np.asarray(self.basis)
+        n, q = Q.shape
+        leverage = 1.0 / n + np.einsum("ij,ij->i", Q, Q)
+        alone = int((leverage > 1.0 / LEAST_ALIKE).sum())
+        if alone or (q + 1) * SAMPLES_PER_COLUMN > n:
+            raise InputError(
+                f"the covariates {', '.join(self.names)} single out {alone} of {n} samples in {q} columns, and a "
+                f"blind center who knows them could read off how similar these are; every group needs {LEAST_ALIKE} "
+                f"samples, every column {SAMPLES_PER_COLUMN}: leave columns out, or use protect='none'"
+            )
 
     def turned(self, turn: Any) -> "Covariates":
         """Return the same for samples that the parties of a blind fit have turned."""

@@ -14,7 +14,7 @@ from dkpca.fusion import completion
 from dkpca.fusion.completion import Lacking
 from dkpca.fusion.covariates import Covariates
 from dkpca.fusion.plausibility import accept, check_certificate, check_same, check_turned, complete
-from dkpca.kernels import RBF, Kernel
+from dkpca.kernels import Kernel
 from dkpca.kernels.base import Weights, combination, party_weights
 from dkpca.kernels.grams import FusedGram
 from dkpca.kernels.laws import Law
@@ -475,7 +475,7 @@ def _diagonals(messages: Iterable[Summary | Rows], dtype: str) -> list[Array] | 
 
 def without_row_means(model: FusedModel) -> str | None:
     """Say why row means of the fused matrix would be of no use to a party; None if they are."""
-    if model.law.scores_add or not any(isinstance(kernel, RBF) for kernel in model.kernels.values()):
+    if model.law.scores_add or not any(kernel.driven_by_means for kernel in model.kernels.values()):
         return "row means are for rbf kernels under the product law"
     if model.covariates is not None or not model.centered or model.lacking is not None:
         return "row means are for centered fits without covariates, of samples that all parties have"

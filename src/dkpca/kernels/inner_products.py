@@ -5,11 +5,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+import numpy as np
+
 from dkpca.errors import InputError
 from dkpca.kernels.base import Kernel, checked_width
 from dkpca.kernels.distances import check_not_negative, ratio, summed_over_columns
 from dkpca.kernels.laws import COSINE, SUM, Law, Power
-from dkpca.linalg.arrays import Array, dtype_name, growth, namespace, or_one, quiet, unit
+from dkpca.linalg.arrays import Array, dtype_name, growth, namespace, or_one, quiet, to_numpy, unit
 from dkpca.linalg.rows import column_means
 
 
@@ -221,7 +223,19 @@ class CosineKernel(Kernel):
         return super().relative_error(X, origin) * (3 if self.own else 1)  # the lengths are rounded too
 
     def error_of_rows(self, X: Array, share: float) -> float:
-        return super().error_of_rows(X, share) * (3 if self.own else 1)
+        if not self.own:
+            return super().error_of_rows(X, share)
+        # The direction of row i is off by s_i <= 4 share (1 + M / |x_i|), M the length of the largest entries: the
+        # mean is rounded too, and a row that is next to the mean has no direction. |E_ij| <= s_i + s_j.
+        xp = namespace(X)
+        lengths = to_numpy(xp.sqrt(xp.sum(X * X, axis=1))).astype(float)
+        reach = float(xp.sqrt(xp.sum(xp.max(xp.abs(X), axis=0) ** 2)))
+        if not reach > 0.0:
+            return 0.0
+        off = np.full(len(lengths), 2.0)
+        np.divide(4.0 * share * (lengths + reach), lengths, out=off, where=lengths > 0.0)
+        spread = float(np.linalg.norm(np.minimum(off, 2.0)) * np.sqrt(len(lengths)))
+        return 2.0 * spread / int(np.count_nonzero(lengths))
 
     def explicit_features(self, X: Array) -> Array | None:
         return _unit(X) if self.own else X

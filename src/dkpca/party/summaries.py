@@ -251,6 +251,8 @@ def _measured_for(
     if prepared and not bool(namespace(origin).any(origin != 0)):
         origin = column_means(X)  # that of standardized columns is zero, but for the rounding of a far mean
     X = moved(X, origin, party, memory)
+    if prepared:
+        kernel.check(X)  # a kernel of counts has no use for what is left of a constant column
     return _Table(X, kernel, origin, shift, scale, standardizing_error(X) if prepared else 0.0)
 
 
