@@ -322,7 +322,7 @@ class TestSearchForViolations:
         assert not outcome.broken
 
     def test_rows_next_to_the_mean_have_no_direction(self):
-        """Found by seed 29: the mean of a standardized column rounds, and cosines next to it were stated as proved."""
+        """Found by seed 29: the mean of a standardized column rounds, and cosines next to it were called proved."""
         integers = Configuration(
             seed=363738749, n_samples=40, n_features=3, n_parties=2, shape="integers", log_scale=-4.0551446151917165,
             kernel="cosine", law="product", centered=True, log_gamma=0.0, relative_gamma=True, rank="auto",
