@@ -52,6 +52,11 @@ def test_everything_about_a_table_is_said_at_once(clinic):
     assert max(len(line) for line in words.splitlines() if not line.startswith(("note", "Kalium"))) <= 80
 
 
+def test_units_in_square_brackets_are_shown(tmp_path):
+    (tmp_path / "ward.csv").write_text("id,SBP [mmHg],age\n" + "".join(f"p{i},{100 + i}.5,{i}.25\n" for i in range(30)))
+    assert "SBP [mmHg]" in Office(tmp_path).ok("check", "ward.csv").out
+
+
 def test_a_label_is_not_suggested_for_sending_and_a_date_is_explained(tmp_path):
     rows = [f"p{i};{50 + i};{'AB'[i % 2]};0{1 + i % 9}.03.2024" for i in range(12)]
     (tmp_path / "ward.csv").write_text("\n".join(["Patientennr;Alter;Diagnose;Aufnahme", *rows]) + "\n")

@@ -41,7 +41,7 @@ def table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) ->
         widest = max(len(cell) for cell in (heading, *(row[position] for row in rows)))
         made.add_column(heading, justify="right", no_wrap=True, min_width=widest)
     for row in rows:
-        made.add_row(*row)
+        made.add_row(*map(Text, row))  # a heading such as 'SBP [mmHg]' is no markup
     return made
 
 
