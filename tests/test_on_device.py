@@ -258,3 +258,11 @@ def test_little_memory_and_a_device_go_together(torch):
     assert "in files to keep within 0.1 GB" in state.solver
     assert "computed on cpu" in state.solver
     np.testing.assert_allclose(tight.factor.data[:, :5], plenty.factor.data[:, :5], atol=1e-5)
+
+
+@pytest.mark.torch
+def test_covariates_go_with_rows_that_are_sent_to_a_device():
+    given, batch = tables(3000, parties=2, columns=4), np.array(["a", "b", "c"])[np.arange(3000) % 3]
+    asked = {"gamma": 0.01, "rank": 20, "solver": "landmark", "n_landmarks": 200}
+    here, there = (DKPCA(3, device=d, **asked).fit(given, covariates={"batch": batch}) for d in (None, "cpu"))
+    assert subspace_error(here.eigenvectors_, np.asarray(there.eigenvectors_)) < 1e-9

@@ -53,7 +53,8 @@ def test_everything_about_a_table_is_said_at_once(clinic):
 
 
 def test_units_in_square_brackets_are_shown(tmp_path):
-    (tmp_path / "ward.csv").write_text("id,SBP [mmHg],age\n" + "".join(f"p{i},{100 + i}.5,{i}.25\n" for i in range(30)))
+    rows = "".join(f"p{i},{100 + i}.5,{i}.25\n" for i in range(30))
+    (tmp_path / "ward.csv").write_text(f"id,SBP [mmHg],age\n{rows}")
     assert "SBP [mmHg]" in Office(tmp_path).ok("check", "ward.csv").out
 
 

@@ -120,6 +120,10 @@ class Gram(ABC):
         xp = namespace(weights)
         return weights, xp.zeros_like(weights[0, :])
 
+    def inside(self, block: Array) -> Array:
+        """Columns without what the matrix is known to take to zero."""
+        return block
+
     def slopes(self, weights: Array) -> Array | None:
         """What the covariates of a new sample are multiplied by and added to its score; None: there are none."""
         return None
@@ -172,6 +176,9 @@ class Derived(Gram):
     @property
     def chunks(self) -> tuple[int, ...] | None:
         return self.base.chunks
+
+    def inside(self, block: Array) -> Array:
+        return self.base.inside(block)
 
 
 class Among(Gram):
@@ -263,6 +270,9 @@ class Adjusted(Derived):
     def sent_to(self, place: Array) -> Gram:
         return Adjusted(self.base.sent_to(place), self.Q)
 
+    def inside(self, block: Array) -> Array:
+        return off(self.Q, block)
+
     def images(self) -> Array:
         """K Q; costs one product."""
         if self._images is None:
@@ -287,11 +297,18 @@ class Adjusted(Derived):
     def evaluation_error(self) -> float:
         # Each column of Q rounds as a mean does, and is orthogonal to the others to as many digits.
         rounded = 4.0 * int(self.Q.shape[1]) * growth(self.n) * unit(self.reference)
-        return self.base.evaluation_error() + rounded * self.base.trace()
+        return self.base.evaluation_error() + rounded * self._trace_at_most()
 
     def noise(self) -> float:
         rounded = 8.0 * int(self.Q.shape[1]) * eps(self.reference)
-        return self.base.noise() + rounded * self.base.trace() / math.sqrt(self.n)
+        return self.base.noise() + rounded * self._trace_at_most() / math.sqrt(self.n)
+
+    def _trace_at_most(self) -> float:
+        """Trace before centering: that after it is less, and would cost a product with all entries."""
+        base = self.base
+        while isinstance(base, Centered):
+            base = base.base
+        return base.trace()
 
     def rough(self, width: int) -> Gram | None:
         base = self.base.rough(width)

@@ -189,10 +189,10 @@ class Streamed:
         # The basis begins with landmark eigenvectors, or with those of the matrix in few digits.
         preview, since = self._preview(gram, k), 0  # passes since the last find, or the start
         if preview is None:
-            basis = orthonormal(self._first_block(gram, width))
+            basis = orthonormal(gram.inside(self._first_block(gram, width)))
         else:
             width, since = k + NEARBY, STEPS
-            basis = orthonormal(like(preview.pairs.vectors[:, :width], gram.reference))
+            basis = orthonormal(gram.inside(like(preview.pairs.vectors[:, :width], gram.reference)))
         before, few = math.inf, preview
         images = gram.product(basis, self.progress)
         for passes in range(1, self.max_passes + 1):
@@ -218,7 +218,7 @@ class Streamed:
                 basis, images = pairs.vectors[:, : 2 * width], pairs.images[:, : 2 * width]
             if following is None and preview is not None and worst <= WORTHWHILE * before:
                 following, before = preview.corrections(pairs, width), worst
-            following = pairs.residuals() if following is None else following
+            following = pairs.residuals() if following is None else gram.inside(following)
             fresh = outside(basis, following[:, : min(width, gram.n - basis.shape[1])])
             basis = beside(basis, fresh)
             images = beside(images, gram.product(fresh, self.progress))
