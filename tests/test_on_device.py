@@ -5,6 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 from dkpca import DKPCA, subspace_error
 from dkpca.errors import InputError
@@ -263,6 +264,6 @@ def test_little_memory_and_a_device_go_together(torch):
 @pytest.mark.torch
 def test_covariates_go_with_rows_that_are_sent_to_a_device():
     given, batch = tables(3000, parties=2, columns=4), np.array(["a", "b", "c"])[np.arange(3000) % 3]
-    asked = {"gamma": 0.01, "rank": 20, "solver": "landmark", "n_landmarks": 200}
-    here, there = (DKPCA(3, device=d, **asked).fit(given, covariates={"batch": batch}) for d in (None, "cpu"))
+    model = DKPCA(3, gamma=0.01, rank=20, solver="landmark", n_landmarks=200)
+    here, there = (clone(model).set_params(device=d).fit(given, covariates={"batch": batch}) for d in (None, "cpu"))
     assert subspace_error(here.eigenvectors_, np.asarray(there.eigenvectors_)) < 1e-9
