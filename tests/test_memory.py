@@ -134,7 +134,7 @@ class TestTablesThatStayInTheirFile:
     def test_a_column_that_cannot_be_read_is_named(self, path):
         table = read(path, Reading(id_column="person", text="ignore"), by_column=True)
         path.unlink()
-        with pytest.raises(InputError, match=r"shop\.parquet: its column 'a' cannot be read"):
+        with pytest.raises(InputError, match=r"shop\.parquet: column 'a' cannot be read"):
             table.frame["a"]
 
     def test_small_files_are_loaded(self, path, monkeypatch):

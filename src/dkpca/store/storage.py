@@ -74,7 +74,7 @@ def write_all(
                     raise OSError(errno.EISDIR, "")
                 descriptor = _write_new(part, files[path], PRIVATE_MODE if path in private else PUBLIC_MODE)
                 # Its lock says that this process lives. Windows has no such lock, and renames no open file.
-                os.close(descriptor) if os.name == "nt" else held.callback(os.close, descriptor)
+                held.callback(os.close, descriptor) if flock(descriptor) else os.close(descriptor)
         # 2) The old seal goes, the others take their places, the new seal comes last.
         replaced: list[str] = []
         if len(files) > 1:

@@ -21,7 +21,8 @@ def loads(text: str | bytes) -> Any:
 def _finite(digits: str) -> float:
     value = float(digits)
     if not math.isfinite(value):
-        raise ValueError(f"{digits[:20]} is more than a number can hold")
+        named = digits.lstrip("-").isalpha()  # NaN, Infinity
+        raise ValueError(f"{digits[:20]} is {'no number' if named else 'more than a number can hold'}")
     return value
 
 
