@@ -98,9 +98,9 @@ def npy_table(data: bytes) -> None:
     read(_file("table.npy", data), Reading())
 
 
-def policy(data: bytes) -> None:
-    """Read a policy."""
-    party_files.read_policy(_file("policy.toml", data))
+def limits(data: bytes) -> None:
+    """Read limits."""
+    party_files.read_limits(_file("limits.toml", data))
 
 
 def party_file(data: bytes) -> None:
@@ -130,7 +130,7 @@ TARGETS: dict[str, Target] = {
     "model": files.decode_model,
     "run_settings": run_settings,
     "fit_settings": fit_settings,
-    "policy": policy,
+    "limits": limits,
     "party_file": party_file,
     "csv_table": csv_table,
     "npy_table": npy_table,
@@ -178,8 +178,8 @@ TEXTS: dict[str, list[bytes]] = {
         + b'"}}, "versions": {"dkpca": "0.1.0"}}',
         b'{"run": "first"}',
     ],
-    "policy": [b'max_rank = 40\nmin_samples = 2\nkernels = ["rbf"]\ngamma = [0.1, 1.0]\nprojection = "exact"\n'],
-    "party_file": [b'party = "bank"\ntable = "t.csv"\nid = "i"\npolicy = "policy.toml"\nmax_missing = 0.5\n'],
+    "limits": [b'rank = 40\nsamples = 2\nprotect = ["none"]\nrecovery = 0.5\nprecision = "float32"\n'],
+    "party_file": [b'party = "bank"\ntable = "t.csv"\nid = "i"\nlimits = "limits.toml"\nmax_missing = 0.5\n'],
     "csv_table": [b"id,x,y\na,1,2\nb,3,4.5\n", b'\xef\xbb\xbfid,"a,b"\n1,NA\n2,"x"\n'],
 }
 

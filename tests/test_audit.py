@@ -16,7 +16,7 @@ from dkpca.fusion import audit
 from dkpca.fusion.audit import mean_at_most
 from dkpca.linalg.precision import Rounded
 from dkpca.messages import AuditRequest
-from dkpca.party.limits import Policy
+from dkpca.party.limits import ANYTHING
 from dkpca.party.true_rows import true_rows
 from testkit.joined_kernels import JOINED, fused_matrix
 from testkit.joined_kernels import table as table_for
@@ -185,7 +185,7 @@ def test_answers_that_do_not_belong_are_refused(cancer):
         audit.conclude(model.model_, replace(asked, seed=5), told)
 
 
-def test_a_party_answers_about_the_table_of_the_fit_within_its_policy(cancer):
+def test_a_party_answers_about_the_table_of_the_fit_within_its_limits(cancer):
     model, tables, _ = cancer
     asked = audit.request(model.model_, 20, 0)
     state, X = model._states["p0"], tables["p0"]
@@ -195,9 +195,12 @@ def test_a_party_answers_about_the_table_of_the_fit_within_its_policy(cancer):
         true_rows(state, X[:-1], asked)
     with pytest.raises(InputError, match="party 'p0': the table has 3 columns, the fit had 10"):
         true_rows(state, X[:, :3], asked)
-    with pytest.raises(PolicyError, match="rows for an audit are more than max_audit_rows = 5"):
-        true_rows(state, X, asked, policy=Policy(max_audit_rows=5))
-    assert true_rows(state, X, asked, policy=Policy(max_audit_rows=20)).sent().rows.shape == (len(asked.samples), 250)
+    with pytest.raises(PolicyError, match="rows for an audit are more than audit_rows = 5"):
+        true_rows(state, X, asked, limits=replace(ANYTHING, audit_rows=5))
+    assert true_rows(state, X, asked, limits=replace(ANYTHING, audit_rows=20)).sent().rows.shape == (
+        len(asked.samples),
+        250,
+    )
 
 
 def test_a_fit_that_is_protected_is_not_audited_in_the_open(cancer):
@@ -207,8 +210,8 @@ def test_a_fit_that_is_protected_is_not_audited_in_the_open(cancer):
         DKPCA(4, rank=30, audit=20, protect="sums").fit(tables)
     with pytest.raises(InputError, match="party 'p0': its fit was protected"):
         true_rows(replace(model._states["p0"], protect="blind"), tables["p0"], asked)
-    with pytest.raises(PolicyError, match="protect = 'sums' only"):
-        true_rows(model._states["p0"], tables["p0"], asked, policy=Policy(protect="sums"))
+    with pytest.raises(PolicyError, match=r"protect = \['sums'\] only"):
+        true_rows(model._states["p0"], tables["p0"], asked, limits=replace(ANYTHING, protect=("sums",)))
 
 
 @pytest.mark.parametrize("samples", [(), (3, 3), (4, 2), (-1, 2)])

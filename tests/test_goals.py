@@ -1,6 +1,6 @@
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from dkpca.errors import InputError, PolicyError
 from dkpca.kernels import RBF, Linear
 from dkpca.linalg.precision import COMPACT, PRECISIONS
 from dkpca.party import extend, partials, summarize
-from dkpca.party.limits import Policy
+from dkpca.party.limits import ANYTHING
 from dkpca.rank import Adaptive, All, Auto, Budget, Error, Fixed, Goal, RankRule
 from dkpca.wire import codec
 
@@ -20,8 +20,8 @@ X = np.random.default_rng(0).standard_normal((150, 12)) * 0.8 ** np.arange(12)
 KERNEL = RBF(0.05)
 
 
-def sent(rank, precision=COMPACT, policy=None):
-    return summarize(X, party="a", kernel=KERNEL, rank=rank, precision=precision, policy=policy or Policy())
+def sent(rank, precision=COMPACT, limits=ANYTHING):
+    return summarize(X, party="a", kernel=KERNEL, rank=rank, precision=precision, limits=limits)
 
 
 @dataclass(frozen=True)
@@ -136,31 +136,31 @@ def test_impossible_goals_are_refused(make, words):
 
 
 @pytest.mark.parametrize(("allowed", "digits"), [("float64", 30), ("float32", 24), ("float16", 11), ("compact", 30)])
-def test_compact_numbers_have_no_more_digits_than_the_policy_allows(allowed, digits):
-    summary, _ = sent(Fixed(150), policy=Policy(max_precision=allowed))
+def test_compact_numbers_have_no_more_digits_than_the_limits_allow(allowed, digits):
+    summary, _ = sent(Fixed(150), limits=replace(ANYTHING, precision=allowed))
     assert np.abs(summary.factor.data).max() <= 2**digits
 
 
 @pytest.mark.parametrize(("allowed", "digits"), [("float32", 24), ("float16", 11)])
-def test_new_samples_have_no_more_digits_than_the_policy_allows_either(allowed, digits):
-    policy = Policy(max_precision=allowed, projection="exact")
+def test_new_samples_have_no_more_digits_than_the_limits_allow_either(allowed, digits):
+    limits = replace(ANYTHING, precision=allowed)
     _, state = summarize(
-        X, party="a", kernel=Linear(), rank=Auto(5), precision=COMPACT, keep_training=True, policy=policy
+        X, party="a", kernel=Linear(), rank=Auto(5), precision=COMPACT, keep_training=True, limits=limits
     )
     far = 1e9 * X[:20]
-    rows, distances = extend(state, far, policy=policy), partials(state, far, policy=policy)
+    rows, distances = extend(state, far, limits=limits), partials(state, far, limits=limits)
     assert np.abs(rows.factor.data).max() <= 2**digits
     assert np.abs(distances.partial.data).max() <= 2**digits
 
 
-def test_a_policy_of_compact_numbers_allows_no_others():
-    with pytest.raises(PolicyError, match="float16 is finer than max_precision = 'compact'"):
-        sent(Fixed(3), "float16", Policy(max_precision="compact"))
+def test_a_limit_of_compact_numbers_allows_no_others():
+    with pytest.raises(PolicyError, match="float16 is finer than precision = 'compact'"):
+        sent(Fixed(3), "float16", replace(ANYTHING, precision="compact"))
 
 
-def test_the_largest_rank_of_a_policy_holds_for_goals_too():
-    assert sent(Error(1e-4), policy=Policy(max_rank=200))[0].rank > 9
-    summary, _ = sent(Budget(10**9), policy=Policy(max_rank=9))
+def test_the_largest_rank_of_limits_holds_for_goals_too():
+    assert sent(Error(1e-4), limits=replace(ANYTHING, rank=200))[0].rank > 9
+    summary, _ = sent(Budget(10**9), limits=replace(ANYTHING, rank=9))
     assert summary.rank == 9
 
 

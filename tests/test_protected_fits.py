@@ -286,9 +286,9 @@ def test_rows_of_a_protected_fit_are_not_sent_in_the_open():
 
 
 def test_a_party_may_insist_on_its_protection():
-    policy = dkpca.Policy(protect="sums")
-    with pytest.raises(PolicyError, match="takes part with protect = 'sums' only, and 'none' was asked for"):
-        dkpca.summarize(X[:, :10], party="clinic", kernel=RBF(0.1), rank=3, policy=policy)
+    limits = dkpca.Limits(protect=("sums",))
+    with pytest.raises(PolicyError, match=r"takes part with protect = \['sums'\] only, and 'none' was asked for"):
+        dkpca.summarize(X[:, :10], party="clinic", kernel=RBF(0.1), rank=3, limits=limits)
 
 
 def narrow(n=200):

@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from dkpca.errors import InputError
 from dkpca.kernels import RBF
 from dkpca.linalg.precision import COMPACT, PRECISIONS
 from dkpca.party import summarize
-from dkpca.party.limits import Policy
+from dkpca.party.limits import ANYTHING
 from dkpca.rank import Adaptive, AtMost, Auto, Budget, Fixed, RankRule
 
 FLOATS = sorted(set(PRECISIONS) - {COMPACT})
@@ -104,10 +105,10 @@ def test_a_rule_that_never_decides_is_refused(rng):
 
 
 @pytest.mark.parametrize("precision", FLOATS)
-@pytest.mark.parametrize("policy", [Policy(), Policy(max_rank=50)])
-def test_a_budget_holds_in_the_precision_that_is_sent(rng, precision, policy):
+@pytest.mark.parametrize("limits", [ANYTHING, replace(ANYTHING, rank=50)], ids=["none", "rank 50"])
+def test_a_budget_holds_in_the_precision_that_is_sent(rng, precision, limits):
     X = rng.standard_normal((100, 40))
-    summary, _ = summarize(X, party="a", kernel=RBF(0.01), rank=Budget(9000), precision=precision, policy=policy)
+    summary, _ = summarize(X, party="a", kernel=RBF(0.01), rank=Budget(9000), precision=precision, limits=limits)
     column = 100 * PRECISIONS[precision] + (8 if precision == "float16" else 0)
     assert summary.rank == 9000 // column
 

@@ -1,4 +1,6 @@
-"""What a party lets be recovered from its message: as a goal, and as its policy."""
+"""What a party lets be recovered from its message: as a goal, and as its limits."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ from sklearn.datasets import load_breast_cancer
 import dkpca
 from dkpca.errors import InputError, PolicyError
 from dkpca.kernels import RBF, Linear
-from dkpca.party.limits import policy_from
+from dkpca.party.limits import ANYTHING
 from dkpca.party.recovery import measure
 from dkpca.rank import Fixed, Recovery
 
@@ -53,41 +55,34 @@ def test_a_limit_that_is_none_is_refused(settings):
         Recovery(**settings)
 
 
-def test_a_policy_lowers_the_rank_until_its_limit_holds():
-    policy = dkpca.Policy(max_recovery=0.7)
-    summary, state = summarized(rank=23, policy=policy)
+def limited(recovery, **others):
+    return replace(ANYTHING, recovery=recovery, **others)
+
+
+def test_limits_lower_the_rank_until_they_hold():
+    summary, state = summarized(rank=23, limits=limited(0.7))
     assert summary.rank < 23
     assert state.recovery.worst <= 0.7
     assert measure(summary, TUMORS).worst == pytest.approx(state.recovery.worst, abs=1e-6)
 
 
-def test_a_policy_refuses_where_it_says_so():
-    policy = dkpca.Policy(max_recovery=0.7, if_beyond="refuse")
-    with pytest.raises(PolicyError, match=r"recover a column from rank 23 with R² 1.00, more than max_rec"):
-        summarized(rank=23, policy=policy)
-    assert summarized(rank=1, policy=policy)[0].rank == 1
-
-
-def test_a_policy_that_no_message_meets_refuses_instead_of_sending_less():
+def test_limits_that_no_message_meets_refuse_instead_of_sending_less():
     with pytest.raises(PolicyError, match="recover a column from rank 1 with"):
-        summarized(rank=23, policy=dkpca.Policy(max_recovery=0.1))
+        summarized(rank=23, limits=limited(0.1))
 
 
-def test_a_policy_counts_more_known_rows_as_more_danger():
-    few, many = dkpca.Policy(max_recovery=0.9, known_rows=3), dkpca.Policy(max_recovery=0.9)
-    assert summarized(rank=23, policy=few)[0].rank > summarized(rank=23, policy=many)[0].rank
+def test_limits_count_more_known_rows_as_more_danger():
+    few, many = limited(0.9, known_rows=3), limited(0.9)
+    assert summarized(rank=23, limits=few)[0].rank > summarized(rank=23, limits=many)[0].rank
 
 
 def test_limits_of_rank_and_recovery_hold_together():
-    policy = dkpca.Policy(max_recovery=0.9, max_rank=3)
-    assert summarized(rank=dkpca.rank.Auto(10), policy=policy)[0].rank <= 3
+    assert summarized(rank=dkpca.rank.Auto(10), limits=limited(0.9, rank=3))[0].rank <= 3
 
 
 def test_the_linear_kernel_of_few_columns_is_limited_too():
     X = np.random.default_rng(0).normal(size=(300, 8))
-    summary, state = dkpca.summarize(
-        X, party="clinic", kernel=Linear(), rank=8, policy=dkpca.Policy(max_recovery=0.9)
-    )
+    summary, state = dkpca.summarize(X, party="clinic", kernel=Linear(), rank=8, limits=limited(0.9))
     assert 1 < summary.rank < 8
     assert state.recovery.worst <= 0.9
 
@@ -96,22 +91,8 @@ def test_nothing_is_measured_where_nobody_asked():
     assert summarized(rank=5)[1].recovery is None
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "advice"),
-    [
-        ("max_recovery", 1.5, "write a share of variance"),
-        ("max_recovery", True, "write a share of variance"),
-        ("known_rows", 0, "write a whole number"),
-        ("if_beyond", "clip", 'write "lower" or "refuse"'),
-    ],
-)
-def test_a_policy_file_with_another_value_is_refused(key, value, advice):
-    with pytest.raises(InputError, match=advice):
-        policy_from({key: value})
-
-
 def test_what_was_measured_is_kept_with_the_private_state_and_not_in_the_message(tmp_path):
-    summary, state = summarized(rank=23, policy=dkpca.Policy(max_recovery=0.9))
+    summary, state = summarized(rank=23, limits=limited(0.9))
     dkpca.save(tmp_path / "clinic.state", state)
     assert dkpca.load(tmp_path / "clinic.state").recovery == state.recovery
     assert b"recover" not in dkpca.wire.encode(summary)

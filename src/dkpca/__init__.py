@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dkpca.metrics import principal_angles, sin_theta_distance, subspace_error
     from dkpca.party import recovery
     from dkpca.party.disclosure import LedgerEntry
-    from dkpca.party.limits import Policy
+    from dkpca.party.limits import Limits
     from dkpca.party.state import PartyState
     from dkpca.report.tuning import Tuning, tune
     from dkpca.store.files import load, save
@@ -39,9 +39,9 @@ __all__ = [
     "Certificate",
     "FusedModel",
     "LedgerEntry",
+    "Limits",
     "Partials",
     "PartyState",
-    "Policy",
     "Rows",
     "Summary",
     "Tables",
@@ -71,7 +71,7 @@ _HOME = {
     "LedgerEntry": "party.disclosure",
     "Partials": "messages",
     "PartyState": "party.state",
-    "Policy": "party.limits",
+    "Limits": "party.limits",
     "Rows": "messages",
     "Summary": "messages",
     "Tuning": "report.tuning",

@@ -90,7 +90,7 @@ class FusionError(DKPCAError):
 
 
 class PolicyError(DKPCAError):
-    """A request that the party's own policy does not allow."""
+    """A request that the party's own limits do not allow."""
 
     code: ClassVar[str] = "policy"
 

@@ -404,7 +404,7 @@ class Recovery(Goal):
 
 @dataclass(frozen=True)
 class AtMost(RankRule):
-    """Another rule with a maximum rank, which comes from a party's policy."""
+    """Another rule with a maximum rank, which comes from a party's limits."""
 
     rule: RankRule
     limit: int

@@ -1,11 +1,13 @@
 """`check` says everything about a table at once, and what it writes `summarize` and the network party read."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
 import pytest
 
+from dkpca.party.limits import ANYTHING
 from dkpca.store import party_file
 from testkit.program import Office
 
@@ -82,11 +84,10 @@ def test_what_it_writes_is_what_summarize_and_the_network_party_read(clinic):
     assert (clinic.path / "clinic.summary").read_bytes() == (clinic.path / "other.summary").read_bytes()
 
     text = (clinic.path / "party.toml").read_text()
-    (clinic.path / "policy.toml").write_text("")
-    (clinic.path / "party.toml").write_text(text + 'policy = "policy.toml"\n')
+    (clinic.path / "party.toml").write_text(text + 'limits = "limits.toml"\n')
     assert party_file.read(clinic.path / "party.toml").table == clinic.path / "clinic.csv"
     clinic.ok("check", "clinic.csv", "--write", "party.toml")
-    assert 'policy = "policy.toml"' in (clinic.path / "party.toml").read_text()
+    assert 'limits = "limits.toml"' in (clinic.path / "party.toml").read_text()
 
 
 def test_a_party_named_anew_replaces_the_name_in_the_file_and_an_unnamed_one_keeps_it(clinic):
@@ -97,11 +98,11 @@ def test_a_party_named_anew_replaces_the_name_in_the_file_and_an_unnamed_one_kee
     assert 'party = "ward"' in (clinic.path / "party.toml").read_text()
 
 
-def test_a_policy_that_party_toml_names_is_obeyed(clinic):
+def test_limits_that_party_toml_names_are_obeyed(clinic):
     clinic.ok("check", "clinic.csv", "--write", "party.toml")
-    (clinic.path / "policy.toml").write_text("max_rank = 3\n")
+    (clinic.path / "limits.toml").write_text(replace(ANYTHING, rank=3).to_toml())
     with (clinic.path / "party.toml").open("a") as file:
-        file.write('policy = "policy.toml"\n')
+        file.write('limits = "limits.toml"\n')
     asked = ("summarize", "party.toml", "--gamma", 0.1, "--rank", 20, "--out", "clinic.summary", "--json")
     assert json.loads(clinic.run(*asked).err)["error"]["code"] == "policy"
     assert clinic.ok(*asked, "--rank", 3).json["rank"] == 3

@@ -141,16 +141,6 @@ def test_codes_are_no_quantities_for_other_kernels(office):
     assert "codes of text are no quantities" in words
 
 
-def test_a_policy_lists_the_laws_it_answers(office):
-    (office.path / "policy.toml").write_text('laws = ["sum"]\nkernels = ["rbf", "precomputed"]\n')
-    common = ("summarize", "bank.csv", "--id", "person", "--gamma", 1, "--policy", "policy.toml", "--out", "s")
-    words = office.refused(*common)
-    assert "the product of the parties' kernels is not among laws = ['sum']" in words
-    office.ok(*common, "--law", "sum")
-    (office.path / "policy.toml").write_text('laws = ["average"]\n')
-    assert 'write a list such as ["sum"]' in office.refused(*common)
-
-
 def test_what_cannot_be_meant_is_said(office):
     fit = ("fit", *SOURCES, *FIT)
     assert "'shoe' is not one of the parties" in office.refused(*fit, "--kernel", "shoe=overlap")

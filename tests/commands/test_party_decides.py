@@ -1,7 +1,8 @@
-"""A party's policy, its ledger, and what it can see before it sends."""
+"""A party's limits, its ledger, and what it can see before it sends."""
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -14,35 +15,25 @@ from dkpca.kernels import CosineKernel, Polynomial
 from dkpca.messages import Packed, RaisedIds, Summary
 from dkpca.party import disclosure
 from dkpca.party.disclosure import describe
-from dkpca.party.limits import Policy
-from dkpca.rank import Adaptive, AtMost, Auto, Fixed
+from dkpca.party.limits import ANYTHING
 from dkpca.store import party_file
 from testkit.owners import GAMMA, OWNERS, numbers, standardized
 from testkit.protocol import summaries_of
 
-SUMMARISE = ("summarize", "bank.csv", "--id", "person", "--out", "bank.summary", "--policy", "policy.toml")
-POLICY = """
-max_rank = 12
-min_samples = 50
-kernels = ["rbf"]
-gamma = [0.01, 0.1]
-max_precision = "float32"
-projection = false
-"""
+SUMMARISE = ("summarize", "bank.csv", "--id", "person", "--out", "bank.summary", "--limits", "limits.toml")
+LIMITS = replace(ANYTHING, rank=12, samples=50, precision="float32")
 
 
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        (("--gamma", 0.05, "--rank", 13), "rank 13 is more than max_rank = 12"),
-        (("--gamma", 0.5), "gamma 0.5 is outside gamma = [0.01, 0.1]"),
-        (("--kernel", "linear"), "the linear kernel is not among kernels = ['rbf']"),
-        (("--gamma", 0.05, "--precision", "float64"), "float64 is finer than max_precision = 'float32'"),
+        (("--rank", 13), "rank 13 is more than rank = 12"),
+        (("--precision", "float64"), "float64 is finer than precision = 'float32'"),
     ],
 )
-def test_a_request_beyond_the_policy_is_refused_and_logged(office, asked, words):
-    (office.path / "policy.toml").write_text(POLICY)
-    error = office.refused(*SUMMARISE, *asked)
+def test_a_request_beyond_the_limits_is_refused_and_logged(office, asked, words):
+    (office.path / "limits.toml").write_text(LIMITS.to_toml())
+    error = office.refused(*SUMMARISE, "--gamma", 0.05, *asked)
     assert words in error
     assert "bank.csv" in error
     (line,) = (office.path / "dkpca-ledger.jsonl").read_text().splitlines()
@@ -51,52 +42,41 @@ def test_a_request_beyond_the_policy_is_refused_and_logged(office, asked, words)
 
 
 def test_after_so_many_different_fits_only_old_messages_are_sent_again(office):
-    (office.path / "policy.toml").write_text("max_fits = 2")
+    (office.path / "limits.toml").write_text(replace(ANYTHING, studies=2).to_toml())
     table = pl.read_csv(office.path / "bank.csv")
-    ask = ["summarize", "bank.csv", "--id", "person", "--policy", "policy.toml", "--out", "bank.summary"]
-    ask += ["--gamma", "0.05", "--rank", "5"]
+    ask = [*SUMMARISE, "--gamma", "0.05", "--rank", "5"]
     office.ok(*ask)
     first = (office.path / "bank.summary").read_bytes()
     table.head(50).write_csv(office.path / "bank.csv")
     office.ok(*ask)
     table.head(40).write_csv(office.path / "bank.csv")
-    assert "it has answered max_fits = 2 fits; only these can be repeated" in office.refused(*ask)
+    assert "it has answered studies = 2 fits; only these can be repeated" in office.refused(*ask)
     table.write_csv(office.path / "bank.csv")
     office.ok(*ask)
     assert (office.path / "bank.summary").read_bytes() == first
 
 
-def test_a_rank_rule_stops_at_the_limit_of_the_policy(office):
-    (office.path / "policy.toml").write_text(POLICY)
+def test_a_rank_rule_stops_at_the_limit(office):
+    (office.path / "limits.toml").write_text(LIMITS.to_toml())
     assert office.ok(*SUMMARISE, "--gamma", 0.05, "--rank", "auto", "--json").json["rank"] == 12
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("max_rnk = 3", "unknown keys ['max_rnk']"),
-        ("max_rank = 0", "max_rank = 0 cannot be used; write a whole number"),
-        ("gamma = [0.1, 0.01]", "gamma = [0.1, 0.01] cannot be used"),
-        ('kernels = "rbf"', "kernels = 'rbf' cannot be used"),
-        ("projection = 1", "write true, false or"),
-        ("max_rank = ", "not a TOML file"),
+        ("rnk = 3", "unknown limits ['rnk']"),
+        ("rank = ", "not a TOML file"),
+        ("rank = 3", "are missing"),
+        (LIMITS.to_toml().replace("rank = 12", "rank = 0"), "rank = 0 cannot be used; write a whole number"),
+        (None, "there is no such file, so nothing is allowed"),
     ],
 )
-def test_a_policy_with_a_mistake_is_refused(tmp_path, text, words):
-    (tmp_path / "policy.toml").write_text(text)
+def test_limits_with_a_mistake_are_refused(tmp_path, text, words):
+    if text is not None:
+        (tmp_path / "limits.toml").write_text(text)
     with pytest.raises(InputError, match=re.escape(words)) as caught:
-        party_file.read_policy(tmp_path / "policy.toml")
-    assert "policy.toml" in str(caught.value)
-
-
-def test_limits_hold_for_every_rule():
-    strict = Policy(max_rank=5)
-    assert strict.limit(Fixed(5)) == AtMost(Fixed(5), 5)
-    for rule in (Auto(3), Adaptive(1e-9)):
-        limited = strict.limit(rule)
-        assert limited.first_guess(100) <= 5
-        assert limited.choose(np.ones(5), 100) == 5
-    assert Policy().limit(Auto(3)) == Auto(3)
+        party_file.read_limits(tmp_path / "limits.toml")
+    assert "limits.toml" in str(caught.value)
 
 
 def test_inspect_says_how_much_of_the_gram_matrix_leaves(summarized):

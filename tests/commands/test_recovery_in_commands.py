@@ -2,16 +2,21 @@
 
 import io
 import json
+from dataclasses import replace
 
-import pytest
 from rich.console import Console
 
-from dkpca import Policy
 from dkpca.cli.inspecting import may_send
+from dkpca.party.limits import ANYTHING
 from dkpca.party.recovery import Measurement
 from dkpca.store import ledger
 
 SUMMARIZE = ("summarize", "bank.csv", "--id", "person", "--gamma", 0.05, "--rank", 20, "--out", "bank.summary")
+
+
+def limited(office, **limits):
+    (office.path / "limits.toml").write_text(replace(ANYTHING, **limits).to_toml())
+    return "--limits", "limits.toml"
 
 
 def recorded(office):
@@ -35,18 +40,17 @@ def test_summarize_answers_red_or_green_whether_the_file_may_be_sent(office):
     assert office.ok(*SUMMARIZE, "--json").json["may_send"] is False
     told = office.ok(*SUMMARIZE, "--rank", "recovery=0.4")
     assert "May I send this? GREEN, yes: an attacker who knows 30 rows recovers no column beyond R² 0.5" in told.out
-    (office.path / "policy.toml").write_text("max_recovery = 0.3\n")
-    told = office.ok(*SUMMARIZE, "--policy", "policy.toml").out
-    assert "GREEN, yes: an attacker who knows 30 rows recovers no column beyond R² 0.3 (your policy)" in told
+    told = office.ok(*SUMMARIZE, *limited(office, recovery=0.3)).out
+    assert "GREEN, yes: an attacker who knows 30 rows recovers no column beyond R² 0.3 (your limits)" in told
 
 
 def test_the_answer_is_colored_on_a_terminal(office):
-    colored = may_send(Measurement(30, 60, {"rows": (1.0, 0.2)}), Policy())[1]
+    colored = may_send(Measurement(30, 60, {"rows": (1.0, 0.2)}), ANYTHING)[1]
     terminal = io.StringIO()
     Console(force_terminal=True, color_system="standard", file=terminal).print(colored)
     assert "\x1b[1;31m" in terminal.getvalue()
-    assert may_send(Measurement(30, 60, {"rows": (0.1, 0.2)}), Policy())[1].style == "bold green"
-    assert may_send(Measurement(30, 60, not_measured="a matrix"), Policy())[0] is None
+    assert may_send(Measurement(30, 60, {"rows": (0.1, 0.2)}), ANYTHING)[1].style == "bold green"
+    assert may_send(Measurement(30, 60, not_measured="a matrix"), ANYTHING)[0] is None
 
 
 def test_inspect_at_the_party_shows_it_by_column(office):
@@ -79,15 +83,13 @@ def test_a_goal_from_the_command_line_lowers_the_rank(office):
     assert told["recovery"]["worst"] <= 0.6
 
 
-@pytest.mark.parametrize("how", ["lower", "refuse"])
-def test_a_policy_lowers_or_refuses_before_anything_leaves(office, how):
-    (office.path / "policy.toml").write_text(f'max_recovery = 0.6\nknown_rows = 20\nif_beyond = "{how}"\n')
-    asked = (*SUMMARIZE, "--policy", "policy.toml")
-    if how == "lower":
-        assert office.ok(*asked, "--json").json["recovery"]["worst"] <= 0.6
-        return
-    words = office.refused(*asked)
-    assert "20 known rows recover a column from rank 20 with R²" in words
+def test_limits_lower_or_refuse_before_anything_leaves(office):
+    told = office.ok(*SUMMARIZE, *limited(office, recovery=0.6, known_rows=20), "--json").json
+    assert told["recovery"]["worst"] <= 0.6
+    for left in ("bank.summary", "bank.state"):
+        (office.path / left).unlink()
+    words = office.refused(*SUMMARIZE, *limited(office, recovery=0.01, known_rows=20))
+    assert "20 known rows recover a column from rank 1 with R²" in words
     assert not (office.path / "bank.summary").exists()
     assert not (office.path / "bank.state").exists()
     assert recorded(office)["event"] == "refused"
@@ -116,7 +118,7 @@ def test_a_limit_that_leaves_little_says_how_little(office):
 
 
 def test_one_known_row_is_counted_as_one(office):
-    (office.path / "policy.toml").write_text('max_recovery = 0.001\nknown_rows = 1\nif_beyond = "refuse"\n')
-    assert "an attacker who knows 1 row recovers no column" in office.ok(*SUMMARIZE, "--policy", "policy.toml").out
+    told = office.ok(*SUMMARIZE, *limited(office, recovery=0.001, known_rows=1)).out
+    assert "an attacker who knows 1 row recovers no column" in told
     (office.path / "bank.csv").write_text("person,x0\n")
     assert "bank.csv: 0 rows; kernel PCA needs at least 2 samples" in office.refused(*SUMMARIZE)

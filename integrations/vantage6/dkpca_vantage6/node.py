@@ -13,7 +13,7 @@ import secrets
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -162,7 +162,7 @@ class _Answering:
         return encoded
 
     def _check_limits(self, question: q.Question) -> None:
-        """Count runs and batches; the party's policy checks the rest."""
+        """Count runs and batches; the party checks its other limits."""
         allowed = self.allowed
         others = {file.parent for file in self.folder.glob("runs/*/S[tu]*.answer")} - {self.kept}  # with numbers
         if len(others) >= allowed.studies:
@@ -189,15 +189,7 @@ class _Answering:
             open_new=lambda batch, columns_are: check_table(self.name, frame, columns_are=columns_are),
             ids=None if self.batch else ids,
             ids_new={} if ids is None else {self.batch: ids},
-            policy=limits.Policy(
-                max_rank=allowed.rank,
-                min_samples=1 if self.batch else allowed.samples,
-                max_precision=allowed.precision,
-                projection=allowed.batches > 0,
-                max_recovery=allowed.recovery,
-                known_rows=allowed.known_rows,
-                max_audit_rows=allowed.audit_rows,
-            ),
+            limits=replace(allowed, samples=1) if self.batch else allowed,
             state=files.read_state(state) if state.exists() else None,
         )
         for other in set(self.roster) - {self.name} if self.id_column else ():

@@ -45,7 +45,7 @@ def summarize(
     keep_state: Annotated[
         bool, typer.Option("--keep-state/--no-state", help="Whether to keep the private state.")
     ] = True,
-    policy: o.PolicyFile = None,
+    limits: o.LimitsFile = None,
     ledger: o.Ledger = None,
     as_json: o.AsJson = False,
 ) -> None:
@@ -61,7 +61,7 @@ def summarize(
     Example: `dkpca summarize airline.csv --id flight --gamma 0.006 --rank 40 --out airline.summary`
     """
     asked.refuse("summarize", *NOT_HERE)
-    box = o.sender(out, table.policy(policy), ledger, table.path)
+    box = o.sender(out, limits or table.limits, ledger, table.path)
     state_path = (state or out.with_suffix(".state")) if keep_state else None
     if state_path is not None and state_path.resolve() in (table.path.resolve(), out.resolve()):
         raise InputError(f"{state_path}: the private state needs a separate file; choose another --state")
@@ -78,7 +78,7 @@ def summarize(
             holding, box, asked_for, state=state_path, progress=told, device=compute.device
         )
     notes = [*preparation.notes, *_left_by_limit(summary, kept), *about_columns(kept)]
-    within, verdict = may_send(kept.recovery, box.policy)
+    within, verdict = may_send(kept.recovery, box.limits)
     result = summary_facts(summary) | {
         "decided": kept.decided,
         "recovery": recovery_facts(kept.recovery),

@@ -47,7 +47,7 @@ def check(
 def _party_toml(path: Path, table: TableAtHand, found: Findings) -> str:
     """Lines of a party.toml: what was there before about the party stays, the table is described anew."""
     before = storage.read_toml(path, "see 'Tables' in the documentation") if path.exists() else {}
-    others = {key: value for key, value in before.items() if key == "policy"}
+    others = {key: value for key, value in before.items() if key == "limits"}
     given = table.party if table.party != table.path.stem else before.get("party", table.party)
     named = {"party": given, "table": _beside(table.path, path)}
     return "# Written by 'dkpca check'; change it as you like.\n" + as_toml(

@@ -13,7 +13,7 @@ from dkpca.cli.output import show, table
 from dkpca.exchange.holdings import preparation_of
 from dkpca.messages import Summary
 from dkpca.party.disclosure import describe
-from dkpca.party.limits import Policy
+from dkpca.party.limits import Limits
 from dkpca.party.recovery import RECOVERED, Measurement
 from dkpca.party.state import PartyState, State
 from dkpca.store import files, storage
@@ -99,13 +99,13 @@ def _strongest(found: Measurement, position: int) -> str:
     return max(found.by_attack, key=lambda name: found.by_attack[name][position])
 
 
-def may_send(found: Measurement | None, policy: Policy) -> tuple[bool | None, Text]:
+def may_send(found: Measurement | None, limits: Limits) -> tuple[bool | None, Text]:
     """Red or green: whether a message stays within the party's limit on recovery, or within the usual one.
 
     None: nothing was measured, so nobody knows.
     """
-    limit = policy.max_recovery if policy.limits_recovery else RECOVERED
-    whose = "your policy" if policy.limits_recovery else "the usual limit"
+    own = limits.recovery < 1
+    limit, whose = (limits.recovery, "your limits") if own else (RECOVERED, "the usual limit")
     if found is None or not found.by_attack:
         why = "it was not measured" if found is None else found.not_measured
         return None, Text(

@@ -33,12 +33,12 @@ def option(flag: str, text: str, panel: str | None = None, **more: Any) -> Any:
 
 PartyName = Annotated[str | None, option("--party", "Name of the party (default: the name of the file).")]
 Id = Annotated[str | None, option("--id", "Column with the sample ids (default: rows match by position).")]
-PolicyFile = Annotated[Path | None, option("--policy", "The party's policy (TOML), which limits what is sent.")]
+LimitsFile = Annotated[Path | None, option("--limits", "The party's limits.toml, which limits what is sent.")]
 Ledger = Annotated[
     Path | None,
     option(
         "--ledger",
-        "Ledger to add to (default: dkpca-ledger.jsonl next to the --policy file, or else next to the --out file).",
+        "Ledger to add to (default: dkpca-ledger.jsonl next to the --limits file, or else next to the --out file).",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, for scripts.")]
@@ -214,14 +214,14 @@ def _rule(text: str) -> RankRule:
     )
 
 
-def sender(out: Path, policy: Path | None, ledger: Path | None, table: Path) -> Sender:
+def sender(out: Path, limits: Path | None, ledger: Path | None, table: Path) -> Sender:
     """Where the message goes, checked before any work."""
     if out.resolve() == table.resolve():
         raise InputError(f"{out}: is the table itself; choose another --out")
-    if policy is None:
+    if limits is None:
         box = Sender(out, ANYTHING, ledger)
     else:
-        box = Sender(out, party_file.read_policy(policy), ledger or policy.parent / ledgers.NAME)
+        box = Sender(out, party_file.read_limits(limits), ledger or limits.parent / ledgers.NAME)
     box.check()
     return box
 

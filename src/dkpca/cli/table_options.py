@@ -65,11 +65,7 @@ class TableAtHand:
     party: str
     path: Path
     reading: Reading
-    policy_file: Path | None
-
-    def policy(self, given: Path | None) -> Path | None:
-        """Policy given, or the one of party.toml."""
-        return given or self.policy_file
+    limits: Path | None
 
     def holding(self) -> Holding:
         """Return the party's table."""
@@ -108,7 +104,7 @@ def at_hand(path: Path, party: str | None, id_column: str | None, **given: Any) 
         party=o.party_name(name, table),
         path=table,
         reading=replace(how, id_column=id_column or how.id_column),
-        policy_file=file.policy if file else None,
+        limits=file.limits if file else None,
     )
 
 

@@ -12,7 +12,7 @@ from dkpca.errors import InputError, PolicyError, StorageError
 from dkpca.linalg.arrays import MemoryLimit
 from dkpca.linalg.rows import Progress, silent
 from dkpca.messages import Message, Summary
-from dkpca.party.limits import Policy
+from dkpca.party.limits import Limits
 from dkpca.party.questions import SummaryWanted
 from dkpca.party.state import PartyState, State
 from dkpca.store import ledger, storage
@@ -82,10 +82,10 @@ class PreparedTable:
 
 @dataclass(frozen=True)
 class Sender:
-    """Where a party's messages go, under which policy, and which ledger says so."""
+    """Where a party's messages go, under which limits, and which ledger says so."""
 
     message: Path
-    policy: Policy = party.ANYTHING
+    limits: Limits = party.ANYTHING
     ledger: Path | None = None  # None: beside the message
 
     def check(self) -> None:
@@ -108,7 +108,7 @@ class Sender:
         with ledger.opened(self._ledger()) as book:  # until it is written: limits on what was sent hold for all
             before = book.sent(facts.get("party", ""), kind)
             if isinstance(message, Summary):
-                self.policy.check_fits(len(before - {fingerprint}))
+                self.limits.check_fits(len(before - {fingerprint}))
             book.append("repeated" if fingerprint in before else "written", **told)
             try:
                 kept: dict[Path, storage.Content] = {**private_files}
@@ -122,7 +122,7 @@ class Sender:
 
     @contextlib.contextmanager
     def answering(self, holding: Holding, what: str) -> Iterator[None]:
-        """Name the table in every error, and log what the policy refuses."""
+        """Name the table in every error, and log what the limits refuse."""
         try:
             with naming(holding.path):
                 yield
@@ -153,8 +153,8 @@ def summarize(
             party=holding.party,
             prepared=preparation.reading.standardize and kernel.columns_are == "quantities",
             sample_ids=names,
-            policy=sender.policy,
-            known_rows=sender.policy.known_rows,
+            limits=sender.limits,
+            known_rows=sender.limits.known_rows,
             progress=progress,
             device=device,
             memory=holding.memory,

@@ -19,7 +19,7 @@ from dkpca.linalg.arrays import Array, MemoryLimit
 from dkpca.linalg.leading import Solver
 from dkpca.messages import Message, Partials, Rows, Summary, check_party_name
 from dkpca.party import ANYTHING
-from dkpca.party.limits import Policy
+from dkpca.party.limits import Limits
 from dkpca.party.state import PartyState
 from dkpca.rank import RankRule
 from dkpca.settings import FLAG, Allowed, Compute, Fit, check_value, choice
@@ -29,7 +29,7 @@ from dkpca.tables.inputs import as_numbers, check_features, check_like_fit, chec
 MessageT = TypeVar("MessageT")
 ALLOWED: dict[str, Allowed] = {
     "exact": FLAG,
-    "policy": (lambda value: isinstance(value, Policy), "a dkpca.Policy"),
+    "limits": (lambda value: isinstance(value, Limits), "dkpca.Limits"),
     "state": (lambda value: isinstance(value, PartyState), "the state that dkpca.summarize gave"),
     "model": (lambda value: isinstance(value, FusedModel), "the model that dkpca.fuse gave"),
     "dtype": choice(("float64", "float32")),
@@ -58,7 +58,7 @@ def summarize(
     sample_ids: Sequence[str] | None = None,
     device: str | None = None,
     max_memory: int | str | None = None,
-    policy: Policy = ANYTHING,
+    limits: Limits = ANYTHING,
 ) -> tuple[Summary, PartyState]:
     """Turn a party's columns into the one message it sends, and the state it keeps to itself.
 
@@ -77,8 +77,9 @@ def summarize(
         "exact": the state keeps all rows, for `extend(..., exact=True)`.
     sample_ids : sequence of str, optional
         In row order. Without ids, rows of all parties match by position.
-    policy : Policy, default=Policy()
-        What this party is willing to answer; a request beyond it raises `dkpca.errors.PolicyError`.
+    limits : Limits, optional
+        What this party is willing to answer; a request beyond them raises `dkpca.errors.PolicyError`. Without them
+        it answers everything.
 
     Returns
     -------
@@ -96,7 +97,7 @@ def summarize(
     >>> summary.party, summary.n_samples, summary.rank
     ('bank', 50, 5)
     """
-    _check("summarize", sample_ids=sample_ids, policy=policy)
+    _check("summarize", sample_ids=sample_ids, limits=limits)
     fit = Fit(
         n_components=n_components, kernel=kernel, gamma=gamma, degree=degree, coef0=coef0, law=law,
         rank=tuple(rank) if isinstance(rank, list) else rank,  # type: ignore[arg-type]  # Fit checks it
@@ -115,7 +116,7 @@ def summarize(
         **summary_question(fit, {party: chosen}, party, 0).settings(),
         party=party,
         sample_ids=sample_ids,
-        policy=policy,
+        limits=limits,
         device=compute.device,
         memory=memory,
     )
@@ -215,7 +216,7 @@ def extend(
     *,
     exact: bool = False,
     sample_ids: Sequence[str] | None = None,
-    policy: Policy = ANYTHING,
+    limits: Limits = ANYTHING,
 ) -> Rows | Partials:
     """Say where new samples lie as this party sees them: its message for `project`.
 
@@ -230,7 +231,7 @@ def extend(
         `summarize(..., projection="exact")`.
     sample_ids : sequence of str, optional
         In row order. Without ids, rows of all parties match by position.
-    policy : Policy, default=Policy()
+    limits : Limits, optional
         What this party is willing to answer.
 
     Returns
@@ -247,13 +248,13 @@ def extend(
     >>> dkpca.extend(state, X[:3]).factor.shape
     (3, 2)
     """
-    _check("extend", state=state, exact=exact, sample_ids=sample_ids, policy=policy)
+    _check("extend", state=state, exact=exact, sample_ids=sample_ids, limits=limits)
     if state.anchors is None:
         raise InputError(f"party {state.party!r}: the state has no rows; make it again with dkpca.summarize")
     X_new = without_zeros_left_out(state.party, X_new, taken=state.kernel.takes_sparse)
     X_new = check_table(state.party, as_numbers(state, X_new), columns_are=state.kernel.columns_are)
     check_like_fit({state.party: X_new}, {state.party: state.origin})
-    return (core.partials if exact else core.extend)(state, X_new, sample_ids=sample_ids, policy=policy)
+    return (core.partials if exact else core.extend)(state, X_new, sample_ids=sample_ids, limits=limits)
 
 
 def project(model: FusedModel, messages: Iterable[Rows | Partials]) -> Array:

@@ -15,9 +15,9 @@ from dkpca.exchange.memory import Memory, write
 from dkpca.exchange.party_side import PartySide, batches_in
 from dkpca.exchange.plan import Plan, Study
 from dkpca.exchange.review import Case, Review
-from dkpca.party import limits as party_limits
 from dkpca.party.limits import Limits
 from dkpca.settings import Fit, from_values
+from dkpca.store.party_file import read_limits
 from dkpca.wording import counted
 
 RESULT = "result"
@@ -139,10 +139,7 @@ def _table_and_limits(seat: Seat, plan: Plan) -> tuple[own_table.OwnTable, Limit
 
 
 def _limits(seat: Seat) -> Limits:
-    path = seat.memory.path / LIMITS_FILE
-    if not path.exists():
-        raise InputError(f"{path}: there is no such file, so nothing is allowed; 'dkpca study join' writes it")
-    return party_limits.from_toml(path.read_text(), path)
+    return read_limits(seat.memory.path / LIMITS_FILE)
 
 
 def _digest_of(seat: Seat, table: own_table.OwnTable) -> str:

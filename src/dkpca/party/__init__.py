@@ -1,7 +1,8 @@
 """A party: it turns its own table into messages for the center, and keeps a private state."""
 
+from dkpca.party.limits import ANYTHING
 from dkpca.party.state import PartyState, SumState
-from dkpca.party.summaries import ANYTHING, extend, measured, partials, self_values, statistics, summarize
+from dkpca.party.summaries import extend, measured, partials, self_values, statistics, summarize
 
 __all__ = [
     "ANYTHING",

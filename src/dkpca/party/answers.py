@@ -16,9 +16,8 @@ from dkpca.linalg.precision import Rounded
 from dkpca.linalg.rows import column_scales, standardized
 from dkpca.party import alignment, summaries
 from dkpca.party import questions as q
-from dkpca.party.limits import Policy
+from dkpca.party.limits import ANYTHING, Limits
 from dkpca.party.state import PartyState, SumState
-from dkpca.party.summaries import ANYTHING
 from dkpca.party.true_rows import OpenRows, true_rows
 from dkpca.protection import keys, masks, quantities
 from dkpca.protection.quantities import Addends
@@ -70,7 +69,7 @@ class Party:
         Ids of the samples in row order, of the fit and by batch; None: rows match by position.
     covariates : function, optional
         Of the covariates' owner: their orthonormal columns, from the batch and the rows that take part, by batch.
-    policy : Policy
+    limits : Limits
         What the party is willing to answer.
     known_rows : int
         Rows that the party takes as known when it attacks its own summary; 0: it does not.
@@ -94,7 +93,7 @@ class Party:
     ids: Sequence[str] | None = None
     ids_new: Mapping[str, Sequence[str]] = field(default_factory=dict)
     covariates: Callable[[str, Mapping[str, list[int]]], Any] | None = None
-    policy: Policy = ANYTHING
+    limits: Limits = ANYTHING
     known_rows: int = 0
     keeps_rows: bool = True
     here: bool = False
@@ -272,7 +271,7 @@ def _rows_at(party: Party, question: q.MatchedGiven) -> Callable[[Sequence[int]]
 def _shape(party: Party, question: q.ShapeWanted) -> messages.Shape:
     X = party.table(question.columns_are, question.batch)
     n = int(X.shape[0])
-    party.policy.check_samples(n)
+    party.limits.check_samples(n)
     n = party.union[question.batch].n_samples if question.batch in party.union else n
     samples = party.common_digest(n, question.batch)
     if question.hidden:
@@ -282,16 +281,15 @@ def _shape(party: Party, question: q.ShapeWanted) -> messages.Shape:
 
 def _statistics(party: Party, question: q.StatisticsWanted) -> messages.Statistics:
     X = party.table(question.kernel.columns_are)
-    asked = {"kernel": question.kernel, "standardize": question.standardize, "policy": party.policy}
-    return summaries.statistics(X, party=party.name, **asked)  # type: ignore[arg-type]
+    kernel, standardize = question.kernel, question.standardize
+    return summaries.statistics(X, party=party.name, kernel=kernel, standardize=standardize, limits=party.limits)
 
 
 def _go(party: Party, question: q.GoWanted) -> messages.Go:
     derived = question.derived
     if party.name not in derived.kernels or set(derived.columns) != set(party.roster):
         raise ProtectionError(f"party {party.name!r}: the derived values are not for the plan's parties")
-    party.policy.check_samples(derived.n_samples)
-    party.policy.check_kernel(derived.kernels[party.name])
+    party.limits.check_samples(derived.n_samples)
     return messages.Go(party.name, q.digest(question))
 
 
@@ -313,7 +311,7 @@ def _summary(party: Party, question: q.SummaryWanted) -> messages.Summary:
         **question.settings(),
         party=party.name,
         sample_ids=party.sample_ids(),
-        policy=party.policy,
+        limits=party.limits,
         known_rows=party.known_rows,
         blind=turned,
         device=party.device,
@@ -395,8 +393,8 @@ def _compared(party: Party, question: q.MaskedWanted) -> tuple[Any, Any, SumStat
         raise InputError(
             f"party {party.name!r}: masked sums are formed on the host; give a NumPy array, or protect='none'"
         )
-    party.policy.check_samples(X.shape[0])
-    party.policy.check_protection("sums")
+    party.limits.check_samples(X.shape[0])
+    party.limits.check_form("compact", "sums")
     shift, scale = column_scales(X) if question.standardize and kernel.columns_are == "quantities" else (None, None)
     X = standardized(X, shift, scale)
     kernel.check(X)
@@ -472,7 +470,7 @@ def _audit(party: Party, question: q.AuditWanted) -> messages.AuditRows | OpenRo
     state = party.whole_state(PartyState)
     X = party.table(state.kernel.columns_are)
     ids = party.sample_ids()
-    found = true_rows(state, X, question.request, sample_ids=ids, policy=party.policy)
+    found = true_rows(state, X, question.request, sample_ids=ids, limits=party.limits)
     return found if party.here else found.sent()
 
 
@@ -496,7 +494,7 @@ def _rows(party: Party, question: q.RowsWanted) -> messages.Rows | messages.Part
     make = (
         summaries.partials if question.exact else partial(summaries.extend, device=party.device, memory=party.memory)
     )
-    return make(state, X, sample_ids=party.sample_ids(question.batch), policy=party.policy)
+    return make(state, X, sample_ids=party.sample_ids(question.batch), limits=party.limits)
 
 
 def _result(party: Party, question: q.ResultGiven) -> messages.Told:

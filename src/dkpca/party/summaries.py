@@ -44,13 +44,12 @@ from dkpca.linalg.rows import (
 )
 from dkpca.messages import Partials, Rows, Statistics, Summary, check_party_name
 from dkpca.party.candidates import Candidate, Candidates, choose_rank, first_guess
-from dkpca.party.limits import LOWER, Policy
+from dkpca.party.limits import ANYTHING, Limits
 from dkpca.party.recovery import Measurement
 from dkpca.party.state import PartyState, State, SumState
 from dkpca.rank import RankRule
 from dkpca.wording import counted
 
-ANYTHING = Policy()
 Flags = np.ndarray[tuple[int], np.dtype[np.bool_]]
 COMPARED = 300  # rows of the fit that stand for all
 FLAT = 0.5  # of the largest effective rank there is, (trace K)^2 / |K|_F^2: beyond it a spectrum is flat
@@ -71,10 +70,10 @@ class Turned:
 
 
 def statistics(
-    X: Array, *, party: str, kernel: Kernel | None = None, standardize: bool = False, policy: Policy = ANYTHING
+    X: Array, *, party: str, kernel: Kernel | None = None, standardize: bool = False, limits: Limits = ANYTHING
 ) -> Statistics:
     """Return the numbers from which the center derives the width of a kernel, the RBF kernel if none is given."""
-    policy.check_samples(X.shape[0])
+    limits.check_samples(X.shape[0])
     n_samples, n_features = X.shape
     kernel = RBF(1.0) if kernel is None else kernel
     if standardize and kernel.columns_are == "quantities":
@@ -97,7 +96,7 @@ def summarize(
     prepared: bool = False,
     balance: float = 0.0,
     law: str | None = None,
-    policy: Policy = ANYTHING,
+    limits: Limits = ANYTHING,
     known_rows: int = 0,
     blind: Turned | None = None,
     progress: Progress = silent,
@@ -131,9 +130,9 @@ def summarize(
     balance : float
         Mean exponent that the kernel gets by a width of the party's own; 0: the width of the kernel as it is.
     law : str, optional
-        How the center says it combines the answers, for the policy; None: as the kernel implies.
-    policy : Policy
-        What this party is willing to answer; a request beyond it raises `PolicyError`.
+        How the center says it combines the answers; None: as the kernel implies.
+    limits : Limits
+        What this party is willing to answer; a request beyond them raises `PolicyError`.
     known_rows : int
         Number of rows an attacker is assumed to know when the message is attacked before it leaves; the result is
         kept in the state. 0: no attack.
@@ -149,11 +148,14 @@ def summarize(
     -------
     (Summary, PartyState)
     """
-    _check_samples(X, party, policy)
+    check_party_name(party)
+    limits.check_samples(X.shape[0])
+    if X.shape[0] < 2:
+        raise InputError(f"party {party!r} has {counted(X.shape[0], 'row')}; a fit needs at least 2 samples")
+    limits.check_form(precision, "none" if blind is None else "blind")
+    rank = limits.bounded(rank.sent_in(precision))
     table = _measured_for(kernel, X, party, memory, standardize=standardize, balance=balance, prepared=prepared)
     X, kernel = table.X, table.kernel
-    _check_allowed(policy, kernel, law, precision, "none" if blind is None else "blind")
-    rank = policy.limit(rank.sent_in(precision))
 
     # K, the party's Gram matrix: entries are evaluated on demand, and only the dense solver stores it. A blind center
     # cannot center it, so the party does.
@@ -176,7 +178,7 @@ def summarize(
             X,
             _message(table, party, sample_ids, blind),
             precision=precision,
-            digits=DIGITS[policy.max_precision],
+            digits=DIGITS[limits.precision],
             most=rank.most(),
             pairs=None if guess is None else eigenpairs(guess),
             eigenpairs=eigenpairs,
@@ -184,7 +186,9 @@ def summarize(
             device=device,
         )
         # The rank is chosen: the rule reads the spectrum, and goals are measured on the message.
-        _check_coarsest(candidates, policy)
+        if limits.recovery < 1:  # refused where even the coarsest message gives away more
+            coarsest = candidates.at(0)
+            limits.check_recovery(coarsest.summary.rank, coarsest.recovery(limits.known_rows).worst)
         chosen, decided = choose_rank(candidates, rank)
 
     # The factor A = V sqrt(lambda), so that K ~ A A', rounded for the wire: the one message of the protocol.
@@ -213,7 +217,7 @@ def summarize(
         scale=table.scale,
         protect="none" if blind is None else "blind",
         offset=None if blind is None else extension.offset,
-        recovery=_recovered(chosen, policy, known_rows),
+        recovery=_recovered(chosen, limits, known_rows),
         dominant=kernel.dominant_column(X),
     )
     return summary, state
@@ -284,21 +288,6 @@ def _check_spectrum(values: Array, left_out: float, gram: Gram, party: str) -> N
         )
 
 
-def _check_samples(X: Array, party: str, policy: Policy) -> None:
-    check_party_name(party)
-    policy.check_samples(X.shape[0])
-    if X.shape[0] < 2:
-        raise InputError(f"party {party!r} has {counted(X.shape[0], 'row')}; a fit needs at least 2 samples")
-
-
-def _check_allowed(policy: Policy, kernel: Kernel, law: str | None, precision: str, protect: str) -> None:
-    """Refuse what the policy does not allow, before anything is computed."""
-    policy.check_kernel(kernel)
-    policy.check_law(kernel, law)
-    policy.check_precision(precision)
-    policy.check_protection(protect)
-
-
 @contextmanager
 def _naming(party: str) -> Iterator[None]:
     """Put the party's name in front of what is wrong with its numbers or its rule."""
@@ -308,20 +297,13 @@ def _naming(party: str) -> Iterator[None]:
         raise InputError(f"party {party!r}: {error}") from error
 
 
-def _check_coarsest(candidates: Candidates, policy: Policy) -> None:
-    """Refuse where even the coarsest message gives away more than the policy allows."""
-    if policy.limits_recovery and policy.if_beyond == LOWER:
-        coarsest = candidates.at(0)
-        policy.check_recovery(coarsest.summary.rank, coarsest.recovery(policy.known_rows).worst)
-
-
-def _recovered(candidate: Candidate, policy: Policy, known_rows: int) -> Measurement | None:
-    """Attack the message as the policy says, or else with so many known rows; refuse it beyond the policy."""
-    known_rows = policy.known_rows if policy.limits_recovery else known_rows
+def _recovered(candidate: Candidate, limits: Limits, known_rows: int) -> Measurement | None:
+    """Attack the message as the limits say, or else with so many known rows; refuse it beyond the limits."""
+    known_rows = limits.known_rows if limits.recovery < 1 else known_rows
     if not known_rows:
         return None
     found = candidate.recovery(known_rows)
-    policy.check_recovery(candidate.summary.rank, found.worst)
+    limits.check_recovery(candidate.summary.rank, found.worst)
     return found
 
 
@@ -330,16 +312,16 @@ def extend(
     X_new: Array,
     *,
     sample_ids: Sequence[str] | None = None,
-    policy: Policy = ANYTHING,
+    limits: Limits = ANYTHING,
     device: str | None = None,
     memory: MemoryLimit | None = None,
 ) -> Rows:
     """Return the factor rows of new samples: a(y) = k(y, X) V / sqrt(lambda)."""
-    policy.check_projection()
+    limits.check_new()
     _check_open(state)
-    policy.check_precision(state.precision)
+    limits.check_form(state.precision, "none")
     factor = factor_rows(state, X_new, device, memory)
-    digits = DIGITS[policy.max_precision]
+    digits = DIGITS[limits.precision]
     sent = rounded(factor, state.precision, state.party, steps=state.steps, digits=digits)
     return Rows(
         state.party, state.summary_id, _digest(sample_ids, X_new), sent, _diagonal(state.kernel, X_new, state.party)
@@ -378,12 +360,12 @@ def self_values(state: PartyState | SumState, X_new: Array) -> Array:
 
 
 def partials(
-    state: PartyState, X_new: Array, *, sample_ids: Sequence[str] | None = None, policy: Policy = ANYTHING
+    state: PartyState, X_new: Array, *, sample_ids: Sequence[str] | None = None, limits: Limits = ANYTHING
 ) -> Partials:
     """Return the paper's message for new samples: what adds up over parties, against every training sample."""
-    policy.check_projection(exact=True)
+    limits.check_new(exact=True)
     _check_open(state)
-    policy.check_precision(state.precision)
+    limits.check_form(state.precision, "none")
     if state.training is None:
         raise InputError(
             f"party {state.party!r} did not keep its training rows; fit with projection='exact' (keep_training) first"
@@ -391,7 +373,7 @@ def partials(
     X_new = measured(state, X_new)
     with quiet():
         distances = state.kernel.partial(X_new, state.training)
-    sent = rounded(distances, state.precision, state.party, digits=DIGITS[policy.max_precision])
+    sent = rounded(distances, state.precision, state.party, digits=DIGITS[limits.precision])
     return Partials(state.party, state.summary_id, _digest(sample_ids, X_new), sent)
 
 

@@ -9,9 +9,8 @@ from dkpca.linalg.arrays import Array, device, namespace
 from dkpca.linalg.precision import Rounded
 from dkpca.linalg.rows import Index, pick
 from dkpca.messages import AuditRequest, AuditRows
-from dkpca.party.limits import Policy
+from dkpca.party.limits import ANYTHING, Limits
 from dkpca.party.state import PartyState
-from dkpca.party.summaries import ANYTHING
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ def true_rows(
     request: AuditRequest,
     *,
     sample_ids: Sequence[str] | None = None,
-    policy: Policy = ANYTHING,
+    limits: Limits = ANYTHING,
 ) -> OpenRows:
     """Check the question; return the kernel of the samples asked for with all samples of the fit.
 
@@ -79,17 +78,17 @@ def true_rows(
         What the center asks.
     sample_ids : sequence of str, optional
         In row order, as in the fit.
-    policy : Policy
+    limits : Limits
         What this party is willing to answer.
     """
-    policy.check_protection("none")
-    policy.check_audit(len(request.samples))
+    limits.check_form("compact", "none")
+    limits.check_audit(len(request.samples))
     if state.protect != "none":
         raise InputError(
             f"party {state.party!r}: its fit was protected (protect={state.protect!r}), and an audit sends rows in "
             "the open; fit without protection to have it audited"
         )
-    policy.check_samples(X.shape[0])
+    limits.check_samples(X.shape[0])
     digest = messages.row_number_digest(X.shape[0]) if sample_ids is None else messages.digest(sample_ids)
     if X.shape[0] != request.n_samples or digest != request.sample_digest:
         raise InputError(

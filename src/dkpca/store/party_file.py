@@ -1,7 +1,7 @@
 """party.toml: what a party has written down about its table, for its own commands.
 
 Files that it names are relative to its own folder. `dkpca check --write` writes one. Beside the party, its table and
-its policy it has the fields of `Reading` and `Dialect`, under the names of their options.
+its limits it has the fields of `Reading` and `Dialect`, under the names of their options.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,8 @@ from dataclasses import Field, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from dkpca.party.limits import Policy, policy_from
+from dkpca.errors import InputError
+from dkpca.party.limits import Limits, from_toml
 from dkpca.settings import Allowed, check_entries
 from dkpca.store import storage
 from dkpca.tables.ids import check_ways
@@ -27,7 +28,7 @@ READING, DIALECT = keyed(Reading), keyed(Dialect)
 KEYS: Mapping[str, Allowed] = {
     "party": (is_named, "write the name of the party"),
     "table": (is_named, "write the name of a file, relative to this one"),
-    "policy": (is_named, "write the name of the policy file, relative to this one"),
+    "limits": (is_named, "write the name of the file of limits, relative to this one"),
     **{key: each.metadata["allowed"] for key, each in (READING | DIALECT).items()},
 }
 
@@ -40,20 +41,22 @@ class PartyFile:
     party: str | None
     table: Path | None
     reading: Reading
-    policy: Path | None
+    limits: Path | None
 
 
 def read(path: Path) -> PartyFile:
     """Read party.toml; every key has to be one this library uses."""
     values = storage.read_toml(path, "see 'Tables' in the documentation")
     check_entries(values, KEYS, path, what="a party")
-    table, policy = (path.parent / values[key] if values.get(key) else None for key in ("table", "policy"))
-    return PartyFile(path, values.get("party"), table, reading_of(values), policy)
+    table, limits = (path.parent / values[key] if values.get(key) else None for key in ("table", "limits"))
+    return PartyFile(path, values.get("party"), table, reading_of(values), limits)
 
 
-def read_policy(path: Path) -> Policy:
-    """Read a policy; every key has to be one this library enforces."""
-    return policy_from(storage.read_toml(path, "see 'A party's policy' in the documentation"), path)
+def read_limits(path: Path) -> Limits:
+    """Read limits.toml; every limit has to be there."""
+    if not path.exists():
+        raise InputError(f"{path}: there is no such file, so nothing is allowed; 'dkpca study join' writes it")
+    return from_toml(storage.read(path, at_most=storage.MOST_SETTINGS).decode(errors="replace"), path)
 
 
 def described(reading: Reading) -> dict[str, Any]:

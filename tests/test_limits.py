@@ -1,0 +1,97 @@
+"""Each limit of a party: what it lets pass, what it refuses, and how a file may state it."""
+
+import pytest
+
+from dkpca.errors import InputError, PolicyError
+from dkpca.party.limits import ANYTHING, Limits, from_toml
+from dkpca.rank import Adaptive, All, AtMost, Auto, Fixed, Recovery
+
+TIGHT = Limits(rank=4, samples=10, precision="float16", protect=("none", "sums"), studies=2, batches=1, audit_rows=5)
+
+
+@pytest.mark.parametrize(
+    ("allowed", "refused", "words"),
+    [
+        (lambda p: p.check_samples(10), lambda p: p.check_samples(9), "fewer samples than samples = 10"),
+        (
+            lambda p: p.check_form("float16", "none"),
+            lambda p: p.check_form("float32", "none"),
+            "float32 is finer than precision = 'float16'",
+        ),
+        (lambda p: p.check_form("compact", "sums"), lambda p: p.check_form("float64", "none"), "is finer than"),
+        (
+            lambda p: p.check_form("compact", "none"),
+            lambda p: p.check_form("compact", "blind"),
+            r"takes part with protect = \['none', 'sums'\] only, and 'blind' was asked for",
+        ),
+        (lambda p: p.check_new(), lambda p: p.check_new(exact=True), "tell the whole table, and recovery = 0.5"),
+        (lambda p: p.check_fits(1), lambda p: p.check_fits(2), "it has answered studies = 2 fits"),
+        (lambda p: p.check_audit(5), lambda p: p.check_audit(6), "6 rows for an audit are more than audit_rows = 5"),
+        (lambda p: p.bounded(Fixed(4)), lambda p: p.bounded(Fixed(5)), "rank 5 is more than rank = 4"),
+        (
+            lambda p: p.check_recovery(3, 0.5),
+            lambda p: p.check_recovery(3, 0.51),
+            "R² 0.51, more than recovery",
+        ),
+    ],
+)
+def test_every_limit_lets_pass_what_it_names_and_refuses_the_next(allowed, refused, words):
+    allowed(TIGHT)
+    allowed(ANYTHING)
+    refused(ANYTHING)
+    with pytest.raises(PolicyError, match="^refused by the party's limits: .*" + words):
+        refused(TIGHT)
+
+
+def test_by_default_no_new_sample_is_placed_and_no_true_row_sent():
+    with pytest.raises(PolicyError, match="it does not place new samples: batches = 0"):
+        Limits().check_new()
+    with pytest.raises(PolicyError, match="1 rows for an audit are more than audit_rows = 0"):
+        Limits().check_audit(1)
+
+
+def test_a_refusal_is_logged_with_its_reason(caplog):
+    with pytest.raises(PolicyError) as refusal:
+        TIGHT.check_fits(2)
+    reason = "it has answered studies = 2 fits; only these can be repeated, as they were"
+    assert [record.getMessage() for record in caplog.records] == [f"refused: {reason}"]
+    assert str(refusal.value) == (
+        f"refused by the party's limits: {reason}; ask for something else, or have limits.toml changed"
+    )
+
+
+def test_a_rule_without_a_number_is_held_to_the_largest_rank_and_recovery():
+    assert TIGHT.bounded(Auto(3)) == AtMost(All((Auto(3), Recovery(0.5, 30))), 4)
+    assert Limits(recovery=1.0, rank=5).bounded(Fixed(5)) == AtMost(Fixed(5), 5)
+    assert ANYTHING.bounded(Auto(3)) == Auto(3)
+    for rule in (Auto(3), Adaptive(1e-9)):
+        assert Limits(recovery=1.0, rank=5).bounded(rule).first_guess(100) <= 5
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("rank", 0, "write a whole number, at least 1"),
+        ("rank", True, "write a whole number"),
+        ("rank", 2.0, "write a whole number"),
+        ("samples", 0, "write a whole number, at least 1"),
+        ("precision", "float128", "write one of"),
+        ("precision", ["float32"], "write one of"),
+        ("protect", [], "write a list of some of"),
+        ("protect", "sums", "write a list of some of"),
+        ("protect", ["sum"], "write a list of some of"),
+        ("recovery", 1.5, "write a share of variance"),
+        ("recovery", True, "write a share of variance"),
+        ("known_rows", 0, "write a whole number"),
+        ("studies", -1, "write a whole number, 0 for none"),
+        ("public", [1], "write a list of parties"),
+    ],
+)
+def test_a_limit_that_cannot_be_kept_is_refused_with_an_example(key, value, words):
+    with pytest.raises(InputError, match=f"^limits: {key} = .* cannot be used; {words}"):
+        Limits(**{key: value})
+
+
+def test_limits_read_as_they_were_written():
+    assert from_toml(TIGHT.to_toml()) == TIGHT
+    assert from_toml(Limits().to_toml()) == Limits()
