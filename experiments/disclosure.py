@@ -16,12 +16,13 @@ from dkpca.errors import InputError
 from dkpca.kernels import RBF, Kernel, Linear
 from dkpca.messages import Summary, row_number_digest
 from dkpca.party import summarize
-from dkpca.party.recovery import DRAWS, Matrix, Seen, Truth, points, regressed, with_public_columns
+from dkpca.party.recovery import DRAWS, Matrix, Seen, Truth, points, regressed
 from dkpca.party.recovery import run as attacked
 from dkpca.party.summaries import Turned
 from dkpca.protection.rotation import Rotation, column_rotation
 from dkpca.rank import Auto, Fixed
 from experiments.command import Options, described, expression, main
+from experiments.public_columns import with_public_columns
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,7 @@ from dkpca.messages import (
     Summary,
     Tokens,
 )
+from dkpca.party.limits import Limits
 from dkpca.rank import Fixed
 from dkpca.settings import Fit
 from dkpca.store import files, runs
@@ -178,7 +179,7 @@ TEXTS: dict[str, list[bytes]] = {
         + b'"}}, "versions": {"dkpca": "0.1.0"}}',
         b'{"run": "first"}',
     ],
-    "limits": [b'rank = 40\nsamples = 2\nprotect = ["none"]\nrecovery = 0.5\nprecision = "float32"\n'],
+    "limits": [Limits().to_toml().encode()],
     "party_file": [b'party = "bank"\ntable = "t.csv"\nid = "i"\nlimits = "limits.toml"\nmax_missing = 0.5\n'],
     "csv_table": [b"id,x,y\na,1,2\nb,3,4.5\n", b'\xef\xbb\xbfid,"a,b"\n1,NA\n2,"x"\n'],
 }

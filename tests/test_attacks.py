@@ -14,11 +14,12 @@ from dkpca.kernels.inner_products import AdditiveChiSquared
 from dkpca.messages import MaskedSum, Scores, Seed, Shape, Summary, Told, row_number_digest
 from dkpca.party import summarize
 from dkpca.party.questions import BoundsWanted, SumsWanted
-from dkpca.party.recovery import Seen, against, with_public_columns
+from dkpca.party.recovery import Seen, against
 from dkpca.party.summaries import Turned
 from dkpca.protection.rotation import Rotation, column_rotation
 from dkpca.rank import Fixed
 from dkpca.settings import Compute, Fit
+from experiments.public_columns import with_public_columns
 
 N, NARROW, WIDE = 120, 1e3, 1e-3
 pytestmark = pytest.mark.slow  # each review attacks a table

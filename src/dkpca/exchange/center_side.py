@@ -4,7 +4,7 @@ It stops where one is missing. So a crash loses nothing, and nobody keeps the st
 once counts: where it would be computed otherwise by now, the record in DIR is taken.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +76,7 @@ def replay(member: Membership, protocol: Generator[Ask, Any, Any]) -> Any:
         elif all(question.answer is Told for question in ask.questions.values()):
             given = {party: Told(party) for party in ask.questions}  # nobody has to be waited for
         else:
-            given = _answers(member, ask)
+            given = received(member, ask.step, ask.questions, CENTER, ALL)
 
 
 def _tell(member: Membership, ask: Ask) -> None:
@@ -102,14 +102,14 @@ def _tell(member: Membership, ask: Ask) -> None:
         member.send(name, [Part(party, (party,), [told[party]]) for party in to], kind="question")
 
 
-def _answers(member: Membership, ask: Ask) -> dict[str, Any]:
-    """Return the answers of all parties, checked by their questions; raise `WaitingError` with all who lack one."""
+def received(member: Membership, step: str, questions: Mapping[str, q.Question], *parts: str) -> dict[str, Any]:
+    """Return the answers to these questions, checked by them; raise `WaitingError` with all who lack one."""
     found: dict[str, Any] = {}
     waiting: list[str] = []
-    for party, question in ask.questions.items():
+    for party, question in questions.items():
         about: dict[str, Any] = {"at_most": question.most_bytes(), "question": q.digest(question)}
         try:
-            path = member.receive(party, file_of(ask.step), CENTER, ALL, **about)
+            path = member.receive(party, file_of(step), *parts, **about)
         except WaitingError:
             waiting.append(party)
             continue
@@ -118,7 +118,7 @@ def _answers(member: Membership, ask: Ask) -> dict[str, Any]:
         if isinstance(found[party], Reveal):
             member.check_nonce(party, found[party].nonce)
     if waiting:
-        raise WaitingError(ask.step, *waiting)
+        raise WaitingError(step, *waiting)
     return found
 
 

@@ -18,8 +18,8 @@ from dkpca.analysis.importance import at_party
 from dkpca.errors import DKPCAError, FusionError, InputError, PolicyError, ProtectionError
 from dkpca.exchange import protocols
 from dkpca.exchange import review as reviews
-from dkpca.exchange.center_side import terms_of
-from dkpca.exchange.member import ALL, CENTER, Membership, OtherQuestionError, WaitingError, file_of
+from dkpca.exchange.center_side import received, terms_of
+from dkpca.exchange.member import ALL, CENTER, Membership, OtherQuestionError, file_of
 from dkpca.exchange.memory import Memory, write
 from dkpca.exchange.own_table import DRIVES, OwnTable, write_result
 from dkpca.exchange.plan import Plan, second_nonce
@@ -30,7 +30,7 @@ from dkpca.fusion.covariates import Covariates
 from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import to_numpy
 from dkpca.linalg.eigenpairs import signs_of
-from dkpca.messages import RaisedIds, Reveal, Scores, Seed, Told
+from dkpca.messages import RaisedIds, Scores, Seed, Told
 from dkpca.party import questions as q
 from dkpca.party.answers import OWN_LIST, Party
 from dkpca.party.limits import Limits
@@ -205,38 +205,19 @@ class PartySide:
 
     def _of_others(self, ask: Ask, question: q.Question) -> dict[str, Any]:
         """Read what the other parties answered to the same question; whoever was told another one is noticed."""
-        found: dict[str, Any] = {}
-        waiting: list[str] = []
-        about: dict[str, Any] = {"at_most": question.most_bytes(), "question": q.digest(question)}
-        for name in (self._neighbor(-1),) if ask.readers == "next" else self.names:
-            try:
-                own = name == self.member.name
-                path = None if own else self.member.receive(name, file_of(ask.step), self.member.name, ALL, **about)
-            except WaitingError:
-                waiting.append(name)
-                continue
-            except OtherQuestionError:
-                self.member.refuse(ask.step, "agree")
-            if path is not None:
-                found[name] = wire.decode(path.read_bytes())
-                question.check(name, found[name])
-            elif ask.readers == "all":
-                found[name] = self._made(ask.step, question)
-            if isinstance(found.get(name), Reveal):
-                self.member.check_nonce(name, found[name].nonce)
-        if waiting:
-            raise WaitingError(ask.step, *waiting)
+        others = [self._neighbor(-1)] if ask.readers == "next" else [n for n in self.names if n != self.member.name]
+        try:
+            found = received(self.member, ask.step, dict.fromkeys(others, question), self.member.name, ALL)
+        except OtherQuestionError:
+            self.member.refuse(ask.step, "agree")
         for name, message in found.items():
             if isinstance(question, q.HopWanted):
                 self.party.receive_list(question, message)
             if isinstance(message, Seed):
-                self._check_seed(name, message)
-        return found
-
-    def _check_seed(self, writer: str, seed: Seed) -> None:
-        if seed.to != self.member.name:
-            raise ProtectionError(f"{writer}: its seeds are not for {self.member.name}")
-        self.party.received[writer] = seed
+                if message.to != self.member.name:
+                    raise ProtectionError(f"{name}: its seeds are not for {self.member.name}")
+                self.party.received[name] = message
+        return found | ({self.member.name: self._made(ask.step, question)} if ask.readers == "all" else {})
 
     def _doubt(self, derived: q.Derived) -> tuple[str, str]:
         """Why this party will not go on with these derived values, and what only it may read; empty: it will."""

@@ -294,7 +294,7 @@ def _leaves(case: Case) -> Iterator[Leaving]:
         if blind:
             what += f", whose rotation the columns of {', '.join(known)} give away" * bool(known)
             what += ": no row of it is a sample" * (not known)
-        # With another party's columns and known rows a center undoes the rotation (`recovery.without_rotation`).
+        # With another party's columns and known rows a center undoes the rotation (experiments/public_columns.py).
         shown_rows = None if blind and not known else recovery.seen_in(summary, rows)
         yield Leaving(what, center, wire.size(summary), shown_rows, rank=0 if blind else summary.rank)
     if "audit" in own:

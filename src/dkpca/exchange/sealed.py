@@ -13,7 +13,7 @@ import os
 import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO
 
 from cryptography.exceptions import InvalidTag
@@ -31,6 +31,7 @@ PIECE = 2**20
 TAG = 16
 HEX = re.compile(r"[0-9a-f]{64}")
 ANYBODY: tuple[str, ...] = ()
+WORDS = ("kind", "agreement", "step", "writer", "question")  # of a header, beside its parts
 
 
 class NotWholeError(Exception):
@@ -91,27 +92,24 @@ def write(file: BinaryIO, about: Header, parts: Iterable[Part], me: Secrets, sea
     `about` says everything but the parts; `sealing` has the sealing key of every member.
     """
     parts = list(parts)
-    blank = {
+    keys = {part.name: secrets.token_bytes(32) for part in parts}
+    places = {
         part.name: Sealed(part.readers, _ciphertext(part), "0" * 64, dict.fromkeys(_holders(part, about), "00" * 80))
         for part in parts
     }
-    start = PREFIX + len(_encoded(about, blank)) + SIGNATURE_BYTES  # digests and keys have fixed lengths
+    start = PREFIX + len(_encoded(about, places)) + SIGNATURE_BYTES  # digests and keys have fixed lengths
     file.seek(start)
-    keys = {part.name: secrets.token_bytes(32) for part in parts}
-    found = {
-        part.name: Sealed(part.readers, blank[part.name].length, _write_part(file, part, keys[part.name]), {})
-        for part in parts
-    }
-    final = {}
     for part in parts:
-        info = _info(about, found, part.name)
+        places[part.name] = replace(places[part.name], sha256=_write_part(file, part, keys[part.name]))
+    for part in parts:
+        info = _info(about, places, part.name)
         wrapped = {n: seal(keys[part.name], sealing[n], info).hex() for n in _holders(part, about)}
-        final[part.name] = Sealed(part.readers, found[part.name].length, found[part.name].sha256, wrapped)
-    text = _encoded(about, final)
+        places[part.name] = replace(places[part.name], keys=wrapped)
+    text = _encoded(about, places)
     file.seek(0)
     file.write(MAGIC + len(text).to_bytes(4, "big") + text + me.sign(SIGNED + text))
     file.seek(0, os.SEEK_END)
-    return _placed(about, final, start)
+    return _placed(about, places, start)
 
 
 def read_header(file: BinaryIO, size: int, public: Mapping[str, str]) -> Header:
@@ -238,7 +236,7 @@ def _nonce(number: int, count: int) -> bytes:
 
 def _info(about: Header, parts: Mapping[str, Sealed], part: str) -> bytes:
     """Place to which a key is sealed: the whole header without the sealed keys, and the part."""
-    bare = {name: Sealed(p.readers, p.length, p.sha256, {}) for name, p in parts.items()}
+    bare = {name: replace(place, keys={}) for name, place in parts.items()}
     return bytes.fromhex(sha256(_encoded(about, bare) + b"\0" + part.encode()))
 
 
@@ -247,42 +245,38 @@ def _encoded(about: Header, parts: Mapping[str, Sealed]) -> bytes:
         {"name": name, "readers": list(p.readers), "length": p.length, "sha256": p.sha256, "keys": dict(p.keys)}
         for name, p in parts.items()
     ]
-    head = {"kind": about.kind, "agreement": about.agreement, "step": about.step, "writer": about.writer}
-    return canonical({**head, "question": about.question, "parts": listed})
+    return canonical({**{word: getattr(about, word) for word in WORDS}, "parts": listed})
 
 
 def _placed(about: Header, parts: Mapping[str, Sealed], start: int) -> Header:
     placed = {}
     for name, part in parts.items():
-        placed[name] = Sealed(part.readers, part.length, part.sha256, part.keys, start)
+        placed[name] = replace(part, offset=start)
         start += part.length
-    return Header(about.kind, about.agreement, about.step, about.writer, about.question, placed)
+    return replace(about, parts=placed)
 
 
 def _decoded(text: bytes, start: int) -> Header:
-    """Header from its bytes; every entry has to be there and of its type."""
+    """Header from its bytes; every entry has to be there and of its type, and no other."""
     found = uncanonical(text, "its header")
     try:
-        listed = found.pop("parts")
-        parts = {part.pop("name"): part for part in listed}
-        words = (found.pop("kind"), found.pop("agreement"), found.pop("step"), found.pop("writer"))
-        made = {
-            name: Sealed(tuple(part.pop("readers")), part.pop("length"), part.pop("sha256"), part.pop("keys"))
-            for name, part in parts.items()
+        about = Header(*(found[word] for word in WORDS), {})
+        parts = {
+            part["name"]: Sealed(tuple(part["readers"]), part["length"], part["sha256"], part["keys"])
+            for part in found["parts"]
         }
-        header = _placed(Header(*words, found.pop("question"), {}), made, start)
-    except (KeyError, TypeError, AttributeError) as error:
+        whole = bool(parts) and _encoded(about, parts) == text and all(map(_is_whole, parts.values()))
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise WireError("its header lacks entries of its kind, or has others") from error
-    texts = [*words, header.question, *header.parts]
-    names = [name for part in header.parts.values() for name in (*part.readers, *part.keys, *part.keys.values())]
-    if (
-        found
-        or any(parts.values())
-        or not 0 < len(header.parts) == len(listed)
-        or not all(isinstance(text, str) for text in (*texts, *names))
-        or not all(type(p.length) is int and 0 <= p.length < 2**48 for p in header.parts.values())
-        or not all(HEX.fullmatch(digest) for digest in (header.question, *(p.sha256 for p in header.parts.values())))
-        or not all(re.fullmatch(r"[0-9a-f]{160}", key) for p in header.parts.values() for key in p.keys.values())
-    ):
+    words = [getattr(about, word) for word in WORDS]
+    if not whole or not all(isinstance(word, str) for word in (*words, *parts)) or not HEX.fullmatch(about.question):
         raise WireError("its header lacks entries of its kind, or has others")
-    return header
+    return _placed(about, parts, start)
+
+
+def _is_whole(part: Sealed) -> bool:
+    """Whether the description of a part has values of their types."""
+    names = all(isinstance(name, str) for name in (*part.readers, *part.keys))
+    length = type(part.length) is int and 0 <= part.length < 2**48
+    keys = all(re.fullmatch(r"[0-9a-f]{160}", key) for key in part.keys.values())
+    return names and length and keys and bool(HEX.fullmatch(part.sha256))
