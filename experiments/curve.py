@@ -83,12 +83,12 @@ def _drafts(
         return Summary(party="party", kernel=kernel, sample_digest=named, n_features=X.shape[1], **fields)
 
     drafts = Candidates(
-        KernelGram(kernel, X - X.mean(0)),
-        X,
-        message,
+        gram=KernelGram(kernel, X - X.mean(0)),
+        table=X,
+        message=message,
         precision=precision,
         digits=DIGITS[precision],
-        most=pairs.values.shape[0] - 1,
+        largest=pairs.values.shape[0] - 1,
         pairs=pairs,
         eigenpairs=pairs.head,
     )

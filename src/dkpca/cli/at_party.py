@@ -14,6 +14,7 @@ from dkpca.cli.output import progress, show
 from dkpca.cli.table_options import TableAtHand, reads_table
 from dkpca.errors import InputError
 from dkpca.exchange import holdings
+from dkpca.exchange.holdings import Holding
 from dkpca.exchange.protocols import summary_question
 from dkpca.exchange.steps import kernel_of
 from dkpca.linalg.arrays import MemoryLimit
@@ -67,7 +68,7 @@ def summarize(
         raise InputError(f"{state_path}: the private state needs a separate file; choose another --state")
     fit, compute = asked.fit([table.party]), asked.compute
     chosen = kernel_of(fit if "gamma" in asked.given else replace(fit, gamma=None))
-    holding = table.holding()
+    holding: Holding = table
     if "standardize" in asked.given:
         holding = replace(holding, reading=replace(holding.reading, standardize=fit.standardize))
     about = f"{holding.party}: eigenpairs of its Gram matrix"

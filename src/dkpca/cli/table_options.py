@@ -59,17 +59,10 @@ OPTIONS: Mapping[str, Any] = {
 
 
 @dataclass(frozen=True)
-class TableAtHand:
+class TableAtHand(Holding):
     """A party's own table, as its options and its party.toml describe it."""
 
-    party: str
-    path: Path
-    reading: Reading
-    limits: Path | None
-
-    def holding(self) -> Holding:
-        """Return the party's table."""
-        return Holding(self.party, self.path, self.reading)
+    limits: Path | None = None
 
 
 def reads_table(command: Callable[..., None]) -> Callable[..., None]:
@@ -141,7 +134,7 @@ def holdings_of(sources: Sequence[str], ids: Sequence[str] | None) -> list[Holdi
     for name, path in map(named, sources):
         whole = name is None and path.suffix.lower() == MUDATA
         given += [(None, path / own) for own in modalities(path)] if whole else [(name, path)]
-    holdings = [at_hand(path, name, None).holding() for name, path in given]
+    holdings: list[Holding] = [at_hand(path, name, None) for name, path in given]
     names = [holding.party for holding in holdings]
     if len(set(names)) < len(names):
         raise InputError(f"parties {names} are not all different; name them as NAME=FILE")

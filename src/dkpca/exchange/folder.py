@@ -92,32 +92,25 @@ class Folder:
 
     def listing(self, member: str) -> dict[str, Listed]:
         """Files below a member's prefix, but for those that are on their way and copies of sync clients."""
-        root = self._path(member)
-        with self._explained(member):
-            try:
-                self._fs.invalidate_cache()
-                found = self._fs.ls(root, detail=True)
-            except FileNotFoundError:
-                return {}
+        found = self._entries(self._path(member), "file")
         if len(found) > MOST_LISTED:
             raise StorageError(f"{self.url}/{member}: has {len(found)} files; {MOST_LISTED} are the most")
-        files = [
-            Listed(str(each["name"]).rstrip("/").rpartition("/")[2], each.get("size") or 0, _seconds(each))
-            for each in found
-            if each.get("type") == "file"
-        ]
-        return {file.name: file for file in files if FILE.fullmatch(file.name) and not file.name.endswith(".part")}
+        named = {name: each for name, each in found if FILE.fullmatch(name) and not name.endswith(".part")}
+        return {name: Listed(name, each.get("size") or 0, _seconds(each)) for name, each in named.items()}
 
     def members(self) -> list[str]:
         """Names below which somebody has written."""
-        with self._explained(""):
+        return sorted(name for name, _ in self._entries(self._root, "directory") if NAME.fullmatch(name))
+
+    def _entries(self, path: str, kind: str) -> list[tuple[str, Any]]:
+        """What of one kind lies in a folder, by name."""
+        with self._explained(path.removeprefix(self._root).strip("/")):
             try:
                 self._fs.invalidate_cache()
-                found = self._fs.ls(self._root, detail=True)
+                found = self._fs.ls(path, detail=True)
             except FileNotFoundError:
                 return []
-        names = [str(each["name"]).rstrip("/").rpartition("/")[2] for each in found if each["type"] == "directory"]
-        return sorted(name for name in names if NAME.fullmatch(name))
+        return [(str(e["name"]).rstrip("/").rpartition("/")[2], e) for e in found if e.get("type") == kind]
 
     def close(self) -> None:
         """End the connection, if there is one."""
@@ -266,23 +259,20 @@ def _located(url: str) -> tuple[Any, str]:
         )
     if parts.query or parts.fragment:
         raise InputError(f"{parts.scheme}://{parts.hostname}: give a URL without '?' and '#'")
-    kept: dict[str, Any] = {"skip_instance_cache": True, "use_listings_cache": False}
     try:
         if parts.scheme in ("webdav+https", "webdav+http"):
             return _webdav(parts), ""
         if parts.scheme in ("sftp", "ssh"):
             how = _known_hosts() | {"username": parts.username, "port": parts.port or 22, "skip_instance_cache": True}
             return fsspec.filesystem("sftp", host=parts.hostname, **how), parts.path.rstrip("/")
-        fs = fsspec.filesystem(parts.scheme, **kept)
+        fs = fsspec.filesystem(parts.scheme, skip_instance_cache=True, use_listings_cache=False)
     except ImportError as error:
         extra = EXTRAS.get((error.name or "").partition(".")[0], "study")
         raise InputError(f"{parts.scheme}:// needs an extra: pip install 'dkpca[{extra}]'") from error
-    except (OSError, ValueError, EOFError) as error:
-        raise StorageError(
-            f"{parts.scheme}://{parts.hostname}: cannot be reached ({printable(str(error))})"
-        ) from error
     except Exception as error:
-        if not type(error).__module__.startswith("paramiko"):
+        if not isinstance(error, OSError | ValueError | EOFError) and not type(error).__module__.startswith(
+            "paramiko"
+        ):
             raise
         raise StorageError(
             f"{parts.scheme}://{parts.hostname}: cannot be reached ({printable(str(error))})"

@@ -218,14 +218,11 @@ def _with_new(
     parties = {}
     for name, table in tables.items():
         party = _party(name, sources.get(name), list(tables), run, settings, compute, states[name])
-        party.open_new = partial(_open_new, name, table, party.memory)
+        party.open_new = partial(_open, name, table, party.memory)
         parties[name] = party
     return parties
 
 
-def _open(name: str, table: Array | Source, memory: MemoryLimit | None, columns_are: str) -> Array:
-    return opened(name, table, columns_are=columns_are, memory=memory)
-
-
-def _open_new(name: str, table: Array | Source, memory: MemoryLimit | None, batch: str, columns_are: str) -> Array:
-    return opened(name, table, columns_are=columns_are, memory=memory)
+def _open(name: str, table: Array | Source, memory: MemoryLimit | None, *about: str) -> Array:
+    """Open a table; the last thing said about it is what columns are, before it the name of a batch."""
+    return opened(name, table, columns_are=about[-1], memory=memory)

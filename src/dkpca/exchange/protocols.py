@@ -24,7 +24,7 @@ from dkpca.kernels import RBF, Kernel, Precomputed
 from dkpca.kernels.base import BALANCED, adjusted, center_weights, check_law, check_weights, combination, weighed
 from dkpca.linalg.arrays import MemoryLimit
 from dkpca.linalg.precision import Rounded
-from dkpca.messages import MaskedSum, Packed, Scores, Shape, Statistics, row_number_digest
+from dkpca.messages import MaskedSum, Packed, Scores, Shape, Statistics, Summary, row_number_digest
 from dkpca.party import alignment
 from dkpca.party import questions as q
 from dkpca.protection import joint, masks, quantities
@@ -325,14 +325,11 @@ def _by_summaries(
         asked = law
         if asked is None and (by_party or settings.weights is not None):
             asked = combination({name: summaries[name].kernel for name in names}).law.name
-        fuse = partial(
-            fusion.fuse,
+        return fused_by(
+            settings,
             [summaries[name] for name in names],
             center=settings.center and not blind,  # a blind center cannot: the parties have centered
             roster=names,
-            solver=settings.solver,
-            n_landmarks=settings.n_landmarks,
-            random_state=settings.seed,
             dtype=terms.dtype,
             law="sum" if blind else asked,
             weights=center_weights(settings.weights, asked),
@@ -343,9 +340,18 @@ def _by_summaries(
             covariates=None if terms.covariates is None else terms.covariates(),
             memory=terms.memory,
         )
-        return fusion.fused(settings.n_components, lambda count: fuse(n_components=count))
 
     return cache(fused), agreed
+
+
+def fused_by(settings: Fit, summaries: Sequence[Summary], **others: Any) -> FusedModel:
+    """Fuse as the settings of a fit say, and others of `fusion.fuse`."""
+    asked: dict[str, Any] = {
+        **{name: getattr(settings, name) for name in ("center", "solver", "n_landmarks", "law", "weights")},
+        "random_state": settings.seed,
+        **others,
+    }
+    return fusion.fused(settings.n_components, lambda count: fusion.fuse(summaries, n_components=count, **asked))
 
 
 def _go(
@@ -402,17 +408,9 @@ def _by_sums(
             else:
                 width = (T - 1.0) / (2.0 * columns * T) if scale_known(settings) else joint.width_of(kernel, joined())
             chosen = replace(kernel, gamma=_checked(width, terms))  # type: ignore[type-var]  # a kernel with a width
-        fuse = partial(
-            fusion.fuse,
-            [joint.summary_of(chosen, joined())],
-            center=settings.center,
-            solver=settings.solver,
-            n_landmarks=settings.n_landmarks,
-            random_state=settings.seed,
-            dtype=terms.dtype,
-            covariates=None if terms.covariates is None else terms.covariates(),
-        )
-        return fusion.fused(settings.n_components, lambda count: fuse(n_components=count))
+        covariates = None if terms.covariates is None else terms.covariates()
+        joined_up = [joint.summary_of(chosen, joined())]
+        return fused_by(settings, joined_up, dtype=terms.dtype, law=None, weights=None, covariates=covariates)
 
     return cache(fused), agreed
 

@@ -260,7 +260,7 @@ def _decoded(text: bytes, start: int) -> Header:
     """Header from its bytes; every entry has to be there and of its type, and no other."""
     found = uncanonical(text, "its header")
     try:
-        about = Header(*(found[word] for word in WORDS), {})
+        about = Header(**{word: found[word] for word in WORDS}, parts={})
         parts = {
             part["name"]: Sealed(tuple(part["readers"]), part["length"], part["sha256"], part["keys"])
             for part in found["parts"]

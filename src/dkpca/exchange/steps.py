@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from dkpca import fusion
 from dkpca import party as core
 from dkpca.errors import InputError
-from dkpca.exchange.protocols import summary_question
+from dkpca.exchange.protocols import fused_by, summary_question
 from dkpca.fusion import LANDMARKS, FusedModel
 from dkpca.kernels import Kernel, family
 from dkpca.kernels.base import adjusted
@@ -176,23 +176,7 @@ def fuse(
     )  # fmt: skip
     compute, received = Compute(device=device, max_memory=max_memory), _of_kind("fuse", summaries, Summary)
     memory = MemoryLimit.of(compute.max_memory)
-    return fusion.fused(
-        fit.n_components,
-        lambda count: fusion.fuse(
-            received,
-            n_components=count,
-            center=fit.center,
-            roster=roster,
-            solver=fit.solver,
-            n_landmarks=fit.n_landmarks,
-            random_state=fit.seed,
-            dtype=dtype,
-            law=fit.law,
-            weights=fit.weights,
-            device=compute.device,
-            memory=memory,
-        ),
-    )
+    return fused_by(fit, received, roster=roster, dtype=dtype, device=compute.device, memory=memory)
 
 
 def kernel_of(fit: Fit) -> Kernel:

@@ -47,58 +47,25 @@ class Union:
 
 @dataclass
 class Party:
-    """One party of a fit: it answers questions, each by one message, from a table that never leaves.
-
-    Parameters
-    ----------
-    name : str
-        Name of the party.
-    open : function
-        Returns the table of the fit as numbers; the argument says what the kernel takes columns for.
-    roster : sequence of str
-        All parties, in the order of the plan.
-    run : str
-        Name of the fit; in a study the digest of the agreement.
-    secret : bytes
-        Randomness of the party: its seeds and its rotation are derived from it.
-    coin : bytes
-        Nonce for the rows of an audit, revealed when all summaries have arrived.
-    open_new : function, optional
-        Returns a batch of new samples: its name, and what columns are.
-    ids, ids_new
-        Ids of the samples in row order, of the fit and by batch; None: rows match by position.
-    covariates : function, optional
-        Of the covariates' owner: their orthonormal columns, from the batch and the rows that take part, by batch.
-    limits : Limits
-        What the party is willing to answer.
-    known_rows : int
-        Rows that the party takes as known when it attacks its own summary; 0: it does not.
-    keeps_rows : bool
-        Whether its state keeps rows of the table; else they are opened again.
-    here : bool
-        Whether the center is in the same process: rows of an audit are then made where they are looked at.
-    device : str, optional
-        Where to compute with landmarks.
-    memory : MemoryLimit, optional
-        What arrays with a row for each sample may take.
-    """
+    """One party of a fit: it answers questions, each by one message, from a table that never leaves."""
 
     name: str
-    open: Opened
-    roster: Sequence[str]
-    run: str
-    secret: bytes = field(repr=False)
-    coin: bytes = field(default=b"\0" * 32, repr=False)
-    open_new: Callable[[str, str], Array] | None = None
-    ids: Sequence[str] | None = None
-    ids_new: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    covariates: Callable[[str, Mapping[str, list[int]]], Any] | None = None
-    limits: Limits = ANYTHING
-    known_rows: int = 0
-    keeps_rows: bool = True
-    here: bool = False
-    device: str | None = None
-    memory: MemoryLimit | None = None
+    open: Opened  # the table of the fit as numbers
+    roster: Sequence[str]  # all parties, in the order of the plan
+    run: str  # name of the fit; in a study the digest of the agreement
+    secret: bytes = field(repr=False)  # from which its seeds and its rotation are derived
+    coin: bytes = field(default=b"\0" * 32, repr=False)  # nonce for the rows of an audit
+    open_new: Callable[[str, str], Array] | None = None  # a batch of new samples: its name, and what columns are
+    ids: Sequence[str] | None = None  # of the samples in row order; None: rows match by position
+    ids_new: Mapping[str, Sequence[str]] = field(default_factory=dict)  # by batch
+    covariates: Callable[[str, Mapping[str, list[int]]], Any] | None = None  # of their owner: from the batch and the
+    # rows that take part, by batch, to orthonormal columns
+    limits: Limits = ANYTHING  # what the party is willing to answer
+    known_rows: int = 0  # taken as known when it attacks its own summary; 0: it does not
+    keeps_rows: bool = True  # whether its state keeps rows of the table; else they are opened again
+    here: bool = False  # whether the center is in this process: audited rows are made where they are looked at
+    device: str | None = None  # where to compute with landmarks
+    memory: MemoryLimit | None = None  # that arrays with a row for each sample may take
     received: dict[str, messages.Seed] = field(default_factory=dict, repr=False)  # by sender
     order: dict[str, list[int]] = field(default_factory=dict)  # rows that all parties have, by batch
     normalization: str = ""  # how its ids were brought into one form

@@ -87,52 +87,25 @@ class Candidate:
         return {}
 
 
+@dataclass(kw_only=True)
 class Candidates:
-    """All messages about one Gram matrix, made when they are asked for.
+    """All messages about one Gram matrix, made when they are asked for."""
 
-    Parameters
-    ----------
-    gram : Gram
-        The party's.
-    table : array of shape (n_samples, n_features)
-        What it was made from.
-    message : function
-        A summary, given the factor and its five numbers.
-    precision : str
-        How numbers go over the wire.
-    digits : int
-        In compact precision, the most bits a number may have.
-    most : int, optional
-        Largest rank.
-    pairs : Eigenpairs, optional
-        Those that are known already.
-    eigenpairs : function
-        So many leading eigenpairs of the matrix.
-    turn : function, optional
-        What is done to the samples of a factor, for a center that is not to see them.
-    device : str, optional
-        Where to compute.
-    """
+    gram: Gram
+    table: Array  # (n_samples, n_features), what it was made from
+    message: Callable[..., Summary]  # a summary, given the factor and its five numbers
+    precision: str  # how numbers go over the wire
+    digits: int  # most bits of a number in compact precision
+    largest: int | None  # rank; None: that of the matrix
+    pairs: Eigenpairs | None  # those that are known already
+    eigenpairs: Callable[[int], Eigenpairs]  # so many leading ones of the matrix
+    turn: Callable[[Array], Array] | None = None  # of the samples of a factor, for a center that is not to see them
+    device: str | None = None  # where to compute
 
-    def __init__(
-        self,
-        gram: Gram,
-        table: Array,
-        message: Callable[..., Summary],
-        *,
-        precision: str,
-        digits: int,
-        most: int | None,
-        pairs: Eigenpairs | None,
-        eigenpairs: Callable[[int], Eigenpairs],
-        turn: Callable[[Array], Array] | None = None,
-        device: str | None = None,
-    ) -> None:
-        self.gram, self.table, self.message = gram, table, message
-        self.precision, self.digits = precision, digits
-        self.most = min(gram.n if most is None else most, gram.n)
-        self._leading, self._pairs = eigenpairs, pairs
-        self._turn, self._device = turn, device
+    @property
+    def most(self) -> int:
+        """Largest rank."""
+        return self.gram.n if self.largest is None else min(self.largest, self.gram.n)
 
     @cached_property
     def _trace(self) -> float:
@@ -187,24 +160,24 @@ class Candidates:
 
     def _at_least(self, k: int) -> Eigenpairs:
         """So many pairs, or those already known."""
-        if self._pairs is None or self._pairs.values.shape[0] < k:
-            self._pairs = self._leading(k)
-        return self._pairs
+        if self.pairs is None or self.pairs.values.shape[0] < k:
+            self.pairs = self.eigenpairs(k)
+        return self.pairs
 
     def _candidate(self, pairs: Eigenpairs, rank: int, cut: float) -> Candidate:
         # A = V sqrt(lambda) of the chosen rank, rounded as it travels, and what that leaves out of the trace.
         pairs = pairs.head(max(1, min(rank, pairs.numerical_rank())))
-        if self._turn is None:  # made where it is looked at: it is as large as the eigenvectors
+        if self.turn is None:  # made where it is looked at: it is as large as the eigenvectors
             roots = namespace(pairs.values).sqrt(pairs.values)
             factor: Factor = Tall(Rounded(pairs.vectors), dtype_name(pairs.vectors), roots)
         else:
-            factor = self._turn(pairs.factor())
+            factor = self.turn(pairs.factor())
         if self.precision == COMPACT:
             # Steps by eigenvalue: each column may be rounded until its error in A A' is about the cut.
             largest = float(pairs.values[0])
             cut = max(cut, FINEST * largest)
             steps = steps_for(pairs.values, cut, self.gram.n)
-            if self._turn is not None:  # every column is a mixture of all: one step, that of the finest
+            if self.turn is not None:  # every column is a mixture of all: one step, that of the finest
                 steps = namespace(steps).zeros_like(steps) + namespace(steps).min(steps)
             sent = round_by(whole(factor), steps, digits=self.digits)
             fineness = RUNGS * math.log2(COARSEST * largest / cut) if largest > 0 else 0.0
@@ -212,7 +185,7 @@ class Candidates:
             sent, fineness = rounded(factor, self.precision, self.gram.memory), float(pairs.values.shape[0] - 1)
         arithmetic = growth(math.prod(factor.shape)) * unit(self.table) * self._trace
         left_out = self._trace - _squared_norm(sent)
-        made = (self.message, self.table, fineness, self._device)
+        made = (self.message, self.table, fineness, self.device)
         return Candidate(sent, factor, pairs, left_out, arithmetic, *made)
 
 

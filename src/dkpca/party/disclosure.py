@@ -93,6 +93,8 @@ def share_sent(summary: messages.Summary) -> float:
 
 
 Description = tuple[dict[str, Any], list[str], list[str]]
+NO_VALUE, NO_COLUMN = ["any value, name or id"], ["column names, sample ids, and any value of a column as such"]
+GUESSES = "a fingerprint of the sample ids in their order; ids that can be guessed all at once can be confirmed by it"
 
 
 @singledispatch
@@ -110,7 +112,7 @@ def _(message: messages.Statistics) -> Description:
         "mean squared distance": message.mean_squared_distance,
     }
     reveals = ["how many rows and columns the party has, and how far apart two rows are on average"]
-    return facts, reveals, ["any value, name or id"]
+    return facts, reveals, NO_VALUE
 
 
 @_described.register
@@ -141,9 +143,9 @@ def _(message: messages.Summary) -> Description:
         message.kernel.revealed(message.rank, message.n_features),
         "groups, outliers and near-duplicates among the samples, as this party sees them",
         f"that the party has {message.n_features} columns",
-        "a fingerprint of the sample ids in their order; ids that can be guessed all at once can be confirmed by it",
+        GUESSES,
     ]
-    return facts, reveals, ["column names, sample ids, and any value of a column as such"]
+    return facts, reveals, NO_COLUMN
 
 
 @_described.register
@@ -151,7 +153,7 @@ def _(message: messages.Rows) -> Description:
     n_new, rank = message.factor.shape
     facts = {"party": message.party, "new samples": n_new, "rank": rank, "precision": message.factor.precision}
     reveals = ["how similar each new sample looks to every training sample, as this party sees it"]
-    return facts, reveals, ["column names, sample ids, and any value of a column as such"]
+    return facts, reveals, NO_COLUMN
 
 
 @_described.register
@@ -162,7 +164,7 @@ def _(message: messages.Partials) -> Description:
         "the squared distance (or inner product) of each new sample to every training sample, not approximated: "
         "with more new samples than columns, the whole table of the fit up to a rotation"
     ]
-    return facts, reveals, ["column names, sample ids, and any value of a column as such"]
+    return facts, reveals, NO_COLUMN
 
 
 @_described.register
@@ -222,24 +224,19 @@ def _(message: messages.Shape) -> Description:
     facts = {"party": message.party, "samples": message.n_samples, "columns": message.n_features}
     reveals = [
         "how many rows and columns the party has",
-        "a fingerprint of the sample ids in their order; ids that can be guessed all at once can be confirmed by it",
+        GUESSES,
     ]
-    return facts, reveals, ["any value, name or id"]
+    return facts, reveals, NO_VALUE
 
 
 @_described.register
-def _(message: messages.Go) -> Description:
-    return {"party": message.party}, ["that the party agrees to the derived values"], ["any value, name or id"]
-
-
-@_described.register
-def _(message: messages.Reveal) -> Description:
-    return {"party": message.party}, ["a random number by which rows are drawn"], ["any value, name or id"]
-
-
-@_described.register
-def _(message: messages.Told) -> Description:
-    return {"party": message.party}, ["that the party has read what it was told"], ["anything else"]
+def _(message: messages.Go | messages.Reveal | messages.Told) -> Description:
+    reveals = {
+        messages.Go: "that the party agrees to the derived values",
+        messages.Reveal: "a random number by which rows are drawn",
+        messages.Told: "that the party has read what it was told",
+    }
+    return {"party": message.party}, [reveals[type(message)]], NO_VALUE
 
 
 @_described.register
@@ -267,7 +264,7 @@ def _(message: messages.AuditRows) -> Description:
         f"how similar {n_rows} of the samples look to each of the {n_samples}, not approximated",
         "with more rows than columns: the whole table up to a rotation, whatever the rank of the summary",
     ]
-    return facts, reveals, ["column names, sample ids, and any value of a column as such"]
+    return facts, reveals, NO_COLUMN
 
 
 @_described.register

@@ -17,20 +17,9 @@ Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 
 
 def columns_of(state: PartyState, fitted: Matrix, scores: Matrix, *, kernel: Kernel, alpha: float) -> Array:
-    """Estimate the party's columns for samples with these scores.
+    """Estimate the party's columns for samples with these scores, by a kernel between scores and a ridge `alpha`.
 
-    Parameters
-    ----------
-    state : PartyState
-        With its rows.
-    fitted : array of shape (n_samples, n_components)
-        Scores of the samples of the fit.
-    scores : array of shape (n_new, n_components)
-        Where to go back from.
-    kernel : Kernel
-        Between scores.
-    alpha : float
-        Ridge.
+    The state has its rows; `fitted` are the scores of the samples of the fit.
     """
     if state.anchors is None or state.kernel.columns_are != "quantities":
         raise InputError(f"party {state.party!r} has no numeric columns to reconstruct")

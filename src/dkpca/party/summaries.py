@@ -105,48 +105,27 @@ def summarize(
 ) -> tuple[Summary, PartyState]:
     """Turn a party's columns into the one message it sends, and the state it keeps.
 
+    X, party, kernel, sample_ids, precision, solver, device and limits are as for `dkpca.summarize`.
+
     Parameters
     ----------
-    X : array of shape (n_samples, n_features)
-        The party's columns, finite numbers.
-    party : str
-        Name under which the center knows this party.
-    kernel : Kernel
-        The same at every party.
     rank : RankRule
         How many eigenpairs to send. Eigenvalues that are only rounding are never sent.
-    precision : {"float64", "float32", "float16", "compact"}
-        How numbers go over the wire.
-    solver, random_state
-        See `dkpca.linalg.leading.leading`.
     keep_training : bool
         Whether the state keeps all training rows, which the paper's way of placing new samples needs.
-    sample_ids : sequence of str, optional
-        In row order. Without ids, rows of all parties match by position.
-    standardize : bool
-        Whether columns are measured from their means, in units of their deviations; the state keeps both.
-    prepared : bool
-        Whether that was done before: its rounding is part of the bounds then, too.
+    standardize, prepared : bool
+        Whether columns are measured from their means, in units of their deviations, which the state keeps; or
+        whether that was done before. Its rounding is part of the bounds.
     balance : float
         Mean exponent that the kernel gets by a width of the party's own; 0: the width of the kernel as it is.
-    law : str, optional
-        How the center says it combines the answers; None: as the kernel implies.
-    limits : Limits
-        What this party is willing to answer; a request beyond them raises `PolicyError`.
     known_rows : int
         Number of rows an attacker is assumed to know when the message is attacked before it leaves; the result is
         kept in the state. 0: no attack.
     blind : Turned, optional
         For a center that is not to see any sample: the rotations of samples and columns. The Gram matrix is
         centered first, since the center cannot do it.
-    progress, device
-        See `dkpca.linalg.leading.leading`.
     memory : MemoryLimit, optional
         What arrays with a row for each sample may take; beyond, they lie in files.
-
-    Returns
-    -------
-    (Summary, PartyState)
     """
     check_party_name(party)
     limits.check_samples(X.shape[0])
@@ -174,12 +153,12 @@ def summarize(
     with _naming(party):
         guess = first_guess(rank, gram.n)
         candidates = Candidates(
-            gram,
-            X,
-            _message(table, party, sample_ids, blind),
+            gram=gram,
+            table=X,
+            message=_message(table, party, sample_ids, blind),
             precision=precision,
             digits=DIGITS[limits.precision],
-            most=rank.most(),
+            largest=rank.most(),
             pairs=None if guess is None else eigenpairs(guess),
             eigenpairs=eigenpairs,
             turn=None if blind is None else blind.turned,

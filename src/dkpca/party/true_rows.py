@@ -68,18 +68,7 @@ def true_rows(
 ) -> OpenRows:
     """Check the question; return the kernel of the samples asked for with all samples of the fit.
 
-    Parameters
-    ----------
-    state : PartyState
-        What the party kept of the fit.
-    X : array of shape (n_samples, n_features)
-        The table of the fit.
-    request : AuditRequest
-        What the center asks.
-    sample_ids : sequence of str, optional
-        In row order, as in the fit.
-    limits : Limits
-        What this party is willing to answer.
+    X is the table of the fit, its ids in row order as in the fit.
     """
     limits.check_form("compact", "none")
     limits.check_audit(len(request.samples))

@@ -56,22 +56,9 @@ class ModularRing:
 def under_masks(
     numbers: Numbers, party: str, roster: Sequence[str], pair_keys: Mapping[str, bytes], question: str, part: str = ""
 ) -> Packed:
-    """Return ring numbers of a party with the masks of all its pairs.
+    """Return ring numbers of a party, from `ModularRing.encode`, with the masks of all its pairs.
 
-    Parameters
-    ----------
-    numbers : array of unsigned integers
-        From `ModularRing.encode`.
-    party : str
-        Whose they are.
-    roster : sequence of str
-        All parties of the sum, in the order of the plan.
-    pair_keys : mapping of party to bytes
-        Key of each pair.
-    question : str
-        Digest of the question that this answers.
-    part : str
-        Which numbers of the answer these are, where it has several.
+    They belong to one question, by its digest, and to one part of the answer, where it has several.
     """
     # Numbers + sum of masks s_jk over later parties - sum over earlier ones: each s_jk is added once and subtracted
     # once, so that the sum over all parties has none.

@@ -18,34 +18,20 @@ from dataclasses import dataclass, field
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from dkpca.errors import FusionError, InputError, ProtectionError
+from dkpca.messages import POINT_BYTES, SEED_BYTES
 
 CURVE = ec.SECP256R1()
 ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
-POINT_BYTES = 32  # of an x-coordinate
-SEED_BYTES = 32
 MOST_TRIES = 256  # each succeeds for half of all ids
 
 
 @dataclass(frozen=True)
 class Ring:
-    """What all parties of one alignment agree on; every hash is bound to it.
+    """What all parties of one alignment agree on; every hash is bound to it."""
 
-    Attributes
-    ----------
-    study : str
-        Digest of the agreement.
-    roster : tuple of str
-        The parties, in the order in which a list goes round.
-    normalization : str
-        How ids were brought into one form before they were hashed.
-    length : int, optional
-        Entries of every list: shorter ones are padded. None, for a union: lists are as long as they are.
-    """
-
-    study: str
-    roster: tuple[str, ...]
-    normalization: str = ""
-    length: int | None = None
+    study: str  # digest of the agreement
+    roster: tuple[str, ...]  # in the order in which a list goes round
+    normalization: str = ""  # how ids were brought into one form before they were hashed
 
     def __post_init__(self) -> None:
         if len(self.roster) < 2 or len(set(self.roster)) != len(self.roster):
@@ -62,8 +48,7 @@ class Ring:
 
     def bound(self, *parts: str | bytes) -> bytes:
         """SHA-256 of the agreed values and of more, each with its length in front."""
-        length = "" if self.length is None else str(self.length)
-        fixed = ("dkpca psi 1", self.study, str(len(self.roster)), *self.roster, self.normalization, length)
+        fixed = ("dkpca psi 1", self.study, str(len(self.roster)), *self.roster, self.normalization, "")
         state = hashlib.sha256()
         for part in (*fixed, *parts):
             data = part.encode() if isinstance(part, str) else part
@@ -77,10 +62,6 @@ class Ring:
             if _decoded(x) is not None:
                 return x
         raise ProtectionError("no point of the curve was found for an id")  # once in 2^256 ids
-
-    def digest(self, ids: Sequence[str]) -> str:
-        """Digest of the samples that all parties have, in their order; all parties must come to the same."""
-        return self.bound("common samples", str(len(ids)), *ids).hex()
 
 
 @dataclass(frozen=True)
@@ -111,7 +92,7 @@ class RingMember:
     seed : bytes
         32 random bytes, kept secret: the exponent, the order and the padding follow from it.
     pad : bool
-        Whether to pad the list to a power of two, where the ring says no length: then its number of ids is hidden.
+        Whether to pad the list to a power of two: then its number of ids is hidden. Not for a union.
     """
 
     def __init__(self, ring: Ring, name: str, ids: Sequence[str], seed: bytes, *, pad: bool = False) -> None:
@@ -121,13 +102,11 @@ class RingMember:
         twice = [value for value, count in Counter(ids).items() if count > 1]
         if twice:
             raise InputError(f"{len(twice):,} ids of {name!r} occur more than once, for example {twice[0]!r}")
-        if ring.length is not None and len(ids) > ring.length:
-            raise InputError(f"party {name!r} has {len(ids):,} ids; the study allows {ring.length:,}")
         self.ring, self.name, self._seed = ring, name, seed
         scalar = int.from_bytes(self._drawn("exponent", "0") + self._drawn("exponent", "1"), "big") % (ORDER - 1) + 1
         self._key = ec.derive_private_key(scalar, CURVE)
         self._ids = list(ids)
-        self.length = ring.length or (1 << max(0, len(ids) - 1).bit_length() if pad else len(ids))
+        self.length = 1 << max(0, len(ids) - 1).bit_length() if pad else len(ids)
         self._order = sorted(range(self.length), key=lambda i: self._drawn("order", str(i)))
         self._answered: dict[str, tuple[Raised, Raised]] = {}
         self._sent: set[bytes] = set()
@@ -181,10 +160,6 @@ class RingMember:
             raise ProtectionError("a padded entry was said to be a common sample: somebody changed a list")
         return rows
 
-    def digest(self, positions: Sequence[int]) -> str:
-        """Digest of the samples that all have; parties that do not come to the same refuse."""
-        return self.ring.digest([self._ids[row] for row in self.rows(positions)])
-
     def _raised(self, x: bytes) -> bytes:
         point = _decoded(x)
         if point is None:
@@ -196,16 +171,15 @@ class RingMember:
 
 
 def check(ring: Ring, received: Raised) -> None:
-    """Refuse a list of another run, of another length, or with an entry twice."""
+    """Refuse a list of another run, with half a point, or with an entry twice."""
     _check_roster(ring, received.owner)
     if not 0 <= received.hop <= ring.hops or received.context != _context(ring, received.owner, received.hop):
         raise ProtectionError(
             f"the list of {received.owner!r} belongs to another study, roster, normalization or hop"
         )
     entries = received.entries()
-    if len(received.points) % POINT_BYTES or (ring.length is not None and len(entries) != ring.length):
-        expected = "whole points" if ring.length is None else f"{ring.length:,} points"
-        raise ProtectionError(f"the list of {received.owner!r} has {len(received.points):,} bytes, not {expected}")
+    if len(received.points) % POINT_BYTES:
+        raise ProtectionError(f"the list of {received.owner!r} has {len(received.points):,} bytes, not whole points")
     if len(set(entries)) != len(entries):
         raise ProtectionError(f"the list of {received.owner!r} has {len(entries) - len(set(entries))} entries twice")
 

@@ -95,18 +95,8 @@ def addend(
 ) -> tuple[Numbers, Numbers | None]:
     """A party's own numbers of one piece, and the lengths of its rows where they go along.
 
-    Parameters
-    ----------
-    what : Addends
-        What is added up.
-    kernel : Kernel
-        Whose partial quantities these are, from `for_rows`.
-    rows : slice
-        Of the piece.
-    X : array of shape (rows, n_features)
-        Measured from the kernel's origin.
-    anchors : array of shape (columns, n_features)
-        What rows are compared with, unless with each other.
+    The kernel, from `for_rows`, is that of X, measured from its origin; rows are compared with the anchors, unless
+    with each other.
     """
     others = X[rows.start :] if what.kind == "pairs" else anchors
     block = np.asarray(to_numpy(kernel.partial(X[rows], others)))

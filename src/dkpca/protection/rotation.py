@@ -27,23 +27,11 @@ TURNS, NAMES, COLUMNS = b"dkpca rotation 2\0", b"dkpca samples under a rotation 
 
 @dataclass(frozen=True)
 class Rotation:
-    """Rotation Q of the samples; Q A in place of A.
+    """Rotation Q of the samples; Q A in place of A."""
 
-    Parameters
-    ----------
-    key : bytes
-        That the parties share, and nobody else has.
-    run : str
-        Another run has another rotation.
-    sample_digest : str
-        Fingerprint of the ordered sample ids.
-    n_samples : int
-        How many there are.
-    """
-
-    key: bytes = field(repr=False)
-    run: str
-    sample_digest: str
+    key: bytes = field(repr=False)  # that the parties share, and nobody else has
+    run: str  # another run has another rotation
+    sample_digest: str  # fingerprint of the ordered sample ids
     n_samples: int
 
     @property
