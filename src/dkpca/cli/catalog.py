@@ -18,7 +18,7 @@ MODULES = {
     "summarize": "at_party",
     "inspect": "inspecting",
     "fuse": "at_center",
-    "study": "study",
+    "study": "studies",
     "report": "reporting",
     "fit": "on_one_machine",
     "demo": "demo",

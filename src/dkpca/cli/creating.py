@@ -10,7 +10,7 @@ from typer.main import get_command
 
 from dkpca.cli import options as o
 from dkpca.cli.options import GivenSettings
-from dkpca.cli.study import Own, Place, place
+from dkpca.cli.studies import Own, Place, place
 from dkpca.errors import InputError
 from dkpca.exchange import founding
 from dkpca.exchange.memory import Memory

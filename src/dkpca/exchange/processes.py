@@ -156,7 +156,7 @@ def place(
         message, said = _rows(holding, *kept[holding.party])
         rows.append(message)
         notes += [f"{holding.party}: {note}" for note in said]
-    placed = runs.place(
+    placed, outside = runs.place(
         run,
         rows,
         run.path / NEW,
@@ -167,7 +167,6 @@ def place(
         lacking=lacking,
         covariates=None if covariates is None else _rows_of(covariates, holdings[0], names),
     )
-    outside = runs.outside(run.path / NEW)
     if placed.missing:
         notes.append(share_words(placed))
     if outside:

@@ -125,7 +125,7 @@ def run(folder: Folder, memory: Memory) -> dict[str, Any]:
             if seat.name != plan.center:
                 table = own_table.frozen(seat.kept)
                 new = batches_in(memory.path / f"new{later}", table, plan.batches)
-                side = PartySide(member, memory, fit, table, _limits(seat), new)
+                side = PartySide(member, memory, fit, table, read_limits(memory.path / LIMITS_FILE), new)
                 return {"result": str(side.run(result) or seat.kept.path)}
             try:
                 return {"result": str(center_side.run(member, fit, result))}
@@ -135,11 +135,9 @@ def run(folder: Folder, memory: Memory) -> dict[str, Any]:
 
 def _table_and_limits(seat: Seat, plan: Plan) -> tuple[own_table.OwnTable, Limits]:
     columns_are = settings_of(plan).family_of(seat.name).columns_are
-    return own_table.load(seat.memory.path, columns_are, plan.covariates.get(seat.name, ())), _limits(seat)
-
-
-def _limits(seat: Seat) -> Limits:
-    return read_limits(seat.memory.path / LIMITS_FILE)
+    return own_table.load(seat.memory.path, columns_are, plan.covariates.get(seat.name, ())), read_limits(
+        seat.memory.path / LIMITS_FILE
+    )
 
 
 def _digest_of(seat: Seat, table: own_table.OwnTable) -> str:

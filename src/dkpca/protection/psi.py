@@ -79,20 +79,10 @@ class Raised:
 
 
 class RingMember:
-    """One party of a ring. All its randomness comes from a seed that it uses for one ring only.
+    """One party of a ring, with its normalized ids.
 
-    Parameters
-    ----------
-    ring : Ring
-        What all agree on.
-    name : str
-        Which party this is.
-    ids : sequence of str
-        Its sample ids, normalized.
-    seed : bytes
-        32 random bytes, kept secret: the exponent, the order and the padding follow from it.
-    pad : bool
-        Whether to pad the list to a power of two: then its number of ids is hidden. Not for a union.
+    Exponent, order and padding follow from 32 random bytes that it uses for one ring only. A list that is padded to a
+    power of two hides the number of its ids; for a union it must not be.
     """
 
     def __init__(self, ring: Ring, name: str, ids: Sequence[str], seed: bytes, *, pad: bool = False) -> None:

@@ -451,11 +451,11 @@ def place(
     places: Mapping[str, Sequence[int]] | None = None,
     lacking: str | None = None,
     covariates: Any = None,
-) -> Placed:
+) -> tuple[Placed, list[str]]:
     """Place new samples; write their scores, and the messages they came in, to a directory.
 
-    Its settings name the samples that lie outside the range of the fit, and the parties that were missing, as far as
-    `dkpca.fusion.scoring.place` allows that. With `lacking` as "mean" or "complete" parties may lack some samples:
+    Returns the scores, and which samples lie outside the range of the fit. Its settings name them too, and the parties
+    that were missing, as far as `dkpca.fusion.scoring.place` allows that. With `lacking` as "mean" or "complete" parties may lack some samples:
     `places` says where those that each has are among all of them, `sample_names`. Where the fit took covariates out,
     `covariates` are those of the new samples.
     """
@@ -479,26 +479,21 @@ def place(
     names = checked_names(sample_names, digest, len(scores), id_normalize)
     if names is None:  # not the numbers that samples of the fit may have
         names = [f"new-{row}" for row in numbered(len(scores))]
-    outside = outside_at_center(run.model, answers).tolist()
+    flags = outside_at_center(run.model, answers).tolist()
+    outside = [name for name, is_outside in zip(names, flags, strict=True) if is_outside]
     settings = {
         "run": run.path.name,
         "n_samples": len(scores),
         "sample_digest": digest,
-        "outside": [name for name, is_outside in zip(names, outside, strict=True) if is_outside],
+        "outside": outside,
         "missing": list(placed.missing),
         "share_missing": list(placed.share_missing),
         "versions": versions(),
     }
     with prepared(out):
-        produced: dict[str, Content] = {**embedding_files(names, scores, outside=outside)}
+        produced: dict[str, Content] = {**embedding_files(names, scores, outside=flags)}
         produced[SETTINGS] = storage.as_json(settings)
         produced[RESULT] = wire.encode(fusion.result(run.model, scores, digest))
         produced |= {f"messages/{name}.rows": wire.encode(rows) for name, rows in sent.items()}
         storage.write_all({out / name: data for name, data in produced.items()})
-    return placed
-
-
-def outside(path: Path) -> list[str]:
-    """New samples in a directory of `project` that lie outside the range of the fit."""
-    described: dict[str, Any] = storage.read_json(path / SETTINGS)
-    return list(described["outside"])
+    return placed, outside
