@@ -167,9 +167,7 @@ def _by_party(name: str, given: Any, parties: Sequence[str]) -> Any:
         else:
             single[party] = _value(value)
     if len(everyone) > 1:
-        raise InputError(
-            f"{flag} says {everyone} for all parties; name one, and others as PARTY=... ({list(parties)})"
-        )
+        raise InputError(f"{flag} says {everyone} for all parties; name one, others as PARTY=... ({list(parties)})")
     if not single:
         return everyone[0]
     others = dict.fromkeys(parties, everyone[0]) if everyone else {}

@@ -174,7 +174,5 @@ def _id_columns(given: Sequence[str], parties: Sequence[str]) -> dict[str, str]:
         else:
             everywhere.append(item)
     if len(everywhere) > 1:
-        raise InputError(
-            f"--id names {everywhere} for all tables; name one, and others as NAME=COLUMN ({list(parties)})"
-        )
+        raise InputError(f"--id names {everywhere} for all tables; name one, others as NAME=COLUMN ({list(parties)})")
     return dict.fromkeys(parties, everywhere[0]) | single if everywhere else single

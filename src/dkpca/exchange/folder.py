@@ -32,9 +32,7 @@ EXTRAS = {"paramiko": "sftp", "webdav4": "webdav", "s3fs": "s3", "fsspec": "stud
 def check_name(name: str, what: str = "member") -> str:
     """Names become folders on every kind of disk, so they are kept plain."""
     if not isinstance(name, str) or not NAME.fullmatch(name) or name in DEVICES:
-        raise InputError(
-            f"{what} name {printable(str(name))!r} cannot be used; use up to 32 lower-case letters, digits, '_', '-'"
-        )
+        raise InputError(f"{what} name {printable(str(name))!r} cannot be used; use up to 32 of a-z, 0-9, '_', '-'")
     return name
 
 
@@ -254,9 +252,7 @@ def _located(url: str) -> tuple[Any, str]:
         path = Path(url.partition("://")[2] if "://" in url else url).expanduser().absolute()
         return fsspec.filesystem("file", skip_instance_cache=True), path.as_posix()
     if parts.password is not None:
-        raise InputError(
-            f"{parts.scheme}://...: a URL with a password is refused; put the password in fsspec's configuration"
-        )
+        raise InputError(f"{parts.scheme}://...: a URL with a password is refused; put it in fsspec's configuration")
     if parts.query or parts.fragment:
         raise InputError(f"{parts.scheme}://{parts.hostname}: give a URL without '?' and '#'")
     try:

@@ -180,9 +180,7 @@ def load_state(path: Path) -> tuple[PartyState, Preparation]:
 def preparation_of(state: State) -> Preparation:
     """How the party's table becomes numbers."""
     if state.preparation is None:
-        raise InputError(
-            f"party {state.party!r}: this state comes from the Python library; place new samples in Python"
-        )
+        raise InputError(f"party {state.party!r}: this state is of the Python library; place new samples in Python")
     return codec.decode(Preparation, state.preparation, what=ANOTHER_VERSION)
 
 

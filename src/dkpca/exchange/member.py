@@ -113,7 +113,7 @@ class Membership:
         header = found[1]
         if header.agreement != self.agreement.digest or header.question != question:
             raise ProtectionError(
-                f"step {step!r} has already been answered, for another question; a step is answered only once"
+                f"step {step!r} has already been answered, for another question; it is answered only once"
             )
         return header
 
@@ -155,9 +155,7 @@ class Membership:
                 raise self._refused(writer, step, f"has no part for {self.name!r}")
             length, opened = header.parts[there[0]].plain_length, self._opened(writer, step, there[0])
             if length > at_most:
-                raise self._refused(
-                    writer, step, f"declares {length} bytes, and {at_most} are the most for this step"
-                )
+                raise self._refused(writer, step, f"declares {length} bytes; {at_most} are the most for this step")
             memories.write(opened, lambda target: self._decrypt(file, header, there[0], target))
         return opened
 

@@ -37,9 +37,7 @@ class Memory:
                 held.execute("BEGIN EXCLUSIVE")  # of all locks in the standard library the one on every system
             except sqlite3.OperationalError as error:
                 if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
-                    raise InputError(
-                        f"{self.path}: another command is running here; wait for it, or stop it"
-                    ) from error
+                    raise InputError(f"{self.path}: another command is running here; wait, or stop it") from error
                 raise StorageError(f"{self.path}: cannot be locked ({error}); nothing was sent") from error
             yield
 

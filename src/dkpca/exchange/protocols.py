@@ -758,9 +758,7 @@ def _packed(message: MaskedSum, part: str) -> Any:
 def joint_kernel(names: Sequence[str], settings: Fit) -> tuple[Kernel, bool]:
     """Kernel of the joined table, and whether its width is still to be derived."""
     if isinstance(settings.kernel, Mapping) or isinstance(settings.gamma, Mapping) or settings.weights is not None:
-        raise InputError(
-            "protect='sums' takes one kernel for all parties, without weights: the center applies it to the sum"
-        )
+        raise InputError("protect='sums' takes one kernel for all parties, without weights: it is applied to the sum")
     given = settings.family_of(names[0])
     derived = isinstance(given, type) and given.has_width and not isinstance(settings.gamma, float | int)
     derived = derived and (settings.gamma is not None or given.default_gamma is None)
@@ -805,15 +803,11 @@ def _by_party(kernel: str | Kernel | Mapping[str, str | Kernel], names: Sequence
     if not isinstance(kernel, Mapping):
         return dict.fromkeys(names, kernel)
     if set(kernel) != set(names):
-        raise InputError(
-            f"there are kernels for {sorted(kernel)}, but the parties are {sorted(names)}; name each once"
-        )
+        raise InputError(f"there are kernels for {sorted(kernel)}, but the parties are {sorted(names)}; name each")
     return {name: kernel[name] for name in names}
 
 
 def _check_components(settings: Fit, n_samples: int) -> None:
     """Refuse before the parties have worked what the center would refuse afterwards."""
     if settings.n_components is not None and settings.n_components > n_samples:
-        raise InputError(
-            f"n_components is {settings.n_components}, but there are {n_samples} samples; ask for {n_samples} at most"
-        )
+        raise InputError(f"n_components is {settings.n_components}, but there are {n_samples} samples; ask for fewer")

@@ -135,9 +135,8 @@ def run(folder: Folder, memory: Memory) -> dict[str, Any]:
 
 def _table_and_limits(seat: Seat, plan: Plan) -> tuple[own_table.OwnTable, Limits]:
     columns_are = settings_of(plan).family_of(seat.name).columns_are
-    return own_table.load(seat.memory.path, columns_are, plan.covariates.get(seat.name, ())), read_limits(
-        seat.memory.path / LIMITS_FILE
-    )
+    table = own_table.load(seat.memory.path, columns_are, plan.covariates.get(seat.name, ()))
+    return table, read_limits(seat.memory.path / LIMITS_FILE)
 
 
 def _digest_of(seat: Seat, table: own_table.OwnTable) -> str:

@@ -41,8 +41,7 @@ def intersect(received: Iterable[SampleTokens]) -> CommonTokens:
     common = set.intersection(*by_party.values())
     if not common:
         raise FusionError(
-            f"no sample is common to all of {sorted(by_party)}; "
-            "check that they used the same key and the same kind of id"
+            f"no sample is common to all of {sorted(by_party)}; check that they use the same kind of id"
         )
     return CommonTokens(len(by_party), Tokens.of(common))
 

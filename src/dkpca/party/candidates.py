@@ -145,9 +145,7 @@ class Candidates:
                 rank = max(1, found if rank is None else min(rank, found))
                 return self._candidate(pairs, rank, rule.cut(values, rank))
             if len(values) == self.gram.n:
-                raise InputError(
-                    f"rank rule {rule!r} has seen all {len(values)} eigenvalues and gives no rank; correct it"
-                )
+                raise InputError(f"rank rule {rule!r} has seen all {len(values)} eigenvalues and gives no rank")
             pairs = self._at_least(min(2 * len(values), self.gram.n))
 
     def finest(self, meets: Callable[[Candidate], bool], below: float = math.inf) -> Candidate | None:

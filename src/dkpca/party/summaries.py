@@ -346,9 +346,7 @@ def partials(
     _check_open(state)
     limits.check_form(state.precision, "none")
     if state.training is None:
-        raise InputError(
-            f"party {state.party!r} did not keep its training rows; fit with projection='exact' (keep_training) first"
-        )
+        raise InputError(f"party {state.party!r} did not keep its training rows; fit with projection='exact'")
     X_new = measured(state, X_new)
     with quiet():
         distances = state.kernel.partial(X_new, state.training)

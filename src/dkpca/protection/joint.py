@@ -134,7 +134,7 @@ def _of_landmarks(kernel: Kernel, joined: Joined) -> Summary:
     kept = lengths > max(KEPT * float(lengths[-1]), SAFE * m * entry)
     if not kept.any():
         raise FusionError(
-            "the landmarks cannot be told apart with so few bits; take precision='float64', or a wider kernel"
+            "landmarks cannot be told apart with so few bits; use precision='float64', or a wider kernel"
         )
     roots = U[:, kept] / np.sqrt(lengths[kept])
     spectrum, Z = np.linalg.eigh(roots.T @ products @ roots)

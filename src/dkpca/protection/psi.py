@@ -123,9 +123,7 @@ class RingMember:
         check(self.ring, received)
         hop = received.hop + 1
         if self.ring.at(received.owner, hop) != self.name or received.owner == self.name:
-            raise ProtectionError(
-                f"the list of {received.owner!r} after {received.hop} hops is not for {self.name!r}"
-            )
+            raise ProtectionError(f"the list of {received.owner!r} after {hop - 1} hops is not for {self.name!r}")
         if received.owner in self._answered:
             question, answer = self._answered[received.owner]
             if question == received:

@@ -131,9 +131,7 @@ def decode_state(data: bytes) -> State:
     header, arrays = container.unpack(data, entry=PRIVATE, max_header=MOST_PRIVATE_HEADER)
     header = container.verify(header, arrays)
     if "estimator" in header:
-        raise WireError(
-            "a fitted estimator, not the state of one party; it contains data: never send it, open it by DKPCA.load"
-        )
+        raise WireError("a fitted estimator, not the state of one party; never send it, open it by DKPCA.load")
     if header.get("version") != STATE_VERSION:
         raise WireError(
             f"private state has format version {header.get('version')!r}; this dkpca reads {STATE_VERSION}"
@@ -207,10 +205,7 @@ def model_beside(directory: Path) -> FusedModel:
     """Read the model of a run, with the messages beside it."""
     file = directory / MODEL_FILE
     if not file.exists():
-        raise InputError(
-            f"{directory}: is not a run directory, or a command was interrupted there; make it with 'dkpca fuse' "
-            "or 'dkpca fit'"
-        )
+        raise InputError(f"{directory}: is not a run directory, or a command was interrupted there; repeat it")
     summaries = {name: item.message for name, item in stored_summaries(directory).items()}
     with naming(file):
         try:

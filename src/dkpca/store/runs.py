@@ -454,15 +454,15 @@ def place(
 ) -> tuple[Placed, list[str]]:
     """Place new samples; write their scores, and the messages they came in, to a directory.
 
-    Returns the scores, and which samples lie outside the range of the fit. Its settings name them too, and the parties
-    that were missing, as far as `dkpca.fusion.scoring.place` allows that. With `lacking` as "mean" or "complete" parties may lack some samples:
-    `places` says where those that each has are among all of them, `sample_names`. Where the fit took covariates out,
-    `covariates` are those of the new samples.
+    Returns the scores, and which samples lie outside the range of the fit. Its settings name these, and the parties
+    that were missing, as far as `dkpca.fusion.scoring.place` allows that. With `lacking` as "mean" or "complete"
+    parties may lack some samples: `places` says where those that each has are among all of them, `sample_names`. Where
+    the fit took covariates out, `covariates` are those of the new samples.
     """
     check(out)
     if (run.model.covariates is None) != (covariates is None):
         raise InputError(
-            f"the fit took out {list(run.settings.covariates) or 'no covariates'}; give the new samples' likewise"
+            f"the fit took out {list(run.settings.covariates) or 'no covariates'}; do so for new samples"
         )
     sent = {answer.party: answer for answer in answers}
     if places is not None or (missing and lacking == "complete"):

@@ -137,9 +137,7 @@ def read(path: Path, *, at_most: int | None = None) -> bytes:
     except (MemoryError, OverflowError) as error:
         raise StorageError(f"{path}: does not fit into memory; check the file") from error
     except OSError as error:
-        raise StorageError(
-            f"{path}: cannot be read ({error.strerror}); check what it is and who may read it"
-        ) from error
+        raise StorageError(f"{path}: cannot be read ({error.strerror}); check who may read it") from error
 
 
 def mapped(path: Path) -> bytes | memoryview:
@@ -319,9 +317,7 @@ def _hold(descriptor: int, directory: Path, *, shared: bool) -> None:
     except OSError as error:
         if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
             raise StorageError(f"{directory}: cannot be locked ({error.strerror}); choose a local disk") from error
-        raise StorageError(
-            f"{directory}: another dkpca command is at work there; repeat this one when it is done"
-        ) from error
+        raise StorageError(f"{directory}: another dkpca command is at work there; repeat this one later") from error
 
 
 def _still_there(descriptor: int, directory: Path) -> bool:
