@@ -456,7 +456,7 @@ def place(
 
     Returns the scores, and which samples lie outside the range of the fit. Its settings name these, and the parties
     that were missing, as far as `dkpca.fusion.scoring.place` allows that. With `lacking` as "mean" or "complete"
-    parties may lack some samples: `places` says where those that each has are among all of them, `sample_names`. Where
+    parties may lack some samples: `places` says where those of each are among all of them, `sample_names`. Where
     the fit took covariates out, `covariates` are those of the new samples.
     """
     check(out)
