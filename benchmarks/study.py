@@ -113,7 +113,7 @@ def psi(count: int) -> None:
     """Match so many ids of each of four parties, three quarters of them common: processor time of each party."""
     from dkpca.protection.psi import Ring, RingMember, fully_raised, intersection
 
-    ring = Ring("a study", ("airline", "weather", "registry", "airport"), length=count)
+    ring = Ring("a study", ("airline", "weather", "registry", "airport"))
     seconds, members = Counter[str](), {}
 
     def timed(name: str, work: Any) -> Any:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dkpca.cli.study import WAITING
+from dkpca.cli.studies import WAITING
 from dkpca.errors import ProtectionError
 from dkpca.exchange.member import WaitingError
 from testkit import forking
