@@ -35,7 +35,7 @@ def put(consortium, tmp_path, batch, ids_by_party):
 
 def test_a_sample_is_placed_once_and_a_small_batch_not_at_all(fitted, tmp_path):
     put(fitted, tmp_path, 1, {"airline": ["n0", "n1", "n2"]})
-    with pytest.raises(InputError, match="batch-1 has 3 samples; the plan asks for 5 at least"):
+    with pytest.raises(InputError, match="batch-1 has 3 samples; the plan asks for at least 5"):
         fitted.run("airline")
     put(fitted, tmp_path, 1, {"airline": ["n0", "n1", "n2", "n3", "s7"]})
     with pytest.raises(InputError, match="batch-1: 1 of its samples were placed before"):

@@ -202,8 +202,6 @@ def _rule(text: str) -> RankRule:
             return ranks.Budget(arrays.amount_of(entries["bytes"]))
         if name == "recovery" and set(entries) <= {"recovery", "known_rows"}:
             return ranks.Recovery(float(entries["recovery"]), int(entries.get("known_rows", 30)))
-    except InputError:
-        raise
     except ValueError as error:
         raise InputError(f"--rank {text!r}: {error}") from error
     raise InputError(

@@ -280,7 +280,9 @@ class PartySide:
         """Refuse a batch that is too small, or that has a sample which was answered before."""
         table = self.new[batch]
         if len(table.X) < self.plan.batch_samples:
-            raise InputError(f"{batch} has {len(table.X)} samples; the plan asks for {self.plan.batch_samples}")
+            raise InputError(
+                f"{batch} has {len(table.X)} samples; the plan asks for at least {self.plan.batch_samples}"
+            )
         before = [self.table, *(self.new[name] for name in list(self.new)[: list(self.new).index(batch)])]
         again = _samples_in(table) & {sample for other in before for sample in _samples_in(other)}
         if again:
