@@ -916,7 +916,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         absent = sorted(set(self.party_names_) - set(answers))
         mode = self.lacking
         if absent and mode == "drop":
-            raise InputError(f"no new samples from {absent}: none are common to all parties; use lacking='complete'")
+            raise InputError(f"no new samples from {absent}, so none are common to all; use lacking='complete'")
         if given.places is not None or (absent and mode == "complete"):
             n_new = max(answer.n_samples for answer in answers.values()) if given.ids is None else len(given.ids)
             places = dict.fromkeys(answers, range(n_new)) if given.places is None else given.places

@@ -147,7 +147,7 @@ def test_letters_that_are_no_utf8_and_no_windows_text_are_refused(tmp_path):
     assert loaded(path, dialect=Dialect(encoding="cp437")).ids[1] == "üì"
     with pytest.raises(InputError, match="'klingon' is not known"):
         loaded(path, dialect=Dialect(encoding="klingon"))
-    with pytest.raises(InputError, match="is not utf-8 at byte 9"):
+    with pytest.raises(InputError, match="is not valid utf-8 at byte 9"):
         loaded(path, dialect=Dialect(encoding="UTF-8"))
 
 

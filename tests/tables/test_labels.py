@@ -89,7 +89,7 @@ def test_arrays_get_labels_by_sample_ids(tables, model):
 
 def test_an_array_beside_tables_in_two_orders_is_refused(tables, model):
     mixed = tables | {"right": tables["right"].iloc[::-1], "third": tables["left"].to_numpy()}
-    with pytest.raises(InputError, match=r"\['third'\] have no labels to match them by"):
+    with pytest.raises(InputError, match=r"\['third'\] have no labels to match by"):
         model.fit(mixed)
     model.fit(tables | {"third": tables["left"].to_numpy()})
 

@@ -177,7 +177,7 @@ def status(folder: Place, as_json: AsJson = False) -> None:
     for step, names in found["waiting"].items():
         print(WaitingError(step, *names).words())
     if not found["waiting"] and not found["refused"]:
-        done, going = "There is a result.", "Nobody is behind: each member goes on with 'dkpca study run'."
+        done, going = "There is a result.", "Nothing is overdue: each member continues with 'dkpca study run'."
         print(done if found["result"] else going)
 
 

@@ -77,7 +77,7 @@ def describe(folder: Path, table: Path, id_column: str | None, name: str) -> Non
     found = examine(table, Reading(id_column=id_column))
     problems = (*found.id_problems, *found.problems)
     if problems:
-        raise InputError(f"{table}: {problems[0]}; 'dkpca check {table}' lists all, --write saves a party.toml")
+        raise InputError(f"{table}: {problems[0]}; 'dkpca check {table}' lists all; --write saves a party.toml")
     values = {"party": name, "table": str(table.resolve())} | party_file.described(found.suggested)
     write(path, ("# How the table is read; 'dkpca check' explains the keys.\n" + as_toml(values)).encode())
 
@@ -94,7 +94,7 @@ def load(folder: Path, columns_are: str, covariates: Sequence[str] = ()) -> OwnT
     if not set(covariates) <= sources or (covariates and columns_are != "quantities"):
         raise InputError(
             f"{file.table}: the plan takes out {some(covariates)}, and these are not columns of numbers or "
-            "categories as this party's kernel reads them; see text in party.toml"
+            "categories as this party's kernel reads them; see the key 'text' in party.toml"
         )
     apart = [n for n, c in zip(own_names(preparation), preparation.columns, strict=True) if c.source in covariates]
     return OwnTable(X, table.ids, table.keys, preparation).without(apart)

@@ -99,7 +99,7 @@ class Review:
     def words(self) -> list[str]:
         """One screen for a person."""
         plan = self.study.plan
-        lines = [f"Study of {', '.join(plan.parties)}; {plan.center} fuses; until {plan.ends}.", ""]
+        lines = [f"Study of {', '.join(plan.parties)}; {plan.center} fuses; ends on {plan.ends}.", ""]
         lines += [f"  {each.what}, to {each.to}: {in_bytes(each.bytes)}" for each in self.leaving]
         for owner, names in plan.covariates.items():
             lines.append(f"  taken out of the components: {', '.join(names)} of {owner}")
@@ -290,7 +290,7 @@ def _leaves(case: Case) -> Iterator[Leaving]:
             asked = heard["summary"][0][name]
             summary = Party(name, lambda _: table.X, (name,), "review", b"").answer(asked)
         blind, known = plan.protect == "blind", sorted(set(case.limits.public) & set(plan.parties) - {name})
-        what = f"{'turned factor' if blind else 'summary'} of rank {summary.rank}"
+        what = f"{'rotated factor' if blind else 'summary'} of rank {summary.rank}"
         if blind:
             what += f", whose rotation the columns of {', '.join(known)} give away" * bool(known)
             what += ": no row of it is a sample" * (not known)
@@ -332,7 +332,7 @@ def _sums(case: Case, heard: Heard, model: FusedModel) -> Iterator[Leaving]:
     yield Leaving(f"masked sums: the joint {what}", plan.center, size, seen)
     # Its similar pairs are steps of paths, and its kernel says which columns are categories.
     matrix = replace(recovery.seen_in(joined, np.arange(n_rows)), n_features=n_features)
-    yield Leaving("the joint kernel matrix, made of these sums", plan.center, 0, matrix)
+    yield Leaving("the joint kernel matrix, computed from these sums", plan.center, 0, matrix)
 
 
 def _rehearsed(case: Case) -> tuple[Heard, FusedModel, Any]:
@@ -443,7 +443,7 @@ def _nearest(case: Case, roster: Mapping[str, str]) -> str:
     few = 2 if fit.n_components is None else min(2, fit.n_components)
     blind = {"protect": "blind", "rank": "auto", "law": "sum"}
     tries: dict[str, dict[str, Any]] = {
-        "the same, within the limits on numbers": {},
+        "the same plan, with its numbers within the limits": {},
         f"rank: recovery={limits.recovery:g}": {"rank": Recovery(limits.recovery, limits.known_rows)},
     }
     tries |= {f"protect = blind, {n} components": blind | {"n_components": n} for n in (fit.n_components, few, 1)}

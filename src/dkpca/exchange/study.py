@@ -105,7 +105,7 @@ def _frozen_digest(seat: Seat, study: Study, about: dict[str, Any]) -> str:
     if _digest_of(seat, table) != about["table and limits"]:
         raise InputError("the table or limits.toml changed since the review; review again")
     if reviews.left_before(seat.memory, study.plan.id) != about.get("before"):
-        raise InputError("another study of this table was signed since the review; review again")
+        raise InputError("another study of this table has been signed since the review; review again")
     digest = own_table.freeze(seat.kept, table)
     reviews.commit(seat.kept)
     return digest

@@ -65,7 +65,7 @@ def about_influence(model: FusedModel) -> list[str]:
         return []
     return [
         f"party {party!r} has {shares[party]:.0%} of the influence on the components although the parties are "
-        f"balanced; give it less by a weight of your own, such as weights={{{party!r}: 0.25, ...}}, or use law='sum'"
+        f"balanced; reduce it with a weight of your own, such as weights={{{party!r}: 0.25, ...}}, or use law='sum'"
     ]
 
 

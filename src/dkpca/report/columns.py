@@ -57,8 +57,8 @@ class LabelTable:
         ]
         if len(lacking) == len(names):
             raise InputError(
-                f"{self.path}: none of its {len(self.ids):,} ids is a sample of {source}; ids there are "
-                f"{self.ids[0]!r}, samples here {names[0]!r}; name the right column with --label-id"
+                f"{self.path}: none of its {len(self.ids):,} ids is a sample of {source}; its ids look like "
+                f"{self.ids[0]!r}, the samples like {names[0]!r}; name the right column with --label-id"
             )
         if not lacking:
             return []

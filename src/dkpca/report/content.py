@@ -153,7 +153,7 @@ def _embedding(path: Path) -> Source:
         raise InputError(f"{path}: has no column 'component_1'; give an embedding as 'dkpca fuse' writes it")
     scores = table.frame.select(pl.col(columns).cast(pl.Float64)).to_numpy()
     if not np.isfinite(scores).all():
-        raise InputError(f"{path}: a score is missing or infinite; get the file anew")
+        raise InputError(f"{path}: a score is missing or infinite; get the file again")
     outside = table.frame["outside"].cast(pl.String).is_in(["true", "1", "yes"]).to_numpy() if (
         "outside" in table.frame.columns
     ) else None  # fmt: skip
@@ -311,7 +311,7 @@ def _check(wanted: Wanted) -> None:
     if wanted.state is not None and wanted.table is None:
         raise InputError(f"--state {wanted.state}: give the party's table of the fit too, with --table")
     if wanted.survival is not None and wanted.labels is None:
-        raise InputError(f"--survival {','.join(wanted.survival)}: of which table? Give it with --labels")
+        raise InputError(f"--survival {','.join(wanted.survival)}: which table has them? Give it with --labels")
     if wanted.label_columns and wanted.labels is None:
         raise InputError(f"--label {wanted.label_columns[0]!r}: name the table that has this column with --labels")
     if wanted.new_tables and len(wanted.new_tables) != len(wanted.new):

@@ -60,7 +60,7 @@ def _text(column: pl.Series, source: str) -> pl.Series:
     if isinstance(kind, pl.Datetime) or kind == pl.Time:  # in old polars the class itself
         fine = column.cast(pl.Datetime("us", kind.time_zone)) if isinstance(kind, pl.Datetime) else column
         return fine.dt.to_string("iso:strict").str.replace(r"\.0+(Z|[+-]\d|$)", "$1")
-    raise InputError(f"{source}: column {column.name!r} holds {kind} values, no ids; name another with --id")
+    raise InputError(f"{source}: column {column.name!r} holds {kind} values, not ids; name another column with --id")
 
 
 def check_ways(ways: Iterable[str]) -> tuple[str, ...]:
@@ -108,7 +108,7 @@ def check_unique(ids: Sequence[str], ways: Sequence[str], source: str, column: s
             f"--id-normalize {','.join(ways)}; ids must be unique, keep one of these rows"
         )
     raise InputError(
-        f"{source}: id {spellings[0]!r} in column {column!r} occurs in rows {numbers}; ids must be unique, "
+        f"{source}: id {spellings[0]!r} in column {column!r} occurs in rows {numbers}; ids must be unique: "
         "keep one of these rows"
     )
 

@@ -374,7 +374,7 @@ def matched(
         if moved and nameless:
             raise InputError(
                 f"the rows of {moved} are in another order than those of {first!r}, and {nameless} have no labels to "
-                "match them by; give them with sample_ids, or pass all tables in the same order"
+                "match by; give labels with sample_ids, or pass all tables in the same order"
             )
         notes = [
             f"party {name!r}: its rows were put into the order of party {first!r}, by their labels" for name in moved

@@ -72,7 +72,7 @@ class Preparation:
                 raise InputError(
                     f"{table.source}: column {column.source!r} has {table.frame[column.source][row]:.3g} in row "
                     f"{row + 1}, too far beyond the {column.low:.3g} to {column.high:.3g} of the fit to be scaled "
-                    "like it; correct that value"
+                    "the same way; correct that value"
                 )
         return X
 
@@ -328,7 +328,7 @@ def _about_text(values: pl.Series, table: Table) -> str:
         return f"{where}, which may be a number; say how numbers are written with --decimal and --thousands"
     check = f"'dkpca check {table.source} --write party.toml'"
     ways = (
-        f"leave it out with --exclude {values.name}, or use --text one-hot or --text ignore, in {check}, and give "
+        f"leave it out with --exclude {values.name}, or run {check} with --text one-hot or --text ignore, and give "
         "party.toml in place of the table"
     )
     if table.ids is None and present.n_unique() == len(values):

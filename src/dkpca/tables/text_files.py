@@ -359,7 +359,7 @@ def encoding_of(path: Path, asked: str | None = None) -> str:
         _check_decodes(path, marked)
         return marked
     if b"\0" in start:
-        raise InputError(f"{path}: has zero bytes, like UTF-16; name its encoding, for example --encoding utf-16-le")
+        raise InputError(f"{path}: contains NUL bytes, as UTF-16 does; give its encoding, as --encoding utf-16-le")
     for name in ("utf-8", "cp1252"):
         if _failure(path, name) is None:
             return name
@@ -378,7 +378,7 @@ def _known(path: Path, asked: str) -> str:
 def _check_decodes(path: Path, name: str) -> None:
     failure = _failure(path, name)
     if failure is not None:
-        raise InputError(f"{path}: is not {name} at {failure}; name its encoding with --encoding, or omit it")
+        raise InputError(f"{path}: is not valid {name} at {failure}; correct --encoding, or leave it out")
 
 
 def _failure(path: Path, name: str) -> str | None:
