@@ -162,7 +162,7 @@ class Gram(ABC):
         return total
 
 
-class Derived(Gram):
+class Transformed(Gram):
     """A matrix made of another one, with the same rows in the same place."""
 
     def __init__(self, base: Gram) -> None:
@@ -195,7 +195,7 @@ class Among(Gram):
         return self.base.block(pick(self.positions, rows), pick(self.positions, columns))
 
 
-class Centered(Derived):
+class Centered(Transformed):
     """H K H with H = I - 11'/n: the Gram matrix of the samples measured from their mean in feature space."""
 
     _row_means: Array | None = None  # of the base; whichever method sees the matrix first fills them in
@@ -259,7 +259,7 @@ class Centered(Derived):
         return _center(both[:, :-1])
 
 
-class Adjusted(Derived):
+class Adjusted(Transformed):
     """H K H with H = I - QQ' for orthonormal columns Q: what is left of the samples off their covariates."""
 
     def __init__(self, base: Gram, Q: Array) -> None:
@@ -332,7 +332,7 @@ class Adjusted(Derived):
         return off(self.Q, self.base.product(off(self.Q, block), progress))
 
 
-class Scaled(Derived):
+class Scaled(Transformed):
     """A matrix divided by a power of four: exact."""
 
     def __init__(self, base: Gram, size: float) -> None:
