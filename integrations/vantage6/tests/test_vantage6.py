@@ -172,7 +172,7 @@ def test_a_node_that_lacks_samples_is_refused_or_all_use_the_common_ones(network
 @pytest.mark.parametrize(
     ("limits", "words"),
     [
-        ({"samples": 100}, "fewer samples than the 100"),
+        ({"samples": 100}, "fewer samples than samples = 100"),
         ({"rank": 5}, "rank 20 is more than"),
         ({"precision": "float16"}, "float32 is finer than"),
         ({"studies": 0}, "has answered 0 runs, and its limits allow 0"),
@@ -193,7 +193,7 @@ def test_limits_on_audits_batches_and_runs(network):
     network.ask("fit")
     assert "allow 1" in network.ask("fit", run="second")["refused"]
     network.limit("insurer", audit_rows=3)
-    assert "rows for an audit are more than max_audit_rows = 3" in network.ask("audit", n_rows=20)["refused"]
+    assert "rows for an audit are more than audit_rows = 3" in network.ask("audit", n_rows=20)["refused"]
     network.tables = tables(7, first=1000, seed=9)
     assert "scores" in network.ask("place", batch="spring")
     assert "allow 1 batches" in network.ask("place", batch="summer")["refused"]
@@ -345,7 +345,7 @@ def test_describe_says_how_large_the_table_is_and_what_the_node_allows(network, 
     found = network.task("describe", {})
     assert (found["samples"], found["columns"], found["limits"]["rank"]) == (60, 4, 100)
     network.limit("hospital", samples=100)
-    assert "fewer samples than the 100" in network.task("describe", {})["refused"]
+    assert "fewer samples than samples = 100" in network.task("describe", {})["refused"]
 
 
 def test_the_store_lists_the_functions_that_there_are():

@@ -127,10 +127,7 @@ def summarize(
     memory : MemoryLimit, optional
         What arrays with a row for each sample may take; beyond, they lie in files.
     """
-    check_party_name(party)
-    limits.check_samples(X.shape[0])
-    if X.shape[0] < 2:
-        raise InputError(f"party {party!r} has {counted(X.shape[0], 'row')}; a fit needs at least 2 samples")
+    _check_samples(X, party, limits)
     limits.check_form(precision, "none" if blind is None else "blind")
     rank = limits.bounded(rank.sent_in(precision))
     table = _measured_for(kernel, X, party, memory, standardize=standardize, balance=balance, prepared=prepared)
@@ -165,9 +162,7 @@ def summarize(
             device=device,
         )
         # The rank is chosen: the rule reads the spectrum, and goals are measured on the message.
-        if limits.recovery < 1:  # refused where even the coarsest message gives away more
-            coarsest = candidates.at(0)
-            limits.check_recovery(coarsest.summary.rank, coarsest.recovery(limits.known_rows).worst)
+        _check_coarsest(candidates, limits)
         chosen, decided = choose_rank(candidates, rank)
 
     # The factor A = V sqrt(lambda), so that K ~ A A', rounded for the wire: the one message of the protocol.
@@ -253,6 +248,20 @@ def _message(
         diagonal=_diagonal(kernel, table.X, party),
         turned=blind is not None,
     )
+
+
+def _check_samples(X: Array, party: str, limits: Limits) -> None:
+    check_party_name(party)
+    limits.check_samples(X.shape[0])
+    if X.shape[0] < 2:
+        raise InputError(f"party {party!r} has {counted(X.shape[0], 'row')}; a fit needs at least 2 samples")
+
+
+def _check_coarsest(candidates: Candidates, limits: Limits) -> None:
+    """Refuse where even the coarsest message gives away more than the limits allow."""
+    if limits.recovery < 1:
+        coarsest = candidates.at(0)
+        limits.check_recovery(coarsest.summary.rank, coarsest.recovery(limits.known_rows).worst)
 
 
 def _check_spectrum(values: Array, left_out: float, gram: Gram, party: str) -> None:
