@@ -165,10 +165,15 @@ def draw(found: dict[str, list[tuple[float, float]]]) -> None:
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(figsize=(5.2, 3.4), layout="constrained")
-    for start, color in (("pooled uniform", "#0072b2"), ("pooled block", "#d55e00"), ("DKPCA", "#009e73")):
+    colors = {
+        "pooled uniform Nystroem": "#0072b2",
+        "pooled block RPCholesky": "#d55e00",
+        "DKPCA, 4 parties": "#009e73",
+    }
+    for start, color in colors.items():
         own = {name: np.array(runs) for name, runs in found.items() if name.startswith(start)}
         points = np.array([np.median(runs, axis=0) for runs in own.values()])
-        axes.plot(points[:, 1], points[:, 0], "o-", color=color, label=next(iter(own)).rpartition(",")[0])
+        axes.plot(points[:, 1], points[:, 0], "o-", color=color, label=start)
     axes.set(xscale="log", yscale="log", xlabel="processor seconds", ylabel="subspace error of ten components")
     axes.legend(fontsize=8)
     figure.savefig(FIGURE, metadata={"Date": None})
