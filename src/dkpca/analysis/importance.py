@@ -20,13 +20,13 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from dkpca.errors import InputError
 from dkpca.fusion.fused_model import FusedModel
-from dkpca.kernels import Kernel
+from dkpca.kernels import RBF, Kernel
 from dkpca.kernels.grams import FusedGram, KernelGram
 from dkpca.linalg.arrays import to_numpy
 from dkpca.linalg.gram import Gram
@@ -100,7 +100,7 @@ def at_party(
         the party's own matrix says all.
     """
     if means is not None and kernel.driven_by_means:
-        return Drives(tuple(columns), *_from_means(kernel, X, scores, means, residual))
+        return Drives(tuple(columns), *_from_means(cast(RBF, kernel), X, scores, means, residual))
     if means is not None:
         return None
     V, values = _components(scores)
@@ -108,12 +108,11 @@ def at_party(
     return None if own is None else Drives(tuple(columns), np.asarray(own @ _groups(values)), np.zeros(own.shape))
 
 
-def _from_means(kernel: Kernel, X: Matrix, scores: Matrix, means: Matrix, residual: float) -> tuple[Matrix, Matrix]:
+def _from_means(kernel: RBF, X: Matrix, scores: Matrix, means: Matrix, residual: float) -> tuple[Matrix, Matrix]:
     """Derivatives under the product law from components and row means, and bounds on their errors."""
     V, values = _components(scores)
     X, m = X - X.mean(axis=0), means.reshape(-1, 1)
     n, D = V.shape
-    gamma = float(getattr(kernel, "gamma"))  # noqa: B009 - a kernel that row means drive has a width
     # E is taken for tau (I - 11'/n - VV'), which has its trace: that of H L H, n (1 - mean(m)), less the components'.
     least = float(values[-1])
     tau = min(least, max(0.0, n * (1.0 - float(m.mean())) - float(values.sum())) / max(1, n - 1 - D))
@@ -133,7 +132,7 @@ def _from_means(kernel: Kernel, X: Matrix, scores: Matrix, means: Matrix, residu
     for d in range(D):
         W = V[:, d : d + 1] * X
         held, stretched = np.sum(beyond(W) ** 2, axis=0), np.linalg.norm(W * X, axis=0) + 2.0 * np.sum(W**2, axis=0)
-        error[:, d] = 4.0 * gamma * (max(tau, least - tau) * held + residual * stretched)
+        error[:, d] = 4.0 * kernel.gamma * (max(tau, least - tau) * held + residual * stretched)
     together = _groups(values)
     return found @ together, error @ together
 

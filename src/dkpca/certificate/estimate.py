@@ -313,7 +313,8 @@ def rows_times(
 
     def make(start: int, *stored: Array) -> Array:
         left = merged(*decoded(stored))
-        both = zip([*left, left[0]], right, strict=False)
+        left = left if others is None else [*left, left[0]]
+        both = zip(left, right, strict=True)
         return xp.concat([law.crossed(each, by) for each, by in both], axis=1)
 
     table = replace(there.table(), make=make, width=sum(each[0].shape[1] for each in right))

@@ -20,7 +20,7 @@ from dkpca import fusion, kernels, wire
 from dkpca.errors import FusionError, InputError
 from dkpca.fusion import FusedModel, audit
 from dkpca.fusion.covariates import Covariates
-from dkpca.kernels import RBF, Kernel, Precomputed
+from dkpca.kernels import Kernel, Precomputed
 from dkpca.kernels.base import BALANCED, adjusted, center_weights, check_law, check_weights, combination, weighed
 from dkpca.linalg.arrays import MemoryLimit
 from dkpca.linalg.precision import Rounded
@@ -165,7 +165,7 @@ def check_row_means(names: Sequence[str], settings: Fit, terms: Terms) -> None:
     """Refuse to tell row means with which no party could do anything."""
     if not terms.row_means:
         return
-    if settings.law == "sum" or not any(isinstance(unscaled(settings, name), RBF) for name in names):
+    if settings.law == "sum" or not any(unscaled(settings, name).driven_by_means for name in names):
         raise InputError(
             "row_means = true is for rbf kernels under the product law; without them a party has what it needs: "
             "row_means = false"

@@ -57,10 +57,8 @@ TRIANGLE_SHARE = 8  # rows for each column, or stacked triangles are nearly as l
 CACHED_ROWS = 64  # of a product with hundreds of columns, to be used at once
 CACHE_BYTES = 2**29  # of rows that one pass makes and the next one reads ...
 CACHE_SHARE = 16  # ... and at most one part in this many of the memory that may be taken
-GPU_ROWS, GPU_TILE_BYTES = (
-    2**17,
-    2**26,
-)  # on a GPU: fewer and larger, since each launch costs as much as a million sums
+GPU_ROWS = 2**17  # of a group on a GPU: fewer and larger ones, since each launch costs as much as a million sums
+GPU_TILE_BYTES = 2**26
 GPU_SHARE = 16  # scratch on a GPU: one part in this many of the free memory
 SHORT = 500  # columns of a strip, where nobody says how many
 
