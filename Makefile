@@ -78,7 +78,7 @@ vantage6: $(VENV)/elsewhere
 	  (cd integrations/vantage6 && $(TEST_ENVIRONMENT) ../../$$there/bin/python -m pytest) || exit; \
 	done
 
-# Wheel and sdist; then the wheel alone, in an environment with nothing else, runs the README's first program.
+# Wheel and sdist; then the wheel alone, in an environment with nothing else, runs the README's first program, and with the extra "demo" the demo.
 build: $(VENV)/build
 	rm -rf dist build/empty
 	$(BIN)/python -m build
@@ -87,6 +87,8 @@ build: $(VENV)/build
 	$(BIN)/python -m testkit.readme > build/readme.py
 	cd build && empty/bin/python -I readme.py
 	build/empty/bin/dkpca 2>&1 | grep --quiet "install it with: pip install 'dkpca\[cli\]'"
+	build/empty/bin/python -m pip install --quiet "$$(echo dist/*.whl)[demo]"
+	build/empty/bin/dkpca demo --out build/demo
 
 # All that can be checked of a release without a registry, on its commit.
 release-check: lint build docs

@@ -202,12 +202,12 @@ class Ritz:
 
 def ritz(basis: Array, images: Array, floor: float = 0.0) -> Ritz:
     """Pairs of the matrix whose products with an orthonormal basis are given."""
-    # H = Q'K Q for the basis Q; with H Y = Y Theta, the Ritz vectors are Q Y and their images K Q Y.
-    xp = namespace(basis)
-    H = cross(basis, images)
-    values, Y = xp.linalg.eigh((H + H.T) / 2)
-    Y = xp.flip(Y, axis=1)
-    return Ritz(xp.flip(values), times(basis, Y), times(images, Y), floor)
+    # H = Q'K Q for the basis Q; with H Y = Y Theta, the Ritz vectors are Q Y and their images K Q Y. On the host in
+    # float64: the float32 eigensolver of a GPU is off by a hundred units in the last place.
+    H = to_numpy(cross(basis, images)).astype(float)
+    values, Y = np.linalg.eigh((H + H.T) / 2)
+    Y = like(np.flip(Y, axis=1).copy(), basis)
+    return Ritz(like(np.flip(values).copy(), basis), times(basis, Y), times(images, Y), floor)
 
 
 def outside(basis: Array, block: Array) -> Array:

@@ -203,6 +203,10 @@ class Centered(Transformed):
     def sent_to(self, place: Array) -> Gram:
         return Centered(self.base.sent_to(place))
 
+    def inside(self, block: Array) -> Array:
+        block = self.base.inside(block)
+        return block - namespace(block).mean(block, axis=0)[None, :]
+
     def row_means(self) -> Array:
         """Mean of each row of the matrix that is centered; costs one product, unless they are known already."""
         if self._row_means is None:
@@ -271,7 +275,7 @@ class Adjusted(Transformed):
         return Adjusted(self.base.sent_to(place), self.Q)
 
     def inside(self, block: Array) -> Array:
-        return off(self.Q, block)
+        return off(self.Q, self.base.inside(block))
 
     def images(self) -> Array:
         """K Q; costs one product."""

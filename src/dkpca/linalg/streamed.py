@@ -256,7 +256,8 @@ class Streamed:
 def _result(gram: Gram, pairs: Ritz, k: int, note: str, at_least: float = 0.0) -> Eigenpairs:
     xp = namespace(pairs.values)
     values = xp.clip(pairs.values[:k], 0.0, None)
-    vectors = pairs.vectors[:, :k] * signs_of(pairs.vectors[:, :k])[None, :]
+    vectors = gram.inside(pairs.vectors[:, :k])  # rounding of residuals that were scaled up to unit length
+    vectors = vectors * signs_of(vectors)[None, :]
     return Eigenpairs(
         values,
         vectors,
