@@ -235,7 +235,8 @@ class Summary:
     def __post_init__(self) -> None:
         if self.rank > self.n_samples:
             raise InputError(f"has rank {self.rank} for {self.n_samples} samples")
-        _check_diagonal(self.kernel.sends_diagonal, self.diagonal, self.n_samples)
+        shorter = self.kernel.unit_diagonal and self.diagonal is not None  # mean rows are shorter than samples
+        _check_diagonal(self.kernel.sends_diagonal or shorter, self.diagonal, self.n_samples)
 
     @property
     def n_samples(self) -> int:

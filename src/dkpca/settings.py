@@ -365,10 +365,16 @@ def _check_together(fit: Fit) -> None:
             f"lacking='complete' regresses a party's rows on those of the others, and under protect={fit.protect!r} "
             "the center sees no party's rows; use lacking='mean' or 'drop'"
         )
-    if fit.protect == "sums" and fit.lacking == "mean" and getattr(fit.kernel, "name", fit.kernel) != "linear":
+    if (
+        fit.protect == "sums"
+        and fit.lacking == "mean"
+        and not all(
+            kernel.name == "linear" or (kernel.unit_diagonal and kernel.has_width) for kernel in fit.families()
+        )
+    ):
         raise InputError(
-            "lacking='mean' under protect='sums' needs the linear kernel, whose mean row is that of the columns: "
-            "added distances have none; use protect='blind', or lacking='drop'"
+            "lacking='mean' under protect='sums' needs the linear kernel or one of distances: inner products that "
+            "are added up have no mean row of another kernel; use protect='blind', or lacking='drop'"
         )
     if fit.protect == "sums" and fit.precision not in ("float32", "float64"):
         raise InputError(

@@ -142,6 +142,15 @@ def test_an_audit_draws_rows_that_nobody_chose(tmp_path):
     assert certificate["audit"]
 
 
+def put_new(root, tables):
+    """Write a first batch of new samples: the rows of tables from the 61st on."""
+    for name, (_, X) in tables.items():
+        (root / name / "new").mkdir()
+        head = (root / f"{name}.csv").read_text().splitlines()[0]
+        lines = [f"n{i},{','.join(map(repr, row))}" for i, row in enumerate(X[60:].tolist())]
+        (root / name / "new/1.csv").write_text("\n".join([head, *lines]) + "\n")
+
+
 @pytest.mark.parametrize("mode", EVERY_PROTECTION)
 def test_batches_of_new_samples_are_placed(mode, tmp_path):
     given, new = tables(), tables(80)
@@ -149,11 +158,7 @@ def test_batches_of_new_samples_are_placed(mode, tmp_path):
         Consortium(tmp_path, given, MODES[mode], samples=10, batches=2, batch_samples=5).join(**ANYTHING).sign()
     )
     consortium.finish()
-    for name, (_, X) in new.items():
-        (tmp_path / name / "new").mkdir()
-        head = (tmp_path / f"{name}.csv").read_text().splitlines()[0]
-        lines = [f"n{i},{','.join(map(repr, row))}" for i, row in enumerate(X[60:].tolist())]
-        (tmp_path / name / "new/1.csv").write_text("\n".join([head, *lines]) + "\n")
+    put_new(tmp_path, new)
     consortium.finish()
     found = {name: consortium.embedding(name, "batch-1") for name in consortium.names}
     assert set(found["airline"][0]) == {f"n{i}" for i in range(20)}

@@ -11,7 +11,7 @@ from dkpca.exchange import study
 from dkpca.exchange.member import RefusedError
 from testkit.studies import ANYTHING, Consortium
 
-from .test_a_study import MODES, in_one_process, tables
+from .test_a_study import MODES, in_one_process, put_new, tables
 
 OPEN: dict[str, Any] = {"gamma": 0.05, "n_components": 3}
 
@@ -66,24 +66,25 @@ def test_complete_is_refused_where_the_center_sees_no_rows(tmp_path):
 
 PROTECTED: dict[str, dict[str, Any]] = {
     "sums": {"protect": "sums", "kernel": "linear", "precision": "float64", "n_components": 3},
+    "sums of distances": {"protect": "sums", "gamma": 0.05, "precision": "float64", "n_components": 3},
     "blind": {"protect": "blind", "kernel": "linear", "precision": "float64", "n_components": 3},
     "blind, widths": {"protect": "blind", "law": "sum", "gamma": 0.05, "precision": "float64", "n_components": 3},
 }
 
 
-def padded_kernels(given, kernel):
-    """Sum of the parties' matrices over all samples, with the mean of phi in the place of those that they lack."""
+def padded_kernels(given, kernel, together):
+    """Sum or product of the parties' matrices, with the mean of phi in the place of samples that they lack."""
     from sklearn.metrics.pairwise import pairwise_kernels
 
     ids = sorted(set().union(*(own for own, _ in given.values())))
-    total = np.zeros((len(ids), len(ids)))
+    padded = []
     for own, X in given.values():
         W = np.full((len(ids), len(own)), 1.0 / len(own))
         for row, each in enumerate(ids):
             if each in own:
                 W[row] = np.arange(len(own)) == own.index(each)
-        total += W @ pairwise_kernels(X, **kernel) @ W.T
-    return ids, total
+        padded.append(W @ pairwise_kernels(X, **kernel) @ W.T)
+    return ids, together(padded, axis=0)
 
 
 @pytest.mark.slow
@@ -96,7 +97,7 @@ def test_mean_under_protection_is_kernel_pca_of_the_padded_kernels(mode, tmp_pat
 
     given, settings = tables(shared=False), PROTECTED[mode]
     kernel = {"metric": "rbf", "gamma": 0.05} if "gamma" in settings else {"metric": "linear"}
-    ids, total = padded_kernels(given, kernel)
+    ids, total = padded_kernels(given, kernel, np.prod if mode == "sums of distances" else np.sum)
     expected = KernelPCA(3, kernel="precomputed").fit_transform(total)
     rank: dict[str, Any] = {"rank": 60} if settings["protect"] == "blind" else {}
     frames = {name: pd.DataFrame(X, index=own) for name, (own, X) in given.items()}
@@ -114,9 +115,29 @@ def test_mean_under_protection_is_kernel_pca_of_the_padded_kernels(mode, tmp_pat
         np.testing.assert_allclose(np.abs(values) / largest, np.abs(wanted) / largest, atol=1e-12)
 
 
-def test_masked_sums_of_distances_have_no_mean_row(tmp_path):
-    with pytest.raises(InputError, match="added distances have none; use protect='blind'"):
-        Consortium(tmp_path, tables(), MODES["sums"] | {"lacking": "mean"})
+def test_masked_inner_products_have_no_mean_row_of_another_kernel(tmp_path):
+    with pytest.raises(InputError, match="have no mean row of another kernel; use protect='blind'"):
+        Consortium(tmp_path, tables(), MODES["sums"] | {"kernel": "poly", "lacking": "mean"})
+
+
+@pytest.mark.slow
+def test_masked_distances_with_mean_rows_take_batches_and_derive_their_width(tmp_path):
+    import pandas as pd
+
+    from dkpca import DKPCA
+
+    given, new = tables(shared=False), tables(80)
+    settings: dict[str, Any] = {"protect": "sums", "precision": "float64", "n_components": 3, "lacking": "mean"}
+    settings["gamma"] = "scale"
+    consortium = Consortium(tmp_path, given, settings, samples=10, batches=1, batch_samples=5)
+    consortium.join(**ANYTHING).sign().finish()
+    put_new(tmp_path, new)
+    consortium.finish()
+    model = DKPCA(**settings).fit({name: pd.DataFrame(X, index=ids) for name, (ids, X) in given.items()})
+    expected = model.transform({name: X[60:] for name, (_, X) in new.items()})
+    ids, scores = consortium.embedding("airline", "batch-1")
+    wanted = expected[[int(each[1:]) for each in ids]]
+    np.testing.assert_allclose(np.abs(scores), np.abs(wanted), atol=1e-9)
 
 
 def test_too_few_common_samples_are_refused(tmp_path):

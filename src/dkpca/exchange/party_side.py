@@ -249,7 +249,7 @@ class PartySide:
 
     def _kernels(self, derived: q.Derived) -> dict[str, Kernel] | None:
         """Kernels that follow from the plan with the widths told; None if a width is outside the plan's bounds."""
-        if self.fit.protect == "sums":
+        if self.fit.protect == "sums" and not protocols.width_comes_first(self.names, self.fit):
             return dict.fromkeys(self.names, protocols.joint_kernel(self.names, self.fit)[0])
         shape = Common(derived.n_samples, derived.samples, derived.columns)
         try:

@@ -394,22 +394,29 @@ def _by_sums(
 ) -> Generator[Ask, Answers, tuple[Model, q.Derived | None]]:
     """Masked sums: the center gets the joint distances or inner products, as if one party had all columns."""
     kernel, derived = joint_kernel(names, settings)
+    chosen: Callable[[], Kernel] = lambda: kernel  # noqa: E731
     shape = yield from _shape(names, settings, terms)
-    what = quantities.of_fit(kernel, shape.n_samples, settings.n_landmarks, settings.precision)
-    agreed = (yield from _go(names, shape, lambda: dict.fromkeys(names, kernel))) if terms.go else None
+    padded = settings.lacking == "mean"
+    what = quantities.of_fit(kernel, shape.n_samples, settings.n_landmarks, settings.precision, padded=padded)
+    if width_comes_first(names, settings):
+        widths = yield from _widths(names, settings, terms, shape)
+        chosen = cache(lambda: replace(kernel, gamma=widths()[names[0]]))  # type: ignore[type-var]
+        derived = False
+    agreed = (yield from _go(names, shape, lambda: dict.fromkeys(names, chosen()))) if terms.go else None
+    known = chosen() if agreed is None else agreed.kernels[names[0]]
     terms = yield from _covariates(settings, terms, shape)
-    joined = yield from _added(names, terms, kernel, what, shape, standardize=settings.standardize)
+    joined = yield from _added(names, terms, known, what, shape, standardize=settings.standardize)
 
     def fused() -> FusedModel:
-        chosen, T, columns = kernel, shape.n_samples, joined().n_features
+        final, T, columns = known, shape.n_samples, joined().n_features
         if derived:
             if settings.gamma is None:
                 width = 1.0 / columns
             else:
-                width = (T - 1.0) / (2.0 * columns * T) if scale_known(settings) else joint.width_of(kernel, joined())
-            chosen = replace(kernel, gamma=_checked(width, terms))  # type: ignore[type-var]  # a kernel with a width
+                width = (T - 1.0) / (2.0 * columns * T) if scale_known(settings) else joint.width_of(known, joined())
+            final = replace(known, gamma=_checked(width, terms))  # type: ignore[type-var]  # a kernel with a width
         covariates = None if terms.covariates is None else terms.covariates()
-        joined_up = [joint.summary_of(chosen, joined())]
+        joined_up = [joint.summary_of(final, joined())]
         return fused_by(settings, joined_up, dtype=terms.dtype, law=None, weights=None, covariates=covariates)
 
     return cache(fused), agreed
@@ -618,7 +625,7 @@ def _widths(
     if known is not None:
         return lambda: known
     of = open_widths(names, settings)
-    if settings.protect == "blind":
+    if settings.protect != "none":
         total = yield from _masked_scale(names, settings, terms)
         return lambda: dict.fromkeys(of, _checked(1.0 / total() if total() > 0 else 1.0, terms))
     statistics: Mapping[str, Statistics] = yield Ask(
@@ -774,6 +781,12 @@ def joint_kernel(names: Sequence[str], settings: Fit) -> tuple[Kernel, bool]:
             "leave law=None"
         )
     return kernel, derived
+
+
+def width_comes_first(names: Sequence[str], settings: Fit) -> bool:
+    """Whether masked sums need the derived width before they are formed: the mean of phi depends on it."""
+    kernel, derived = joint_kernel(names, settings)
+    return derived and kernel.unit_diagonal and settings.lacking == "mean"
 
 
 def check_protected(names: Sequence[str], settings: Fit) -> None:

@@ -318,7 +318,8 @@ def _sums(case: Case, heard: Heard, model: FusedModel) -> Iterator[Leaving]:
     """What the center holds under masked sums: inner products or distances over all columns, whatever the width."""
     plan, n_samples = case.plan, len(case.table.X)
     (joined,) = model.summaries.values()
-    added = quantities.of_fit(joined.kernel, n_samples, case.fit.n_landmarks, case.fit.precision)
+    padded = case.fit.lacking == "mean"
+    added = quantities.of_fit(joined.kernel, n_samples, case.fit.n_landmarks, case.fit.precision, padded=padded)
     size = sum(added.count(piece) for piece in added.pieces) * added.bits // 8 + 8 * n_samples * added.lengths
     n_rows, n_features = joined.n_samples, sum(case.columns.values())
     total, what = np.zeros((n_rows, n_rows)), "distances"

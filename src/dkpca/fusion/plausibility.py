@@ -137,12 +137,16 @@ def _about_diagonal(summary: Summary, found: Array, slack: float) -> str | None:
     """Compare the diagonal of B B' with that of K, where the kernel or the party says what that is."""
     # diag(B B') <= diag(K) <= diag(B B') + left_out, and the traces agree.
     n, name, xp = summary.n_samples, summary.kernel.name, namespace(found)
-    if summary.kernel.unit_diagonal:
-        true, allowed = xp.ones_like(found), slack
-    elif summary.diagonal is not None:
+    if summary.diagonal is not None:
         share, step = summary.diagonal.entry_error()
         true = summary.diagonal.decode()[:, 0]
         allowed = slack + 2.0 * share * float(xp.max(xp.abs(true))) + float(to_numpy(step).max())
+        if summary.kernel.unit_diagonal and float(xp.max(true)) > 1.0 + allowed:
+            return (
+                f"it states a {name} kernel of {float(xp.max(true)):.6g} of a sample with itself, where 1 is the most"
+            )
+    elif summary.kernel.unit_diagonal:
+        true, allowed = xp.ones_like(found), slack
     else:
         return None
     longest, shortest = int(xp.argmax(found - true)), int(xp.argmin(found - true))

@@ -20,7 +20,7 @@ from dkpca.party.limits import ANYTHING, Limits
 from dkpca.party.state import PartyState, SumState
 from dkpca.party.true_rows import OpenRows, true_rows
 from dkpca.protection import keys, masks, quantities
-from dkpca.protection.quantities import Addends
+from dkpca.protection.quantities import Addends, Compared
 from dkpca.protection.rotation import Rotation, column_rotation, hidden_digest
 
 CONSTANT = 1e-3  # deviation of what a party adds, as a share of its size, below which it would leave the others alone
@@ -310,10 +310,10 @@ def _largest(party: Party, question: q.BoundsWanted) -> tuple[float, float]:
         return _statistic(party, question.kernel, question.standardize), 0.0
     if what.kind == "scores":
         return float(np.max(np.abs(_share(party, question.batch, question.result)))), 0.0
-    X, anchors, _ = _compared(party, question)
-    _check_addend(party, what, question.kernel, X, anchors, 0.0)
+    compared, _ = _compared(party, question)
+    _check_addend(party, what, compared, 0.0)
     with quiet():
-        return quantities.largest(what, question.kernel, X, anchors)
+        return quantities.largest(what, compared)
 
 
 def _sums(party: Party, question: q.SumsWanted) -> messages.MaskedSum:
@@ -325,14 +325,13 @@ def _sums(party: Party, question: q.SumsWanted) -> messages.MaskedSum:
     elif what.kind == "scores":
         values = np.ravel(_share(party, question.batch, question.result, ring.step)[rows])
     else:
-        X, anchors, state = _compared(party, question)
+        compared, state = _compared(party, question)
         if question.part == 1:
-            _check_addend(party, what, question.kernel, X, anchors, ring.step)
+            _check_addend(party, what, compared, ring.step)
         if not question.batch:
             party.state = state if party.keeps_rows else state.without_rows()
         with quiet():
-            exact = quantities.for_rows(question.kernel, X)
-            values, lengths = quantities.addend(what, exact, rows, X, anchors)
+            values, lengths = quantities.addend(what, compared, rows)
     packed = _under_masks(party, ring.encode(values, question.bounds[party.name]), question, "values")
     if lengths is None:
         return messages.MaskedSum(party.name, q.digest(question), packed)
@@ -350,11 +349,12 @@ def _under_masks(party: Party, numbers: Any, question: q.MaskedWanted, part: str
     return masks.under_masks(numbers, party.name, party.roster, party.pair_keys, about, part)
 
 
-def _compared(party: Party, question: q.MaskedWanted) -> tuple[Any, Any, SumState]:
+def _compared(party: Party, question: q.MaskedWanted) -> tuple[Compared, SumState]:
     """Rows of a sum and what they are compared with, measured as the kernel takes them."""
     if question.batch:
         state: SumState = party.whole_state(SumState)
-        return summaries.measured(state, party.table(state.kernel.columns_are, question.batch)), state.anchors, state
+        X = summaries.measured(state, party.table(state.kernel.columns_are, question.batch))
+        return Compared(state.kernel, X, state.padded()), state
     X, kernel = party.table(question.kernel.columns_are), question.kernel
     if not isinstance(X, np.ndarray):
         raise InputError(
@@ -367,9 +367,7 @@ def _compared(party: Party, question: q.MaskedWanted) -> tuple[Any, Any, SumStat
     kernel.check(X)
     origin = kernel.origin(X)
     X = np.asarray(X - origin)
-    if "" in party.union:
-        X = party.union[""].padded(X, X.mean(axis=0))  # phi(x) = x: the mean row is that of the columns
-    positions = quantities.positions(question.what, party.run)
+    union, positions = party.union.get(""), quantities.positions(question.what, party.run)
     state = SumState(
         party=party.name,
         run=party.run,
@@ -377,13 +375,16 @@ def _compared(party: Party, question: q.MaskedWanted) -> tuple[Any, Any, SumStat
         origin=origin,
         anchors=X if positions is None else X[positions],
         positions=positions,
+        places=None if union is None else union.places,
+        n_samples=0 if union is None else union.n_samples,
         bits=question.what.bits,
         shift=shift,
         scale=scale,
         preparation=getattr(party.open, "preparation", None),
         dominant=kernel.dominant_column(X),
     )
-    return X, state.anchors, state
+    anchors = state.padded()
+    return Compared(kernel, X if union is None else anchors, anchors), state
 
 
 def _statistic(party: Party, kernel: Kernel, standardize: bool) -> float:
@@ -391,10 +392,10 @@ def _statistic(party: Party, kernel: Kernel, standardize: bool) -> float:
     return _statistics(party, q.StatisticsWanted(kernel, standardize)).mean_squared_distance
 
 
-def _check_addend(party: Party, what: Addends, kernel: Kernel, X: Any, anchors: Any, step: float) -> None:
+def _check_addend(party: Party, what: Addends, compared: Compared, step: float) -> None:
     """Refuse to take part where the sum would be that of the others: its own addend is nearly constant."""
     with quiet():
-        deviation, size = quantities.spread_of(what, kernel, X, anchors)
+        deviation, size = quantities.spread_of(what, compared)
     if not np.isfinite(size):
         raise InputError(f"party {party.name!r}: the numbers to be added are not finite; scale the columns")
     if deviation <= max(CONSTANT * size, LEAST_STEPS * step):

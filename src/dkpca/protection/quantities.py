@@ -10,6 +10,7 @@ on a ring of 64 bits, with a bound of their own.
 
 import hashlib
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -25,6 +26,7 @@ PIECE = 2**22  # numbers in a piece: 16 MB in a message, some times as much whil
 MOST_PAIRED = 10_000  # samples whose whole matrix a center can hold
 PAIRS_UP_TO = 4_000  # samples: beyond, their pairs would take more bytes than a message should
 FINE_UP_TO = 16_000  # samples: beyond, bounds without data leave too few of 32 bits
+AT_A_TIME = 512  # rows whose distances from all own ones are made to find the mean
 ARITHMETIC = 4e-13  # of the spread: most that a party's own arithmetic loses of a distance
 SLACK = 1.0 + 1e-9  # of a bound, for rounding
 SumKind = Literal["pairs", "columns", "new", "scores", "statistic"]
@@ -41,6 +43,9 @@ class Addends:
     columns: Count
     bits: Bits  # of the ring on which numbers are added
     lengths: bool = False  # whether the length of each sample goes along: pairs are inner products
+    padded: bool = (
+        False  # whether lengths are distances from oneself, not 0 where a party lacks a sample; so are pairs
+    )
 
     @property
     def pieces(self) -> list[slice]:
@@ -64,9 +69,19 @@ class Addends:
         return n * after_first - n * (n - 1) // 2
 
 
-def of_fit(kernel: Kernel, n_samples: int, n_landmarks: int, precision: str) -> Addends:
-    """What a fit of so many samples adds up: all pairs, or samples with landmarks where they are many."""
+def of_fit(kernel: Kernel, n_samples: int, n_landmarks: int, precision: str, *, padded: bool = False) -> Addends:
+    """What a fit of so many samples adds up: all pairs, or samples with landmarks where they are many.
+
+    `padded` is for kernels of distances where parties put mean rows in the place of samples that they lack.
+    """
     bits = 64 if precision == "float64" or n_samples > FINE_UP_TO else 32
+    if padded and kernel.unit_diagonal:
+        if n_samples > PAIRS_UP_TO:
+            raise InputError(
+                f"lacking='mean' under protect='sums' is for up to {PAIRS_UP_TO:,} samples with the {kernel.name} "
+                f"kernel, and there are {n_samples:,}; use protect='blind', or lacking='drop'"
+            )
+        return Addends("pairs", n_samples, n_samples, bits, lengths=True, padded=True)
     if n_samples <= (PAIRS_UP_TO if kernel.unit_diagonal else MOST_PAIRED):
         return Addends("pairs", n_samples, n_samples, bits, lengths=kernel.by_inner_products)
     if not kernel.unit_diagonal:
@@ -90,35 +105,101 @@ def positions(what: Addends, run: str) -> Numbers | None:
     return landmarks(run, what.rows, what.columns) if what.kind == "columns" else None
 
 
-def addend(
-    what: Addends, kernel: Kernel, rows: slice, X: Numbers, anchors: Numbers
-) -> tuple[Numbers, Numbers | None]:
+@dataclass(frozen=True)
+class Compared:
+    """A party's rows and those that they are compared with, measured from the kernel's origin.
+
+    Rows of NaN are samples that the party lacks: the mean of its own in feature space stands for each, which has the
+    distance -log(mean k(x, .)) / gamma from a sample, and its own length.
+    """
+
+    kernel: Kernel  # of the fit
+    X: Numbers
+    anchors: Numbers
+
+    @cached_property
+    def own(self) -> Numbers:
+        """Rows of the fit that the party has."""
+        return self.anchors[~_lacked(self.anchors)]
+
+    @cached_property
+    def exact(self) -> Kernel:
+        """Kernel with a width at which partial quantities of the rows keep their digits; they do not depend on it."""
+        # RBF.partial divides exponents by gamma; this gamma makes `exponents` take differences wherever a product
+        # would lose more than ARITHMETIC of the spread.
+        X = self.X[~_lacked(self.X)]
+        spread = float(np.max(np.sum((X - X.mean(axis=0)) ** 2, axis=1), initial=0.0))
+        if not self.kernel.has_width or not 1e-290 < spread < 1e290:
+            return self.kernel
+        return replace(self.kernel, gamma=LOSS / (ARITHMETIC * spread))  # type: ignore[type-var]
+
+    def between(self, rows: Numbers, others: Numbers) -> Numbers:
+        """Inner products or distances of rows with others; no distance is below zero."""
+        block = np.asarray(to_numpy(self.exact.partial(np.nan_to_num(rows), np.nan_to_num(others))))
+        if not self.kernel.unit_diagonal:
+            return block
+        block, lacked = np.maximum(block, 0.0), (_lacked(rows), _lacked(others))
+        if lacked[0].any():
+            block[lacked[0]] = self._from_mean(others)[None, :]
+        if lacked[1].any():
+            block[:, lacked[1]] = self._from_mean(rows)[:, None]
+        return np.asarray(block)
+
+    def lengths(self, rows: Numbers) -> Numbers:
+        """Squared lengths from the mean of the columns."""
+        return np.asarray(np.ravel(to_numpy(self.exact.partial(rows, self.own.mean(axis=0)[None, :]))))
+
+    def _from_mean(self, rows: Numbers) -> Numbers:
+        """Distance of the mean in feature space from each row, and from itself where the party lacks the row."""
+        # mean k = 1 + mean (exp(-gamma d) - 1): by expm1 and log1p a wide kernel keeps its digits.
+        gamma, means = float(self.kernel.gamma), np.full(len(rows), np.nan)  # type: ignore[attr-defined]
+        has = np.flatnonzero(~_lacked(rows))
+        for start in range(0, len(has), AT_A_TIME):
+            some = has[start : start + AT_A_TIME]
+            distances = np.asarray(to_numpy(self.exact.partial(rows[some], self.own)))
+            means[some] = np.mean(np.expm1(-gamma * np.maximum(distances, 0.0)), axis=1)
+        if len(has) < len(rows):
+            means[np.isnan(means)] = self._mean_length
+        return np.asarray(-np.log1p(means) / gamma)
+
+    @cached_property
+    def _mean_length(self) -> float:
+        """Squared length of the mean in feature space, less 1."""
+        return float(np.mean(np.expm1(-float(self.kernel.gamma) * self._from_mean(self.own))))  # type: ignore[attr-defined]
+
+
+def _lacked(rows: Numbers) -> Numbers:
+    return np.asarray(np.isnan(rows[:, 0]))
+
+
+def addend(what: Addends, compared: Compared, rows: slice) -> tuple[Numbers, Numbers | None]:
     """A party's own numbers of one piece, and the lengths of its rows where they go along.
 
-    The kernel, from `for_rows`, is that of X, measured from its origin; rows are compared with the anchors, unless
-    with each other.
+    Rows are compared with the anchors, unless with each other.
     """
-    others = X[rows.start :] if what.kind == "pairs" else anchors
-    block = np.asarray(to_numpy(kernel.partial(X[rows], others)))
-    block = np.maximum(block, 0.0) if kernel.unit_diagonal else block  # no distance is below zero
+    X = compared.X
+    others = X[rows.start :] if what.kind == "pairs" else compared.anchors
+    block = compared.between(X[rows], others)
     if what.kind != "pairs":
         return np.ravel(block), None
     pairs = _pairs_in(block)
     if not what.lengths:
         return block[pairs], None
-    if not kernel.unit_diagonal:
+    if what.padded:
+        return block[pairs], np.where(_lacked(X[rows]), np.diagonal(block), 0.0)
+    if not compared.kernel.unit_diagonal:
         return block[pairs], np.diagonal(block).copy()
     # x'y from the mean = (|x|^2 + |y|^2 - |x - y|^2) / 2: one sample far away makes only its own length large.
-    lengths = np.ravel(to_numpy(kernel.partial(others, X.mean(axis=0)[None, :])))
+    lengths = compared.lengths(others)
     own = lengths[: len(block)]
     return (0.5 * (own[:, None] + lengths[None, :] - block))[pairs], own
 
 
-def largest(what: Addends, kernel: Kernel, X: Numbers, anchors: Numbers) -> tuple[float, float]:
+def largest(what: Addends, compared: Compared) -> tuple[float, float]:
     """Size of the largest of a party's numbers, and of its lengths."""
-    exact, values_at_most, lengths_at_most = for_rows(kernel, X), 0.0, 0.0
+    values_at_most, lengths_at_most = 0.0, 0.0
     for rows in what.pieces:
-        values, lengths = addend(what, exact, rows, X, anchors)
+        values, lengths = addend(what, compared, rows)
         values_at_most = max(values_at_most, float(np.max(np.abs(values), initial=0.0)))
         lengths_at_most = max(lengths_at_most, 0.0 if lengths is None else float(np.max(np.abs(lengths))))
     return values_at_most, lengths_at_most
@@ -129,7 +210,10 @@ def bounds_without_data(what: Addends, kernel: Kernel, n_features: int) -> tuple
     if not kernel.by_inner_products or kernel.columns_are != "quantities" or what.kind not in ("pairs", "columns"):
         return None
     # Squares of a standardized column add up to the number of samples: x'y <= T / 2, |x|^2 <= T, |x - y|^2 <= 2 T.
+    # The mean in feature space is no further from a sample, or from itself, than samples are in the mean.
     T = what.rows * n_features * SLACK
+    if what.padded:
+        return 2.0 * T, 2.0 * T
     return (0.5 * T, T) if what.kind == "pairs" else (2.0 * T, 0.0)
 
 
@@ -160,13 +244,14 @@ def as_distances(products: Numbers) -> Numbers:
     return products
 
 
-def spread_of(what: Addends, kernel: Kernel, X: Numbers, anchors: Numbers) -> tuple[float, float]:
+def spread_of(what: Addends, compared: Compared) -> tuple[float, float]:
     """Deviation and size of what a party adds, over a sample of its pairs; a few that differ are no deviation."""
     # A party whose addend hardly varies would leave the others' sum in the open, so its spread is judged on at most
     # 300 x 300 entries.
+    X, anchors = compared.X, compared.anchors
     rows = X[:: max(1, len(X) // 300)][:300]
     others = rows if what.kind == "pairs" else anchors[:: max(1, len(anchors) // 300)][:300]
-    block = np.asarray(to_numpy(for_rows(kernel, X).partial(rows, others)))
+    block = compared.between(rows, others)
     size = float(np.sqrt(np.mean(block**2)))
     if what.kind == "pairs":
         return _deviation(block[np.triu_indices(len(block), 1)]), size
@@ -177,16 +262,6 @@ def _deviation(values: Numbers) -> float:
     """As a normal distribution has it between these quantiles: of which one in twenty is beyond on either side."""
     low, high = np.quantile(values, (0.05, 0.95))
     return float(high - low) / 3.29
-
-
-def for_rows(kernel: Kernel, X: Numbers) -> Kernel:
-    """Kernel with a width at which partial quantities of these rows keep their digits; they do not depend on it."""
-    # RBF.partial divides exponents by gamma; this gamma makes `exponents` take differences wherever a product would
-    # lose more than ARITHMETIC of the spread.
-    spread = float(np.max(np.sum((X - X.mean(axis=0)) ** 2, axis=1), initial=0.0))
-    if not kernel.has_width or not 1e-290 < spread < 1e290:
-        return kernel
-    return replace(kernel, gamma=LOSS / (ARITHMETIC * spread))  # type: ignore[type-var]
 
 
 def _pairs_in(block: Numbers) -> Numbers:
