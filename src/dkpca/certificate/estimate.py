@@ -203,10 +203,11 @@ def component_errors(
         None if n <= SAMPLED else np.sort(np.random.default_rng([random_state, 1]).choice(n, SAMPLED, replace=False))
     )
     share = 1.0 if drawn is None else n / SAMPLED
-    seen, *rest = rows_times(law, compared, cuts, diagonals, few, V, some, again, device, drawn)
+    looked_at = some if all_rows else few
+    seen, *rest = rows_times(law, compared, cuts, diagonals, looked_at, V, some, again, device, drawn)
     size = max(float(pairs.values[0]), LEAST_SIZE)
     with quiet():
-        moved = (seen[np.isin(few, some)] - rest[-1]) * (share / (magnified * size))
+        moved = (seen[np.isin(looked_at, some)] - rest[-1]) * (share / (magnified * size))
         rounding = np.sum(moved**2, axis=0) * (n / len(some))
     spectrum = spectrum_at(pairs.values, V, pairs.nearby, np.arange(n) if all_rows else few, Q)
     whole: Matrix | None = None

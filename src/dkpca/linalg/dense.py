@@ -8,16 +8,17 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse.linalg
 
-from dkpca.linalg.arrays import Array, device, like, namespace, solver_error, to_numpy
+from dkpca.linalg.arrays import Array, device, eps, like, namespace, solver_error, to_numpy
 from dkpca.linalg.eigenpairs import NEARBY, Eigenpairs, from_all_rows, signs_of
 from dkpca.linalg.gram import Gram
-from dkpca.linalg.rows import one_blas_thread, slices, times, triangle
+from dkpca.linalg.rows import cross, one_blas_thread, slices, times, triangle
 
 LANCZOS_SHARE = 20  # Lanczos pays when fewer than one eigenpair in this many is asked for
 LANCZOS_FROM = 300  # rows; below that LAPACK is done before Lanczos has started
 WHOLE_BELOW = 1000  # rows; below that all pairs take hardly longer than some of them
 STRIP_BYTES = 2**23  # of the matrix that is checked at a time, beside the matrix itself
-FEW = 4  # times as many columns as pairs, and rows as columns, before it pays not to know all left vectors
+FEW = 4  # times as many columns as pairs, before it pays not to know all left vectors
+SHARP = 1e-12  # share of an eigenvalue of F'F that rounding may be, for its vectors to stand for those of F
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Dense:
 def _of_factor(factor: Array, k: int) -> tuple[Array, Array]:
     """Eigenpairs of F F' from the singular values of F, whose condition number is not squared."""
     xp = namespace(factor)
-    if FEW * k <= factor.shape[1] and FEW * factor.shape[1] <= factor.shape[0]:
+    if FEW * k <= factor.shape[1] <= factor.shape[0]:
         return _few_of_factor(factor, k)
     U, s, _ = xp.linalg.svd(factor, full_matrices=False)
     missing = k - s.shape[0]
@@ -58,12 +59,16 @@ def _of_factor(factor: Array, k: int) -> tuple[Array, Array]:
 def _few_of_factor(factor: Array, k: int) -> tuple[Array, Array]:
     """A few eigenpairs of F F' without the left singular vectors of all of F.
 
-    F = Q R has the right singular vectors W of R. Columns of F W are the left ones, wrong by rounding of the size of
-    the largest: QR takes out of each, in their order, what lies along larger ones, and what is left lies where F F'
-    is small, so that the residual is that of an SVD.
+    F has the right singular vectors W of R, F = Q R, and of F'F where that is not too ill-conditioned. Columns of F W
+    are the left ones, wrong by rounding of the size of the largest: QR takes out of each, in their order, what lies
+    along larger ones, and what is left lies where F F' is small, so that the residual is that of an SVD.
     """
     xp = namespace(factor)
-    W = xp.linalg.svd(triangle(factor), full_matrices=False)[2][:k, :].T
+    values, W = xp.linalg.eigh(cross(factor, factor)) if eps(factor) < SHARP else (xp.zeros(k), factor)
+    if eps(factor) * float(values[-1]) < SHARP * float(values[-k]):
+        W = xp.flip(W[:, -k:], axis=1)
+    else:
+        W = xp.linalg.svd(triangle(factor), full_matrices=False)[2][:k, :].T
     Q, T = xp.linalg.qr(times(factor, W))
     U, s, _ = xp.linalg.svd(T)
     return s**2, Q @ U

@@ -53,6 +53,7 @@ PLAIN_DIGITS = 18  # bits a number for a matrix that is no factor
 EXPONENT = np.dtype("<i2")  # of a step; sent as bytes, so that older releases get as far as the version
 EXPONENTS = 1000  # powers of two beyond it, or below its negative, are no steps of ours
 CHECKED = 2**16  # rows of a matrix that are looked at together
+FEW_ROWS = 3  # per column of a factor, at most: then an eigensolver of n x n is faster than one of twice the rank
 CUT_PER_STEP = 1 / 3  # a column vanishes when its numbers are smaller than this share of its step
 
 
@@ -408,7 +409,7 @@ def rounding_norms(A: Factor, sent: Rounded, device: str | None = None) -> tuple
     exact, decoded = where_computed(A, device), where_computed(Tall(sent, dtype), device)
     reference = reference_of(exact)
     xp = namespace(reference)
-    if 2 * rank >= n and not on_workers(A):
+    if FEW_ROWS * rank >= n and not on_workers(A):
         before, after = (to_numpy(whole(x)).astype(float) / size for x in (A, Tall(sent, dtype)))
         spectral, nuclear = _norms_of_few_rows(before, after - before, unit(reference))
         return spectral * size * size, nuclear * size * size
