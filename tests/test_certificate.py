@@ -264,13 +264,13 @@ def test_the_words_of_a_certificate_that_proves_its_components():
         "The 3 components capture at least 75.0% of the variance of the true kernel, and at least 95.7% of what the "
         "best 3 components could.",
         "The subspace certificate bounds the subspace error by 0.04 (the largest possible is 3).",
-        "The subspace error is estimated, not proved, as 0.004, seldom twice that.",
+        "The subspace error is estimated, not proved, as 0.004; it is seldom twice that.",
         "Theorem 1 of the paper bounds the |sin Theta|_F by 0.25 (the largest possible is 1.73).",
     ]
     assert STATED.short()[1:] == [
         "Proved: at least 95.7% of the best possible variance and 75.0% of all variance, but nothing about all "
         "components together.",
-        "Proved for single components: 1, 3 of 3 to a digit or more.",
+        "Proved for single components: 1, 3 of 3, each to at least one digit.",
         "The proof is weaker than the answer: an audit (audit=100) or a higher rank proves more.",
     ]
 
@@ -292,8 +292,8 @@ def test_the_words_of_a_certificate_without_a_gap():
         "the parties, or another number of components, can change that."
     )
     assert unproved.statements() == [
-        "Red: 95.7% of the best possible variance, and a subspace error of 1: less than a digit of some component "
-        "(estimated).",
+        "Red: 95.7% of the best possible variance, and a subspace error of 1: less than one digit right in some "
+        "component (estimated).",
         STATED.statements()[2],
         "Each of the 3 true eigenvalues lies at most 100.0% below its upper bound; for the smallest this says "
         "nothing.",
@@ -301,7 +301,7 @@ def test_the_words_of_a_certificate_without_a_gap():
         f"The subspace certificate {nothing}",
         "The true spectrum may have no gap after 3 components, but certainly has one after 1 to 2; ask "
         "for 1 to 2, or for more components.",
-        "The subspace error is estimated, not proved, as 1.6, seldom twice that.",
+        "The subspace error is estimated, not proved, as 1.6; it is seldom twice that.",
         f"Theorem 1 of the paper {nothing}",
     ]
 
@@ -310,12 +310,12 @@ def test_the_words_about_zeros_and_about_a_search():
     zeros = replace(STATED, eigenvalues_at_least=(0.0, 0.0, 0.0), eigenvalues_at_most=(0.0, 0.0, 0.0))
     assert zeros.statements()[3] == "All requested eigenvalues are zero."
     search = (
-        "Upper bounds on eigenvalues, the share of the best, the subspace certificate and Theorem 1 rest on a random "
-        "search at the center that found no missed eigenvector"
+        "Upper bounds on eigenvalues, the share of the best variance, the subspace bound and Theorem 1 rest on a "
+        "random search at the center that found no missed eigenvector"
     )
     assert replace(STATED, probe=Probe(math.inf, 0.999)).statements()[-1] == f"{search}."
     assert replace(STATED, probe=Probe(1.5, 0.999)).statements()[-1] == (
-        f"{search}; one of 1.5 times the next eigenvalue would have been found with a probability of 99.9000%."
+        f"{search}; one with 1.5 times the next eigenvalue would have been found with a probability of 99.9000%."
     )
 
 

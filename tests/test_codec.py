@@ -116,7 +116,7 @@ def test_a_field_at_its_default_is_left_out_and_comes_back():
         ({"kernel": {"name": "rbf", "sigma": 1.0}}, "kernel 'rbf': does not have the fields of its kind"),
         ({"kernel": {"name": "rbf", "gamma": -1.0}}, "gamma is -1.0; the rbf kernel needs a positive, finite"),
         ({"kernel": {"name": "rbf", "gamma": "1"}}, "gamma is a str, not a float"),
-        ({"rule": {"rule": "fixed", "rank": 0}}, "rank is 0; give a whole number from 1 on"),
+        ({"rule": {"rule": "fixed", "rank": 0}}, "rank is 0; give a whole number of at least 1"),
         ({"rule": {"rule": "atmost"}}, "unknown rank rule 'atmost'"),
         ({"inner": 3}, "does not have the fields of its kind"),
         ({"more": 1}, "does not have the fields of its kind"),

@@ -153,7 +153,7 @@ class TestWhatIsSaid:
     def test_constant_and_collinear_ones_are_dropped_and_said(self):
         C = OLD_C.assign(age_again=2 * OLD_C.age + 1, site="here", new=OLD_C.batch == "a")
         with pytest.warns(
-            DataWarning, match="dropped, constant or following from others: age_again, site = here, new"
+            DataWarning, match="dropped as constant or determined by others: age_again, site = here, new"
         ):
             model = DKPCA(3, parties=2).fit(FIT, covariates=C)
         alone = DKPCA(3, parties=2).fit(FIT, covariates=OLD_C)
@@ -227,14 +227,14 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("change", "words"),
         [
-            ({"covariates": None}, r"the fit removed \['batch', 'age'\]; give those of the new samples"),
+            ({"covariates": None}, r"the fit removed \['batch', 'age'\]; give these for the new samples too"),
             ({"covariates": NEW_C.assign(batch="z")}, "covariate 'batch' is 'z' for a new sample"),
             (
                 {"covariates": NEW_C[["age"]]},
                 r"the covariates are \['age'\]; those of the fit are \['batch', 'age'\]",
             ),
             ({"covariates": NEW_C.assign(age=np.nan)}, "covariate 'age' has no value for 40 samples, first row 0"),
-            ({"covariates": NEW_C.assign(batch=1.0)}, "covariate 'batch' is text in the fit, and not here"),
+            ({"covariates": NEW_C.assign(batch=1.0)}, "covariate 'batch' is text in the fit, but not here"),
             ({"covariates": NEW_C[:3]}, "covariates of 3 samples, and 40 new samples"),
         ],
     )
@@ -249,9 +249,9 @@ class TestRefused:
             DKPCA(3, center=False).fit(FIT, covariates=OLD_C)
         with pytest.raises(InputError, match="are constant; leave them out"):
             fit(FIT, covariates=np.ones(len(FIT)))
-        with pytest.raises(InputError, match="covariates of 150 samples leave nothing to show; give fewer"):
+        with pytest.raises(InputError, match="covariates for 150 samples leave no variance to analyze; give fewer"):
             fit(FIT, covariates=np.random.default_rng(0).normal(size=(150, 149)))
-        with pytest.raises(InputError, match="there are covariates of 20 samples, not of 150"):
+        with pytest.raises(InputError, match="there are covariates for 20 samples, not for 150"):
             fit(FIT, covariates=OLD_C[:20])
         with pytest.raises(InputError, match="the fit removed no covariates"):
             fit(FIT).transform(NEW, covariates=NEW_C)
@@ -284,7 +284,7 @@ class TestMetadataRouting:
             with warnings.catch_warnings(record=True) as told:
                 warnings.simplefilter("always")
                 search.fit(FIT, y, covariates=OLD_C)
-            assert "give those of the new samples (covariates=)" in str(told[0].message)
+            assert "give these for the new samples too (covariates=)" in str(told[0].message)
             return
         search.fit(FIT, y, covariates=OLD_C)
         assert search.best_params_ == {"dkpca__n_components": 8}

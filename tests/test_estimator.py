@@ -194,7 +194,7 @@ class TestErrors:
     def test_sparse(self):
         from scipy.sparse import csr_array
 
-        with pytest.raises(InputError, match="party 'bank': a sparse table is for kernel='linear' only"):
+        with pytest.raises(InputError, match="party 'bank': sparse tables work only with kernel='linear'"):
             DKPCA(2).fit({"airline": DIGITS[:30], "bank": csr_array(DIGITS[:30])})
 
     def test_fewer_samples_than_components(self):
@@ -206,7 +206,7 @@ class TestErrors:
         [
             (
                 {"n_components": 0},
-                "n_components is 0; give a whole number from 1 on, a share between 0 and 1, or None",
+                "n_components is 0; give a whole number of at least 1, a share between 0 and 1, or None",
             ),
             ({"n_components": 2.5}, "n_components is 2.5; give a whole number"),
             ({"n_components": True}, "n_components is True; give a whole number"),
@@ -216,26 +216,26 @@ class TestErrors:
             ({"gamma": float("inf")}, "gamma is inf; give a positive number"),
             ({"gamma": "wide"}, "gamma is 'wide'; give a positive number, 'scale'"),
             ({"gamma": True}, "gamma is True; give a positive number"),
-            ({"rank": "some"}, "rank is 'some'; give 'auto', a whole number from 1 on, or rules of dkpca.rank"),
+            ({"rank": "some"}, "rank is 'some'; give 'auto', a whole number of at least 1, or rules of dkpca.rank"),
             ({"rank": 0}, "rank is 0; give 'auto'"),
             ({"rank": 2.5}, "rank is 2.5; give 'auto'"),
             ({"rank": True}, "rank is True; give 'auto'"),
             ({"center": "no"}, "center is 'no'; give True or False"),
-            ({"n_landmarks": "x"}, "n_landmarks is 'x'; give a whole number from 1 on"),
+            ({"n_landmarks": "x"}, "n_landmarks is 'x'; give a whole number of at least 1"),
             ({"n_jobs": "all"}, "n_jobs is 'all'; give a whole number, or None"),
             ({"timeout": 0}, "timeout is 0; give a positive number of seconds, or None"),
             ({"max_memory": "much"}, "an amount is a number of bytes, or text such as '8GB', not 'much'"),
-            ({"random_state": "x"}, "random_state is 'x'; give a whole number from 0 on, or None"),
+            ({"random_state": "x"}, "random_state is 'x'; give a whole number of at least 0, or None"),
             ({"precision": "int8"}, "precision is 'int8'; give .*'float32'"),
             ({"projection": "magic"}, "projection is 'magic'; give 'extend' or 'exact'"),
             ({"solver": "magic"}, "solver is 'magic'; give 'auto' or .*, or a solver"),
             (
                 {"parties": 2.5},
-                "parties is 2.5; give a whole number from 1 on, a list or dict of column groups, or None",
+                "parties is 2.5; give a whole number of at least 1, a list or dict of column groups, or None",
             ),
             ({"parties": "rna"}, "parties is 'rna'; give a whole number"),
-            ({"degree": 0}, "degree is 0; give a whole number from 1 on, or None"),
-            ({"degree": 2}, "degree: no parameter of the rbf kernel"),
+            ({"degree": 0}, "degree is 0; give a whole number of at least 1, or None"),
+            ({"degree": 2}, "degree: not a parameter of the rbf kernel"),
             ({"parties": 65}, "parties is 65, but there are 64 columns"),
             ({"parties": [[0], [1]]}, "parties must cover every column exactly once"),
             (

@@ -141,7 +141,7 @@ def test_completed_rows_halve_the_error_of_mean_rows(whole, tables):
 def test_the_certificate_keeps_what_is_proved_apart_from_what_is_held_out(tables):
     model = estimator(lacking="complete").fit(tables)
     *_, proved, estimated = model.certificate_.statements()
-    assert f"Of {T} samples parties lack: bank {T - len(tables['bank'])}" in proved
+    assert f"Of {T} samples, parties lack: bank {T - len(tables['bank'])}" in proved
     assert "is about the table with mixtures of the party's own rows in their place" in proved
     assert "estimated from hidden rows: R² bank 0." in estimated
     assert "proved" not in estimated
@@ -156,7 +156,7 @@ def test_the_certificate_keeps_what_is_proved_apart_from_what_is_held_out(tables
 @pytest.mark.parametrize("solver", ["dense", "landmark"])
 def test_samples_of_the_fit_that_come_again_get_their_scores(tables, mode, law, solver, tmp_path):
     model = estimator(lacking=mode, law=law, solver=solver).fit(tables)
-    with pytest.warns(MissingPartyWarning, match=rf"of {T} new samples parties lack: bank \d+"):
+    with pytest.warns(MissingPartyWarning, match=rf"of {T} new samples, parties lack: bank \d+"):
         again = model.transform(tables)
     np.testing.assert_allclose(again, model.fit_transform(tables), atol=1e-6)
     model.save(tmp_path / "model")
@@ -171,7 +171,7 @@ def test_new_samples_without_a_party_are_completed(whole):
     some = {name: table for name, table in new.items() if name != "shop"}
     with pytest.warns(MissingPartyWarning, match="shop 20; rows completed from the other parties"):
         completed = model.transform(some)
-    with pytest.warns(MissingPartyWarning, match="the mean row stands in their place"):
+    with pytest.warns(MissingPartyWarning, match="their mean row is used instead"):
         by_mean = estimator(lacking="mean").fit(fit).transform(some)
     assert np.linalg.norm(completed - true) < 0.5 * np.linalg.norm(by_mean - true)
 
@@ -204,7 +204,7 @@ def test_lacking_that_is_not_at_random_is_said(whole):
     with pytest.warns(DataWarning, match=r"party 'shop' does not lack samples at random: .* component 1 \(corr"):
         estimator(lacking="complete").fit(tables)
     classes = pd.Series(np.where(gone, "ill", "well"), index=whole["bank"].index)
-    with pytest.warns(DataWarning, match="component 1"), pytest.warns(DataWarning, match="they go with y = ill"):
+    with pytest.warns(DataWarning, match="component 1"), pytest.warns(DataWarning, match="the gaps go with y = ill"):
         estimator(lacking="complete").fit(tables, classes)
 
 
@@ -216,14 +216,14 @@ def test_kernels_that_need_the_length_of_every_sample_are_refused(tables, kernel
 
 def test_what_cannot_be_is_refused_with_the_reason(tables, whole):
     few = {"bank": whole["bank"].iloc[:45], "clinic": whole["clinic"].iloc[40:]}
-    with pytest.raises(InputError, match="all parties have 5 of 80 samples in common"):
+    with pytest.raises(InputError, match="5 of 80 samples are common to all parties"):
         estimator(lacking="drop").fit(few)
     with pytest.raises(InputError, match="party 'bank' shares 5 of its 45 samples with other parties"):
         estimator(lacking="complete").fit(few)
     with pytest.raises(InputError, match=r"\['shop'\] have no labels to identify theirs"):
         estimator(lacking="complete").fit(tables | {"shop": tables["shop"].to_numpy()})
     model = estimator(lacking="complete").fit(tables)
-    with pytest.raises(InputError, match="run_audit needs the true rows, and parties lack some"):
+    with pytest.raises(InputError, match="run_audit needs the true rows, but some parties lack rows"):
         model.run_audit(5)
     with pytest.raises(InputError, match="score needs samples that every party has"):
         model.score(tables)
@@ -276,7 +276,7 @@ def test_many_samples_with_mean_rows_have_no_masked_distances():
 
 def test_a_study_by_position_lacks_no_samples():
     protocol = fit(["bank", "shop"], Fit(lacking="complete"), Terms("run", go=True))
-    with pytest.raises(InputError, match="rows that match by position lack none; use align='tokens' or 'psi'"):
+    with pytest.raises(InputError, match="when rows match by position none are lacking; use align='tokens' or 'psi'"):
         next(protocol)
 
 

@@ -207,7 +207,7 @@ def test_a_landmark_solver_with_settings_of_its_own_goes_there_too(torch):
 
 def test_a_precomputed_matrix_is_refused(torch):
     K = KERNEL(tables(50)["party0"], tables(50)["party0"])
-    with pytest.raises(InputError, match="a precomputed kernel matrix is computed with where it lies; leave device"):
+    with pytest.raises(InputError, match="a precomputed kernel matrix is used where it is stored; leave device"):
         DKPCA(2, kernel=Precomputed(), law="sum", device="cpu", solver="landmark").fit({"lab": K})
 
 

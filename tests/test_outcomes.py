@@ -48,7 +48,9 @@ class TestAssociations:
     def test_noise_is_no_finding_and_a_column_of_the_fit_is_circular(self):
         found = outcomes(RNG.normal(size=(50, 2)), {"noise": RNG.normal(size=50)}, in_fit=["noise"])
         assert "no label goes with a component beyond chance" in words(found)
-        assert "label 'noise' was a column of the fit: that it goes with the components is circular" in words(found)
+        assert "label 'noise' was a column of the fit: its association with the components is circular" in words(
+            found
+        )
 
 
 class TestClusters:
@@ -97,11 +99,11 @@ class TestSurvival:
         scores, time, event = rossi
         found = survive(scores, find_clusters(scores), time, np.where(np.cumsum(event) <= 9, event, 0.0))
         assert (found.curves, found.logrank_p, found.hazards) == ({}, None, {})
-        assert found.notes == ("9 events are too few to compare survival; 10 do",)
+        assert found.notes == ("9 events are too few to compare survival: it needs 10",)
 
     def test_what_is_no_survival_is_refused(self, rossi):
         scores, time, event = rossi
-        with pytest.raises(InputError, match="events are 0 or 1"):
+        with pytest.raises(InputError, match="events 0 or 1"):
             survive(scores, None, time, event + 1)
         with pytest.raises(InputError, match="there is no column 'when' among the labels"):
             outcomes(scores, {"event": event}, survival=("when", "event"))

@@ -78,12 +78,12 @@ def test_a_small_first_guess_grows_until_the_rule_is_satisfied(rng):
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: Fixed(0), "a whole number from 1 on"),
+        (lambda: Fixed(0), "a whole number of at least 1"),
         (lambda: Adaptive(-1.0), "give a finite number, not negative"),
         (lambda: Adaptive(float("nan")), "give a finite number, not negative"),
-        (lambda: Auto(0), "n_components is 0; give a whole number from 1 on"),
+        (lambda: Auto(0), "n_components is 0; give a whole number of at least 1"),
         (lambda: Auto(3, float("nan")), "share is nan; give a number between 0 and 1"),
-        (lambda: Budget(0), "bytes is 0; give a whole number from 1 on"),
+        (lambda: Budget(0), "bytes is 0; give a whole number of at least 1"),
         (lambda: Budget(100, "float8"), "one of ['compact', 'float16', 'float32', 'float64']"),
     ],
 )
@@ -148,18 +148,18 @@ class TestLimits:
     @pytest.mark.parametrize(
         ("make", "words"),
         [
-            (lambda: Fixed(0), "rank is 0; give a whole number from 1 on"),
-            (lambda: Fixed(True), "rank is True; give a whole number from 1 on"),
-            (lambda: Fixed(2.0), "rank is 2.0; give a whole number from 1 on"),  # type: ignore[arg-type]
+            (lambda: Fixed(0), "rank is 0; give a whole number of at least 1"),
+            (lambda: Fixed(True), "rank is True; give a whole number of at least 1"),
+            (lambda: Fixed(2.0), "rank is 2.0; give a whole number of at least 1"),  # type: ignore[arg-type]
             (lambda: Adaptive(-1e-9), "epsilon is -1e-09; give a finite number, not negative"),
             (lambda: Adaptive(float("inf")), "epsilon is inf; give a finite number, not negative"),
             (lambda: Adaptive("1"), "epsilon is '1'; give a finite number, not negative"),  # type: ignore[arg-type]
             (lambda: Adaptive(False), "epsilon is False; give a finite number, not negative"),
-            (lambda: Auto(True), "n_components is True; give a whole number from 1 on"),
+            (lambda: Auto(True), "n_components is True; give a whole number of at least 1"),
             (lambda: Auto(2, "1"), "share is '1'; give a number between 0 and 1"),  # type: ignore[arg-type]
-            (lambda: Auto(0), "n_components is 0; give a whole number from 1 on"),
+            (lambda: Auto(0), "n_components is 0; give a whole number of at least 1"),
             (lambda: Auto(1, 1.001), "share is 1.001; give a number between 0 and 1"),
-            (lambda: Budget(1.5), "bytes is 1.5; give a whole number from 1 on"),  # type: ignore[arg-type]
+            (lambda: Budget(1.5), "bytes is 1.5; give a whole number of at least 1"),  # type: ignore[arg-type]
         ],
     )
     def test_the_next_is_refused(self, make, words):

@@ -248,9 +248,9 @@ class TestSparse:
 
     def test_other_kernels_refuse_it_with_the_remedy(self):
         X = scipy.sparse.csr_matrix(DIGITS[:20])
-        with pytest.raises(InputError, match=r"party 'X': a sparse table is for kernel='linear' only.*toarray"):
+        with pytest.raises(InputError, match=r"party 'X': sparse tables work only with kernel='linear'.*toarray"):
             DKPCA(2).fit(X)
-        with pytest.raises(InputError, match=r"party 'b': a sparse table is for kernel='linear' only"):
+        with pytest.raises(InputError, match=r"party 'b': sparse tables work only with kernel='linear'"):
             DKPCA(2, kernel={"a": "linear", "b": "rbf"}, law="sum").fit({"a": X, "b": X})
 
     def test_one_that_does_not_fit_is_refused_before_memory_is_spent(self):

@@ -377,7 +377,7 @@ def test_the_search_says_what_it_would_have_found_and_the_certificate_repeats_it
     assert 1.0 < pairs.probe.factor < 3.0
     assert pairs.probe.confidence == 1 - 1e-6
     streamed, dense = (DKPCA(5, parties=2, rank=20, solver=s).fit(DIGITS[:500]) for s in ("streamed", "dense"))
-    words = "rest on a random search at the center that found no missed eigenvector; one of"
+    words = "rest on a random search at the center that found no missed eigenvector; one with"
     assert words in "\n".join(streamed.certificate_.statements())
     assert words not in "\n".join(dense.certificate_.statements())
     assert streamed.certificate_.to_dict()["probe"] == {

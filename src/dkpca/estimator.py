@@ -358,7 +358,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     def _check_covariates(self, covariates: Any) -> None:
         known = self.model_.covariates
         if known is not None and covariates is None:
-            raise InputError(f"the fit removed {list(known.names)}; give those of the new samples (covariates=)")
+            raise InputError(f"the fit removed {list(known.names)}; give these for the new samples too (covariates=)")
         if known is None and covariates is not None:
             raise InputError("the fit removed no covariates; leave them out, or fit with them")
 
@@ -486,7 +486,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         settings, compute = self._settings()
         replace(settings, audit=n_rows, lacking=None)  # checks the number
         if self.model_.lacking is not None:
-            raise InputError("run_audit needs the true rows, and parties lack some; fit with lacking='drop'")
+            raise InputError("run_audit needs the true rows, but some parties lack rows; fit with lacking='drop'")
         tables = self._tables_of_fit("run_audit", X, sample_ids)
         return self._audited(in_process.audit(tables, self._states, self.model_, n_rows, settings, compute))
 
@@ -896,7 +896,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         strangers = sorted(set(names) - set(self.party_names_))
         if strangers:
             raise InputError(
-                f"the fit had the parties {self.party_names_}; these samples are from {names}; name those"
+                f"the fit had the parties {self.party_names_}; these samples are from {names}; name those of the fit"
             )
         absent = sorted(set(names) - set(self._states))
         if absent:
@@ -908,7 +908,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     def _check_unprotected(self, method: str) -> None:
         """Refuse what would take each party's own factor, or its columns beside everybody's scores."""
         if self._shield.protect != "none":
-            raise InputError(f"{method} is for fits with protect='none', and this one had {self._shield.protect!r}")
+            raise InputError(f"{method} is for fits with protect='none', but this one has {self._shield.protect!r}")
 
     def _place(self, given: PartyTables) -> Array:
         """Scores of new samples, in the open."""
@@ -997,14 +997,14 @@ def _not_at_random(model: Any, y: Any) -> list[str]:
     rows = model.lacking.rows
     found = [
         f"party {name!r} does not lack samples at random: those it lacks differ along component {column + 1} "
-        f"(correlation {size:.2f}); what stands in their place follows the samples that it has"
+        f"(correlation {size:.2f}); their replacement rows are based on the samples it does have"
         for name, column, size in goes_with(rows, model.scores)
     ]
     if y is None:
         return found
     values, names = inputs.outcome_columns(y)
     return found + [
-        f"party {name!r} does not lack samples at random: they go with {names[column]} (correlation {size:.2f})"
+        f"party {name!r} does not lack samples at random: the gaps go with {names[column]} (correlation {size:.2f})"
         for name, column, size in goes_with(rows, values)
     ]
 

@@ -122,7 +122,7 @@ class Fixed(RankRule):
     name: ClassVar[str] = "fixed"
 
     def __post_init__(self) -> None:
-        _check("rank", self.rank, WHOLE, lambda rank: rank >= 1, "a whole number from 1 on")
+        _check("rank", self.rank, WHOLE, lambda rank: rank >= 1, "a whole number of at least 1")
 
     def first_guess(self, n_samples: int) -> int:
         return min(self.rank, n_samples)
@@ -202,7 +202,7 @@ class Auto(RankRule):
     name: ClassVar[str] = "auto"
 
     def __post_init__(self) -> None:
-        _check("n_components", self.n_components, WHOLE, lambda count: count >= 1, "a whole number from 1 on")
+        _check("n_components", self.n_components, WHOLE, lambda count: count >= 1, "a whole number of at least 1")
         _check("share", self.share, NUMBER, lambda share: 0.0 <= share <= 1.0, "a number between 0 and 1")
 
     def first_guess(self, n_samples: int) -> int:
@@ -310,7 +310,7 @@ class Budget(RankRule):
     limits: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        _check("bytes", self.bytes, WHOLE, lambda count: count >= 1, "a whole number from 1 on")
+        _check("bytes", self.bytes, WHOLE, lambda count: count >= 1, "a whole number of at least 1")
         _check("precision", self.precision, str, PRECISIONS.__contains__, f"one of {sorted(PRECISIONS)}")
 
     def rank(self, n_samples: int) -> int:
@@ -396,7 +396,7 @@ class Recovery(Goal):
 
     def __post_init__(self) -> None:
         _check("at_most", self.at_most, NUMBER, lambda share: 0.0 < share <= 1.0, "a share above 0, at most 1")
-        _check("known_rows", self.known_rows, WHOLE, lambda count: count >= 1, "a whole number from 1 on")
+        _check("known_rows", self.known_rows, WHOLE, lambda count: count >= 1, "a whole number of at least 1")
 
     def met_by(self, candidate: Measurable) -> bool:
         return bool(candidate.recovery(self.known_rows).worst <= self.at_most)

@@ -94,7 +94,7 @@ def choice(names: Sequence[str]) -> Allowed:
 FLAG: Allowed = (_is_flag, "True or False")
 PARTIES = optional(
     lambda value: whole(1)(value) or (isinstance(value, Sequence | Mapping) and not isinstance(value, str)),
-    "a whole number from 1 on, a list or dict of column groups",
+    "a whole number of at least 1, a list or dict of column groups",
 )
 RIDGE: Allowed = (POSITIVE, "a positive number")
 
@@ -121,7 +121,8 @@ class Fit:
     n_components: int | float | None = setting(
         10,
         optional(
-            _either(whole(1), _real(lambda share: 0 < share < 1)), "a whole number from 1 on, a share between 0 and 1"
+            _either(whole(1), _real(lambda share: 0 < share < 1)),
+            "a whole number of at least 1, a share between 0 and 1",
         ),
         "Number of components, or the share of the variance to capture.",
         option="--components",
@@ -160,12 +161,12 @@ class Fit:
         option="--weights",
     )
     degree: int | None = setting(
-        None, optional(whole(1), "a whole number from 1 on"), "Degree of polynomial kernels."
+        None, optional(whole(1), "a whole number of at least 1"), "Degree of polynomial kernels."
     )
     coef0: float | None = setting(None, optional(_real(math.isfinite), "a number"), "Constant of polynomial kernels.")
     rank: str | int | RankRule | tuple[RankRule, ...] = setting(
         "auto",
-        (_is_rank, "'auto', a whole number from 1 on, or rules of dkpca.rank"),
+        (_is_rank, "'auto', a whole number of at least 1, or rules of dkpca.rank"),
         "What each party sends: a number of eigenpairs, or a goal such as error=0.1, bytes=1MB or recovery=0.5; "
         "if several goals are given, the strictest applies.",
         option="--rank",
@@ -215,9 +216,9 @@ class Fit:
         option="--solver",
         choices=NAMES,
     )
-    n_landmarks: int = setting(500, (whole(1), "a whole number from 1 on"), "Number of landmarks at the center.")
+    n_landmarks: int = setting(500, (whole(1), "a whole number of at least 1"), "Number of landmarks at the center.")
     random_state: int | None = setting(
-        None, optional(whole(0), "a whole number from 0 on"), "Seed for drawing landmarks and audited rows."
+        None, optional(whole(0), "a whole number of at least 0"), "Seed for drawing landmarks and audited rows."
     )
 
     def __post_init__(self) -> None:

@@ -188,7 +188,7 @@ def test_fit_takes_an_id_column_per_table_or_their_party_toml(tmp_path):
 def test_a_table_without_ids_beside_tables_with_ids_is_refused(tmp_path):
     office = three_tables(tmp_path)
     error = office.refused("fit", "clinic.csv", "bank.parquet", "--id", "bank=customer", "--out", "run")
-    assert "the tables of ['clinic'] have no id column, the others have one; name it with --id NAME=COLUMN" in error
+    assert "the tables of ['clinic'] have no id column, but the others do; name it with --id NAME=COLUMN" in error
 
 
 def test_what_text_ignore_leaves_out_is_listed(clinic):

@@ -74,7 +74,7 @@ def test_the_polynomial_kernel_has_its_parameters(office):
     run = assert_same(office.path / "run", estimator(kernel=Polynomial(0.1, 2, 0.5)))
     assert run.model.meaning == "the poly kernel of the joined table"
     words = office.refused("fit", *SOURCES, *FIT[:-1], "other", "--set", "degree=2")
-    assert "degree: no parameter of the rbf kernel" in words
+    assert "degree: not a parameter of the rbf kernel" in words
 
 
 def test_a_run_remembers_law_and_weights(summarized):
@@ -138,7 +138,7 @@ def test_codes_are_no_quantities_for_other_kernels(office):
     categories().write_csv(office.path / "clinic.csv")
     (office.path / "party.toml").write_text('table = "clinic.csv"\nid = "person"\ntext = "codes"\n')
     words = office.refused("summarize", "party.toml", "--gamma", 1, "--out", "s")
-    assert "codes of text are no quantities" in words
+    assert "text codes are not quantities" in words
 
 
 def test_what_cannot_be_meant_is_said(office):
@@ -204,4 +204,4 @@ def test_a_kernel_matrix_follows_the_order_of_the_samples(office):
 
 def test_a_kernel_matrix_without_a_column_per_sample_is_refused(office):
     words = office.refused("summarize", "bank.csv", "--id", "person", "--kernel", "precomputed", "--out", "s")
-    assert "a kernel matrix with sample ids has a column for each sample, under its id" in words
+    assert "a kernel matrix with sample ids needs a column for each sample, named by id" in words

@@ -130,7 +130,7 @@ def test_correlations_are_those_of_pearson(tmp_path):
     )
     found = own_columns(tmp_path / "t.csv", Reading("id"), [f"s{i}" for i in range(40)], scores)
     assert set(found.names) == {"x", "text = high", "text = low", "y", "holes"}
-    assert "left out, since constant or text of many kinds: 'flat', 'many'" in found.notes[-1]
+    assert "left out as constant, or as text with too many different values: 'flat', 'many'" in found.notes[-1]
     filled = np.concatenate([np.full(5, x[5:].mean()), x[5:]])
     expected = {"x": x, "y": y, "text = high": (texts == "high").astype(float), "holes": filled}
     for name, values in expected.items():

@@ -204,7 +204,7 @@ def test_too_few_common_samples_end_the_study_for_all(tmp_path):
     ("lowered", "reason"),
     [
         ({"samples": 60}, "too few samples"),
-        pytest.param({"recovery": 0.001, "known_rows": 30}, "the study is beyond its limits", marks=SLOW),
+        pytest.param({"recovery": 0.001, "known_rows": 30}, "the study exceeds its limits", marks=SLOW),
     ],
 )
 def test_a_party_refuses_what_is_beyond_its_limits_when_the_samples_are_known(lowered, reason, tmp_path):

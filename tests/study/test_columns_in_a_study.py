@@ -118,6 +118,6 @@ def test_the_command_writes_them_into_the_plan(tmp_path):
         assert answer.code != 0
         assert said in answer.err
     taken = in_process(*words, "--set", "row_means=true", "--set", "covariates=clinic:age", cwd=tmp_path)
-    assert "say nothing of a kernel without its covariates" in taken.err
+    assert "do not apply to a kernel without its covariates" in taken.err
     assert in_process(*words, "--set", "row_means=true", cwd=tmp_path).code == 0
     assert "row_means = true" in (tmp_path / "shared/center/plan-1.toml").read_text()

@@ -90,7 +90,7 @@ def test_review_says_what_the_center_will_see_and_to_whom_it_belongs(tmp_path):
     (tmp_path / "b").mkdir()
     blind = Consortium(tmp_path / "b", tables(), MODES["blind"], align="position", samples=10, covariates=TAKEN)
     said = blind.join(**ANYTHING).at("registry", study.review).words()
-    assert any("covariates registry0, turned with the samples" in line for line in said)
+    assert any("covariates registry0, rotated with the samples" in line for line in said)
 
 
 def test_covariates_that_single_samples_out_are_not_shown_to_a_blind_center(tmp_path):
@@ -101,7 +101,7 @@ def test_covariates_that_single_samples_out_are_not_shown_to_a_blind_center(tmp_
     consortium.join(**ANYTHING)
     found = consortium.at("registry", study.review)
     assert any("single out 2 of" in line for line in found.words())
-    assert set(found.columns.values()) == {1.0}  # what cannot be measured counts as recovered
+    assert set(found.columns.values()) == {1.0}  # something that cannot be measured counts as recovered
     other = consortium.at("airline", study.review).words()
     assert "  center, if it knows these, learns how similar their groups are in your table" in other
     with pytest.raises(RefusedError, match="registry"):
@@ -144,10 +144,10 @@ def test_plans_that_cannot_be_kept_are_not_written(plan, fit, said, tmp_path):
 
 
 def test_covariates_of_an_uncentered_fit_and_columns_that_are_not_there_are_refused(tmp_path):
-    with pytest.raises(InputError, match="covariates are taken out of the centered kernel"):
+    with pytest.raises(InputError, match="covariates need the centered kernel"):
         Consortium(tmp_path, tables(), MODES["open"] | {"center": False}, covariates=TAKEN)
     consortium = Consortium(tmp_path, tables(), MODES["open"], covariates={"registry": ("age",)})
-    with pytest.raises(InputError, match="the plan takes out 'age', and these are not columns"):
+    with pytest.raises(InputError, match="the plan takes out 'age', but these are not columns"):
         consortium.join(**ANYTHING)
 
 

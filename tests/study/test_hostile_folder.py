@@ -409,7 +409,7 @@ class TestRefusals:
         with pytest.raises(RefusedError, match="weather refused"):
             actors.member("weather").refuse("go", "limits")
         for name in ("center", "airline"):
-            with pytest.raises(RefusedError, match="weather refused at step 'go': the study is beyond its limits"):
+            with pytest.raises(RefusedError, match="weather refused at step 'go': the study exceeds its limits"):
                 actors.member(name).check_refusals()
 
     def test_has_no_figures(self, actors, where):

@@ -96,7 +96,7 @@ def test_what_is_asked_for_wins_over_what_is_found(tmp_path):
         ("Fall,a\n1,1.234\n2,5\n", "'1.234' in column 'a' has a decimal point, or a point between thousands"),
         ("Fall;a\n1;1.234\n2;5\n", "'1.234' in column 'a' has a decimal point, or a point between thousands"),
         ("Fall;a;b\n1;1,5;2.5\n", "decimal commas and points, '1,5' in column 'a' and '2.5' in column 'b'"),
-        ("Fall,a\n1,2\n3,4,5\n", "row 2 has 3 values, the header has 2 names"),
+        ("Fall,a\n1,2\n3,4,5\n", "row 2 has 3 values, but the header has 2 names"),
         ("Fall,a,b\n1,2,3\n3,4", "breaks off in row 2, after 2 of 3 values; get the whole file"),
         ("Fall,a,a\n1,2,3\n", "1 column name more than once in the header, for example 'a'; rename them"),
         ("Fall,a\n1,2\n,3\n", "no id in column 'Fall', row 2"),

@@ -148,7 +148,7 @@ class TestTheLibrary:
         ("table", "words"),
         [
             ({"a": ["x", "y"], "b": [1.0, 2.0]}, "party 'bank': .*bank.parquet: the columns 'a' are not numbers"),
-            ({"a": [None, 1.0], "b": [1.0, 2.0]}, "column 'a' is missing in row 1"),
+            ({"a": [None, 1.0], "b": [1.0, 2.0]}, "column 'a' has no value in row 1"),
             ({"a": [3.0, 1.0], "b": [1.0, float("inf")]}, "column 'b' is infinite in row 2"),
         ],
     )

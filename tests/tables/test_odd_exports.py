@@ -138,4 +138,4 @@ def test_a_number_that_is_called_so_but_stands_for_many_samples_is_no_id(tmp_pat
 def test_a_column_of_ids_that_was_not_named_is_recognized(tmp_path):
     path = written(tmp_path, lines([f"p{i}" for i in IDS], A, B, header="person,a,b"))
     said = Office(tmp_path).refused("summarize", path.name, "--gamma", 0.1, "--out", "t.summary")
-    assert "if these are the ids of the samples, say --id person" in said
+    assert "if these are the sample ids, use --id person" in said

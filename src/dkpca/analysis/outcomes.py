@@ -107,7 +107,7 @@ def outcomes(
             raise InputError(f"survival: there is no column {name!r} among the labels {list(labels)}")
     others = {name: values for name, values in labels.items() if name not in (survival or ())}
     notes = [
-        f"label {name!r} was a column of the fit: that it goes with the components is circular"
+        f"label {name!r} was a column of the fit: its association with the components is circular"
         for name in others
         if name in in_fit
     ]
@@ -177,11 +177,13 @@ def survive(scores: Numbers, clusters: Clusters | None, time: Any, event: Any) -
         raise InputError("survival needs a column of times and one of events (0 or 1), as numbers")
     there = np.isfinite(time) & np.isfinite(event)
     if np.any(time[there] < 0) or not set(np.unique(event[there])) <= {0.0, 1.0}:
-        raise InputError("survival: times are numbers from 0 on, and events are 0 or 1")
+        raise InputError("survival: times must be 0 or more, and events 0 or 1")
     scores, time, event = scores[there], time[there], event[there]
     events, notes = int(event.sum()), [] if there.all() else [f"{int((~there).sum())} samples have no time or event"]
     if events < LEAST_EVENTS:
-        return Survival({}, None, {}, (*notes, f"{events} events are too few to compare survival; {LEAST_EVENTS} do"))
+        return Survival(
+            {}, None, {}, (*notes, f"{events} events are too few to compare survival: it needs {LEAST_EVENTS}")
+        )
     curves, p = {}, None
     if clusters is not None:
         groups = clusters.of(scores)

@@ -51,9 +51,9 @@ class Audit:
         )
         bounds = [f"a kernel error of at most {self.kernel_error_at_most:.3g} in the Frobenius norm", *proved]
         return [
-            f"An audit of {self.n_rows} true rows (seed {self.seed}) proves, each at {self.confidence:.0%}, "
-            f"{' and '.join(bounds)}.",
-            f"By the audit the subspace error is estimated, not proved, as {self.subspace_error_estimate:.2g}.",
+            f"An audit of {self.n_rows} true rows (seed {self.seed}) proves, each at {self.confidence:.0%} "
+            f"confidence, {' and '.join(bounds)}.",
+            f"The audit estimates the subspace error, without proof, as {self.subspace_error_estimate:.2g}.",
         ]
 
 
@@ -71,7 +71,7 @@ class Completed:
         lacking = ", ".join(f"{name} {count:,}" for name, count in self.n_lacking.items())
         what = "the party's mean row" if self.mode == "mean" else "mixtures of the party's own rows"
         proved = (
-            f"Of {n_samples:,} samples parties lack: {lacking}. Every proof here is about the table with {what} in "
+            f"Of {n_samples:,} samples, parties lack: {lacking}. Every proof here is about the table with {what} in "
             "their place, not about the true rows, which are unknown."
         )
         if not self.held_out:
@@ -79,7 +79,7 @@ class Completed:
         shares = ", ".join(f"{name} {share:.2f}" for name, share in self.held_out.items())
         poor = [name for name, share in self.held_out.items() if share < PREDICTED]
         care = (
-            f" The other parties hardly predict {', '.join(poor)}: do not rely on its completed rows." if poor else ""
+            f" The other parties hardly predict {', '.join(poor)}: do not use those completed rows." if poor else ""
         )
         return [proved, f"Accuracy of the completed rows, estimated from hidden rows: R² {shares}.{care}"]
 
@@ -281,7 +281,11 @@ class Certificate:
         """Return one sentence for everybody: whether the components can be used."""
         how = "estimated by an audit" if self.audit is not None else "estimated"
         digits = good_digits(self.error_estimate)
-        exact = f"{counted(digits, 'digit')} of each component" if digits else "less than a digit of some component"
+        exact = (
+            f"{counted(digits, 'digit')} of each component"
+            if digits
+            else "less than one digit right in some component"
+        )
         return (
             f"{self.color.capitalize()}: {in_percent(self.optimality_estimate)} of the best possible variance, and a "
             f"subspace error of {self.error_estimate:.1g}: {exact} ({how})."
@@ -291,7 +295,7 @@ class Certificate:
         """Return a summary: the estimates, the proven bounds, and advice if they are weak."""
         D = self.n_components
         known = [i for i, error in enumerate(self.component_errors_at_most, 1) if error <= 0.01]
-        single = f"Proved for single components: {ranges(known)} of {D} to a digit or more."
+        single = f"Proved for single components: {ranges(known)} of {D}, each to at least one digit."
         return [
             self.verdict(),
             self._proved_words(),
@@ -318,7 +322,7 @@ class Certificate:
     def _advice(self) -> list[str]:
         """Suggest a remedy if the answer, or only its proof, is weak."""
         if self.color != "green":
-            return ["For a better answer: a higher rank at the parties, more landmarks, or a finer precision."]
+            return ["For a better answer, use a higher rank at the parties, more landmarks, or higher precision."]
         weak = self.optimality_at_least < WEAK_SHARE and good_digits(self.subspace_error_at_most) == 0
         if not weak or self.audit is not None:
             return []
@@ -342,7 +346,8 @@ class Certificate:
                 self.subspace_error_trivial,
             ),
             *self._proposal(),
-            f"The subspace error is estimated, not proved, as {self.subspace_error_estimate:.2g}, seldom twice that.",
+            f"The subspace error is estimated, not proved, as {self.subspace_error_estimate:.2g}; it is seldom "
+            "twice that.",
             _bounded("Theorem 1 of the paper", "|sin Theta|_F", self.theorem_1, math.sqrt(min(D, T - D))),
             *self._probe_words(),
             *([] if self.audit is None else self.audit.statements()),
@@ -368,11 +373,11 @@ class Certificate:
         if self.probe is None:
             return []
         seen = (
-            f"; one of {self.probe.factor:.2g} times the next eigenvalue would have been found with a probability "
+            f"; one with {self.probe.factor:.2g} times the next eigenvalue would have been found with a probability "
             f"of {self.probe.confidence:.4%}"
         )
         return [
-            "Upper bounds on eigenvalues, the share of the best, the subspace certificate and Theorem 1 rest on a "
+            "Upper bounds on eigenvalues, the share of the best variance, the subspace bound and Theorem 1 rest on a "
             "random search at the center that found no missed eigenvector"
             + ("." if math.isinf(self.probe.factor) else f"{seen}.")
         ]

@@ -113,7 +113,7 @@ class Founded:
         if gone or before.plan.center != self.plan.center:
             who = ", ".join(gone) or "its center"
             raise InputError(
-                f"{self.file}: every member of {before.file} has to sign it too, and {who} is not in it; create a "
+                f"{self.file}: every member of {before.file} must sign it, but {who} is not in this plan; create a "
                 "study in another folder"
             )
 

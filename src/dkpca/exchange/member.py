@@ -23,13 +23,13 @@ CENTER, ALL = "center", "all"  # parts of a file: for the center, and for everyb
 REFUSAL = "refusal"
 MOST_REFUSAL = 2**14
 REASONS = {
-    "limits": "the study is beyond its limits",
+    "limits": "the study exceeds its limits",
     "samples": "too few samples are common to all",
     "gamma": "the width of the kernel is outside the plan's bounds",
     "question": "the center asked for something that is not in the plan",
-    "constant": "its share of the answer would be nearly constant, and single the others out",
+    "constant": "its share of the answer would be nearly constant, and expose the others",
     "agree": "the members were told different values",
-    "end": "the last day of the plan is over",
+    "end": "the last day of the plan has passed",
     "data": "its table cannot be used as the plan says",
     "ids": "the lists of sample ids do not belong together, or somebody changed one",
     "fusion": "the answers of the parties do not belong together",
@@ -61,7 +61,7 @@ class RefusedError(NoAnswerError):
     """A member refused, and signed that it did."""
 
     def __init__(self, member: str, step: str, reason: str, detail: str = "") -> None:
-        words = REASONS.get(reason, "for a reason it does not name")
+        words = REASONS.get(reason, "it gave no known reason")
         super().__init__(f"{member} refused at step {step!r}: {words}{detail and f' ({detail})'}")
         self.member, self.step, self.reason = member, step, reason
 

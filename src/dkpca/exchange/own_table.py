@@ -93,7 +93,7 @@ def load(folder: Path, columns_are: str, covariates: Sequence[str] = ()) -> OwnT
     sources = {column.source for column in preparation.columns}
     if not set(covariates) <= sources or (covariates and columns_are != "quantities"):
         raise InputError(
-            f"{file.table}: the plan takes out {some(covariates)}, and these are not columns of numbers or "
+            f"{file.table}: the plan takes out {some(covariates)}, but these are not columns of numbers or "
             "categories as this party's kernel reads them; see the key 'text' in party.toml"
         )
     apart = [n for n, c in zip(own_names(preparation), preparation.columns, strict=True) if c.source in covariates]

@@ -255,7 +255,7 @@ def read_plan(raw: bytes) -> Plan:
     for name in plan.members:
         check_name(name)
     if len(set(plan.members)) < len(plan.members):
-        raise InputError("the plan: a member is named twice; the center is not a party of its own study")
+        raise InputError("the plan: a member is named twice; the center cannot also be a party")
     if not set(plan.result_to) <= set(plan.members) or plan.center not in plan.result_to:
         raise InputError(f"the plan: result_to must name members, {plan.center} among them")
     if plan.protect != "none" and len(plan.parties) < FEWEST_MASKED:
@@ -263,11 +263,13 @@ def read_plan(raw: bytes) -> Plan:
     if not set(plan.covariates) <= set(plan.parties):
         raise InputError("the plan: covariates are columns of a party's table; name one of the parties")
     if plan.covariates and plan.fit.get("center") is False:
-        raise InputError("the plan: covariates are taken out of the centered kernel; center = true, or no covariates")
+        raise InputError("the plan: covariates need the centered kernel; write center = true, or leave them out")
     if plan.covariates and plan.row_means:
-        raise InputError("the plan: row means say nothing of a kernel without its covariates; row_means = false")
+        raise InputError(
+            "the plan: row means do not apply to a kernel without its covariates; write row_means = false"
+        )
     if plan.batches and plan.batch_samples < 2:
-        raise InputError("the plan: a batch of one sample would single it out; batch_samples is at least 2")
+        raise InputError("the plan: a batch of one sample would single it out; batch_samples must be at least 2")
     return plan
 
 

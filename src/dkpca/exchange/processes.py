@@ -225,7 +225,7 @@ def matched_samples(
         return list(holdings), [], None
     if nameless:
         raise InputError(
-            f"the tables of {nameless} have no id column, the others have one; name it with --id NAME=COLUMN"
+            f"the tables of {nameless} have no id column, but the others do; name it with --id NAME=COLUMN"
         )
     if len({holding.reading.id_normalize for holding in holdings}) > 1:
         raise InputError("the tables normalize ids differently (id_normalize); use the same for all of them")

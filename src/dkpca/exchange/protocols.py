@@ -156,8 +156,8 @@ def check_lacking(settings: Fit, terms: Terms) -> None:
     """Refuse to keep samples that not all have in a study that matches them by position."""
     if terms.go and terms.align == "position" and settings.lacking in ("mean", "complete"):
         raise InputError(
-            f"lacking={settings.lacking!r} keeps samples that not all parties have, and rows that match by position "
-            "lack none; use align='tokens' or 'psi', or lacking='drop'"
+            f"lacking={settings.lacking!r} keeps samples that not all parties have, but when rows match by position "
+            "none are lacking; use align='tokens' or 'psi', or lacking='drop'"
         )
 
 

@@ -38,7 +38,7 @@ from dkpca.rank import Recovery
 from dkpca.settings import Compute, Fit
 from dkpca.wording import in_bytes
 
-UNMEASURED = "what cannot be measured"  # and counts as recovered
+UNMEASURED = "something that cannot be measured"  # and counts as recovered
 SHARED = 0.5  # share of common samples from which two masked sums are about nearly the same ones
 LEFT, ABOUT = "left.npz", "left.json"  # what a signed study lets out, for the union with later ones
 SHOWN_COLUMNS = 8
@@ -106,7 +106,7 @@ class Review:
             if plan.protect == "blind":
                 lines.append(f"  {plan.center}, if it knows these, learns how similar their groups are in your table")
         worst = sorted(self.columns.items(), key=lambda item: -item[1])[:SHOWN_COLUMNS]
-        lines += ["", "Recovered by somebody who knows some rows, from all that leaves and ever left (R²):"]
+        lines += ["", "What someone who knows some rows could recover from all that is sent or ever was (R²):"]
         lines += [f"  {name}: {value:.2f}" for name, value in worst]
         lines += [""]
         for finding in self.findings:
@@ -115,7 +115,7 @@ class Review:
         if plan.protect == "blind":
             public = ", ".join(self.public) or "none"
             lines.append(
-                f"Whose columns could {plan.center} have? limits.toml says: public = {public}. Add those that are."
+                f"Whose columns could {plan.center} have? limits.toml says: public = {public}. Add any others."
             )
         if plan.fit.get("lacking") in ("mean", "complete"):
             lines.append(_about_lacking(plan))
@@ -129,9 +129,9 @@ def _about_lacking(plan: Plan) -> str:
     """What is told by keeping samples that some parties lack."""
     if plan.fit["lacking"] == "complete":
         return (
-            f"{plan.center} learns which samples you lack, and what the others predict about persons you never had."
+            f"{plan.center} learns which samples you lack, and what the others predict about people unknown to you."
         )
-    return f"{plan.center} learns which samples you lack; your mean stands in their place."
+    return f"{plan.center} learns which samples you lack; your mean row is used in their place."
 
 
 @dataclass(frozen=True)
@@ -270,7 +270,7 @@ def _leaves(case: Case) -> Iterator[Leaving]:
         Q = covariates.basis
         if plan.protect == "blind":
             covariates.check_blind()
-        how = "turned with the samples" if plan.protect == "blind" else f"of every sample, in the clear to {center}"
+        how = "rotated with the samples" if plan.protect == "blind" else f"of every sample, in the clear to {center}"
         what = f"covariates {', '.join(plan.covariates[name])}, {how}"
         seen = None if plan.protect == "blind" else _plain(Q[rows], table)
         yield Leaving(what, center, 8 * Q.shape[1] * (T + plan.batches * plan.batch_samples), seen)

@@ -46,7 +46,7 @@ def join(folder: Folder, memory: Memory, table: Path, id_column: str | None, nam
             raise InputError(f"{table}: the plan matches samples by their ids; name the column with --id")
         founding.join(folder, memory, here, name, own.X.shape[1])
     rows, columns = (counted(count, noun) for count, noun in zip(own.X.shape, ("sample", "column"), strict=True))
-    done = f"Joined as {name} with {rows} and {columns}. Your limits are in {limits}; then 'dkpca study review'."
+    done = f"Joined as {name} with {rows} and {columns}. Your limits are in {limits}; next: 'dkpca study review'."
     return "\n".join([*(f"note: {note}" for note in own.notes), done])
 
 

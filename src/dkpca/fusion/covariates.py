@@ -49,7 +49,7 @@ class Covariates:
         if not kept:
             raise InputError(f"the covariates {list(columns)} are constant; leave them out")
         if len(kept) + 2 > len(C):
-            raise InputError(f"{len(kept)} covariates of {len(C)} samples leave nothing to show; give fewer")
+            raise InputError(f"{len(kept)} covariates for {len(C)} samples leave no variance to analyze; give fewer")
         to_basis = np.zeros((C.shape[1], len(kept)))
         to_basis[kept] = np.linalg.inv(R)
         # One indicator of each column of categories follows from the others: only what is lost beyond it is said.
@@ -87,11 +87,11 @@ class Covariates:
             columns = {name: columns[name] for name in self.names}
         for (name, values), own in zip(columns.items(), self.categories, strict=True):
             if bool(own) != (values.dtype.kind != "f"):
-                raise InputError(f"covariate {name!r} is {'text' if own else 'numbers'} in the fit, and not here")
+                raise InputError(f"covariate {name!r} is {'text' if own else 'numbers'} in the fit, but not here")
             strange = sorted(set(values) - set(own)) if own else []
             if strange:
                 raise InputError(
-                    f"covariate {name!r} is {strange[0]!r} for a new sample and for none of the fit; "
+                    f"covariate {name!r} is {strange[0]!r} for a new sample, but for no sample of the fit; "
                     "fit again with samples that have this value"
                 )
         return np.asarray((_coded(columns, self.categories)[0] - self.mean) @ self.to_basis)
@@ -119,7 +119,7 @@ class Covariates:
         """Say what was dropped, and how much of the variance was taken out."""
         said = [f"covariates {', '.join(self.names)} taken out: {self.share:.1%} of the variance"]
         if self.dropped:
-            said.append(f"covariates dropped, constant or following from others: {', '.join(self.dropped)}")
+            said.append(f"covariates dropped as constant or determined by others: {', '.join(self.dropped)}")
         return said
 
 
@@ -138,7 +138,7 @@ def predicted(covariates: Covariates, values: Numbers, names: list[str]) -> list
         share = 1.0 - (left / max(1, n - 1 - q)) / (total / (n - 1)) if total > 0 else 0.0
         if share > PREDICTS:
             found.append(
-                f"the covariates predict {name}: {share:.0%} of its variance; taking them out takes that out of the "
+                f"the covariates predict {name}: {share:.0%} of its variance; removing them removes that from the "
                 "components too"
             )
     return found

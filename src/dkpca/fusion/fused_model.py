@@ -164,7 +164,7 @@ class FusedModel:
         """Fuse again with one party added or replaced; the others are not asked again."""
         if self.lacking is not None:
             raise InputError(
-                "parties lack samples of this fit, and which of them the new summary is about is not known; fuse all "
+                "parties lack samples of this fit, and it is not known which ones the new summary has; fuse all "
                 "summaries again, with the places of their samples"
             )
         return self._again(self.summaries | {summary.party: summary})  # type: ignore[operator]
@@ -353,7 +353,7 @@ def _projected(gram: Gram, covariates: Covariates | None) -> tuple[Gram, Array |
     if covariates is None:
         return gram, None
     if covariates.basis.shape[0] != gram.n:
-        raise InputError(f"there are covariates of {covariates.basis.shape[0]} samples, not of {gram.n}")
+        raise InputError(f"there are covariates for {covariates.basis.shape[0]} samples, not for {gram.n}")
     Q = like(to_numpy(covariates.basis), gram.home)
     return Adjusted(gram, Q), Q
 

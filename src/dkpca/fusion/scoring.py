@@ -90,7 +90,7 @@ def lacking_words(places: Mapping[str, Sequence[int]], names: Iterable[str], n_n
     counts = {name: n_new - len(places.get(name, ())) for name in names}
     listed = ", ".join(f"{name} {count:,}" for name, count in counts.items() if count)
     what = "mean rows" if mode == "mean" else "rows completed from the other parties"
-    return f"of {n_new:,} new samples parties lack: {listed}; {what} stand in their place"
+    return f"of {n_new:,} new samples, parties lack: {listed}; {what} are used instead"
 
 
 def _regressions(model: FusedModel) -> Completion:
@@ -126,7 +126,7 @@ def share_words(placed: Placed) -> str:
     """Say who is missing, and what share of the components that was."""
     shares = ", ".join(f"{share:.1%}" for share in placed.share_missing)
     return (
-        f"placed without {list(placed.missing)}: the mean row stands in their place; of the variance of the "
+        f"placed without {list(placed.missing)}: their mean row is used instead; of the variance of the "
         f"components they carried {shares}"
     )
 

@@ -275,7 +275,7 @@ def adjusted(kernels: Mapping[str, Kernel], **given: Any) -> dict[str, Kernel]:
     strange = sorted(set(wanted) - set().union(*own.values()))
     if strange:
         names = ", ".join(sorted({kernel.name for kernel in kernels.values()}))
-        raise InputError(f"{' and '.join(strange)}: no parameter of the {names} kernel; leave it out")
+        raise InputError(f"{' and '.join(strange)}: not a parameter of the {names} kernel; leave it out")
     return {
         party: replace(kernel, **{k: v for k, v in wanted.items() if k in own[party]})  # type: ignore[type-var]
         for party, kernel in kernels.items()

@@ -295,7 +295,7 @@ def check_not_negative(name: str, X: Array) -> None:
     lowest = float(namespace(X).min(X))
     if lowest < 0:
         raise InputError(
-            f"the {name} kernel is for counts and histograms, and there is a value {lowest:g} below 0; "
+            f"the {name} kernel is for counts and histograms, but the smallest value is {lowest:g}; "
             "use columns as they are (standardize=False, --no-standardize)"
         )
 

@@ -97,7 +97,7 @@ class KernelGram(Gram):
     def sent_to(self, place: Array) -> Gram:
         if self.kernel.columns_are == "samples":
             raise InputError(
-                "a precomputed kernel matrix is computed with where it lies; leave device out, or pass it as a "
+                "a precomputed kernel matrix is used where it is stored; leave device out, or pass it as a "
                 "tensor on the device"
             )
         return KernelGram(self.kernel, self.X, self.origin, place, standardized=self.standardized, memory=self.memory)

@@ -37,9 +37,9 @@ class Precomputed(Kernel):
     def check(self, X: Array) -> None:
         xp = namespace(X)
         if X.shape[0] != X.shape[1]:
-            raise InputError(f"a precomputed kernel matrix is square, and this one is {X.shape[0]} x {X.shape[1]}")
+            raise InputError(f"a precomputed kernel matrix must be square; this one is {X.shape[0]} x {X.shape[1]}")
         if float(xp.max(xp.abs(X - X.T))) > max(100 * eps(X), 2.0 * ROUNDED_TO) * float(xp.max(xp.abs(X))):
-            raise InputError("a precomputed kernel matrix is symmetric, and this one is not")
+            raise InputError("a precomputed kernel matrix must be symmetric, but this one is not")
         _check_positive(X)
 
     def __call__(self, X: Array, Y: Array) -> Array:

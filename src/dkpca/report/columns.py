@@ -177,10 +177,10 @@ def own_columns(path: Path, how: Reading, names: Sequence[str], scores: Matrix) 
         numbers_of += varying.values()
         left_out += [] if varying else [values.name]
     if not found:
-        raise InputError(f"{path}: none of its columns has numbers, or a few categories, that vary")
+        raise InputError(f"{path}: no column has varying numbers or a small number of categories")
     notes = [*table.notes, f"{len(rows):,} samples in common"]
     if left_out:
-        notes.append(f"left out, since constant or text of many kinds: {some(left_out)}")
+        notes.append(f"left out as constant, or as text with too many different values: {some(left_out)}")
     # Distance correlations of the same columns, and the largest by chance: of components whose samples are shuffled.
     correlations = np.clip(np.vstack(list(found.values())), -1.0, 1.0)
     X, shuffled = np.column_stack(numbers_of[:MOST_ASSOCIATED]), np.random.default_rng(0).permutation(components)

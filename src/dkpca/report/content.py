@@ -144,7 +144,7 @@ def _message(path: Path) -> Source:
 def _embedding(path: Path) -> Source:
     if "sample" not in reading.column_names(path, reading.OURS):
         raise InputError(
-            f"{path}: is a table, but no embedding, which has a column 'sample'; give a run, or what you received of "
+            f"{path}: is a table, but not an embedding (with a column 'sample'); give a run, or what you received of "
             "one, and your own table with --table"
         )
     table = reading.read(path, Reading("sample", dialect=reading.OURS))
@@ -280,7 +280,9 @@ def _drives(wanted: Wanted, source: Source) -> Drives | None:
     preparation = preparation_of(state)
     table = reading.read(wanted.table, preparation.reading_of_new(wanted.how.id_column))
     if list(table.ids or ()) != list(source.names):
-        raise InputError(f"{wanted.table}: has other samples than the result, or another order; give that of the fit")
+        raise InputError(
+            f"{wanted.table}: its samples or their order differ from the result's; give the table of the fit"
+        )
     means, weight, residual, adds = None, 1.0, 0.0, state.kernel.adds_up
     if source.run is not None:
         model = source.run.model

@@ -254,7 +254,7 @@ def _trial(model: DKPCA, X: Any, y: Any, max_samples: int, repeats: int, folds: 
         raise InputError(f"n_components is {most!r}; tune needs a whole number, the most that are tried")
     for name, count, least in (("max_samples", max_samples, 1), ("repeats", repeats, 1), ("folds", folds, 2)):
         if isinstance(count, bool) or not isinstance(count, int) or count < least:
-            raise InputError(f"{name} is {count!r}; give a whole number from {least} on")
+            raise InputError(f"{name} is {count!r}; give a whole number of at least {least}")
     if any(family(kernel).columns_are == "samples" for kernel in _named_kernels(model)):
         raise InputError("a kernel matrix that is computed already has no width to choose; tune needs columns")
     given = by_party(X)

@@ -238,7 +238,7 @@ def _refuse_padding(path: Path, id_column: str) -> None:
     if padded:
         raise InputError(
             f"{path}: the ids in column {id_column!r} are numbers, and the workbook shows numbers with leading zeros "
-            f"(format {padded[1].decode()}), which are not part of them; turn that column into text, or save as CSV"
+            f"(format {padded[1].decode()}), which it does not store; turn that column into text, or save as CSV"
         )
 
 

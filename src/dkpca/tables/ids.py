@@ -105,7 +105,7 @@ def check_unique(ids: Sequence[str], ways: Sequence[str], source: str, column: s
     if len(spellings) > 1:
         raise InputError(
             f"{source}: ids {spellings[:5]} in column {column!r}, rows {numbers}, become one id under "
-            f"--id-normalize {','.join(ways)}; ids must be unique, keep one of these rows"
+            f"--id-normalize {','.join(ways)}; ids must be unique: keep only one of these rows"
         )
     raise InputError(
         f"{source}: id {spellings[0]!r} in column {column!r} occurs in rows {numbers}; ids must be unique: "

@@ -222,8 +222,8 @@ def without_zeros_left_out(name: str, table: Any, *, taken: bool) -> Any:
         return table
     if not taken:
         raise InputError(
-            f"party {name!r}: a sparse table is for kernel='linear' only: to other kernels zeros are values like "
-            "any other; use table.toarray()"
+            f"party {name!r}: sparse tables work only with kernel='linear': other kernels treat zeros like any "
+            "other value; use table.toarray()"
         )
     needed, free = 8 * math.prod(table.shape), free_memory(np.empty(0))
     if COPIES * needed > free:
@@ -373,7 +373,7 @@ def matched(
             _check_same_samples(first, labels[first], name, labels[name])
         if moved and nameless:
             raise InputError(
-                f"the rows of {moved} are in another order than those of {first!r}, and {nameless} have no labels to "
+                f"the rows of {moved} are not in the order of those of {first!r}, and {nameless} have no labels to "
                 "match by; give labels with sample_ids, or pass all tables in the same order"
             )
         notes = [
@@ -394,7 +394,7 @@ def matched(
     common = set(union).intersection(*map(set, labels.values()))
     if len(common) < LEAST_COMMON:
         raise InputError(
-            f"all parties have {len(common)} of {len(union):,} samples in common (lacking: {listed}), and a fit "
+            f"{len(common)} of {len(union):,} samples are common to all parties (lacking: {listed}), but a fit "
             f"needs {LEAST_COMMON}; check that all parties use the same kind of label, or use lacking='complete'"
         )
     kept = [label for label in labels[first] if label in common]
@@ -447,7 +447,9 @@ def rows_of_samples(values: Any, tables: Mapping[str, Any], sample_ids: Any, ids
         lacking = [label for label in ids if label not in set(values.index)]
         if lacking or not values.index.is_unique:
             said = (
-                f"no row for {len(lacking):,} of {len(ids):,} samples, such as {lacking[0]!r}" if lacking else "twins"
+                f"no row for {len(lacking):,} of {len(ids):,} samples, such as {lacking[0]!r}"
+                if lacking
+                else "repeated labels"
             )
             raise InputError(f"{what} have {said}; give one row for each sample")
         return values.loc[ids]
@@ -508,7 +510,7 @@ def _check_each(labels: Mapping[str, Labels]) -> None:
             twice = Counter(own).most_common(1)[0][0]
             raise InputError(
                 f"party {name!r}: label {twice!r} occurs in several rows, and its rows differ from those of other "
-                "parties; labels must be unique, keep one of these rows"
+                "parties; labels must be unique: keep only one of these rows"
             )
 
 
@@ -820,7 +822,7 @@ def are_dates(kind: Any, values: Any = ()) -> bool:
 def check_features(party: str, table: Any, *, ids: bool = True) -> None:
     """Refuse a table of the library that has dates, or ids, among its features."""
     if isinstance(table, np.ndarray) and are_dates(table.dtype, table):
-        raise InputError(f"party {party!r}: the table holds dates; make them numbers, such as days since a start")
+        raise InputError(f"party {party!r}: the table holds dates; convert them, for example to days since the first")
     if not hasattr(table, "columns") or not hasattr(table, "dtypes") or hasattr(table, "dask"):
         return
     if getattr(table.columns, "nlevels", 1) > 1:

@@ -71,7 +71,7 @@ class Preparation:
                 row = int(np.argmin(np.isfinite(values)))
                 raise InputError(
                     f"{table.source}: column {column.source!r} has {table.frame[column.source][row]:.3g} in row "
-                    f"{row + 1}, too far beyond the {column.low:.3g} to {column.high:.3g} of the fit to be scaled "
+                    f"{row + 1}, too far outside the fit's {column.low:.3g} to {column.high:.3g} to be scaled "
                     "the same way; correct that value"
                 )
         return X
@@ -103,7 +103,7 @@ def with_samples_as_columns(table: Table) -> Table:
     absent = [sample for sample in table.ids if sample not in table.frame.columns]
     if absent:
         raise InputError(
-            f"{table.source}: a kernel matrix with sample ids has a column for each sample, under its id; it lacks "
+            f"{table.source}: a kernel matrix with sample ids needs a column for each sample, named by id; it lacks "
             f"{some(absent)}"
         )
     return replace(table, frame=table.frame.select(table.ids))
@@ -114,7 +114,7 @@ def numbers_for(table: Table, reading: Reading, columns_are: str) -> tuple[Matri
     table = with_samples_as_columns(table) if columns_are == "samples" else table
     preparation = prepare(table, reading_for(reading, columns_are))
     if preparation.has_codes and columns_are != "categories":
-        raise InputError("codes of text are no quantities for a kernel of quantities; use --text one-hot")
+        raise InputError("text codes are not quantities, and this kernel needs quantities; use --text one-hot")
     return preparation.apply(table), preparation
 
 
@@ -303,7 +303,7 @@ def read_numbers(party: str, path: Path, columns: Sequence[str] = (), memory: Me
             if np.isnan(values).any():
                 row = int(np.argmax(np.isnan(values))) + 1
                 raise InputError(
-                    f"{path}: column {name!r} is missing in row {row}; fill in such values, or use the dkpca "
+                    f"{path}: column {name!r} has no value in row {row}; fill in such values, or use the dkpca "
                     "command, which does so"
                 )
     except (InputError, StorageError) as error:
@@ -332,7 +332,7 @@ def _about_text(values: pl.Series, table: Table) -> str:
         "party.toml in place of the table"
     )
     if table.ids is None and present.n_unique() == len(values):
-        return f"{where}; if these are the ids of the samples, say --id {values.name}; else {ways}"
+        return f"{where}; if these are the sample ids, use --id {values.name}; otherwise {ways}"
     return f"{where}; {ways}"
 
 
@@ -355,7 +355,7 @@ def _unknown_categories(columns: Sequence[Column], table: Table) -> list[str]:
         strange = present.filter(~present.is_in(found))
         if len(strange):
             names = some(strange.unique(maintain_order=True).to_list())
-            notes.append(f"column {source!r}: {len(strange):,} rows with categories the fit had not: {names}")
+            notes.append(f"column {source!r}: {len(strange):,} rows have categories that the fit lacks: {names}")
     return notes
 
 

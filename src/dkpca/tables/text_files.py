@@ -316,8 +316,8 @@ def check_width(opened: Opened) -> None:
     for number, count in opened.field_counts():
         if count > width:
             raise InputError(
-                f"{opened.source}: row {number} has {count} values, the header has {width} names; correct that row, "
-                f"or check the separator ({used!r} was used; set it with --separator)"
+                f"{opened.source}: row {number} has {count} values, but the header has {width} names; correct that "
+                f"row, or check the separator ({used!r} was used; set it with --separator)"
             )
 
 
