@@ -43,6 +43,7 @@ def missing(model: FusedModel, protect: str) -> str | None:
 
 def agreement(model: FusedModel) -> KernelAgreement:
     """Cosines between all pairs of parties, with a bound for each."""
+    # <K_i, K_j>_F = |A_i'A_j|_F^2 for K_i = A_i A_i', so that no n x n matrix is needed.
     factors = _factors(model)
     names = tuple(factors)
     products = {
@@ -82,6 +83,8 @@ def p_value(
     factors: Mapping[str, Matrix], party: str, strata: Any, n_permutations: int, rng: np.random.Generator
 ) -> float:
     """P-value of one party by itself; the statistic is the sum of its cosines with the others."""
+    # <K_i, K_j>_F = |A_i'A_j|_F^2, so with |A_j'A_j|_F = 1 the sum of cosines is |A'[B_1 B_2 ...]|_F^2; a permutation
+    # of the rows of A keeps its own kernel and breaks what it shares with the others.
     factors = {name: A - A.mean(axis=0) for name, A in factors.items()}
     units = {name: A / math.sqrt(max(float(np.linalg.norm(A.T @ A)), 1e-300)) for name, A in factors.items()}
     A, others = units[party], np.hstack([B for other, B in units.items() if other != party])
@@ -96,6 +99,7 @@ def p_value(
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """P-values corrected for their number, by Holm's step-down rule."""
+    # p_(i) (m - i + 1) in ascending order, each at least as large as those before it.
     order = np.argsort(p_values, kind="stable")
     stepped = np.asarray(p_values)[order] * np.arange(len(p_values), 0, -1)
     corrected = np.empty(len(p_values))
@@ -115,6 +119,7 @@ def _factors(model: FusedModel) -> dict[str, Array]:
 
 def _turned(summary: Summary, norm: float) -> float:
     """Largest angle between what a party sent and its true matrix."""
+    # |K - B B'|_F <= sqrt(norm trace) of what is left out, + rounding; sin(angle) <= |K - B B'|_F / |B B'|_F.
     trace = max(0.0, summary.trace_left_out) + summary.rounding_nuclear
     error = math.sqrt(summary.left_out_norm * trace) + summary.rounding_nuclear
     return math.asin(error / norm) if error < norm else math.pi / 2
@@ -122,6 +127,7 @@ def _turned(summary: Summary, norm: float) -> float:
 
 def _moved(cosine: float, angle: float) -> float:
     """Most by which a cosine can change when its vectors turn by an angle; none between such matrices is below 0."""
+    # cos(b - a) and cos(b + a) for the angle b between them: the largest and the smallest cosine there can be.
     between = math.acos(cosine)
     return max(
         math.cos(max(0.0, between - angle)) - cosine, cosine - max(0.0, math.cos(min(math.pi, between + angle)))

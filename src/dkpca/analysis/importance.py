@@ -156,6 +156,7 @@ def _matrix(model: FusedModel, kernel: Kernel, X: Matrix) -> Gram:
 
 def _groups(values: Any) -> Matrix:
     """Matrix that averages over components of near-equal eigenvalues."""
+    # A new group begins where lambda_i - lambda_{i+1} > NEAR lambda_i; inside a group the basis is arbitrary.
     number = np.concatenate([[0], np.cumsum(-np.diff(values) > NEAR * values[:-1])])
     same = (number[:, None] == number[None, :]).astype(float)
     return np.asarray(same / same.sum(axis=0))
@@ -170,6 +171,7 @@ def associations(X: Matrix, scores: Matrix, seed: int = 0) -> Matrix:
 
 def _distances(x: Any) -> Matrix:
     """Distances between the values, centered in rows and columns, of length 1; zero for a constant column."""
+    # D_ij = |x_i - x_j|, then H D H: distance correlation is the cosine between two such matrices (Szekely 2007).
     D = np.abs(x[:, None] - x[None, :])
     means = D.mean(axis=0)
     D = D - means[None, :] - means[:, None] + means.mean()

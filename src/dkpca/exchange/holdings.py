@@ -12,6 +12,7 @@ from dkpca.errors import InputError, PolicyError, StorageError
 from dkpca.linalg.arrays import MemoryLimit
 from dkpca.linalg.rows import Progress, silent
 from dkpca.messages import Message, Summary
+from dkpca.party.answers import asked_by
 from dkpca.party.limits import Limits
 from dkpca.party.questions import SummaryWanted
 from dkpca.party.state import PartyState, State
@@ -149,7 +150,7 @@ def summarize(
         del X, table  # which may fill the memory: nobody else holds them
         summary, kept = party.summarize(
             numbers.pop(),
-            **asked.settings(),
+            **asked_by(asked),
             party=holding.party,
             prepared=preparation.reading.standardize and kernel.columns_are == "quantities",
             sample_ids=names,

@@ -447,6 +447,11 @@ def _finite(scores: Array) -> Array:
     return scores
 
 
+def some_samples(n_samples: int, most: int) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+    """At most so many of the samples, always the same ones."""
+    return np.sort(np.random.default_rng(0).permutation(n_samples)[:most])
+
+
 def training_block(model: FusedModel, rows: Array) -> Array:
     """Entries of the fused matrix between some of the training samples."""
     picked = merging(model)(model.summaries.values(), lambda data: pick(data, sent_to(rows, data)))

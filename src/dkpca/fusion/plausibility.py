@@ -93,6 +93,7 @@ def _slack(summary: Summary, largest_value: float) -> float:
 
 def _moved(factor: Rounded, lengths: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> Array:
     """Most by which the precision of the wire can have changed each product of two columns."""
+    # A column b is off by at most c = share |b| + sqrt(n) step, so b_i'b_j by |b_i| c_j + c_i |b_j| + c_i c_j.
     share, step = factor.entry_error()
     change = share * lengths + math.sqrt(factor.shape[0]) * to_numpy(step)
     return np.outer(lengths, change) + np.outer(change, lengths) + np.outer(change, change)

@@ -19,7 +19,7 @@ from dkpca import wire
 from dkpca.errors import FusionError, InputError
 from dkpca.fusion import fused_model
 from dkpca.fusion.completion import Completion, complete, held_by
-from dkpca.fusion.fused_model import FusedModel, basis_of, merging, project
+from dkpca.fusion.fused_model import FusedModel, basis_of, merging, project, some_samples
 from dkpca.linalg.arrays import Array, device, like, namespace, to_numpy
 from dkpca.linalg.precision import Rounded
 from dkpca.linalg.rows import by_strips, pick
@@ -269,8 +269,3 @@ def _means(model: FusedModel, received: Sequence[Rows], some: Array) -> tuple[fl
     # Mean entry beside the new samples strip by strip, and among the samples of the fit at once: they are few.
     among = law.recombine(A @ A.T for A in fitted)
     return float(namespace(rows).mean(rows)), float(namespace(among).mean(among))
-
-
-def some_samples(n_samples: int, most: int) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-    """At most so many of the samples, always the same ones."""
-    return np.sort(np.random.default_rng(0).permutation(n_samples)[:most])

@@ -138,6 +138,7 @@ class Product(Law):
         return multiplied(left, right) if isinstance(left[0], np.ndarray) else super().crossed(left, right)
 
     def log_diagonal(self, received: Sequence[Array]) -> Array:
+        # log of a product of factors of at most 1: a product itself could underflow.
         xp = namespace(*received)
         return _added(xp.clip(xp.log(part), None, 0.0) for part in received)
 
@@ -246,6 +247,7 @@ class Power(Law):
             return [self.gamma * terms] * len(received)
 
     def derivative(self, parts: Iterable[Array], changes: Iterable[Array]) -> Array:
+        # (s^d)' = d s^(d - 1) s', entry by entry.
         return self.degree * _added(parts) ** (self.degree - 1) * _added(changes)
 
     def shortfall(
@@ -293,6 +295,7 @@ class Cosine(Law):
         return _added(parts)
 
     def error_weights(self, received: Sequence[Array], diagonals: Sequence[Array]) -> list[Array]:
+        # diag(D^-1 E D^-1) = diag(E) / |x_i|^2.
         return [_inverse_lengths(diagonals) ** 2] * len(received)
 
     def derivative(self, parts: Iterable[Array], changes: Iterable[Array]) -> Array:

@@ -281,6 +281,7 @@ def solve_lower(L: Array, rows: Array) -> Array:
     By substitution, which is stable whatever the condition of L.
     """
     if isinstance(rows, np.ndarray):
+        # X L' = rows in two halves: X_1 L_11' = R_1, then X_2 L_22' = R_2 - X_1 L_21'.
         half = L.shape[0] // 2
         if half >= SUBSTITUTED:  # most of the work becomes a matrix product, which is three times as fast
             first = solve_lower(L[:half, :half], rows[:, :half])
@@ -301,6 +302,7 @@ def multiply_lower(
         (trmm,) = get_blas_funcs(("trmm",), (rows,))
         product: np.ndarray[Any, Any] = trmm(1.0, inverses[0].T, rows.T, trans_a=1, overwrite_b=1).T
         return product
+    # X L' = rows, block by block: X_j = (R_j - sum over i < j of X_i L_ji') inv(L_jj)'.
     start = 0
     for inverse in inverses:
         own = slice(start, start + len(inverse))

@@ -64,6 +64,7 @@ def _few_of_factor(factor: Array, k: int) -> tuple[Array, Array]:
     along larger ones, and what is left lies where F F' is small, so that the residual is that of an SVD.
     """
     xp = namespace(factor)
+    # F'F = W S^2 W' has the condition number of F squared: only where S_k^2 is far above its rounding.
     values, W = xp.linalg.eigh(cross(factor, factor)) if eps(factor) < SHARP else (xp.zeros(k), factor)
     if eps(factor) * float(values[-1]) < SHARP * float(values[-k]):
         W = xp.flip(W[:, -k:], axis=1)

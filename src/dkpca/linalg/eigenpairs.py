@@ -215,6 +215,7 @@ def outside(basis: Array, block: Array) -> Array:
 
     Three times: the first rounds what it takes away, and what had vanished is only rounding until it is made anew.
     """
+    # B - Q Q'B, then orthonormal columns: Gram and Schmidt for a whole block.
     for _ in range(3):
         block = orthonormal(block - times(basis, cross(basis, block)))
     return block
@@ -236,6 +237,7 @@ def orthonormal(block: Array) -> Array:
 
 def _by_cross_product(block: Array) -> Array | None:
     """Orthonormal basis by B'B: QR of a tall block is slow on a GPU. None if digits would be lost."""
+    # B'B = Q diag(values) Q', so that B Q / sqrt(values) has orthonormal columns.
     for _ in range(2):  # the second time takes out what the first rounded
         values, Q = np.linalg.eigh(to_numpy(cross(block, block)))  # small: a GPU takes longer
         if not values[0] > WELL_CONDITIONED:
@@ -277,6 +279,7 @@ def _filled(vectors: Array, Lambda: np.ndarray[Any, Any]) -> tuple[Array, float]
     if is_dask_array(vectors):
         return _filled_on_workers(vectors, Lambda)
     xp = namespace(vectors)
+    # V = Q R, and a positive diagonal of R keeps directions; V Lambda V' moves by |R Lambda R' - Lambda|.
     Q, R = xp.linalg.qr(vectors)
     diagonal = xp.linalg.diagonal(R)
     signs = xp.where(diagonal < 0, -xp.ones_like(diagonal), xp.ones_like(diagonal))
@@ -297,6 +300,7 @@ def _filled_on_workers(vectors: Array, Lambda: np.ndarray[Any, Any]) -> tuple[Ar
         return out
 
     vectors, whole = kept(Made((vectors,), with_units, len(lacking)), np.empty(0)), np.eye(len(lacking))
+    # V'V = R'R (Cholesky), and V inv(R) is orthonormal; twice, and the R's multiply to that of V.
     for _ in range(2):
         R = np.linalg.cholesky(cross(vectors, vectors)).T
         vectors, whole = times(vectors, np.linalg.inv(R)), R @ whole

@@ -230,10 +230,12 @@ class Centered(Transformed):
         return self.base.noise() + 8.0 * eps(self.reference) * self.base.trace() / math.sqrt(self.n)
 
     def diagonal(self) -> Array:
+        # (H K H)_ii = K_ii - 2 m_i + mean(m).
         means = self.row_means()
         return self.base.diagonal() - 2.0 * means + namespace(means).mean(means)
 
     def block(self, rows: Index, columns: Index) -> Array:
+        # (H K H)_ij = K_ij - m_i - m_j + mean(m).
         means = self.row_means()
         left, right = pick(means, rows), pick(means, columns)
         return self.base.block(rows, columns) - left[:, None] - (right - namespace(means).mean(means))[None, :]
@@ -290,6 +292,7 @@ class Adjusted(Transformed):
         return self.base.block(rows, columns) - pick(Q, rows) @ pick(KQ, columns).T - rest @ pick(Q, columns).T
 
     def diagonal(self) -> Array:
+        # (H K H)_ii = K_ii - 2 q_i'(KQ)_i + q_i'(Q'KQ) q_i for the rows q_i of Q.
         KQ, Q = self.images(), self.Q
         xp = namespace(Q)
         return self.base.diagonal() - xp.sum(Q * (2.0 * KQ - Q @ (Q.T @ KQ)), axis=1)
@@ -327,6 +330,7 @@ class Adjusted(Transformed):
         return self.base.affine(off(self.Q, weights))
 
     def slopes(self, weights: Array) -> Array | None:
+        # A new sample with covariates c has the kernel row k - KQ c: its scores change by -c'(KQ)' H W.
         return -(self.images().T @ off(self.Q, weights))
 
     def taken_trace(self) -> float:

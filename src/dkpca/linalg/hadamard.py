@@ -73,6 +73,8 @@ def _rough_product(
 ) -> Array:
     xp = namespace(block)
     n, width = block.shape
+    # diag(w) M diag(w) B for M = D1 D1' o D2 D2' o ...: columns of diag(w) B are divided by their largest entry, so
+    # that float16 holds them, and multiplied by it again after.
     weighted = block * xp.astype(weights, block.dtype)[:, None]
     sizes = or_one(xp.max(xp.abs(weighted), axis=0))
     padded = xp.zeros((joined.shape[0], _padded_width(width)), dtype=xp.float16, device=block.device)

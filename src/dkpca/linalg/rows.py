@@ -504,6 +504,7 @@ def column_means(X: Array) -> Array:
 
 def column_variances(X: Array) -> Array:
     """Variance of each column, of samples: over one row less than there are."""
+    # sum (x - mean)^2 / (n - 1) in a second pass: a difference of sums of squares would lose digits.
     mean = column_means(X)
 
     def of(first: int, part: RowGroup) -> Array:

@@ -260,6 +260,11 @@ def _go(party: Party, question: q.GoWanted) -> messages.Go:
     return messages.Go(party.name, q.digest(question))
 
 
+def asked_by(question: q.SummaryWanted) -> dict[str, Any]:
+    """Arguments of `summaries.summarize` that a question has; the rotations of a blind fit are the party's own."""
+    return {name: value for name, value in vars(question).items() if name not in ("blind", "n_samples")}
+
+
 def _summary(party: Party, question: q.SummaryWanted) -> messages.Summary:
     X = party.table(question.kernel.columns_are)
     turned = None
@@ -275,7 +280,7 @@ def _summary(party: Party, question: q.SummaryWanted) -> messages.Summary:
         )
     summary, state = summaries.summarize(
         X,
-        **question.settings(),
+        **asked_by(question),
         party=party.name,
         sample_ids=party.sample_ids(),
         limits=party.limits,

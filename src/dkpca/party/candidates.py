@@ -230,6 +230,7 @@ def _last(
 
     It goes from `start` in growing strides until it has passed the last one, since finer messages take longer.
     """
+    # Strides of 16, 32, 64, ... until one message meets the condition and a finer one does not; then bisection.
     low, high, number, stride, found = -1, end + 1, min(start, end), RUNGS, None
     while high - low > 1:
         candidate = at(number)

@@ -152,10 +152,6 @@ class SummaryWanted(Question, answer=messages.Summary):
     blind: bool = False  # turn the samples by the parties' key, and the columns by a rotation of your own
     n_samples: int = 0  # 0: not known
 
-    def settings(self) -> dict[str, Any]:
-        """Arguments of `party.summarize`; the rotations of a blind fit are the party's own."""
-        return {name: value for name, value in vars(self).items() if name not in ("blind", "n_samples")}
-
     def most_bytes(self) -> int:
         if not self.n_samples:
             return MOST

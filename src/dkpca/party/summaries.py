@@ -357,6 +357,7 @@ def partials(
     if state.training is None:
         raise InputError(f"party {state.party!r} did not keep its training rows; fit with projection='exact'")
     X_new = measured(state, X_new)
+    # |y - x|^2 or y'x over the party's columns: the paper adds them up over the parties before the kernel.
     with quiet():
         distances = state.kernel.partial(X_new, state.training)
     sent = rounded(distances, state.precision, state.party, digits=DIGITS[limits.precision])

@@ -45,6 +45,7 @@ class OpenRows:
 
     def columns(self, index: Index) -> Array:
         """Some columns; exact where a sample meets itself, though a difference may have rounded."""
+        # k(x_i, x_j) for the samples i asked for and some j; where i = j the kernel's own diagonal.
         xp, where = namespace(self.X), device(self.X)
         rows = xp.astype(self.state.kernel(self.state.measured(pick(self.X, index)), self.chosen), xp.float64).T
         if isinstance(index, slice):

@@ -45,6 +45,7 @@ class ModularRing:
         largest = float(np.max(np.abs(values), initial=0.0))
         if not largest <= bound:
             raise InputError(f"a number of size {largest:.3g} is beyond the bound {bound:.3g} of the sum")
+        # round(x / step) modulo 2^bits: sums of these are exact, whatever wraps around on the way.
         whole = np.rint(np.asarray(values, dtype=np.float64) / self.step).astype(np.int64)
         return whole.astype(self.dtype)  # modulo 2 ** bits
 
@@ -104,6 +105,7 @@ def bits_of(largest: float, random: Numbers) -> Numbers:
     """
     if not math.isfinite(largest):
         raise InputError("the numbers to be added are not finite; scale the columns")
+    # Entry i is random while 2^p_i is below the party's largest number, and zero from there on.
     return np.where(2.0 ** POWERS.astype(float) < largest, random, np.uint64(0)).astype(DTYPES[64])
 
 

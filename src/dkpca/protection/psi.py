@@ -103,6 +103,7 @@ class RingMember:
 
     def first(self) -> Raised:
         """Own list: hashed, padded, in a private random order, raised to the secret."""
+        # H(id)^a for each id, a the party's secret exponent: points of P-256, of which only x-coordinates travel.
         n = len(self._ids)
         points = b"".join(
             self._raised(self.ring.hashed("id", self._ids[i]))
@@ -174,6 +175,7 @@ def check(ring: Ring, received: Raised) -> None:
 
 def intersection(by_owner: Mapping[str, Sequence[bytes]]) -> dict[str, list[int]]:
     """Positions of the common samples in each party's list, in one common order: that of the entries."""
+    # H(id)^(a b c ...) is the same point whoever raised it first: equal entries are equal ids.
     common = sorted(set.intersection(*(set(entries) for entries in by_owner.values())))
     found = {}
     for owner, entries in by_owner.items():

@@ -54,6 +54,7 @@ class Rotation:
         self._check(A)
         if self._uniform is not None:
             return np.asarray(self._uniform.T @ A)
+        # The rounds in reverse, each by its transpose: inverse cosine transform, inverse order, the same signs.
         for signs, order in reversed(self._rounds):
             A = scipy.fft.idct(A, axis=0, norm="ortho")
             out = np.empty_like(A)
@@ -92,7 +93,8 @@ def column_rotation(seed: bytes, rank: int) -> Numbers:
 
 def haar(key: bytes, n: int) -> Numbers:
     """Q of a QR factorization of normal numbers, with signs that make it uniform (Mezzadri 2007)."""
-    # Between 0 and 1 and neither, so that the inverse of the normal distribution is finite.
+    # 52 bits and a half: strictly between 0 and 1, so that the inverse of the normal distribution is finite.
+    # For normal G = Q R, Q diag(sign R_ii) is uniform over all orthogonal matrices.
     between = ((uniform(key, n * n) >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
     Q, R = np.linalg.qr(scipy.special.ndtri(between).reshape(n, n))
     return np.asarray(Q * np.sign(np.diagonal(R)))
