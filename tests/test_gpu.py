@@ -193,6 +193,23 @@ def test_covariates_with_landmarks_streamed_to_the_device():
         assert np.abs(np.asarray(there.eigenvectors_)[batch == value].sum(axis=0)).max() < 1e-9
 
 
+@pytest.mark.parametrize("mode", ["mean", "complete"])
+@pytest.mark.parametrize(("law", "solver"), [("product", "dense"), ("product", "streamed"), ("sum", "landmark")])
+def test_samples_that_a_party_lacks_are_completed_on_the_device(law, solver, mode):
+    rng = np.random.default_rng(0)
+    Z = rng.standard_normal((600, 3))
+    whole = {name: Z @ rng.standard_normal((3, 5)) + 0.3 * rng.standard_normal((600, 5)) for name in "abc"}
+    has = {name: np.flatnonzero(rng.random(600) >= 0.2) for name in whole}
+    ids = {name: [str(row) for row in rows] for name, rows in has.items()}
+    asked: dict[str, Any] = {"gamma": 0.05, "rank": 30, "law": law, "solver": solver, "n_landmarks": 500}
+    here = DKPCA(3, lacking=mode, **asked).fit({n: X[has[n]] for n, X in whole.items()}, sample_ids=ids)
+    there = DKPCA(3, lacking=mode, **asked).fit(
+        {n: torch.asarray(X[has[n]], device="cuda") for n, X in whole.items()}, sample_ids=ids
+    )
+    assert there.eigenvectors_.is_cuda
+    assert subspace_error(here.eigenvectors_, there.eigenvectors_.cpu().numpy()) < 1e-6
+
+
 def test_a_wrong_device_mix_is_refused():
     X = torch.randn(50, 3, dtype=torch.float64)
     with pytest.raises(InputError, match="parties mix array libraries, precisions or devices"):

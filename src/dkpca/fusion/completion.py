@@ -241,9 +241,9 @@ def held_out(parties: Mapping[str, Held], n_samples: int, *, seed: int = 0) -> d
         # Hide a part of every party's rows at once, complete them from the rest, and compare with the true ones.
         shown = {}
         for name, held in parties.items():
-            kept = np.setdiff1d(mixed[name], hidden[name])
+            kept = _all_but(hidden[name], len(held.rows))
             shown[name] = replace(held, factor=_rows(held.factor, kept), rows=held.rows[kept])
-        completed = _swept(shown, n_samples, set()).filled
+        completed = _swept(shown, n_samples, set(), bounded=False).filled
         for name, held in parties.items():
             size = _size(held.factor)
             true = to_numpy(_rows(held.factor, hidden[name])).astype(float) / size
@@ -300,12 +300,15 @@ class _Mixed:
     error: float  # bound on the Frobenius norm of what rounding did to the rows
 
 
-def _swept(parties: Mapping[str, Held], n_samples: int, unpredicted: set[str], *, sweeps: int = SWEEPS) -> Completion:
+def _swept(
+    parties: Mapping[str, Held], n_samples: int, unpredicted: set[str], *, sweeps: int = SWEEPS, bounded: bool = True
+) -> Completion:
     """Start from mean rows; each sweep regresses every party on what the one before made of the others.
 
-    All rows are divided by the party's size meanwhile, so that parties count alike and no square overflows.
+    All rows are divided by the party's size meanwhile, so that parties count alike and no square overflows. Without
+    `bounded`, bounds that rest on the norm of the weights are not made.
     """
-    lacking = {name: np.setdiff1d(np.arange(n_samples), held.rows) for name, held in parties.items()}
+    lacking = {name: _all_but(held.rows, n_samples) for name, held in parties.items()}
     sizes = {name: _size(held.factor) for name, held in parties.items()}
     bounds = {
         name: ((held.left_out + held.rounding) / sizes[name] / sizes[name], held.longest / sizes[name] / sizes[name])
@@ -316,16 +319,17 @@ def _swept(parties: Mapping[str, Held], n_samples: int, unpredicted: set[str], *
     current = {name: _spread_out(held, lacking[name], sizes[name]) for name, held in parties.items()}
     made: list[dict[str, Regression]] = []
     mixed: dict[str, _Mixed] = {}
-    for _ in range(sweeps):
-        before = current
+    for sweep in range(1, sweeps + 1):
         regressions = {
-            name: _regression(before[name], held.rows, _others_of(before, name), bounds[name][1], name in unpredicted)
+            name: _regression(
+                current[name], held.rows, _others_of(current, name), bounds[name][1], name in unpredicted
+            )
             for name, held in parties.items()
         }
-        mixed = _mix(regressions, before, bounds, lacking)
-        current = {name: _replaced(before[name], lacking[name], mixed[name].rows) for name in parties}
+        mixed = _mix(regressions, current, bounds, lacking, bounded=bounded and sweep == sweeps)
+        current = {name: _replaced(current[name], lacking[name], mixed[name].rows) for name in parties}
         made.append(regressions)
-    filled = {name: _filled(current[name], lacking[name], mixed[name], sizes[name]) for name in parties}
+    filled = {name: _filled(current.pop(name), lacking[name], mixed[name], sizes[name]) for name in parties}
     return Completion(filled, tuple(made), sizes, bounds, {})
 
 
@@ -399,17 +403,21 @@ def _mix(
     current: Mapping[str, Array],
     bounds: Mapping[str, tuple[float, float]],
     lacking: Mapping[str, Rows],
+    *,
+    bounded: bool = False,
 ) -> dict[str, _Mixed]:
     """Make the lacking rows of every party from what is there of the others."""
     made = {}
     for name, regression in regressions.items():
         others = _others_of(current, name)
         strips = (others(lacking[name][strip]) for strip in _strips(len(lacking[name])))
-        made[name] = _mixtures(regression, strips, *bounds[name])
+        made[name] = _mixtures(regression, strips, *bounds[name], bounded=bounded)
     return made
 
 
-def _mixtures(regression: Regression, strips: Iterable[Array], off: float, longest: float) -> _Mixed:
+def _mixtures(
+    regression: Regression, strips: Iterable[Array], off: float, longest: float, *, bounded: bool
+) -> _Mixed:
     """Rows w'A for the weights of a regression, shrunk to the length of a sample; `off` is |R| + |N|."""
     xp = namespace(regression.mean)
     u = unit(regression.mean)
@@ -430,9 +438,10 @@ def _mixtures(regression: Regression, strips: Iterable[Array], off: float, longe
         rows.append(made * shrink[:, None])
         lengths.append(length * shrink**2)
         diagonals.append(diagonal * shrink**2)
-        start = xp.full_like(shrink, regression.n_own**-0.5)
-        F = xp.concat([start[:, None], across], axis=1) * shrink[:, None]
-        square += to_numpy(F.T @ F)
+        if bounded:
+            start = xp.full_like(shrink, regression.n_own**-0.5)
+            F = xp.concat([start[:, None], across], axis=1) * shrink[:, None]
+            square += to_numpy(F.T @ F)
         error += float(xp.sum((moved * shrink + 2.0 * u * math.sqrt(longest)) ** 2))
     return _Mixed(xp.concat(rows, axis=0), xp.concat(lengths), xp.concat(diagonals), square, math.sqrt(error))
 
@@ -486,12 +495,17 @@ def _spread_out(held: Held, lacking: Rows, size: float) -> Array:
 
 
 def _replaced(current: Array, lacking: Rows, rows: Array) -> Array:
-    """Copy with other rows where they are lacking; the same array where none is."""
-    if not len(lacking):
-        return current
-    changed = namespace(current).asarray(current, copy=True)
-    changed[_index(lacking, current), :] = rows
-    return changed
+    """The same array, with other rows where they are lacking."""
+    if len(lacking):
+        current[_index(lacking, current), :] = rows
+    return current
+
+
+def _all_but(rows: Rows, n: int) -> Rows:
+    """Numbers below n that are not among these."""
+    others = np.ones(n, dtype=bool)
+    others[rows] = False
+    return np.flatnonzero(others)
 
 
 def _rows(x: Array, index: Rows) -> Array:
