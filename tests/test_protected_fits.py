@@ -292,7 +292,7 @@ def test_a_party_may_insist_on_its_protection():
 
 
 def narrow(n=200):
-    """Three parties whose kernel is so narrow that each sample is like itself only."""
+    """Three parties whose kernel is so narrow that each sample is similar only to itself."""
     return split(X[:n]), {"law": "sum", "gamma": 1e4, "protect": "blind", "rank": n - 1, "precision": "float64"}
 
 

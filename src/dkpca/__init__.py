@@ -1,4 +1,4 @@
-"""One-shot distributed kernel PCA for parties that hold different columns about the same samples.
+"""One-shot distributed kernel PCA for parties that hold different columns for the same samples.
 
 Where the steps of the paper are:
 

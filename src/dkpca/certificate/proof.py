@@ -213,7 +213,7 @@ class Ceiling:
 def ceiling(
     errors: Sequence[PartyError], law: Law, pairs: Eigenpairs, *, centered: bool, Q: Array | None = None
 ) -> Ceiling | None:
-    """Return what is known of G; None where less is orthogonal to the factors than is not, or G takes too much.
+    """Return the bound G; None if it costs too much, or if most of the left-out part overlaps the factors.
 
     G is centered and taken off the orthonormal columns Q, as the fused matrix was.
     """

@@ -42,10 +42,11 @@ def about(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
     ] = False,
 ) -> None:
-    """One-shot distributed kernel PCA for owners of different columns about the same samples.
+    """One-shot distributed kernel PCA for owners of different columns for the same samples.
 
     Each party turns its table into one small file with **summarize**; the center turns those files into kernel
-    principal components with **fuse**. Files are the messages: look at one with **inspect**, then mail it.
+    principal components with **fuse**. The messages are files: examine one with **inspect**, then
+    email it. If all tables are on one machine, **fit** does everything.
     """
 
 

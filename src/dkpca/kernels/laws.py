@@ -95,7 +95,7 @@ class Law(ABC):
     def shortfall(
         self, received: Sequence[Array], diagonals: Sequence[Array], roundings: Sequence[float]
     ) -> list[float]:
-        """Most by which rounding can lift what multiplies each party's change over what multiplies its error."""
+        """Bound, per party, on how far rounding lifts the weights of its change above the weights of its error."""
         return [0.0] * len(received)
 
     def total_trace(self, party_traces: Sequence[float], diagonals: Sequence[Array]) -> float:

@@ -101,7 +101,7 @@ def tall(shape: tuple[int, ...], dtype: Any = np.float64, memory: MemoryLimit | 
 
 
 def let_go(part: Any) -> None:
-    """Drop a mapped slice from memory; it is read again if it is looked at again."""
+    """Drop a mapped slice from RAM; the next access reads it from the file."""
     mapped = _mapping(part)
     if mapped is None or not hasattr(mmap, "MADV_DONTNEED"):
         return
