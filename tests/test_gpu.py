@@ -201,7 +201,7 @@ def test_samples_that_a_party_lacks_are_completed_on_the_device(law, solver, mod
     whole = {name: Z @ rng.standard_normal((3, 5)) + 0.3 * rng.standard_normal((600, 5)) for name in "abc"}
     has = {name: np.flatnonzero(rng.random(600) >= 0.2) for name in whole}
     ids = {name: [str(row) for row in rows] for name, rows in has.items()}
-    asked: dict[str, Any] = {"gamma": 0.05, "rank": 30, "law": law, "solver": solver, "n_landmarks": 500}
+    asked: dict[str, Any] = {"gamma": 0.05, "rank": 30, "law": law, "solver": solver, "n_landmarks": 600}
     here = DKPCA(3, lacking=mode, **asked).fit({n: X[has[n]] for n, X in whole.items()}, sample_ids=ids)
     there = DKPCA(3, lacking=mode, **asked).fit(
         {n: torch.asarray(X[has[n]], device="cuda") for n, X in whole.items()}, sample_ids=ids
