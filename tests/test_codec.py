@@ -106,6 +106,7 @@ def test_a_field_at_its_default_is_left_out_and_comes_back():
         ({"pairs": True}, "pairs is a bool, not a int"),
         ({"pairs": 10**30}, "pairs is a number of 31 digits"),
         ({"side": "up"}, "side is 'up', not one of"),
+        ({"width": 10**26}, "width is a number of 27 digits, more than can be used"),
         ({"sizes": 1.0}, "sizes is a float, not a list"),
         ({"sizes": [True]}, "sizes is a bool, not a float"),
         ({"sizes": [10**400]}, "sizes is a number of 401 digits"),

@@ -66,6 +66,7 @@ IMPOSSIBLE = [
     (lambda s: replace(s, left_out_norm=0.0), "no eigenvalue left out exceeds 0"),
     (lambda s: replace(s, factor=Rounded(1e160 * s.factor.decode())), "whose squares are too large"),
     (lambda s: replace(s, rounding_norm=1e308), "too large to count with"),
+    (lambda s: replace(s, n_features=-1), "it states -1 columns"),
 ]
 
 

@@ -99,6 +99,16 @@ def test_drop_uses_the_common_samples_and_says_who_lacked_how_many(tables):
     assert np.array_equal(model.eigenvectors_, expected.eigenvectors_)
 
 
+def test_dropping_leaves_as_few_new_samples_as_all_parties_have(whole):
+    model = estimator(lacking="drop").fit(whole)
+    new = {name: table.iloc[[own, 5]] for own, (name, table) in enumerate(whole.items())}
+    with pytest.warns(DataWarning, match="used the 1 of 4 samples"):
+        placed = model.transform(new)
+    np.testing.assert_allclose(placed[0], model.transform(whole)[5], atol=1e-9)
+    with pytest.raises(InputError, match="0 of 3 samples are common to all parties .* fewer than 1; check"):
+        model.transform({name: table.iloc[:1] for name, table in new.items()})
+
+
 @pytest.mark.parametrize("law", ["product", "sum"])
 @pytest.mark.parametrize("solver", ["dense", "streamed", "landmark"])
 @pytest.mark.parametrize("mode", ["mean", "complete"])

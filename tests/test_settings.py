@@ -73,6 +73,10 @@ def test_settings_do_not_change_with_the_dict_they_were_made_from():
         ({"protect": "sums", "audit": 10}, "audit=10 makes every party send true, unprotected rows"),
         ({"protect": "blind", "audit": 10}, "audit=10 makes every party send true, unprotected rows"),
         ({"protect": "sums", "rank": 5}, "protect='sums' has no rank"),
+        (
+            {"protect": "blind", "rank": (rank.Fixed(3), rank.Recovery(0.5))},
+            "on which rank: recovery measures nothing",
+        ),
         ({"protect": "sums", "projection": "exact"}, "places new samples in its own way"),
         ({"protect": "blind", "lacking": "complete"}, "under protect='blind' the center sees no party's rows"),
         ({"lacking": "mean", "audit": 10}, "lacking='mean' replaces the rows that a party lacks"),

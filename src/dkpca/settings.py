@@ -381,6 +381,11 @@ def _check_together(fit: Fit) -> None:
         raise InputError(
             f"protect='sums' adds numbers of 32 bits (precision='float32') or 64 ('float64'), not {fit.precision!r}"
         )
+    if fit.protect == "blind" and any(isinstance(part, rank.Recovery) for part in fit.rank_rule.parts()):
+        raise InputError(
+            "protect='blind' sends rotated rows, on which rank: recovery measures nothing, and the result tells what "
+            "it tells at any rank; ask for fewer components, or use protect='none'"
+        )
     if fit.protect == "sums" and fit.rank != "auto":
         raise InputError("protect='sums' has no rank: it uses the whole sum; leave rank='auto'")
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -86,6 +87,25 @@ def test_an_interrupt_while_the_program_loads_is_one_sentence(office):
         "    return real(name, *rest, **more)\n"
         "builtins.__import__ = importing\n"
         "from dkpca.__main__ import main\n"
+        "main()\n"
+    )
+    command = [sys.executable, "-c", in_the_middle_of_an_import, *map(str, SUMMARIZE)]
+    ran = subprocess.run(command, cwd=office.path, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (130, "")
+    assert ran.stderr == "dkpca: interrupted; no file was left half written, the command can be repeated\n"
+
+
+@pytest.mark.parametrize("when", [signal.SIGTERM, signal.SIGINT])
+def test_stopped_while_rust_runs_python_in_an_import_it_says_one_sentence(office, when):
+    in_the_middle_of_an_import = (
+        "import builtins, os, signal, sys\n"
+        "real = builtins.__import__\n"
+        "def importing(name, *rest, **more):\n"
+        "    if name == 'sys' and 'pcodec' in sys.modules and sys._getframe(1).f_code.co_filename == '<string>':\n"
+        f"        os.kill(os.getpid(), {int(when)})\n"
+        "    return real(name, *rest, **more)\n"
+        "from dkpca.__main__ import main\n"
+        "builtins.__import__ = importing\n"
         "main()\n"
     )
     command = [sys.executable, "-c", in_the_middle_of_an_import, *map(str, SUMMARIZE)]

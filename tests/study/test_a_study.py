@@ -1,5 +1,6 @@
 """Studies from the plan to the result, equal to the same fit in one process."""
 
+import datetime
 import json
 from functools import cache, partial
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dkpca.errors import InputError
 from dkpca.exchange import center_side, founding, in_process, own_table, protocols, study
 from dkpca.exchange.member import RefusedError, WaitingError
 from dkpca.exchange.plan import second_nonce
@@ -190,6 +192,38 @@ def test_waiting_says_for_whom_and_since_when(tmp_path):
     told = again.value.words()
     assert told.startswith("Waiting for registry, weather to sign ('dkpca study review', then 'dkpca study sign')")
     assert consortium.status()["waiting"] == {"signature-1": ["registry", "weather"]}
+
+
+def test_whoever_has_not_signed_is_told_to_and_waits_for_nobody(tmp_path):
+    consortium = Consortium(tmp_path, tables(), MODES["open"], samples=10).join(**ANYTHING)
+    with pytest.raises(InputError, match="airline has not signed: run 'dkpca study review', then 'dkpca study sign'"):
+        consortium.run("airline")
+
+
+def test_a_plan_whose_last_day_is_over_is_not_reviewed_as_if_it_could_be_signed(tmp_path):
+    over = datetime.date(2020, 1, 1)
+    consortium = Consortium(tmp_path, tables(), MODES["open"], samples=10, ends=over).join(**ANYTHING)
+    with pytest.raises(InputError, match="the study ended on 2020-01-01"):
+        consortium.at("airline", study.review)
+
+
+def test_a_party_joins_with_the_party_toml_that_check_wrote(tmp_path):
+    consortium = Consortium(tmp_path, tables(), MODES["open"], samples=10)
+    own = (tmp_path / "airline.csv").read_text().replace(",", ";").replace(".", ",")
+    (tmp_path / "airline.csv").write_text(own.replace("id;", "Flight No;"))
+    (tmp_path / "mine.toml").write_text(Limits(**ANYTHING | {"studies": 7}).to_toml())
+    (tmp_path / "air.toml").write_text(
+        'table = "airline.csv"\nid = "Flight No"\nlimits = "mine.toml"\ndecimal = ","\n'
+    )
+    for _ in range(2):  # a repeat changes nothing
+        told = consortium.at("airline", study.join, tmp_path / "air.toml", None, "airline")
+        assert "Joined as airline with 60 samples and 5 columns." in told
+    assert "studies = 7" in (tmp_path / "airline" / "limits.toml").read_text()
+    consortium.join("weather", "registry", **ANYTHING).sign().finish()
+    assert len(consortium.embedding("airline")[0]) == 60
+    (tmp_path / "none.toml").write_text('party = "airline"\n')
+    with pytest.raises(InputError, match=r"none.toml: names no table"):
+        consortium.at("weather", study.join, tmp_path / "none.toml", None, "weather")
 
 
 def test_too_few_common_samples_end_the_study_for_all(tmp_path):

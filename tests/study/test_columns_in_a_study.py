@@ -9,6 +9,7 @@ from dkpca.errors import InputError
 from dkpca.exchange import protocols, study
 from dkpca.exchange.member import RefusedError
 from dkpca.exchange.protocols import Terms
+from dkpca.linalg import leading
 from dkpca.party.disclosure import describe
 from dkpca.settings import Fit
 from testkit.program import in_process
@@ -60,6 +61,15 @@ def test_a_kernel_without_derivatives_has_no_file(tmp_path):
 def test_without_row_means_a_party_has_none_under_the_product(tmp_path):
     finished(tmp_path, MODES["open"])
     assert not list(tmp_path.glob("*/result/importance.csv"))
+
+
+def test_where_the_solver_picks_landmarks_center_and_parties_say_that_none_are_sent(tmp_path, monkeypatch):
+    monkeypatch.setattr(leading, "WORK", 1e3)
+    consortium, _ = finished(tmp_path, MODES["open"] | {"n_landmarks": 20}, row_means=True)
+    assert "the landmark solver" in " ".join(consortium.run("center")["notes"])
+    command = ("study", "run", consortium.url, "--as", str(tmp_path / "airline"))
+    told = in_process(*command, cwd=tmp_path).out
+    assert told.startswith("note: center used landmarks and sent no row means, so there is no importance.csv\nDone:")
 
 
 def test_review_and_inspect_say_that_they_leave(tmp_path):

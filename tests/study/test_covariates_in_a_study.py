@@ -1,6 +1,7 @@
 """Covariates in a study: their owner sends them as a message of their own, which the plan names and review shows."""
 
 import tomllib
+from typing import Any
 
 import numpy as np
 import pytest
@@ -185,3 +186,20 @@ def test_where_samples_are_lacking_their_owner_has_all_of_them(tmp_path):
     other = Consortium(tmp_path / "some", some, fit, samples=10, covariates=TAKEN).join(**ANYTHING).sign()
     with pytest.raises(RefusedError, match="registry"):
         other.finish()
+
+
+def test_review_of_a_blind_plan_lists_the_slopes_and_counts_no_rows_of_new_samples(tmp_path):
+    plan: dict[str, Any] = {
+        "align": "position",
+        "samples": 10,
+        "covariates": TAKEN,
+        "batches": 2,
+        "batch_samples": 10,
+    }
+    consortium = Consortium(tmp_path, tables(), MODES["blind"], **plan).join(**ANYTHING)
+    for name in ("registry", "airline"):
+        leaves = {each.what: each for each in consortium.at(name, study.review).leaving}
+        slopes = leaves["result: what each covariate adds to a score"]
+        assert (slopes.to, slopes.bytes) == ("registry", 8 * 1 * 3)
+    own = consortium.at("registry", study.review).leaving
+    assert [each.bytes for each in own if each.what.startswith("covariates")] == [8 * 60]

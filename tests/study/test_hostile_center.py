@@ -277,6 +277,14 @@ def test_a_blind_plan_is_red_where_the_center_may_have_another_partys_columns(tm
     assert [finding.limit for finding in found.findings if not finding.ok] == ["recovery"]
 
 
+def test_a_blind_plan_whose_kernel_hands_the_rotation_over_is_red_with_the_sentence_of_the_summary(tmp_path):
+    fit = {"gamma": 1000.0, "standardize": True, "protect": "blind", "law": "sum", "n_components": 1}
+    consortium = Consortium(tmp_path, tables(), fit, samples=50).join()
+    found = consortium.at("airline", study.review)
+    assert not found.green
+    assert "its kernel matrix is nearly the identity" in " ".join(found.words())
+
+
 def test_batches_of_one_sample_are_no_plan_at_all(tmp_path):
     with pytest.raises(InputError, match="single it out"):
         founded(tmp_path, CAREFUL, CAUTIOUS, batches=1, batch_samples=1)

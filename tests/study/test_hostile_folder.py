@@ -120,6 +120,19 @@ class TestOneFile:
         with pytest.raises(StorageError, match="not a plain file"):
             actors.folder.read("airline/summary", 10)
 
+    def test_a_link_in_the_place_of_a_member_or_of_its_file_is_refused_by_name(self, actors, where, tmp_path):
+        (where / "airline").rename(tmp_path / "elsewhere")
+        (where / "airline").symlink_to(tmp_path / "elsewhere")
+        for act in (lambda: send(actors), lambda: actors.folder.listing("airline")):
+            with pytest.raises(StorageError, match=r"/airline: is a link to another place, not a member's folder"):
+                act()
+        (where / "airline").unlink()
+        (tmp_path / "elsewhere").rename(where / "airline")
+        (where / "airline" / "member.toml").rename(tmp_path / "member.toml")
+        (where / "airline" / "member.toml").symlink_to(tmp_path / "member.toml")
+        with pytest.raises(StorageError, match=r"airline/member.toml: is not a plain file"):
+            actors.seen()
+
 
 class TestHugeFiles:
     def used(self, act):

@@ -5,12 +5,12 @@ import os
 import re
 import signal
 import sys
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 
 import dkpca
-from dkpca.cli.catalog import LazyGroup
+from dkpca.cli.catalog import LazyGroup, stop
 from dkpca.errors import DKPCAError
 
 INTERRUPTED = 130
@@ -53,7 +53,7 @@ def about(
 def run(arguments: list[str] | None = None) -> int:
     """Run one command; return its exit code. What went wrong is one sentence on stderr, or with --json one object."""
     as_json = "--json" in (sys.argv[1:] if arguments is None else arguments)
-    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGTERM, stop)
     signal.siginterrupt(signal.SIGINT, True)  # polars, when imported, makes a process that waits sleep through Ctrl-C
     try:
         code: Any = app(arguments, prog_name="dkpca", standalone_mode=False)
@@ -86,8 +86,3 @@ def _where(sentence: str) -> str:
 def _say(code: str, sentence: str, as_json: bool) -> None:
     plain = " ".join(sentence.split())
     print(json.dumps({"error": {"code": code, "message": plain}}) if as_json else f"dkpca: {plain}", file=sys.stderr)
-
-
-def _stop(*_: object) -> NoReturn:
-    """Leave by an exception, so that unfinished files are removed."""
-    raise KeyboardInterrupt

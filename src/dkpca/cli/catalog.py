@@ -1,9 +1,11 @@
 """Every command by name: `dkpca --help` reads their first lines from the source, and loads none of them."""
 
 import ast
+import os
 from importlib import import_module
 from importlib.util import find_spec
-from signal import SIGINT, default_int_handler, signal
+from signal import SIGINT, signal
+from threading import Timer
 from typing import Any
 
 import typer
@@ -39,8 +41,17 @@ class LazyGroup(TyperGroup):
         if listed is None or name is None:
             return name, listed, rest
         loaded = load(name)
-        signal(SIGINT, default_int_handler)  # from here on an interrupt has something to clean up
+        signal(SIGINT, stop)  # from here on an interrupt has something to clean up
         return name, loaded, rest
+
+
+def stop(number: int, frame: Any) -> None:
+    """Leave by an exception, so that unfinished files are removed; after an import, since one in Rust would panic."""
+    while frame is not None and not frame.f_code.co_filename.startswith("<frozen importlib"):
+        frame = frame.f_back
+    if frame is None:
+        raise KeyboardInterrupt
+    Timer(0.05, os.kill, (os.getpid(), number)).start()
 
 
 def load(name: str) -> Any:

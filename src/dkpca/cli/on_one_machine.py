@@ -10,7 +10,7 @@ from dkpca.cli import options as o
 from dkpca.cli.at_center import run_facts, run_words
 from dkpca.cli.options import GivenSettings
 from dkpca.cli.output import progress, show
-from dkpca.cli.table_options import Ids, holdings_of, with_standardize
+from dkpca.cli.table_options import Ids, at_hand, holdings_of, with_standardize
 from dkpca.errors import InputError
 from dkpca.exchange import processes
 
@@ -39,7 +39,8 @@ def fit(
         Path | None,
         typer.Option(
             "--covariates",
-            help="Table of covariates whose effects are removed (batch, site, age), with all samples' ids.",
+            help="Table (or party.toml) of covariates whose effects are removed: batch, site, age. With all samples' "
+            "ids; --id covariates=COLUMN if their column has another name.",
         ),
     ] = None,
     as_json: o.AsJson = False,
@@ -53,15 +54,18 @@ def fit(
     with `--kernel rbf --kernel clinic=overlap --law sum --weights balanced` each party has its own kernel.
     """
     asked.refuse("fit", *NOT_HERE)
-    holdings = with_standardize(holdings_of(sources, ids), asked)
+    theirs = [item for item in ids or () if covariates and item.startswith("covariates=")]
+    holdings = with_standardize(holdings_of(sources, [item for item in ids or () if item not in theirs]), asked)
+    id_column = theirs[0].partition("=")[2] if theirs else None
+    taken_out = None if covariates is None else at_hand(covariates, "covariates", id_column)
     lacking = asked.given.get("lacking", "drop")  # the commands' default, which the notes say
     request = asked.fit([holding.party for holding in holdings], lacking=lacking)
     with progress("parties", total=len(holdings)) as advance:
-        run, notes = processes.fit(out, holdings, request, asked.compute, done=advance, covariates=covariates)
+        run, notes = processes.fit(out, holdings, request, asked.compute, done=advance, covariates=taken_out)
     lines: list[str | Table] = [*(f"note: {note}" for note in notes), *run_words(run)]
     facts = run_facts(run) | {"notes": notes}
     if new:
-        placed, said = processes.place(run, new_tables(new), lacking, covariates)
+        placed, said = processes.place(run, new_tables(new), lacking, taken_out)
         facts["new"] = {"out": str(run.path / processes.NEW), "n_samples": len(placed.scores), "notes": said}
         lines += [*(f"note: {note}" for note in said), f"{len(placed.scores):,} new samples, in {run.path / 'new'}"]
     show(as_json, facts, lines)

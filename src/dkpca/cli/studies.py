@@ -67,7 +67,7 @@ def _waiting(as_json: bool = False) -> Iterator[None]:
 def join(
     folder: Place,
     own: Own,
-    table: Annotated[Path, typer.Option("--table", help="This party's table: CSV, Parquet, Excel, ...")],
+    table: Annotated[Path, typer.Option("--table", help="This party's table, or the party.toml that describes it.")],
     id_column: Annotated[str | None, typer.Option("--id", help="Column with the sample ids.")] = None,
     name: Annotated[str | None, typer.Option("--name", help="Name in the plan (default: the name of DIR).")] = None,
 ) -> None:
@@ -98,9 +98,10 @@ def review(folder: Place, own: Own, as_json: AsJson = False) -> None:
 
     Exits 1 if the study exceeds the limits in the party's limits.toml.
     """
+    from dkpca.cli.output import progress
     from dkpca.exchange import study
 
-    with _waiting(as_json), place(folder) as there:
+    with _waiting(as_json), place(folder) as there, progress("running the plan on your table"):
         found = study.review(there, Memory(own))
     print(json.dumps(found.to_dict()) if as_json else "\n".join(found.words()))
     if not found.green:
@@ -141,7 +142,8 @@ def run(
 
     with _waiting(as_json), place(folder) as there:
         told = study.run(there, Memory(own))
-    print(json.dumps(told) if as_json else f"Done: {told['result']}")
+    notes = [f"note: {note}" for note in told["notes"]]
+    print(json.dumps(told) if as_json else "\n".join([*notes, f"Done: {told['result']}"]))
 
 
 def _watch(folder: str, own: Path, as_json: bool) -> int:

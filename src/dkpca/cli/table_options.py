@@ -86,9 +86,7 @@ def _with_table(command: Callable[..., None], options: Mapping[str, Any]) -> Cal
 def at_hand(path: Path, party: str | None, id_column: str | None, **given: Any) -> TableAtHand:
     """Put together what the options and party.toml say."""
     file = party_file.read(path) if path.suffix == ".toml" else None
-    table = path if file is None else file.table
-    if table is None:
-        raise InputError(f"{path}: names no table; write table = with the name of a file")
+    table = path if file is None else party_file.table_of(file)
     if not table.name:
         raise InputError(f"{table}: is a directory, not a table; give a file")
     how = reading(file.reading if file else PLAIN, given)

@@ -8,7 +8,7 @@ from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dkpca import wire
+from dkpca import fusion, wire
 from dkpca.exchange import protocols
 from dkpca.exchange.member import ALL, CENTER, Membership, WaitingError, file_of
 from dkpca.exchange.memory import write
@@ -41,8 +41,8 @@ def terms_of(member: Membership) -> Terms:
     )
 
 
-def run(member: Membership, fit: Fit, folder: Path) -> Path:
-    """Go on as far as the answers reach; keep the model, the embedding and the certificate."""
+def run(member: Membership, fit: Fit, folder: Path) -> tuple[str, list[str]]:
+    """Go on as far as the answers reach; keep the model, the embedding and the certificate; say what is not sent."""
     plan, terms = member.study.plan, terms_of(member)
     model = replay(member, protocols.fit(plan.parties, fit, terms))
     names = _names(member, "common", model.n_samples) if fit.protect != "blind" else _numbers(model.n_samples)
@@ -58,7 +58,8 @@ def run(member: Membership, fit: Fit, folder: Path) -> Path:
             break
         scores = replay(member, protocols.place(plan.parties, fit, model, batch, terms))
         write_result(folder / batch, _names(member, f"{batch}/common", len(scores)), to_numpy(scores), {})
-    return folder
+    without = fusion.without_row_means(model) if plan.row_means else None
+    return str(folder), [f"no row means were sent, which the plan asks for: {without}"] if without else []
 
 
 def replay(member: Membership, protocol: Generator[Ask, Any, Any]) -> Any:

@@ -74,7 +74,7 @@ class Folder:
         if found is None:
             yield None
             return
-        if found.get("type") != "file" or not isinstance(found.get("size"), int):
+        if found.get("type") != "file" or found.get("islink") or not isinstance(found.get("size"), int):
             raise StorageError(f"{self.url}/{name}: is not a plain file of known size; remove it")
         with self._explained(name), self._fs.open(path, "rb", block_size=BLOCK) as file:
             ahead = io.BufferedReader(_Ahead(file, found["size"]), BLOCK) if hasattr(file, "readv") else file
@@ -187,6 +187,9 @@ class Folder:
         for part in name.split("/"):
             if not FILE.fullmatch(part) or part.partition(".")[0] in DEVICES:
                 raise InputError(f"{printable(name)!r} is not the name of a file of a study")
+        member = name.partition("/")[0]
+        if self._is_local and os.path.islink(f"{self._root}/{member}"):  # noqa: PTH114
+            raise StorageError(f"{self.url}/{member}: is a link to another place, not a member's folder; remove it")
         return f"{self._root}/{name}" if self._root else name
 
     @contextlib.contextmanager

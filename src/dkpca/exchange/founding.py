@@ -233,7 +233,7 @@ def membership(seat: Seat) -> Membership:
     """Return this member's part in the agreement, once all have signed."""
     study = seat.kept.remembered("signed")
     if study is None:
-        raise WaitingError("signature", seat.name)
+        raise InputError(f"{seat.name} has not signed: run 'dkpca study review', then 'dkpca study sign'")
     return Membership(seat.name, seat.folder, seat.kept, members.agree(seat.folder, seat.kept, study))
 
 

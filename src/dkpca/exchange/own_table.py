@@ -66,29 +66,34 @@ def own_names(preparation: Preparation) -> list[str]:
     return [c.source if c.category is None else f"{c.source} = {c.category}" for c in preparation.columns]
 
 
-def describe(folder: Path, table: Path, id_column: str | None, name: str) -> None:
-    """Write party.toml with what was understood of a table; one that is there already stays."""
-    path = folder / PARTY_FILE
+def describe(folder: Path, table: Path, id_column: str | None, name: str) -> Path | None:
+    """Write party.toml with what was understood of a table, or of the one that another party.toml describes.
+
+    One that is there already stays. Returns the limits that the other party.toml names.
+    """
+    path, how, limits = folder / PARTY_FILE, Reading(), None
+    if table.suffix == ".toml":
+        given = party_file.read(table)
+        table, how, limits = party_file.table_of(given), given.reading, given.limits
     if path.exists():
         before = party_file.read(path).table
         if before is None or before.resolve() != table.resolve():
             raise InputError(f"{path}: describes {before}, not {table}; a party's folder belongs to one table")
-        return
-    found = examine(table, Reading(id_column=id_column))
+        return limits
+    found = examine(table, replace(how, id_column=id_column or how.id_column))
     problems = (*found.id_problems, *found.problems)
     if problems:
         raise InputError(f"{table}: {problems[0]}; 'dkpca check {table}' lists all; --write saves a party.toml")
     values = {"party": name, "table": str(table.resolve())} | party_file.described(found.suggested)
     write(path, ("# How the table is read; 'dkpca check' explains the keys.\n" + as_toml(values)).encode())
+    return limits
 
 
 def load(folder: Path, columns_are: str, covariates: Sequence[str] = ()) -> OwnTable:
     """Read the table that party.toml describes, as a kernel of quantities, categories or samples takes it."""
     file = party_file.read(folder / PARTY_FILE)
-    if file.table is None:
-        raise InputError(f"{folder / PARTY_FILE}: names no table; write table = with the name of a file")
     reading = replace(file.reading, standardize=False)  # the fit standardizes, or does not
-    table = read(file.table, reading)
+    table = read(party_file.table_of(file), reading)
     X, preparation = numbers_for(table, reading, columns_are)
     sources = {column.source for column in preparation.columns}
     if not set(covariates) <= sources or (covariates and columns_are != "quantities"):

@@ -54,6 +54,7 @@ class PartySide:
     table: OwnTable
     limits: Limits
     new: Mapping[str, OwnTable] = field(default_factory=dict)  # batches of new samples that are there
+    notes: list[str] = field(default_factory=list)  # what the plan promises and the result lacks
     _before: list[q.Question] = field(default_factory=list)  # answered by an earlier command, nothing of it in memory
 
     def __post_init__(self) -> None:
@@ -298,6 +299,8 @@ class PartySide:
     def _write_drives(self, folder: Path, result: Scores) -> None:
         """Keep how much each own column drives each component, if the law and the result say enough for that."""
         path, means = folder / DRIVES, result.row_means
+        if self.plan.row_means and means is None:
+            self.notes.append(f"{self.plan.center} used landmarks and sent no row means, so there is no {DRIVES}")
         adds = self.fit.law == "sum" or protocols.unscaled(self.fit, self.member.name).adds_up
         known = (means is not None or adds) and "" not in self.party.union
         if path.exists() or not known or result.scores.shape[0] > MOST_DRIVEN:

@@ -32,7 +32,7 @@ from dkpca.store.files import encode_state, naming
 from dkpca.store.runs import Run
 from dkpca.tables.ids import would_match
 from dkpca.tables.preparation import Preparation
-from dkpca.tables.reading import Reading, read, some
+from dkpca.tables.reading import read, some
 
 HERE = Compute()
 NEW = "new"  # folder of placed samples in a run
@@ -46,7 +46,7 @@ def fit(
     compute: Compute = HERE,
     *,
     done: Callable[[], None] = lambda: None,
-    covariates: Path | None = None,
+    covariates: Holding | None = None,
 ) -> tuple[Run, list[str]]:
     """Summarize all tables and fuse; return the run, and what was dropped or filled in, in words.
 
@@ -138,7 +138,7 @@ def _party(holding: Holding, roster: Sequence[str], run: str, compute: Compute) 
 
 
 def place(
-    run: Run, tables: Mapping[str, Path], lacking: str | None = "drop", covariates: Path | None = None
+    run: Run, tables: Mapping[str, Path], lacking: str | None = "drop", covariates: Holding | None = None
 ) -> tuple[Placed, list[str]]:
     """Place new samples, into `new/` of a run of one owner; say what is new about them.
 
@@ -196,9 +196,11 @@ class Together:
     places: Mapping[str, Sequence[int]]  # of each table's samples among them
 
 
-def _rows_of(path: Path, like: Holding, names: Sequence[str] | None) -> Any:
-    """Rows of a table of covariates for these samples: by the ids of the other tables, or as they are."""
-    found = read(path, Reading(like.reading.id_column, id_normalize=like.reading.id_normalize))
+def _rows_of(covariates: Holding, like: Holding, names: Sequence[str] | None) -> Any:
+    """Rows of a table of covariates for these samples: by ids, in a column named as the others' or as it says."""
+    how, path = covariates.reading, covariates.path
+    ids = {key: getattr(how, key) or getattr(like.reading, key) for key in ("id_column", "id_normalize")}
+    found = read(path, replace(how, **ids))
     if names is None or found.keys is None:
         return found.frame
     row = {key: number for number, key in enumerate(found.keys)}

@@ -210,9 +210,10 @@ def _worst(case: Case) -> tuple[dict[str, float], tuple[Leaving, ...]]:
         if case.before
     }
     leaving: tuple[Leaving, ...] = ()
-    for gamma in _widths(case.plan, case.fit):
+    widths = _widths(case.plan, case.fit)
+    for gamma in widths:
         try:
-            now = tuple(_leaves(replace(case, fit=replace(case.fit, gamma=gamma))))
+            now = tuple(_leaves(replace(case, fit=replace(case.fit, gamma=gamma)), is_known=len(widths) == 1))
         except DKPCAError as error:
             what = f"{UNMEASURED}: {error}"
             now = (Leaving(what, case.plan.center, 0, _plain(np.asarray(table.X[case.rows]), table)),)
@@ -254,8 +255,8 @@ def _widths(plan: Plan, fit: Fit) -> list[Any]:
     return [low, math.sqrt(low * high), high]
 
 
-def _leaves(case: Case) -> Iterator[Leaving]:
-    """Everything that leaves under one width, with what an attacker sees of some rows."""
+def _leaves(case: Case, *, is_known: bool) -> Iterator[Leaving]:
+    """Everything that leaves under one width, known or a bound of it, with what an attacker sees of some rows."""
     plan, fit, name, table, rows = case.plan, case.fit, case.name, case.table, case.rows
     T, center, members = len(table.X), plan.center, f"{plan.center} and all who get the result"
     if plan.align == "tokens":
@@ -273,7 +274,8 @@ def _leaves(case: Case) -> Iterator[Leaving]:
         how = "rotated with the samples" if plan.protect == "blind" else f"of every sample, in the clear to {center}"
         what = f"covariates {', '.join(plan.covariates[name])}, {how}"
         seen = None if plan.protect == "blind" else _plain(Q[rows], table)
-        yield Leaving(what, center, 8 * Q.shape[1] * (T + plan.batches * plan.batch_samples), seen)
+        n_new = 0 if plan.protect == "blind" else plan.batches * plan.batch_samples  # else in the scores of new ones
+        yield Leaving(what, center, 8 * Q.shape[1] * (T + n_new), seen)
     if fit.family_of(name).columns_are == "samples":
         what = f"{UNMEASURED}: a precomputed kernel"
         yield Leaving(what, center, 8 * T * T, _plain(np.asarray(table.X[rows]), table))
@@ -285,18 +287,20 @@ def _leaves(case: Case) -> Iterator[Leaving]:
     if plan.protect == "sums":
         yield from _sums(case, heard, model)
     else:
-        summary = own["summary"]
-        if len(rows) < T:  # the message itself is made of the whole table
-            asked = heard["summary"][0][name]
-            summary = Party(name, lambda _: table.X, (name,), "review", b"").answer(asked)
+        summary, asked = own["summary"], heard["summary"][0][name]
         blind, known = plan.protect == "blind", sorted(set(case.limits.public) & set(plan.parties) - {name})
-        what = f"{'rotated factor' if blind else 'summary'} of rank {summary.rank}"
+        alone = Party(name, lambda _: table.X, (name,), "review", b"")
+        if len(rows) < T and (known or not blind):  # the message itself is made of the whole table
+            summary = alone.answer(asked)
+        # The rotated message itself, which is refused where the kernel would hand the rotation over.
+        sent = alone.answer(replace(asked, blind=True)) if blind and is_known else summary
+        what = f"{'rotated factor' if blind else 'summary'} of rank {sent.rank}"
         if blind:
             what += f", whose rotation the columns of {', '.join(known)} give away" * bool(known)
             what += ": no row of it is a sample" * (not known)
         # With another party's columns and known rows a center undoes the rotation (experiments/public_columns.py).
         shown_rows = None if blind and not known else recovery.seen_in(summary, rows)
-        yield Leaving(what, center, wire.size(summary), shown_rows, rank=0 if blind else summary.rank)
+        yield Leaving(what, center, wire.size(sent), shown_rows, rank=0 if blind else sent.rank)
     if "audit" in own:
         true = np.asarray(own["audit"].rows.decode())
         what = f"{len(true)} true rows for an audit"
@@ -305,6 +309,9 @@ def _leaves(case: Case) -> Iterator[Leaving]:
     count, hidden = model.n_components, plan.protect == "blind"
     result = _plain(np.asarray(to_numpy(model.scores)), table) if hidden else None
     yield Leaving(f"result: {count} components", members, 8 * T * count, result)
+    for owner, names in plan.covariates.items() if hidden else ():
+        q = Q.shape[1] if owner == name else len(names)
+        yield Leaving("result: what each covariate adds to a score", owner, 8 * q * count, None)
     if plan.row_means:
         yield Leaving("result: row means of the fused kernel, a number for each sample", members, 8 * T, None)
     # New samples are recovered as well as those of the fit, placed once more: by their rows, or by their scores.

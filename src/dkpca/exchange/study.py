@@ -37,10 +37,10 @@ def join(folder: Folder, memory: Memory, table: Path, id_column: str | None, nam
         raise InputError(f"{name!r} is not a party of this study; its parties are {', '.join(plan.parties)} (--name)")
     memory.path.mkdir(parents=True, exist_ok=True)
     with memory.locked():
-        own_table.describe(memory.path, table, id_column, name)
+        given = own_table.describe(memory.path, table, id_column, name)
         limits = memory.path / LIMITS_FILE
         if not limits.exists():
-            write(limits, Limits().to_toml().encode())
+            write(limits, (Limits() if given is None else read_limits(given)).to_toml().encode())
         own = own_table.load(memory.path, fit.family_of(name).columns_are, plan.covariates.get(name, ()))
         if plan.align != "position" and own.ids is None:
             raise InputError(f"{table}: the plan matches samples by their ids; name the column with --id")
@@ -57,13 +57,16 @@ def review(folder: Folder, memory: Memory) -> Review:
 
 
 def _review(seat: Seat) -> Review:
-    study = seat.kept.remembered("signed") or founding.shown(seat)
+    signed = seat.kept.remembered("signed")
+    study = signed or founding.shown(seat)
+    if signed is None:
+        plans.check_end(study.plan)  # as `sign` does
     seat.kept.forget("review.json")  # which seals the other files of a review, and comes last
     if seat.name == study.plan.center:
         found, shown = Review(study, (), {}, (), ""), ""
     else:
         table, limits = _table_and_limits(seat, study.plan)
-        if seat.kept.remembered("signed") and seat.kept.kept("table/about.json") is not None:
+        if signed and seat.kept.kept("table/about.json") is not None:
             table = own_table.frozen(seat.kept)  # what will be sent, whatever party.toml describes by now
         columns = {party: study.members[party].columns for party in study.plan.parties}
         case = Case(study.plan, settings_of(study.plan), seat.name, columns, table, limits, seat.memory)
@@ -126,9 +129,9 @@ def run(folder: Folder, memory: Memory) -> dict[str, Any]:
                 table = own_table.frozen(seat.kept)
                 new = batches_in(memory.path / f"new{later}", table, plan.batches)
                 side = PartySide(member, memory, fit, table, read_limits(memory.path / LIMITS_FILE), new)
-                return {"result": str(side.run(result) or seat.kept.path)}
+                return {"result": str(side.run(result) or seat.kept.path), "notes": side.notes}
             try:
-                return {"result": str(center_side.run(member, fit, result))}
+                return dict(zip(("result", "notes"), center_side.run(member, fit, result), strict=True))
             except FusionError as error:
                 member.refuse("fusion", "fusion", str(error))
 

@@ -65,6 +65,8 @@ def _largest_stated(summary: Summary) -> float:
 
 def _contradiction(summary: Summary, device: str | None) -> str | None:
     """Why the message cannot be, in words; None if it can."""
+    if summary.n_features < 1:
+        return f"it states {summary.n_features} columns"
     B = as_received(summary.factor, "float64")
     with quiet():
         products = to_numpy(square(B, device))

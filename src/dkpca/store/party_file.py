@@ -52,6 +52,13 @@ def read(path: Path) -> PartyFile:
     return PartyFile(path, values.get("party"), table, reading_of(values), limits)
 
 
+def table_of(file: PartyFile) -> Path:
+    """Return the table that a party.toml describes."""
+    if file.table is None:
+        raise InputError(f"{file.path}: names no table; write table = with the name of a file")
+    return file.table
+
+
 def read_limits(path: Path) -> Limits:
     """Read limits.toml; every limit has to be there."""
     if not path.exists():

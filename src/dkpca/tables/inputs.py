@@ -353,13 +353,19 @@ class PartyTables:
 
 
 def matched(
-    tables: Mapping[str, Any], sample_ids: Any = None, *, lacking: str | None = None, matrices: Collection[str] = ()
+    tables: Mapping[str, Any],
+    sample_ids: Any = None,
+    *,
+    lacking: str | None = None,
+    matrices: Collection[str] = (),
+    least: int = LEAST_COMMON,
 ) -> PartyTables:
     """Put the rows of all tables into the order of the first that has labels.
 
     `sample_ids` are labels by party, or one sequence for every table; they win over an index. `lacking` says what to
     do about samples that not all have: "drop" keeps only the common ones, "mean" and "complete" all of them, None
-    refuses. In `matrices` the columns are the samples too, in the order of the rows.
+    refuses. In `matrices` the columns are the samples too, in the order of the rows. `least` samples have to be
+    common where others are dropped: new samples need only be one.
     """
     labels = _labels(tables, sample_ids)
     if not labels:
@@ -392,10 +398,10 @@ def matched(
         return PartyTables(dict(tables), union, places=places)
     listed = ", ".join(f"{name} {len(union) - len(own):,}" for name, own in labels.items() if len(own) < len(union))
     common = set(union).intersection(*map(set, labels.values()))
-    if len(common) < LEAST_COMMON:
+    if len(common) < least:
         raise InputError(
-            f"{len(common)} of {len(union):,} samples are common to all parties (lacking: {listed}), but a fit "
-            f"needs {LEAST_COMMON}; check that all parties use the same kind of label, or use lacking='complete'"
+            f"{len(common)} of {len(union):,} samples are common to all parties (lacking: {listed}), fewer than "
+            f"{least}; check that all parties use the same kind of label, or use lacking='complete'"
         )
     kept = [label for label in labels[first] if label in common]
     note = f"used the {len(kept):,} of {len(union):,} samples that all parties have; lacking: {listed}"
@@ -673,7 +679,7 @@ def for_new_samples(
         name: without_zeros_left_out(name, table, taken=states[name].kernel.takes_sparse)
         for name, table in given.items()
     }
-    found = matched(dense, sample_ids, lacking=lacking)
+    found = matched(dense, sample_ids, lacking=lacking, least=1)
     numbers = {name: as_numbers(states[name], _in_order(states[name], each)) for name, each in found.tables.items()}
     kernels = {name: states[name].kernel for name in numbers}
     tables, here = _checked(numbers, kernels, same_rows=found.places is None)

@@ -161,14 +161,15 @@ def _member(name: str, family: type[Any], value: Any) -> Any:
 
 def _one_of(name: str, hints: tuple[Any, ...], value: Any) -> Any:
     """A value of the first type that takes it; types that do not travel take nothing."""
+    refusals = []
     for hint in hints:
         if get_origin(hint) is Callable:
             continue
         try:
             return _value(name, hint, value)
         except InputError as error:
-            refusal = error
-    raise refusal
+            refusals.append(error)
+    raise refusals[0]  # the last one is about None
 
 
 def _scalar(name: str, hint: Any, value: Any) -> Any:
