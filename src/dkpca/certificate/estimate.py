@@ -219,9 +219,10 @@ def component_errors(
     else:
         lost = share * (seen - rest[0])
         if not exact:
-            whole = (
-                seen if drawn is None else rows_times(law, compared, cuts[:1], diagonals, few, V, device=device)[0]
-            )
+            place = away_from(device, V)
+            there = FusedGram(law, compared, diagonals, place)
+            rows = there.against(sent_to(few, there.reference))
+            whole = seen if drawn is None else to_numpy(crossed(rows, V, place)).astype(float)
 
     at = None if diagonals is None else [pick(d, sent_to(few, d)) for d in diagonals]
     limits = Limitations.of(errors, law, lengths, at_few, at, spectrum, spectrum_at(pairs.values, V, None, few), n)

@@ -4,6 +4,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from dkpca.errors import InputError
 from dkpca.kernels.base import Kernel
 from dkpca.kernels.laws import Law
@@ -25,13 +27,16 @@ from dkpca.linalg.arrays import (
 from dkpca.linalg.gram import Gram, Within, thinner
 from dkpca.linalg.precision import Factor, Tall, placed, reference_of, rows_of, whole
 from dkpca.linalg.rows import (
+    Distinct,
     Index,
     Made,
     Progress,
     as_made,
     cross,
+    distinct_rows,
     kept,
     on_workers,
+    one_blas_thread,
     over,
     pick,
     row_chunks,
@@ -42,6 +47,8 @@ from dkpca.linalg.rows import (
 
 STRIP_BYTES = 2**23  # of the matrix made at a time, beside the matrix itself
 FUNCTION = 40.0  # operations of an exponential, or what else a kernel makes of an inner product
+TABLE_BYTES = 2**27  # of products that are looked up, for each party ...
+TABLE_SHARE = 64  # ... and at most one part in this many of the memory that may be taken
 MOST_PRODUCTS = 64  # columns of a thin factor of the fused matrix: more are not worth writing down
 
 
@@ -57,8 +64,9 @@ class KernelGram(Gram):
         *,
         standardized: float = 0.0,
         memory: MemoryLimit | None = None,
+        counts: Array | None = None,
     ) -> None:
-        self.memory = memory
+        self.memory, self.counts = memory, counts  # how often each row occurs, W: then W^(1/2) K W^(1/2)
         self.standardized = standardized  # share of itself by which each number may be off
         self.kernel, self.X, self.origin = kernel, X, origin  # X is measured from the origin already
         self.there = X if place is None else placed(X, place)  # where it is computed with
@@ -67,8 +75,10 @@ class KernelGram(Gram):
             reference_of(self.there),
             2.0 * X.shape[1] + FUNCTION,
         )
+        self._roots = None if counts is None else namespace(counts).sqrt(counts)
         self._error: float | None = None  # of a value, once it is known: it takes a pass over the rows
         self._diagonal: Array | None = None
+        self._distinct: tuple[Gram, Distinct] | None = None
 
     @property
     def home(self) -> Array:
@@ -80,13 +90,16 @@ class KernelGram(Gram):
 
     def diagonal(self) -> Array:
         if self._diagonal is None:
-            self._diagonal = self.kernel.diagonal(self.X)
+            own = self.kernel.diagonal(self.X)
+            self._diagonal = own if self.counts is None else own * self.counts
         return self._diagonal
 
     def block(self, rows: Index, columns: Index) -> Array:
         # Entries k(x_i, x_j) for some rows and columns; on the diagonal they are replaced by the kernel's own exact
         # values, from which matrix products differ by a rounding.
         K = self.kernel.block(self.there, rows, columns)
+        if self._roots is not None:
+            K = _weighed(K, pick(self._roots, rows), pick(self._roots, columns))
         return set_diagonal(K, self._diagonal_at(rows)) if _same(rows, columns) else K
 
     def _diagonal_at(self, rows: Index) -> Array:
@@ -102,13 +115,30 @@ class KernelGram(Gram):
             )
         return KernelGram(self.kernel, self.X, self.origin, place, standardized=self.standardized, memory=self.memory)
 
+    def distinct(self) -> tuple[Gram, Distinct] | None:
+        # K = E U E' for the matrix U of the distinct rows and the E that repeats them, and W = E'E.
+        X = self.there
+        if self._distinct is None and isinstance(X, np.ndarray):
+            found = None if self.counts is not None or self.kernel.columns_are == "samples" else distinct_rows(X)
+            if found is not None:
+                few = KernelGram(self.kernel, X[found.first], self.origin, counts=found.counts.astype(X.dtype))
+                few.standardized, few.memory, self._distinct = self.standardized, self.memory, (few, found)
+        return self._distinct
+
     def against(self, columns: Array) -> Made:
         kernel, anchors = self.kernel, self.kernel.anchors(self.there, columns)  # what goes to the rows: no table
         table = as_made(self.there) or Made((self.X,), lambda start, rows: rows, self.X.shape[1])
-        return replace(table.then(lambda start, rows: kernel(rows, anchors)), width=columns.shape[0])
+        if self._roots is None:
+            return replace(table.then(lambda start, rows: kernel(rows, anchors)), width=columns.shape[0])
+        roots, own = self._roots, pick(self._roots, columns)
+
+        def weighed(start: int, rows: Array) -> Array:
+            return _weighed(kernel(rows, anchors), roots[start : start + rows.shape[0]], own)
+
+        return replace(table.then(weighed), width=columns.shape[0])
 
     def within(self) -> Within:
-        if self.kernel.columns_are == "samples":
+        if self.kernel.columns_are == "samples" or self.counts is not None:
             return super().within()
         kernel, table = self.kernel, as_made(self.there)
         make = None if table is None else table.make
@@ -121,7 +151,8 @@ class KernelGram(Gram):
         return of
 
     def among(self, positions: Array) -> Gram:
-        return KernelGram(self.kernel, self.kernel.rows(self.there, positions), self.origin)
+        counts = None if self.counts is None else pick(self.counts, positions)
+        return KernelGram(self.kernel, self.kernel.rows(self.there, positions), self.origin, counts=counts)
 
     def evaluation_error(self) -> float:
         # An entry is off by at most this share of sqrt(k(x, x) k(y, y)), so the matrix is off by at most this share
@@ -130,11 +161,13 @@ class KernelGram(Gram):
             self._error = self.kernel.relative_error(self.X, self.origin)
             if self.standardized:
                 self._error += self.kernel.error_of_rows(self.X, self.standardized)
+            self._error += 0.0 if self.counts is None else 4.0 * unit(self.X)  # two roots and two products
         return self._error * self.trace()
 
     @property
     def factor(self) -> Array | None:
-        return thinner(self.kernel.explicit_features(self.X))
+        features = self.kernel.explicit_features(self.X)
+        return thinner(features if features is None or self._roots is None else features * self._roots[:, None])
 
 
 class FusedGram(Gram):
@@ -267,9 +300,31 @@ class FusedGram(Gram):
         # Rows of the merged factors times the landmarks' rows, party by party, and then the law: n x m, in strips.
         law, merged = self.law, self.merging()
         right = [transposed(A) for A in self.rows(columns)]
-        return replace(
-            self.table(), make=lambda start, *stored: law.crossed(merged(stored), right), width=columns.shape[0]
-        )
+        found = [self._repeated(A, columns.shape[0]) for A in self._parts]
+
+        def make(start: int, *stored: Array) -> Array:
+            return law.crossed(merged(stored), right)
+
+        def looked_up(start: int, *stored: Array) -> Array:
+            rows = slice(start, start + stored[0].shape[0])
+            left = (
+                rows_of(A, rows) if own is None else own.numbers[rows] for A, own in zip(parts, found, strict=True)
+            )
+            return law.crossed(list(left), right)
+
+        if any(found):  # products with distinct rows are made once
+            parts, both = self._parts, zip(self._parts, found, right, strict=True)
+            with one_blas_thread():
+                right = [B if own is None else rows_of(A, own.first) @ B for A, own, B in both]
+        return replace(self.table(), make=looked_up if any(found) else make, width=columns.shape[0])
+
+    def _repeated(self, A: Factor, columns: int) -> Distinct | None:
+        """Rows of a party's factor that differ, if products of these with so many columns are to be looked up."""
+        if not self.law.apart or not isinstance(A, Tall) or A.place is not None:
+            return None
+        room = TABLE_BYTES if self.memory is None else min(TABLE_BYTES, self.memory.most // TABLE_SHARE)
+        found = A.sent.distinct
+        return found if found is not None and len(found.first) * columns * itemsize(self.reference) <= room else None
 
     def within(self) -> Within:
         law, merged = self.law, self.merging()
@@ -334,6 +389,13 @@ class RoughGram(Gram):
 
     def product(self, block: Array, progress: Progress = silent) -> Array:
         return self.multiply(block)
+
+
+def _weighed(K: Array, left: Array, right: Array) -> Array:
+    """Entries times a number for their row and one for their column, written over them."""
+    K *= left[:, None]
+    K *= right[None, :]
+    return K
 
 
 def few_products(widths: Sequence[int]) -> bool:

@@ -29,6 +29,7 @@ class Law(ABC):
     shares: ClassVar[str]  # how true the shares of parties in a component are, in words
     needs_diagonals: ClassVar[bool] = False  # whether the factors do not recombine without them
     keeps_factors: ClassVar[bool] = True  # whether one merged factor is a factor of the fused matrix
+    apart: ClassVar[bool] = False  # whether merged factors are the parties' own, and `crossed` takes row numbers too
     linear: ClassVar[bool] = False  # whether a change of the fused matrix is one of its merged factor alone
     scores_add: ClassVar[bool] = False  # whether matrices, and so scores, are sums over parties and nothing more
     weighed_by: ClassVar[str | None] = None  # who multiplies by a party's weight: "party" (its width) or "center"
@@ -122,6 +123,7 @@ class Product(Law):
 
     name: ClassVar[str] = "product"
     shares: ClassVar[str] = "for a product of kernels, to first order"
+    apart: ClassVar[bool] = True
     weighed_by: ClassVar[str | None] = "party"
 
     def mean_exponent(self, n_parties: int) -> float:

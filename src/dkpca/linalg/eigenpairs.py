@@ -6,9 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from dkpca.linalg.arrays import Array, eps, is_dask_array, like, namespace, on_gpu, to_numpy
+from dkpca.linalg.arrays import (
+    Array,
+    MemoryLimit,
+    eps,
+    is_dask_array,
+    like,
+    namespace,
+    on_gpu,
+    tall_empty,
+    to_numpy,
+    unit,
+)
 from dkpca.linalg.gram import Gram
-from dkpca.linalg.rows import Made, RowGroup, cross, kept, multiply, over, pick, times
+from dkpca.linalg.rows import Distinct, Made, RowGroup, cross, groups, kept, multiply, over, pick, times
 
 RESIDUAL_SHARE = 1.2
 NEARBY = 5  # pairs behind the leading ones that a solver returns beside them
@@ -158,6 +169,32 @@ def signs_of(vectors: Array) -> Array:
         if int(namespace(own).argmin(own)) < int(namespace(own).argmax(own)):
             signs[column] = -1.0
     return signs
+
+
+def repeated(pairs: Eigenpairs, rows: Distinct, memory: MemoryLimit | None) -> Eigenpairs:
+    """Pairs of the matrix E U E' of all rows, from those of W^(1/2) U W^(1/2) of the distinct ones, W = E'E."""
+    # E W^(-1/2) has orthonormal columns and takes eigenvectors to eigenvectors. For a new sample y,
+    # k(y, X) E W^(-1/2) = k(y, distinct rows) W^(1/2).
+    roots, n = np.sqrt(rows.counts).astype(pairs.vectors.dtype), len(rows.numbers)
+    signs = signs_of(pairs.vectors / roots[:, None])
+    flips = to_numpy(signs)
+
+    def everywhere(V: Array) -> Array:
+        out, own = tall_empty((n, V.shape[1]), V, memory), V / roots[:, None]
+        for group in groups(n):
+            np.take(own, rows.numbers[group], axis=0, out=out[group], mode="clip")
+        return out
+
+    own, nearby = pairs.extension, pairs.nearby
+    weights = own.weights * signs * own.rows(roots)[:, None]
+    return replace(
+        pairs,
+        vectors=everywhere(pairs.vectors * signs),
+        extension=replace(own, weights=weights, offset=own.offset * signs, anchors=own.rows(rows.first)),
+        missed_within=None if pairs.missed_within is None else pairs.missed_within * np.outer(flips, flips),
+        nearby=None if nearby is None else replace(nearby, vectors=everywhere(nearby.vectors)),
+        solver=f"{pairs.solver}; {len(roots)} of {n} samples are distinct",
+    ).with_residual(8.0 * len(signs) ** 0.5 * unit(signs) * float(pairs.values[0]))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from dkpca.errors import InputError
 from dkpca.linalg.arrays import Array, MemoryLimit, device, eps, growth, itemsize, like, namespace, to_numpy, unit
-from dkpca.linalg.rows import Index, Made, Progress, in_order, off, pick, silent, slices, tile_bytes
+from dkpca.linalg.rows import Distinct, Index, Made, Progress, in_order, off, pick, silent, slices, tile_bytes
 
 Within = Callable[[int, Sequence[Array]], Callable[[Sequence[slice]], Array]]
 SHARES = 8  # of the tiles of a product, each added up on its own: so many, whatever the number of threads
@@ -72,6 +72,13 @@ class Gram(ABC):
             return stacked
 
         return of
+
+    def distinct(self) -> "tuple[Gram, Distinct] | None":
+        """Return W^(1/2) U W^(1/2) for the matrix U of distinct samples, which occur W times, and which these are.
+
+        It has the eigenvalues of this matrix. None if samples are not known to repeat.
+        """
+        return None
 
     def among(self, positions: Array) -> "Gram":
         """Return the matrix of some of the samples."""

@@ -18,7 +18,7 @@ from dkpca.linalg.arrays import (
     same_place,
 )
 from dkpca.linalg.dense import Dense
-from dkpca.linalg.eigenpairs import Eigenpairs
+from dkpca.linalg.eigenpairs import Eigenpairs, repeated
 from dkpca.linalg.gram import Adjusted, Centered, Gram, Scaled
 from dkpca.linalg.landmark import Landmark, default_landmarks
 from dkpca.linalg.on_dask import on_one_worker
@@ -67,6 +67,12 @@ def leading(
     """
     if not 1 <= k <= gram.n:
         raise InputError(f"{k} eigenpairs of a {gram.n} x {gram.n} matrix were asked for; ask for 1 to {gram.n}")
+    few = gram.distinct() if device is None else None
+    if few is not None and few[0].n >= k:
+        of_few = leading(
+            few[0], k, solver=solver, n_landmarks=n_landmarks, random_state=random_state, progress=progress
+        )
+        return repeated(of_few, few[1], gram.memory)
     if not isinstance(solver, str):
         return _solve(solver, _placed(gram, solver, isinstance(solver, Landmark), device), k)
     if solver not in NAMES:

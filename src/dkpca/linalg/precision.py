@@ -28,12 +28,14 @@ from dkpca.linalg.arrays import (
     unit,
 )
 from dkpca.linalg.rows import (
+    Distinct,
     Index,
     Made,
     RowGroup,
     added,
     at_hand,
     away_from,
+    distinct_rows,
     for_each,
     groups,
     kept,
@@ -74,6 +76,11 @@ class Rounded:
     def shape(self) -> tuple[int, int]:
         """Rows and columns."""
         return self.data.shape  # type: ignore[no-any-return]
+
+    @cached_property
+    def distinct(self) -> Distinct | None:
+        """Rows that differ, if those are few, and in host memory."""
+        return distinct_rows(self.data) if isinstance(self.data, np.ndarray) else None
 
     def to_arrays(self) -> dict[str, Array]:
         """Return what travels, by the end of its name."""

@@ -54,6 +54,7 @@ TILE_BYTES = 2**20  # what stays in the second-level cache of a core
 SCRATCH_BYTES = 2**26  # what a product may take beyond its result, where one large block is faster than many small
 SQUARED_SHARE = 4  # tiles that are squared at a time: the sum is written once for each
 TRIANGLE_SHARE = 8  # rows for each column, or stacked triangles are nearly as large as what they stand for
+REPEATED_FROM = 2**12  # rows of a table in which it pays to look for equal ones
 CACHED_ROWS = 64  # of a product with hundreds of columns, to be used at once
 CACHE_BYTES = 2**29  # of rows that one pass makes and the next one reads ...
 CACHE_SHARE = 16  # ... and at most one part in this many of the memory that may be taken
@@ -582,16 +583,60 @@ def _triangle(A: Array) -> Array:
     )
 
 
+@dataclass(frozen=True)
+class Distinct:
+    """Rows of a table that differ, in the order in which they come."""
+
+    first: Matrix  # (u,): where each comes first
+    numbers: Matrix  # (n,): which of them each row is
+    counts: Matrix  # (u,)
+
+
+def distinct_rows(X: Matrix) -> Distinct | None:
+    """Find the rows that are equal to the last bit; None if more than half are distinct, or there are few rows."""
+    # A row's hash: the bits of each number, mixed and multiplied by a random odd number, added up modulo 2^64.
+    if len(X) < REPEATED_FROM:
+        return None
+    rng = np.random.default_rng(0)
+    odd = rng.integers(2**63, size=(2, X.shape[1]), dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+
+    def hashed(own: Matrix) -> Matrix:
+        bits = np.ascontiguousarray(own).view(f"u{own.itemsize}").astype(np.uint64) * odd[0]
+        bits ^= bits >> np.uint64(32)
+        return np.asarray((bits * odd[1]).sum(axis=1))
+
+    # Were half of the rows repeated, 4 sqrt(n) random ones would have about 16 equal pairs.
+    some = np.unique(rng.integers(len(X), size=int(4.0 * len(X) ** 0.5)))
+    if len(np.unique(hashed(X[some]))) == len(some):
+        return None
+    hashes = np.concatenate(list(over(lambda start, part: hashed(part[:]), X)))
+    _, first, numbers, counts = np.unique(hashes, return_index=True, return_inverse=True, return_counts=True)
+    if 2 * len(first) > len(X):
+        return None
+    # Distinct rows in the order in which they come first; rows of one hash are compared.
+    order = np.argsort(first)
+    numbers, few = np.argsort(order)[numbers], X[first[order]]
+    same = over(lambda start, part: np.array_equal(few[numbers[start : start + len(part)]], part[:]), X)
+    return Distinct(first[order], numbers, counts[order]) if all(same) else None
+
+
 def multiplied(left: Sequence[Matrix], right: Sequence[Matrix]) -> Matrix:
-    """Products A B of each pair, multiplied entry by entry; a few rows at a time, so that none leaves the cache."""
+    """Products A B of each pair, multiplied entry by entry; a few rows at a time, so that none leaves the cache.
+
+    Where A are row numbers, B has the products of the distinct rows already.
+    """
+
+    def product(A: Matrix, B: Matrix, place: Matrix) -> Matrix:
+        return B.take(A, axis=0, out=place, mode="clip") if A.ndim == 1 else np.matmul(A, B, out=place)
+
     # (A1 B1) o (A2 B2) o ... for 64 rows: each further product is multiplied in while the first is in the cache.
-    out = np.empty((left[0].shape[0], right[0].shape[1]), dtype=left[0].dtype)
+    out = np.empty((left[0].shape[0], right[0].shape[1]), dtype=right[0].dtype)
     scratch = np.empty((CACHED_ROWS, out.shape[1]), dtype=out.dtype)
     for rows in slices(out.shape[0], CACHED_ROWS):
         own, factor = out[rows], scratch[: rows.stop - rows.start]
-        np.matmul(left[0][rows], right[0], out=own)
+        product(left[0][rows], right[0], own)
         for A, B in zip(left[1:], right[1:], strict=True):
-            own *= np.matmul(A[rows], B, out=factor)
+            own *= product(A[rows], B, factor)
     return out
 
 
