@@ -71,7 +71,7 @@ def create(
         fit = tomllib.loads(to_toml(settings))
         made = founding.found(there, Memory(own), name.lower(), parties, fit, **about)
         here = founding.plan_in(there)
-    print(f"Founded. Read the plan in {folder}/{made.center}/{here.file}; then each party joins:")
+    print(f"Study created. Read the plan in {folder}/{made.center}/{here.file}; then each party joins:")
     print(f"  dkpca study join {folder} --as DIR --table TABLE --id COLUMN")
 
 

@@ -122,7 +122,7 @@ def sign(
 
     with _waiting(), place(folder) as there:
         study.sign(there, Memory(own), fingerprint)
-    print(f"Signed. Go on with: dkpca study run {folder} --as {own}")
+    print(f"Signed. Continue with: dkpca study run {folder} --as {own}")
 
 
 @group.command("run")

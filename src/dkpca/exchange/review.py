@@ -454,7 +454,9 @@ def _nearest(case: Case, roster: Mapping[str, str]) -> str:
         "the same plan, with its numbers within the limits": {},
         f"rank: recovery={limits.recovery:g}": {"rank": Recovery(limits.recovery, limits.known_rows)},
     }
-    tries |= {f"protect = blind, {n} components": blind | {"n_components": n} for n in (fit.n_components, few, 1)}
+    tries |= {
+        f"protect: blind, law: sum, components: {n}": blind | {"n_components": n} for n in (fit.n_components, few, 1)
+    }
     for words, changes in tries.items():
         try:
             other = replace(fit, precision=precision, audit=audit, **changes)
