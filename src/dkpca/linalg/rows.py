@@ -150,6 +150,7 @@ class Made:
     make: Callable[..., Array]  # from the number of the first row and rows of what is stored, in a new array
     width: int
     place: Array | None = None  # an array where rows are made, if that is not where they are stored
+    quick: bool = False  # whether it takes no longer to make rows again than to keep them
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -171,7 +172,7 @@ def cached(table: Made, reference: Array, memory: MemoryLimit | None = None) -> 
     room = CACHE_BYTES if memory is None else min(CACHE_BYTES, memory.most // CACHE_SHARE)
     fitting = room // (itemsize(reference) * max(width, 1))
     most = max((group.stop for group in groups(n) if group.stop <= fitting), default=0)
-    if not most or on_workers(table) or not isinstance(reference, np.ndarray):
+    if not most or table.quick or on_workers(table) or not isinstance(reference, np.ndarray):
         return table, table
     rows, make = np.empty((most, width), dtype=reference.dtype), table.make
 
