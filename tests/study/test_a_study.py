@@ -2,6 +2,7 @@
 
 import datetime
 import json
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
@@ -12,6 +13,7 @@ from dkpca.errors import InputError
 from dkpca.exchange import center_side, founding, in_process, own_table, protocols, study
 from dkpca.exchange.member import RefusedError, WaitingError
 from dkpca.exchange.plan import second_nonce
+from dkpca.exchange.review import Finding
 from dkpca.party.answers import Party
 from dkpca.party.limits import Limits
 from dkpca.settings import Compute
@@ -200,6 +202,20 @@ def test_whoever_has_not_signed_is_told_to_and_waits_for_nobody(tmp_path):
         consortium.run("airline")
 
 
+def test_a_table_with_other_columns_than_the_party_joined_with_is_not_reviewed(tmp_path):
+    consortium = Consortium(tmp_path, tables(), MODES["open"], samples=10).join(**ANYTHING)
+    with (tmp_path / "airline" / "party.toml").open("a") as file:
+        file.write('exclude = ["airline0"]\n')
+    with pytest.raises(InputError, match="has 4 columns, and airline joined with 5; ask center for the next"):
+        consortium.at("airline", study.review)
+
+
+def test_where_no_plan_near_a_red_one_is_green_the_review_says_what_is_left_to_do(tmp_path):
+    consortium = Consortium(tmp_path, tables(), MODES["open"], samples=10).join(**ANYTHING)
+    red = replace(consortium.at("airline", study.review), findings=(Finding("recovery", 0.5, 1.0, ok=False),))
+    assert "No plan near this one is within your limits; 'exclude' in party.toml leaves columns out." in red.words()
+
+
 def test_a_plan_whose_last_day_is_over_is_not_reviewed_as_if_it_could_be_signed(tmp_path):
     over = datetime.date(2020, 1, 1)
     consortium = Consortium(tmp_path, tables(), MODES["open"], samples=10, ends=over).join(**ANYTHING)
@@ -254,7 +270,7 @@ def test_join_says_which_columns_were_left_out_or_expanded(tmp_path):
     (tmp_path / "airline.csv").write_text("\n".join(["id,delay,side,constant,day", *rows]) + "\n")
     told = consortium.at("airline", study.join, tmp_path / "airline.csv", None, "airline")
     assert told.splitlines()[:3] == [
-        "note: sample ids: column 'id'",
+        "note: sample ids: column 'id', such as 's0'; compare with the other parties'",
         "note: left out: 'constant', 'day' (exclude in party.toml)",
         "note: expanded text column 'side' into 2 columns of 0 and 1",
     ]

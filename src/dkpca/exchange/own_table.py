@@ -44,7 +44,8 @@ class OwnTable:
         """What became of the columns, in words."""
         reading = self.preparation.reading
         left_out = [f"left out: {some(reading.exclude)} (exclude in {PARTY_FILE})"] if reading.exclude else []
-        ids = [f"sample ids: column {reading.id_column!r}"] if reading.id_column else []
+        such = f", such as {self.keys[0]!r}; compare with the other parties'" if self.keys else ""
+        ids = [f"sample ids: column {reading.id_column!r}{such}"] if reading.id_column else []
         return [*ids, *left_out, *self.preparation.notes]
 
     def new_rows(self, path: Path) -> "OwnTable":

@@ -231,7 +231,7 @@ class PartySide:
         if (derived.n_samples, derived.samples, dict(derived.columns)) != (n, samples, dict(self.terms.columns)):
             return "question", ""
         if n_common < max(self.plan.samples, self.limits.samples):
-            return "samples", f"{n_common:,} here"
+            return "samples", f"{n_common:,} here; do all parties write ids alike? See id_normalize in party.toml"
         expected = self._kernels(derived)
         if expected is None:
             return "gamma", ""

@@ -121,6 +121,8 @@ class Review:
             lines.append(_about_lacking(plan))
         if self.nearest:
             lines.append(f"Nearest plan within your limits: {self.nearest}.")
+        elif not self.green:
+            lines.append("No plan near this one is within your limits; 'exclude' in party.toml leaves columns out.")
         verdict = "GREEN: you may sign." if self.green else "RED: 'sign' refuses this plan."
         return [*lines, "", f"Fingerprint: {shown(self.study.fingerprint)}", verdict]
 

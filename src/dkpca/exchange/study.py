@@ -69,6 +69,11 @@ def _review(seat: Seat) -> Review:
         if signed and seat.kept.kept("table/about.json") is not None:
             table = own_table.frozen(seat.kept)  # what will be sent, whatever party.toml describes by now
         columns = {party: study.members[party].columns for party in study.plan.parties}
+        if table.X.shape[1] != columns[seat.name]:
+            raise InputError(
+                f"the table has {table.X.shape[1]} columns, and {seat.name} joined with {columns[seat.name]}; ask "
+                f"{study.plan.center} for the next plan ('dkpca study create'), and join that one"
+            )
         case = Case(study.plan, settings_of(study.plan), seat.name, columns, table, limits, seat.memory)
         found = reviews.review(case, study)
         reviews.keep(seat.kept, found, case)
