@@ -207,7 +207,8 @@ def test_samples_that_a_party_lacks_are_completed_on_the_device(law, solver, mod
         {n: torch.asarray(X[has[n]], device="cuda") for n, X in whole.items()}, sample_ids=ids
     )
     assert there.eigenvectors_.is_cuda
-    assert subspace_error(here.eigenvectors_, there.eigenvectors_.cpu().numpy()) < 1e-6
+    error = 1e-4 if solver == "landmark" else 1e-9  # a party's landmarks differ by rounding
+    assert subspace_error(here.eigenvectors_, there.eigenvectors_.cpu().numpy()) < error
 
 
 def test_a_wrong_device_mix_is_refused():
