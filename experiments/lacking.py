@@ -1,6 +1,7 @@
 """Beyond the paper: samples that parties lack, at random and not.
 
-Six views of handwritten digits (`six_views`), product of RBF kernels. Some share of the rows of every view is hidden.
+Six views of handwritten digits (`six_views`), and the paper's expression data with the genes dealt out to six
+parties; product of RBF kernels. Some share of the rows of every view is hidden.
 Compared with kernel PCA of the complete data: the error of the components, and a linear classifier on the scores.
 """
 
@@ -15,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 from dkpca import subspace_error
 from dkpca.fusion.completion import Held, complete
-from experiments.command import Options, described, main, mean_std
+from experiments.command import Options, described, expression, main, mean_std
 
 Array = np.ndarray
 HOW = ("at random", "one site", "one class")
@@ -29,6 +30,7 @@ class Settings:
     shares: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4)
     n_components: int = 10
     rank: int = 60
+    data: str | None = None  # GSE2187
 
 
 QUICK = Settings(n_samples=100, shares=(0.2,), rank=20, n_components=5)
@@ -69,6 +71,13 @@ def six_views(n_samples: int) -> tuple[dict[str, Array], Array]:
     return {name: StandardScaler().fit_transform(X[:, X.std(axis=0) > 1e-9]) for name, X in views.items()}, labels
 
 
+def six_parts(data: str | None) -> tuple[dict[str, Array], Array]:
+    """Genes of the paper's data, dealt out to six parties, and the kind of compound."""
+    known = expression(data)
+    X = StandardScaler().fit_transform(known.X)
+    return {f"part {j + 1}": X[:, j::6] for j in range(6)}, known.label
+
+
 def kept(how: str, share: float, labels: Array, n_views: int, rng: np.random.Generator) -> Array:
     """Which samples (rows) each view (column) has."""
     n = len(labels)
@@ -78,7 +87,8 @@ def kept(how: str, share: float, labels: Array, n_views: int, rng: np.random.Gen
         has[: int(2 * share * n), 0] = rng.random(int(2 * share * n)) < 0.5
     if how == "one class":  # the first view lacks most samples of one class, and few others
         has = np.ones((n, n_views), dtype=bool)
-        has[labels == 3, 0] = rng.random(int((labels == 3).sum())) < 0.2
+        one = labels == np.unique(labels)[3]
+        has[one, 0] = rng.random(int(one.sum())) < 0.2
     has[~has.any(axis=1), 0] = True
     return has
 
@@ -105,9 +115,13 @@ def factor(K: Array, rank: int) -> tuple[Array, float]:
 
 
 def trial(settings: Settings, seed: int) -> dict[str, dict[str, float]]:
-    """Errors and accuracies of one draw, by how much is lacking and how."""
-    views, labels = six_views(settings.n_samples)
-    T, D = settings.n_samples, settings.n_components
+    """Errors and accuracies of one draw, by how much is lacking and how; those of the genes beside the digits'."""
+    genes = {f"genes, {case}": row for case, row in _trial(settings, seed, *six_parts(settings.data)).items()}
+    return _trial(settings, seed, *six_views(settings.n_samples)) | genes
+
+
+def _trial(settings: Settings, seed: int, views: dict[str, Array], labels: Array) -> dict[str, dict[str, float]]:
+    T, D = len(labels), settings.n_components
     gamma = 1.0 / sum(2.0 * X.shape[1] for X in views.values())
     grams = {name: np.exp(-gamma * ((X[:, None] - X[None]) ** 2).sum(-1)) for name, X in views.items()}
     complete_data = components(np.prod(list(grams.values()), axis=0), D)
@@ -141,7 +155,7 @@ def trial(settings: Settings, seed: int) -> dict[str, dict[str, float]]:
 
 def run(options: Options, settings: Settings) -> None:
     """Components and classifiers where parties lack samples."""
-    trials = options.repeat("lacking", trial, settings)
+    trials = options.repeat("lacking", trial, settings, real_data=True)
     rows = [
         {"lacking": case, "measured": what, **mean_std([one[case][what] for one in trials])}
         for case in trials[0]

@@ -7,7 +7,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 from dkpca import DKPCA, subspace_error
-from dkpca.errors import DataWarning, InputError, MissingPartyWarning
+from dkpca.errors import DataWarning, FusionError, InputError, MissingPartyWarning
 from dkpca.exchange.protocols import Terms, fit
 from dkpca.fusion.completion import held_by
 from dkpca.messages import Shape
@@ -35,6 +35,13 @@ def tables(whole):
     has[~has.any(axis=1), 0] = True
     kept = zip(whole.items(), has.T, strict=True)
     return {name: table[own].sample(frac=1, random_state=3) for (name, table), own in kept}
+
+
+@pytest.fixture(scope="module")
+def at_two(tables):
+    """The same without samples that one party has alone."""
+    held = pd.concat([table.index.to_series() for table in tables.values()]).value_counts()
+    return {name: table[held[table.index].to_numpy() > 1] for name, table in tables.items()}
 
 
 def estimator(**settings):
@@ -240,9 +247,9 @@ def test_what_cannot_be_is_refused_with_the_reason(tables, whole):
 
 
 @pytest.mark.parametrize("protect", ["sums", "blind"])
-def test_protected_fits_with_mean_rows_are_those_in_the_open(tables, protect):
+def test_protected_fits_with_mean_rows_are_those_in_the_open(at_two, protect):
     hidden, shown = (
-        DKPCA(2, kernel="linear", protect=mode, lacking="mean", precision="float64").fit(tables)
+        DKPCA(2, kernel="linear", protect=mode, lacking="mean", precision="float64").fit(at_two)
         for mode in (protect, "none")
     )
     assert list(hidden.sample_ids_) == list(shown.sample_ids_)
@@ -250,12 +257,13 @@ def test_protected_fits_with_mean_rows_are_those_in_the_open(tables, protect):
 
 
 @pytest.mark.parametrize(("kernel", "gamma"), [("rbf", GAMMA), ("rbf", "scale"), ("rbf", None), ("laplacian", 0.1)])
-def test_masked_distances_with_mean_rows_are_the_padded_kernels(tables, whole, kernel, gamma):
+def test_masked_distances_with_mean_rows_are_the_padded_kernels(at_two, whole, kernel, gamma):
+    tables = at_two
     asked = {"kernel": kernel, "gamma": gamma, "lacking": "mean", "precision": "float64", "solver": "dense"}
     hidden = DKPCA(4, protect="sums", **asked).fit(tables)
     own = {name: table.to_numpy() for name, table in tables.items()}
     width = hidden.model_.kernels["joined"].gamma
-    shown = DKPCA(4, rank=T, **(asked | {"gamma": width})).fit(tables)
+    shown = DKPCA(4, rank=len(hidden.sample_ids_), **(asked | {"gamma": width})).fit(tables)
     assert list(hidden.sample_ids_) == list(shown.sample_ids_)
     np.testing.assert_allclose(hidden.eigenvalues_, shown.eigenvalues_, rtol=1e-10)
     assert subspace_error(shown.eigenvectors_, hidden.eigenvectors_) < 1e-12
@@ -263,7 +271,7 @@ def test_masked_distances_with_mean_rows_are_the_padded_kernels(tables, whole, k
     for name, X in own.items():
         distances = ((X[:, None] - X[None]) ** 2).sum(-1) if kernel == "rbf" else np.abs(X[:, None] - X[None]).sum(-1)
         places = pd.Index(hidden.sample_ids_).get_indexer(tables[name].index)
-        W = np.full((T, len(X)), 1.0 / len(X))
+        W = np.full((len(hidden.sample_ids_), len(X)), 1.0 / len(X))
         W[places] = np.eye(len(X))
         K = K * (W @ np.exp(-width * distances) @ W.T)
     values, vectors = np.linalg.eigh(centered(K))
@@ -273,6 +281,11 @@ def test_masked_distances_with_mean_rows_are_the_padded_kernels(tables, whole, k
     assert trace <= hidden.certificate_.total_variance_at_most + 1e-9
     some = {name: table.iloc[:6] for name, table in whole.items()}
     np.testing.assert_allclose(np.abs(hidden.transform(some)), np.abs(shown.transform(some)), atol=1e-6)
+
+
+def test_masked_sums_over_samples_that_one_party_has_alone_are_refused(tables):
+    with pytest.raises(FusionError, match="samples are at one party only, and a masked sum over them would reveal"):
+        estimator(protect="sums", rank="auto", lacking="mean").fit(tables)
 
 
 def test_many_samples_with_mean_rows_have_no_masked_distances():

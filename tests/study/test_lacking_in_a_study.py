@@ -72,6 +72,16 @@ PROTECTED: dict[str, dict[str, Any]] = {
 }
 
 
+def at_two():
+    """Tables in which each party lacks samples, but none that another one lacks too."""
+    made = tables()
+    lacked = {name: {f"s{row}" for row in range(4 * j, 4 * j + 4)} for j, name in enumerate(made)}
+    kept = {
+        name: [row for row, each in enumerate(ids) if each not in lacked[name]] for name, (ids, _) in made.items()
+    }
+    return {name: ([ids[row] for row in kept[name]], X[kept[name]]) for name, (ids, X) in made.items()}
+
+
 def padded_kernels(given, kernel, together):
     """Sum or product of the parties' matrices, with the mean of phi in the place of samples that they lack."""
     from sklearn.metrics.pairwise import pairwise_kernels
@@ -95,7 +105,7 @@ def test_mean_under_protection_is_kernel_pca_of_the_padded_kernels(mode, tmp_pat
 
     from dkpca import DKPCA
 
-    given, settings = tables(shared=False), PROTECTED[mode]
+    given, settings = at_two(), PROTECTED[mode]
     kernel = {"metric": "rbf", "gamma": 0.05} if "gamma" in settings else {"metric": "linear"}
     ids, total = padded_kernels(given, kernel, np.prod if mode == "sums of distances" else np.sum)
     expected = KernelPCA(3, kernel="precomputed").fit_transform(total)
@@ -126,7 +136,7 @@ def test_masked_distances_with_mean_rows_take_batches_and_derive_their_width(tmp
 
     from dkpca import DKPCA
 
-    given, new = tables(shared=False), tables(80)
+    given, new = at_two(), tables(80)
     settings: dict[str, Any] = {"protect": "sums", "precision": "float64", "n_components": 3, "lacking": "mean"}
     settings["gamma"] = "scale"
     consortium = Consortium(tmp_path, given, settings, samples=10, batches=1, batch_samples=5)
@@ -138,6 +148,30 @@ def test_masked_distances_with_mean_rows_take_batches_and_derive_their_width(tmp
     ids, scores = consortium.embedding("airline", "batch-1")
     wanted = expected[[int(each[1:]) for each in ids]]
     np.testing.assert_allclose(np.abs(scores), np.abs(wanted), atol=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_own_numbers_under_masked_sums_with_mean_rows_count_as_known(kernel, tmp_path):
+    fit = {"protect": "sums", "kernel": kernel, "n_components": 3, "precision": "float64"}
+    fit |= {"gamma": 0.05} if kernel == "rbf" else {}
+    reviews = {}
+    for lacking in ("drop", "mean"):
+        (tmp_path / lacking).mkdir()
+        consortium = Consortium(tmp_path / lacking, tables(), fit | {"lacking": lacking}, samples=10)
+        reviews[lacking] = consortium.join(samples=10, known_rows=7).at("airline", study.review)
+    told, careful = reviews["mean"], reviews["drop"]
+    assert max(told.columns.values()) > 0.95 > max(careful.columns.values())
+    assert "between samples that center says the others lack" in "\n".join(told.words())
+
+
+def test_samples_that_one_party_has_alone_end_a_study_by_sums(tmp_path):
+    given = at_two()
+    given["airline"] = ([*given["airline"][0], "alone"], np.vstack([given["airline"][1], given["airline"][1][:1]]))
+    consortium = Consortium(tmp_path, given, PROTECTED["sums"] | {"lacking": "mean"}, samples=10)
+    consortium.join(**ANYTHING).sign()
+    with pytest.raises(RefusedError, match="1 of 61 samples are at one party only"):
+        consortium.finish()
 
 
 def test_too_few_common_samples_are_refused(tmp_path):

@@ -54,6 +54,8 @@ def fit(
     run, names = f"fit-{settings.seed}", list(tables)
     parties = {name: _party(name, tables[name], names, run, settings, compute) for name in names}
     if places is not None and settings.protect != "none":  # the parties pad their own tables
+        if settings.protect == "sums":
+            protocols.check_hidden_among_others(places)
         n_samples = 1 + max(int(np.max(own)) for own in places.values())
         for name, party in parties.items():
             party.union[""] = Union(n_samples, np.asarray(places[name]))

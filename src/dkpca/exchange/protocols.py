@@ -115,7 +115,8 @@ def fit(names: Sequence[str], settings: Fit, terms: Terms) -> Generator[Ask, Ans
     if settings.protect != "none" or terms.align == "tokens":
         yield from _seeds(names, terms)
     if terms.align != "position":
-        terms = yield from aligned(names, terms, union=settings.lacking in ("mean", "complete"))
+        keeps, sums = settings.lacking in ("mean", "complete"), settings.protect == "sums"
+        terms = yield from aligned(names, terms, union=keeps, at_least=2 if sums else 1)
         if settings.protect != "none":
             terms = replace(terms, places=None)  # the parties pad their own tables
     if settings.protect == "sums":
@@ -438,9 +439,9 @@ def _seeds(names: Sequence[str], terms: Terms, batch: str = "") -> Protocol:
 
 
 def aligned(
-    names: Sequence[str], terms: Terms, batch: str = "", *, union: bool = False
+    names: Sequence[str], terms: Terms, batch: str = "", *, union: bool = False, at_least: int = 1
 ) -> Generator[Ask, Answers, Terms]:
-    """Find the samples that all parties have, or at least one, by tokens under their key or by a ring.
+    """Find the samples that all parties have, or `at_least` so many, by tokens under their key or by a ring.
 
     Tells the parties which these are; returns the terms with the places of their samples among all.
     """
@@ -461,7 +462,7 @@ def aligned(
         lists = lambda: {name: tokens[name].tokens.listed() for name in names}  # noqa: E731
     matched = Ask(
         f"{before}matched",
-        lambda: _matched(lists(), ring, union, batch),
+        lambda: _matched(lists(), ring, union, batch, at_least),
         expects=lambda told: (
             isinstance(told, q.MatchedGiven)
             and (told.ring, told.places is not None, told.batch) == (ring, union, batch)
@@ -498,12 +499,14 @@ def _fully_raised(names: Sequence[str], run: str, raised: Answers) -> dict[str, 
     return fully_raised(ring, lists)
 
 
-def _matched(lists: Mapping[str, list[bytes]], ring: bool, keep_all: bool, batch: str) -> Questions:
+def _matched(lists: Mapping[str, list[bytes]], ring: bool, keep_all: bool, batch: str, at_least: int) -> Questions:
     """Tell each party the positions of the common samples in its list, and of a union the places of its samples."""
     from dkpca.protection.psi import intersection, union
 
     found = intersection(lists)
     n_samples, places = union(lists) if keep_all else (len(next(iter(found.values()))), None)
+    if places is not None and at_least > 1:
+        check_hidden_among_others(places)
     if not next(iter(found.values())):
         raise FusionError(f"no sample is common to all of {sorted(lists)}; check that they use the same kind of id")
     return {
@@ -517,6 +520,17 @@ def _matched(lists: Mapping[str, list[bytes]], ring: bool, keep_all: bool, batch
         )
         for name, positions in found.items()
     }
+
+
+def check_hidden_among_others(places: Mapping[str, Any]) -> None:
+    """Refuse masked sums over samples that one party has alone: the others add what is the same for all of these."""
+    holders = np.bincount(np.concatenate([np.asarray(own) for own in places.values()]))
+    alone = int((holders < 2).sum())
+    if alone:
+        raise FusionError(
+            f"{alone:,} of {len(holders):,} samples are at one party only, and a masked sum over them would reveal "
+            "that party's numbers; use protect='blind', or lacking='drop'"
+        )
 
 
 def _packed_numbers(numbers: Sequence[int]) -> Packed:

@@ -27,6 +27,7 @@ from dkpca.fusion import FusedModel
 from dkpca.fusion.covariates import Covariates
 from dkpca.kernels import Linear
 from dkpca.linalg.arrays import to_numpy
+from dkpca.linalg.rows import column_scales, standardized
 from dkpca.messages import Go, Reveal, Shape
 from dkpca.party import recovery
 from dkpca.party.answers import Party
@@ -343,6 +344,20 @@ def _sums(case: Case, heard: Heard, model: FusedModel) -> Iterator[Leaving]:
     # Its similar pairs are steps of paths, and its kernel says which columns are categories.
     matrix = replace(recovery.seen_in(joined, np.arange(n_rows)), n_features=n_features)
     yield Leaving("the joint kernel matrix, computed from these sums", plan.center, 0, matrix)
+    if not padded:
+        return
+    # Samples that the others lack differ in the sum by this party's numbers alone, and only the center knows which
+    # these are: it counts as if all were.
+    X = case.table.X[case.rows]
+    X = (
+        standardized(X, *column_scales(X))
+        if case.fit.standardize and joined.kernel.columns_are == "quantities"
+        else X
+    )
+    own = quantities.Compared(joined.kernel, X, X).between(X, X)
+    own = own if joined.kernel.unit_diagonal else quantities.as_distances(own)
+    alone = f"your own {what}, between samples that {plan.center} says the others lack"
+    yield Leaving(alone, plan.center, 0, _plain(recovery.points(own), case.table))
 
 
 def _rehearsed(case: Case) -> tuple[Heard, FusedModel, Any]:
