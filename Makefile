@@ -147,7 +147,7 @@ reproduce: $(VENV)/reproduce
 clean:
 	rm -rf $(VENV) site dist build dkpca-demo .cache .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-$(VENV)/core: pyproject.toml
+$(VENV)/core: pyproject.toml src/dkpca/__init__.py  # which has the version
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --editable .

@@ -62,7 +62,7 @@ __all__ = [
     "tune",
     "wire",
 ]
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOME = {
     "DKPCA": "estimator",
