@@ -63,7 +63,7 @@ def test_what_protection_leaves():
         sums.agreement_test()
     blind = DKPCA(2, protect="blind", law="sum", rank=10**6, **given).fit(X)
     np.testing.assert_allclose(blind.agreement_, true, atol=1e-9)
-    with pytest.raises(InputError, match="rows of a blind fit are no samples"):
+    with pytest.raises(InputError, match="rows of a blind fit are not samples"):
         blind.agreement_test()
     alone = DKPCA(2).fit(X)
     assert alone.agreement_ is None

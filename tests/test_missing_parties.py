@@ -56,7 +56,7 @@ def test_other_laws_refuse_with_the_reason(tables, settings):
     model = DKPCA(2, **settings).fit(fit)
     with pytest.raises(InputError, match=r"\['b'\] are missing, and the fit is the \w+ kernel of the joined table"):
         model.transform(without(new, "b"))
-    with pytest.raises(InputError, match="its scores are no sums over parties"):
+    with pytest.raises(InputError, match="its scores are not sums over parties"):
         model.party_scores(new)
 
 

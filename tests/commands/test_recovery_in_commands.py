@@ -35,13 +35,13 @@ def test_summarize_says_what_could_be_recovered_and_the_ledger_keeps_it(office):
 def test_summarize_answers_red_or_green_whether_the_file_may_be_sent(office):
     answer = office.ok(*SUMMARIZE)
     (line,) = [line for line in answer.out.splitlines() if line.startswith("May I send this?")]
-    assert "RED, no: an attacker who knows 30 rows recovers 4 of 4 columns beyond R² 0.5" in line
+    assert "RED, no: an attacker who knows 30 rows recovers 4 of 4 columns above R² 0.5" in line
     assert "\x1b" not in answer.out  # words alone, where no terminal shows colors
     assert office.ok(*SUMMARIZE, "--json").json["may_send"] is False
     told = office.ok(*SUMMARIZE, "--rank", "recovery=0.4")
-    assert "May I send this? GREEN, yes: an attacker who knows 30 rows recovers no column beyond R² 0.5" in told.out
+    assert "May I send this? GREEN, yes: an attacker who knows 30 rows recovers no column above R² 0.5" in told.out
     told = office.ok(*SUMMARIZE, *limited(office, recovery=0.3)).out
-    assert "GREEN, yes: an attacker who knows 30 rows recovers no column beyond R² 0.3 (your limits)" in told
+    assert "GREEN, yes: an attacker who knows 30 rows recovers no column above R² 0.3 (your limits)" in told
 
 
 def test_the_answer_is_colored_on_a_terminal(office):

@@ -114,7 +114,7 @@ def test_what_cannot_be_decided_is_refused_with_the_candidates(tmp_path, text, w
 
 def test_columns_that_two_marks_may_separate_are_refused_unless_the_id_column_decides(tmp_path):
     path = written(tmp_path, "Fall;a,b\nx;1,y\nz;2,y\n")
-    with pytest.raises(InputError, match="may be separated by commas or semicolons; say which with --separator"):
+    with pytest.raises(InputError, match="may be separated by commas or semicolons; choose one with --separator"):
         read(path, Reading())
     assert loaded(path).frame.columns == ["a,b"]
 

@@ -51,9 +51,7 @@ def test_several_sheets_are_refused_until_one_is_named(book):
         sheet.append(["id", "x"])
         sheet.append(["001", value])
     path = save()
-    with pytest.raises(
-        InputError, match=r"has tables on the sheets \['first', 'second'\]; say which to read with --sheet"
-    ):
+    with pytest.raises(InputError, match=r"has tables on the sheets \['first', 'second'\]; choose one with --sheet"):
         read(path, Reading("id"))
     with pytest.raises(InputError, match="has no sheet 'third'; it has"):
         read(path, Reading("id", dialect=Dialect(sheet="third")))

@@ -70,7 +70,7 @@ def unrelated(model: FusedModel, *, n_permutations: int = PERMUTATIONS, seed: in
     The party's samples are permuted, within groups of samples that have the same covariate categories.
     """
     if model.is_blind:
-        raise InputError("rows of a blind fit are no samples, and are not permuted; fit with protect='none'")
+        raise InputError("rows of a blind fit are not samples and cannot be permuted; fit with protect='none'")
     rng = np.random.default_rng([seed, model.n_samples])
     rows = np.sort(rng.permutation(model.n_samples)[:SAMPLED])
     own = {name: np.asarray(to_numpy(A), dtype=float)[rows] for name, A in _factors(model).items()}

@@ -140,7 +140,7 @@ def run_words(run: Run, *, advice: str = "; name them with --ids") -> list[str |
     lines += [f"warning: {sentence}" for sentence in about_kernel(run.model, remedy=REMEDY)]
     lines += [f"note: {note}" for note in run.notes]
     if run.model.is_blind:
-        return [*lines, f"wrote {run.path}; its rows are turned samples, which only the parties can turn back"]
+        return [*lines, f"wrote {run.path}; its rows are rotated samples, which only the parties can rotate back"]
     if run.settings.sample_names == "row numbers":
         lines.append(f"note: samples are numbered by row{advice}")
     return [*lines, f"wrote {run.path}; look at it with: dkpca report {run.path}"]

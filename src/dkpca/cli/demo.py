@@ -65,7 +65,7 @@ def demo(
     if flights <= POOLED:
         _say("the joined table goes through scikit-learn's KernelPCA for comparison")
         compared = dict(zip(("subspace_error", "score_error"), _against_pooled(out, run, placed, gamma), strict=True))
-    _say("somebody who knows 30 flights attacks what the center would hold, in each mode")
+    _say("an attacker who knows 30 flights tries to recover the rest from what the center would hold, in each mode")
     recovery = _recovered(out, gamma)
     report = _drawn(out)
     sent = sum(known.bytes_sent for known in run.settings.parties.values())

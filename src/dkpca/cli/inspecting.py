@@ -116,12 +116,12 @@ def may_send(found: Measurement | None, limits: Limits) -> tuple[bool | None, Te
     if beyond:
         words = (
             f"May I send this? RED, no: {known} recovers {beyond:,} of {counted(len(found.columns), 'column')} "
-            f"beyond R² {limit:g} ({whose}), up to {found.worst:.2f}. --rank recovery={limit:g} sends "
+            f"above R² {limit:g} ({whose}), up to {found.worst:.2f}. --rank recovery={limit:g} sends "
             "less; a study with --protect hides more."
         )
         return False, Text(words, "bold red")
     words = (
-        f"May I send this? GREEN, yes: {known} recovers no column beyond R² {limit:g} ({whose}); at most "
+        f"May I send this? GREEN, yes: {known} recovers no column above R² {limit:g} ({whose}); at most "
         f"{found.worst:.2f}."
     )
     return True, Text(words, "bold green")

@@ -31,7 +31,7 @@ REASONS = {
     "agree": "the members were told different values",
     "end": "the last day of the plan has passed",
     "data": "its table cannot be used as the plan says",
-    "ids": "the lists of sample ids do not belong together, or somebody changed one",
+    "ids": "the lists of sample ids do not belong together, or someone changed one",
     "fusion": "the answers of the parties do not belong together",
 }  # no code has a figure in it
 

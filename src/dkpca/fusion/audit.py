@@ -120,7 +120,7 @@ def conclude(model: FusedModel, asked: AuditRequest, answers: Iterable[TrueRows]
     errors = _errors(model)
     drawn = _drawn(model, errors, asked.draws, asked.seed, uniform=asked.uniform)
     if tuple(sorted(set(drawn.samples.tolist()))) != asked.samples:
-        raise FusionError("the audit was drawn for another model; ask the parties anew")
+        raise FusionError("the audit was drawn for another model; ask the parties again")
     xp = namespace(model.eigenvectors)
     chosen = xp.asarray(list(asked.samples), device=device(model.eigenvectors))
     seen = _seen(model, errors, [received[name] for name in model.summaries], chosen)

@@ -249,10 +249,10 @@ def audited_rows(
 
 def check_turned(summaries: Mapping[str, Summary], center: bool, law: str | None) -> None:
     """Raise unless turned samples are only added up: all of them turned, by the sum law, and not centered again."""
-    check_same(summaries, "whether samples are turned", lambda s: s.turned, "let all parties use one protection")
+    check_same(summaries, "whether samples are rotated", lambda s: s.turned, "let all parties use one protection")
     if next(iter(summaries.values())).turned and (center or not adds_up(law)):
         raise FusionError(
-            "these summaries are of turned samples, which the center can only add up, centered as they are; "
+            "these summaries are of rotated samples, which the center can only add up, centered as they are; "
             "use law='sum' and center=False (--law sum --no-center)"
         )
 

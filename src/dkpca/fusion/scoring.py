@@ -107,8 +107,8 @@ def party_scores(model: FusedModel, rows: Mapping[str, Rows], covariates: Any = 
     """Each party's own share of the scores of new samples; they add up to the scores."""
     if not model.law.scores_add:
         raise InputError(
-            f"the fit is {model.meaning}: its scores are no sums over parties, no party can score its columns alone; "
-            "place new samples by factor rows of all parties, or fit with law='sum'"
+            f"the fit is {model.meaning}: its scores are not sums over parties, so no party can score its columns "
+            "alone; place new samples by factor rows of all parties, or fit with law='sum'"
         )
     shares, Q = {}, basis_of(model)
     for name, message in rows.items():

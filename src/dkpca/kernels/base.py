@@ -335,7 +335,7 @@ def _implied(kernels: Mapping[str, Kernel]) -> Law:
     implied = laws.pop()
     if laws or implied is None:
         described = ", ".join(f"{party}: {kernel.name}" for party, kernel in kernels.items())
-        raise InputError(f"these kernels imply no common law ({described}); say law='product' or law='sum'")
+        raise InputError(f"these kernels imply no common law ({described}); give law='product' or law='sum'")
     return implied
 
 

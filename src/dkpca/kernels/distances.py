@@ -165,7 +165,7 @@ class RBF(OfDistance):
     def revealed(self, rank: int, n_features: int) -> str:
         return (
             "squared distances between samples over this party's columns, by -log(similarity) / gamma, to the "
-            "accuracy of the factor: the columns up to rotation and shift, which whoever knows a few rows can undo"
+            "accuracy of the factor: the columns up to rotation and shift, which anyone who knows a few rows can undo"
         )
 
 

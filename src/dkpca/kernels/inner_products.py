@@ -84,7 +84,7 @@ class Linear(Kernel):
 
     def revealed(self, rank: int, n_features: int) -> str:
         what = "all columns" if rank >= n_features else f"the {rank} leading directions of the {n_features} columns"
-        return f"{what} up to a rotation: whoever knows the values of a few samples can work out those of the others"
+        return f"{what} up to a rotation: anyone who knows the values of a few samples can recover the others"
 
 
 @dataclass(frozen=True)

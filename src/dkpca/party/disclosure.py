@@ -134,7 +134,7 @@ def _(message: messages.Summary) -> Description:
         reveals = [
             "the party's leading eigenvalues, and how its factor goes together with those of the other parties",
             f"that the party has {message.n_features} columns and {message.n_samples} samples",
-            "to whoever has the parties' key: all that a summary in the open reveals",
+            "to anyone who has the parties' key: all that a summary in the open reveals",
         ]
         hidden = "any sample, similarity or mean: rows are mixtures of all samples by a secret rotation"
         return facts, reveals, [hidden]

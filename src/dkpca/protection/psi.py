@@ -146,13 +146,13 @@ class RingMember:
             raise ProtectionError("positions of common samples are not positions of the list, each at most once")
         rows = [self._order[position] for position in positions]
         if any(row >= len(self._ids) for row in rows):
-            raise ProtectionError("a padded entry was said to be a common sample: somebody changed a list")
+            raise ProtectionError("a padded entry was said to be a common sample: someone changed a list")
         return rows
 
     def _raised(self, x: bytes) -> bytes:
         point = _decoded(x)
         if point is None:
-            raise ProtectionError(f"{x.hex()[:16]}... is not a point of P-256: somebody changed a list")
+            raise ProtectionError(f"{x.hex()[:16]}... is not a point of P-256: someone changed a list")
         return self._key.exchange(ec.ECDH(), point)
 
     def _drawn(self, what: str, which: str) -> bytes:

@@ -322,7 +322,7 @@ def _agreement(run: Run) -> str:
     found = agreement(run.model)
     note = (
         "Cosine between the parties' centered kernel matrices, from what they sent: 1 is the same, 0 has nothing in "
-        "common. The number behind it bounds how far the true cosine is."
+        "common. The number after it bounds the distance to the true cosine."
     )
     rows = [
         [f"{cosine:.2f}" if i == j else f"{cosine:.2f} ± {error:.2f}" for j, (cosine, error) in enumerate(both)]

@@ -205,7 +205,7 @@ def _sheet(book: Any, asked: str | None, path: Path) -> tuple[str, pl.DataFrame]
     filled = {name: head for name, head in heads.items() if head.height}
     if len(filled) != 1:
         what = "nothing on its sheets" if not filled else f"tables on the sheets {list(filled)}"
-        raise InputError(f"{path}: has {what}; say which to read with --sheet")
+        raise InputError(f"{path}: has {what}; choose one with --sheet")
     return next(iter(filled.items()))
 
 

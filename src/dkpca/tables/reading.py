@@ -449,7 +449,7 @@ def text_among_numbers(values: pl.Series, dialect: Dialect | None) -> str | None
     mark = texts[0] if len(texts) == 1 else "..."
     return (
         f"{what} in {where}; if that means missing, give --null-values {mark!r} with the other marks that the table "
-        f"uses; else correct it, or leave the column out with --exclude {values.name!r}"
+        f"uses; otherwise correct it, or leave the column out with --exclude {values.name!r}"
     )
 
 

@@ -171,7 +171,7 @@ def _cut_as_asked(head: str, asked: Dialect, source: str, id_column: str | None)
     fewest = [cut for cut, count in zip(close, foreign, strict=True) if count == min(foreign)]
     if len(fewest) > 1:
         candidates = " or ".join(SEPARATORS[cut.separator] for cut in fewest)
-        raise InputError(f"{source}: its columns may be separated by {candidates}; say which with --separator")
+        raise InputError(f"{source}: its columns may be separated by {candidates}; choose one with --separator")
     return fewest[0]
 
 
