@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import re
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any
@@ -262,6 +263,15 @@ def test_a_party_refuses_what_is_beyond_its_limits_when_the_samples_are_known(lo
     (tmp_path / "airline/limits.toml").write_text(Limits(**ANYTHING | lowered).to_toml())
     with pytest.raises(RefusedError, match=f"airline refused at step 'go': {reason}"):
         consortium.finish()
+
+
+def test_join_says_that_ids_have_spaces_around_them(tmp_path):
+    consortium = Consortium(tmp_path, tables(), MODES["open"])
+    table = tmp_path / "airline.csv"
+    table.write_text(re.sub("^s", " s", table.read_text(), flags=re.MULTILINE))
+    told = consortium.at("airline", study.join, table, "id", "airline")
+    assert "such as ' s0'; compare with the other parties'" in told
+    assert "60 ids have spaces around them" in told
 
 
 def test_join_says_which_columns_were_left_out_or_expanded(tmp_path):

@@ -32,7 +32,7 @@ REASONS = {
     "end": "the last day of the plan has passed",
     "data": "its table cannot be used as the plan says",
     "ids": "the lists of sample ids do not belong together, or someone changed one",
-    "fusion": "the answers of the parties do not belong together",
+    "fusion": "the answers of the parties do not belong together; the center was told in which way",
 }  # no code has a figure in it
 
 

@@ -15,6 +15,7 @@ from dkpca.exchange.memory import StudyMemory, write
 from dkpca.store import party_file
 from dkpca.tables.checkup import examine
 from dkpca.tables.formats import embedding_files
+from dkpca.tables.ids import oddities
 from dkpca.tables.preparation import Preparation, numbers_for
 from dkpca.tables.reading import Matrix, Reading, read, some
 from dkpca.wire import codec
@@ -46,7 +47,7 @@ class OwnTable:
         left_out = [f"left out: {some(reading.exclude)} (exclude in {PARTY_FILE})"] if reading.exclude else []
         such = f", such as {self.keys[0]!r}; compare with the other parties'" if self.keys else ""
         ids = [f"sample ids: column {reading.id_column!r}{such}"] if reading.id_column else []
-        return [*ids, *left_out, *self.preparation.notes]
+        return [*ids, *oddities(self.ids or (), reading.id_normalize), *left_out, *self.preparation.notes]
 
     def new_rows(self, path: Path) -> "OwnTable":
         """Read a table of new samples as this one was read."""
