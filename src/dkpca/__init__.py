@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dkpca.exchange.steps import extend, fuse, project, summarize
     from dkpca.fusion import FusedModel
     from dkpca.messages import Partials, Rows, Summary
-    from dkpca.metrics import principal_angles, sin_theta_distance, subspace_error
+    from dkpca.metrics import subspace_error
     from dkpca.party import recovery
     from dkpca.party.disclosure import LedgerEntry
     from dkpca.party.limits import Limits
@@ -51,12 +51,10 @@ __all__ = [
     "fuse",
     "kernels",
     "load",
-    "principal_angles",
     "project",
     "rank",
     "recovery",
     "save",
-    "sin_theta_distance",
     "subspace_error",
     "summarize",
     "tune",
@@ -79,10 +77,8 @@ _HOME = {
     "extend": "exchange.steps",
     "fuse": "exchange.steps",
     "load": "store.files",
-    "principal_angles": "metrics",
     "project": "exchange.steps",
     "save": "store.files",
-    "sin_theta_distance": "metrics",
     "subspace_error": "metrics",
     "summarize": "exchange.steps",
     "tune": "report.tuning",

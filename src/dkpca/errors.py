@@ -40,71 +40,53 @@ class DKPCAError(Exception):
 
     code: ClassVar[str] = "error"
 
+    def __init_subclass__(cls, *, code: str = "", **others: object) -> None:
+        super().__init_subclass__(**others)
+        cls.code = code or cls.code
 
-class InputError(DKPCAError, ValueError):
+
+class InputError(DKPCAError, ValueError, code="input"):
     """Data or a setting that cannot be used as given."""
 
-    code: ClassVar[str] = "input"
 
-
-class NotFittedError(DKPCAError, ValueError, AttributeError):
+class NotFittedError(DKPCAError, ValueError, AttributeError, code="not-fitted"):
     """An estimator that has not been fitted yet; scikit-learn's `NotFittedError` catches it too."""
 
-    code: ClassVar[str] = "not-fitted"
 
-
-class WireError(DKPCAError):
+class WireError(DKPCAError, code="damaged"):
     """Bytes that are not a whole, unaltered message of a version this library reads."""
 
-    code: ClassVar[str] = "damaged"
 
-
-class OutOfMemoryError(DKPCAError, MemoryError):
+class OutOfMemoryError(DKPCAError, MemoryError, code="memory"):
     """Work that does not fit into the memory of its device."""
 
-    code: ClassVar[str] = "memory"
 
-
-class ConvergenceError(DKPCAError):
+class ConvergenceError(DKPCAError, code="convergence"):
     """An iteration that did not reach its tolerance."""
 
-    code: ClassVar[str] = "convergence"
 
-
-class NoAnswerError(DKPCAError):
+class NoAnswerError(DKPCAError, code="no-answer"):
     """A party that gave no answer: its process ended, it could not be reached, or it refused."""
 
-    code: ClassVar[str] = "no-answer"
 
-
-class TooLateError(NoAnswerError, TimeoutError):
+class TooLateError(NoAnswerError, TimeoutError, code="too-late"):
     """A party that did not answer in time."""
 
-    code: ClassVar[str] = "too-late"
 
-
-class FusionError(DKPCAError):
+class FusionError(DKPCAError, code="mismatch"):
     """Messages that do not belong together: missing, duplicate, misaligned or of another kernel."""
 
-    code: ClassVar[str] = "mismatch"
 
-
-class PolicyError(DKPCAError):
+class PolicyError(DKPCAError, code="policy"):
     """A request that the party's own limits do not allow."""
 
-    code: ClassVar[str] = "policy"
 
-
-class ProtectionError(DKPCAError):
+class ProtectionError(DKPCAError, code="protection"):
     """A masked sum that would not be safe: a foreign or altered key, another roster, a context answered before."""
 
-    code: ClassVar[str] = "protection"
 
-
-class StorageError(DKPCAError):
+class StorageError(DKPCAError, code="storage"):
     """A file that could not be read, or written whole; what was there before is still there."""
-
-    code: ClassVar[str] = "storage"
 
 
 class DataWarning(UserWarning):

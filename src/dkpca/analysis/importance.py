@@ -166,7 +166,8 @@ def associations(X: Matrix, scores: Matrix, seed: int = 0) -> Matrix:
     """Distance correlation of each column with each component, (n_columns, n_components), between 0 and 1."""
     rows = np.sort(np.random.default_rng([seed, len(X)]).permutation(len(X))[:SAMPLED])
     theirs = [_distances(column) for column in scores[rows].T]
-    return np.array([_correlations(_distances(column), theirs) for column in X[rows].T])
+    own = (_distances(column) for column in X[rows].T)
+    return np.sqrt(np.maximum([[np.sum(mine * each) for each in theirs] for mine in own], 0.0))
 
 
 def _distances(x: Any) -> Matrix:
@@ -177,7 +178,3 @@ def _distances(x: Any) -> Matrix:
     D = D - means[None, :] - means[:, None] + means.mean()
     length = float(np.linalg.norm(D))
     return np.asarray(D / length if length > 0 else D)
-
-
-def _correlations(own: Matrix, theirs: list[Matrix]) -> list[float]:
-    return [float(np.sqrt(max(0.0, float(np.sum(own * each))))) for each in theirs]

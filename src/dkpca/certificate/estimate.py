@@ -212,7 +212,8 @@ def component_errors(
     spectrum = spectrum_at(pairs.values, V, pairs.nearby, np.arange(n) if all_rows else few, Q)
     whole: Matrix | None = None
     if all_rows:  # products with the whole matrix
-        grams = [FusedGram(law, list(map(_scaled, factors, by)), diagonals) for by in (uncut, cut)]
+        shown = (zip(factors, by, strict=True) for by in (uncut, cut))
+        grams = [FusedGram(law, [scaled(A, like(s, reference_of(A))) for A, s in each], diagonals) for each in shown]
         whole = None if exact else to_numpy(grams[0] @ V).astype(float)
         image = spectrum.components * spectrum.values[None, :] if whole is None else whole
         lost = image - to_numpy(grams[1] @ V).astype(float)
@@ -455,10 +456,6 @@ def everywhere(
         arithmetic = 0.0 if isinstance(error.factor, Tall) else min(share * error.rounding, LARGEST)
         total += ARITHMETIC * arithmetic**2
     return total
-
-
-def _scaled(A: Factor, by: Vector) -> Factor:
-    return scaled(A, like(by, reference_of(A)))
 
 
 def without_last(kept: Vector) -> Vector:

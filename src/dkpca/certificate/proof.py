@@ -51,6 +51,7 @@ LANDMARKS = 1000
 SHARE = 4  # of a center's own landmarks, one in so many stands in too: half a point less, for a third of the time
 COPIES = 4  # of each factor: as it is, its directions, and what both of them are made from
 LEAST_SIZE = 1e-30  # of the unit, as a share of the largest eigenvalue: far below any rounding
+SQUARED = 1e-9  # share of the smallest eigenvalue of B'B that its rounding may be, for its vectors to be those of B
 TURNED = 1e-3  # share by which the bound is widened, so that directions turned by rounding may be used
 
 
@@ -110,17 +111,21 @@ class PartyError:
         most: (I - VV') B B' q = (I - VV') (B B' - A A') q for the factor A before rounding. It counts the less the
         further off it may be: |x + y|^2 <= (1 + 1/t) |x|^2 + (1 + t) |y|^2 with t = TURNED.
         """
-        # B = Q R; right singular vectors of R turn B into its directions, each as long as it is certain.
-        B = whole(self.factor)
-        _, s, V = np.linalg.svd(to_numpy(triangle(B)), full_matrices=False)  # an SVD of the tall matrix takes seconds
-        values = s.astype(float) ** 2
-        moved = self.rounding + 2.0 * solver_error(self.factor.shape[0], float(values[0]), self.reference)
+        # B'B = V diag(values) V': B V are its directions, each as long as it is certain. From R of B = Q R where the
+        # rounding of B'B, as large as that of its trace, would show in the smallest of the values.
+        B, n = whole(self.factor), self.factor.shape[0]
+        values, V = (np.flip(part, axis=-1) for part in np.linalg.eigh(to_numpy(cross(B, B))))
+        moved = growth(n) * unit(B) * float(np.sum(values, dtype=float))
+        if not moved < SQUARED * float(values[-1]):
+            _, s, right = np.linalg.svd(to_numpy(triangle(B)), full_matrices=False)
+            values, V, moved = s.astype(float) ** 2, right.T, 0.0
+        moved += self.rounding + 2.0 * solver_error(n, float(values[0]), self.reference)
         far = np.divide(moved, values, out=np.full_like(values, np.inf), where=values > 0)
         far = np.minimum(far, 1.0)  # further off than that is off altogether
         shown = np.clip((1.0 + TURNED) - (1.0 + 1.0 / TURNED) * far**2, 0.0, None)
         roots = np.sqrt(shown * (max(0.0, self.left_out - self.overlap) / size))
         scales = np.divide(roots, values**0.5, out=np.zeros_like(roots), where=roots > 0)
-        return times(B, like(V.T * scales.astype(V.dtype)[None, :], B))
+        return times(B, like(V * scales.astype(V.dtype)[None, :], B))
 
 
 class Covered(Gram):
@@ -345,6 +350,8 @@ def certify(
     following = np.append(found[1:], pairs.next_value)
     leading = [_leading_error(d, found, pairs, float(following[d - 1]), widths, G, T) for d in range(1, D + 1)]
     gaps = found - following - (above + below)
+    # v'(K - L)v <= v'G v + rounding for each component v.
+    losses = np.minimum(above, G.size * (np.clip(np.diagonal(G.within), 0.0, None) + G.slack) + below)
     return Certificate(
         n_samples=T,
         n_components=D,
@@ -366,7 +373,7 @@ def certify(
         leading_errors_at_most=tuple(leading),
         captured_at_least=max(0.0, float(found.sum()) - D * below),
         captured_best_at_most=best,
-        component_losses_at_most=tuple(_losses(D, widths, G).tolist()),
+        component_losses_at_most=tuple(losses.tolist()),
         solver_error_at_most=widths.solver,
         eigenvalues=tuple(found.tolist()),
         next_eigenvalue=float(pairs.next_value),
@@ -451,13 +458,6 @@ def _reach(pairs: Eigenpairs, widths: Widths, G: Ceiling) -> Vector:
     missed = math.sqrt(pairs.missed_norm) * np.sqrt(within_missed)  # in this order: the product may overflow
     reach = G.size * 0.5 * (images + np.sqrt(G.norm * within)) + missed + pairs.residual_norm + widths.below
     return np.minimum(reach, everything)
-
-
-def _losses(D: int, widths: Widths, G: Ceiling) -> Vector:
-    """Bound on v'(K - L)v for each component v."""
-    within = np.clip(np.diagonal(G.within), 0.0, None) + G.slack
-    losses: Vector = np.minimum(np.full(D, widths.above), G.size * within + widths.below)
-    return losses
 
 
 def _component_errors(found: Vector, pairs: Eigenpairs, following: float, widths: Widths, G: Ceiling) -> Vector:

@@ -90,7 +90,8 @@ class Founded:
     @staticmethod
     def latest(folder: Folder) -> "Founded | None":
         """Return the last plan in a folder, which follows from the one before it; None: there is none."""
-        found = {name: _plans_of(folder, name) for name in folder.members()}
+        listed = {name: map(PLAN.fullmatch, folder.listing(name)) for name in folder.members()}
+        found = {name: [int(plan[1]) for plan in plans if plan] for name, plans in listed.items()}
         found = {name: numbers for name, numbers in found.items() if numbers}
         if not found:
             return None
@@ -116,10 +117,6 @@ class Founded:
                 f"{self.file}: every member of {before.file} must sign it, but {who} is not in this plan; create a "
                 "study in another folder"
             )
-
-
-def _plans_of(folder: Folder, name: str) -> list[int]:
-    return [int(found[1]) for found in map(PLAN.fullmatch, folder.listing(name)) if found]
 
 
 def _read(folder: Folder, center: str, number: int) -> Founded | None:

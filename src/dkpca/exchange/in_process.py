@@ -23,7 +23,7 @@ from dkpca.fusion import FusedModel
 from dkpca.fusion.covariates import Covariates
 from dkpca.linalg.arrays import Array, MemoryLimit, dtype_name
 from dkpca.linalg.eigenpairs import signs_of
-from dkpca.linalg.rows import away_from
+from dkpca.linalg.rows import away_from, threads_of_our_own
 from dkpca.messages import MaskedSum, row_number_digest
 from dkpca.party.answers import ANSWERS, Party, Union
 from dkpca.party.questions import Question
@@ -126,6 +126,7 @@ def turned_back(shield: Shield, A: Array) -> tuple[Array, Array]:
     return back * signs_of(back), signs_of(back)
 
 
+@threads_of_our_own()  # here, and not by a thread of joblib: OpenBLAS takes a limit from the main thread alone
 def drive(
     protocol: Generator[Ask, Any, Any],
     parties: Mapping[str, Party],

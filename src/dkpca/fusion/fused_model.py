@@ -23,7 +23,7 @@ from dkpca.linalg.eigenpairs import Extension, Nearby
 from dkpca.linalg.gram import Adjusted, Centered, Gram
 from dkpca.linalg.leading import Solver, leading
 from dkpca.linalg.precision import Factor, as_received, reweighed, round_to, whole
-from dkpca.linalg.rows import Progress, by_strips, pick, silent
+from dkpca.linalg.rows import Progress, by_strips, pick, silent, threads_of_our_own
 from dkpca.messages import Partials, Rows, Scores, Statistics, Summary
 
 LANDMARKS = 500  # of the center, unless it is told otherwise
@@ -199,6 +199,7 @@ def resolve_gamma(gamma: float | str | None, statistics: Iterable[Statistics]) -
     return 1.0 / distance if distance > 0 else 1.0
 
 
+@threads_of_our_own()
 def fuse(
     summaries: Iterable[Summary],
     *,
@@ -221,36 +222,20 @@ def fuse(
 ) -> FusedModel:
     """Turn the parties' summaries into kernel principal components: eq. (2) and (4) of the paper.
 
+    Parameters are those of `dkpca.fuse`; solver, progress and device are as for `dkpca.linalg.leading.leading`.
+
     Parameters
     ----------
-    summaries : iterable of Summary
-        One a party, in any order; the answer does not depend on it.
-    n_components : int
-        Components to keep.
-    center : bool
-        Whether to center the fused matrix in feature space.
-    roster : sequence of str, optional
-        Parties that must be there; no more and no fewer are accepted.
-    solver, n_landmarks, random_state
-        See `dkpca.linalg.leading.leading`.
-    dtype : {"float64", "float32"}
-        Precision in which the center computes, whatever the wire carried.
     places : mapping of str to sequence of int, optional
         Where the samples of each summary are among all, if parties lack some. None: all have all, in one order.
     lacking : {"complete", "mean"}
         What stands in place of rows that a party lacks.
     samples : str
         Digest of all samples in their order, where parties lack some; empty: they have no ids.
-    progress, device
-        See `dkpca.linalg.leading.leading`.
     covariates : Covariates, optional
         Of all samples, in their order: taken out of the fused matrix.
     memory : MemoryLimit, optional
         What arrays with a row for each sample may take; beyond, they lie in files.
-
-    Returns
-    -------
-    FusedModel
     """
     settings = FusionSettings(center, solver, n_landmarks, random_state, dtype, law, weights)
     # Accept: one possible message from each party of the roster, about the same samples.
@@ -412,6 +397,7 @@ def placing(model: FusedModel) -> Callable[[Sequence[Rows]], Array]:
     return placed
 
 
+@threads_of_our_own()
 def project_exact(model: FusedModel, partials: Iterable[Partials]) -> Array:
     """Place new samples by the paper's route: true kernel rows, centered with the fused matrix."""
     by_party = complete(

@@ -76,21 +76,14 @@ def _contradiction(summary: Summary, device: str | None) -> str | None:
         return (
             f"its factor holds numbers as large as {largest:.3g}, whose squares are too large for any computer number"
         )
-    slack = _slack(summary, float(lengths.max()))
+    # Most by which rounding can have moved any eigenvalue. `rounding_norm` takes n roundings to cancel as sqrt(n),
+    # here none does; and eigensolvers may lose half of the digits where eigenvalues lie close together.
+    slack = (1.0 + math.sqrt(summary.n_samples)) * summary.rounding_norm + math.sqrt(DOUBLE) * float(lengths.max())
     stated = _largest_stated(summary)
     if not math.isfinite(summary.n_samples * (slack + stated)):
         return f"it states {stated:.3g} for what it left out or rounded, too large to count with"
     slanted = None if summary.turned else _about_columns(products, _moved(summary.factor, np.sqrt(lengths)), slack)
     return slanted or _about_trace(summary, slack) or _about_diagonal(summary, row_squares(B), slack)
-
-
-def _slack(summary: Summary, largest_value: float) -> float:
-    """Most by which rounding can have moved any eigenvalue.
-
-    `rounding_norm` counts rounding errors of n terms that mostly cancel, as sqrt(n): here none of them is taken to.
-    Eigensolvers lose digits where eigenvalues lie close together: half of the digits of a double are left to them.
-    """
-    return (1.0 + math.sqrt(summary.n_samples)) * summary.rounding_norm + math.sqrt(DOUBLE) * largest_value
 
 
 def _moved(factor: Rounded, lengths: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> Array:

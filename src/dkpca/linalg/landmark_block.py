@@ -161,13 +161,8 @@ def _fourth_roots(stack: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """|S^4|^(1/4) for each symmetric S of a stack with entries up to one."""
     even = stack.astype(np.float32 if stack.shape[1] <= FEW else float, copy=False)
     second = even @ even
-    return np.asarray(_lengths(second @ second) ** 0.25)
-
-
-def _lengths(stack: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Length of each matrix of a stack, as a vector of its entries."""
-    flat = stack.reshape(len(stack), 1, -1)
-    return np.asarray(np.sqrt((flat @ flat.transpose(0, 2, 1))[:, 0, 0], dtype=float))
+    flat = (second @ second).reshape(len(stack), 1, -1)
+    return np.asarray(np.sqrt((flat @ flat.transpose(0, 2, 1))[:, 0, 0], dtype=float) ** 0.25)
 
 
 # The corner itself.

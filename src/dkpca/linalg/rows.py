@@ -371,12 +371,14 @@ def one_blas_thread() -> AbstractContextManager[None]:
     return _threads.limited(0)
 
 
-def threads_of_our_own() -> AbstractContextManager[None]:
+@contextmanager
+def threads_of_our_own() -> Iterator[None]:
     """Leave all threads to the engine for a while, so that no product in between depends on how many BLAS has.
 
     Its threads would also wait for more in a busy loop: half of the time of two cores.
     """
-    return _threads.limited(_threads.available())
+    with _threads.limited(_threads.available()):
+        yield
 
 
 # Sums over rows
@@ -641,6 +643,7 @@ def multiplied(left: Sequence[Matrix], right: Sequence[Matrix]) -> Matrix:
     return out
 
 
+@threads_of_our_own()
 def by_strips(work: Callable[[slice], Array], X: Array, weights: Array) -> Array:
     """Stack what a function makes of strips of rows of X; a row costs it as many numbers as the weights have rows."""
     scratch = free_memory(X) // GPU_SHARE if on_gpu(X) else SCRATCH_BYTES

@@ -182,7 +182,8 @@ class Candidates:
         else:
             sent, fineness = rounded(factor, self.precision, self.gram.memory), float(pairs.values.shape[0] - 1)
         arithmetic = growth(math.prod(factor.shape)) * unit(self.table) * self._trace
-        left_out = self._trace - _squared_norm(sent)
+        lengths = column_squares(Tall(sent, "float64"))
+        left_out = self._trace - float(namespace(lengths).sum(lengths))
         made = (self.message, self.table, fineness, self.device)
         return Candidate(sent, factor, pairs, left_out, arithmetic, *made)
 
@@ -253,9 +254,3 @@ def _impossible(rule: RankRule, which: str, candidate: Candidate) -> str:
         f"rank {summary.rank}, {candidate.size()} bytes and an error of {candidate.error():.3g}: ask for something "
         "else, or for another precision"
     )
-
-
-def _squared_norm(matrix: Rounded) -> float:
-    """Trace of B B' for the matrix B as it was sent."""
-    lengths = column_squares(Tall(matrix, "float64"))
-    return float(namespace(lengths).sum(lengths))

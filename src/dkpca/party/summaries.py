@@ -41,6 +41,7 @@ from dkpca.linalg.rows import (
     silent,
     standardized,
     standardizing_error,
+    threads_of_our_own,
 )
 from dkpca.messages import Partials, Rows, Statistics, Summary, check_party_name
 from dkpca.party.candidates import Candidate, Candidates, choose_rank, first_guess
@@ -69,6 +70,7 @@ class Turned:
         return self.samples(A) @ self.columns(A.shape[1])
 
 
+@threads_of_our_own()
 def statistics(
     X: Array, *, party: str, kernel: Kernel | None = None, standardize: bool = False, limits: Limits = ANYTHING
 ) -> Statistics:
@@ -81,6 +83,7 @@ def statistics(
     return Statistics(party, n_samples, n_features, mean_squared_distance=scale_statistic(kernel, X, party))
 
 
+@threads_of_our_own()
 def summarize(
     X: Array,
     *,
@@ -347,6 +350,7 @@ def self_values(state: PartyState | SumState, X_new: Array) -> Array:
     return state.kernel.diagonal(measured(state, X_new))
 
 
+@threads_of_our_own()
 def partials(
     state: PartyState, X_new: Array, *, sample_ids: Sequence[str] | None = None, limits: Limits = ANYTHING
 ) -> Partials:

@@ -16,6 +16,7 @@ from dkpca.errors import FusionError
 from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import growth, solver_error
 from dkpca.linalg.precision import Rounded
+from dkpca.linalg.rows import threads_of_our_own
 from dkpca.messages import Rows, Summary
 from dkpca.protection import quantities
 from dkpca.protection.keys import Numbers
@@ -50,6 +51,7 @@ class Joined:
             yield rows, self.total[rows]
 
 
+@threads_of_our_own()
 def summary_of(kernel: Kernel, joined: Joined) -> Summary:
     """Return the summary of the joined table; the width of the kernel may be chosen now."""
     return (_of_pairs if joined.what.kind == "pairs" else _of_landmarks)(kernel, joined)
@@ -70,6 +72,7 @@ def width_of(kernel: Kernel, joined: Joined) -> float:
     return count / total if total > 0 else 1.0
 
 
+@threads_of_our_own()
 def rows_of(summary: Summary, joined: Joined, positions: Numbers | None) -> Rows:
     """Return new samples as rows of the joint factor; `positions` are those of the landmarks of the fit."""
     A = np.asarray(summary.factor.decode())

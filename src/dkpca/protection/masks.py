@@ -67,7 +67,8 @@ def under_masks(
     for other in roster:
         if other == party:
             continue
-        mask = _mask(pair_keys[other], f"{question}\0{part}\0{total.size}", total)
+        key = hkdf(pair_keys[other], MASKS + f"{question}\0{part}\0{total.size}".encode())
+        mask = np.frombuffer(stream(key, total.nbytes), dtype=total.dtype)  # that both parties of a pair derive
         total = total + mask if roster.index(party) < roster.index(other) else total - mask
     return Packed(total.view(np.uint8))
 
@@ -86,12 +87,6 @@ def added_bits(received: Sequence[Packed]) -> Numbers:
     for packed in received:
         total += packed.data.view(DTYPES[64])
     return np.asarray(total != 0)
-
-
-def _mask(pair_key: bytes, context: str, like: Numbers) -> Numbers:
-    """Uniform numbers of the ring that both parties of a pair derive."""
-    key = hkdf(pair_key, MASKS + context.encode())
-    return np.frombuffer(stream(key, like.nbytes), dtype=like.dtype)
 
 
 POWERS = np.arange(-1000, 1024)  # of two: between them lie the bounds of all numbers that can be added up

@@ -19,6 +19,7 @@ from dkpca.errors import InputError
 from dkpca.kernels import Kernel
 from dkpca.kernels.distances import LOSS
 from dkpca.linalg.arrays import to_numpy
+from dkpca.linalg.rows import threads_of_our_own
 from dkpca.messages import Bits, Count
 from dkpca.protection.keys import Numbers
 
@@ -172,6 +173,7 @@ def _lacked(rows: Numbers) -> Numbers:
     return np.asarray(np.isnan(rows[:, 0]))
 
 
+@threads_of_our_own()
 def addend(what: Addends, compared: Compared, rows: slice) -> tuple[Numbers, Numbers | None]:
     """A party's own numbers of one piece, and the lengths of its rows where they go along.
 

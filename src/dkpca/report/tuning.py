@@ -24,7 +24,6 @@ from dkpca.errors import DataWarning, InputError
 from dkpca.estimator import DKPCA
 from dkpca.kernels import family
 from dkpca.linalg.arrays import to_numpy
-from dkpca.metrics import principal_angles
 from dkpca.tables.inputs import Tables, by_party, is_source
 
 FACTORS = (1 / 64, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0)  # of the usual width
@@ -240,11 +239,11 @@ class _Trial:
 
     def agreement(self, half: Any, rest: Any, sizes: Sequence[int]) -> list[float]:
         """Mean squared cosine between the scores that fits on two halves give to all samples."""
-        # Both fits place all samples; the squared cosines between the spans of their scores are averaged.
+        # Both fits place all samples; squared cosines between the spans Q and P of their scores add up to |Q'P|_F^2.
         every = np.arange(self.n_samples)
         scores = [self.placed(rows, every)[1] for rows in (half, rest)]
         one, other = (np.linalg.qr(Z - Z.mean(axis=0))[0] for Z in scores)  # d columns span d components
-        return [float(np.mean(np.cos(principal_angles(one[:, :d], other[:, :d])) ** 2)) for d in sizes]
+        return [float(np.sum((one[:, :d].T @ other[:, :d]) ** 2)) / d for d in sizes]
 
 
 def _trial(model: DKPCA, X: Any, y: Any, max_samples: int, repeats: int, folds: int) -> tuple[_Trial, int]:
