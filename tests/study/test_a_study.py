@@ -12,6 +12,7 @@ import pytest
 
 from dkpca.errors import InputError
 from dkpca.exchange import center_side, founding, in_process, own_table, protocols, study
+from dkpca.exchange import review as reviews
 from dkpca.exchange.member import RefusedError, WaitingError
 from dkpca.exchange.plan import second_nonce
 from dkpca.exchange.review import Finding
@@ -201,6 +202,20 @@ def test_whoever_has_not_signed_is_told_to_and_waits_for_nobody(tmp_path):
     consortium = Consortium(tmp_path, tables(), MODES["open"], samples=10).join(**ANYTHING)
     with pytest.raises(InputError, match="airline has not signed: run 'dkpca study review', then 'dkpca study sign'"):
         consortium.run("airline")
+
+
+def test_the_measure_at_go_takes_samples_in_the_order_of_the_review(tmp_path, monkeypatch):
+    seen = []
+
+    def worst(case):
+        seen.append(list(case.table.keys))
+        return {}, ()
+
+    monkeypatch.setattr(reviews, "_worst", worst)
+    consortium = Consortium(tmp_path, tables(), MODES["open"], samples=10)  # tokens put samples into another order
+    consortium.join(**ANYTHING | {"recovery": 0.9}).sign().finish()
+    assert len(seen) == 2 * len(consortium.names)  # a review and a go of each
+    assert all(keys == [f"s{row}" for row in range(60)] for keys in seen)
 
 
 def test_a_table_with_other_columns_than_the_party_joined_with_is_not_reviewed(tmp_path):

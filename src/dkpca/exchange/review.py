@@ -235,7 +235,7 @@ def _worst(case: Case) -> tuple[dict[str, float], tuple[Leaving, ...]]:
 
 def at_go(case: Case, derived: Derived, rows: Sequence[int]) -> float:
     """Worst recovery with the real widths and the real samples."""
-    table, fit, rows = case.table, case.fit, list(rows)
+    table, fit, rows = case.table, case.fit, sorted(rows)  # in the table's order, as for the review
     part = replace(
         table,
         X=table.X[rows],
