@@ -28,10 +28,10 @@ def measured(mode: str) -> dict[str, float]:
     tables, rng = flights(), np.random.default_rng(0)
     asked: dict[str, Any] = {"rank": 40, "solver": "landmark", "n_landmarks": 500}
     asked["gamma"] = 1.0 / (2.0 * sum(X.shape[1] for X in tables.values()))
-    ids = None
+    share = 0.0 if mode == "whole" else LACKING
+    has = {name: np.flatnonzero(rng.random(len(X)) >= share) for name, X in tables.items()}
+    ids = {name: [str(row) for row in rows] for name, rows in has.items()}
     if mode != "whole":
-        has = {name: np.flatnonzero(rng.random(len(X)) >= LACKING) for name, X in tables.items()}
-        ids = {name: [str(row) for row in rows] for name, rows in has.items()}
         tables = {name: X[has[name]] for name, X in tables.items()}
         asked["lacking"] = mode
     start = time.process_time()

@@ -26,7 +26,7 @@ from dkpca.linalg.precision import Rounded, as_received, row_squares, whole
 from dkpca.messages import Summary, row_number_digest
 
 SWEEPS = 3  # each regresses on what the one before completed
-LEARNED = 20_000  # own rows that a regression is learned from; more of them cost time and change little
+LEARNED = 10_000  # own rows that a regression is learned from; more of them cost time and change little
 JUDGED = 2_000  # of them, those by which the penalty is chosen; and rows that are hidden from a party for R^2
 MOST_NOISE = 1e-3  # share of the weights of a regression that may be rounding of the others' means
 HIDDEN = 0.1  # share of its rows that is hidden from each party for R^2, if that is less
@@ -69,6 +69,7 @@ class Regression:
     penalty: float  # share of the largest eigenvalue
     rounding: float  # a computed row is off by at most so much times |z - mean|
     rounding_of_mean: float  # and so much
+    final: bool = True  # whether it is of the last sweep
 
 
 @dataclass(frozen=True)
@@ -178,11 +179,15 @@ def held_by(summary: Summary, rows: Rows, dtype: str) -> Held:
 def _n_samples(summaries: Mapping[str, Summary], positions: Mapping[str, Rows]) -> int:
     """Number of samples that at least one party has, if the places are theirs."""
     n = 1 + max(int(own.max()) for own in positions.values())
-    for name, own in positions.items():
-        if len(own) != summaries[name].n_samples or len(np.unique(own)) != len(own) or own.min() < 0:
+    nobody = n - sum(map(len, positions.values()))  # at least, whatever the places are
+    holders = np.zeros(0 if nobody > 0 else n, dtype=np.intp)
+    for name, own in positions.items() if nobody <= 0 else ():
+        once = own.min() >= 0 and bool((np.bincount(own) < 2).all())
+        if len(own) != summaries[name].n_samples or not once:
             raise FusionError(f"party {name!r}: its places are not one for each of its samples; align them again")
-    nobody = n - len(np.unique(np.concatenate(list(positions.values()))))
-    if nobody:
+        holders[own] += 1
+    nobody = max(nobody, int((holders == 0).sum()))
+    if nobody > 0:
         raise FusionError(f"{nobody:,} of {n:,} samples are at no party; leave them out")
     return n
 
@@ -232,6 +237,7 @@ def held_out(parties: Mapping[str, Held], n_samples: int, *, seed: int = 0) -> d
     """
     # R^2 = 1 - |A - A_hat|^2 / |A - mean|^2 over the hidden rows; the part outside of the factor counts in both.
     rng = np.random.default_rng(seed)
+    parties, n_samples = _some_of(parties, n_samples, rng)
     mixed = {name: rng.permutation(len(parties[name].rows)) for name in sorted(parties)}
     n_hidden = {name: min(JUDGED, math.ceil(HIDDEN * len(order))) for name, order in mixed.items()}
     rounds = min(MOST_ROUNDS, math.ceil(ENOUGH / min(n_hidden.values())))
@@ -243,7 +249,7 @@ def held_out(parties: Mapping[str, Held], n_samples: int, *, seed: int = 0) -> d
         for name, held in parties.items():
             kept = _all_but(hidden[name], len(held.rows))
             shown[name] = replace(held, factor=_rows(held.factor, kept), rows=held.rows[kept])
-        completed = _swept(shown, n_samples, set(), bounded=False).filled
+        completed = _swept(shown, n_samples, set()).filled
         for name, held in parties.items():
             size = _size(held.factor)
             true = to_numpy(_rows(held.factor, hidden[name])).astype(float) / size
@@ -255,6 +261,19 @@ def held_out(parties: Mapping[str, Held], n_samples: int, *, seed: int = 0) -> d
             missed[name] += float(((true - found) ** 2).sum() + unseen)
             total[name] += float(((true - mean) ** 2).sum() + unseen)
     return {name: 1.0 - missed[name] / total[name] if total[name] > 0.0 else 0.0 for name in parties}
+
+
+def _some_of(parties: Mapping[str, Held], n_samples: int, rng: np.random.Generator) -> tuple[Mapping[str, Held], int]:
+    """As many of the samples as regressions learn from, some parties lacking half of them, numbered anew."""
+    if n_samples <= 2 * LEARNED:
+        return parties, n_samples
+    number = np.full(n_samples, -1)
+    number[rng.choice(n_samples, 2 * LEARNED, replace=False)] = np.arange(2 * LEARNED)
+    some = {}
+    for name, held in parties.items():
+        drawn = np.flatnonzero(number[held.rows] >= 0)
+        some[name] = replace(held, factor=_rows(held.factor, drawn), rows=number[held.rows[drawn]])
+    return some, 2 * LEARNED
 
 
 def check_shared(rows: Mapping[str, Rows], n_samples: int) -> None:
@@ -300,13 +319,10 @@ class _Mixed:
     error: float  # bound on the Frobenius norm of what rounding did to the rows
 
 
-def _swept(
-    parties: Mapping[str, Held], n_samples: int, unpredicted: set[str], *, sweeps: int = SWEEPS, bounded: bool = True
-) -> Completion:
+def _swept(parties: Mapping[str, Held], n_samples: int, unpredicted: set[str], *, sweeps: int = SWEEPS) -> Completion:
     """Start from mean rows; each sweep regresses every party on what the one before made of the others.
 
-    All rows are divided by the party's size meanwhile, so that parties count alike and no square overflows. Without
-    `bounded`, bounds that rest on the norm of the weights are not made.
+    All rows are divided by the party's size meanwhile, so that parties count alike and no square overflows.
     """
     lacking = {name: _all_but(held.rows, n_samples) for name, held in parties.items()}
     sizes = {name: _size(held.factor) for name, held in parties.items()}
@@ -326,7 +342,8 @@ def _swept(
             )
             for name, held in parties.items()
         }
-        mixed = _mix(regressions, current, bounds, lacking, bounded=bounded and sweep == sweeps)
+        regressions = {name: replace(found, final=sweep == sweeps) for name, found in regressions.items()}
+        mixed = _mix(regressions, current, bounds, lacking)
         current = {name: _replaced(current[name], lacking[name], mixed[name].rows) for name in parties}
         made.append(regressions)
     filled = {name: _filled(current.pop(name), lacking[name], mixed[name], sizes[name]) for name in parties}
@@ -403,24 +420,24 @@ def _mix(
     current: Mapping[str, Array],
     bounds: Mapping[str, tuple[float, float]],
     lacking: Mapping[str, Rows],
-    *,
-    bounded: bool = False,
 ) -> dict[str, _Mixed]:
     """Make the lacking rows of every party from what is there of the others."""
     made = {}
     for name, regression in regressions.items():
         others = _others_of(current, name)
         strips = (others(lacking[name][strip]) for strip in _strips(len(lacking[name])))
-        made[name] = _mixtures(regression, strips, *bounds[name], bounded=bounded)
+        made[name] = _mixtures(regression, strips, *bounds[name])
     return made
 
 
-def _mixtures(
-    regression: Regression, strips: Iterable[Array], off: float, longest: float, *, bounded: bool
-) -> _Mixed:
-    """Rows w'A for the weights of a regression, shrunk to the length of a sample; `off` is |R| + |N|."""
+def _mixtures(regression: Regression, strips: Iterable[Array], off: float, longest: float) -> _Mixed:
+    """Rows w'A for the weights of a regression, shrunk to the length of a sample; `off` is |R| + |N|.
+
+    What bounds rest on is known of rows of the last sweep only: those of earlier ones are learned from.
+    """
     xp = namespace(regression.mean)
-    u = unit(regression.mean)
+    u, final = unit(regression.mean), regression.final
+    scales = (regression.reach * regression.shrinkage)[: None if final else 0]
     empty = regression.mean[:0]
     rows, lengths, diagonals = [regression.coefficients[:0, :]], [empty], [empty]
     square, error = np.zeros((len(regression.mean) + 1,) * 2), 0.0
@@ -428,7 +445,7 @@ def _mixtures(
         # a(y) = mean + (z - mean)'M, a mixture w'A of own rows with |w|^2 = 1/n + |reach shrinkage U'(z - mean)|^2.
         Z = others - regression.mean[None, :]
         made = regression.mean_row[None, :] + Z @ regression.coefficients
-        across = (Z @ regression.directions) * (regression.reach * regression.shrinkage)[None, :]
+        across = (Z @ regression.directions if final else Z[:, :0]) * scales[None, :]
         length = 1.0 / regression.n_own + xp.sum(across * across, axis=1)
         moved = regression.rounding * xp.sqrt(xp.sum(Z * Z, axis=1)) + regression.rounding_of_mean
         diagonal = (xp.sqrt(xp.sum(made * made, axis=1)) + moved) ** 2 + off * length
@@ -438,7 +455,7 @@ def _mixtures(
         rows.append(made * shrink[:, None])
         lengths.append(length * shrink**2)
         diagonals.append(diagonal * shrink**2)
-        if bounded:
+        if final:
             start = xp.full_like(shrink, regression.n_own**-0.5)
             F = xp.concat([start[:, None], across], axis=1) * shrink[:, None]
             square += to_numpy(F.T @ F)

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -391,10 +392,10 @@ def matched(
             f"parties have different samples, and {nameless} have no labels to identify theirs; give them "
             "with sample_ids"
         )
-    union: Labels = list(dict.fromkeys(label for own in labels.values() for label in own))
+    union: Labels = list(dict.fromkeys(chain.from_iterable(labels.values())))
     if lacking != "drop":
-        position = {label: number for number, label in enumerate(union)}
-        places = {name: [position[label] for label in own] for name, own in labels.items()}
+        position = dict(zip(union, range(len(union)), strict=True))
+        places = {name: list(map(position.__getitem__, own)) for name, own in labels.items()}
         return PartyTables(dict(tables), union, places=places)
     listed = ", ".join(f"{name} {len(union) - len(own):,}" for name, own in labels.items() if len(own) < len(union))
     common = set(union).intersection(*map(set, labels.values()))
