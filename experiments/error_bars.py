@@ -171,7 +171,7 @@ def _summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         return np.array([row[name] / row[true] for row in rows])
 
     free, audited = over("estimated", "subspace_error"), over("audit_estimated", "subspace_error")
-    lost = np.array([row["loss_estimated"] / row["loss"] for row in rows if row["loss"] > LEAST_LOSS] or [np.nan])
+    lost = np.array([row["loss_estimated"] / row["loss"] for row in rows if row["loss"] > LEAST_LOSS])
     kernel, proved = over("audit_kernel", "kernel_error"), over("audit_proved", "subspace_error")
     return {
         "on": rows[0]["on"],
@@ -183,9 +183,9 @@ def _summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "free_at_least_half": float(np.mean(free >= 0.5)),
         "free_within_6": float(np.mean((free <= 6.0) & (free >= 1.0 / 6.0))),
         "free_within_100": float(np.mean(free <= 100.0)),
-        "loss_ratio": float(np.median(lost)),
-        "loss_least": float(np.min(lost)),
-        "loss_within_10": float(np.mean((lost <= 10.0) & (lost >= 0.1))),
+        "loss_ratio": float(np.median(lost)) if len(lost) else None,  # what was lost is rounding
+        "loss_least": float(np.min(lost)) if len(lost) else None,
+        "loss_within_10": float(np.mean((lost <= 10.0) & (lost >= 0.1))) if len(lost) else None,
         "audit_ratio": float(np.median(audited)),
         "audit_within_5": float(np.mean((audited >= 0.2) & (audited <= 5.0))),
         "audit_covered_by_2.5": float(np.mean(2.5 * audited >= 1.0)),

@@ -38,13 +38,18 @@ def test_the_table_of_the_page_on_the_certificate_is_what_the_results_give() -> 
 
 
 def test_error_bars_hold_and_are_near_the_truth() -> None:
-    rows = json.loads((RESULTS / "error_bars.json").read_text())["rows"]
+    results = json.loads((RESULTS / "error_bars.json").read_text())
+    rows, estimates = results["rows"], results["estimates"]
     assert {row["on"] for row in rows} == {"wine", "breast cancer", "digits", "flights", "GSE2187"}
     assert min(row["audits"] for row in rows) >= 200
     assert min(row["audit_kernel_holds"] for row in rows) >= 0.95
     assert min(row["audit_proved_holds"] for row in rows) >= 0.95
-    assert min(row["free_at_least_half"] for row in rows) >= 0.95
     assert min(row["free_within_100"] for row in rows) >= 0.95
+    assert estimates["fits"] >= 120
+    assert estimates["loss_within_10"] >= 0.9
+    assert estimates["loss_below_third"] == 0.0
+    assert estimates["error_within_6"] >= 0.9
+    assert estimates["error_below_half"] <= 0.04
     assert min(row["audit_within_5"] for row in rows) >= 0.9
 
 
