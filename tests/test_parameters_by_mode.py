@@ -147,7 +147,7 @@ def test_a_solver_keeps_to_the_memory_that_is_allowed():
 @pytest.mark.parametrize("mode", EACH)
 def test_samples_that_a_party_lacks_are_treated_as_asked_or_refused(mode):
     whole = pd.DataFrame(X, index=[f"p{i}" for i in range(60)], columns=[f"c{j}" for j in range(8)])
-    tables = {"a": whole.iloc[:, :4], "b": whole.iloc[:50, 4:]}
+    tables = {"a": whole.iloc[:, :3], "b": whole.iloc[:50, 3:6], "c": whole.iloc[:, 6:]}
     with pytest.raises(InputError, match="have different samples"):
         DKPCA(2, gamma=0.05, **MODES[mode]).fit(tables)
     assert len(DKPCA(2, gamma=0.05, lacking="drop", **MODES[mode]).fit(tables).sample_ids_) == 50

@@ -268,7 +268,7 @@ def test_a_german_table_with_ids_in_other_letters_is_matched_as_agreed(party):
 
 def test_a_partys_own_table_is_not_taken_for_a_result(fused):
     said = fused.refused("report", "bank.csv")
-    assert "bank.csv: is a table, but no embedding" in said
+    assert "bank.csv: is a table, but not an embedding" in said
     assert "your own table with --table" in said
 
 
