@@ -80,9 +80,10 @@ def test_bounds_hold_for_the_gram_matrix_of_the_mixtures(seed, rank, share, prec
         np.testing.assert_allclose(W @ held.factor, filled.factor, atol=1e-7)
         true = W @ K[np.ix_(held.rows, held.rows)] @ W.T
         kept = filled.factor @ filled.factor.T
-        assert np.linalg.norm(W, 2) ** 2 <= filled.norm_squared * (1.0 + 1e-9)
-        assert ((W[filled.lacking] ** 2).sum(axis=1) <= filled.lengths + 1e-9).all()
-        assert (np.diagonal(true)[filled.lacking] <= filled.diagonal + 1e-9).all()
+        # The W written out is shrunk without the allowance for rounding: it may be that much longer.
+        assert np.linalg.norm(W, 2) ** 2 <= filled.norm_squared * (1.0 + 1e-7)
+        assert ((W[filled.lacking] ** 2).sum(axis=1) <= filled.lengths * (1.0 + 1e-7)).all()
+        assert (np.diagonal(true)[filled.lacking] <= filled.diagonal + 1e-7).all()
         assert (filled.diagonal <= 1.0).all()
         gap = np.linalg.eigvalsh(true - kept)
         rounding = filled.norm_squared * held.rounding + filled.product_error + 1e-9
