@@ -65,10 +65,12 @@ def _few_of_factor(factor: Array, k: int) -> tuple[Array, Array]:
     """
     xp = namespace(factor)
     # F'F = W S^2 W' has the condition number of F squared: only where S_k^2 is far above its rounding.
-    values, W = xp.linalg.eigh(cross(factor, factor)) if eps(factor) < SHARP else (xp.zeros(k), factor)
-    if eps(factor) * float(values[-1]) < SHARP * float(values[-k]):
-        W = xp.flip(W[:, -k:], axis=1)
-    else:
+    W = None
+    if eps(factor) < SHARP:
+        values, vectors = xp.linalg.eigh(cross(factor, factor))
+        if eps(factor) * float(values[-1]) < SHARP * float(values[-k]):
+            W = xp.flip(vectors[:, -k:], axis=1)
+    if W is None:
         W = xp.linalg.svd(triangle(factor), full_matrices=False)[2][:k, :].T
     Q, T = xp.linalg.qr(times(factor, W))
     U, s, _ = xp.linalg.svd(T)

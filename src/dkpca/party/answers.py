@@ -17,7 +17,7 @@ from dkpca.linalg.rows import column_scales, standardized
 from dkpca.party import alignment, summaries
 from dkpca.party import questions as q
 from dkpca.party.limits import ANYTHING, Limits
-from dkpca.party.state import PartyState, SumState
+from dkpca.party.state import PartyState, SumState, among_all
 from dkpca.party.true_rows import OpenRows, true_rows
 from dkpca.protection import keys, masks, quantities
 from dkpca.protection.quantities import Addends, Compared
@@ -39,10 +39,7 @@ class Union:
 
     def padded(self, A: Any, row: Any) -> Any:
         """Return a matrix of the own samples with a row in the place of each sample that this party lacks."""
-        whole = np.empty((self.n_samples, A.shape[1]))
-        whole[:] = row
-        whole[self.places] = A
-        return whole
+        return among_all(A, self.places, self.n_samples, row)
 
 
 @dataclass

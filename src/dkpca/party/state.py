@@ -12,6 +12,14 @@ from dkpca.linalg.rows import standardized
 from dkpca.party.recovery import Measurement
 
 
+def among_all(own: Array, places: Array, n_samples: int, row: Any) -> Array:
+    """Return the own rows at their places among all samples, and another row at the places of the others."""
+    whole = np.empty((n_samples, own.shape[1]))
+    whole[:] = row
+    whole[places] = own
+    return whole
+
+
 @dataclass(frozen=True)
 class PartyState:
     """What a party keeps to itself so that it can place new samples. It contains data: never send it.
@@ -156,10 +164,7 @@ class SumState:
         if self.places is None or self.anchors is None:
             return self.anchors
         row = np.nan if self.kernel.unit_diagonal else self.anchors.mean(axis=0)  # phi(x) = x in a linear kernel
-        whole = np.empty((self.n_samples, self.anchors.shape[1]))
-        whole[:] = row
-        whole[self.places] = self.anchors
-        return whole
+        return among_all(self.anchors, self.places, self.n_samples, row)
 
     def with_rows(self, X: Array) -> "SumState":
         """Return the state with the rows of the table it was made from."""

@@ -43,10 +43,8 @@ class Addends:
     rows: Count
     columns: Count
     bits: Bits  # of the ring on which numbers are added
-    lengths: bool = False  # whether the length of each sample goes along: pairs are inner products
-    padded: bool = (
-        False  # whether lengths are distances from oneself, not 0 where a party lacks a sample; so are pairs
-    )
+    lengths: bool = False  # whether the length of each sample goes along: pairs are inner products, unless padded
+    padded: bool = False  # whether these are distances from oneself, and not 0 where a party lacks the sample
 
     @property
     def pieces(self) -> list[slice]:
