@@ -266,7 +266,7 @@ class TestErrors:
             (DIGITS[0], "Expected 2D array, got 1D array"),
             (DIGITS[:1], "minimum of 2 is required"),
             (DIGITS[:30] + 1j, "Complex data not supported"),
-            (np.array([["a", "b"], ["c", "d"]]), "could not convert string to float"),
+            (np.array([["a", "b"], ["c", "d"]]), "2 columns of text: 0, 1; make text 0/1 columns"),
             (np.array([[{}, 1], [2, 3]], dtype=object), "must be a string or a real number"),
             (None, "Expected 2D array"),
         ],

@@ -193,15 +193,12 @@ def test_new_samples_without_a_party_are_completed(whole):
     assert np.linalg.norm(completed - true) < 0.5 * np.linalg.norm(by_mean - true)
 
 
-def test_ids_are_the_labels_of_the_rows_and_columns_come_back(tables):
+def test_ids_are_the_labels_of_the_rows(tables):
     model = estimator(lacking="complete", kernel="linear", gamma=None, rank=5, n_components=3).fit(tables)
     assert list(model.sample_ids_)[: len(tables["bank"])] == list(tables["bank"].index)
     assert set(model.sample_ids_) == set().union(*(table.index for table in tables.values()))
     scores = model.set_output(transform="pandas").fit_transform(tables)
     assert list(scores.index) == list(model.sample_ids_)
-    back = model.inverse_transform(scores.to_numpy(), alpha=1e-3)["clinic"]
-    own = pd.Index(model.sample_ids_).get_indexer(tables["clinic"].index)
-    assert np.corrcoef(back[own].ravel(), tables["clinic"].to_numpy().ravel())[0, 1] > 0.8
 
 
 def test_values_for_samples_in_another_order_are_refused(tables, whole):
@@ -221,7 +218,10 @@ def test_lacking_that_is_not_at_random_is_said(whole):
     with pytest.warns(DataWarning, match=r"party 'shop' does not lack samples at random: .* component 1 \(corr"):
         estimator(lacking="complete").fit(tables)
     classes = pd.Series(np.where(gone, "ill", "well"), index=whole["bank"].index)
-    with pytest.warns(DataWarning, match="component 1"), pytest.warns(DataWarning, match="the gaps go with y = ill"):
+    with (
+        pytest.warns(DataWarning, match="component 1"),
+        pytest.warns(DataWarning, match="the gaps are associated with y = ill"),
+    ):
         estimator(lacking="complete").fit(tables, classes)
 
 

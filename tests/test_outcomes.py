@@ -47,7 +47,7 @@ class TestAssociations:
 
     def test_noise_is_no_finding_and_a_column_of_the_fit_is_circular(self):
         found = outcomes(RNG.normal(size=(50, 2)), {"noise": RNG.normal(size=50)}, in_fit=["noise"])
-        assert "no label goes with a component beyond chance" in words(found)
+        assert "no label is associated with a component beyond chance" in words(found)
         assert "label 'noise' was a column of the fit: its association with the components is circular" in words(
             found
         )
@@ -121,7 +121,7 @@ def test_the_page_of_a_model_has_all_of_it(tmp_path):
     model.report(tmp_path / "page.html", labels=labels, survival=("time", "event"))
     page = (tmp_path / "page.html").read_text()
     for words_of_page in (
-        "goes with group (Kruskal-Wallis",
+        "is associated with group (Kruskal-Wallis",
         "Survival differs between clusters with p = ",
         "Label &#x27;a&#x27; was a column of the fit",
         "survival of 3 clusters over time",

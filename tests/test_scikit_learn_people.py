@@ -109,61 +109,6 @@ class TestScore:
             model.score(tables)
 
 
-class TestInverse:
-    @pytest.mark.parametrize(("kernel", "alpha"), [("rbf", 0.1), ("linear", 1.0), ("rbf", 1e-6)])
-    def test_it_is_that_of_kernel_pca(self, kernel, alpha):
-        X, new = DIGITS[:150], DIGITS[150:170]
-        mean = X.mean(axis=0)
-        pooled = KernelPCA(8, kernel=kernel, gamma=0.05, fit_inverse_transform=True, alpha=alpha).fit(X - mean)
-        model = DKPCA(8, kernel=kernel, gamma=0.05, parties=[list(range(30, 64)), list(range(30))], **FULL).fit(X)
-        expected = pooled.inverse_transform(pooled.transform(new - mean)) + mean
-        np.testing.assert_allclose(model.inverse_transform(model.transform(new), alpha=alpha), expected, atol=1e-6)
-
-    @pytest.mark.parametrize("standardize", [False, True])
-    def test_each_party_gets_its_own_columns(self, standardize, tmp_path):
-        X = DIGITS[:300]
-        tables = {"left": X[:, :30], "right": pd.DataFrame(X[:, 30:])}
-        model = DKPCA(40, gamma="scale", standardize=standardize).fit(tables)
-        model.save(tmp_path / "model")
-        for each in (model, DKPCA.load(tmp_path / "model")):
-            back = each.inverse_transform(each.transform(tables), alpha=1e-3)
-            assert list(back) == ["left", "right"]
-            for name, columns in tables.items():
-                true = np.asarray(columns)
-                assert ((back[name] - true) ** 2).sum() < 0.2 * ((true - true.mean(axis=0)) ** 2).sum()
-
-    def test_landmarks_and_files_serve_too(self, tmp_path):
-        np.save(tmp_path / "left.npy", DIGITS[:600, :30])
-        tables = {"left": tmp_path / "left.npy", "right": DIGITS[:600, 30:]}
-        model = DKPCA(20, gamma="scale", solver="landmark", n_landmarks=200).fit(tables)
-        back = model.inverse_transform(model.transform(tables))
-        assert back["left"].shape == (600, 30)
-        assert ((back["right"] - tables["right"]) ** 2).mean() < tables["right"].var(axis=0).mean()
-
-    def test_parties_without_quantities_are_left_out_and_said(self):
-        rng = np.random.default_rng(0)
-        tables = {"bank": DIGITS[:50], "clinic": rng.choice(["a", "b"], (50, 3))}
-        model = DKPCA(3, kernel={"bank": "rbf", "clinic": "overlap"}, law="sum").fit(tables)
-        with pytest.warns(UserWarning, match=r"parties \['clinic'\] have categories or a kernel matrix"):
-            assert list(model.inverse_transform(model.model_.scores)) == ["bank"]
-
-    def test_what_cannot_be_gone_back_from_is_refused(self):
-        model = DKPCA(3, parties=2).fit(DIGITS[:50])
-        with pytest.raises(InputError, match="these scores have 4 columns; the fit has 3 components"):
-            model.inverse_transform(np.ones((2, 4)))
-        with pytest.raises(InputError, match="alpha is 0; give a positive number"):
-            model.inverse_transform(np.ones((2, 3)), alpha=0)
-        with pytest.raises(InputError, match="NaN"):
-            model.inverse_transform(np.full((2, 3), np.nan))
-
-    @pytest.mark.torch
-    def test_torch_comes_back_as_torch(self, torch):
-        X = torch.from_numpy(DIGITS[:60])
-        model = DKPCA(3).fit({"a": X[:, :30], "b": X[:, 30:]})
-        back = model.inverse_transform(model.transform({"a": X[:4, :30], "b": X[:4, 30:]}))
-        assert isinstance(back["a"], torch.Tensor)
-
-
 class TestPrecision:
     @pytest.mark.parametrize("make", [dict, list, pd.DataFrame])
     def test_float32_in_float32_out(self, make):

@@ -13,7 +13,7 @@ import numpy as np
 import sklearn.exceptions
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils._set_output import _get_output_config
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dkpca import fusion
 from dkpca import party as core
@@ -28,12 +28,11 @@ from dkpca.kernels import Kernel
 from dkpca.kernels.base import BALANCED
 from dkpca.linalg.arrays import Array, namespace, to_numpy
 from dkpca.linalg.leading import Solver
-from dkpca.party import inverse
 from dkpca.party.disclosure import LedgerEntry, ledger_entry
 from dkpca.party.state import Shield, State
 from dkpca.party.summaries import about_columns
 from dkpca.rank import RankRule
-from dkpca.settings import PARTIES, RIDGE, Compute, Fit, check_value, whole
+from dkpca.settings import PARTIES, Compute, Fit, check_value, whole
 from dkpca.tables import inputs, scverse
 from dkpca.tables.inputs import (
     PartyTables,
@@ -423,49 +422,6 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             raise InputError(f"{absent} are missing, and the variance of samples needs every party; use transform")
         diagonals = {name: core.self_values(self._states[name], self._opened(name, tables[name])) for name in tables}
         return scoring.captured_share(self.model_, self._ask_rows(tables), diagonals, covariates)
-
-    def inverse_transform(self, X: Any, *, alpha: float = 1.0) -> Any:
-        """Estimate the columns of samples from their scores, by a separate kernel ridge regression for each party.
-
-        The method is that of `KernelPCA(fit_inverse_transform=True)`, on centered columns; with an RBF or linear
-        kernel the results agree. A party with categories or a kernel matrix has no columns to reconstruct and is left
-        out, with a warning.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_components)
-            Scores.
-        alpha : float, default=1.0
-            Ridge.
-
-        Returns
-        -------
-        dict of str to array of shape (n_samples, n_features of the party)
-            By party; one array, if the fit was on one table that was cut.
-        """
-        check_fitted(self)
-        self._check_unprotected("inverse_transform")
-        if self._cluster or _on_cluster(X):
-            return _cluster().on_a_worker(self, "inverse_transform", X, alpha=alpha)
-        check_value("alpha", alpha, RIDGE)
-        with as_input_error():
-            scores = check_array(to_numpy(X), dtype=np.float64)
-        fitted = np.asarray(to_numpy(self.model_.scores), dtype=np.float64)
-        if scores.shape[1] != fitted.shape[1]:
-            raise InputError(f"these scores have {scores.shape[1]} columns; the fit has {fitted.shape[1]} components")
-        kernel = inverse.kernel_of_scores(list(self.model_.kernels.values()), fitted)
-        states = {name: self._with_rows(name) for name in self.party_names_}
-        lacked = self.model_.lacking
-        own = dict.fromkeys(self.party_names_, slice(None)) if lacked is None else lacked.places
-        others = [name for name, state in states.items() if state.kernel.columns_are != "quantities"]
-        found = {
-            name: inverse.columns_of(state, fitted[own[name]], scores, kernel=kernel, alpha=float(alpha))
-            for name, state in states.items()
-            if name not in others
-        }
-        if others:
-            warn([f"parties {others} have categories or a kernel matrix: they have no columns to reconstruct"])
-        return found if others else self._joined(found)
 
     def run_audit(self, n_rows: int, X: AnyTables = None, *, sample_ids: Any = None) -> Self:
         """Audit the fit: draw samples now, and have every party send the true rows of its kernel matrix for them.
@@ -949,24 +905,6 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         """Columns of a party, opened where they are only named."""
         return opened(name, table, columns_are=self._states[name].kernel.columns_are)
 
-    def _with_rows(self, name: str) -> Any:
-        """State of a party with its rows, opened again where they are only named."""
-        if name not in self._states:
-            raise InputError(f"the private state of party {name!r} is not here; it can reconstruct its columns")
-        state = self._states[name]
-        return state if state.anchors is not None else state.with_rows(self._opened(name, self._sources[name]))
-
-    def _joined(self, by_party: dict[str, Array]) -> Any:
-        """One table, where the fit was on one that was cut."""
-        if self.parties is None and self.party_names_ != ["party0"]:
-            return by_party
-        names = getattr(self, "feature_names_in_", None)
-        groups = column_groups(self.parties, self.n_features_in_, names)
-        if list(groups) != self.party_names_ or any(by_party[name].shape[1] != len(groups[name]) for name in groups):
-            return by_party
-        columns = np.argsort([column for group in groups.values() for column in group])
-        return np.hstack([to_numpy(by_party[name]) for name in groups])[:, columns]
-
     def _labeled(self, scores: Array, ids: Sequence[Any] | None) -> Any:
         """Scores with the labels of their rows, where a DataFrame is asked for; scikit-learn names the columns."""
         if ids is None or _get_output_config("transform", self)["dense"] != "pandas":
@@ -1004,7 +942,8 @@ def _not_at_random(model: Any, y: Any) -> list[str]:
         return found
     values, names = inputs.outcome_columns(y)
     return found + [
-        f"party {name!r} does not lack samples at random: the gaps go with {names[column]} (correlation {size:.2f})"
+        f"party {name!r} does not lack samples at random: the gaps are associated with {names[column]} "
+        f"(correlation {size:.2f})"
         for name, column, size in goes_with(rows, values)
     ]
 

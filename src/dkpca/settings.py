@@ -96,7 +96,6 @@ PARTIES = optional(
     lambda value: whole(1)(value) or (isinstance(value, Sequence | Mapping) and not isinstance(value, str)),
     "a whole number of at least 1, a list or dict of column groups",
 )
-RIDGE: Allowed = (POSITIVE, "a positive number")
 
 
 def setting(default: Any, allowed: Allowed, text: str, *, option: str = "", choices: Sequence[str] = ()) -> Any:

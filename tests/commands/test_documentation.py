@@ -75,7 +75,7 @@ def test_the_tutorial_and_the_guide_to_choosing_run_as_printed(path, tmp_path):
     assert "an estimated 4 digits of each component are correct, and 2 are proved" in tutorial
     assert "30 known rows recover 5 of 5 columns, R² 1.00 to 1.00" in ran.stdout
     assert "30 known rows recover 5 of 5 columns, R² 1.00 to 1.00" in tutorial
-    assert "component 2 goes with Blutdruck (mmHg)" in ran.stdout
+    assert "component 2 is associated with Blutdruck (mmHg)" in ran.stdout
     assert "columns that the page holds, for every sample: Diagnose" in ran.stdout
     assert (tmp_path / "hospitals" / "clinic" / "report.html").exists()
 

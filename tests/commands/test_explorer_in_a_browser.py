@@ -150,7 +150,7 @@ def test_the_page_loads_without_error_or_request_and_shows_everything(page_file,
     page.locator("#certificate summary").click()
     text = page.locator("main").inner_text()
     for words in (
-        "components capture at least",
+        "Estimated: the 3 components capture",
         "bytes saved",
         "influence",
         "Theorem 1",

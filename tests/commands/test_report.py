@@ -69,7 +69,7 @@ def test_a_party_draws_its_result_folder_with_its_own_labels(party):
     assert "scree" not in header  # the factors of the others stay at the center
     page = (party.path / "clinic" / "result" / "report.html").read_text()
     assert "columns held by 3 parties" in page
-    assert "components capture at least" in page
+    assert "Proved: the 3 components capture at least <strong>90.0%</strong> of the best possible variance" in page
 
 
 def test_a_message_of_scores_is_named_by_the_party_whose_ids_were_fitted(party):
@@ -115,6 +115,9 @@ def test_a_run_of_a_center_without_names_is_named_at_the_party(party):
     assert names == PEOPLE
     assert header["scree"]
     assert not (party.path / "unnamed" / "report.html").exists()
+    page = (party.path / "my.html").read_text()
+    said = "Estimated: the 3 components capture <strong>{}%</strong> of the best possible variance. Proved: at least"
+    assert re.search(said.format(r"[\d.]+"), page)
 
 
 def test_correlations_are_those_of_pearson(tmp_path):

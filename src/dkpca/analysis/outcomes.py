@@ -26,7 +26,7 @@ CLASSES = 12  # different numbers up to which a column is taken for classes
 
 @dataclass(frozen=True)
 class Association:
-    """How a label goes with a component."""
+    """How a label is associated with a component."""
 
     label: str
     component: int  # from 1
@@ -97,7 +97,7 @@ def outcomes(
     survival : (str, str), optional
         Names of the columns with the time and with whether the event was seen.
     in_fit : collection of str
-        Columns that the fit was made of: a label of that name goes with the components by construction.
+        Columns that the fit was made of: a label of that name is associated with the components by construction.
     clusters : Clusters, optional
         Those of the fit, for new samples; else they are found here.
     """
@@ -228,12 +228,12 @@ def _cox(
 def words(found: Outcomes) -> list[str]:
     """Say it in sentences, the strongest first."""
     said = [
-        f"component {a.component} goes with {a.label} "
+        f"component {a.component} is associated with {a.label} "
         f"({a.test}, effect {a.effect:.2f}, corrected p {a.corrected:.2g})"
         for a in sorted(found.associations, key=lambda a: a.corrected)[:5]
         if a.corrected < 0.05
     ]
-    said = said or (["no label goes with a component beyond chance"] if found.associations else [])
+    said = said or (["no label is associated with a component beyond chance"] if found.associations else [])
     if found.clusters is not None:
         best = found.clusters.stability.get(found.clusters.count, 1.0)
         sure = "stable" if best >= STABLE else "not stable, so that they may be no groups"

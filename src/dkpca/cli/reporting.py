@@ -142,5 +142,5 @@ def _words(notes: Sequence[str], columns: Sequence[str], top: Sequence[Sequence[
         lines.append(f"columns that the page holds, for every sample: {', '.join(columns)}")
     for d, found in enumerate(top[:3]):
         words = ", ".join(f"{name} ({value:+.2f})" for name, value in found[:4])
-        lines.append(f"component {d + 1} goes with {words}")
+        lines.append(f"component {d + 1} is associated with {words}")
     return lines

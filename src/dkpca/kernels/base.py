@@ -160,10 +160,6 @@ class Kernel(ABC):
         """Return the kernel that does not count on the center to finish it: for parties with different kernels."""
         return self
 
-    def on_scores(self) -> "Kernel | None":
-        """Return the kernel that gives for scores what this one gives for their samples; None: there is none."""
-        return None
-
     def scale_by_column(self, X: Array) -> Array:
         """Part of each column in `scale_statistic`; a kernel of your own with a width should say it."""
         return namespace(X).zeros_like(X[0, :])

@@ -155,9 +155,6 @@ class RBF(OfDistance):
     def by_inner_products(self) -> bool:
         return True
 
-    def on_scores(self) -> Kernel:
-        return self
-
     def scale_by_column(self, X: Array) -> Array:
         # Mean of (x - y)^2 over pairs of different samples is twice the variance with n - 1 below it.
         return 2.0 * column_variances(X) if X.shape[0] > 1 else namespace(X).zeros_like(X[0, :])

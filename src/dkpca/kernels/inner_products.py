@@ -79,9 +79,6 @@ class Linear(Kernel):
     def slopes(self, times: Callable[[Array], Array], X: Array, V: Array) -> Array:
         return 2.0 * (X.T @ V) ** 2
 
-    def on_scores(self) -> Kernel:
-        return Linear(centered=False)
-
     def revealed(self, rank: int, n_features: int) -> str:
         what = "all columns" if rank >= n_features else f"the {rank} leading directions of the {n_features} columns"
         return f"{what} up to a rotation: anyone who knows the values of a few samples can recover the others"

@@ -32,7 +32,8 @@ from dkpca.tables.reading import Matrix, Reading
 
 EMBEDDINGS = ("embedding.parquet", "embedding.csv")
 CERTIFICATE = "certificate.json"  # beside an embedding
-TOLD = ("captured_share_at_least", "optimality_at_least", "meaning", "n_parties")
+PROVED = ("captured_share_at_least", "optimality_at_least")
+TOLD = (*PROVED, "optimality_estimate", "meaning", "n_parties")
 COMPONENT = re.compile(r"component_\d+")
 PLAIN = Reading()
 TURNED = (
@@ -136,7 +137,7 @@ def with_own_ids(
 def _message(path: Path) -> Source:
     result = files.read_message(path, Scores)
     names = [str(row) for row in range(result.scores.shape[0])]
-    told = {name: getattr(result, name) for name in TOLD}
+    told = {name: getattr(result, name) for name in TOLD if hasattr(result, name)}
     scores = _matrix(result.scores.decode())
     return Source(path, names, scores, result.sample_digest, told=told, numbered=True, result=result)
 

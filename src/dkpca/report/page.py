@@ -27,6 +27,7 @@ from dkpca.report.columns import OwnColumns
 from dkpca.report.content import (
     COMPLETED,
     OUTSIDE,
+    PROVED,
     Content,
     DrawnSamples,
     Wanted,
@@ -38,7 +39,7 @@ from dkpca.report.content import (
 from dkpca.store import runs, storage
 from dkpca.store.runs import Run
 from dkpca.tables.reading import Reading
-from dkpca.wording import in_bytes
+from dkpca.wording import in_bytes, in_percent
 
 LARGEST_PAGE = 6_000_000  # bytes
 PARTS = files("dkpca.report")
@@ -115,19 +116,20 @@ def subtitle(content: Content) -> str:
 
 
 def headline(content: Content) -> str:
-    """Say what is proved, where a proof came along."""
+    """Say what is estimated, then what is proved, as the certificate's verdict does; nothing without a proof."""
     known = content.source.told
     if content.source.run is not None:
         known = content.source.run.model.certificate.to_dict()
-    if not {"captured_share_at_least", "optimality_at_least"} <= set(known):
+    if not set(PROVED) <= set(known):
         return ""
-    count = content.source.scores.shape[1]
-    return (
-        f'<p class="headline">The {count} components capture at least '
-        f"<strong>{known['captured_share_at_least']:.1%}</strong> of the variance, and at least "
-        f"<strong>{known['optimality_at_least']:.1%}</strong> of what the best {count} "
-        "components of the joined table could: proved from the messages alone.</p>"
-    )
+    captured, best = (f"<strong>{max(0.0, known[name]):.1%}</strong>" for name in PROVED)
+    estimated, subject = "", f"the {content.source.scores.shape[1]} components capture "
+    what = "of the best possible variance"
+    if "optimality_estimate" in known:
+        share = f"<strong>{in_percent(known['optimality_estimate'])}</strong>"
+        estimated, subject, what = f"Estimated: {subject}{share} {what}. ", "", "of it"
+    proved = f"Proved: {subject}at least {best} {what}, and at least {captured} of all variance."
+    return f'<p class="headline">{estimated}{proved}</p>'
 
 
 def drawn_words(content: Content, drawn: DrawnSamples) -> str:
@@ -237,9 +239,9 @@ def _curves(found: Survival) -> str:
 def _own_columns(own: OwnColumns) -> str:
     note = (
         f"Correlation of {len(own.names):,} columns of your own table with each component, over "
-        f"{own.n_samples:,} samples: the columns that go along with it most. It was computed here, and the center "
-        f"has no part in it. About {own.chance:.2f} (the fine lines) is what the best of as many unrelated columns "
-        "would reach by chance."
+        f"{own.n_samples:,} samples: the columns that are correlated with it most. It was computed here, and the "
+        f"center has no part in it. About {own.chance:.2f} (the fine lines) is what the best of as many unrelated "
+        "columns would reach by chance."
     )
     nonlinear = (
         "Distance correlation, from 0 to 1, which curves show in too. The fine line is the most that any of these "

@@ -1,7 +1,7 @@
 """What gamma, components and weights give: the same fit again and again, with one thing changed.
 
 For one owner of all tables; nothing is sent to anybody. scikit-learn's splitters cut the samples by row positions,
-and its scorers judge predictions of labels.
+and its cross-validation judges predictions of labels.
 """
 
 import math
@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.metrics import get_scorer
-from sklearn.model_selection import KFold, ShuffleSplit, StratifiedKFold
+from sklearn.model_selection import KFold, ShuffleSplit, StratifiedKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import _safe_indexing
@@ -138,17 +137,15 @@ def tune(
     notes = list(trial.labels.notes) if trial.labels else []
     widths = []
     for name, settings in _kernels_to_try(trial, gammas, notes):
-        widths += trial.judged(name, settings)
+        widths.append(trial.judged(name, settings))
         done()
     suggested: dict[str, Any] = dict(_suggested_width(widths, notes).settings) if widths else {}
     trial = replace(trial, model=clone(trial.model).set_params(**suggested))
-    components = trial.judged("components", {}, list(range(1, model.n_components + 1)))
-    components = [replace(c, name=str(d), settings={"n_components": d}) for d, c in enumerate(components, start=1)]
+    components = [trial.judged(str(d), {"n_components": d}) for d in range(1, model.n_components + 1)]
     suggested |= _suggested_components(components).settings
     done()
     weights = [replace(components[-1], name="as given", settings={})]
-    for name, settings in _ways_to_weigh(trial):
-        weights += trial.judged(name, settings)
+    weights += [trial.judged(name, settings) for name, settings in _ways_to_weigh(trial)]
     suggested |= _clearly_better(weights, weights[0]).settings
     done()
     words = trial.labels.words if trial.labels else ""
@@ -163,7 +160,7 @@ def chosen(choices: Sequence[Choice], suggested: Mapping[str, Any]) -> Choice | 
 
 @dataclass(frozen=True)
 class _Labels:
-    """Labels of some samples, who predicts them, and in which parts they are held out."""
+    """Labels of some samples, and how they are predicted."""
 
     rows: Any  # (n_labeled,) of int, into the samples
     values: Any  # (n_labeled,)
@@ -177,19 +174,6 @@ class _Labels:
         chance = 0.0 if self.as_numbers else 1.0 / len(np.unique(self.values))
         return f"score: {how} on the components, {self.n_folds} folds; {chance:.2g} is chance"
 
-    def scores(self, place: Callable[..., Any], sizes: Sequence[int], seed: int) -> list[tuple[float, float]]:
-        """Mean over the folds and its standard error, by the first so many components."""
-        cut = (KFold if self.as_numbers else StratifiedKFold)(self.n_folds, shuffle=True, random_state=seed)
-        learner = make_pipeline(StandardScaler(), Ridge() if self.as_numbers else LogisticRegression(max_iter=1000))
-        scorer = get_scorer("r2" if self.as_numbers else "balanced_accuracy")
-        found = []
-        for known, held_out in cut.split(self.rows, self.values):
-            Z, Z_new = place(self.rows[known], self.rows[held_out])
-            y, y_new = self.values[known], self.values[held_out]
-            found.append([scorer(learner.fit(Z[:, :d], y), Z_new[:, :d], y_new) for d in sizes])
-        errors = np.std(found, axis=0, ddof=1) / math.sqrt(len(found))
-        return [(float(mean), float(error)) for mean, error in zip(np.mean(found, axis=0), errors, strict=True)]
-
 
 @dataclass(frozen=True)
 class _Trial:
@@ -201,49 +185,54 @@ class _Trial:
     repeats: int
     n_samples: int
 
-    def judged(self, name: str, settings: Mapping[str, Any], sizes: Sequence[int] = ()) -> list[Choice]:
-        """What the first so many components give; those of the model where no sizes are named."""
-        trial, sizes = (
-            replace(self, model=clone(self.model).set_params(**settings)),
-            sizes or [self.model.n_components],
-        )
-        # One fit on all samples for the variance, two on halves for stability, one per fold for the labels.
-        seed, every = int(self.model.random_state or 0), np.arange(self.n_samples)
-        fitted, said = trial.fit(every)
-        captured = np.cumsum(to_numpy(fitted.explained_variance_ratio_))
-        halves = ShuffleSplit(self.repeats, train_size=0.5, test_size=0.5, random_state=seed).split(every)
-        stability = np.mean([trial.agreement(half, rest, sizes) for half, rest in halves], axis=0)
-        scores: list[Any] = [(None, 0.0)] * len(sizes)
-        if self.labels is not None:
-            scores = self.labels.scores(trial.placed, sizes, seed)
-        return [
-            Choice(name, settings, float(captured[d - 1]), float(agreed), mean, error, said)
-            for d, agreed, (mean, error) in zip(sizes, stability, scores, strict=True)
-        ]
+    def judged(self, name: str, settings: Mapping[str, Any]) -> Choice:
+        """Judge the fit with some settings changed: one fit on all samples, two on halves, one for each fold."""
+        trial = replace(self, model=clone(self.model).set_params(**settings))
+        fitted, said = trial.fit(self.tables)
+        captured = float(np.sum(to_numpy(fitted.explained_variance_ratio_)))
+        with warnings.catch_warnings():
+            # What is wrong with a part of the samples is no news: it lowers the stability and the score.
+            warnings.simplefilter("ignore", DataWarning)
+            return Choice(name, settings, captured, trial.stability(), *trial.score(), said)
 
-    def fit(self, rows: Any) -> tuple[DKPCA, tuple[str, ...]]:
-        """Fit on some samples; return also what the fit had to say."""
+    def fit(self, tables: Any) -> tuple[DKPCA, tuple[str, ...]]:
+        """Fit, and return also what the fit had to say."""
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always", DataWarning)
-            fitted = clone(self.model).fit(_safe_indexing(self.tables, rows))
+            fitted = clone(self.model).fit(tables)
         return fitted, tuple(str(each.message) for each in said if issubclass(each.category, DataWarning))
 
-    def placed(self, known: Any, others: Any) -> list[Any]:
-        """Fit on some samples; return their scores, and those of others."""
-        fitted = self.fit(known)[0]
-        with warnings.catch_warnings():
-            # Samples outside the range of a half are no news here: they lower the stability, which is shown.
-            warnings.simplefilter("ignore", DataWarning)
-            new = to_numpy(fitted.transform(_safe_indexing(self.tables, others)))
-        return [np.asarray(Z, dtype=float) for Z in (to_numpy(fitted.model_.scores), new)]
-
-    def agreement(self, half: Any, rest: Any, sizes: Sequence[int]) -> list[float]:
+    def stability(self) -> float:
         """Mean squared cosine between the scores that fits on two halves give to all samples."""
         # Both fits place all samples; squared cosines between the spans Q and P of their scores add up to |Q'P|_F^2.
-        every = np.arange(self.n_samples)
-        scores = [self.placed(rows, every)[1] for rows in (half, rest)]
-        one, other = (np.linalg.qr(Z - Z.mean(axis=0))[0] for Z in scores)  # d columns span d components
-        return [float(np.sum((one[:, :d].T @ other[:, :d]) ** 2)) / d for d in sizes]
+        found = []
+        halves = ShuffleSplit(self.repeats, train_size=0.5, test_size=0.5, random_state=self.seed)
+        for both in halves.split(np.arange(self.n_samples)):
+            fits = [self.fit(_safe_indexing(self.tables, rows))[0] for rows in both]
+            scores = [np.asarray(to_numpy(fitted.transform(self.tables)), dtype=float) for fitted in fits]
+            Q, P = (np.linalg.qr(Z - Z.mean(axis=0))[0] for Z in scores)
+            found.append(float(np.sum((Q.T @ P) ** 2)) / Q.shape[1])
+        return float(np.mean(found))
+
+    def score(self) -> tuple[float | None, float]:
+        """Mean over the folds of how well labels are predicted, and its standard error."""
+        if self.labels is None:
+            return None, 0.0
+        own, numbers = self.labels, self.labels.as_numbers
+        predictor = Ridge() if numbers else LogisticRegression(max_iter=1000)
+        found = cross_val_score(
+            make_pipeline(self.model, StandardScaler(), predictor),
+            _safe_indexing(self.tables, own.rows),
+            own.values,
+            cv=(KFold if numbers else StratifiedKFold)(own.n_folds, shuffle=True, random_state=self.seed),
+            scoring="r2" if numbers else "balanced_accuracy",
+            error_score="raise",
+        )
+        return float(found.mean()), float(found.std(ddof=1)) / math.sqrt(len(found))
+
+    @property
+    def seed(self) -> int:
+        return int(self.model.random_state or 0)
 
 
 def _trial(model: DKPCA, X: Any, y: Any, max_samples: int, repeats: int, folds: int) -> tuple[_Trial, int]:
@@ -319,7 +308,7 @@ def _kernels_to_try(
         raise InputError(f"widths are {list(gammas)}; give positive numbers")
     if gammas is None:
         usual = replace(trial, model=clone(trial.model).set_params(gamma="scale", weights=None))
-        fitted = usual.fit(np.arange(trial.n_samples))[0]
+        fitted = usual.fit(trial.tables)[0]
         gammas = [next(g for g in fitted.gammas_.values() if g is not None) * factor for factor in FACTORS]
     if isinstance(trial.model.kernel, str) and trial.model.law is None and trial.model.weights is None:
         yield "linear", {"kernel": "linear", "gamma": None}  # which a very small gamma comes near

@@ -146,53 +146,57 @@ def check_table(
         raise InputError(f"party {name!r}: {explained(table, error)}") from error
 
 
+def columns_of(table: Any) -> list[tuple[str, Any]]:
+    """Columns as arrays, with their names; those of an array are named by their positions."""
+    if hasattr(table, "iloc") or hasattr(table, "get_columns"):
+        pandas = hasattr(table, "iloc")
+        series = [table.iloc[:, j] for j in range(table.shape[1])] if pandas else table.get_columns()
+        return [(repr(str(name)), np.asarray(own)) for name, own in zip(table.columns, series, strict=True)]
+    array = np.asarray(table)
+    return [(str(j), array[:, j]) for j in range(array.shape[1])] if array.ndim == 2 else []
+
+
 def explained(table: Any, error: Exception) -> str:
     """What a check of scikit-learn found, and what helps: where values are missing, or a column holds text."""
+    columns = columns_of(table)
     if "NaN" in str(error):
-        return _about_missing(table)
-    return _about_text(table, error) if "could not convert string" in str(error) else str(error)
+        found = sorted(((_n_missing(own), name) for name, own in columns), key=lambda each: -each[0])
+        listed = [f"{name} ({count:,} of {len(columns[0][1]):,} rows)" for count, name in found if count]
+        contain = "column contains" if len(listed) == 1 else "columns contain"
+        return (
+            f"{len(listed)} {contain} NaN: {_some(listed)}; fill in missing values with "
+            "sklearn.impute.SimpleImputer().set_output(transform='pandas'), which keeps names and index, or use the "
+            "dkpca command, which fills in column means and says how many"
+        )
+    if "could not convert string" not in str(error):
+        return str(error)
+    texts = [name for name, own in columns if any(isinstance(value, str) for value in own.tolist())]
+    return f"{counted(len(texts), 'column')} of text: {_some(texts)}; {TEXT_ADVICE}"
 
 
-def _about_missing(table: Any) -> str:
-    """Which columns contain NaN, in how many rows, and the two ways out."""
-    cells = np.asarray(table) if np.asarray(table).dtype.kind == "f" else np.asarray(table, dtype=object)
-    named = [repr(str(name)) for name in table.columns] if hasattr(table, "columns") else range(cells.shape[-1])
-    missing = [int(np.sum([is_missing(cell) for cell in column] if column.dtype == object else np.isnan(column)))
-               for column in np.atleast_2d(cells).T]  # fmt: skip
-    found = sorted(
-        ((count, name) for count, name in zip(missing, named, strict=True) if count), key=lambda each: -each[0]
-    )
-    listed = ", ".join(f"{name} ({count:,} of {len(cells):,} rows)" for count, name in found[:5])
-    more = f" and {len(found) - 5} more" if len(found) > 5 else ""
-    contain = "column contains" if len(found) == 1 else "columns contain"
-    return (
-        f"{len(found)} {contain} NaN: {listed}{more}; fill in missing values with "
-        "sklearn.impute.SimpleImputer().set_output(transform='pandas'), which keeps names and index, or use the "
-        "dkpca command, which fills in column means and says how many"
-    )
+def _n_missing(column: Any) -> int:
+    if column.dtype.kind == "f":
+        return int(np.isnan(column).sum())
+    return sum(map(is_missing, column.tolist())) if column.dtype.kind == "O" else 0
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def check_told_apart(table: Any) -> None:
     """Refuse whole numbers so large that double precision takes different ones for the same."""
-    if hasattr(table, "iloc") and getattr(table, "ndim", 0) == 2:
-        columns = ((str(label), table[label]) for label in table.columns)
-        parts = [(label, np.asarray(column)) for label, column in columns if np.ndim(column) == 1]
-    elif hasattr(table, "get_columns"):  # polars
-        parts = [(column.name, column.to_numpy()) for column in table.get_columns() if column.dtype.is_integer()]
-    else:
-        array = table if isinstance(table, np.ndarray) else np.asarray(table)
-        parts = [(str(j + 1), array[:, j]) for j in range(array.shape[1] if array.ndim == 2 else 0)]
-    for label, values in parts:
-        if values.dtype.kind in "iuO" and _beyond_doubles(values):
+    for name, values in columns_of(table):
+        if values.dtype.kind in "iuO" and len(values) and _beyond_doubles(values):
             raise ValueError(
-                f"column {label} has whole numbers beyond 2^53, which double precision cannot distinguish; subtract "
+                f"column {name} has whole numbers beyond 2^53, which double precision cannot distinguish; subtract "
                 "a whole number from them first, such as the smallest, or use kernel='overlap' if they are codes"
             )
 
 
 def _beyond_doubles(values: np.ndarray[Any, Any]) -> bool:
     if values.dtype.kind in "iu":
-        return bool(len(values)) and bool(values.max() > MOST_WHOLE or values.min() < -MOST_WHOLE)
+        return bool(values.max() > MOST_WHOLE or values.min() < -MOST_WHOLE)
     return any(isinstance(value, int | np.integer) and abs(int(value)) > MOST_WHOLE for value in values.tolist())
 
 
@@ -236,23 +240,9 @@ def without_zeros_left_out(name: str, table: Any, *, taken: bool) -> Any:
     return table.toarray()
 
 
-def _about_text(table: Any, error: Exception) -> str:
-    """Which columns hold text, and the two ways out."""
-    if not hasattr(table, "columns"):
-        return f"{error}; {TEXT_ADVICE}"
-    cells = [np.asarray(table[name], dtype=object) for name in dict.fromkeys(table.columns)]
-    texts = [
-        str(name)
-        for name, column in zip(dict.fromkeys(table.columns), cells, strict=True)
-        if any(isinstance(value, str) for value in column.ravel())
-    ]
-    shown = ", ".join(map(repr, texts[:5])) + (f" and {len(texts) - 5} more" if len(texts) > 5 else "")
-    return f"{counted(len(texts), 'column')} of text: {shown}; {TEXT_ADVICE}"
-
-
 def check_like_fit(tables: Mapping[str, Array], origins: Mapping[str, Array]) -> None:
     """Raise unless new samples have the columns, library, precision and device of the fit."""
-    expected = {name: origins[name].shape[0] for name in tables}
+    expected = {name: len(origins[name]) for name in tables}
     widths = {name: table.shape[1] for name, table in tables.items()}
     if widths != expected:
         raise InputError(f"the fit had parties and column counts {expected}; these samples have {widths}")
@@ -299,31 +289,25 @@ def column_groups(parties: Any, n_features: int, names: Any) -> dict[str, list[i
             )
         blocks = np.array_split(np.arange(n_features), int(parties))
         return {f"party{j}": block.tolist() for j, block in enumerate(blocks)}
-    texts = [
-        group for group in (parties.values() if isinstance(parties, Mapping) else parties) if isinstance(group, str)
-    ]
+    if not isinstance(parties, Mapping):
+        parties = {f"party{j}": group for j, group in enumerate(parties)}
+    texts = [group for group in parties.values() if isinstance(group, str)]
     if texts:
         raise InputError(
             f"parties names {texts[0]!r} instead of a list of columns; write a list, such as [{texts[0]!r}], with "
             "the names or positions of its columns"
         )
-    if not isinstance(parties, Mapping):
-        parties = {f"party{j}": group for j, group in enumerate(parties)}
     groups = {
         check_party_name(name): [_position(c, n_features, names) for c in group] for name, group in parties.items()
     }
-    _check_partition(groups, n_features)
-    return groups
-
-
-def _check_partition(groups: Mapping[str, Sequence[int]], n_features: int) -> None:
-    counts = np.bincount([c for group in groups.values() for c in group], minlength=n_features)
     empty = [name for name, group in groups.items() if not group]
     if empty:
         raise InputError(f"parties {empty} have no column; every party needs at least one")
+    counts = np.bincount([c for group in groups.values() for c in group], minlength=n_features)
     if (counts != 1).any():
         wrong = np.flatnonzero(counts != 1).tolist()
         raise InputError(f"parties must cover every column exactly once; check columns {wrong[:10]}")
+    return groups
 
 
 def _position(column: Any, n_features: int, names: Iterable[str] | None) -> int:
@@ -433,11 +417,7 @@ def check_outcome(y: Any, tables: Mapping[str, Any], sample_ids: Any, ids: Label
     """Refuse values for each sample that are in another order than the samples `ids`: they would go with others."""
     if y is None or ids is None:
         return
-    given = list(y.index) if hasattr(y, "iloc") and hasattr(y, "index") else None
-    if given is not None and set(given).isdisjoint(ids):
-        given = None  # row numbers, beside tables with names
-    if given is None:
-        given = next(iter(_labels(tables, sample_ids).values()))
+    given = _own_labels(y, ids) or next(iter(_labels(tables, sample_ids).values()))
     if given != ids:
         raise InputError(
             f"y has {len(given):,} values for other samples, or in another order, than the {len(ids):,} of the fit; "
@@ -445,13 +425,20 @@ def check_outcome(y: Any, tables: Mapping[str, Any], sample_ids: Any, ids: Label
         )
 
 
+def _own_labels(values: Any, ids: Labels) -> Labels | None:
+    """Labels of the rows of values for samples, by their index; None without one, or where it has row numbers."""
+    own = list(values.index) if hasattr(values, "iloc") and hasattr(values, "index") else []
+    return None if set(own).isdisjoint(ids) else own
+
+
 def rows_of_samples(values: Any, tables: Mapping[str, Any], sample_ids: Any, ids: Labels | None, what: str) -> Any:
     """Return a table with a row for each of the samples `ids`, in their order: by its index, or as it is."""
     if values is None:
         return None
-    labeled = ids is not None and hasattr(values, "iloc") and hasattr(values, "index")
-    if ids is not None and labeled and not set(values.index).isdisjoint(ids):
-        lacking = [label for label in ids if label not in set(values.index)]
+    own = None if ids is None else _own_labels(values, ids)
+    if ids is not None and own is not None:
+        known = set(own)
+        lacking = [label for label in ids if label not in known]
         if lacking or not values.index.is_unique:
             said = (
                 f"no row for {len(lacking):,} of {len(ids):,} samples, such as {lacking[0]!r}"
@@ -705,10 +692,9 @@ def as_numbers(state: State, table: Any) -> Any:
 
 def as_precise_as(X: Any, scores: Array) -> Array:
     """Scores in float32, if all tables were; what was computed in between was not."""
-    tables = list(X.values()) if isinstance(X, Mapping) else list(X) if is_list_of_tables(X) else [X]
     kinds = {
         str(kind).lower()
-        for table in tables
+        for table in (by_party(X) or {"X": X}).values()
         for kind in (table.dtypes if hasattr(table, "columns") else [getattr(table, "dtype", None)])
     }
     return scores.astype(np.float32) if isinstance(scores, np.ndarray) and kinds == {"float32"} else scores
@@ -734,12 +720,8 @@ def coded(table: Any) -> Any:
     numbers from 2^52 on, which a float64 cannot all tell apart, are coded as text is. Missing values are one
     category. What is no table of two dimensions comes back as it is.
     """
-    if hasattr(table, "iloc") and table.ndim == 2:
-        columns = [np.asarray(table.iloc[:, j]) for j in range(table.shape[1])]
-    else:
-        array = np.asarray(table)
-        columns = list(array.T) if array.ndim == 2 else []
-    return np.column_stack([_codes(column) for column in columns]) if columns else table
+    columns = columns_of(table)
+    return np.column_stack([_codes(column) for _, column in columns]) if columns else table
 
 
 def coded_columns(table: Any, positions: list[int]) -> Any:
@@ -837,31 +819,18 @@ def check_features(party: str, table: Any, *, ids: bool = True) -> None:
             f"party {party!r}: its column names have {table.columns.nlevels} levels; make each name of the first "
             "level a party with {name: table[name] for name in table.columns.unique(0)}, or join the levels into one"
         )
-    described = list(zip(map(str, table.columns), list(table.dtypes), strict=True))
-    dates = [name for j, (name, kind) in enumerate(described) if are_dates(kind, _column(table, j, kind))]
+    named = [(str(name), own) for name, (_, own) in zip(table.columns, columns_of(table), strict=True)]
+    dates = [name for (name, own), kind in zip(named, list(table.dtypes), strict=True) if are_dates(kind, own)]
     if dates:
+        hold = "column {} holds" if len(dates) == 1 else "columns {} hold"
         raise InputError(
-            f"party {party!r}: {_columns(dates)} dates, not numbers; leave them out with "
+            f"party {party!r}: {hold.format(_some([*map(repr, dates)]))} dates, not numbers; leave them out with "
             f"table.drop(columns={dates[:5]}), or turn them into numbers, such as (dates - dates.min()).dt.days"
         )
-    found = [
-        name for j, (name, _) in enumerate(described) if ids and called_as_ids(name) and are_ids(_column(table, j))
-    ]
+    found = [name for name, own in named if ids and called_as_ids(name) and are_ids(own)]
     if found:
         raise InputError(
             f"party {party!r}: column {found[0]!r} looks like the ids of the samples; match rows by it with "
             f"table.set_index({found[0]!r}), or leave it out with table.drop(columns={found[:5]}); if it is a "
             "quantity, rename it"
         )
-
-
-def _column(table: Any, position: int, kind: Any = object) -> Any:
-    """One column by its position: a name may stand over several. Only of objects, others are known by their type."""
-    if str(kind).lower() not in ("object", "<class 'object'>"):
-        return ()
-    return table.iloc[:, position] if hasattr(table, "iloc") else table[table.columns[position]]
-
-
-def _columns(names: list[str]) -> str:
-    shown = ", ".join(map(repr, names[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-    return f"column {shown} holds" if len(names) == 1 else f"columns {shown} hold"
