@@ -65,21 +65,18 @@ def errors(tables: Tables) -> list[dict[str, object]]:
     plain = sent(tables, Fixed(RANK), "float32")
     messages = {
         f"rank {RANK}, float32": plain,
-        "one cut for all, compact": sent(tables, Auto(COMPONENTS, FINER), "compact"),
+        "one eigenvalue threshold for all parties, compact": sent(tables, Auto(COMPONENTS, FINER), "compact"),
         'rank="auto", float32': sent(tables, Auto(COMPONENTS), "float32"),
         'rank="auto", compact': sent(tables, Auto(COMPONENTS), "compact"),
     }
     lines: list[dict[str, object]] = []
     for name, summaries in messages.items():
         model = fuse(summaries, n_components=COMPONENTS, solver=Streamed())
-        ranks = ", ".join(str(s.rank) for s in summaries)
+        what = f"{name} (ranks {', '.join(str(s.rank) for s in summaries)})"
         lines += [
-            {
-                "what": f"flights, {first.shape[0]} samples, {name} (ranks {ranks}): MB",
-                "value": size(summaries) / 1e6,
-            },
-            {"what": f"{name}: bytes / those of rank {RANK}, float32", "value": size(summaries) / size(plain)},
-            {"what": f"{name}: subspace error", "value": subspace_error(truth.vectors, model.eigenvectors)},
+            {"what": f"{what}: MB", "value": size(summaries) / 1e6},
+            {"what": f"{what}: bytes relative to rank {RANK}, float32", "value": size(summaries) / size(plain)},
+            {"what": f"{what}: subspace error", "value": subspace_error(truth.vectors, model.eigenvectors)},
         ]
     return lines
 
@@ -97,11 +94,11 @@ def times(tables: Tables) -> list[dict[str, object]]:
     what = f'flights, {n_samples} samples, rank="auto", compact'
     return [
         {"what": f"{what}: fit, parties and center, seconds", "value": fit},
-        {"what": f"{what}: {numbers / 1e6:.1f} million numbers, MB", "value": sum(map(len, files)) / 1e6},
+        {"what": f"{what}: MB for {numbers / 1e6:.1f} million numbers", "value": sum(map(len, files)) / 1e6},
         {"what": "coding and checksum, seconds", "value": coding},
         {"what": "decoding and checksum, seconds", "value": decoding},
         {"what": "coding and decoding / fit", "value": (coding + decoding) / fit, "limit": "<= 0.05"},
-        {"what": "bytes / those of rank 40, float32", "value": sum(map(len, files)) / (4 * 4 * RANK * n_samples)},
+        {"what": "bytes relative to rank 40, float32", "value": sum(map(len, files)) / (4 * 4 * RANK * n_samples)},
     ]
 
 

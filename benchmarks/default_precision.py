@@ -48,13 +48,13 @@ def tables(folder: Path | None) -> Iterator[tuple[str, Parties]]:
 def compared(name: str, X: Parties) -> list[dict[str, object]]:
     """Bytes, error, time and recovery in compact precision, over or beside those in float32."""
     plain, compact = _measured(X, "float32"), _measured(X, "compact")
-    ranks = f"ranks {plain['rank']:.0f} and {compact['rank']:.0f} on average"
+    what = f"{name} (mean rank {plain['rank']:.0f} in float32, {compact['rank']:.0f} in compact)"
     return [
-        {"what": f"{name} ({ranks}): bytes, compact / float32", "value": compact["bytes"] / plain["bytes"]},
-        {"what": f"{name}: subspace error, compact / float32", "value": compact["error"] / plain["error"]},
-        {"what": f"{name}: processor time of the fit, compact / float32", "value": compact["time"] / plain["time"]},
-        {"what": f"{name}: mean R² of what 30 known rows recover, float32", "value": plain["recovery"]},
-        {"what": f"{name}: the same, compact", "value": compact["recovery"]},
+        {"what": f"{what}: bytes, compact / float32", "value": compact["bytes"] / plain["bytes"]},
+        {"what": f"{what}: subspace error, compact / float32", "value": compact["error"] / plain["error"]},
+        {"what": f"{what}: processor time, compact / float32", "value": compact["time"] / plain["time"]},
+        {"what": f"{what}: mean R² recovered from 30 known rows, float32", "value": plain["recovery"]},
+        {"what": f"{what}: mean R² recovered from 30 known rows, compact", "value": compact["recovery"]},
     ]
 
 

@@ -200,14 +200,14 @@ def lines(found: dict[str, list[tuple[float, float]]], methods: dict[str, Any]) 
             measured.append({"what": f"{name}: share of the best variance, proved", "value": min(method.proved)})
             measured.append(
                 {
-                    "what": f"{name}: share of the proof in the time",
+                    "what": f"{name}: proof's share of the time",
                     "value": max(method.proof_shares),
                     "limit": "<= 0.25",
                 }
             )
             ratios = [estimate / error for estimate, error in zip(method.estimates, errors, strict=True)]
-            measured.append({"what": f"{name}: error estimate / error, least", "value": min(ratios)})
-            measured.append({"what": f"{name}: error estimate / error, most", "value": max(ratios)})
+            measured.append({"what": f"{name}: error estimate / error, minimum", "value": min(ratios)})
+            measured.append({"what": f"{name}: error estimate / error, maximum", "value": max(ratios)})
     return measured
 
 

@@ -125,7 +125,7 @@ def exact(tables: dict[str, torch.Tensor]) -> list[dict[str, object]]:
             "limit": "<= 0.6",
         },
         {
-            "what": "flights: subspace error of these",
+            "what": "flights: subspace error of rank 30 and 400 landmarks",
             "value": subspace_error(best.eigenvectors, whole.eigenvectors),
             "limit": "<= 1.1e-4",
         },
@@ -138,10 +138,10 @@ def passes(summaries: list[Summary]) -> list[dict[str, object]]:
     rough = gram.rough(32)
     assert rough is not None
     lines: list[dict[str, object]] = []
-    for what, matrix, width in (("float64, 16 columns", gram, 16), ("few digits, 32 columns", rough, 32)):
+    for what, matrix, width in (("float64", gram, 16), ("low precision (float16)", rough, 32)):
         block = torch.randn(gram.n, width, dtype=matrix.reference.dtype, device="cuda", generator=_seeded(0))
         _, seconds = timed(partial(matrix.product, block))
-        lines.append({"what": f"flights: a pass in {what}, seconds", "value": seconds})
+        lines.append({"what": f"flights: one pass in {what}, {width} columns, seconds", "value": seconds})
     return lines
 
 
@@ -184,7 +184,7 @@ def streamed(n: int) -> list[dict[str, object]]:
 
     lines = whole_fit(table, what, "cuda")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
-    return [*lines, {"what": f"{what}: most host memory, GB", "value": peak}]
+    return [*lines, {"what": f"{what}: peak host memory, GB", "value": peak}]
 
 
 def fetched(X: torch.Tensor) -> np.ndarray:
@@ -231,7 +231,7 @@ def whole_fit(table: Callable[[int], Any], what: str, device: str | None = None)
         {"what": f"{what}: a party, seconds", "value": max(taken[4:8])},
         {"what": f"{what}: the center, seconds", "value": taken[8]},
         {"what": f"{what}: parties and center, seconds", "value": sum(taken)},
-        {"what": f"{what}: most memory of the device, GB", "value": max(device_memory)},
+        {"what": f"{what}: peak device memory, GB", "value": max(device_memory)},
     ]
 
 

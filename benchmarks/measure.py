@@ -1,5 +1,6 @@
 """Timing and reporting shared by the benchmarks: ratios of medians measured in one run."""
 
+import datetime
 import json
 import os
 import platform
@@ -61,7 +62,7 @@ def before(name: str) -> list[dict[str, Any]]:
 def report(name: str, lines: list[dict[str, Any]]) -> None:
     """Print a table and keep it as JSON."""
     RESULTS.mkdir(exist_ok=True)
-    document = {"machine": machine(), "lines": lines}
+    document = {"date": datetime.date.today().isoformat(), "machine": machine(), "lines": lines}
     (RESULTS / f"{name}.json").write_text(json.dumps(document, indent=1) + "\n")
     print(f"\n{name}: {document['machine']}")
     for line in lines:

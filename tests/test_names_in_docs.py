@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import dkpca
+from benchmarks import page as benchmarks_page
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -54,6 +55,39 @@ def test_programs_and_targets_that_a_page_names_are_there(page):
     ] == []
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert {target for word in CODE.findall(text) for target in TARGET.findall(f"{word}`")} <= targets
+
+
+@pytest.mark.parametrize("page", benchmarks_page.PAGES, ids=lambda page: page.name)
+def test_the_tables_of_measurements_are_what_the_result_files_give(page):
+    text = page.read_text()
+    assert text.count("<!-- begin ") == text.count("<!-- end ") > 0
+    assert benchmarks_page.filled(text) == text, "run python -m benchmarks.page"
+
+
+def test_measures_that_cases_share_are_columns_and_a_missed_target_is_marked():
+    lines = [
+        {"what": "device: a GPU", "value": 1.0},
+        {"what": "few rows: seconds", "value": 2.5, "limit": "<= 3"},
+        {"what": "few rows: GB", "value": 1.0},
+        {"what": "many rows: seconds", "value": 2500.0, "limit": "<= 30"},
+        {"what": "many rows: GB", "value": 4.0},
+        {"what": "slope", "value": 0.4, "limit": ">= 0.5"},
+    ]
+    found = benchmarks_page.as_tables(
+        {"date": "2026-01-31", "machine": {"cores": 2, "machine": "x", "numpy": "2"}, "lines": lines}
+    )
+    assert found.splitlines() == [
+        "| | seconds | GB |",
+        "|---|---|---|",
+        "| few rows | 2.5 (<= 3) | 1 |",
+        "| many rows | **2,500** (missed: <= 30) | 4 |",
+        "",
+        "| | measured |",
+        "|---|---|",
+        "| slope | **0.4** (missed: >= 0.5) |",
+        "",
+        "Measured on 2026-01-31: a GPU, 2 cores (x), numpy 2.",
+    ]
 
 
 def test_a_name_that_is_not_there_would_be_found():
