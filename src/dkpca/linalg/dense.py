@@ -1,6 +1,5 @@
 """Build the matrix and solve it: the reference, for small n."""
 
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +14,7 @@ from dkpca.linalg.rows import cross, one_blas_thread, slices, times, triangle
 
 LANCZOS_SHARE = 20  # Lanczos pays when fewer than one eigenpair in this many is asked for
 LANCZOS_FROM = 300  # rows; below that LAPACK is done before Lanczos has started
-WHOLE_BELOW = 1000  # rows; below that all pairs take hardly longer than some of them
+LAPACK_BLOCK = 64  # columns at a time
 STRIP_BYTES = 2**23  # of the matrix that is checked at a time, beside the matrix itself
 FEW = 4  # times as many columns as pairs, before it pays not to know all left vectors
 SHARP = 1e-12  # share of an eigenvalue of F'F that rounding may be, for its vectors to stand for those of F
@@ -32,7 +31,7 @@ class Dense:
         if factor is not None:
             values, vectors = _of_factor(factor, wanted)
         else:
-            values, vectors = (part[..., :wanted] for part in gram.solved or _of_matrix(gram, wanted))
+            values, vectors = _of_matrix(gram, wanted)
         values = namespace(values).clip(values, 0.0, None)
         vectors = vectors * signs_of(vectors)[None, :]
         extension = from_all_rows(gram, values, vectors)
@@ -77,35 +76,47 @@ def _few_of_factor(factor: Array, k: int) -> tuple[Array, Array]:
     return s**2, Q @ U
 
 
+class Tridiagonal:
+    """K = Q T Q' with T tridiagonal, and T = Z diag(values) Z': eigenvectors of K are columns of Q Z."""
+
+    def __init__(self, K: np.ndarray[Any, Any]) -> None:
+        """Reduce a matrix, which is written over, and divide and conquer."""
+        sytrd, self.ormqr = scipy.linalg.get_lapack_funcs(("sytrd", "ormqr"), (K,))
+        # Transposed: LAPACK's own layout, so that nothing is copied.
+        reflectors, d, e, self.scales, _ = sytrd(K.T, lower=1, lwork=LAPACK_BLOCK * len(K), overwrite_a=1)
+        self.reflectors = np.asfortranarray(reflectors[1:, :-1])
+        self.values, self.Z = scipy.linalg.eigh_tridiagonal(d, e, check_finite=False, lapack_driver="stevd")
+        self.done = 0 if len(K) > 1 else 1  # of the last columns of Z, those that are multiplied by Q
+
+    def leading(self, k: int) -> tuple[Array, Array]:
+        """Return the k leading pairs of K; only vectors that were never asked for are computed."""
+        if k > self.done:
+            new = self.Z[1:, len(self.Z) - k : len(self.Z) - self.done]
+            new[...] = self.ormqr("L", "N", self.reflectors, self.scales, new, LAPACK_BLOCK * k)[0]
+            self.done = k
+        return self.values[::-1][:k], self.Z[:, ::-1][:, :k]
+
+
 def _of_matrix(gram: Gram, k: int) -> tuple[Array, Array]:
-    """Leading eigenpairs of a matrix held in memory, once; a small one remembers all of them.
+    """Leading eigenpairs of a matrix held in memory; with more than a few, what gives all others is kept.
 
     BLAS has one thread, so that no bit depends on how many there are.
     """
     with one_blas_thread():
+        if gram.solved is not None:
+            return gram.solved.leading(k)
         K = gram.dense()
-    if not isinstance(K, np.ndarray):
-        values, vectors = _by_its_library(K)
-        return namespace(K).flip(values)[:k], namespace(K).flip(vectors, axis=1)[:, :k]
-    n = K.shape[0]
-    # Lanczos for few pairs of a large matrix; its proof writes over K.
-    if n >= LANCZOS_FROM and k * LANCZOS_SHARE <= n:
-        pairs = _lanczos(K, k)
-        if pairs is not None:
-            return pairs
-        K = gram.dense()
-    with one_blas_thread():
-        # LAPACK, transposed: its own layout, so that nothing is copied.
-        if n >= WHOLE_BELOW:
-            with suppress(np.linalg.LinAlgError):
-                found = scipy.linalg.eigh(K.T, subset_by_index=[n - k, n - 1], overwrite_a=True, check_finite=False)
-                if len(found[0]) == k:
-                    return found[0][::-1], found[1][:, ::-1]
-            K = gram.dense()  # MRRR fails, or comes back empty-handed, where many eigenvalues are equal
-        values, vectors = scipy.linalg.eigh(K.T, driver="evd", overwrite_a=True, check_finite=False)
-    if n < WHOLE_BELOW:
-        gram.solved = values[::-1], vectors[:, ::-1]
-    return values[::-1][:k], vectors[:, ::-1][:, :k]
+        if not isinstance(K, np.ndarray):
+            values, vectors = _by_its_library(K)
+            return namespace(K).flip(values)[:k], namespace(K).flip(vectors, axis=1)[:, :k]
+        # Lanczos for few pairs of a large matrix; its proof writes over K.
+        if gram.n >= LANCZOS_FROM and k * LANCZOS_SHARE <= gram.n:
+            pairs = _lanczos(K, k)
+            if pairs is not None:
+                return pairs
+            K = gram.dense()
+        gram.solved = Tridiagonal(K)
+        return gram.solved.leading(k)
 
 
 def _by_its_library(K: Array) -> tuple[Array, Array]:

@@ -6,6 +6,7 @@ Nothing here stores an n x n matrix unless `dense()` is called.
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from dkpca.errors import InputError
 from dkpca.linalg.arrays import Array, MemoryLimit, device, eps, growth, itemsize, like, namespace, to_numpy, unit
@@ -25,7 +26,7 @@ class Gram(ABC):
     entry_operations: float = 2.0  # it takes to evaluate an entry
     reference: Array  # an array of the namespace, precision and device in which the matrix is evaluated
     memory: MemoryLimit | None = None  # that arrays with a row for each sample may take
-    solved: tuple[Array, Array] | None = None  # all eigenpairs, once a solver has found them for a small matrix
+    solved: Any = None  # `dkpca.linalg.dense.Tridiagonal`, once the dense solver has reduced it
 
     @abstractmethod
     def diagonal(self) -> Array:
