@@ -103,8 +103,9 @@ def _of_matrix(gram: Gram, k: int) -> tuple[Array, Array]:
     BLAS has one thread, so that no bit depends on how many there are.
     """
     with one_blas_thread():
-        if gram.solved is not None:
-            return gram.solved.leading(k)
+        known: Tridiagonal | None = gram.solved
+        if known is not None:
+            return known.leading(k)
         K = gram.dense()
         if not isinstance(K, np.ndarray):
             values, vectors = _by_its_library(K)
@@ -115,8 +116,8 @@ def _of_matrix(gram: Gram, k: int) -> tuple[Array, Array]:
             if pairs is not None:
                 return pairs
             K = gram.dense()
-        gram.solved = Tridiagonal(K)
-        return gram.solved.leading(k)
+        gram.solved = known = Tridiagonal(K)
+        return known.leading(k)
 
 
 def _by_its_library(K: Array) -> tuple[Array, Array]:
