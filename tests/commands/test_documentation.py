@@ -72,7 +72,7 @@ def test_the_tutorial_and_the_guide_to_choosing_run_as_printed(path, tmp_path):
     assert "Proved: at least 100.0% of the best possible variance" in ran.stdout
     assert "4 digits of each component (estimated)" in ran.stdout
     assert " of all variance, and 2 digits of each component." in ran.stdout
-    assert "an estimated 4 digits of each component are correct, and 2 are proved" in tutorial
+    assert "correct to about 4 digits (estimated), and 2 of these digits are proved" in tutorial
     assert "30 known rows recover 5 of 5 columns, R² 1.00 to 1.00" in ran.stdout
     assert "30 known rows recover 5 of 5 columns, R² 1.00 to 1.00" in tutorial
     assert "component 2 is associated with Blutdruck (mmHg)" in ran.stdout
