@@ -30,6 +30,7 @@ __all__ = [
     "PolicyError",
     "ProtectionError",
     "StorageError",
+    "TooFewSamplesError",
     "TooLateError",
     "WireError",
 ]
@@ -75,6 +76,10 @@ class TooLateError(NoAnswerError, TimeoutError, code="too-late"):
 
 class FusionError(DKPCAError, code="mismatch"):
     """Messages that do not belong together: missing, duplicate, misaligned or of another kernel."""
+
+
+class TooFewSamplesError(FusionError, code="too-few-samples"):
+    """Tables that have too few samples in common."""
 
 
 class PolicyError(DKPCAError, code="policy"):

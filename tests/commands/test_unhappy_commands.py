@@ -53,7 +53,7 @@ def infinite(table):
         (constant, ["bank.csv", "the same value in every row in column 'x1'", "--exclude x1"]),
         (all_missing, ["bank.csv", "no value at all in column 'x1'", "--exclude x1"]),
         (duplicate_ids, ["bank.csv", "id 'p03' in column 'person' occurs in rows [4, 8]", "keep one"]),
-        (text_among_numbers, ["bank.csv", "'x2' holds numbers, but for 'none of it' in row 5", "--exclude 'x2'"]),
+        (text_among_numbers, ["bank.csv", "'x2' holds numbers, but for 'none of it' in data row", "--exclude 'x2'"]),
         (one_row, ["bank.csv", "1 row", "at least 2 samples"]),
         (infinite, ["bank.csv", "column 'x0' is infinite in row 5", "correct"]),
     ],

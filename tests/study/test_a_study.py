@@ -218,12 +218,33 @@ def test_the_measure_at_go_takes_samples_in_the_order_of_the_review(tmp_path, mo
     assert all(keys == [f"s{row}" for row in range(60)] for keys in seen)
 
 
-def test_a_table_with_other_columns_than_the_party_joined_with_is_not_reviewed(tmp_path):
+def test_a_table_with_other_columns_than_the_party_joined_with_is_measured_and_not_signed(tmp_path):
     consortium = Consortium(tmp_path, tables(), MODES["open"], samples=10).join(**ANYTHING)
     with (tmp_path / "airline" / "party.toml").open("a") as file:
         file.write('exclude = ["airline0"]\n')
-    with pytest.raises(InputError, match="has 4 columns, and airline joined with 5; ask center for the next"):
-        consortium.at("airline", study.review)
+    found = consortium.at("airline", study.review)
+    assert [finding.limit for finding in found.findings if not finding.ok] == ["columns"]
+    assert "RED   columns: 4 (member.toml: 5)" in found.words()
+    assert set(found.columns) == {f"airline{column}" for column in range(1, 5)}
+    assert found.nearest.startswith("the same plan, once center has written it as the next plan")
+    with pytest.raises(InputError, match="the last review was red"):
+        consortium.at("airline", study.sign, found.study.fingerprint)
+
+
+def test_a_red_review_names_the_columns_without_which_the_plan_is_green(tmp_path):
+    rng = np.random.default_rng(0)
+    group = np.repeat([-1.0, 1.0], 60)[:, None]  # shows in any leading component; the other columns are noise
+    ids = [f"s{row}" for row in range(120)]
+    given = {name: (ids, np.hstack([6 * group, rng.normal(size=(120, 6))])) for name in WIDTHS}
+    blind = {"kernel": "linear", "protect": "blind", "n_components": 1}
+    consortium = Consortium(tmp_path, given, blind, samples=50, align="position").join("airline", **vars(Limits()))
+    consortium.join(*consortium.names[1:], **ANYTHING)
+    red = consortium.at("airline", study.review)
+    assert not red.green
+    assert red.nearest.startswith("the same plan without 'airline0' ")
+    with (tmp_path / "airline" / "party.toml").open("a") as file:
+        file.write('exclude = ["airline0"]\n')
+    assert [f.limit for f in consortium.at("airline", study.review).findings if not f.ok] == ["columns"]
 
 
 def test_where_no_plan_near_a_red_one_is_green_the_review_says_what_is_left_to_do(tmp_path):
@@ -262,7 +283,7 @@ def test_too_few_common_samples_end_the_study_for_all(tmp_path):
     consortium = Consortium(tmp_path, tables(shared=False), MODES["open"], samples=50).join(**ANYTHING).sign()
     with pytest.raises(RefusedError, match="center refused .*fewer than the 50"):
         consortium.finish()
-    with pytest.raises(RefusedError, match="center refused at step 'fusion': the answers"):
+    with pytest.raises(RefusedError, match="center refused at step 'fusion': too few samples"):
         consortium.run("weather")
 
 
@@ -280,12 +301,22 @@ def test_a_party_refuses_what_is_beyond_its_limits_when_the_samples_are_known(lo
         consortium.finish()
 
 
+def test_without_a_common_sample_the_center_names_who_shares_none_and_the_parties_hear_why(tmp_path):
+    given = tables()
+    given["weather"] = ([f"00{row}" for row in range(60)], given["weather"][1])
+    consortium = Consortium(tmp_path, given, MODES["open"], samples=10).join(**ANYTHING).sign()
+    with pytest.raises(RefusedError) as refused:
+        consortium.finish()
+    assert refused.value.reason == "samples"
+    assert "weather 0, airline 60, registry 60" in str(refused.value)
+
+
 def test_join_says_that_ids_have_spaces_around_them(tmp_path):
     consortium = Consortium(tmp_path, tables(), MODES["open"])
     table = tmp_path / "airline.csv"
     table.write_text(re.sub("^s", " s", table.read_text(), flags=re.MULTILINE))
     told = consortium.at("airline", study.join, table, "id", "airline")
-    assert "such as ' s0'; compare with the other parties'" in told
+    assert "written like ' a9'; compare with the other parties" in told
     assert "60 ids have spaces around them" in told
 
 
@@ -295,7 +326,7 @@ def test_join_says_which_columns_were_left_out_or_expanded(tmp_path):
     (tmp_path / "airline.csv").write_text("\n".join(["id,delay,side,constant,day", *rows]) + "\n")
     told = consortium.at("airline", study.join, tmp_path / "airline.csv", None, "airline")
     assert told.splitlines()[:3] == [
-        "note: sample ids: column 'id', such as 's0'; compare with the other parties'",
+        "note: sample ids: column 'id', written like 'a9'; compare with the other parties",
         "note: left out: 'constant', 'day' (exclude in party.toml)",
         "note: expanded text column 'side' into 2 columns of 0 and 1",
     ]

@@ -132,7 +132,7 @@ def test_a_plan_that_attacks_is_red_and_is_not_signed(attack, tmp_path):
     consortium = founded(tmp_path, how.fit, CAUTIOUS, tables(width=how.width), **how.plan)
     found = consortium.at("airline", study.review)
     assert how.limit in [finding.limit for finding in found.findings if not finding.ok]
-    with pytest.raises(InputError, match="exceeds limits.toml"):
+    with pytest.raises(InputError, match="the last review was red"):
         consortium.at("airline", study.sign, found.study.fingerprint[:40])
     assert not (tmp_path / "shared/airline/signature-1").exists()
 
@@ -379,7 +379,7 @@ def test_raising_the_limits_after_a_red_review_needs_another_review(tmp_path):
     consortium = founded(tmp_path, PLANS["audit rows"].fit, CAUTIOUS, tables(width=5))
     fingerprint = consortium.at("airline", study.review).study.fingerprint[:40]
     (tmp_path / "airline/limits.toml").write_text(Limits(**ANYTHING).to_toml())
-    with pytest.raises(InputError, match="exceeds limits.toml"):
+    with pytest.raises(InputError, match="the last review was red"):
         consortium.at("airline", study.sign, fingerprint)
 
 
@@ -447,7 +447,7 @@ class TestASecondStudy:
         again = self.second(tmp_path, self.SUMS, ANYTHING, rows=119)
         found = again.at("airline", study.review)
         assert [f.limit for f in found.findings if not f.ok] == ["masked sums with other rosters on the same samples"]
-        with pytest.raises(InputError, match="exceeds limits.toml"):
+        with pytest.raises(InputError, match="the last review was red"):
             again.at("airline", study.sign, found.study.fingerprint[:40])
 
     @pytest.mark.parametrize("who", ["the same", "others", "not known"])

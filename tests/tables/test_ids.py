@@ -126,9 +126,14 @@ def test_a_warning_says_how_many_more_ids_would_match(tmp_path):
     assert loaded[0][1] == loaded[1][1]
 
 
-def test_leading_zeros_are_named_where_nothing_else_helps(tmp_path):
-    with pytest.raises(InputError, match="check --id; 2 more ids differ only in leading zeros"):
-        processes.shared_samples(two_tables(tmp_path, ["001", "002"], ["1", "2.0"]))
+def test_leading_zeros_that_a_spreadsheet_dropped_are_named_and_can_be_ignored(tmp_path):
+    first, second = ["001", "002", "00x"], ["00x", "1", "2.0"]
+    _, notes = processes.shared_samples(two_tables(tmp_path, first, second))
+    assert "2 more ids would match with --id-normalize zeros" in notes
+    holdings, _ = processes.shared_samples(two_tables(tmp_path, first, second, id_normalize=("zeros",)))
+    assert [holding.order for holding in holdings] == [first, ["1", "2.0", "00x"]]
+    with pytest.raises(InputError, match="become one id under --id-normalize zeros"):
+        processes.shared_samples(two_tables(tmp_path, ["01", "1"], ["1", "2"], id_normalize=("zeros",)))
 
 
 def test_ids_that_an_agreement_makes_one_are_refused_with_both(tmp_path):

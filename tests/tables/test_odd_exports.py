@@ -49,7 +49,7 @@ def refused(path, **how):
 def test_text_among_numbers_is_never_made_columns_of_0_and_1(tmp_path, odd):
     cells = [f'"{odd}"' if i % 9 == 1 else a for i, a in enumerate(A)]
     said = refused(written(tmp_path, lines(IDS, cells, B)))
-    assert f"column 'a' holds numbers, but for {odd!r} in 4 rows, first row 2" in said
+    assert f"column 'a' holds numbers, but for {odd!r} in 4 rows, first in data row 2" in said
     assert f"--null-values {odd!r}" in said
     assert "--exclude 'a'" in said
 
@@ -62,14 +62,14 @@ def test_a_column_of_text_that_is_named_becomes_columns_of_0_and_1_whatever_it_h
 
 def test_a_second_row_of_the_header_is_refused(tmp_path):
     units = written(tmp_path, lines(["-", *IDS], ["kg", *A], ["EUR", *B]))
-    assert "column 'a' holds numbers, but for 'kg' in row 1" in refused(units)
+    assert "column 'a' holds numbers, but for 'kg' in data row 1" in refused(units)
     book = workbook(tmp_path, [["id", "a", "b"], ["-", "kg", "EUR"], *zip(IDS, A.tolist(), B.tolist(), strict=True)])
-    assert "column 'a' holds numbers, but for 'kg' in row 1" in refused(book)
+    assert "column 'a' holds numbers, but for 'kg' in data row 1" in refused(book)
 
 
 def test_a_header_that_stands_again_among_the_rows_is_refused(tmp_path):
     rows = lines(IDS, A, B)
-    assert "column 'a' holds numbers, but for 'a' in row 16" in refused(
+    assert "column 'a' holds numbers, but for 'a' in data row 16" in refused(
         written(tmp_path, [*rows[:16], "id,a,b", *rows[16:]])
     )
 

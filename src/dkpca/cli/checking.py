@@ -74,7 +74,7 @@ def _words(found: Findings, write: Path | None) -> list[str | Table]:
     lines += [f"{column.name}: {'; '.join(column.remarks)}" for column in first if column.remarks]
     lines.append("it can be used as suggested" if found.usable else "it cannot be used as it is")
     if write is not None:
-        lines.append(f"wrote {write}; use it with: dkpca summarize {write}")
+        lines.append(f"wrote {write}; use it in place of the table: dkpca fit {write} OTHER ...")
     return lines
 
 

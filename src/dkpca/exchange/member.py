@@ -24,7 +24,7 @@ REFUSAL = "refusal"
 MOST_REFUSAL = 2**14
 REASONS = {
     "limits": "the study exceeds its limits",
-    "samples": "too few samples are common to all",
+    "samples": "too few samples are common to all; do all parties write ids alike (id_normalize in party.toml)?",
     "gamma": "the width of the kernel is outside the plan's bounds",
     "question": "the center asked for something that is not in the plan",
     "constant": "its share of the answer would be nearly constant, and expose the others",

@@ -15,7 +15,7 @@ from dkpca.exchange.memory import StudyMemory, write
 from dkpca.store import party_file
 from dkpca.tables.checkup import examine
 from dkpca.tables.formats import embedding_files
-from dkpca.tables.ids import oddities
+from dkpca.tables.ids import oddities, written_like
 from dkpca.tables.preparation import Preparation, numbers_for
 from dkpca.tables.reading import Matrix, Reading, read, some
 from dkpca.wire import codec
@@ -41,11 +41,20 @@ class OwnTable:
         return [name for name in own_names(self.preparation) if name not in self.covariates]
 
     @property
+    def sources(self) -> list[str]:
+        """Column of the party's file that each column of X comes from."""
+        return [
+            c.source
+            for c, name in zip(self.preparation.columns, own_names(self.preparation), strict=True)
+            if name not in self.covariates
+        ]
+
+    @property
     def notes(self) -> list[str]:
         """What became of the columns, in words."""
         reading = self.preparation.reading
         left_out = [f"left out: {some(reading.exclude)} (exclude in {PARTY_FILE})"] if reading.exclude else []
-        such = f", such as {self.keys[0]!r}; compare with the other parties'" if self.keys else ""
+        such = f", written like {written_like(self.ids[0])!r}; compare with the other parties" if self.ids else ""
         ids = [f"sample ids: column {reading.id_column!r}{such}"] if reading.id_column else []
         return [*ids, *oddities(self.ids or (), reading.id_normalize), *left_out, *self.preparation.notes]
 
@@ -54,6 +63,12 @@ class OwnTable:
         table = read(path, self.preparation.reading_of_new(self.preparation.reading.id_column))
         whole = OwnTable(self.preparation.apply(table), table.ids, table.keys, self.preparation)
         return whole.without(list(self.covariates))
+
+    def leaving_out(self, source: str) -> "OwnTable":
+        """Return the table without a column of the party's file."""
+        kept = [j for j, each in enumerate(self.sources) if each != source]
+        columns = tuple(column for column in self.preparation.columns if column.source != source)
+        return replace(self, X=self.X[:, kept], preparation=replace(self.preparation, columns=columns))
 
     def without(self, covariates: Sequence[str]) -> "OwnTable":
         """Return the table with some of its columns set apart."""

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from dkpca import fusion, kernels, wire
-from dkpca.errors import FusionError, InputError
+from dkpca.errors import FusionError, InputError, TooFewSamplesError
 from dkpca.fusion import FusedModel, audit
 from dkpca.fusion.covariates import Covariates
 from dkpca.kernels import Kernel, Precomputed
@@ -473,7 +473,9 @@ def aligned(
         return terms
     n_common = len(q.numbers_in(matched.one.common))
     if n_common < terms.fewest_samples:
-        raise FusionError(f"there are {n_common} common samples, fewer than the {terms.fewest_samples} agreed on")
+        raise TooFewSamplesError(
+            f"only {n_common} samples are common, fewer than the {terms.fewest_samples} agreed on"
+        )
     places = {name: np.sort(q.numbers_in(each.places)) for name, each in matched.questions.items()}  # type: ignore
     return replace(terms, places=places, n_samples=matched.one.n_samples)
 
@@ -508,7 +510,7 @@ def _matched(lists: Mapping[str, list[bytes]], ring: bool, keep_all: bool, batch
     if places is not None and at_least > 1:
         check_hidden_among_others(places)
     if not next(iter(found.values())):
-        raise FusionError(f"no sample is common to all of {sorted(lists)}; check that they use the same kind of id")
+        raise alignment.nothing_common(lists)
     return {
         name: q.MatchedGiven(
             length=len(lists[name]),
@@ -567,7 +569,9 @@ def _shape(names: Sequence[str], settings: Fit, terms: Terms, batch: str = "") -
             )
     if not batch:
         if first.n_samples < terms.fewest_samples:
-            raise FusionError(f"there are {first.n_samples} samples, fewer than the {terms.fewest_samples} agreed on")
+            raise TooFewSamplesError(
+                f"there are {first.n_samples} samples, fewer than the {terms.fewest_samples} agreed on"
+            )
         _check_components(settings, first.n_samples)
     columns = {**terms.columns, **{name: shape.n_features for name, shape in shapes.items()}}
     sizes = {} if terms.n_samples else {name: shape.n_samples for name, shape in shapes.items()}

@@ -9,6 +9,7 @@ cannot be measured, and counts as if it told everything.
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -37,12 +38,13 @@ from dkpca.party.recovery import Matrix, Seen
 from dkpca.protection import quantities
 from dkpca.rank import Recovery
 from dkpca.settings import Compute, Fit
-from dkpca.wording import in_bytes
+from dkpca.wording import counted, in_bytes
 
 UNMEASURED = "something that cannot be measured"  # and counts as recovered
 SHARED = 0.5  # share of common samples from which two masked sums are about nearly the same ones
 LEFT, ABOUT = "left.npz", "left.json"  # what a signed study lets out, for the union with later ones
 SHOWN_COLUMNS = 8
+MOST_LEFT_OUT = 5  # columns that a review leaves out to see whether the plan is then green
 MOST_ROWS, FEWEST_ROWS = 3000, 200  # of all parties together in a rehearsal, and of each
 Heard = dict[str, tuple[Any, Any]]  # in a rehearsal, by step: questions and answers by party
 
@@ -66,6 +68,7 @@ class Finding:
     allowed: Any
     asked: Any
     ok: bool
+    file: str = "limits.toml"  # which says what is allowed
 
 
 @dataclass(frozen=True)
@@ -109,10 +112,12 @@ class Review:
         worst = sorted(self.columns.items(), key=lambda item: -item[1])[:SHOWN_COLUMNS]
         lines += ["", "What someone who knows some rows could recover from all that is sent or ever was (R²):"]
         lines += [f"  {name}: {value:.2f}" for name, value in worst]
+        more = len(self.columns) - len(worst)
+        lines += [f"  {counted(more, 'more column')}: at most {worst[-1][1]:.2f}"] if more else []
         lines += [""]
         for finding in self.findings:
             word = "green" if finding.ok else "RED  "
-            lines.append(f"{word} {finding.limit}: {finding.asked} (limits.toml: {finding.allowed})")
+            lines.append(f"{word} {finding.limit}: {finding.asked} ({finding.file}: {finding.allowed})")
         if plan.protect == "blind":
             public = ", ".join(self.public) or "none"
             lines.append(
@@ -168,10 +173,16 @@ class Case:
 
 
 def review(case: Case, study: Study) -> Review:
-    """Measure a study against a party's limits; nothing leaves."""
+    """Measure a study against a party's limits; nothing leaves. With other columns than it joined with it is red."""
     worst, leaving = _worst(case)
     findings = _findings(case, leaving, max(worst.values(), default=0.0), _roster(study))
-    nearest = "" if all(finding.ok for finding in findings) else _nearest(case, _roster(study))
+    nearest, here = "", "the same plan"
+    if not all(finding.ok for finding in findings):
+        nearest = here = _nearest(case, _roster(study))
+    joined, now = study.members[case.name].columns, case.columns[case.name]
+    if now != joined:
+        findings += (Finding("columns", joined, now, ok=False, file="member.toml"),)
+        nearest = here and f"{here}, once {study.plan.center} has written it as the next plan and you have joined it"
     return Review(study, leaving, worst, findings, nearest, case.limits.public)
 
 
@@ -474,18 +485,31 @@ def _nearest(case: Case, roster: Mapping[str, str]) -> str:
     tries |= {
         f"protect: blind, law: sum, components: {n}": blind | {"n_components": n} for n in (fit.n_components, few, 1)
     }
+    said = [f"precision {precision}" if precision != fit.precision else "", "no audit" if audit != fit.audit else ""]
+    said += [f"at least {samples} samples", f"{batches} batches"]
+
+    def measured(changes: Mapping[str, Any], table: OwnTable) -> tuple[bool, dict[str, float]]:
+        other = replace(fit, precision=precision, audit=audit, **changes)
+        plan = replace(case.plan, samples=samples, batches=batches, fit={**case.plan.fit, "protect": other.protect})
+        columns = {**case.columns, case.name: table.X.shape[1]}
+        changed = replace(case, fit=other, plan=plan, table=table, columns=columns)
+        worst, leaving = _worst(changed)
+        findings = _findings(changed, leaving, max(worst.values(), default=0.0), roster)
+        return all(finding.ok for finding in findings), worst
+
     for words, changes in tries.items():
-        try:
-            other = replace(fit, precision=precision, audit=audit, **changes)
-            settings = {**case.plan.fit, "protect": other.protect}
-            changed = replace(
-                case, fit=other, plan=replace(case.plan, samples=samples, batches=batches, fit=settings)
-            )
-            worst, leaving = _worst(changed)
-        except DKPCAError:
-            continue
-        if all(finding.ok for finding in _findings(changed, leaving, max(worst.values(), default=0.0), roster)):
-            said = [words, f"precision {precision}" if precision != fit.precision else ""]
-            said += ["no audit" if audit != fit.audit else "", f"at least {samples} samples", f"{batches} batches"]
-            return ", ".join(part for part in said if part)
-    return ""
+        with suppress(DKPCAError):  # settings that exclude each other
+            if measured(changes, case.table)[0]:
+                return ", ".join(filter(None, [words, *said]))
+    # The plan as it is, without the columns that are recovered best, one after another.
+    table, left_out = case.table, list[str]()
+    green, worst = measured({}, table)
+    while not green and len(left_out) < MOST_LEFT_OUT and len(set(table.sources)) > 2:
+        left_out.append(table.sources[table.columns.index(max(worst, key=worst.__getitem__))])
+        table = table.leaving_out(left_out[-1])
+        green, worst = measured({}, table)
+    if not green:
+        return ""
+    names = ", ".join(map(repr, left_out))
+    words = f"the same plan without {names} ('exclude' in party.toml; then ask for the next plan and join it)"
+    return ", ".join(filter(None, [words, *said]))

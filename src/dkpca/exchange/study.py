@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dkpca.errors import FusionError, InputError, ProtectionError
+from dkpca.errors import FusionError, InputError, ProtectionError, TooFewSamplesError
 from dkpca.exchange import center_side, founding, own_table
 from dkpca.exchange import plan as plans
 from dkpca.exchange import review as reviews
@@ -69,11 +69,7 @@ def _review(seat: Seat) -> Review:
         if signed and seat.kept.kept("table/about.json") is not None:
             table = own_table.frozen(seat.kept)  # what will be sent, whatever party.toml describes by now
         columns = {party: study.members[party].columns for party in study.plan.parties}
-        if table.X.shape[1] != columns[seat.name]:
-            raise InputError(
-                f"the table has {table.X.shape[1]} columns, and {seat.name} joined with {columns[seat.name]}; ask "
-                f"{study.plan.center} for the next plan ('dkpca study create'), and join that one"
-            )
+        columns[seat.name] = table.X.shape[1]  # another number than it joined with is a finding
         case = Case(study.plan, settings_of(study.plan), seat.name, columns, table, limits, seat.memory)
         found = reviews.review(case, study)
         reviews.keep(seat.kept, found, case)
@@ -99,7 +95,7 @@ def sign(folder: Folder, memory: Memory, fingerprint: str) -> None:
         if study is None or study.fingerprint != about["fingerprint"]:
             raise ProtectionError("the reviewed study is not the one on record; review it again")
         if not about["green"]:
-            raise InputError("the plan exceeds limits.toml (red in 'dkpca study review') and cannot be signed")
+            raise InputError("the last review was red, so this plan is not signed; after a change, review again")
         study = founding.to_sign(seat, fingerprint)  # which refuses before anything is kept
         digest = sha256(b"no table") if seat.name == study.plan.center else _frozen_digest(seat, study, about)
         founding.sign(seat, fingerprint, digest)
@@ -138,7 +134,8 @@ def run(folder: Folder, memory: Memory) -> dict[str, Any]:
             try:
                 return dict(zip(("result", "notes"), center_side.run(member, fit, result), strict=True))
             except FusionError as error:
-                member.refuse("fusion", "fusion", str(error))
+                reason = "samples" if isinstance(error, TooFewSamplesError) else "fusion"
+                member.refuse("fusion", reason, str(error))
 
 
 def _table_and_limits(seat: Seat, plan: Plan) -> tuple[own_table.OwnTable, Limits]:

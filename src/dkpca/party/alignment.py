@@ -6,9 +6,10 @@ center, up to their number; a party with the key can test guesses on what it rec
 """
 
 import hmac
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
-from dkpca.errors import FusionError, InputError
+from dkpca.errors import FusionError, InputError, TooFewSamplesError
 from dkpca.messages import TOKEN_BYTES, CommonTokens, SampleTokens, Tokens, check_party_name
 
 SHORTEST_KEY = 16  # bytes
@@ -40,10 +41,19 @@ def intersect(received: Iterable[SampleTokens]) -> CommonTokens:
         raise FusionError(f"sample tokens from {sorted(by_party)} only; an intersection needs at least two parties")
     common = set.intersection(*by_party.values())
     if not common:
-        raise FusionError(
-            f"no sample is common to all of {sorted(by_party)}; check that they use the same kind of id"
-        )
+        raise nothing_common(by_party)
     return CommonTokens(len(by_party), Tokens.of(common))
+
+
+def nothing_common(lists: Mapping[str, Iterable[bytes]]) -> TooFewSamplesError:
+    """Say whose samples are at no other party, from the lists of all."""
+    count = Counter(token for own in lists.values() for token in set(own))
+    shared = {party: sum(count[token] > 1 for token in set(own)) for party, own in lists.items()}
+    said = ", ".join(f"{party} {n:,}" for party, n in sorted(shared.items(), key=lambda item: item[1]))
+    return TooFewSamplesError(
+        f"no sample is common to all of {sorted(lists)}; samples shared with at least one other party: {said}; "
+        "check that all write ids alike"
+    )
 
 
 def common_rows(sample_ids: Sequence[str], key: bytes, common: CommonTokens) -> list[int]:

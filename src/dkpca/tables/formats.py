@@ -21,6 +21,7 @@ from polars.io.plugins import register_io_source
 from dkpca.errors import InputError
 from dkpca.tables import inputs, numerals, scverse, text_files
 from dkpca.tables.text_files import UNNAMED, Dialect, Opened, check_names
+from dkpca.wording import counted
 
 TEXT_FILES = (".csv", ".tsv", ".tab", ".txt")
 WORKBOOKS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
@@ -217,7 +218,7 @@ def _sheet_header(head: pl.DataFrame, path: Path) -> tuple[int, list[str]]:
     if position is None:
         raise InputError(f"{path}: has no header; the first row of a table names its columns")
     titles = sum(map(bool, filled[:position]))
-    return position, [f"{titles} lines above the header left out"] if titles else []
+    return position, [f"{counted(titles, 'row')} above the header left out"] if titles else []
 
 
 def _with_names(frame: pl.DataFrame, header: tuple[Any, ...], path: Path) -> pl.DataFrame:

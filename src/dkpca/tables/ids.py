@@ -1,8 +1,9 @@
 """Sample ids are text. What parties match by is the ids themselves, or the ids made alike in an agreed way.
 
-The ways are `strip` (no spaces around), `unicode` (composed letters, NFC) and `case` (case folded). They decide which
-ids are the same; the ids that a party shows stay as they came. An agreed way is part of what is matched, so that
-parties that agreed on different ways match nothing, instead of a part.
+The ways are `strip` (no spaces around), `unicode` (composed letters, NFC), `case` (case folded) and `zeros` (digits
+without leading zeros and without the `.0` of a spreadsheet). They decide which ids are the same; the ids that a party
+shows stay as they came. An agreed way is part of what is matched, so that parties that agreed on different ways match
+nothing, instead of a part.
 
 A column of ids becomes text by one rule a type. Text stays as it is, spaces and all. Whole numbers become their
 digits, also where they are stored as fractions (`3.0` is `3`, which is how a workbook or a column with a gap stores
@@ -20,10 +21,19 @@ import polars as pl
 from dkpca.errors import InputError
 
 EXACT = 2**53  # above it, different whole numbers can be one floating point number
+
+
+def _plain_number(text: str) -> str:
+    """Digits without leading zeros and '.0'; any other text as it is."""
+    digits = text.removesuffix(".0")
+    return digits.lstrip("0") or "0" if digits.isdecimal() and digits.isascii() else text
+
+
 WAYS: Mapping[str, Callable[[str], str]] = {
     "strip": str.strip,
     "unicode": lambda text: unicodedata.normalize("NFC", text),
     "case": str.casefold,
+    "zeros": _plain_number,
 }
 
 
@@ -117,7 +127,13 @@ def oddities(ids: Sequence[str], ways: Sequence[str]) -> list[str]:
     """What other tables may write differently, in words, where nothing was agreed about it."""
     spaced = [text for text in ids if text != text.strip()]
     decomposed = [text for text in ids if not text.isascii() and text != unicodedata.normalize("NFC", text)]
+    padded = [text for text in ids if text != _plain_number(text)]
     found = []
+    if padded and "zeros" not in ways:
+        found.append(
+            f"{len(padded):,} ids have leading zeros or end in '.0'; if other tables write them without, all parties "
+            "can use --id-normalize zeros"
+        )
     if spaced and "strip" not in ways:
         found.append(
             f"{len(spaced):,} ids have spaces around them, for example {spaced[0]!r}; if other tables have none, "
@@ -131,6 +147,13 @@ def oddities(ids: Sequence[str], ways: Sequence[str]) -> list[str]:
     return found
 
 
+def written_like(text: str) -> str:
+    """Return how an id is written without saying it: 9 for a digit, A and a for letters; leading zeros stay."""
+    rest = text.lstrip("0")
+    shape = ("9" if c.isdigit() else "A" if c.isupper() else "a" if c.isalpha() else c for c in rest)
+    return "0" * (len(text) - len(rest)) + "".join(shape)
+
+
 def would_match(ids: Mapping[str, Sequence[str]], ways: Sequence[str]) -> list[str]:
     """How many more ids would match if they were made alike, in words; empty if none would."""
     # Of ids without a partner, how many would find one under each further combination of ways? The fewest ways win.
@@ -141,21 +164,8 @@ def would_match(ids: Mapping[str, Sequence[str]], ways: Sequence[str]) -> list[s
     sets = [check_ways([*ways, *more]) for n in range(1, len(missing) + 1) for more in combinations(missing, n)]
     best = max(sets, key=lambda more: _matches(rest, made_alike(more)), default=())  # the first of equals: the fewest
     gain = _matches(rest, made_alike(best)) if sets else 0
-    if gain:
-        return [f"{gain:,} more ids would match with --id-normalize {','.join(best)}"]
-    zeros = _matches(rest, _plain_number)
-    return (
-        [f"{zeros:,} more ids differ only in leading zeros or in '.0'; write them alike in all tables"]
-        if zeros
-        else []
-    )
+    return [f"{gain:,} more ids would match with --id-normalize {','.join(best)}"] if gain else []
 
 
 def _matches(rest: Sequence[set[str]], alike: Callable[[str], str]) -> int:
     return len(set.intersection(*({alike(text) for text in own} for own in rest)))
-
-
-def _plain_number(text: str) -> str:
-    """Digits without leading zeros and '.0'; any other text as it is."""
-    digits = text.removesuffix(".0")
-    return digits.lstrip("0") or "0" if digits.isdecimal() and digits.isascii() else text

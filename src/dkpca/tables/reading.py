@@ -445,7 +445,7 @@ def text_among_numbers(values: pl.Series, dialect: Dialect | None) -> str | None
     rows, texts = odd.arg_true() + 1, text.filter(odd).unique(maintain_order=True)
     shown = ", ".join(map(repr, texts.head(3).to_list())) + (" and others" if len(texts) > 3 else "")
     what = f"column {values.name!r} holds numbers, but for {shown}"
-    where = f"row {rows[0]}" if len(rows) == 1 else f"{len(rows):,} rows, first row {rows[0]}"
+    where = f"data row {rows[0]}" if len(rows) == 1 else f"{len(rows):,} rows, first in data row {rows[0]}"
     mark = texts[0] if len(texts) == 1 else "..."
     return (
         f"{what} in {where}; if that means missing, give --null-values {mark!r} with the other marks that the table "
