@@ -59,13 +59,13 @@ def test_fit_is_the_estimator(office, way):
     office.ok("fit", *SOURCES, *FIT, *options, "--jobs", 1)
     model = estimator(**settings)
     run = assert_same(office.path / "run", model)
-    assert run.model.meaning == model.model_.meaning == run.settings.meaning
+    assert run.model.meaning == model.model_.meaning == run.settings["meaning"]
     statements = json.loads((office.path / "run/certificate.json").read_text())["statements"]
     assert f"The true kernel is {model.model_.meaning}." in statements
     for name, kernel in model.model_.kernels.items():
-        known = run.settings.parties[name].kernel
-        assert known.name == kernel.name
-        assert getattr(known, "gamma", None) == pytest.approx(getattr(kernel, "gamma", None))
+        known = run.settings["parties"][name]["kernel"]
+        assert known["name"] == kernel.name
+        assert known.get("gamma") == pytest.approx(getattr(kernel, "gamma", None))
 
 
 def test_the_polynomial_kernel_has_its_parameters(office):
@@ -82,7 +82,7 @@ def test_a_run_remembers_law_and_weights(summarized):
     summaries = [f"{owner}.summary" for owner in OWNERS]
     summarized.ok("fuse", *summaries, "--components", 3, "--law", "sum", "--weights", "balanced", "--out", "run")
     first = runs.load(summarized.path / "run")
-    assert (first.settings.law, first.settings.weights) == ("sum", "balanced")
+    assert (first.settings["law"], first.settings["weights"]) == ("sum", "balanced")
     summarized.ok("fuse", "--out", "run")
     np.testing.assert_array_equal(runs.load(summarized.path / "run").model.eigenvalues, first.model.eigenvalues)
     sent = estimator(law="sum", gamma=GAMMA).model_.summaries.values()

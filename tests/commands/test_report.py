@@ -46,7 +46,7 @@ def party(fused):
     assert run.sample_names[0] == "0"
     folder = fused.path / "clinic" / "result"
     folder.mkdir(parents=True)
-    message = result(run.model, run.model.scores, run.settings.sample_digest)
+    message = result(run.model, run.model.scores, run.settings["sample_digest"])
     storage.write(fused.path / "result.scores", wire.encode(message))
     storage.write(folder / "embedding.csv", embedding_files(PEOPLE, np.asarray(run.model.scores))["embedding.csv"])
     told = {"captured_share_at_least": 0.5, "optimality_at_least": 0.9, "meaning": "rbf", "n_parties": 3}

@@ -19,7 +19,6 @@ from dkpca.store import runs
 from dkpca.store.files import receive
 from dkpca.store.runs import Run
 from dkpca.tables import reading
-from dkpca.wire import codec
 from dkpca.wording import in_bytes
 
 PANEL = "At the center"
@@ -92,9 +91,8 @@ def fuse(
             memory=MemoryLimit.of(compute.max_memory, out.parent),
             row_means=row_means,
         )
-    used = [f"{name}: {known.file}" for name, known in run.settings.parties.items()]
-    words = [*used, *run_words(run)]
-    show(as_json, run_facts(run), words)
+    used = [f"{name}: {file}" for name, file in run.came_in.items()]
+    show(as_json, run_facts(run), [*used, *run_words(run)])
 
 
 def read_names(ids: Path | None, id_column: str | None) -> tuple[list[str] | None, tuple[str, ...]]:
@@ -113,7 +111,7 @@ def run_facts(run: Run) -> dict[str, object]:
     ratio = [float(value) for value in run.model.explained_variance_ratio]
     return {
         "out": str(run.path),
-        **codec.described(run.settings),
+        **run.settings,
         "explained_variance_ratio": ratio,
         "warnings": about_kernel(run.model, remedy=REMEDY),
         "certificate": run.model.certificate.to_dict(),
@@ -123,24 +121,19 @@ def run_facts(run: Run) -> dict[str, object]:
 
 def run_words(run: Run, *, advice: str = "; name them with --ids") -> list[str | Table]:
     """Return the run for a reader."""
+    sent = run.settings["parties"]
     rows = [
-        [
-            name,
-            f"{s.n_features:,}",
-            str(s.rank),
-            in_bytes(run.settings.parties[name].bytes_sent),
-            in_bytes(raw_bytes(s)),
-        ]
+        [name, f"{s.n_features:,}", str(s.rank), in_bytes(sent[name]["bytes_sent"]), in_bytes(raw_bytes(s))]
         for name, s in run.model.summaries.items()
     ]
     ratio = float(sum(run.model.explained_variance_ratio))
-    title = f"{run.settings.n_samples:,} samples, {run.model.n_components} components, {ratio:.1%} of the variance"
+    title = f"{run.model.n_samples:,} samples, {run.model.n_components} components, {ratio:.1%} of the variance"
     lines: list[str | Table] = [table(title, ["party", "columns", "rank", "sent", "raw columns"], rows)]
     lines += run.model.certificate.short()
     lines += [f"warning: {sentence}" for sentence in about_kernel(run.model, remedy=REMEDY)]
     lines += [f"note: {note}" for note in run.notes]
     if run.model.is_blind:
         return [*lines, f"wrote {run.path}; its rows are rotated samples, which only the parties can rotate back"]
-    if run.settings.sample_names == "row numbers":
+    if run.settings["sample_names"] == "row numbers":
         lines.append(f"note: samples are numbered by row{advice}")
     return [*lines, f"wrote {run.path}; look at it with: dkpca report {run.path}"]

@@ -62,7 +62,7 @@ def demo(
         _say("the joined table goes through scikit-learn's KernelPCA for comparison")
         compared = dict(zip(("subspace_error", "score_error"), _against_pooled(out, run, placed, gamma), strict=True))
     report = _drawn(out)
-    sent = sum(known.bytes_sent for known in run.settings.parties.values())
+    sent = sum(known["bytes_sent"] for known in run.settings["parties"].values())
     raw = sum(raw_bytes(summary) for summary in run.model.summaries.values())
     certificate, seconds = run.model.certificate, {"fit": fitting, "all": time.perf_counter() - start}
     rows = {

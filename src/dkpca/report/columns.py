@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 
 from dkpca.analysis.importance import associations
 from dkpca.errors import InputError
-from dkpca.tables import reading
+from dkpca.tables import numerals, reading
 from dkpca.tables.ids import matching_keys
 from dkpca.tables.reading import TEXT, Matrix, Reading, some
 
@@ -121,8 +121,7 @@ def category_column(
 def _column(values: pl.Series, rows: Any) -> LabelColumn:
     """One value per sample; row -1 has none."""
     if values.dtype.is_numeric():
-        numbers = values.cast(pl.Float64).fill_null(float("nan")).to_numpy()
-        found = np.where(rows >= 0, numbers[rows], np.nan)
+        found = np.where(rows >= 0, numerals.as_floats(values)[rows], np.nan)
         if len(np.unique(found[~np.isnan(found)])) > MANY_VALUES:
             return LabelColumn(values.name, "labels", numbers=found)
     texts = [NONE if value is None or value != value else str(value) for value in values.to_list()]
@@ -191,12 +190,10 @@ def own_columns(path: Path, how: Reading, names: Sequence[str], scores: Matrix) 
 def _as_numbers(values: pl.Series) -> Iterator[tuple[str, Any]]:
     """A column as numbers; text of few kinds as one column of 0 and 1 for each."""
     if values.dtype.is_numeric() or values.dtype == pl.Boolean or values.dtype.is_temporal():
-        yield values.name, values.to_physical().cast(pl.Float64).fill_null(float("nan")).to_numpy()
+        yield values.name, numerals.as_floats(values)
     elif isinstance(values.dtype, TEXT) and values.n_unique() <= MOST_KINDS:
-        texts = values.cast(pl.String)
-        for category in sorted(texts.drop_nulls().unique().to_list()):
-            hit = (texts == category).cast(pl.Float64).fill_null(float("nan"))
-            yield f"{values.name} = {category}", hit.to_numpy()
+        for category in sorted(values.cast(pl.String).drop_nulls().unique().to_list()):
+            yield f"{values.name} = {category}", numerals.as_indicator(values, category)
 
 
 def _standardized(values: Any) -> Any:

@@ -87,10 +87,9 @@ def read_source(path: Path) -> Source:
             f"draw them with the run: dkpca report RUN --new {path}"
         )
     run = runs.load(path)
-    numbered = run.settings.sample_names == "row numbers"
-    return Source(
-        path, run.sample_names, _matrix(run.model.scores), run.settings.sample_digest, run, numbered=numbered
-    )
+    numbered = run.settings["sample_names"] == runs.ROW_NUMBERS
+    digest = run.settings["sample_digest"]
+    return Source(path, run.sample_names, _matrix(run.model.scores), digest, run, numbered=numbered)
 
 
 def read_new(path: Path, n_components: int) -> Source:

@@ -280,7 +280,7 @@ def _parties(run: Run) -> str:
     )
     shares, rows = influence(run.model).mean(axis=1).tolist(), []
     for j, (name, summary) in enumerate(run.model.summaries.items()):
-        sent, raw = run.settings.parties[name].bytes_sent, raw_bytes(summary)
+        sent, raw = run.settings["parties"][name]["bytes_sent"], raw_bytes(summary)
         saved = (
             f"{in_bytes(raw - sent)} ({1 - sent / raw:.0%})" if sent <= raw else f"none, sent {sent / raw:.1f} x raw"
         )
@@ -401,13 +401,13 @@ def _run_settings(run: Run) -> dict[str, Any]:
         "the components are of": run.model.meaning,
         "law": run.model.law.name,
         **_kernels_and_weights(run.model),
-        "components": settings.n_components,
-        "centered": "yes" if settings.center else "no",
-        "solver": settings.solver,
-        "precision on the wire": ", ".join(sorted({known.precision for known in settings.parties.values()})),
-        "samples named by": settings.sample_names,
-        "fingerprint of the sample ids": settings.sample_digest,
-        "versions": ", ".join(f"{name} {number}" for name, number in settings.versions.items()),
+        "components": settings["n_components"],
+        "centered": "yes" if settings["center"] else "no",
+        "solver": settings["solver"],
+        "precision on the wire": ", ".join(sorted({known["precision"] for known in settings["parties"].values()})),
+        "samples named by": settings["sample_names"],
+        "fingerprint of the sample ids": settings["sample_digest"],
+        "versions": ", ".join(f"{name} {number}" for name, number in settings["versions"].items()),
     }
 
 

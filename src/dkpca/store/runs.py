@@ -12,7 +12,7 @@ import hashlib
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
@@ -25,12 +25,11 @@ from dkpca.errors import FusionError, InputError, StorageError, WireError
 from dkpca.fusion import LANDMARKS, FusedModel, scoring
 from dkpca.fusion.diagnostics import outside_at_center
 from dkpca.fusion.scoring import Placed
-from dkpca.kernels import Kernel
 from dkpca.kernels.base import Weights
 from dkpca.linalg.arrays import MemoryLimit, to_numpy
 from dkpca.linalg.leading import NAMES, Solver
 from dkpca.linalg.rows import Progress, silent
-from dkpca.messages import Count, Fingerprint, Rows, Summary
+from dkpca.messages import Count, Rows, Summary
 from dkpca.store import ledger, storage
 from dkpca.store.files import (
     MODEL_FILE,
@@ -51,43 +50,20 @@ from dkpca.wire.container import Buffer
 
 ROW_NUMBERS: Literal["row numbers"] = "row numbers"
 SETTINGS = "settings.json"
-OLD_REQUEST = "request.json"  # only a run of the former network has it
+# Settings that a fusion goes on with, or that people read: what they have to be.
+TYPES = {
+    "n_components": Count,
+    "center": bool,
+    "sample_names": Literal["ids", "row numbers"],
+    "id_normalize": tuple[str, ...],
+    "law": str | None,
+    "weights": str | dict[str, float] | None,
+    "covariates": tuple[str, ...],
+    "versions": dict[str, str],
+}
 LOST_NAMES = "the samples are numbered: their names so far could not be read; name them with --ids"
 LEDGER = "ledger.jsonl"
 RESULT = "result.scores"  # a message for the parties
-
-
-@dataclass(frozen=True)
-class PartySettings:
-    """What a run remembers of one party's summary."""
-
-    n_features: Count
-    rank: Count
-    precision: str
-    bytes_sent: Count
-    summary_id: Fingerprint
-    file: str = ""  # in which it came
-    kernel: Kernel | None = None
-
-
-@dataclass(frozen=True)
-class RunSettings:
-    """What a run was made with."""
-
-    n_components: Count
-    center: bool
-    solver: str
-    kernel: Kernel
-    n_samples: Count
-    sample_digest: Fingerprint
-    sample_names: Literal["ids", "row numbers"]  # where the samples' names are from
-    parties: dict[str, PartySettings]
-    versions: dict[str, str]
-    id_normalize: tuple[str, ...] = ()  # how the parties agreed to make ids alike
-    law: str | None = None  # as asked for; None: as the kernels imply
-    weights: str | dict[str, float] | None = None
-    meaning: str = ""  # what the fused matrix is a kernel of
-    covariates: tuple[str, ...] = ()  # that were taken out
 
 
 @cache
@@ -98,42 +74,37 @@ def versions() -> dict[str, str]:
 
 
 def settings_of(
-    path: Path,
-    model: FusedModel,
-    accepted: Mapping[str, Received],
-    named_by: Literal["ids", "row numbers"],
-    id_normalize: tuple[str, ...],
-) -> RunSettings:
-    """Settings of a run, from its model and messages."""
-    summary, weights = next(iter(model.summaries.values())), model.settings.weights
+    model: FusedModel, items: Mapping[str, Received], named_by: str, id_normalize: Sequence[str]
+) -> dict[str, Any]:
+    """What a run was made with, as `settings.json` says it: from its model and messages."""
+    summary = next(iter(model.summaries.values()))
     parties = {
-        name: PartySettings(
-            n_features=item.message.n_features,
-            rank=item.message.rank,
-            precision=item.message.factor.precision,
-            bytes_sent=len(item.data),
-            summary_id=wire.fingerprint(item.message),
-            file="kept from the run" if item.path.parent == path / "messages" else item.path.name,
-            kernel=item.message.kernel,
-        )
-        for name, item in accepted.items()
+        name: {
+            "n_features": item.message.n_features,
+            "rank": item.message.rank,
+            "precision": item.message.factor.precision,
+            "bytes_sent": len(item.data),
+            "summary_id": wire.fingerprint(item.message),
+            "kernel": item.message.kernel.to_dict(),
+        }
+        for name, item in items.items()
     }
-    return RunSettings(
-        n_components=model.n_components,
-        center=model.centered,
-        solver=model.solver,
-        kernel=model.kernel,
-        covariates=() if model.covariates is None else model.covariates.names,
-        n_samples=summary.n_samples,
-        sample_digest=summary.sample_digest,
-        sample_names=named_by,
-        parties=parties,
-        versions=versions(),
-        id_normalize=id_normalize,
-        law=model.settings.law,
-        weights=dict(weights) if isinstance(weights, Mapping) else weights,
-        meaning=model.meaning,
-    )
+    return {
+        "n_components": model.n_components,
+        "center": model.centered,
+        "solver": model.solver,
+        "kernel": model.kernel.to_dict(),
+        "n_samples": summary.n_samples,
+        "sample_digest": summary.sample_digest,
+        "sample_names": named_by,
+        "id_normalize": list(id_normalize),
+        "law": model.settings.law,
+        "weights": codec.plain(model.settings.weights),
+        "meaning": model.meaning,
+        "covariates": [] if model.covariates is None else list(model.covariates.names),
+        "parties": parties,
+        "versions": versions(),
+    }
 
 
 @dataclass(frozen=True)
@@ -142,9 +113,10 @@ class Run:
 
     path: Path
     model: FusedModel
-    settings: RunSettings
+    settings: Mapping[str, Any]  # as in settings.json
     sample_names: Sequence[str]
     notes: tuple[str, ...] = ()  # what could not be taken over from the run before, in words
+    came_in: Mapping[str, str] = field(default_factory=dict)  # file of each summary, of a run that was fused just now
 
 
 def fuse(
@@ -187,48 +159,48 @@ def fuse(
         accepted = _merged(path, received, without, keep or not received)
         model = model or _fused(
             accepted,
-            n_components=(before.n_components if before else 10) if n_components is None else n_components,
-            center=(before.center if before else True) if center is None else center,
+            n_components=before.get("n_components", 10) if n_components is None else n_components,
+            center=before.get("center", True) if center is None else center,
             solver=solver,
             roster=roster,
-            law=before.law if law is None and before else law,
+            law=law or before.get("law"),
             weights=_weights_before(before, accepted) if weights is None else weights,
             n_landmarks=n_landmarks,
             random_state=random_state,
             progress=progress,
             device=device,
-            covariates=model_beside(path).covariates if before and before.covariates else None,
+            covariates=model_beside(path).covariates if before.get("covariates") else None,
             memory=memory,
         )
         useless = fusion.without_row_means(model) if row_means else None
         if useless:
             raise InputError(f"{useless}; leave out --row-means")
-        ways = tuple(id_normalize) or (before.id_normalize if before and sample_names is None else ())
+        ways = tuple(id_normalize or (before.get("id_normalize", ()) if sample_names is None else ()))
         names, named_by, lost = names_of(path, next(iter(model.summaries.values())), sample_names, ways)
-        settings = settings_of(path, model, accepted, named_by, ways)
+        settings = settings_of(model, accepted, named_by, ways)
         gone = [path / "messages" / f"{party}.summary" for party in without]
         _write(path, model, accepted, names, settings, states or {}, gone, row_means)
         record_received(path, received)
         ledger.append(path / LEDGER, "fused", parties=sorted(model.summaries))
-    return Run(path, model, settings, names, (*notes, *lost))
+    kept = path / "messages"
+    used = {name: "kept from the run" if i.path.parent == kept else i.path.name for name, i in accepted.items()}
+    return Run(path, model, settings, names, (*notes, *lost), used)
 
 
 def load(path: Path) -> Run:
     """Read a fused run."""
-    check_version(path)
     with storage.reading(path):
-        settings = read_settings(path)
-        if settings is None:
+        stated = read_settings(path)
+        if not stated:
             raise InputError(f"{path}: is not a run directory; make one with 'dkpca fuse' or 'dkpca fit'")
-        model = model_beside(path)
-        items = stored_summaries(path)
-        expected = settings_of(path, model, items, settings.sample_names, settings.id_normalize)
-        if _comparable(expected) != _comparable(settings):
-            raise InputError(f"{path / SETTINGS}: does not fit the messages; repeat 'dkpca fuse --out {path}'")
+        model, named_by, ways = model_beside(path), stated.get("sample_names", "ids"), stated.get("id_normalize", ())
+        # The model and the messages say it all again; the file adds what made them.
+        settings = settings_of(model, stored_summaries(path), named_by, ways)
+        settings |= {"versions": stated.get("versions", {})}
         summary = next(iter(model.summaries.values()))
-        if settings.sample_names == ROW_NUMBERS:
+        if named_by == ROW_NUMBERS:
             return Run(path, model, settings, numbered(summary.n_samples))
-        names = stored_names(path, summary.sample_digest, settings.id_normalize)
+        names = stored_names(path, summary.sample_digest, ways)
         if names is None:
             raise InputError(
                 f"{path / 'embedding.parquet'}: does not have the samples' names; repeat 'dkpca fuse --out {path}' "
@@ -237,19 +209,13 @@ def load(path: Path) -> Run:
     return Run(path, model, settings, names)
 
 
-def _comparable(settings: RunSettings) -> RunSettings:
-    """Settings without what the messages do not say."""
-    parties = {name: replace(known, file="") for name, known in settings.parties.items()}
-    return replace(settings, parties=parties, versions={})
-
-
-def _settings_before(path: Path, *, needed: bool) -> tuple[RunSettings | None, tuple[str, ...]]:
+def _settings_before(path: Path, *, needed: bool) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Settings that a fusion goes on with; the messages alone are enough, so damaged ones are only said."""
     try:
         return read_settings(path), ()
     except (InputError, StorageError) as error:
         taken = "; 10 components, centered, are taken where nothing else was asked for" if needed else ""
-        return None, (f"the settings so far could not be used{taken} ({error})",)
+        return {}, (f"the settings so far could not be used{taken} ({error})",)
 
 
 def _merged(path: Path, received: Sequence[Received], without: Sequence[str], keep: bool) -> dict[str, Received]:
@@ -279,9 +245,9 @@ def _fused(
         return fusion.fused(n_components, lambda count: fuse(n_components=count))
 
 
-def _weights_before(before: RunSettings | None, accepted: Mapping[str, Received]) -> Weights:
+def _weights_before(before: Mapping[str, Any], accepted: Mapping[str, Received]) -> Weights:
     """Weights of the run so far; numbers only as long as the parties are the same."""
-    weights = before.weights if before else None
+    weights: Weights = before.get("weights")
     if isinstance(weights, Mapping) and set(weights) != set(accepted):
         raise InputError(
             f"the run so far has weights for {sorted(weights)}, and now the parties are {sorted(accepted)}; "
@@ -295,16 +261,16 @@ def _write(
     model: FusedModel,
     accepted: Mapping[str, Received],
     names: Sequence[str],
-    settings: RunSettings,
+    settings: Mapping[str, Any],
     states: Mapping[str, bytes],
     gone: Sequence[Path],
     row_means: bool,
 ) -> None:
     scores = np.asarray(to_numpy(model.scores))
-    result = wire.pieces(fusion.result(model, scores, settings.sample_digest, with_row_means=row_means))
+    result = wire.pieces(fusion.result(model, scores, settings["sample_digest"], with_row_means=row_means))
     produced: dict[str, Content] = {
         "certificate.json": storage.as_json(model.certificate.to_dict()),
-        SETTINGS: storage.as_json(codec.described(settings)),
+        SETTINGS: storage.as_json(settings),
         RESULT: _writing(result),
         **embedding_files(names, scores),
         MODEL_FILE: _writing(model_pieces(model)),  # the seal of a run
@@ -335,27 +301,21 @@ def check(path: Path) -> None:
     """Find out before any work whether a run can be written there."""
     storage.check_folder(path if path.exists() else path.parent)
     found = {file.name for file in path.iterdir()} if path.is_dir() else set()  # at one moment: others may write
-    check_version(path)
     if found - {storage.LOCK} and not found & {SETTINGS, "messages"}:
         raise InputError(f"{path}: is a directory with other files in it, not a run; choose another --out")
 
 
-def check_version(path: Path) -> None:
-    """Refuse a run of the former network; its messages still fuse."""
-    if (path / OLD_REQUEST).exists():
-        raise InputError(
-            f"{path}: is a run of the network of an earlier version; fuse its messages into a new run with "
-            f"'dkpca fuse {path / 'messages'}/*.summary --out NEW'"
-        )
-
-
-def read_settings(path: Path) -> RunSettings | None:
-    """Settings of a run; None if there is none yet."""
+def read_settings(path: Path) -> dict[str, Any]:
+    """Settings of a run; empty if there are none yet."""
     file = path / SETTINGS
     if not file.exists():
-        return None
+        return {}
     try:
-        return codec.decode(RunSettings, storage.read_json(file), what=f"{file}: not the settings of a run")
+        stated = storage.read_json(file)
+        if not isinstance(stated, dict) or not {"n_components", "center"} <= set(stated):
+            raise InputError(f"{file}: not the settings of a run")
+        codec.values(TYPES, {key: stated[key] for key in TYPES if key in stated}, what=str(file))
+        return stated
     except (InputError, WireError) as error:
         raise InputError(f"{error}; repeat 'dkpca fuse --out {path}'") from error
 
@@ -461,9 +421,7 @@ def place(
     """
     check(out)
     if (run.model.covariates is None) != (covariates is None):
-        raise InputError(
-            f"the fit took out {list(run.settings.covariates) or 'no covariates'}; do so for new samples"
-        )
+        raise InputError(f"the fit took out {run.settings['covariates'] or 'no covariates'}; do so for new samples")
     sent = {answer.party: answer for answer in answers}
     if places is not None or (missing and lacking == "complete"):
         n_new = answers[0].n_samples if places is None else len(sample_names or ())

@@ -130,7 +130,8 @@ def _doubt(values: pl.Series, how: Reading, dialect: Dialect | None) -> str | No
 def _column(values: pl.Series, reading: Reading, doubt: str | None) -> ColumnFinding:
     kind = _kind(values)
     n_missing, n_different = values.null_count(), values.drop_nulls().n_unique()
-    numbers = _as_numbers(values) if kind in ("number", "truth", "date") else np.empty(0)
+    numbers = numerals.as_floats(values) if kind in ("number", "truth", "date") else np.empty(0)
+    numbers = numbers[~np.isnan(numbers)]
     finite = numbers[np.isfinite(numbers)]
     low, high = (float(finite.min()), float(finite.max())) if len(finite) else (None, None)
     share = n_missing / max(1, len(values))
@@ -169,11 +170,6 @@ def _kind(values: pl.Series) -> str:
     if isinstance(values.dtype, TEXT):
         return "text"
     return "date" if numerals.is_date(values.dtype) else "truth" if values.dtype == pl.Boolean else "number"
-
-
-def _as_numbers(values: pl.Series) -> np.ndarray[Any, np.dtype[np.float64]]:
-    plain = numerals.as_days(values) if numerals.is_date(values.dtype) else values.cast(pl.Float64, strict=False)
-    return plain.drop_nulls().drop_nans().to_numpy()
 
 
 def _is_identifier(values: pl.Series, kind: str, numbers: Any) -> bool:

@@ -187,17 +187,18 @@ def _some(names: Sequence[str]) -> str:
 def check_told_apart(table: Any) -> None:
     """Refuse whole numbers so large that double precision takes different ones for the same."""
     for name, values in columns_of(table):
-        if values.dtype.kind in "iuO" and len(values) and _beyond_doubles(values):
+        kind = values.dtype.kind
+        few = [values.min(), values.max()] if kind in "iu" and len(values) else values.tolist() if kind == "O" else []
+        if beyond_doubles(few):
             raise ValueError(
                 f"column {name} has whole numbers beyond 2^53, which double precision cannot distinguish; subtract "
                 "a whole number from them first, such as the smallest, or use kernel='overlap' if they are codes"
             )
 
 
-def _beyond_doubles(values: np.ndarray[Any, Any]) -> bool:
-    if values.dtype.kind in "iu":
-        return bool(values.max() > MOST_WHOLE or values.min() < -MOST_WHOLE)
-    return any(isinstance(value, int | np.integer) and abs(int(value)) > MOST_WHOLE for value in values.tolist())
+def beyond_doubles(values: Sequence[Any]) -> bool:
+    """Whether there is a whole number that is no float64."""
+    return any(isinstance(value, int | np.integer) and abs(int(value)) > MOST_WHOLE for value in values)
 
 
 def _in_double_precision(table: Any, memory: MemoryLimit | None) -> Any:

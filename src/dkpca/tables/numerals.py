@@ -18,7 +18,6 @@ USUAL_MISSING = (
     "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "#N/A", "#NA", "#NV", "-", "--", ".", "?",
     "n.a.", "N.A.", "k.A.", "k. A.", "<NA>", "NaT", "#DIV/0!", "#VALUE!", "#WERT!", "#REF!", "#BEZUG!",
 )  # fmt: skip
-MOST_WHOLE = 2**53  # every whole number up to it is a float64
 TRUTHS = {"true": True, "false": False}
 GROUPING = " '\u00a0\u202f\u2009\u2019"  # marks between thousands that are nothing else
 OTHER = {",": ".", ".": ","}
@@ -112,16 +111,10 @@ def decide(evidence: Evidence, source: str, *, likely: str | None) -> tuple[str,
     return decimal, next(iter(evidence.spacing), "")
 
 
-def check_told_apart(values: pl.Series, source: str) -> None:
-    """Refuse whole numbers so large that double precision takes different ones for the same."""
-    if not values.dtype.is_integer():
-        return
-    least, most = values.min(), values.max()
-    if least is not None and most is not None and (most > MOST_WHOLE or least < -MOST_WHOLE):  # type: ignore[operator]
-        raise InputError(
-            f"{source}: column {values.name!r} has whole numbers beyond 2^53, which double precision cannot "
-            f"distinguish; subtract a whole number from them first, or leave it out with --exclude {values.name}"
-        )
+def measured(frame: pl.LazyFrame, asked: Mapping[str, pl.Expr]) -> dict[str, Any]:
+    """Values of some expressions over all rows of a table, in one pass."""
+    named = [expression.alias(name) for name, expression in asked.items()]
+    return frame.select(named).collect(engine="streaming").row(0, named=True) if named else {}
 
 
 def as_text(column: str, missing: Sequence[str]) -> pl.Expr:
@@ -149,11 +142,9 @@ def as_truth(text: pl.Expr) -> pl.Expr:
 
 def date_format(frame: pl.LazyFrame, text: pl.Expr, present: int, name: str, source: str) -> str | None:
     """The form in which all values of a text column are dates, if there is one."""
-    looks = frame.select(text.str.contains(r"^\d{1,4}[-./]\d{1,2}[-./]\d{1,4}").sum()).collect(engine="streaming")
-    if looks.item() != present:
+    if measured(frame, {name: text.str.contains(r"^\d{1,4}[-./]\d{1,2}[-./]\d{1,4}").sum()})[name] != present:
         return None
-    counts = frame.select(as_date(text, form).count().alias(form) for form in DATE_FORMATS)
-    found = counts.collect(engine="streaming").row(0, named=True)
+    found = measured(frame, {form: as_date(text, form).count() for form in DATE_FORMATS})
     fitting = [form for form in DATE_FORMATS if found[form] == present]
     if len(fitting) > 1:
         candidates = " or ".join(_said(form) for form in fitting)
@@ -186,6 +177,17 @@ def as_days(column: pl.Series) -> pl.Series:
     if isinstance(column.dtype, pl.Datetime) and column.dtype.time_zone is not None:
         column = column.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
     return column.cast(unit).to_physical().cast(pl.Float64) / DAY
+
+
+def as_floats(column: pl.Series) -> Any:
+    """Numbers of a column, NaN where there is none; dates by the rule above."""
+    numbers = as_days(column) if is_date(column.dtype) else column.cast(pl.Float64, strict=False)
+    return numbers.fill_null(float("nan")).to_numpy()
+
+
+def as_indicator(column: pl.Series, category: str) -> Any:
+    """1 where a column of text has this category, 0 where another, NaN where none."""
+    return as_floats(column.cast(pl.String) == category)
 
 
 def _said(form: str) -> str:

@@ -271,19 +271,21 @@ def _as_numbers(values: pl.Series, column: Column, table: Table) -> Any:
     if column.coded:
         return inputs.coded(np.array(values.to_list(), dtype=object)[:, None])[:, 0]
     if column.category is not None:
-        return (values.cast(pl.String) == column.category).cast(pl.Float64).fill_null(np.nan).to_numpy()
+        return numerals.as_indicator(values, column.category)
     if _is_text(values):
         raise InputError(f"{table.source}: {_about_text(values, table)}")
     kind = values.dtype
-    if numerals.is_date(kind):
-        return numerals.as_days(values).cast(pl.Float64).fill_null(np.nan).to_numpy()
-    if not (kind.is_numeric() or isinstance(kind, pl.Boolean | pl.Null | pl.String)):
+    if not (kind.is_numeric() or numerals.is_date(kind) or isinstance(kind, pl.Boolean | pl.Null | pl.String)):
         raise InputError(
             f"{table.source}: column {values.name!r} holds {kind} values; "
             f"turn them into numbers, or leave it out with --exclude {values.name}"
         )
-    numerals.check_told_apart(values, table.source)
-    return values.cast(pl.Float64).fill_null(np.nan).to_numpy()
+    if kind.is_integer() and inputs.beyond_doubles([values.min(), values.max()]):
+        raise InputError(
+            f"{table.source}: column {values.name!r} has whole numbers beyond 2^53, which double precision cannot "
+            f"distinguish; subtract a whole number from them first, or leave it out with --exclude {values.name}"
+        )
+    return numerals.as_floats(values)
 
 
 def read_numbers(party: str, path: Path, columns: Sequence[str] = (), memory: MemoryLimit | None = None) -> Matrix:

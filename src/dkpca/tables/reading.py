@@ -31,7 +31,7 @@ from dkpca.tables.formats import (
 )  # fmt: skip
 from dkpca.tables.ids import check_unique, matching_keys
 from dkpca.tables.inputs import are_ids, called_as_ids
-from dkpca.tables.numerals import is_date
+from dkpca.tables.numerals import is_date, measured
 from dkpca.tables.text_files import SEPARATORS, UNNAMED, Dialect, Opened, check_names, is_names, is_text
 
 TEXT_COLUMNS = ("error", "one-hot", "codes", "ignore")  # what can be done with them
@@ -310,8 +310,7 @@ def typed(
         if name not in unused and name not in kinds:
             text = numerals.as_text(name, opened.dialect.missing or ())
             form = _date_format(frame, text, present[name], name, opened, date_formats)
-            truths = numerals.as_truth(text).count()
-            true = not form and frame.select(truths).collect(engine="streaming").item() == present[name]
+            true = not form and measured(frame, {name: numerals.as_truth(text).count()})[name] == present[name]
             kinds[name] = DATE if form else TRUTH if true else WORDS
             formats |= {name: form} if form else {}
     # The head of the file may have left the decimal mark open; the whole columns decide now, or it is refused.
@@ -339,31 +338,22 @@ def _converted(name: str, kind: str, dialect: Dialect, formats: Mapping[str, str
 def _large(frame: pl.LazyFrame, names: Sequence[str], dialect: Dialect) -> list[str]:
     """Columns of nothing but whole numbers, some of which have more digits than a double does."""
     texts = {name: numerals.as_text(name, dialect.missing or ()) for name in names}
-    asked = [text.str.contains(LARGE).any().alias(name) for name, text in texts.items()]
-    found = frame.select(asked).collect(engine="streaming").row(0, named=True) if asked else {}
-    some = [name for name, large in found.items() if large]
-    whole = [texts[name].str.contains(ONLY_DIGITS).all().alias(name) for name in some]
-    only = frame.select(whole).collect(engine="streaming").row(0, named=True) if whole else {}
-    return [name for name, all_of_it in only.items() if all_of_it]
+    some = measured(frame, {name: text.str.contains(LARGE).any() for name, text in texts.items()})
+    asked = {name: texts[name].str.contains(ONLY_DIGITS).all() for name, large in some.items() if large}
+    return [name for name, whole in measured(frame, asked).items() if whole]
 
 
 def _counts(
     frame: pl.LazyFrame, names: Sequence[str], dialect: Dialect
 ) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
     """How many values each column has, how many of them are numbers, and how many marks of missing ones."""
-    missing = dialect.missing or ()
-    asked = [
-        expression
-        for name in names
-        for expression in (
-            numerals.as_text(name, missing).count().alias(f"present {name}"),
-            numerals.as_number(numerals.as_text(name, missing), dialect.decimal or ".", dialect.thousands or "")
-            .count()
-            .alias(f"numbers {name}"),
-            pl.col(name).str.strip_chars().is_in(list(missing)).sum().alias(f"marked {name}"),
-        )
-    ]
-    found = frame.select(asked).collect(engine="streaming").row(0, named=True) if asked else {}
+    asked = {}
+    for name in names:
+        text = numerals.as_text(name, dialect.missing or ())
+        asked[f"present {name}"] = text.count()
+        asked[f"numbers {name}"] = numerals.as_number(text, dialect.decimal or ".", dialect.thousands or "").count()
+        asked[f"marked {name}"] = pl.col(name).str.strip_chars().is_in(list(dialect.missing or ())).sum()
+    found = measured(frame, asked)
     present, numbers, marked = (
         {name: found[f"{what} {name}"] for name in names} for what in ("present", "numbers", "marked")
     )
@@ -375,7 +365,7 @@ def _date_format(
 ) -> str | None:
     if name not in known:
         return numerals.date_format(frame, text, present, name, opened.source)
-    fitting = frame.select(numerals.as_date(text, known[name]).count()).collect(engine="streaming").item()
+    fitting = measured(frame, {name: numerals.as_date(text, known[name]).count()})[name]
     return known[name] if fitting == present else None
 
 
@@ -383,10 +373,8 @@ def _without_empty_rows(opened: Opened, by_position: bool) -> tuple[pl.LazyFrame
     """Leave out rows without any value; say so, and how many rows are too short."""
     empty = pl.all_horizontal(pl.all().is_null())
     last = pl.col(opened.names[-1]).is_null()
-    counts = opened.frame.select(empty.sum().alias("empty"), last.sum().alias("last"), pl.len().alias("rows"))
-    found = counts.collect(engine="streaming").row(0, named=True)
-    notes = []
-    frame = opened.frame
+    frame, notes = opened.frame, list[str]()
+    found = measured(frame, {"empty": empty.sum(), "last": last.sum()})
     if opened.skip is not None and found["last"] > found["empty"]:
         notes += text_files.short_rows(opened)
     if not found["empty"]:
@@ -409,12 +397,9 @@ def _refuse_unclear(frame: pl.LazyFrame, names: Sequence[str], opened: Opened) -
     assert opened.dialect is not None
     mark = opened.dialect.decimal or "."
     texts = {name: pl.col(name).str.strip_chars() for name in names}
-    if not texts:
-        return
-    marks = [text.str.contains(mark, literal=True).sum().alias(name) for name, text in texts.items()]
+    with_mark = measured(frame, {name: text.str.contains(mark, literal=True).sum() for name, text in texts.items()})
     open_mark = rf"^{numerals.HEAD}{re.escape(mark)}[0-9]{{3}}$".replace(r"\d", "[0-9]")
-    unclear = [text.str.contains(open_mark).sum().alias(name) for name, text in texts.items()]
-    with_mark, open_ones = (frame.select(e).collect(engine="streaming").row(0, named=True) for e in (marks, unclear))
+    open_ones = measured(frame, {name: text.str.contains(open_mark).sum() for name, text in texts.items()})
     if sum(open_ones.values()) and sum(open_ones.values()) == sum(with_mark.values()):
         name = next(name for name, count in open_ones.items() if count)
         raise InputError(
