@@ -43,7 +43,7 @@ from dkpca.settings import Fit
 from dkpca.store import files, runs
 from dkpca.store import party_file as party_files
 from dkpca.tables.reading import Reading, read
-from dkpca.wire import strict_json
+from dkpca.wire import codec, strict_json
 
 Target = Callable[[bytes], Any]
 
@@ -81,7 +81,7 @@ def forged_message(data: bytes) -> None:
         if whole:
             arrays[name] = np.resize(np.frombuffer(whole, arrays[name].dtype), _shape(arrays[name].shape, data[1]))
     with suppress(ValueError, TypeError):  # what JSON cannot hold was never sent
-        message(wire.packed(header, arrays))
+        message(b"".join(wire._pieces(header, arrays)))
 
 
 def _shape(shape: tuple[int, ...], byte: int) -> tuple[int, ...]:
@@ -121,7 +121,7 @@ def fit_settings(data: bytes) -> None:
     with suppress(ValueError):
         described = strict_json.loads(data)
         if isinstance(described, dict):
-            Fit.from_dict(described)
+            codec.decode(Fit, described, what="settings of a fit")
 
 
 TARGETS: dict[str, Target] = {
@@ -165,7 +165,7 @@ def seeds(name: str) -> Iterator[bytes]:
         np.save(file, np.eye(2))
         yield file.getvalue()
     elif name == "fit_settings":
-        yield json.dumps(Fit(3, gamma=0.5, rank=20).to_dict()).encode()
+        yield json.dumps(codec.described(Fit(3, gamma=0.5, rank=20))).encode()
     else:
         yield from TEXTS[name]
 

@@ -283,8 +283,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             return self._fit_on_cluster(X, y, settings, compute, covariates, sample_ids)
         given = self._given(X, settings, sample_ids)
         warn(given.moved)
-        inputs.check_outcome(y, inputs.by_party(X) or {"X": X}, sample_ids, given.ids)
-        known = self._learned(covariates, inputs.by_party(X) or {"X": X}, sample_ids, given.ids, y)
+        inputs.check_outcome(y, given.ids, given.first)
+        known = self._learned(inputs.rows_of_samples(covariates, given.ids, given.first), y)
         model, states, shield = in_process.fit(given.tables, settings, compute, places=given.places, covariates=known)
         states = _with_columns(model, states, given.columns, settings)
         sources = {name: table for name, table in given.tables.items() if is_source(table)}
@@ -333,22 +333,21 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         X = scverse.unwrapped(X)
         if self._cluster or _on_cluster(X):
             return self._adjusted(_cluster().transform(self, X, sample_ids), covariates)
-        scores, ids = self._placed(X, sample_ids)
-        tables = inputs.by_party(X) or {"X": X}
-        scores = self._adjusted(scores, inputs.rows_of_samples(covariates, tables, sample_ids, ids, "covariates"))
+        scores, ids, first = self._placed(X, sample_ids)
+        scores = self._adjusted(scores, inputs.rows_of_samples(covariates, ids, first))
         return self._labeled(as_precise_as(X, scores), ids)
 
-    def _placed(self, X: AnyTables, sample_ids: Any) -> tuple[Array, Any]:
-        """Scores of new samples before their covariates are taken out, and their labels."""
+    def _placed(self, X: AnyTables, sample_ids: Any) -> tuple[Array, Any, Any]:
+        """Scores of new samples before their covariates are taken out, their labels, and those of the first table."""
         given = self._given_new(X, sample_ids)
         place = self._place if self._shield.protect == "none" else self._place_protected
-        return place(given), given.ids
+        return place(given), given.ids, given.first
 
-    def _learned(self, covariates: Any, tables: Mapping[str, Any], sample_ids: Any, ids: Any, y: Any) -> Any:
+    def _learned(self, covariates: Any, y: Any) -> Any:
         """Covariates of a fit as orthonormal columns, in the order of its samples; say what they predict."""
         if covariates is None:
             return None
-        known = Covariates.of(inputs.rows_of_samples(covariates, tables, sample_ids, ids, "covariates"))
+        known = Covariates.of(covariates)
         warn(known.words()[1:])
         if y is not None:
             warn(predicted(known, *inputs.outcome_columns(y)))
@@ -370,27 +369,6 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             signs = in_process.turned_back(self._shield, model.eigenvectors)[1]
             model = replace(model, extension=replace(model.extension, slopes=model.extension.slopes * signs))
         return fusion.adjusted(model, scores, covariates)
-
-    def party_scores(self, X: AnyTables, *, covariates: Any = None, sample_ids: Any = None) -> dict[str, Array]:
-        """Return each party's own share of the scores of new samples, under the sum law.
-
-        Parameters
-        ----------
-        X, covariates, sample_ids
-            As for `transform`.
-
-        Returns
-        -------
-        dict of str to array of shape (n_samples, n_components)
-            By party. They add up to what `transform` gives, but for a rounding.
-        """
-        check_fitted(self)
-        if self._cluster or _on_cluster(X):
-            return _cluster().on_a_worker(self, "party_scores", X, covariates=covariates, sample_ids=sample_ids)  # type: ignore[no-any-return]
-        self._check_covariates(covariates)
-        given = self._given_new(X, sample_ids)
-        _check_nothing_lacks(given, "party_scores")
-        return scoring.party_scores(self.model_, self._ask_rows(given.tables), covariates)
 
     def score(self, X: AnyTables, y: object = None, *, covariates: Any = None, sample_ids: Any = None) -> float:
         """Return the share of the variance of these samples that the components capture, at most 1.
@@ -457,7 +435,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         tables = cluster.tables_of(X, self.parties, settings, sample_ids, compute.timeout)
         here = replace(compute, n_jobs=None, device=None, timeout=None)
         with cluster.waiting(compute.timeout):
-            known = self._learned(covariates, {"X": X}, None, None, y)
+            known = self._learned(covariates, y)
             model, states, shield = in_process.fit(tables, replace(settings, audit=None), here, covariates=known)
         states = _with_columns(model, states, cluster.columns_of(X, self.parties), settings)
         self._take_over(model, list(tables), states, {}, shield)
@@ -835,7 +813,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             names = getattr(self, "feature_names_in_", None)
         groups = column_groups(self.parties, table.shape[1], names)
         tables = {name: take_columns(table, columns) for name, columns in groups.items()}
-        return PartyTables(tables, ids)
+        return PartyTables(tables, ids, ids)
 
     def _coded(self, X: Any, fitted: Mapping[str, Any], families: list[Any]) -> Any:
         """One table whose columns of categories are numbers."""
@@ -966,11 +944,7 @@ def _same(values: Mapping[str, Any]) -> Any:
 
 def _as_ids(ids: Sequence[Any] | None, count: int) -> np.ndarray:
     """Labels as an array of any objects, or row numbers."""
-    if ids is None:
-        return np.arange(count)
-    array = np.empty(len(ids), dtype=object)
-    array[:] = ids
-    return array
+    return np.arange(count) if ids is None else np.fromiter(ids, dtype=object, count=len(ids))
 
 
 class _InputTypeError(InputError, TypeError):

@@ -252,15 +252,6 @@ class Fit:
         asked = self.kernel.values() if isinstance(self.kernel, dict) else [self.kernel]
         return [kernel if isinstance(kernel, Kernel) else kernels.family(kernel) for kernel in asked]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Describe the settings for a file or a message; kernels and solvers are stored by name."""
-        return codec.described(self)
-
-    @classmethod
-    def from_dict(cls, described: Mapping[str, Any]) -> "Fit":
-        """Rebuild the settings from `to_dict`."""
-        return codec.decode(cls, dict(described), what="settings of a fit")
-
 
 @dataclass(frozen=True)
 class Compute:

@@ -23,13 +23,6 @@ def in_bytes(count: float) -> str:
     return f"{count / 1000:,.1f} GB"
 
 
-def in_seconds(seconds: float) -> str:
-    """Seconds for a reader."""
-    if seconds < 0.1:
-        return "under 0.1 s"
-    return f"{seconds:.1f} s" if seconds < 60 else f"{seconds / 60:.1f} min"
-
-
 def good_digits(squared: float) -> int:
     """Digits to which the components are good if the sum of the squared sines is this."""
     if squared >= 0.01:

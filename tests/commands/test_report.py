@@ -116,7 +116,9 @@ def test_a_run_of_a_center_without_names_is_named_at_the_party(party):
     assert header["scree"]
     assert not (party.path / "unnamed" / "report.html").exists()
     page = (party.path / "my.html").read_text()
-    said = "Estimated: the 3 components capture <strong>{}%</strong> of the best possible variance. Proved: at least"
+    said = (
+        "Estimated: the 3 components capture <strong>{}%</strong> of the best possible variance.<br>Proved: at least"
+    )
     assert re.search(said.format(r"[\d.]+"), page)
 
 

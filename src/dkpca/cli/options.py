@@ -190,24 +190,25 @@ def rank_of(given: Any, components: Any) -> Any:
     return tuple(rules) if len(rules) > 1 else rules[0] if rules else "auto"
 
 
+RULES: Mapping[str, Callable[..., RankRule]] = {
+    "error": lambda error: ranks.Error(float(error)),
+    "epsilon": lambda epsilon: ranks.Adaptive(float(epsilon)),
+    "bytes": lambda bytes: ranks.Budget(arrays.amount_of(bytes)),
+    "recovery": lambda recovery, known_rows="30": ranks.Recovery(float(recovery), int(known_rows)),
+}
+
+
 def _rule(text: str) -> RankRule:
     entries = dict(part.partition("=")[::2] for part in text.split(","))
-    name = next(iter(entries))
     try:
-        if set(entries) == {"error"}:
-            return ranks.Error(float(entries["error"]))
-        if set(entries) == {"epsilon"}:
-            return ranks.Adaptive(float(entries["epsilon"]))
-        if set(entries) == {"bytes"}:
-            return ranks.Budget(arrays.amount_of(entries["bytes"]))
-        if name == "recovery" and set(entries) <= {"recovery", "known_rows"}:
-            return ranks.Recovery(float(entries["recovery"]), int(entries.get("known_rows", 30)))
+        return RULES[next(iter(entries))](**entries)
     except ValueError as error:
         raise InputError(f"--rank {text!r}: {error}") from error
-    raise InputError(
-        f"--rank {text!r}: give a number, auto, error=NUMBER, epsilon=NUMBER, bytes=AMOUNT or "
-        "recovery=SHARE[,known_rows=NUMBER]"
-    )
+    except (KeyError, TypeError) as error:
+        raise InputError(
+            f"--rank {text!r}: give a number, auto, error=NUMBER, epsilon=NUMBER, bytes=AMOUNT or "
+            "recovery=SHARE[,known_rows=NUMBER]"
+        ) from error
 
 
 def sender(out: Path, limits: Path | None, ledger: Path | None, table: Path) -> Sender:

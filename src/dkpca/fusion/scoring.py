@@ -10,7 +10,7 @@ mean row takes part in every term, so that it has to be asked for.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from dkpca import wire
 from dkpca.errors import FusionError, InputError
 from dkpca.fusion import fused_model
 from dkpca.fusion.completion import Completion, complete, held_by
-from dkpca.fusion.fused_model import FusedModel, basis_of, merging, project, some_samples
+from dkpca.fusion.fused_model import FusedModel, merging, project, some_samples
 from dkpca.linalg.arrays import Array, device, like, namespace, to_numpy
 from dkpca.linalg.precision import Rounded
 from dkpca.linalg.rows import by_strips, pick
@@ -103,25 +103,6 @@ def _regressions(model: FusedModel) -> Completion:
     return complete(held, model.n_samples, seed=model.settings.random_state)
 
 
-def party_scores(model: FusedModel, rows: Mapping[str, Rows], covariates: Any = None) -> dict[str, Array]:
-    """Each party's own share of the scores of new samples; they add up to the scores."""
-    if not model.law.scores_add:
-        raise InputError(
-            f"the fit is {model.meaning}: its scores are not sums over parties, so no party can score its columns "
-            "alone; place new samples by factor rows of all parties, or fit with law='sum'"
-        )
-    shares, Q = {}, basis_of(model)
-    for name, message in rows.items():
-        own = message.factor.decode(model.dtype)
-        # (a_j(y) - mean a_j) W_j: the addend of a centered score; with covariates, less what they predict of a_j(y).
-        own = own - _mean_row(model, name) if model.centered else own
-        if Q is not None and model.covariates is not None:  # less what the covariates predict of the party's rows
-            predicts = Q.T @ model.summaries[name].factor.decode(model.dtype)
-            own = own - like(model.covariates.rows(covariates), Q) @ predicts
-        shares[name] = own @ _weights(model, name)
-    return shares
-
-
 def share_words(placed: Placed) -> str:
     """Say who is missing, and what share of the components that was."""
     shares = ", ".join(f"{share:.1%}" for share in placed.share_missing)
@@ -146,14 +127,6 @@ def party_shares(model: FusedModel) -> dict[str, np.ndarray]:
         parts[name] = to_numpy(model.weights[name] * xp.sum((A.T @ V) ** 2, axis=0)).astype(float)
     total = np.sum(list(parts.values()), axis=0)
     return {name: part / np.where(total > 0, total, 1.0) for name, part in parts.items()}
-
-
-def _weights(model: FusedModel, party: str) -> Array:
-    """W_j, (rank, n_components)."""
-    # W_j = w_j A_j' V / sqrt(lambda): what the factor rows of a party are multiplied by.
-    sent = model.summaries[party].factor
-    anchors = replace(sent, data=model.extension.rows(sent.data)).decode(model.dtype)
-    return model.weights[party] * (anchors.T @ model.extension.weights)
 
 
 def _mean_row(model: FusedModel, party: str) -> Array:

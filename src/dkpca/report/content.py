@@ -72,15 +72,8 @@ def page_beside(path: Path) -> Path:
 
 def read_source(path: Path) -> Source:
     """Read whatever holds scores."""
-    if path.is_file():
-        return _embedding(path) if reading.is_table(path) else _message(path)
     if not (path / "settings.json").exists():
-        if not any((path / name).exists() for name in EMBEDDINGS):
-            raise InputError(
-                f"{path}: is not a run directory, nor a result of a study; make one with 'dkpca fuse', or give the "
-                "folder DIR/result of a study, a message of scores or an embedding"
-            )
-        return replace(_embedding(_embedding_in(path)), path=path)
+        return _scores_in(path)
     if runs.is_projection(path):
         raise InputError(
             f"{path}: holds new samples, placed among the components of a run; "
@@ -94,12 +87,7 @@ def read_source(path: Path) -> Source:
 
 def read_new(path: Path, n_components: int) -> Source:
     """Read new samples: the folder new/ of a run, or an embedding."""
-    if path.is_dir():
-        source = _embedding(_embedding_in(path))
-        if (path / RESULT).exists():
-            source = replace(source, digest=files.read_message(path / RESULT, Scores).sample_digest)
-    else:
-        source = _embedding(path) if reading.is_table(path) else _message(path)
+    source = _scores_in(path)
     if source.scores.shape[1] != n_components:
         raise InputError(
             f"{path}: its samples have {source.scores.shape[1]} components and those of the report {n_components}; "
@@ -108,17 +96,27 @@ def read_new(path: Path, n_components: int) -> Source:
     return source
 
 
-def with_own_ids(
-    source: Source,
-    ids: Sequence[str],
-    *,
-    table: Path,
-    ways: Sequence[str] = (),
-) -> tuple[Source, str]:
+def _scores_in(path: Path) -> Source:
+    """Scores in a file, or in the embedding of a folder."""
+    if path.is_file():
+        return _embedding(path) if reading.is_table(path) else _message(path)
+    found = next((path / name for name in EMBEDDINGS if (path / name).exists()), None)
+    if found is None:
+        raise InputError(
+            f"{path}: is not a run directory, nor a result of a study; make one with 'dkpca fuse', or give the "
+            "folder DIR/result of a study, the folder new/ of a run, a message of scores or an embedding"
+        )
+    digest = files.read_message(path / RESULT, Scores).sample_digest if (path / RESULT).exists() else None
+    return replace(_embedding(found), path=path, digest=digest)
+
+
+def with_own_ids(source: Source, table: Path, how: Reading) -> tuple[Source, str]:
     """Name the samples as the party that reads the page does; say in words what was done.
 
     Ids are matched after they are made alike in the ways that the parties agreed on, and shown as they stand.
     """
+    ways = how.id_normalize
+    ids = reading.read_ids(table, how.id_column or "", how.dialect, ways)
     keys = matching_keys(ids, ways)
     fingerprints = (messages.digest(keys), messages.row_number_digest(len(ids)))
     if source.digest in fingerprints and len(ids) == len(source.names):
@@ -154,21 +152,13 @@ def _embedding(path: Path) -> Source:
     scores = table.frame.select(pl.col(columns).cast(pl.Float64)).to_numpy()
     if not np.isfinite(scores).all():
         raise InputError(f"{path}: a score is missing or infinite; get the file again")
-    outside = table.frame["outside"].cast(pl.String).is_in(["true", "1", "yes"]).to_numpy() if (
-        "outside" in table.frame.columns
-    ) else None  # fmt: skip
+    marked = "outside" in table.frame.columns
+    outside = table.frame["outside"].cast(pl.String).is_in(["true", "1", "yes"]).to_numpy() if marked else None
     assert table.ids is not None
     beside = path.parent / CERTIFICATE
     told = storage.read_json(beside) if beside.exists() else {}
     known = {name: told[name] for name in TOLD if name in told} if isinstance(told, dict) else {}
     return Source(path, table.ids, _matrix(scores), None, told=known, outside=outside)
-
-
-def _embedding_in(path: Path) -> Path:
-    found = next((path / name for name in EMBEDDINGS if (path / name).exists()), None)
-    if found is None:
-        raise InputError(f"{path}: has no embedding.csv; give the folder new/ of a run")
-    return found
 
 
 def _matrix(scores: Any) -> Matrix:
@@ -214,11 +204,11 @@ def assemble(wanted: Wanted) -> Content:
     notes: list[str] = [TURNED] if source.run is not None and source.run.model.is_blind else []
     own_table, how = (wanted.table, wanted.how) if wanted.table else (wanted.labels, wanted.how_labels)
     if own_table is not None:
-        source, said = _named(source, own_table, how)
+        source, said = with_own_ids(source, own_table, how)
         notes += [said] if said else []
     new = [read_new(path, source.scores.shape[1]) for path in wanted.new]
     if wanted.new_tables:
-        new = [_named(part, table, wanted.how)[0] for part, table in zip(new, wanted.new_tables, strict=True)]
+        new = [with_own_ids(part, table, wanted.how)[0] for part, table in zip(new, wanted.new_tables, strict=True)]
     labels, own = _labels(wanted, source, notes), _own_columns(wanted, source, notes)
     return Content(
         source,
@@ -245,12 +235,6 @@ def _outcomes(
         if any(v is not None for values in known.values() for v in values):
             found.append(given(part.scores, known, clusters=found[0].clusters, samples=f"new samples, {part.title}"))
     return found
-
-
-def _named(source: Source, table: Path, how: Reading) -> tuple[Source, str]:
-    ways = how.id_normalize
-    ids = reading.read_ids(table, how.id_column or "", how.dialect, ways)
-    return with_own_ids(source, ids, table=table, ways=ways)
 
 
 def _labels(wanted: Wanted, source: Source, notes: list[str]) -> LabelTable | None:

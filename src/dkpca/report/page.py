@@ -127,7 +127,7 @@ def headline(content: Content) -> str:
     what = "of the best possible variance"
     if "optimality_estimate" in known:
         share = f"<strong>{in_percent(known['optimality_estimate'])}</strong>"
-        estimated, subject, what = f"Estimated: {subject}{share} {what}. ", "", "of it"
+        estimated, subject, what = f"Estimated: {subject}{share} {what}.<br>", "", "of it"
     proved = f"Proved: {subject}at least {best} {what}, and at least {captured} of all variance."
     return f'<p class="headline">{estimated}{proved}</p>'
 

@@ -164,9 +164,12 @@ class _Labels:
 
     rows: Any  # (n_labeled,) of int, into the samples
     values: Any  # (n_labeled,)
-    as_numbers: bool
     n_folds: int
     notes: tuple[str, ...]
+
+    @property
+    def as_numbers(self) -> bool:
+        return bool(self.values.dtype.kind == "f")
 
     @property
     def words(self) -> str:
@@ -269,25 +272,24 @@ def _labels_of(given: Any, n_given: int, rows: Any, n_folds: int) -> _Labels:
     """Take what can be predicted: labels that are there, of classes with a sample for every fold."""
     if given.shape != (n_given,):
         raise InputError(f"there are {given.shape} labels for {n_given} samples; give one for each")
-    values = given[rows]
+    values, notes = given[rows], []
     there = np.array([value is not None and value == value and value != "" for value in values.tolist()], dtype=bool)
-    notes = [] if there.all() else [f"{(~there).sum()} samples have no label, and are not predicted"]
-    kept, positions = values[there], np.flatnonzero(there)
-    if kept.dtype.kind in "iuf" and len(np.unique(kept)) > MANY_VALUES:
-        if len(kept) < 2 * n_folds:
-            raise InputError(f"{len(kept)} samples have a label, too few for {n_folds} folds; choose another column")
-        return _Labels(positions, kept, True, n_folds, tuple(notes))
-    kept = np.array([str(value) for value in kept.tolist()])
-    rare = sorted(name for name, count in Counter(kept.tolist()).items() if count < n_folds)
+    if not there.all():
+        notes.append(f"{(~there).sum()} samples have no label, and are not predicted")
+    kept = np.array(values[there].tolist())
+    numbers = kept.dtype.kind in "iuf" and len(np.unique(kept)) > MANY_VALUES
+    kept = kept.astype(float) if numbers else np.array([str(value) for value in kept.tolist()])
+    rare = [] if numbers else sorted(name for name, count in Counter(kept.tolist()).items() if count < n_folds)
     if rare:
         notes.append(f"classes with fewer than {n_folds} samples are not predicted: {', '.join(rare[:5])}")
     common = ~np.isin(kept, rare)
-    if len(np.unique(kept[common])) < 2:
+    n_classes = len(np.unique(kept[common]))
+    if n_classes < (2 * n_folds if numbers else 2):
+        what = "different numbers" if numbers else f"classes with at least {n_folds} samples"
         raise InputError(
-            f"the labels have {len(np.unique(kept[common]))} classes with at least {n_folds} samples; two are needed "
-            "to tell them apart, so choose another column or fewer folds"
+            f"the labels have {n_classes} {what}, too few for {n_folds} folds; choose another column or fewer folds"
         )
-    return _Labels(positions[common], kept[common], False, n_folds, tuple(notes))
+    return _Labels(np.flatnonzero(there)[common], kept[common], n_folds, tuple(notes))
 
 
 def _named_kernels(model: DKPCA) -> list[str]:

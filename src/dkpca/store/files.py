@@ -41,7 +41,6 @@ ESTIMATOR = "saved estimator"
 INNER_MODEL, INNER_STATE = "model", "state."  # arrays that are the bytes of a file
 IDS = "sample_ids"  # an array that is the bytes of a JSON list
 FORMER = ("missing",)  # parameters that estimators of 0.1 have and ours have not; `lacking` says it now
-FACTS = {"party_names": tuple[str, ...], "feature_names": tuple[str, ...], "sources": Mapping[str, str]}
 
 
 @dataclass(frozen=True)
@@ -302,6 +301,16 @@ class Fitted:
     ids: tuple[Any, ...] | None = None  # labels of the rows of the fit
 
 
+@dataclass(frozen=True)
+class Facts:
+    """The part of it that is written as text."""
+
+    party_names: tuple[str, ...]
+    feature_names: tuple[str, ...]
+    sources: Mapping[str, str]
+    shield: Shield = field(default_factory=Shield)
+
+
 def write_estimator(path: Path, fitted: Fitted) -> None:
     """Replace the file, for its owner's eyes only; nothing is changed unless all of it can be written."""
     functions = sorted(name for name, source in fitted.sources.items() if not isinstance(source, Path))
@@ -311,19 +320,15 @@ def write_estimator(path: Path, fitted: Fitted) -> None:
     files |= {INNER_STATE + name: encode_state(state) for name, state in fitted.states.items()}
     if fitted.ids is not None:
         files[IDS] = json.dumps([_label(label) for label in fitted.ids]).encode()
-    facts = {
-        "party_names": list(fitted.party_names),
-        "feature_names": list(fitted.feature_names),
-        "sources": {name: str(source) for name, source in fitted.sources.items()},
-        **({} if fitted.shield == Shield() else {"shield": codec.described(fitted.shield)}),
-    }
+    sources = {name: str(source) for name, source in fitted.sources.items()}
+    facts = Facts(fitted.party_names, fitted.feature_names, sources, fitted.shield)
     parameters = {name: codec.plain(_listed(value)) for name, value in fitted.parameters.items()}
     header = {
         "warning": ESTIMATOR_WARNING,
         "estimator": 1 if fitted.shield.protect == "none" else ESTIMATOR_VERSION,
         "dkpca": version("dkpca"),
         "parameters": parameters,
-        "facts": facts,
+        "facts": codec.described(facts),
     }
     arrays = {name: np.frombuffer(data, dtype=np.uint8) for name, data in files.items()}
     storage.write(path, container.pack(header, arrays, entry=PRIVATE), private=True)
@@ -346,12 +351,11 @@ def read_estimator(path: Path, hints: Mapping[str, Any]) -> Fitted:
 
 
 def _fitted(header: Mapping[str, Any], arrays: Mapping[str, Any], hints: Mapping[str, Any], what: str) -> Fitted:
-    facts = codec.values(FACTS | {"shield": Shield}, header.get("facts"), what=what)
-    shield = facts.pop("shield", Shield())
-    if shield.protect != "none" and header["estimator"] == 1:
+    facts = codec.decode(Facts, header.get("facts"), what=what)
+    if facts.shield.protect != "none" and header["estimator"] == 1:
         raise WireError(f"{what}: a protected fit from before version 2 of the protocol; fit again")
-    expected = {INNER_STATE + name: name for name in facts.get("party_names", ())}
-    if set(facts) != set(FACTS) or not {INNER_MODEL} <= set(arrays) <= {INNER_MODEL, IDS, *expected}:
+    expected = {INNER_STATE + name: name for name in facts.party_names}
+    if not {INNER_MODEL} <= set(arrays) <= {INNER_MODEL, IDS, *expected}:
         raise WireError(f"{what}: does not have the parts of its kind; save it again")
     kept = {name: arrays[key].tobytes() for key, name in expected.items() if key in arrays}
     given = header.get("parameters")
@@ -359,12 +363,12 @@ def _fitted(header: Mapping[str, Any], arrays: Mapping[str, Any], hints: Mapping
         given = {name: value for name, value in given.items() if name not in FORMER}
     return Fitted(
         parameters=codec.values(hints, given, what=what),
-        party_names=facts["party_names"],
-        feature_names=facts["feature_names"],
-        sources={name: Path(source) for name, source in facts["sources"].items()},
+        party_names=facts.party_names,
+        feature_names=facts.feature_names,
+        sources={name: Path(source) for name, source in facts.sources.items()},
         model=decode_model(arrays[INNER_MODEL].tobytes()),
         states={name: decode_state(data) for name, data in kept.items()},
-        shield=shield,
+        shield=facts.shield,
         ids=_labels(arrays.get(IDS)),
     )
 

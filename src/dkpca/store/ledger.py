@@ -104,14 +104,6 @@ def append(path: Path, event: str, **facts: Any) -> str:
         return ledger.append(event, **facts)
 
 
-def sent(path: Path, party: str, kind: str) -> frozenset[str]:
-    """Digests of all messages of a kind that a ledger knows of a party; empty if there is no ledger."""
-    if not path.exists():
-        return frozenset()
-    with opened(path) as ledger:
-        return ledger.sent(party, kind)
-
-
 def records(path: Path) -> list[dict[str, Any]]:
     """Return all lines that can be read; an empty list if there is no ledger yet."""
     return [record for line in _lines(path) if (record := _parsed(line))] if path.exists() else []

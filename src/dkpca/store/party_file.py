@@ -15,7 +15,7 @@ from dkpca.settings import Allowed, check_entries
 from dkpca.store import storage
 from dkpca.tables.ids import check_ways
 from dkpca.tables.reading import Reading
-from dkpca.tables.text_files import Dialect, is_named
+from dkpca.tables.text_files import NAME, Dialect
 
 
 def keyed(record: type[Any]) -> dict[str, Field[Any]]:
@@ -26,9 +26,9 @@ def keyed(record: type[Any]) -> dict[str, Field[Any]]:
 
 READING, DIALECT = keyed(Reading), keyed(Dialect)
 KEYS: Mapping[str, Allowed] = {
-    "party": (is_named, "write the name of the party"),
-    "table": (is_named, "write the name of a file, relative to this one"),
-    "limits": (is_named, "write the name of the file of limits, relative to this one"),
+    "party": NAME,
+    "table": (NAME[0], "write the name of a file, relative to this one"),
+    "limits": (NAME[0], "write the name of the file of limits, relative to this one"),
     **{key: each.metadata["allowed"] for key, each in (READING | DIALECT).items()},
 }
 

@@ -22,13 +22,10 @@ import numpy as np
 
 from dkpca import fusion, messages, wire
 from dkpca.errors import FusionError, InputError, StorageError, WireError
-from dkpca.fusion import LANDMARKS, FusedModel, scoring
+from dkpca.fusion import FusedModel, scoring
 from dkpca.fusion.diagnostics import outside_at_center
 from dkpca.fusion.scoring import Placed
-from dkpca.kernels.base import Weights
-from dkpca.linalg.arrays import MemoryLimit, to_numpy
-from dkpca.linalg.leading import NAMES, Solver
-from dkpca.linalg.rows import Progress, silent
+from dkpca.linalg.arrays import to_numpy
 from dkpca.messages import Count, Rows, Summary
 from dkpca.store import ledger, storage
 from dkpca.store.files import (
@@ -123,68 +120,43 @@ def fuse(
     path: Path,
     summary_files: Iterable[Path],
     *,
-    n_components: int | float | None = None,
-    center: bool | None = None,
-    solver: str | Solver = "auto",
     roster: Sequence[str] = (),
     without: Sequence[str] = (),
     keep: bool = False,
     sample_names: Sequence[str] | None = None,
     id_normalize: Sequence[str] = (),
     states: Mapping[str, bytes] | None = None,
-    law: str | None = None,
-    weights: Weights = None,
     model: FusedModel | None = None,
-    n_landmarks: int = LANDMARKS,
-    random_state: int = 0,
-    progress: Progress = silent,
-    device: str | None = None,
-    memory: MemoryLimit | None = None,
     row_means: bool = False,
+    **asked: Any,
 ) -> Run:
     """Fuse new summaries with those already in the run; nothing is written unless all of it succeeds.
 
-    What is None is as in the run so far. `keep` says whether its parties that are not among the files stay (without
-    files all do), `without` names those that go, `roster` those that must be there. `sample_names` are checked
-    against the summaries. One owner of all parties has `states`, kept in `private/`, and a `model` of the summaries.
-    `row_means` go to the parties with the result.
+    `keep` says whether its parties that are not among the files stay (without files all do), `without` names those
+    that go, `roster` those that must be there. `sample_names` are checked against the summaries. One owner of all
+    parties has `states`, kept in `private/`, and a `model` of the summaries. `row_means` go to the parties with the
+    result. `asked` is for `dkpca.fusion.fuse`; components, centering, law and weights are else as in the run so far.
     """
-    if not isinstance(solver, str):
-        raise InputError(f"a run remembers its solver by name, not as {solver!r}; give one of {list(NAMES)}")
     check(path)
     received = [receive(file, Summary) for file in summary_files]
     with prepared(path):
-        needed = model is None and (n_components is None or center is None)
-        before, notes = _settings_before(path, needed=needed)
+        before, notes = _settings_before(path, needed=model is None and not {"n_components", "center"} <= set(asked))
         accepted = _merged(path, received, without, keep or not received)
-        model = model or _fused(
-            accepted,
-            n_components=before.get("n_components", 10) if n_components is None else n_components,
-            center=before.get("center", True) if center is None else center,
-            solver=solver,
-            roster=roster,
-            law=law or before.get("law"),
-            weights=_weights_before(before, accepted) if weights is None else weights,
-            n_landmarks=n_landmarks,
-            random_state=random_state,
-            progress=progress,
-            device=device,
-            covariates=model_beside(path).covariates if before.get("covariates") else None,
-            memory=memory,
-        )
+        model = model or _fused(path, before, accepted, roster=list(roster) or None, **asked)
         useless = fusion.without_row_means(model) if row_means else None
         if useless:
             raise InputError(f"{useless}; leave out --row-means")
         ways = tuple(id_normalize or (before.get("id_normalize", ()) if sample_names is None else ()))
         names, named_by, lost = names_of(path, next(iter(model.summaries.values())), sample_names, ways)
+        kept = path / "messages"
+        used = {name: "kept from the run" if i.path.parent == kept else i.path.name for name, i in accepted.items()}
         settings = settings_of(model, accepted, named_by, ways)
-        gone = [path / "messages" / f"{party}.summary" for party in without]
-        _write(path, model, accepted, names, settings, states or {}, gone, row_means)
+        run = Run(path, model, settings, names, (*notes, *lost), used)
+        gone = [kept / f"{party}.summary" for party in without]
+        _write(run, accepted, states or {}, gone, row_means)
         record_received(path, received)
         ledger.append(path / LEDGER, "fused", parties=sorted(model.summaries))
-    kept = path / "messages"
-    used = {name: "kept from the run" if i.path.parent == kept else i.path.name for name, i in accepted.items()}
-    return Run(path, model, settings, names, (*notes, *lost), used)
+    return run
 
 
 def load(path: Path) -> Run:
@@ -236,43 +208,33 @@ def _merged(path: Path, received: Sequence[Received], without: Sequence[str], ke
     return {name: item for name, item in sorted(merged.items()) if name not in without}
 
 
-def _fused(
-    accepted: Mapping[str, Received], *, n_components: int | float, roster: Sequence[str], **settings: Any
-) -> FusedModel:
-    with naming_files({name: item.path for name, item in accepted.items()}):
-        summaries = [item.message for item in accepted.values()]
-        fuse = partial(fusion.fuse, summaries, roster=list(roster) or None, **settings)
-        return fusion.fused(n_components, lambda count: fuse(n_components=count))
-
-
-def _weights_before(before: Mapping[str, Any], accepted: Mapping[str, Received]) -> Weights:
-    """Weights of the run so far; numbers only as long as the parties are the same."""
-    weights: Weights = before.get("weights")
-    if isinstance(weights, Mapping) and set(weights) != set(accepted):
+def _fused(path: Path, before: Mapping[str, Any], accepted: Mapping[str, Received], **asked: Any) -> FusedModel:
+    """Fuse as asked, and as before; weights by number stay only as long as the parties are the same."""
+    known = {"n_components": 10} | {k: before[k] for k in ("n_components", "center", "law", "weights") if k in before}
+    settings = known | {name: value for name, value in asked.items() if value is not None}
+    weights, wanted = settings.get("weights"), settings.pop("n_components")
+    if isinstance(weights, Mapping) and asked.get("weights") is None and set(weights) != set(accepted):
         raise InputError(
             f"the run so far has weights for {sorted(weights)}, and now the parties are {sorted(accepted)}; "
             "give --weights"
         )
-    return weights
+    if before.get("covariates"):
+        settings["covariates"] = model_beside(path).covariates
+    with naming_files({name: item.path for name, item in accepted.items()}):
+        fuse = partial(fusion.fuse, [item.message for item in accepted.values()], **settings)
+        return fusion.fused(wanted, lambda count: fuse(n_components=count))
 
 
 def _write(
-    path: Path,
-    model: FusedModel,
-    accepted: Mapping[str, Received],
-    names: Sequence[str],
-    settings: Mapping[str, Any],
-    states: Mapping[str, bytes],
-    gone: Sequence[Path],
-    row_means: bool,
+    run: Run, accepted: Mapping[str, Received], states: Mapping[str, bytes], gone: Sequence[Path], row_means: bool
 ) -> None:
-    scores = np.asarray(to_numpy(model.scores))
-    result = wire.pieces(fusion.result(model, scores, settings["sample_digest"], with_row_means=row_means))
+    path, model, scores = run.path, run.model, np.asarray(to_numpy(run.model.scores))
+    result = wire.pieces(fusion.result(model, scores, run.settings["sample_digest"], with_row_means=row_means))
     produced: dict[str, Content] = {
         "certificate.json": storage.as_json(model.certificate.to_dict()),
-        SETTINGS: storage.as_json(settings),
+        SETTINGS: storage.as_json(run.settings),
         RESULT: _writing(result),
-        **embedding_files(names, scores),
+        **embedding_files(run.sample_names, scores),
         MODEL_FILE: _writing(model_pieces(model)),  # the seal of a run
     }
     for item in accepted.values():

@@ -17,10 +17,10 @@ import shutil
 import stat
 import time
 import tomllib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import Any, BinaryIO
 
 from dkpca.errors import InputError, StorageError
 from dkpca.wording import in_bytes
@@ -65,7 +65,8 @@ def write_all(
     token = secrets.token_hex(4)
     parts = {path: path.with_name(f".{path.name}.{token}.part") for path in files}
     with contextlib.ExitStack() as held:
-        held.callback(_remove_all, parts.values())
+        for part in parts.values():
+            held.callback(part.unlink, missing_ok=True)
         # 1) Each new file is written beside the one it replaces; a failure up to here changes nothing.
         for path, part in parts.items():
             with explained(path):
@@ -105,14 +106,10 @@ def _rename(part: Path, path: Path) -> None:
 def _remove_abandoned(path: Path) -> None:
     """Remove what processes that died had prepared for this one file."""
     for part in path.parent.glob(f".{glob.escape(path.name)}.????????.part"):
-        with contextlib.suppress(FileNotFoundError), part.open("rb") as file:
-            if not _held_by_another(file):
+        # A process that is alive holds its lock, or may where there are none; then this one does not get it.
+        with contextlib.suppress(FileNotFoundError, BlockingIOError), part.open("rb") as file:
+            if flock(file.fileno(), wait=False):
                 part.unlink(missing_ok=True)
-
-
-def _remove_all(paths: Iterable[Path]) -> None:
-    for path in paths:
-        path.unlink(missing_ok=True)
 
 
 def read(path: Path, *, at_most: int | None = None) -> bytes:
@@ -242,14 +239,6 @@ def explained(path: Path, outcome: str = NOTHING_CHANGED) -> Iterator[None]:
     except OSError as error:
         advice = ADVICE.get(error.errno or 0, f"{error.strerror}; choose another place")
         raise StorageError(f"{path}: cannot be written, {advice}; {outcome}") from error
-
-
-def _held_by_another(file: IO[Any]) -> bool:
-    """Whether a process that is alive has, or may have, locked the file; if not, it is locked now."""
-    try:
-        return not flock(file.fileno(), wait=False)
-    except BlockingIOError:
-        return True
 
 
 def _sync_directory(directory: Path) -> None:

@@ -333,6 +333,7 @@ class PartyTables:
 
     tables: dict[str, Any]  # arrays, or sources that a worker opens
     ids: Labels | None  # labels of the samples, in order; None: there are none, rows match by position
+    first: Labels | None  # labels of the first table that has some, in its own order
     moved: list[str] = field(default_factory=list)  # sentences about rows put into another order, or dropped
     places: dict[str, list[int]] | None = None  # of each party's rows among the samples; None: all have all
     columns: dict[str, tuple[str, ...] | None] = field(default_factory=dict)  # their names, by party
@@ -355,7 +356,7 @@ def matched(
     """
     labels = _labels(tables, sample_ids)
     if not labels:
-        return PartyTables(dict(tables), None)
+        return PartyTables(dict(tables), None, None)
     _check_each(labels)
     first, *others = labels
     nameless = [name for name in tables if name not in labels]
@@ -371,7 +372,7 @@ def matched(
         notes = [
             f"party {name!r}: its rows were put into the order of party {first!r}, by their labels" for name in moved
         ]
-        return PartyTables(_reordered(tables, labels, labels[first], matrices), labels[first], notes)
+        return PartyTables(_reordered(tables, labels, labels[first], matrices), labels[first], labels[first], notes)
     if nameless:
         raise InputError(
             f"parties have different samples, and {nameless} have no labels to identify theirs; give them "
@@ -381,7 +382,7 @@ def matched(
     if lacking != "drop":
         position = dict(zip(union, range(len(union)), strict=True))
         places = {name: list(map(position.__getitem__, own)) for name, own in labels.items()}
-        return PartyTables(dict(tables), union, places=places)
+        return PartyTables(dict(tables), union, labels[first], places=places)
     listed = ", ".join(f"{name} {len(union) - len(own):,}" for name, own in labels.items() if len(own) < len(union))
     common = set(union).intersection(*map(set, labels.values()))
     if len(common) < least:
@@ -391,7 +392,7 @@ def matched(
         )
     kept = [label for label in labels[first] if label in common]
     note = f"used the {len(kept):,} of {len(union):,} samples that all parties have; lacking: {listed}"
-    return PartyTables(_reordered(tables, labels, kept, matrices), kept, [note])
+    return PartyTables(_reordered(tables, labels, kept, matrices), kept, labels[first], [note])
 
 
 def _reordered(
@@ -414,11 +415,11 @@ def _reordered(
     return placed
 
 
-def check_outcome(y: Any, tables: Mapping[str, Any], sample_ids: Any, ids: Labels | None) -> None:
+def check_outcome(y: Any, ids: Labels | None, first: Labels | None) -> None:
     """Refuse values for each sample that are in another order than the samples `ids`: they would go with others."""
     if y is None or ids is None:
         return
-    given = _own_labels(y, ids) or next(iter(_labels(tables, sample_ids).values()))
+    given = _own_labels(y, ids) or first or []
     if given != ids:
         raise InputError(
             f"y has {len(given):,} values for other samples, or in another order, than the {len(ids):,} of the fit; "
@@ -432,25 +433,23 @@ def _own_labels(values: Any, ids: Labels) -> Labels | None:
     return None if set(own).isdisjoint(ids) else own
 
 
-def rows_of_samples(values: Any, tables: Mapping[str, Any], sample_ids: Any, ids: Labels | None, what: str) -> Any:
-    """Return a table with a row for each of the samples `ids`, in their order: by its index, or as it is."""
-    if values is None:
-        return None
-    own = None if ids is None else _own_labels(values, ids)
-    if ids is not None and own is not None:
-        known = set(own)
-        lacking = [label for label in ids if label not in known]
-        if lacking or not values.index.is_unique:
-            said = (
-                f"no row for {len(lacking):,} of {len(ids):,} samples, such as {lacking[0]!r}"
-                if lacking
-                else "repeated labels"
-            )
-            raise InputError(f"{what} have {said}; give one row for each sample")
-        return values.loc[ids]
-    if ids is not None and next(iter(_labels(tables, sample_ids).values()), ids) != ids:
-        raise InputError(f"{what} have no labels, and rows were dropped, added or reordered; give them an index")
-    return values
+def rows_of_samples(values: Any, ids: Labels | None, first: Labels | None) -> Any:
+    """Return covariates with a row for each of the samples `ids`, in their order: by their index, or as they are."""
+    own = None if values is None or ids is None else _own_labels(values, ids)
+    if ids is None or values is None or (own is None and first == ids):
+        return values
+    if own is None:
+        raise InputError("covariates have no labels, and rows were dropped, added or reordered; give them an index")
+    known = set(own)
+    lacking = [label for label in ids if label not in known]
+    if lacking:
+        raise InputError(
+            f"covariates have no row for {len(lacking):,} of {len(ids):,} samples, such as {lacking[0]!r}; give one "
+            "row for each sample"
+        )
+    if len(known) < len(own):
+        raise InputError("covariates have repeated labels; give one row for each sample")
+    return values.loc[ids]
 
 
 def outcome_columns(y: Any) -> tuple[np.ndarray, list[str]]:

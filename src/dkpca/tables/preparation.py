@@ -5,7 +5,7 @@ applied in place, since a table may fill the memory.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -130,8 +130,9 @@ def prepare(table: Table, reading: Reading) -> Preparation:
     X = _numbers(table, columns)
     low, high = (np.array([reduce(values) for values in X.T]) for reduce in (np.nanmin, np.nanmax))
     holes = np.array([int(np.isnan(values).sum()) for values in X.T])
-    _refuse_columns(table, columns, high == low, "the same value in every row")
-    _refuse_columns(table, columns, high / 2 - low / 2 > FARTHEST, "numbers too far apart to be subtracted")
+    sources = np.array([column.source for column in columns], dtype=object)
+    _refuse(table, sources[high == low], "the same value in every row")
+    _refuse(table, sources[high / 2 - low / 2 > FARTHEST], "numbers too far apart to be subtracted")
     if holes.any():
         notes.append(f"missing values filled with their column mean: {holes.sum()}, in {(holes > 0).sum()} columns")
     # 3) Mean and scale of each column. Codes of categories keep their values: they are no quantities.
@@ -187,12 +188,7 @@ def _scales(columns: Sequence[Column], deviations: Any) -> list[float]:
 def _without_gaps(table: Table, reading: Reading, notes: list[str]) -> Table:
     """Drop columns with too many missing values, before anything else is said of them."""
     shares = {name: _missing_share(table.frame[name], reading) for name in table.frame.columns}
-    empty = [name for name, share in shares.items() if share == 1.0]
-    if empty:
-        left_out = ",".join(empty[:10])
-        raise InputError(
-            f"{table.source}: no value at all in column {some(empty)}; leave it out with --exclude {left_out}"
-        )
+    _refuse(table, [name for name, share in shares.items() if share == 1.0], "no value at all")
     dropped = [name for name, share in shares.items() if share > reading.max_missing]
     if not dropped:
         return table
@@ -216,7 +212,7 @@ def _expanded(table: Table, name: str, reading: Reading, notes: list[str]) -> li
     if how != "codes" and (kind.is_numeric() or kind == pl.Boolean):
         return [Column(name)]  # without a look at it: a large table stays in its file
     values = table.frame[name]
-    if numerals.is_date(values.dtype):
+    if numerals.is_date(kind):
         if reading.dates != "number":
             example = values.drop_nulls().head(1).cast(pl.String).to_list()
             raise InputError(
@@ -225,19 +221,15 @@ def _expanded(table: Table, name: str, reading: Reading, notes: list[str]) -> li
             )
         notes.append(f"column {name!r} holds dates, as numbers: {numerals.DATE_RULE}")
         return [Column(name)]
-    if how == "codes":
-        if _is_text(values):
-            n_categories = values.drop_nulls().n_unique()
-            notes.append(f"text column {name!r} is used as {n_categories} categories; an empty cell is one more")
-        return [Column(name, coded=True)]
     if not _is_text(values):
-        return [Column(name)]
-    if how != "one-hot":
-        raise InputError(f"{table.source}: {_about_text(values, table)}")
-    doubt = None if name in dict(reading.text_of) else text_among_numbers(values, table.dialect)
-    if doubt:
-        raise InputError(f"{table.source}: {doubt}")
+        return [Column(name, coded=how == "codes")]
     found = sorted(values.drop_nulls().cast(pl.String).unique().to_list())
+    if how == "codes":
+        notes.append(f"text column {name!r} is used as {len(found)} categories; an empty cell is one more")
+        return [Column(name, coded=True)]
+    doubt = None if name in dict(reading.text_of) else text_among_numbers(values, table.dialect)
+    if doubt or how != "one-hot":
+        raise InputError(f"{table.source}: {doubt or _about_text(values, table)}")
     if len(found) > MOST_CATEGORIES:
         raise InputError(
             f"{table.source}: text column {name!r} has {len(found)} different values, more than {MOST_CATEGORIES}; "
@@ -338,8 +330,9 @@ def _about_text(values: pl.Series, table: Table) -> str:
     return f"{where}; {ways}"
 
 
-def _refuse_columns(table: Table, columns: Sequence[Column], bad: Any, what: str) -> None:
-    named = list(dict.fromkeys(column.source for column, yes in zip(columns, bad, strict=True) if yes))
+def _refuse(table: Table, names: Iterable[str], what: str) -> None:
+    """Refuse a table with columns that say nothing, or too much."""
+    named = list(dict.fromkeys(names))
     if named:
         raise InputError(
             f"{table.source}: {what} in column {some(named)}; leave it out with --exclude {','.join(named[:10])}"
@@ -347,14 +340,11 @@ def _refuse_columns(table: Table, columns: Sequence[Column], bad: Any, what: str
 
 
 def _unknown_categories(columns: Sequence[Column], table: Table) -> list[str]:
-    known: dict[str, list[str]] = {}
-    for column in columns:
-        if column.category is not None:
-            known.setdefault(column.source, []).append(column.category)
     notes = []
-    for source, found in known.items():
+    for source in dict.fromkeys(column.source for column in columns if column.category is not None):
+        known = [column.category for column in columns if column.source == source]
         present = table.frame[source].drop_nulls().cast(pl.String)
-        strange = present.filter(~present.is_in(found))
+        strange = present.filter(~present.is_in(known))
         if len(strange):
             names = some(strange.unique(maintain_order=True).to_list())
             notes.append(f"column {source!r}: {len(strange):,} rows have categories that the fit lacks: {names}")

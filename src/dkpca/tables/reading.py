@@ -17,7 +17,7 @@ import polars as pl
 
 from dkpca.errors import InputError, StorageError
 from dkpca.linalg.arrays import MemoryLimit
-from dkpca.settings import setting
+from dkpca.settings import Allowed, setting
 from dkpca.tables import ids as sample_ids
 from dkpca.tables import numerals, text_files
 from dkpca.tables.formats import (
@@ -32,7 +32,7 @@ from dkpca.tables.formats import (
 from dkpca.tables.ids import check_unique, matching_keys
 from dkpca.tables.inputs import are_ids, called_as_ids
 from dkpca.tables.numerals import is_date, measured
-from dkpca.tables.text_files import SEPARATORS, UNNAMED, Dialect, Opened, check_names, is_names, is_text
+from dkpca.tables.text_files import NAME_OR_NOTHING, NAMES, SEPARATORS, UNNAMED, Dialect, Opened, check_names
 
 TEXT_COLUMNS = ("error", "one-hot", "codes", "ignore")  # what can be done with them
 DATE_COLUMNS = ("error", "number", "ignore")
@@ -44,7 +44,12 @@ ONLY_DIGITS, LARGE = "^[+-]?[0-9]+$", "^[+-]?[0-9]{16,38}$"
 NO_FORMATS: Mapping[str, str] = {}
 PLAIN_MISSING = ("NA", "N/A", "NaN", "nan", "null", "NULL", "None")  # nobody takes these for a value
 
+WAYS_LISTED = ", ".join(sample_ids.WAYS)
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
+
+
+def _one_of(names: Sequence[str]) -> Allowed:
+    return lambda value: value in names, f"write one of {', '.join(names)}"
 
 
 @dataclass(frozen=True)
@@ -52,33 +57,22 @@ class Reading:
     """How a party wants its table read: fields are options of `dkpca check` and entries of party.toml."""
 
     id_column: str | None = setting(
-        None,
-        (is_text, "write the name of the column with the sample ids, or nothing"),
-        "Column with the sample ids (default: rows match by position).",
-        option="--id",
+        None, NAME_OR_NOTHING, "Column with the sample ids (default: rows match by position).", option="--id"
     )
     columns: tuple[str, ...] = setting(
-        (),
-        (is_names, "write a list of names; an empty one means all"),
-        "Columns to use, separated by commas (default: all).",
-        option="--columns",
+        (), NAMES, "Columns to use, separated by commas (default: all).", option="--columns"
     )
-    exclude: tuple[str, ...] = setting(
-        (), (is_names, "write a list of names"), "Columns to leave out, separated by commas.", option="--exclude"
-    )
+    exclude: tuple[str, ...] = setting((), NAMES, "Columns to leave out, separated by commas.", option="--exclude")
     text: str = setting(  # codes are one number per category, for kernels that only ask whether two values are equal
         "error",
-        (lambda value: value in TEXT_COLUMNS, f"write one of {', '.join(TEXT_COLUMNS)}"),
+        _one_of(TEXT_COLUMNS),
         f"How to use text columns: {', '.join(TEXT_COLUMNS)}, or COLUMN=one-hot for one column [default: error].",
         option="--text",
         choices=TEXT_COLUMNS,
     )
     max_missing: float = setting(
         0.1,
-        (
-            lambda x: isinstance(x, int | float) and not isinstance(x, bool) and 0 <= x <= 1,
-            "write a share from 0 to 1",
-        ),
+        (lambda x: isinstance(x, int | float) and x is not True and 0 <= x <= 1, "write a share from 0 to 1"),
         "Drop columns with a larger share of missing values; fill gaps in others with their mean [default: 0.1].",
         option="--max-missing",
     )
@@ -98,18 +92,15 @@ class Reading:
     )
     dates: str = setting(
         "error",
-        (lambda value: value in DATE_COLUMNS, f"write one of {', '.join(DATE_COLUMNS)}"),
+        _one_of(DATE_COLUMNS),
         f"How to use date columns: {', '.join(DATE_COLUMNS)}; number means days since 1970-01-01 [default: error].",
         option="--dates",
         choices=DATE_COLUMNS,
     )
     id_normalize: tuple[str, ...] = setting(
         (),
-        (
-            lambda value: is_names(value) and set(value) <= set(sample_ids.WAYS),
-            f"write some of {list(sample_ids.WAYS)}",
-        ),
-        f"Normalize ids before matching, the same way at all parties: {', '.join(sample_ids.WAYS)}.",
+        (lambda value: NAMES[0](value) and set(value) <= set(sample_ids.WAYS), f"write some of {WAYS_LISTED}"),
+        f"Normalize ids before matching, the same way at all parties: {WAYS_LISTED}.",
         option="--id-normalize",
     )
     dialect: Dialect = AS_WRITTEN  # how the file is written, as far as the party says it

@@ -14,7 +14,7 @@ from pathlib import Path
 import polars as pl
 
 from dkpca.errors import InputError
-from dkpca.settings import setting
+from dkpca.settings import Allowed, setting
 from dkpca.tables import numerals
 from dkpca.tables.numerals import Evidence
 from dkpca.wording import counted
@@ -35,19 +35,13 @@ MARKS = {  # the longer one first: the mark of UTF-32 begins like that of UTF-16
 UTF8 = ("utf-8", "utf-8-sig")
 
 
-def is_text(value: object) -> bool:
-    """Whether it is a text, perhaps an empty one."""
-    return isinstance(value, str)
-
-
-def is_named(value: object) -> bool:
-    """Whether it is a text that is not empty."""
-    return isinstance(value, str) and bool(value)
-
-
-def is_names(value: object) -> bool:
-    """Whether it is a list of texts."""
-    return isinstance(value, list | tuple) and all(isinstance(name, str) for name in value)
+# What an entry of party.toml may be, and the words for it.
+NAME: Allowed = (lambda value: isinstance(value, str) and bool(value), "write a text that is not empty")
+NAME_OR_NOTHING: Allowed = (lambda value: isinstance(value, str), "write a text, perhaps an empty one")
+NAMES: Allowed = (
+    lambda value: isinstance(value, list | tuple) and all(isinstance(name, str) for name in value),
+    "write a list of texts",
+)
 
 
 @dataclass(frozen=True)
@@ -55,38 +49,22 @@ class Dialect:
     """How a table is written; None: find out. Fields are options of `dkpca check` and entries of party.toml."""
 
     separator: str | None = setting(
-        None,
-        (is_named, "write the letter between columns"),
-        "Separator between columns, such as ; or tab (default: detected).",
-        option="--separator",
+        None, NAME, "Separator between columns, such as ; or tab (default: detected).", option="--separator"
     )
-    decimal: str | None = setting(
-        None, (is_named, "write , or ."), "Decimal mark: , or . (default: detected).", option="--decimal"
-    )
+    decimal: str | None = setting(None, NAME, "Decimal mark: , or . (default: detected).", option="--decimal")
     thousands: str | None = setting(
-        None,
-        (is_text, "write the mark between thousands, or nothing"),
-        "Thousands separator; '' for none (default: detected).",
-        option="--thousands",
+        None, NAME_OR_NOTHING, "Thousands separator; '' for none (default: detected).", option="--thousands"
     )
     encoding: str | None = setting(
-        None,
-        (is_named, "write the name of an encoding, such as utf-8"),
-        "Encoding of the file (default: detected, UTF-8 or CP1252).",
-        option="--encoding",
+        None, NAME, "Encoding of the file (default: detected, UTF-8 or CP1252).", option="--encoding"
     )
     missing: tuple[str, ...] | None = setting(
         None,
-        (is_names, "write a list of the values that mean there is none"),
+        NAMES,
         "Values that mean missing, besides empty cells (default: NA, n/a, -, #NV and similar).",
         option="--null-values",
     )
-    sheet: str | None = setting(
-        None,
-        (is_named, "write the name of a sheet of the workbook"),
-        "Sheet to read, if the workbook has several.",
-        option="--sheet",
-    )
+    sheet: str | None = setting(None, NAME, "Sheet to read, if the workbook has several.", option="--sheet")
 
     def __post_init__(self) -> None:
         if self.separator is not None and len(self.separator) != 1:
@@ -104,14 +82,8 @@ class Cut:
     separator: str
     rows: list[list[str]]
     ends: list[int]  # line on which each row ends
-    width: int = field(init=False)
-    share: float = field(init=False)  # of rows that have this width
-
-    def __post_init__(self) -> None:
-        widths = Counter(len(row) for row in self.rows if any(row))
-        width, count = widths.most_common(1)[0] if widths else (1, 0)
-        object.__setattr__(self, "width", width)
-        object.__setattr__(self, "share", count / max(1, widths.total()))
+    width: int  # of most rows
+    share: float  # of rows that have this width
 
     def foreign(self, others: Sequence[str]) -> int:
         """Cells that another separator would cut, and that are no number."""
@@ -185,8 +157,10 @@ def _cut(head: str, separator: str) -> Cut:
             if len(rows) == ROWS:
                 break
     except csv.Error:  # a field too long to be one: this is not the separator
-        return Cut(separator, [], [])
-    return Cut(separator, rows, ends)
+        rows, ends = [], []
+    widths = Counter(len(row) for row in rows if any(row))
+    width, count = widths.most_common(1)[0] if widths else (1, 0)
+    return Cut(separator, rows, ends, width, count / max(1, widths.total()))
 
 
 def _header(cut: Cut, source: str, id_column: str | None) -> tuple[list[str], int, int, list[str]]:
@@ -351,34 +325,26 @@ def encoding_of(path: Path, asked: str | None = None) -> str:
         start = file.read(4096)
     marked = next((name for mark, name in MARKS.items() if start.startswith(mark)), None)
     if asked is not None:
-        name = _known(path, asked)
+        try:
+            name = codecs.lookup(asked).name
+        except LookupError as error:
+            raise InputError(
+                f"{path}: --encoding {asked!r} is not known; use utf-8, utf-16, cp1252, iso-8859-1 or similar"
+            ) from error
         name = "utf-8-sig" if name == "utf-8" and marked == "utf-8-sig" else name
-        _check_decodes(path, name)
-        return name
-    if marked is not None:
-        _check_decodes(path, marked)
-        return marked
-    if b"\0" in start:
+    elif marked is not None:
+        name = marked
+    elif b"\0" in start:
         raise InputError(f"{path}: contains NUL bytes, as UTF-16 does; give its encoding, as --encoding utf-16-le")
-    for name in ("utf-8", "cp1252"):
-        if _failure(path, name) is None:
-            return name
-    raise InputError(f"{path}: its text is neither UTF-8 nor Windows-1252; name the encoding with --encoding")
-
-
-def _known(path: Path, asked: str) -> str:
-    try:
-        return codecs.lookup(asked).name
-    except LookupError as error:
-        raise InputError(
-            f"{path}: --encoding {asked!r} is not known; use utf-8, utf-16, cp1252, iso-8859-1 or similar"
-        ) from error
-
-
-def _check_decodes(path: Path, name: str) -> None:
+    else:
+        for name in ("utf-8", "cp1252"):
+            if _failure(path, name) is None:
+                return name
+        raise InputError(f"{path}: its text is neither UTF-8 nor Windows-1252; name the encoding with --encoding")
     failure = _failure(path, name)
     if failure is not None:
         raise InputError(f"{path}: is not valid {name} at {failure}; correct --encoding, or leave it out")
+    return name
 
 
 def _failure(path: Path, name: str) -> str | None:

@@ -51,11 +51,6 @@ def pieces(message: Message) -> list[Buffer]:
     return _pieces(*encoded(message))
 
 
-def packed(header: Header, arrays: Arrays) -> bytes:
-    """Return the bytes of a file with this header, its checksum added and its whole numbers coded."""
-    return b"".join(_pieces(header, arrays))
-
-
 def _pieces(header: Header, arrays: Arrays, digest: str = "") -> list[Buffer]:
     header = header | {"checksum": digest or checksum(header, arrays)}
     # Whole numbers travel coded; the header says their shapes.
