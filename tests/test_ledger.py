@@ -71,9 +71,9 @@ def test_a_ledger_of_an_older_version_goes_on_as_a_chain(tmp_path):
     path = tmp_path / "ledger.jsonl"
     old = [{"event": "written", "party": "bank", "kind": "summary", "sha256": "a" * 64}, {"event": "asked"}]
     path.write_text("".join(json.dumps(record) + "\n" for record in old))
-    assert ledger.sent(path, "bank", "summary") == {"a" * 64}
+    assert ledger.followed(path).sent == {"bank summary": ["a" * 64]}
     ledger.append(path, "written", party="bank", kind="summary", sha256="b" * 64)
-    assert ledger.sent(path, "bank", "summary") == {"a" * 64, "b" * 64}
+    assert ledger.followed(path).sent == {"bank summary": ["a" * 64, "b" * 64]}
     assert ledger.followed(path).lines == 3
     path.write_text(path.read_text().replace('"asked"', '"other"'))
     with pytest.raises(StorageError, match="line 3 does not follow"):
