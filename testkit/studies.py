@@ -76,9 +76,9 @@ class Actors:
             self.folder.write(f"{name}/signature-1", raw)
 
     def member(self, name: str) -> members.Membership:
-        kept = self.kept(name)
-        study = kept.remembered("signed")
-        return members.Membership(name, self.folder, kept, members.agree(self.folder, kept, study))
+        found = members.Membership(name, self.folder, self.kept(name))
+        assert found.agreement
+        return found
 
     def ready(self) -> "Actors":
         self.found_and_join()

@@ -143,7 +143,7 @@ def placing(tables: dict[str, Any], new: dict[str, Any], settings: Fit) -> list[
     """All questions and answers of placing new samples after a fit, as the center sees them."""
     names = list(tables)
     heard: list[tuple[Any, Any]] = []
-    parties = {name: in_process._party(name, tables[name], names, "run", settings) for name in names}
+    parties = in_process._parties(tables, "run", settings)
     for name, party in parties.items():
         party.open_new = lambda batch, kind, rows=new[name]: rows
     terms = protocols.Terms("run", seeded=True)
@@ -239,7 +239,7 @@ class TestASumToWhichTheOthersAddNothing:
 def test_messages_of_a_blind_fit_are_these_and_no_others():
     names = ["clinic", "lab", "registry"]
     settings = Fit(n_components=3, kernel="linear", rank=8, protect="blind")
-    parties = {name: in_process._party(name, part, names, "run", settings) for name, part in split(X[:N]).items()}
+    parties = in_process._parties(split(X[:N]), "run", settings)
     kinds: list[type[Any]] = []
 
     def listened(protocol: Any) -> Any:

@@ -59,8 +59,7 @@ def _table(X, columns_are):
 def in_one_process(consortium):
     """The same protocol with the same secrets, in this process."""
     name = consortium.center
-    seat = consortium.at(name, founding.seat)
-    member = founding.membership(seat)
+    member = consortium.at(name, founding.seat)
     run, parties = member.agreement.digest, {}
     for each in consortium.names:
         kept = consortium.memory(each).study(consortium.plan.id)

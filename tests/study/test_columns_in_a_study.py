@@ -106,7 +106,7 @@ def test_row_means_that_the_plan_does_not_have_are_refused(tmp_path, monkeypatch
 )
 def test_where_they_are_of_no_use_they_are_refused(fit, said):
     with pytest.raises(InputError, match=said):
-        protocols.check_row_means(["a", "b"], Fit(**fit), Terms("", row_means=True))
+        protocols.check_terms(["a", "b"], Fit(**fit), Terms("", row_means=True))
 
 
 def test_the_command_writes_them_into_the_plan(tmp_path):

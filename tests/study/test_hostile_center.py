@@ -518,7 +518,7 @@ def told_once(tmp_path_factory):
 def before_go(told_once, tmp_path):
     """Parties that have not seen the derived values yet: the center wrote them after their last command."""
     consortium = told_once.copy(tmp_path)
-    center = founding.membership(consortium.at("center", founding.seat))
+    center = consortium.at("center", founding.seat)
     return consortium, center
 
 
@@ -635,8 +635,7 @@ class TestRowsOfAnAudit:
         for name in NAMES[1:]:
             with contextlib.suppress(WaitingError):
                 consortium.run(name)
-        seat = consortium.at("airline", founding.seat)
-        airline = founding.membership(seat)
+        airline = consortium.at("airline", founding.seat)
         asked = airline.receive("center", "received", "all", "airline", at_most=10**6, kind="question").read_bytes()
         ground = Secrets(airline.me.identity, b"ground" * 6).derive("nonce", "second")
         reveal = wire.pieces(Reveal("airline", ground.hex()))
@@ -652,7 +651,7 @@ class TestRowsOfAnAudit:
         for name in NAMES[1:]:
             with contextlib.suppress(WaitingError):
                 consortium.run(name)
-        airline = founding.membership(consortium.at("airline", founding.seat))
+        airline = consortium.at("airline", founding.seat)
         asked = airline.receive("center", "received", "all", "airline", at_most=10**6, kind="question").read_bytes()
         others = [second_nonce(consortium.memory(name).study(consortium.plan.id).secrets()) for name in NAMES[1:]]
         samples = received(consortium, "airline", "summary", Summary).sample_digest
@@ -672,7 +671,7 @@ class TestRowsOfAnAudit:
         assert {7, 8} <= set(received(consortium, "registry", "audit", AuditRows).samples)
 
     def test_are_not_known_before_all_summaries_are_in(self, consortium, tmp_path):
-        center = founding.membership(consortium.at("center", founding.seat))
+        center = consortium.at("center", founding.seat)
         (tmp_path / "shared/center/received").unlink()
         (center.memory.path / "sent/received").unlink()
         early = q.ReceivedGiven(dict.fromkeys(NAMES, "ab" * 32))  # not the summary that the party sent

@@ -41,7 +41,7 @@ def finished(finished_once, tmp_path):
 
 
 def center_of(consortium):
-    return founding.membership(consortium.at("center", founding.seat))
+    return consortium.at("center", founding.seat)
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def opened(data, part, reader, public=PUBLIC):
     file = io.BytesIO(data)
     header = sealed.read_header(file, len(data), public)
     who = None if reader is None else (reader, KEYS[reader])
-    return b"".join(sealed.contents(file, header, part, who, keep=lambda _: io.BytesIO()))
+    return b"".join(sealed.contents(file, header, part, who, io.BytesIO()))
 
 
 @pytest.mark.parametrize("size", [0, 1, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE + 5])
@@ -118,7 +118,7 @@ def test_pieces_cannot_be_swapped_by_their_writer_unnoticed():
     forged = sealed.Sealed(place.readers, place.length, hashlib.sha256(swapped).hexdigest(), place.keys, 0)
     altered = Header(header.kind, header.agreement, header.step, header.writer, header.question, {"x": forged})
     with pytest.raises(ProtectionError):
-        list(sealed.contents(io.BytesIO(swapped), altered, "x", ("b", KEYS["b"]), keep=lambda _: io.BytesIO()))
+        list(sealed.contents(io.BytesIO(swapped), altered, "x", ("b", KEYS["b"]), io.BytesIO()))
 
 
 def test_secrets_follow_from_the_seed_and_their_place():

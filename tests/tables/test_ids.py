@@ -108,38 +108,38 @@ def two_tables(tmp_path, first, second, **reading):
 
 def test_numbers_beside_a_word_match_all_the_same(tmp_path):
     numbers = [f"{i:04d}" for i in range(900, 1100)]
-    holdings, notes = processes.shared_samples(two_tables(tmp_path, numbers, [*numbers[::-1], "X1"]))
-    assert [h.order for h in holdings] == [numbers, numbers]
-    assert notes == ["using the 200 samples that all tables have (a has 200, b has 201)"]
+    matched = processes.matched_samples(two_tables(tmp_path, numbers, [*numbers[::-1], "X1"]), None)
+    assert [h.order for h in matched.holdings] == [numbers, numbers]
+    assert matched.notes == ("using the 200 samples that all tables have (a has 200, b has 201)",)
 
 
 def test_a_warning_says_how_many_more_ids_would_match(tmp_path):
     first = ["p1", "P2", "Jürgen", "p4 ", "p5"]
     second = ["p5", "p2", unicodedata.normalize("NFD", "Jürgen"), "p4", "P1"]
-    _, notes = processes.shared_samples(two_tables(tmp_path, first, second))
+    notes = processes.matched_samples(two_tables(tmp_path, first, second), None).notes
     assert "4 more ids would match with --id-normalize strip,unicode,case" in notes
     ways = ("strip", "unicode", "case")
-    holdings, notes = processes.shared_samples(two_tables(tmp_path, first, second, id_normalize=ways))
-    assert holdings[0].order == first
-    assert holdings[1].order == ["P1", "p2", unicodedata.normalize("NFD", "Jürgen"), "p4", "p5"]
-    loaded = [h.load() for h in holdings]
-    assert loaded[0][1] == loaded[1][1]
+    matched = processes.matched_samples(two_tables(tmp_path, first, second, id_normalize=ways), None)
+    assert matched.holdings[0].order == first
+    assert matched.holdings[1].order == ["P1", "p2", unicodedata.normalize("NFD", "Jürgen"), "p4", "p5"]
+    loaded = [h.load() for h in matched.holdings]
+    assert loaded[0].keys == loaded[1].keys
 
 
 def test_leading_zeros_that_a_spreadsheet_dropped_are_named_and_can_be_ignored(tmp_path):
     first, second = ["001", "002", "00x"], ["00x", "1", "2.0"]
-    _, notes = processes.shared_samples(two_tables(tmp_path, first, second))
+    notes = processes.matched_samples(two_tables(tmp_path, first, second), None).notes
     assert "2 more ids would match with --id-normalize zeros" in notes
-    holdings, _ = processes.shared_samples(two_tables(tmp_path, first, second, id_normalize=("zeros",)))
-    assert [holding.order for holding in holdings] == [first, ["1", "2.0", "00x"]]
+    matched = processes.matched_samples(two_tables(tmp_path, first, second, id_normalize=("zeros",)), None)
+    assert [holding.order for holding in matched.holdings] == [first, ["1", "2.0", "00x"]]
     with pytest.raises(InputError, match="become one id under --id-normalize zeros"):
-        processes.shared_samples(two_tables(tmp_path, ["01", "1"], ["1", "2"], id_normalize=("zeros",)))
+        processes.matched_samples(two_tables(tmp_path, ["01", "1"], ["1", "2"], id_normalize=("zeros",)), None)
 
 
 def test_ids_that_an_agreement_makes_one_are_refused_with_both(tmp_path):
     holdings = two_tables(tmp_path, ["p1", "P1"], ["p1", "p2"], id_normalize=("case",))
     with pytest.raises(InputError, match=r"ids \['p1', 'P1'\] in column 'id', rows \[1, 2\], become one id under"):
-        processes.shared_samples(holdings)
+        processes.matched_samples(holdings, None)
 
 
 @given(st.lists(st.text(max_size=4), unique=True), st.sets(st.sampled_from(list(WAYS))))

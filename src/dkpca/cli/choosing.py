@@ -17,7 +17,7 @@ from dkpca.cli.output import table as as_table
 from dkpca.cli.table_options import Ids, holdings_of, prepared, with_standardize
 from dkpca.errors import InputError
 from dkpca.exchange.holdings import Holding
-from dkpca.exchange.processes import shared_samples
+from dkpca.exchange.processes import matched_samples
 from dkpca.tables.reading import Reading
 
 if TYPE_CHECKING:
@@ -69,7 +69,8 @@ def tune(
     from dkpca.report.tuning import tune as explore
 
     asked.refuse("tune", *NOT_HERE)
-    holdings, notes = shared_samples(with_standardize(holdings_of(sources, ids), asked))
+    matched = matched_samples(with_standardize(holdings_of(sources, ids), asked), None)
+    holdings, notes = matched.holdings, list(matched.notes)
     settings = asked.fit([holding.party for holding in holdings], standardize=False)
     y, about_labels = (None, []) if labels is None else _labels(labels, label, label_id, holdings)
     columns, said = prepared(holdings, settings)

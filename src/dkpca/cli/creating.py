@@ -14,7 +14,7 @@ from dkpca.cli.studies import Own, Place, place
 from dkpca.errors import InputError
 from dkpca.exchange import founding
 from dkpca.exchange.memory import Memory
-from dkpca.exchange.protocols import Terms, check_lacking, check_row_means
+from dkpca.exchange.protocols import Terms, check_terms
 from dkpca.settings import Compute, Fit, to_toml
 
 NOT_HERE = tuple(each.name for each in fields(Compute))  # each member's own business
@@ -56,8 +56,7 @@ def create(
     # Samples that a party lacks are dropped unless the plan says otherwise, as in the other commands.
     settings = asked.fit(parties, lacking=given.get("lacking", "drop"))
     terms = Terms("", align=align, go=True, row_means=_flag(given.get("row_means", False)))
-    check_lacking(settings, terms)
-    check_row_means(parties, settings, terms)
+    check_terms(parties, settings, terms)
     about: dict[str, Any] = {"align": align, "samples": samples, "batches": batches}
     about |= {"row_means": terms.row_means}
     about |= {"ends": _day(ends)} if ends else {}

@@ -193,5 +193,5 @@ def close(folder: Place, own: Own) -> None:
     with place(folder) as there:
         memory = Memory(own)
         with memory.locked():
-            founding.seat(there, memory).kept.close()
+            founding.seat(there, memory).memory.close()
     print("Closed: the keys of this study are deleted.")

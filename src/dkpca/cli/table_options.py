@@ -154,7 +154,7 @@ def prepared(holdings: Sequence[Holding], settings: Fit) -> tuple[dict[str, Matr
     notes: list[str] = []
     for holding in holdings:
         columns_are = settings.family_of(holding.party).columns_are
-        columns[holding.party], preparation = numbers_for(holding.load()[0], holding.reading, columns_are)
+        columns[holding.party], preparation = numbers_for(holding.load(), holding.reading, columns_are)
         notes += [f"{holding.party}: {note}" for note in preparation.notes]
     return columns, notes
 

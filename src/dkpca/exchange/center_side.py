@@ -70,7 +70,7 @@ def replay(member: Membership, protocol: Generator[Ask, Any, Any]) -> Any:
             ask = protocol.send(given)
         except StopIteration as end:
             return end.value
-        if ask.is_told:
+        if callable(ask.asked):
             _tell(member, ask)
         if ask.readers in ("parties", "next"):
             given = {}
@@ -93,7 +93,7 @@ def _tell(member: Membership, ask: Ask) -> None:
             if data is not None:
                 member.memory.keep_once(f"asked/{name}.{party}", data, f"what was told at step {ask.step!r}")
     told = {party: kept[party] or kept[ALL] or b"" for party in plan.parties}
-    ask.take({party: q.decode(data) for party, data in told.items()})
+    ask.questions = {party: q.decode(data) for party, data in told.items()}
     to = tuple(party for party in plan.parties if party in readers)
     if member.sent(name) is not None:
         member.publish(name)

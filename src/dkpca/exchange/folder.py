@@ -26,6 +26,7 @@ MOST_LISTED = 100_000  # files below one member's prefix
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 FILE = re.compile(r"[a-z0-9][a-z0-9._-]{0,95}")
 DEVICES = {"con", "prn", "aux", "nul", *(f"{kind}{number}" for kind in ("com", "lpt") for number in range(10))}
+OBJECT_STORES = {"s3", "s3a", "gs", "gcs", "abfs", "az"}  # where a put is seen whole or not at all
 EXTRAS = {"paramiko": "sftp", "webdav4": "webdav", "s3fs": "s3", "fsspec": "study"}
 
 
@@ -127,7 +128,7 @@ class Folder:
             if self._fs.exists(path):
                 return False
             parent = path.rpartition("/")[0]
-            if self._is_whole_at_once:
+            if OBJECT_STORES & self._kinds:
                 store(path)
                 return True
             if parent and not self._fs.exists(parent):
@@ -143,7 +144,7 @@ class Folder:
 
     def _move(self, part: str, path: str) -> bool:
         """Give a whole file its name; on a local disk in one step that never replaces another."""
-        if not self._is_local:
+        if "file" not in self._kinds:
             if self._fs.exists(path):
                 return False
             self._fs.mv(part, path)
@@ -156,7 +157,6 @@ class Folder:
             return False
         except OSError:  # a file system without links, where the only other writer is the folder's host
             os.rename(part, path)  # noqa: PTH104
-            return True
         finally:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(part)  # noqa: PTH108
@@ -175,20 +175,17 @@ class Folder:
         return self._located[1]
 
     @property
-    def _is_local(self) -> bool:
-        return "file" in _protocols(self._fs)
-
-    @property
-    def _is_whole_at_once(self) -> bool:
-        """Whether a put is seen whole or not at all, as in object stores."""
-        return bool({"s3", "s3a", "gs", "gcs", "abfs", "az"} & set(_protocols(self._fs)))
+    def _kinds(self) -> set[str]:
+        """Names of the protocol."""
+        names = self._fs.protocol
+        return {names} if isinstance(names, str) else set(names)
 
     def _path(self, name: str) -> str:
         for part in name.split("/"):
             if not FILE.fullmatch(part) or part.partition(".")[0] in DEVICES:
                 raise InputError(f"{printable(name)!r} is not the name of a file of a study")
         member = name.partition("/")[0]
-        if self._is_local and os.path.islink(f"{self._root}/{member}"):  # noqa: PTH114
+        if "file" in self._kinds and os.path.islink(f"{self._root}/{member}"):  # noqa: PTH114
             raise StorageError(f"{self.url}/{member}: is a link to another place, not a member's folder; remove it")
         return f"{self._root}/{name}" if self._root else name
 
@@ -197,10 +194,8 @@ class Folder:
         """Turn whatever a file system raises into one sentence; its libraries have hundreds of classes for it."""
         try:
             yield
-        except (InputError, StorageError, KeyboardInterrupt, GeneratorExit, MemoryError):
-            raise
         except Exception as error:
-            if type(error).__module__.startswith("dkpca"):
+            if isinstance(error, MemoryError) or type(error).__module__.startswith("dkpca"):
                 raise
             where = f"{self.url}/{name}".rstrip("/")
             reason = printable(str(error))[:200] or type(error).__name__
@@ -236,10 +231,6 @@ class _Ahead(io.RawIOBase):
         return len(data)
 
 
-def _protocols(fs: Any) -> tuple[str, ...]:
-    return (fs.protocol,) if isinstance(fs.protocol, str) else tuple(fs.protocol)
-
-
 def _seconds(listed: Any) -> float:
     for key in ("mtime", "LastModified", "modified", "created"):
         value = listed.get(key)
@@ -269,13 +260,11 @@ def _located(url: str) -> tuple[Any, str]:
         extra = EXTRAS.get((error.name or "").partition(".")[0], "study")
         raise InputError(f"{parts.scheme}:// needs an extra: pip install 'dkpca[{extra}]'") from error
     except Exception as error:
-        if not isinstance(error, OSError | ValueError | EOFError) and not type(error).__module__.startswith(
-            "paramiko"
-        ):
+        of_paramiko = type(error).__module__.startswith("paramiko")
+        if not of_paramiko and not isinstance(error, OSError | ValueError | EOFError):
             raise
-        raise StorageError(
-            f"{parts.scheme}://{parts.hostname}: cannot be reached ({printable(str(error))})"
-        ) from error
+        where = f"{parts.scheme}://{parts.hostname}"
+        raise StorageError(f"{where}: cannot be reached ({printable(str(error))})") from error
     return fs, str(fs._strip_protocol(url)).rstrip("/")
 
 

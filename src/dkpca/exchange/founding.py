@@ -4,7 +4,6 @@ import contextlib
 import datetime
 import json
 import re
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,47 +13,21 @@ from dkpca.errors import InputError, ProtectionError
 from dkpca.exchange import member as members
 from dkpca.exchange import plan as plans
 from dkpca.exchange.folder import Folder, check_name
-from dkpca.exchange.identity import SHOWN, is_fingerprint
 from dkpca.exchange.member import Membership, WaitingError
-from dkpca.exchange.memory import Memory, StudyMemory
+from dkpca.exchange.memory import Memory
 from dkpca.exchange.plan import Plan, Study
 
 PLAN = re.compile(r"plan-([1-9][0-9]{0,2})\.toml")
-DAYS = 90  # that a study lasts by default
-NOT_OURS = "this member did not write the file that lies here; ask the folder's host to remove it"
-
-
-@dataclass(frozen=True)
-class Seat:
-    """A member's folder and the study's folder, before there is an agreement."""
-
-    folder: Folder
-    memory: Memory
-    name: str
-    kept: StudyMemory
 
 
 def found(
     folder: Folder, memory: Memory, name: str, parties: Sequence[str], fit: Mapping[str, Any], **plan: Any
 ) -> Plan:
     """Write the plan, every field of it, and join as the center; in a folder with a study it is its next plan."""
-    values: dict[str, Any] = {
-        "version": plans.VERSION,
-        "id": secrets.token_hex(16),
-        "ends": datetime.datetime.now(datetime.UTC).date() + datetime.timedelta(days=DAYS),
-        "center": check_name(name),
-        "parties": tuple(check_name(party) for party in parties),
-        "result_to": (name, *parties),
-        "align": "tokens",
-        "samples": 50,
-        "gamma": (1e-4, 1.0),
-        "batches": 0,
-        "batch_samples": 0,
-        "covariates": {},
-        "row_means": False,
-        "fit": dict(fit),
-    }
-    made = Plan(**values | plan)
+    for each in (name, *parties):
+        check_name(each)
+    about: dict[str, Any] = {"result_to": (name, *parties), **plan}
+    made = Plan(center=name, parties=tuple(parties), fit=dict(fit), **about)
     raw = made.to_toml()
     plans.read_plan(raw)  # which refuses what no member could sign
     before = Founded.latest(folder)
@@ -99,10 +72,7 @@ class Founded:
             raise ProtectionError(f"{folder.url}: {' and '.join(sorted(found))} each wrote a plan; do not join")
         ((center, numbers),) = found.items()
         last = max(numbers)
-        plans_here = [_read(folder, center, number) for number in range(max(1, last - 1), last + 1)]
-        if None in plans_here:
-            raise WaitingError("plan", center)
-        *before, here = [each for each in plans_here if each is not None]
+        *before, here = [_read(folder, center, number) for number in range(max(1, last - 1), last + 1)]
         here.check_follows(before[0] if before else None)
         return here
 
@@ -119,10 +89,10 @@ class Founded:
             )
 
 
-def _read(folder: Folder, center: str, number: int) -> Founded | None:
+def _read(folder: Folder, center: str, number: int) -> Founded:
     raw = folder.read(f"{center}/plan-{number}.toml", plans.MOST_PLAN)
     if raw is None:
-        return None
+        raise WaitingError("plan", center)
     where = f"{folder.url}/{center}/plan-{number}.toml"
     try:
         plan = plans.read_plan(raw)
@@ -160,13 +130,13 @@ def plan_in(folder: Folder) -> Founded:
     return found
 
 
-def seat(folder: Folder, memory: Memory) -> Seat:
+def seat(folder: Folder, memory: Memory) -> Membership:
     """Return this member's place in the study of a folder: in the last plan that it has joined, as DIR says."""
-    joined = [memory.study(each) for each in memory.studies() if memory.study(each).kept("name") is not None]
+    joined = [each for each in memory.studies() if each.kept("name") is not None]
     here = [each for each in joined if each.kept("folder") == folder.url.encode()]
     here = [each for each in here if each.kept("closed") is None] or here
-    last = max((int(each.kept("number") or b"1") for each in here), default=0)
-    here = [each for each in here if int(each.kept("number") or b"1") == last]
+    number = {each: int(each.kept("number") or b"1") for each in here}
+    here = [each for each in here if number[each] == max(number.values())]
     if len(here) != 1:  # DIR knows this folder by another name, or had another study in it
         with contextlib.suppress(WaitingError, InputError, ProtectionError):
             shown = plan_in(folder).plan.id
@@ -175,63 +145,23 @@ def seat(folder: Folder, memory: Memory) -> Seat:
         raise InputError(f"{memory.path}: has not joined the study in {folder.url}; run 'dkpca study join' first")
     kept = here[-1]
     kept.replace("folder", folder.url.encode())
-    return Seat(folder, memory, (kept.kept("name") or b"").decode(), kept)
+    return Membership((kept.kept("name") or b"").decode(), folder, kept)
 
 
-def shown(seat: Seat) -> Study:
+def shown(seat: Membership) -> Study:
     """Return the study as the folder shows it now, once all have joined."""
     here = plan_in(seat.folder)
-    if here.plan.id != seat.kept.path.name:
+    if here.plan.id != seat.memory.path.name:
         raise InputError(f"{here.file}: not joined yet; run 'dkpca study join' first")
     files = {name: seat.folder.read(f"{name}/{here.member_file}", plans.MOST_MEMBER) for name in here.plan.members}
     missing = [name for name, file in files.items() if file is None]
     if missing:
         raise WaitingError(here.member_file, *missing)
-    if files[seat.name] != seat.kept.kept("member.toml"):
+    if files[seat.name] != seat.memory.kept("member.toml"):
         raise ProtectionError(
             f"{seat.folder.url}/{seat.name}/{here.member_file}: is not the file that this member wrote"
         )
     return Study(here.number, here.raw, {name: file or b"" for name, file in files.items()})
-
-
-def to_sign(seat: Seat, fingerprint: str) -> Study:
-    """Return the study that was reviewed, if its fingerprint is the one that was heard from the others.
-
-    Everything that can refuse a signature refuses here; nothing is written.
-    """
-    signed = seat.kept.remembered("signed")
-    study = signed or seat.kept.remembered("reviewed")
-    if study is None:
-        raise InputError("the study has not been reviewed; run 'dkpca study review' first")
-    if not is_fingerprint(fingerprint, study.fingerprint):
-        raise ProtectionError(
-            "the fingerprint is not that of the study that was reviewed: either it was mistyped, or the others see "
-            f"another plan or other members; compare all {SHOWN} digits with them"
-        )
-    plans.check_end(study.plan)
-    seat.kept.secrets()  # which says it if the study is closed
-    where = f"{seat.name}/signature-{study.number}"
-    if signed is None and seat.folder.read(where, plans.MOST_SIGNATURE) is not None:
-        raise ProtectionError(f"{seat.folder.url}/{where}: {NOT_OURS}")
-    return study
-
-
-def sign(seat: Seat, fingerprint: str, table_digest: str) -> None:
-    """Sign the study that was reviewed; a repeat writes the same bytes."""
-    study = to_sign(seat, fingerprint)
-    seat.kept.remember(study, "signed")
-    raw = plans.make_signature(study, seat.name, seat.kept.secrets(), table_digest)
-    where = f"{seat.name}/signature-{study.number}"
-    if not seat.folder.write(where, raw) and seat.folder.read(where, plans.MOST_SIGNATURE) != raw:
-        raise ProtectionError(f"{seat.folder.url}/{where}: {NOT_OURS}")
-
-
-def membership(seat: Seat) -> Membership:
-    """Return this member's part in the agreement, once all have signed."""
-    study = seat.kept.remembered("signed")
-    if study is None:
-        raise InputError(f"{seat.name} has not signed: run 'dkpca study review', then 'dkpca study sign'")
-    return Membership(seat.name, seat.folder, seat.kept, members.agree(seat.folder, seat.kept, study))
 
 
 def status(folder: Folder) -> dict[str, Any]:
@@ -272,16 +202,16 @@ def footprint(folder: Folder, own: str) -> str:
 
 
 @contextlib.contextmanager
-def remembering_since(seat: Seat) -> Iterator[None]:
+def remembering_since(seat: Membership) -> Iterator[None]:
     """Note when this member began to wait for others, so that it can say since when."""
     try:
         yield
     except WaitingError as waiting:
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         what = {"step": waiting.step, "members": list(waiting.members)}
-        kept = json.loads(seat.kept.kept("waiting.json") or b"{}")
+        kept = json.loads(seat.memory.kept("waiting.json") or b"{}")
         waiting.since = kept["since"] if kept.get("what") == what else now
-        seat.kept.replace("waiting.json", json.dumps({"what": what, "since": waiting.since}).encode())
+        seat.memory.replace("waiting.json", json.dumps({"what": what, "since": waiting.since}).encode())
         raise
 
 

@@ -39,15 +39,13 @@ class Holding:
     order: Sequence[str] | None = None  # ids of the rows that take part; None: all, as they stand
     memory: MemoryLimit | None = None  # that its numbers may take
 
-    def load(self) -> tuple[Table, Sequence[str] | None]:
-        """Return the rows that take part, and their names."""
+    def load(self) -> Table:
+        """Return the rows that take part."""
         table = replace(read(self.path, self.reading, by_column=True), memory=self.memory)
         if self.order is None:
-            return table, table.keys
-        assert table.ids is not None
-        row = {sample_id: number for number, sample_id in enumerate(table.ids)}
-        chosen = table.take([row[sample_id] for sample_id in self.order])
-        return chosen, chosen.keys
+            return table
+        row = {sample_id: number for number, sample_id in enumerate(table.ids or ())}
+        return table.take([row[sample_id] for sample_id in self.order])
 
     def names(self) -> Sequence[str] | None:
         """Ids of the rows that take part; None where the table has none."""
@@ -75,7 +73,7 @@ class PreparedTable:
     def __call__(self, columns_are: str) -> Any:
         """Read and prepare the table for a kernel that takes its columns so."""
         with naming(self.holding.path):
-            numbers, preparation = numbers_for(self.holding.load()[0], self.holding.reading, columns_are)
+            numbers, preparation = numbers_for(self.holding.load(), self.holding.reading, columns_are)
             self.preparation = codec.described(preparation)
             self.standardized = preparation.reading.standardize and columns_are == "quantities"
             return numbers
@@ -144,9 +142,9 @@ def summarize(
     """Return and write the one numerical message, attacked first; keep the private state if wanted."""
     kernel = asked.kernel
     with sender.answering(holding, f"summary with {kernel}, {asked.rank}, {asked.precision}"):
-        table, names = holding.load()
+        table = holding.load()
         X, preparation = numbers_for(table, holding.reading, kernel.columns_are)
-        numbers = [X]
+        names, numbers = table.keys, [X]
         del X, table  # which may fill the memory: nobody else holds them
         summary, kept = party.summarize(
             numbers.pop(),

@@ -8,8 +8,7 @@ and are opened again when new samples are placed.
 import hashlib
 import multiprocessing
 import secrets
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -51,8 +50,9 @@ def fit(
     `places` says where the samples of each table are among all, if parties lack some. A blind center gets the
     covariates turned, as it does the samples.
     """
-    run, names = f"fit-{settings.seed}", list(tables)
-    parties = {name: _party(name, tables[name], names, run, settings, compute) for name in names}
+    run = f"fit-{settings.seed}"
+    parties = _parties(tables, run, settings, compute)
+    first = next(iter(parties.values()))
     if places is not None and settings.protect != "none":  # the parties pad their own tables
         if settings.protect == "sums":
             protocols.check_hidden_among_others(places)
@@ -60,22 +60,26 @@ def fit(
         for name, party in parties.items():
             party.union[""] = Union(n_samples, np.asarray(places[name]))
         places = None
-    dtypes = [dtype_name(table) for table in tables.values() if not is_source(table)]
 
     def given() -> Covariates:
         assert covariates is not None
         if settings.protect != "blind":
             return covariates
         n = len(covariates.basis)
-        return covariates.turned(Rotation(parties[names[0]].group_key, run, row_number_digest(n), n).turn)
+        return covariates.turned(Rotation(first.group_key, run, row_number_digest(n), n).turn)
 
-    dtype = dtypes[0] if dtypes else "float64"
-    turned = None if covariates is None else given
-    memory = MemoryLimit.of(compute.max_memory)
-    terms = Terms(run, dtype=dtype, places=places, device=compute.device, memory=memory, covariates=turned)
-    model, sent = drive(protocols.fit(names, settings, terms), parties, compute)
+    dtypes = [dtype_name(table) for table in tables.values() if not is_source(table)]
+    terms = Terms(
+        run,
+        dtype=dtypes[0] if dtypes else "float64",
+        places=places,
+        device=compute.device,
+        memory=MemoryLimit.of(compute.max_memory),
+        covariates=None if covariates is None else given,
+    )
+    model, sent = drive(protocols.fit(list(tables), settings, terms), parties, compute)
     states: States = {name: party.state for name, party in parties.items() if party.state is not None}
-    key = parties[names[0]].group_key.hex() if settings.protect == "blind" else ""
+    key = first.group_key.hex() if settings.protect == "blind" else ""
     return model, states, Shield(settings.protect, run, key, sent)
 
 
@@ -83,8 +87,8 @@ def audit(
     tables: Tables, states: Mapping[str, Any], model: FusedModel, n_rows: int, settings: Fit, compute: Compute
 ) -> FusedModel:
     """Audit a fit in the open."""
-    parties = {name: _party(name, tables[name], list(tables), "", settings, compute, states[name]) for name in tables}
-    audited: FusedModel = drive(protocols.audited(list(tables), model, n_rows), parties, compute)[0]
+    parties = _parties(tables, "", settings, compute, states)
+    audited: FusedModel = drive(protocols.audited(list(tables), lambda: model, n_rows), parties, compute)[0]()
     return audited
 
 
@@ -98,7 +102,7 @@ def rows(
     exact: bool = False,
 ) -> Mapping[str, Any]:
     """Answers of all parties about new samples, in the open."""
-    parties = _with_new(tables, states, sources, "", settings, compute)
+    parties = _parties(tables, "", settings, compute, states, sources)
     answers: Mapping[str, Any] = drive(protocols.new_rows(list(tables), BATCH, exact=exact), parties, compute)[0]
     return answers
 
@@ -113,10 +117,9 @@ def place(
     compute: Compute,
 ) -> Array:
     """Scores of new samples after a protected fit."""
-    parties = _with_new(tables, states, sources, shield.run, settings, compute)
-    scores: Array = drive(protocols.place(list(tables), settings, model, BATCH, Terms(shield.run)), parties, compute)[
-        0
-    ]
+    parties = _parties(tables, shield.run, settings, compute, states, sources)
+    protocol = protocols.place(list(tables), settings, model, BATCH, Terms(shield.run))
+    scores: Array = drive(protocol, parties, compute)[0]
     return scores
 
 
@@ -132,13 +135,12 @@ def drive(
     parties: Mapping[str, Party],
     compute: Compute,
     *,
-    workers: Any = None,
+    workers: Callable[[Sequence[tuple[Party, Question]]], list[Any]] | None = None,
     heard: dict[str, tuple[Any, Any]] | None = None,
 ) -> tuple[Any, dict[str, int]]:
     """Run a protocol to its end; return its outcome, and the bytes of masked numbers that each party sent.
 
-    `workers` has a method `answers` that runs `answer` elsewhere; without it joblib does. `heard` gets the questions
-    and answers of each step.
+    `workers` runs `answer` elsewhere; without it joblib does. `heard` gets the questions and answers of each step.
     """
     given: Any = None
     sent = dict.fromkeys(parties, 0)
@@ -152,10 +154,15 @@ def drive(
         if not any(question.reads_table for _, question in jobs):
             done = [answer(*job) for job in jobs]
         elif workers is not None:
-            done = workers.answers(jobs)
+            done = workers(jobs)
         else:
-            with _in_time(compute, parties):
+            try:
                 done = Parallel(n_jobs=compute.n_jobs, timeout=compute.timeout)(delayed(answer)(*job) for job in jobs)
+            except (TimeoutError, multiprocessing.TimeoutError) as error:
+                raise TooLateError(
+                    f"no answer within {compute.timeout} s from one of {list(parties)}; "
+                    "look at that party's worker, or allow more time"
+                ) from error
         for (party, _), (_, state, summary) in zip(jobs, done, strict=True):
             party.state, party.sent = state, summary
         given = {party.name: message for (party, _), (message, _, _) in zip(jobs, done, strict=True)}
@@ -173,56 +180,37 @@ def drive(
                     parties[other].received[name] = message
 
 
-@contextmanager
-def _in_time(compute: Compute, parties: Mapping[str, Party]) -> Iterator[None]:
-    try:
-        yield
-    except (TimeoutError, multiprocessing.TimeoutError) as error:
-        raise TooLateError(
-            f"no answer within {compute.timeout} s from one of {list(parties)}; "
-            "look at that party's worker, or allow more time"
-        ) from error
-
-
 def answer(party: Party, question: Question) -> tuple[Any, Any, Any]:
     """In a worker: the answer, and what the party keeps."""
     return ANSWERS[type(question)](party, question), party.state, party.sent
 
 
-def _party(
-    name: str,
-    table: Array | Source,
-    roster: Sequence[str],
+def _parties(
+    tables: Tables,
     run: str,
     settings: Fit,
     compute: Compute = HERE,
-    state: Any = None,
-) -> Party:
-    memory = MemoryLimit.of(compute.max_memory)
-    return Party(
-        name,
-        partial(_open, name, table, memory),
-        roster,
-        run,
-        secrets.token_bytes(32),
-        coin=hashlib.sha256(f"audit\0{settings.seed}\0{name}".encode()).digest(),
-        keeps_rows=not is_source(table),
-        here=not is_source(table),
-        device=compute.device,
-        memory=memory,
-        state=state,
-    )
-
-
-def _with_new(
-    tables: Tables, states: Mapping[str, Any], sources: Tables, run: str, settings: Fit, compute: Compute
+    states: Mapping[str, Any] | None = None,
+    sources: Tables | None = None,
 ) -> dict[str, Party]:
-    """Parties of a fit with tables of new samples."""
-    parties = {}
+    """Parties of a fit; with `sources`, the tables are of new samples, and these name the tables of the fit."""
+    memory, parties = MemoryLimit.of(compute.max_memory), {}
     for name, table in tables.items():
-        party = _party(name, sources.get(name), list(tables), run, settings, compute, states[name])
-        party.open_new = partial(_open, name, table, party.memory)
-        parties[name] = party
+        of_fit = table if sources is None else sources.get(name)
+        parties[name] = Party(
+            name,
+            partial(_open, name, of_fit, memory),
+            list(tables),
+            run,
+            secrets.token_bytes(32),
+            coin=hashlib.sha256(f"audit\0{settings.seed}\0{name}".encode()).digest(),
+            open_new=None if sources is None else partial(_open, name, table, memory),
+            keeps_rows=not is_source(of_fit),
+            here=not is_source(of_fit),
+            device=compute.device,
+            memory=memory,
+            state=None if states is None else states[name],
+        )
     return parties
 
 

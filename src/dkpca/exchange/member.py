@@ -1,16 +1,18 @@
 """What a member writes into the study's folder and reads there: each step once, signed, sealed and recorded."""
 
 import contextlib
+import hashlib
 import json
 import re
+import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import BinaryIO, NoReturn, cast
+from typing import BinaryIO, NoReturn
 
-from dkpca.errors import NoAnswerError, ProtectionError, WireError
+from dkpca.errors import InputError, NoAnswerError, ProtectionError, WireError
 from dkpca.exchange import memory as memories
 from dkpca.exchange import plan as plans
 from dkpca.exchange import sealed
@@ -72,12 +74,30 @@ class OtherQuestionError(ProtectionError):
 
 @dataclass(frozen=True)
 class Membership:
-    """One member of an agreed study, at its own machine."""
+    """One member of a study, at its own machine."""
 
     name: str
     folder: Folder
     memory: StudyMemory
-    agreement: Agreement
+
+    @cached_property
+    def agreement(self) -> Agreement:
+        """What all members have signed, once they have; it is kept, and from then on no other counts."""
+        study = self.memory.remembered("signed")
+        if study is None:
+            raise InputError(f"{self.name} has not signed: run 'dkpca study review', then 'dkpca study sign'")
+        signatures, waiting = self.memory.signatures(), []
+        for name in study.plan.members if not signatures else ():
+            raw = self.folder.read(f"{name}/signature-{study.number}", plans.MOST_SIGNATURE)
+            try:
+                plans.check_signature(raw or b"", name, study)
+            except sealed.NotWholeError:
+                waiting.append(name)
+            signatures[name] = raw or b""
+        if waiting:
+            raise WaitingError("signature", *waiting)
+        self.memory.agree(study.number, signatures)
+        return Agreement(study, signatures)
 
     @cached_property
     def me(self) -> Secrets:
@@ -100,17 +120,20 @@ class Membership:
         """Write one step of this member: recorded in DIR first, then in the ledger, then in the folder."""
         if self.sent(step, question) is None:
             about = sealed.Header(kind, self.agreement.digest, step, self.name, question, {})
-            self._adopt(step, about, parts)
-            if self.sent(step, question) is None:
-                self.memory.seal(about, parts, self.me, self.study.sealing)
+            if self.has(self.name, step):
+                self._adopt(about, parts)
+            else:
+                path, keys = self.memory.path / "sent" / step, self.study.sealing
+                memories.write(path, lambda file: sealed.write(file, about, parts, self.me, keys))
         self.publish(step, question)
 
     def sent(self, step: str, question: str = NO_QUESTION) -> sealed.Header | None:
         """Return the header of a step that was recorded; another question for it is refused."""
-        found = self.memory.answered(step, self.study.public)
-        if found is None:
+        path = self.memory.path / "sent" / step
+        if not path.exists():
             return None
-        header = found[1]
+        with path.open("rb") as file:
+            header = sealed.read_header(file, path.stat().st_size, self.study.public)
         if header.agreement != self.agreement.digest or header.question != question:
             raise ProtectionError(
                 f"step {step!r} has already been answered, for another question; it is answered only once"
@@ -122,7 +145,9 @@ class Membership:
         header = self.sent(step, question)
         assert header is not None
         path = self.memory.path / "sent" / step
-        self.memory.log(path, header)
+        readers = sorted({reader for part in header.parts.values() for reader in part.readers})
+        facts = {"kind": header.kind, "bytes": path.stat().st_size, "readers": readers or "all"}
+        self.memory.log({"agreement": header.agreement, "step": step}, facts)
         where = f"{self.name}/{named(self.study.number, step)}"
         if self.folder.put(where, path):
             return
@@ -156,7 +181,7 @@ class Membership:
             length, opened = header.parts[there[0]].plain_length, self._opened(writer, step, there[0])
             if length > at_most:
                 raise self._refused(writer, step, f"declares {length} bytes; {at_most} are the most for this step")
-            memories.write(opened, lambda target: self._decrypt(file, header, there[0], target))
+            memories.write(opened, lambda target: target.writelines(self._contents(file, header, there[0])))
         return opened
 
     def check_nonce(self, writer: str, nonce: str) -> bytes:
@@ -168,9 +193,15 @@ class Membership:
 
     def check_refusals(self) -> None:
         """Raise if a member has refused."""
-        for name in self.study.plan.members:
-            if self.has(name, REFUSAL):
-                self._check_refusal(name)
+        for name in filter(lambda name: self.has(name, REFUSAL), self.study.plan.members):
+            with contextlib.suppress(WaitingError):
+                kept = self.receive(name, REFUSAL, "all", at_most=MOST_REFUSAL, kind=REFUSAL)
+                try:
+                    found = json.loads(kept.read_bytes())
+                    step, reason = str(found["step"]), str(found["reason"])
+                except (ValueError, KeyError, TypeError):
+                    step, reason = "?", "?"
+                raise RefusedError(name, step[:40], reason)
 
     def refuse(self, step: str, reason: str, detail: str = "") -> NoReturn:
         """Tell all members that this one will not go on: signed, with a code; details are for its own eyes."""
@@ -185,36 +216,20 @@ class Membership:
             self._listed[writer] = self.folder.listing(writer)
         return named(self.study.number, step) in self._listed[writer]
 
-    def _check_refusal(self, name: str) -> None:
-        with contextlib.suppress(WaitingError):
-            kept = self.receive(name, REFUSAL, "all", at_most=MOST_REFUSAL, kind=REFUSAL)
-            try:
-                found = json.loads(kept.read_bytes())
-                step, reason = str(found["step"]), str(found["reason"])
-            except (ValueError, KeyError, TypeError):
-                step, reason = "?", "?"
-            raise RefusedError(name, step[:40], reason)
-
-    def _adopt(self, step: str, about: sealed.Header, parts: Sequence[sealed.Part]) -> None:
+    def _adopt(self, about: sealed.Header, parts: Sequence[sealed.Part]) -> None:
         """Take back what this member wrote before its folder was restored from a copy; other content is refused."""
-        if not self.has(self.name, step):
-            return
-        with self._verified(self.name, step, about.kind) as (file, header):
+        with self._verified(self.name, about.step, about.kind) as (file, header):
             same = header.question == about.question and list(header.parts) == [part.name for part in parts]
-            with tempfile.TemporaryFile(dir=self.memory.path) as copy:
-                for part in parts if same else ():
-                    place = header.parts[part.name]
-                    same = same and place.readers == part.readers and place.plain_length == part.length
-                    if same:
-                        self._decrypt(file, header, part.name, cast("BinaryIO", copy))
-                        same = _same(cast("BinaryIO", copy), part.content)
+            for part in parts if same else ():
+                same = same and header.parts[part.name].readers == part.readers
+                same = same and _digest(self._contents(file, header, part.name)) == _digest(part.content)
             if not same:
                 raise ProtectionError(
-                    f"this member has answered step {step!r} before, with other content: its own folder was restored "
-                    "from an older copy, or is used twice; a step is answered only once"
+                    f"this member has answered step {about.step!r} before, with other content: its own folder was "
+                    "restored from an older copy, or is used twice; a step is answered only once"
                 )
             file.seek(0)
-            memories.write(self.memory.path / "sent" / step, lambda target: _copy(file, target, header.length))
+            memories.write(self.memory.path / "sent" / about.step, lambda target: _copy(file, target, header.length))
 
     @contextlib.contextmanager
     def _verified(self, writer: str, step: str, kind: str) -> Iterator[tuple[BinaryIO, sealed.Header]]:
@@ -245,14 +260,9 @@ class Membership:
     def _opened(self, writer: str, step: str, part: str) -> Path:
         return self.memory.path / "opened" / f"{writer}.{step}.{part}"
 
-    def _decrypt(self, file: BinaryIO, header: sealed.Header, part: str, target: BinaryIO) -> None:
-        target.seek(0)
+    def _contents(self, file: BinaryIO, header: sealed.Header, part: str) -> Iterator[bytes]:
         with tempfile.TemporaryFile(dir=self.memory.path) as kept:
-            for piece in sealed.contents(
-                file, header, part, (self.name, self.me), keep=lambda _: cast("BinaryIO", kept)
-            ):
-                target.write(piece)
-        target.truncate()
+            yield from sealed.contents(file, header, part, (self.name, self.me), kept)
 
     def _refused(self, writer: str, step: str, reason: str) -> ProtectionError:
         return ProtectionError(f"{self.folder.url}/{writer}/{step}: {reason}; it is ignored")
@@ -274,40 +284,14 @@ def number_of(file: str) -> int:
     return int(first) if first.isdigit() else 1
 
 
-def agree(folder: Folder, memory: StudyMemory, study: Study) -> Agreement:
-    """Return the agreement once all signatures verify; it is kept, and from then on no other counts."""
-    kept = memory.agreed(study)
-    if kept is not None:
-        return kept
-    signatures, waiting = {}, []
-    for name in study.plan.members:
-        raw = folder.read(f"{name}/signature-{study.number}", plans.MOST_SIGNATURE)
-        try:
-            plans.check_signature(raw or b"", name, study)
-        except sealed.NotWholeError:
-            waiting.append(name)
-        signatures[name] = raw or b""
-    if waiting:
-        raise WaitingError("signature", *waiting)
-    return memory.agree(Agreement(study, signatures))
-
-
 def _copy(source: BinaryIO, target: BinaryIO, length: int) -> None:
-    while length:
-        piece = source.read(min(sealed.PIECE, length))
-        if not piece:
-            raise sealed.NotWholeError
-        target.write(piece)
-        length -= len(piece)
+    shutil.copyfileobj(source, target, sealed.PIECE)
+    if target.tell() != length:
+        raise sealed.NotWholeError
 
 
-def _same(file: BinaryIO, content: Sequence[bytes | memoryview]) -> bool:
-    """Whether a file has exactly these pieces in it."""
-    file.seek(0)
-    for piece in content:
-        view = memoryview(piece).cast("B") if memoryview(piece).nbytes else memoryview(b"")
-        for start in range(0, len(view), sealed.PIECE):
-            chunk = view[start : start + sealed.PIECE]
-            if file.read(len(chunk)) != chunk:
-                return False
-    return not file.read(1)
+def _digest(pieces: Iterable[bytes | memoryview]) -> str:
+    state = hashlib.sha256()
+    for piece in pieces:
+        state.update(piece)
+    return state.hexdigest()

@@ -8,7 +8,7 @@ import contextlib
 import secrets
 import shutil
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 from dkpca.errors import InputError, ProtectionError, StorageError
 from dkpca.exchange import sealed
 from dkpca.exchange.identity import SECRET_BYTES, Secrets
-from dkpca.exchange.plan import Agreement, Study
+from dkpca.exchange.plan import Study
 from dkpca.store import ledger, storage
 
 
@@ -49,10 +49,10 @@ class Memory:
         """Return what belongs to one study."""
         return StudyMemory(self, self.path / "studies" / study_id)
 
-    def studies(self) -> list[str]:
-        """Ids of the studies that this folder has taken part in."""
+    def studies(self) -> list["StudyMemory"]:
+        """What belongs to each study that this folder has taken part in."""
         folder = self.path / "studies"
-        return sorted(each.name for each in folder.iterdir()) if folder.is_dir() else []
+        return [self.study(each.name) for each in sorted(folder.iterdir())] if folder.is_dir() else []
 
     def ledger(self) -> list[dict[str, Any]]:
         """Everything that ever left this table, oldest first; raises if a line was altered or removed."""
@@ -130,44 +130,20 @@ class StudyMemory:
         number, files = _unpacked(kept)
         return Study(number, files.pop("plan"), files)
 
-    def agree(self, agreement: Agreement) -> Agreement:
-        """Keep the agreement for ever; a set of other signatures is refused, and names whose changed."""
-        kept = self.agreed(agreement.study)
-        if kept is None:
-            packed = _packed(agreement.study.number, dict(agreement.raw_signatures))
-            self.replace("agreement.json", packed)
-            return agreement
-        before = kept.raw_signatures
-        changed = [name for name, raw in agreement.raw_signatures.items() if before.get(name) != raw]
-        if changed:
-            raise ProtectionError(f"{', '.join(changed)} signed twice, with other content; start another study")
-        return agreement
+    def agree(self, number: int, signatures: dict[str, bytes]) -> None:
+        """Keep all signatures for ever."""
+        self.keep_once("agreement.json", _packed(number, signatures), "the agreement")
 
-    def agreed(self, study: Study) -> Agreement | None:
-        """Return the agreement that was kept."""
+    def signatures(self) -> dict[str, bytes]:
+        """Return the signatures that were kept; empty: none were."""
         kept = self.kept("agreement.json")
-        return None if kept is None else Agreement(study, _unpacked(kept)[1])
+        return {} if kept is None else _unpacked(kept)[1]
 
-    def answered(self, step: str, public: dict[str, str]) -> tuple[Path, sealed.Header] | None:
-        """Return the sealed file with which a step was answered, and its header."""
-        path = self.path / "sent" / step
-        if not path.exists():
-            return None
-        with path.open("rb") as file:
-            return path, sealed.read_header(file, path.stat().st_size, public)
-
-    def seal(self, about: sealed.Header, parts: Iterable[sealed.Part], me: Secrets, sealing: dict[str, str]) -> Path:
-        """Seal an answer into DIR; return the sealed file."""
-        path = self.path / "sent" / about.step
-        write(path, lambda file: sealed.write(file, about, parts, me, sealing))
-        return path
-
-    def log(self, path: Path, header: sealed.Header) -> None:
+    def log(self, place: dict[str, Any], facts: dict[str, Any]) -> None:
         """Have the ledger say once that a file leaves."""
-        place = {"study": self.path.name, "agreement": header.agreement, "step": header.step}
+        place = {"study": self.path.name, **place}
         if not any(place.items() <= line.items() for line in self.memory.ledger()):
-            readers = sorted({reader for part in header.parts.values() for reader in part.readers})
-            self.memory.record(**place, kind=header.kind, bytes=path.stat().st_size, readers=readers or "all")
+            self.memory.record(**place, **facts)
 
 
 def write(path: Path, content: storage.Content) -> None:

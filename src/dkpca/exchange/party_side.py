@@ -5,7 +5,7 @@ values, which summaries arrived), the party checks it against the plan and its o
 follow from them. What the center makes of the answers is never computed here.
 """
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,7 +20,7 @@ from dkpca.exchange import protocols
 from dkpca.exchange import review as reviews
 from dkpca.exchange.center_side import received, terms_of
 from dkpca.exchange.member import ALL, CENTER, Membership, OtherQuestionError, file_of
-from dkpca.exchange.memory import Memory, write
+from dkpca.exchange.memory import write
 from dkpca.exchange.own_table import DRIVES, OwnTable, write_result
 from dkpca.exchange.plan import Plan, second_nonce
 from dkpca.exchange.protocols import Ask, Common
@@ -49,7 +49,6 @@ class PartySide:
     """One party of an agreed study."""
 
     member: Membership
-    memory: Memory
     fit: Fit
     table: OwnTable
     limits: Limits
@@ -100,16 +99,16 @@ class PartySide:
             last = ask.step.endswith("result")
             if last and self.member.name not in self.plan.result_to:
                 return None
-            if ask.is_told:
+            if callable(ask.asked):
                 self._take(ask)
             if self.member.name not in ask.questions:  # the covariates are another party's
                 given = {}
                 continue
             question = ask.questions[self.member.name]
             if last:
-                if isinstance(question, q.ResultGiven) and self.fit.protect == "blind" and not question.batch:
-                    self._before.append(question)
                 assert isinstance(question, q.ResultGiven)  # as `Ask.expects` says
+                if self.fit.protect == "blind" and not question.batch:
+                    self._before.append(question)
                 self._weight = question.weight
                 return question.scores
             given = self._answers(ask, question)
@@ -135,7 +134,7 @@ class PartySide:
             raise ProtectionError(f"the center's {ask.step} cannot be read: {error}") from error
         if not ask.expects(told):
             self.member.refuse(ask.step, "question")
-        ask.take(dict.fromkeys(self.names, told))
+        ask.questions = dict.fromkeys(self.names, told)
 
     def _answers(self, ask: Ask, question: q.Question) -> dict[str, Any]:
         """Answer a step; return the answers of others that this party may read, and its own shape."""
@@ -170,13 +169,10 @@ class PartySide:
             self.member.memory.replace(f"own.{name}", wire.encode(made))  # so that no later hop computes it again
         if ask.readers == "parties":
             parts = [Part(other, (other,), wire.pieces(each)) for other, each in made.items()]
-        elif ask.readers == "next":
-            after = self._neighbor(1)
-            parts = [Part(after, (after,), wire.pieces(made))]
-        elif ask.readers == "all":
-            parts = [Part(ALL, (), wire.pieces(made))]
         else:
-            parts = [Part(CENTER, (self.plan.center,), wire.pieces(made))]
+            after, center = self._neighbor(1), self.plan.center
+            part, to = {"next": (after, (after,)), "all": (ALL, ()), CENTER: (CENTER, (center,))}[ask.readers]
+            parts = [Part(part, to, wire.pieces(made))]
         self.member.send(name, parts, question=digest)
 
     def _made(self, step: str, question: q.Question) -> Any:
@@ -239,10 +235,9 @@ class PartySide:
             return "question", ""
         if self.limits.recovery >= 1.0:  # no measure is above it
             return "", ""
-        rows = list(range(n_own)) if order is None else order
-        columns = self.terms.columns
-        case = Case(self.plan, self.fit, self.member.name, columns, self.table, self.limits, self.memory)
-        worst = reviews.at_go(case, derived, rows)
+        memory, columns = self.member.memory.memory, self.terms.columns
+        case = Case(self.plan, self.fit, self.member.name, columns, self.table, self.limits, memory)
+        worst = reviews.at_go(case, derived, range(n_own) if order is None else order)
         if worst <= self.limits.recovery:
             return "", ""
         told = f"recovery {worst:.2f} on the samples that all have, and limits.toml allows {self.limits.recovery:g}"
@@ -294,7 +289,11 @@ class PartySide:
         values = np.asarray(scores.scores.decode()) if batch else self._turned_back(scores)
         if self.fit.protect != "none" and batch in self.party.union:
             values = values[self.party.union[batch].places]  # of its own samples: nobody else's have a name here
-        write_result(folder, self._samples(batch), values, wire_facts(scores))
+        told = ("captured_share_at_least", "optimality_at_least", "meaning", "n_parties")
+        table = self.new[batch] if batch else self.table
+        order = self.party.order.get(batch, range(len(table.X)))
+        samples = [str(row + 1) if table.ids is None else table.ids[row] for row in order]  # in the result's order
+        write_result(folder, samples, values, {name: getattr(scores, name) for name in told})
 
     def _write_drives(self, folder: Path, result: Scores) -> None:
         """Keep how much each own column drives each component, if the law and the result say enough for that."""
@@ -325,26 +324,10 @@ class PartySide:
         values = Rotation(self.party.group_key, self.party.run, samples, n).turn_back(values)
         return values * signs_of(values)  # as the parties' shares of new samples have them
 
-    def _samples(self, batch: str) -> Sequence[str]:
-        """Ids of the samples in the order of the result, as this party writes them."""
-        table = self.new[batch] if batch else self.table
-        order = self.party.order.get(batch, list(range(len(table.X))))
-        return [str(row + 1) if table.ids is None else table.ids[row] for row in order]
-
 
 def _samples_in(table: OwnTable) -> set[Any]:
     """Samples by their ids; where there are none, by their numbers."""
     return set(table.keys) if table.keys is not None else {row.tobytes() for row in np.asarray(table.X)}
-
-
-def wire_facts(scores: Scores) -> dict[str, Any]:
-    """What a party is told about a result, for its certificate.json."""
-    return {
-        "captured_share_at_least": scores.captured_share_at_least,
-        "optimality_at_least": scores.optimality_at_least,
-        "meaning": scores.meaning,
-        "n_parties": scores.n_parties,
-    }
 
 
 def batches_in(folder: Path, table: OwnTable, count: int) -> dict[str, OwnTable]:

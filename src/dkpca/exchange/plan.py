@@ -8,10 +8,11 @@ import datetime
 import hashlib
 import io
 import re
+import secrets
 import sys
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Annotated, Any, get_type_hints
 
@@ -22,6 +23,7 @@ from dkpca.exchange.identity import Secrets, check_keys, sha256
 from dkpca.wording import as_toml, printable
 
 VERSION = 1
+DAYS = 90  # that a study lasts by default
 NO_QUESTION = "0" * 64
 MOST_MEMBERS = 200
 MOST_PLAN, MOST_MEMBER, MOST_SIGNATURE = 2**18, 2**12, 2**14  # bytes
@@ -65,6 +67,11 @@ def _is_bounds(value: Any) -> bool:
     return numbers and 0 < value[0] <= value[1] <= sys.float_info.max
 
 
+def _after(days: int) -> datetime.date:
+    """Return the day so many days from now, the same one everywhere."""
+    return datetime.datetime.now(datetime.UTC).date() + datetime.timedelta(days=days)
+
+
 # A type with the check of its values, for files that everybody can write.
 Version = Annotated[int, _whole(0)]
 Text = Annotated[str, _is_text]
@@ -72,23 +79,28 @@ Digest = Annotated[str, _matches(HEX)]
 Names = Annotated[tuple[str, ...], _is_names]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Everything that will be computed and sent. `fit` holds the settings of the fit, by their names."""
+    """Everything that will be computed and sent. `fit` holds the settings of the fit, by their names.
 
-    version: Version
-    id: Annotated[str, _matches("[0-9a-f]{32}")]  # random
-    ends: Annotated[datetime.date, _is_day]  # nothing is answered after this day
+    A plan has defaults for whoever makes one; a plan that is read has every field written out.
+    """
+
+    version: Version = VERSION
+    id: Annotated[str, _matches("[0-9a-f]{32}")] = field(default_factory=lambda: secrets.token_hex(16))
+    ends: Annotated[datetime.date, _is_day] = field(default_factory=lambda: _after(DAYS))
     center: Text  # who fuses
     parties: Names
     result_to: Names  # who gets the result, the center among them
-    align: Annotated[str, lambda value: value in ALIGNMENTS]  # under "psi" the center compares what all have raised
-    samples: Annotated[int, _whole(2)]  # fewest samples with which the study goes on
-    gamma: Annotated[tuple[float, float], _is_bounds]  # bounds of a width that follows from the data
-    batches: Annotated[int, _whole(0, 1000)]  # of new samples
-    batch_samples: Annotated[int, _whole(0)]  # fewest of a batch
-    covariates: Annotated[Mapping[str, tuple[str, ...]], _is_columns]  # of one party, taken out; the center sees them
-    row_means: Annotated[bool, lambda value: isinstance(value, bool)]  # whether parties get those of the fused matrix
+    align: Annotated[str, lambda value: value in ALIGNMENTS] = "tokens"  # "psi": the center compares what all raised
+    samples: Annotated[int, _whole(2)] = 50  # fewest samples with which the study goes on
+    gamma: Annotated[tuple[float, float], _is_bounds] = (1e-4, 1.0)  # bounds of a width that follows from the data
+    batches: Annotated[int, _whole(0, 1000)] = 0  # of new samples
+    batch_samples: Annotated[int, _whole(0)] = 0  # fewest of a batch
+    # Columns of one party, taken out of the components; the center sees them.
+    covariates: Annotated[Mapping[str, tuple[str, ...]], _is_columns] = field(default_factory=dict)
+    # Whether the parties get the row means of the fused matrix.
+    row_means: Annotated[bool, lambda value: isinstance(value, bool)] = False
     fit: Annotated[Mapping[str, Any], lambda value: isinstance(value, dict)]
 
     @property
@@ -227,7 +239,7 @@ def check_signature(raw: bytes, name: str, study: Study) -> Signature:
     file = io.BytesIO(raw)
     try:
         header = sealed.read_header(file, len(raw), study.public)
-        pieces = sealed.contents(file, header, "all", None, keep=lambda _: io.BytesIO())
+        pieces = sealed.contents(file, header, "all", None, io.BytesIO())
         if header.kind != "signature" or header.writer != name or list(header.parts) != ["all"]:
             raise ProtectionError("is not a signature of this member")
         if header.agreement != study.fingerprint:
@@ -282,10 +294,9 @@ def read_member(raw: bytes, name: str, study: str) -> Member:
     return member
 
 
-def check_end(plan: Plan, today: datetime.date | None = None) -> None:
+def check_end(plan: Plan) -> None:
     """Refuse to answer after the last day of the plan."""
-    today = today or datetime.datetime.now(datetime.UTC).date()
-    if today > plan.ends:
+    if _after(0) > plan.ends:
         raise InputError(f"the study ended on {plan.ends}; nothing is answered after that day; create another")
 
 

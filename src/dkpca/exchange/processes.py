@@ -2,13 +2,13 @@
 
 import multiprocessing
 import os
-import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +21,16 @@ from dkpca.fusion.covariates import Covariates
 from dkpca.fusion.scoring import Placed, share_words
 from dkpca.linalg.arrays import MemoryLimit
 from dkpca.linalg.rows import controller
-from dkpca.messages import Rows
 from dkpca.party.answers import Party
 from dkpca.party.questions import Question, SummaryWanted
-from dkpca.party.state import PartyState
 from dkpca.party.summaries import outside_at_party
 from dkpca.settings import Compute, Fit
 from dkpca.store import runs, storage
 from dkpca.store.files import encode_state, naming
 from dkpca.store.runs import Run
 from dkpca.tables.ids import would_match
-from dkpca.tables.preparation import Preparation
 from dkpca.tables.reading import read, some
 
-HERE = Compute()
 NEW = "new"  # folder of placed samples in a run
 START = "spawn"  # nothing of the command, tables or keys, comes into a new process by itself
 
@@ -43,7 +39,7 @@ def fit(
     out: Path,
     holdings: Sequence[Holding],
     request: Fit,
-    compute: Compute = HERE,
+    compute: Compute = in_process.HERE,
     *,
     done: Callable[[], None] = lambda: None,
     covariates: Holding | None = None,
@@ -53,27 +49,22 @@ def fit(
     The parties' private states go to `private/` in the run, for `place`. `covariates` is a table with a row for each
     sample, by the same ids: what the components are not to show.
     """
-    if request.protect == "blind":
-        raise InputError(
-            "protect='blind' rotates the samples for a center that must not see them; on one machine use "
-            "DKPCA(protect='blind'), between organizations a study"
-        )
+    assert request.protect == "none", "the command refuses the others"
     runs.check(out)
-    holdings, notes, together = matched_samples(holdings, request.lacking)
+    matched = matched_samples(holdings, request.lacking)
+    holdings, names, notes = matched.holdings, matched.names, list(matched.notes)
     roster, run_name = [holding.party for holding in holdings], f"fit-{request.seed}"
-    memory = MemoryLimit.of(compute.max_memory)
-    parties = {h.party: _party(replace(h, memory=memory), roster, run_name, compute) for h in holdings}
+    parties = {h.party: _party(h, roster, run_name, compute) for h in holdings}
     with (
         storage.scratch_beside(out) as folder,
         _pool(compute.n_jobs or os.cpu_count() or 1, len(holdings)) as pool,
     ):
-        workers = Workers(pool, {h.party: h.path for h in holdings}, done)
-        names = together.names if together else holdings[0].names()
+        workers = partial(_answers, pool, {h.party: h.path for h in holdings}, done)
         taken_out = None if covariates is None else Covariates.of(_rows_of(covariates, holdings[0], names))
         terms = Terms(
             run_name,
-            places=together.places if together else None,
-            samples=together.digest if together else "",
+            places=matched.places,
+            samples=matched.digest,
             device=compute.device,
             covariates=None if taken_out is None else lambda: taken_out,
             memory=MemoryLimit.of(compute.max_memory, folder),
@@ -98,42 +89,36 @@ def fit(
     return run, sorted(notes + [f"{name}: {note}" for name, each in said.items() for note in each])
 
 
-@dataclass(frozen=True)
-class Workers:
-    """Fresh processes that answer for the parties; each table is read there."""
-
-    pool: Executor
-    paths: Mapping[str, Path]
-    done: Callable[[], None]
-
-    def answers(self, jobs: Sequence[tuple[Party, Question]]) -> list[Any]:
-        """Run `in_process.answer` for each party; the results in their order."""
-        tasks = {self.pool.submit(in_process.answer, *job): job for job in jobs}
-        try:
-            for task in as_completed(tasks):
-                task.result()
-                if isinstance(tasks[task][1], SummaryWanted):
-                    self.done()
-        except BrokenProcessPool as error:
-            unfinished = sorted(str(self.paths[job[0].name]) for task, job in tasks.items() if task.exception())
-            raise NoAnswerError(
-                f"the process of one of {unfinished} was killed, perhaps for lack of memory; "
-                "try one party at a time (--jobs 1), or --solver landmark"
-            ) from error
-        return [task.result() for task in tasks]
+def _answers(
+    pool: Executor, paths: Mapping[str, Path], done: Callable[[], None], jobs: Sequence[tuple[Party, Question]]
+) -> list[Any]:
+    """Run `in_process.answer` for each party in a fresh process, which reads its table; results in their order."""
+    tasks = {pool.submit(in_process.answer, *job): job for job in jobs}
+    try:
+        for task in as_completed(tasks):
+            task.result()
+            if isinstance(tasks[task][1], SummaryWanted):
+                done()
+    except BrokenProcessPool as error:
+        unfinished = sorted(str(paths[job[0].name]) for task, job in tasks.items() if task.exception())
+        raise NoAnswerError(
+            f"the process of one of {unfinished} was killed, perhaps for lack of memory; "
+            "try one party at a time (--jobs 1), or --solver landmark"
+        ) from error
+    return [task.result() for task in tasks]
 
 
 def _party(holding: Holding, roster: Sequence[str], run: str, compute: Compute) -> Party:
-    ids = holding.names()
+    ids, memory = holding.names(), MemoryLimit.of(compute.max_memory)
     return Party(
         holding.party,
-        PreparedTable(holding),
+        PreparedTable(replace(holding, memory=memory)),
         roster,
         run,
-        secrets.token_bytes(32),
+        b"",  # nothing is hidden on one machine
         ids=None if ids is None else holding.keys(ids),
         device=compute.device,
-        memory=holding.memory,
+        memory=memory,
     )
 
 
@@ -150,22 +135,26 @@ def place(
     kept = {party: load_state(run.path / "private" / f"{party}.state") for party in tables}
     readings = {party: how.reading_of_new(how.reading.id_column) for party, (_, how) in kept.items()}
     holdings = [Holding(party, path, readings[party]) for party, path in tables.items()]
-    holdings, notes, together = matched_samples(holdings, lacking)
-    names, rows = together.names if together else holdings[0].names(), []
-    for holding in holdings:
-        message, said = _rows(holding, *kept[holding.party])
-        rows.append(message)
-        notes += [f"{holding.party}: {note}" for note in said]
+    matched, rows = matched_samples(holdings, lacking), []
+    notes, first = list(matched.notes), matched.holdings[0]
+    for holding in matched.holdings:
+        state, preparation = kept[holding.party]
+        with naming(holding.path):
+            table = holding.load()
+            rows.append(party.extend(state, preparation.apply(table), sample_ids=table.keys))
+        unlike, count = int(outside_at_party(state, rows[-1]).sum()), rows[-1].n_samples
+        said = [f"{unlike:,} of {count:,} new samples are unlike all samples of the fit"] if unlike else []
+        notes += [f"{holding.party}: {note}" for note in [*preparation.about_new_rows(table), *said]]
     placed, outside = runs.place(
         run,
         rows,
         run.path / NEW,
-        sample_names=names,
-        id_normalize=holdings[0].reading.id_normalize,
+        sample_names=matched.names,
+        id_normalize=first.reading.id_normalize,
         missing=sorted(set(run.model.summaries) - set(tables)),
-        places=together.places if together else None,
+        places=matched.places,
         lacking=lacking,
-        covariates=None if covariates is None else _rows_of(covariates, holdings[0], names),
+        covariates=None if covariates is None else _rows_of(covariates, first, matched.names),
     )
     if placed.missing:
         notes.append(share_words(placed))
@@ -176,24 +165,15 @@ def place(
     return placed, notes
 
 
-def _rows(holding: Holding, state: PartyState, preparation: Preparation) -> tuple[Rows, list[str]]:
-    """A party's message about new samples, and what is new about them, in words."""
-    with naming(holding.path):
-        table, names = holding.load()
-        X = preparation.apply(table)
-        message = party.extend(state, X, sample_ids=names)
-    unlike = int(outside_at_party(state, message).sum())
-    said = [f"{unlike:,} of {len(X):,} new samples are unlike all samples of the fit"] if unlike else []
-    return message, [*preparation.about_new_rows(table), *said]
-
-
 @dataclass(frozen=True)
-class Together:
-    """Samples that at least one table has."""
+class Matched:
+    """Tables whose rows that take part are about the same samples, or about some of all."""
 
-    names: Sequence[str]
-    digest: str
-    places: Mapping[str, Sequence[int]]  # of each table's samples among them
+    holdings: list[Holding]
+    names: Sequence[str] | None = None  # ids of the samples; None: rows match by position
+    notes: tuple[str, ...] = ()  # what was dropped or filled in, in words
+    places: Mapping[str, Sequence[int]] | None = None  # of each table's samples among all, where some lack any
+    digest: str = ""  # of all samples, where some tables lack any
 
 
 def _rows_of(covariates: Holding, like: Holding, names: Sequence[str] | None) -> Any:
@@ -210,21 +190,11 @@ def _rows_of(covariates: Holding, like: Holding, names: Sequence[str] | None) ->
     return found.take([row[key] for key in like.keys(names)]).frame
 
 
-def shared_samples(holdings: Sequence[Holding]) -> tuple[list[Holding], list[str]]:
-    """Keep the samples that all tables have, in the order of the first."""
-    return matched_samples(holdings, None)[:2]
-
-
-def matched_samples(
-    holdings: Sequence[Holding], lacking: str | None
-) -> tuple[list[Holding], list[str], Together | None]:
-    """Match samples by their ids: keep those that all tables have, in the order of the first, or all samples.
-
-    Where not all tables have all of them, and they are kept, the third part says which has which.
-    """
+def matched_samples(holdings: Sequence[Holding], lacking: str | None) -> Matched:
+    """Match samples by their ids: keep those that all tables have, in the order of the first, or all samples."""
     nameless = [holding.party for holding in holdings if holding.reading.id_column is None]
     if len(nameless) == len(holdings):
-        return list(holdings), [], None
+        return Matched(list(holdings))
     if nameless:
         raise InputError(
             f"the tables of {nameless} have no id column, but the others do; name it with --id NAME=COLUMN"
@@ -235,7 +205,7 @@ def matched_samples(
     own = {h.party: dict(zip(h.keys(ids[h.party]), ids[h.party], strict=True)) for h in holdings}
     first = list(own[holdings[0].party])
     if all(list(keys) == first for keys in own.values()):
-        return list(holdings), [], None
+        return Matched(list(holdings), ids[holdings[0].party])
     common = set(first).intersection(*own.values())
     more = would_match(ids, holdings[0].reading.id_normalize)
     if not common:
@@ -249,26 +219,27 @@ def matched_samples(
         places = {name: [position[key] for key in own_keys] for name, own_keys in own.items()}
         what = "mean rows" if lacking == "mean" else "completed rows"
         note = f"{len(keys):,} samples, of which {len(common):,} are in all tables ({counts}); {what} for the others"
-        found = Together([together[key] for key in keys], messages.digest(keys), places)
-        return list(holdings), [note, *more], found
+        names = [together[key] for key in keys]
+        return Matched(list(holdings), names, (note, *more), places, messages.digest(keys))
     order = [key for key in first if key in common]
     ways = "; --lacking complete keeps the others" if lacking == "drop" and len(common) < len(together) else ""
-    notes = [f"using the {len(order):,} samples that all tables have ({counts}){ways}", *more]
-    return [replace(h, order=[own[h.party][key] for key in order]) for h in holdings], notes, None
+    note = f"using the {len(order):,} samples that all tables have ({counts}){ways}"
+    chosen = [replace(h, order=[own[h.party][key] for key in order]) for h in holdings]
+    return Matched(chosen, chosen[0].order, (note, *more))
 
 
 def _prepare(threads: int) -> None:
     """In a new process: this module has loaded every BLAS in use, so that all of them are limited."""
     controller().limit(limits=threads)
-    threading.Thread(target=_end_with_the_command, daemon=True).start()
-
-
-def _end_with_the_command() -> None:
-    """A command that is killed cannot end its processes, which hold private tables in memory."""
     command = multiprocessing.parent_process()
     assert command is not None
-    command.join()
-    os._exit(1)
+
+    def end_with_the_command() -> None:
+        """A command that is killed cannot end its processes, which hold private tables in memory."""
+        command.join()
+        os._exit(1)
+
+    threading.Thread(target=end_with_the_command, daemon=True).start()
 
 
 @contextmanager

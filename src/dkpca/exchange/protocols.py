@@ -4,7 +4,7 @@ Each is a generator that yields `Ask` and gets the answers by party. It knows no
 come at once (`exchange.in_process`), in a study from what lies in the folder (`exchange.study`).
 
 The parties of a study run the same generators. What only the center can make is made when somebody looks at it: a
-party never does, and takes what it was told in its place (`Ask.take`). So nobody lists the steps of a fit again.
+party never does, and puts what it was told in its place. So nobody lists the steps of a fit again.
 """
 
 import hashlib
@@ -12,16 +12,16 @@ import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from dkpca import fusion, kernels, wire
+from dkpca import fusion, wire
 from dkpca.errors import FusionError, InputError, TooFewSamplesError
 from dkpca.fusion import FusedModel, audit
 from dkpca.fusion.covariates import Covariates
 from dkpca.kernels import Kernel, Precomputed
-from dkpca.kernels.base import BALANCED, adjusted, center_weights, check_law, check_weights, combination, weighed
+from dkpca.kernels.base import BALANCED, adjusted, center_weights, check_weights, combination, weighed
 from dkpca.linalg.arrays import MemoryLimit
 from dkpca.linalg.precision import Rounded
 from dkpca.messages import MaskedSum, Packed, Scores, Shape, Statistics, Summary, row_number_digest
@@ -33,9 +33,6 @@ from dkpca.protection.quantities import Addends
 from dkpca.settings import Fit
 
 MOST_PARTIES = 200
-SCALES = ("scale", "auto")  # gamma that follows from the data
-
-
 Questions = Mapping[str, q.Question]
 
 
@@ -55,17 +52,8 @@ class Ask:
 
     @cached_property
     def questions(self) -> Questions:
-        """Question by party."""
+        """Question by party; who was told them by the center puts those here."""
         return self.asked() if callable(self.asked) else self.asked
-
-    @property
-    def is_told(self) -> bool:
-        """Whether only the center can make the questions."""
-        return callable(self.asked)
-
-    def take(self, told: Questions) -> None:
-        """Go on with what the center told, in the place of what only the center can make."""
-        self.questions = told
 
     @property
     def one(self) -> Any:
@@ -97,23 +85,21 @@ class Terms:
 
 
 Answers = Mapping[str, Any]
+T = TypeVar("T")
+Steps = Generator[Ask, Answers, T]
 Model = Callable[[], FusedModel]  # made when somebody looks at it
-Widths = Callable[[], Mapping[str, float | None]]
-Protocol = Generator[Ask, Answers]
+Widths = Mapping[str, float | None]
+Agreed = q.Derived | None  # None: nobody was asked to go
 
 
-def fit(names: Sequence[str], settings: Fit, terms: Terms) -> Generator[Ask, Answers, FusedModel]:
+def fit(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[FusedModel]:
     """Run a fit: open, by masked sums, or with a blind center."""
-    check_law(settings.law)
     check_weights(settings.weights, names)
-    check_lacking(settings, terms)
-    check_row_means(names, settings, terms)
-    if terms.covariates is not None and not settings.center:
-        raise InputError("covariates are removed from the centered kernel; use center=True, or leave them out")
+    check_terms(names, settings, terms)
     if settings.protect != "none":
         check_protected(names, settings)
     if settings.protect != "none" or terms.align == "tokens":
-        yield from _seeds(names, terms)
+        yield _seeds(names, terms)
     if terms.align != "position":
         keeps, sums = settings.lacking in ("mean", "complete"), settings.protect == "sums"
         terms = yield from aligned(names, terms, union=keeps, at_least=2 if sums else 1)
@@ -124,46 +110,44 @@ def fit(names: Sequence[str], settings: Fit, terms: Terms) -> Generator[Ask, Ans
     else:
         model, agreed = yield from _by_summaries(names, settings, terms)
     if settings.audit is not None:
-        model = yield from _audited(names, model, settings.audit, agreed)
-
-    def rows_for(name: str) -> Any:
-        """Rows of the result for a party: in the open its own samples, where it lacks some."""
-        return slice(None) if terms.places is None else terms.places[name]
+        model = yield from audited(names, model, settings.audit, agreed)
 
     def results() -> Questions:
         given = partial(published, model(), row_means=terms.row_means and fusion.without_row_means(model()) is None)
+        # In the open a party that lacks samples gets the rows of its own.
+        rows = dict.fromkeys(names, slice(None)) if terms.places is None else terms.places
         slopes = None if settings.protect != "blind" else model().extension.slopes
         owned = {n: Rounded(np.asarray(slopes)) for n in terms.taken_out if slopes is not None}
-        return {n: q.ResultGiven(given(rows_for(n)), model().weights.get(n, 1.0), slopes=owned.get(n)) for n in names}
+        return {n: q.ResultGiven(given(rows[n]), model().weights.get(n, 1.0), slopes=owned.get(n)) for n in names}
 
     def expected(told: Any) -> bool:
-        first = isinstance(told, q.ResultGiven) and not told.batch and _planned(told.weight, settings)
+        if not isinstance(told, q.ResultGiven) or told.batch:
+            return False
+        # Another weight than one of the plan's would single out a party in the scores of new samples.
+        weights = settings.weights.values() if isinstance(settings.weights, Mapping) else (1.0,)
+        planned = isinstance(settings.weights, str) or told.weight in weights
         blind = settings.protect == "blind" and bool(terms.taken_out)
-        return first and (terms.row_means or told.scores.row_means is None) and (blind or told.slopes is None)
+        return planned and (terms.row_means or told.scores.row_means is None) and (blind or told.slopes is None)
 
     if terms.publish or settings.protect == "blind":
         yield Ask("result", results, expects=expected)
     return model()
 
 
-def _planned(weight: float, settings: Fit) -> bool:
-    """Whether a weight is one of the plan's: another would single out a party in the scores of new samples."""
-    if settings.weights is None:
-        return weight == 1.0
-    return not isinstance(settings.weights, Mapping) or weight in settings.weights.values()
-
-
-def check_lacking(settings: Fit, terms: Terms) -> None:
-    """Refuse to keep samples that not all have in a study that matches them by position."""
-    if terms.go and terms.align == "position" and settings.lacking in ("mean", "complete"):
+def check_terms(names: Sequence[str], settings: Fit, terms: Terms) -> None:
+    """Refuse terms that do not go with the settings of the fit."""
+    keeps = settings.lacking in ("mean", "complete")
+    if isinstance(settings.kernel, Mapping) and set(settings.kernel) != set(names):
+        raise InputError(
+            f"there are kernels for {sorted(settings.kernel)}, but the parties are {sorted(names)}; name each"
+        )
+    if terms.go and terms.align == "position" and keeps:
         raise InputError(
             f"lacking={settings.lacking!r} keeps samples that not all parties have, but when rows match by position "
             "none are lacking; use align='tokens' or 'psi', or lacking='drop'"
         )
-
-
-def check_row_means(names: Sequence[str], settings: Fit, terms: Terms) -> None:
-    """Refuse to tell row means with which no party could do anything."""
+    if terms.covariates is not None and not settings.center:
+        raise InputError("covariates are removed from the centered kernel; use center=True, or leave them out")
     if not terms.row_means:
         return
     if settings.law == "sum" or not any(unscaled(settings, name).driven_by_means for name in names):
@@ -171,8 +155,7 @@ def check_row_means(names: Sequence[str], settings: Fit, terms: Terms) -> None:
             "row_means = true is for rbf kernels under the product law; without them a party has what it needs: "
             "row_means = false"
         )
-    kept = settings.lacking in ("mean", "complete")
-    if not settings.center or settings.solver == "landmark" or kept:
+    if not settings.center or settings.solver == "landmark" or keeps:
         raise InputError(
             "row_means = true is for centered fits of samples that all parties have, without landmarks; write "
             "row_means = false"
@@ -185,16 +168,11 @@ def published(model: FusedModel, rows: Any = slice(None), *, row_means: bool = F
     return fusion.result(model, model.scores[rows], digest, with_row_means=row_means)
 
 
-def audited(names: Sequence[str], model: FusedModel, n_rows: int) -> Generator[Ask, Answers, FusedModel]:
-    """Ask for true rows of samples that nobody knew before all summaries had arrived; return the model with them."""
-    done = yield from _audited(names, lambda: model, n_rows, None)
-    return done()
+def audited(names: Sequence[str], model: Model, n_rows: int, agreed: Agreed = None) -> Steps[Model]:
+    """Ask for true rows of samples that nobody knew before all summaries had arrived; return the model with them.
 
-
-def _audited(
-    names: Sequence[str], model: Model, n_rows: int, agreed: q.Derived | None
-) -> Generator[Ask, Answers, Model]:
-    """Audit; where all agreed on the samples, every party draws the rows itself, all of them alike likely."""
+    Where all agreed on the samples, every party draws the rows itself, all of them alike likely.
+    """
 
     def received() -> Questions:
         sent = {name: wire.fingerprint(summary) for name, summary in model().summaries.items()}
@@ -215,72 +193,52 @@ def coin_of(nonces: Sequence[bytes]) -> int:
     return int.from_bytes(hashlib.sha256(b"".join(nonces)).digest()[:6], "big")
 
 
-def new_rows(names: Sequence[str], batch: str, *, exact: bool = False) -> Generator[Ask, Answers, Answers]:
+def new_rows(names: Sequence[str], batch: str, *, exact: bool = False) -> Steps[Answers]:
     """Ask for the rows of new samples in the open."""
     rows = yield Ask(f"{batch}/rows", dict.fromkeys(names, q.RowsWanted(batch, exact)))
     return rows
 
 
-def place(
-    names: Sequence[str], settings: Fit, model: FusedModel | Scores, batch: str, terms: Terms
-) -> Generator[Ask, Answers, Any]:
+def place(names: Sequence[str], settings: Fit, model: Any, batch: str, terms: Terms) -> Steps[Any]:
     """Place a batch of new samples; return their scores. A party has the result in the place of the model."""
     result = model if isinstance(model, Scores) else published(model)
     if settings.protect != "none" and not terms.seeded:
-        yield from _seeds(names, terms, batch)
+        yield _seeds(names, terms, f"{batch}/")
     if terms.align != "position":
         yield from aligned(names, terms, batch)
     if settings.protect == "none":
         rows = yield from new_rows(names, batch)
-        scores: Callable[[], Any] = cache(lambda: fusion.place(_model(model), [rows[name] for name in names]))
+        scores: Callable[[], Any] = cache(lambda: fusion.place(model, [rows[name] for name in names]))
     else:
         scores = yield from _by_new_sums(names, settings, model, result, batch, terms)
     for owner, columns in terms.taken_out.items() if settings.protect != "blind" else ():  # else in the owner's share
         theirs = yield Ask(f"{batch}/covariates", {owner: q.CovariatesWanted(columns, 0, batch=batch)})
         scores = cache(partial(_adjusted, model, scores, theirs, owner))
+
+    def results() -> Questions:
+        told = fusion.result(model, scores(), row_number_digest(len(scores())))
+        return dict.fromkeys(names, q.ResultGiven(told, batch=batch))
+
+    def expected(told: Any) -> bool:
+        return isinstance(told, q.ResultGiven) and told.batch == batch
+
     if terms.publish:
-        yield Ask(
-            f"{batch}/result",
-            lambda: dict.fromkeys(names, _placed_result(_model(model), scores(), batch)),
-            expects=lambda told: isinstance(told, q.ResultGiven) and told.batch == batch,
-        )
+        yield Ask(f"{batch}/result", results, expects=expected)
     return scores()
 
 
-def _adjusted(model: FusedModel | Scores, scores: Callable[[], Any], theirs: Answers, owner: str) -> Any:
+def _adjusted(model: FusedModel, scores: Callable[[], Any], theirs: Answers, owner: str) -> Any:
     """Scores of new samples with the covariates that their owner sent taken out."""
-    known = _model(model).covariates
-    assert known is not None
-    rows = np.asarray(theirs[owner].rows.decode())
-    if rows.shape[1] != len(known.names):
-        raise FusionError(f"party {owner!r} sent {rows.shape[1]} covariates of new samples, not {len(known.names)}")
-    return fusion.adjusted(_model(model), scores(), dict(zip(known.names, rows.T, strict=True)))
-
-
-def _covariates(settings: Fit, terms: Terms, shape: "Common | None") -> Generator[Ask, Answers, Terms]:
-    """Ask the owner of the covariates for them, after all have agreed to go."""
-    if not terms.taken_out:
-        return terms
-    assert shape is not None
-    ((owner, columns),) = terms.taken_out.items()
-    question = q.CovariatesWanted(columns, shape.n_samples, blind=settings.protect == "blind")
-    told = yield Ask("covariates", {owner: question})
-    named = f"{owner}: {', '.join(columns)}"
-    return replace(terms, covariates=lambda: Covariates.of_basis(told[owner].rows.decode(), named))
-
-
-def _model(model: FusedModel | Scores) -> FusedModel:
-    assert isinstance(model, FusedModel), "only the center looks at the scores"
-    return model
-
-
-def _placed_result(model: FusedModel, scores: Any, batch: str) -> q.ResultGiven:
-    return q.ResultGiven(fusion.result(model, scores, row_number_digest(len(scores))), batch=batch)
+    assert model.covariates is not None
+    known, rows = model.covariates.names, np.asarray(theirs[owner].rows.decode())
+    if rows.shape[1] != len(known):
+        raise FusionError(f"party {owner!r} sent {rows.shape[1]} covariates of new samples, not {len(known)}")
+    return fusion.adjusted(model, scores(), dict(zip(known, rows.T, strict=True)))
 
 
 def _by_new_sums(
-    names: Sequence[str], settings: Fit, model: FusedModel | Scores, result: Scores, batch: str, terms: Terms
-) -> Generator[Ask, Answers, Callable[[], Any]]:
+    names: Sequence[str], settings: Fit, model: Any, result: Scores, batch: str, terms: Terms
+) -> Steps[Callable[[], Any]]:
     """Scores of new samples as masked sums: of the parties' shares, or of what the joint kernel is formed of."""
     shape = yield from _shape(names, settings, terms, batch)
     n_samples, n_components = result.scores.shape
@@ -293,52 +251,41 @@ def _by_new_sums(
     fitted = quantities.of_fit(result.kernel, n_samples, settings.n_landmarks, settings.precision)
     what = Addends("new", shape.n_samples, fitted.columns, fitted.bits)
     joined = yield from _added(names, terms, result.kernel, what, shape, batch=batch)
-    positions = quantities.positions(fitted, terms.run)
 
     def projected() -> Any:
-        (summary,) = _model(model).summaries.values()
-        return fusion.project(_model(model), [joint.rows_of(summary, joined(), positions)])
+        (summary,) = model.summaries.values()
+        return fusion.project(model, [joint.rows_of(summary, joined(), quantities.positions(fitted, terms.run))])
 
     return cache(projected)
 
 
-def _by_summaries(
-    names: Sequence[str], settings: Fit, terms: Terms
-) -> Generator[Ask, Answers, tuple[Model, q.Derived | None]]:
+def _by_summaries(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[tuple[Model, Agreed]]:
     """The paper: one summary from each party, fused."""
     blind = settings.protect == "blind"
     shape = (yield from _shape(names, settings, terms)) if _needs_shape(settings, terms) else None
     widths = yield from _widths(names, settings, terms, shape)
-    agreed = None
-    if terms.go:
-        assert shape is not None
-        agreed = yield from _go(names, shape, lambda: kernels_of(names, settings, widths()))
-    terms = yield from _covariates(settings, terms, shape)
+    agreed, covariates = yield from _go(settings, terms, shape, lambda: kernels_of(names, settings, widths()))
     chosen = kernels_of(names, settings, widths()) if agreed is None else agreed.kernels
-    questions = {
-        name: summary_question(settings, chosen, name, 0 if shape is None else shape.n_samples) for name in names
-    }
-    summaries = yield Ask("summary", questions)
-    law = settings.law
-    by_party = isinstance(settings.kernel, Mapping) or isinstance(settings.gamma, Mapping)
+    n_samples = 0 if shape is None else shape.n_samples
+    summaries = yield Ask("summary", {name: summary_question(settings, chosen, name, n_samples) for name in names})
 
     def fused() -> FusedModel:
-        asked = law
-        if asked is None and (by_party or settings.weights is not None):
-            asked = combination({name: summaries[name].kernel for name in names}).law.name
+        law, by_party = settings.law, isinstance(settings.kernel, Mapping) or isinstance(settings.gamma, Mapping)
+        if law is None and (by_party or settings.weights is not None):
+            law = combination({name: summaries[name].kernel for name in names}).law.name
         return fused_by(
             settings,
             [summaries[name] for name in names],
             center=settings.center and not blind,  # a blind center cannot: the parties have centered
             roster=names,
             dtype=terms.dtype,
-            law="sum" if blind else asked,
-            weights=center_weights(settings.weights, asked),
+            law="sum" if blind else law,
+            weights=center_weights(settings.weights, law),
             places=terms.places,
             lacking=str(settings.lacking),
             samples=terms.samples,
             device=terms.device,
-            covariates=None if terms.covariates is None else terms.covariates(),
+            covariates=covariates(),
             memory=terms.memory,
         )
 
@@ -347,29 +294,33 @@ def _by_summaries(
 
 def fused_by(settings: Fit, summaries: Sequence[Summary], **others: Any) -> FusedModel:
     """Fuse as the settings of a fit say, and others of `fusion.fuse`."""
-    asked: dict[str, Any] = {
-        **{name: getattr(settings, name) for name in ("center", "solver", "n_landmarks", "law", "weights")},
-        "random_state": settings.seed,
-        **others,
-    }
+    own = {name: getattr(settings, name) for name in ("center", "solver", "n_landmarks", "law", "weights")}
+    asked: dict[str, Any] = {**own, "random_state": settings.seed, **others}
     return fusion.fused(settings.n_components, lambda count: fusion.fuse(summaries, n_components=count, **asked))
 
 
 def _go(
-    names: Sequence[str], shape: "Common", chosen: Callable[[], dict[str, Kernel]]
-) -> Generator[Ask, Answers, q.Derived]:
-    """Have all parties agree to the derived values, before any message with data."""
+    settings: Fit, terms: Terms, shape: "Common | None", chosen: Callable[[], dict[str, Kernel]]
+) -> Steps[tuple[Agreed, Callable[[], Covariates | None]]]:
+    """Have all parties agree to the derived values before any message with data; then ask for the covariates."""
+    if not terms.go:
+        return None, terms.covariates or (lambda: None)
+    assert shape is not None
+    about = (shape.n_samples, shape.samples, dict(shape.columns))
     go = Ask(
         "go",
-        lambda: dict.fromkeys(
-            names, q.GoWanted(q.Derived(shape.n_samples, shape.samples, dict(shape.columns), chosen()))
-        ),
+        lambda: dict.fromkeys(shape.columns, q.GoWanted(q.Derived(*about, chosen()))),
         "all",
         lambda told: isinstance(told, q.GoWanted),  # what it derives is checked by whoever has a table
     )
     yield go
-    derived: q.Derived = go.one.derived
-    return derived
+    if not terms.taken_out:
+        return go.one.derived, lambda: None
+    ((owner, columns),) = terms.taken_out.items()
+    question = q.CovariatesWanted(columns, shape.n_samples, blind=settings.protect == "blind")
+    told = yield Ask("covariates", {owner: question})
+    named = f"{owner}: {', '.join(columns)}"
+    return go.one.derived, lambda: Covariates.of_basis(told[owner].rows.decode(), named)
 
 
 def summary_question(settings: Fit, chosen: Mapping[str, Kernel], party: str, n_samples: int) -> q.SummaryWanted:
@@ -390,22 +341,21 @@ def summary_question(settings: Fit, chosen: Mapping[str, Kernel], party: str, n_
     )
 
 
-def _by_sums(
-    names: Sequence[str], settings: Fit, terms: Terms
-) -> Generator[Ask, Answers, tuple[Model, q.Derived | None]]:
+def _by_sums(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[tuple[Model, Agreed]]:
     """Masked sums: the center gets the joint distances or inner products, as if one party had all columns."""
     kernel, derived = joint_kernel(names, settings)
-    chosen: Callable[[], Kernel] = lambda: kernel  # noqa: E731
     shape = yield from _shape(names, settings, terms)
     padded = settings.lacking == "mean"
     what = quantities.of_fit(kernel, shape.n_samples, settings.n_landmarks, settings.precision, padded=padded)
+    widths: Callable[[], Widths] = dict
     if width_comes_first(names, settings):
-        widths = yield from _widths(names, settings, terms, shape)
-        chosen = cache(lambda: replace(kernel, gamma=widths()[names[0]]))  # type: ignore[type-var]
-        derived = False
-    agreed = (yield from _go(names, shape, lambda: dict.fromkeys(names, chosen()))) if terms.go else None
+        widths, derived = (yield from _widths(names, settings, terms, shape)), False
+
+    def chosen() -> Kernel:
+        return replace(kernel, gamma=widths()[names[0]]) if widths() else kernel  # type: ignore[type-var]
+
+    agreed, covariates = yield from _go(settings, terms, shape, lambda: dict.fromkeys(names, chosen()))
     known = chosen() if agreed is None else agreed.kernels[names[0]]
-    terms = yield from _covariates(settings, terms, shape)
     joined = yield from _added(names, terms, known, what, shape, standardize=settings.standardize)
 
     def fused() -> FusedModel:
@@ -416,9 +366,8 @@ def _by_sums(
             else:
                 width = (T - 1.0) / (2.0 * columns * T) if scale_known(settings) else joint.width_of(known, joined())
             final = replace(known, gamma=_checked(width, terms))  # type: ignore[type-var]  # a kernel with a width
-        covariates = None if terms.covariates is None else terms.covariates()
-        joined_up = [joint.summary_of(final, joined())]
-        return fused_by(settings, joined_up, dtype=terms.dtype, law=None, weights=None, covariates=covariates)
+        summary = joint.summary_of(final, joined())
+        return fused_by(settings, [summary], dtype=terms.dtype, law=None, weights=None, covariates=covariates())
 
     return cache(fused), agreed
 
@@ -433,14 +382,13 @@ class Common:
     sizes: Mapping[str, int] = field(default_factory=dict)  # samples by party, where some lack any
 
 
-def _seeds(names: Sequence[str], terms: Terms, batch: str = "") -> Protocol:
-    step = f"{batch}/seeds" if batch else "seeds"
-    yield Ask(step, dict.fromkeys(names, q.SeedsWanted(terms.run, tuple(names))), readers="parties")
+def _seeds(names: Sequence[str], terms: Terms, before: str = "") -> Ask:
+    return Ask(f"{before}seeds", dict.fromkeys(names, q.SeedsWanted(terms.run, tuple(names))), readers="parties")
 
 
 def aligned(
     names: Sequence[str], terms: Terms, batch: str = "", *, union: bool = False, at_least: int = 1
-) -> Generator[Ask, Answers, Terms]:
+) -> Steps[Terms]:
     """Find the samples that all parties have, or `at_least` so many, by tokens under their key or by a ring.
 
     Tells the parties which these are; returns the terms with the places of their samples among all.
@@ -482,23 +430,24 @@ def aligned(
 
 def _by_ring(
     names: Sequence[str], terms: Terms, before: str, batch: str, union: bool
-) -> Generator[Ask, Answers, Callable[[], dict[str, list[bytes]]]]:
+) -> Steps[Callable[[], dict[str, list[bytes]]]]:
     """Have every list raised by every party, one hop a round; the center compares what was raised by all."""
     raised: Answers = {}
     for hop in range(len(names)):
         question = q.HopWanted(hop, union, batch)
         readers: Any = "next" if hop < len(names) - 1 else "center"
         raised = yield Ask(f"{before}ring-{hop + 1}", dict.fromkeys(names, question), readers)
-    return lambda: _fully_raised(names, f"{terms.run}/{batch}", raised)
 
+    def fully_raised() -> dict[str, list[bytes]]:
+        from dkpca.protection import psi
 
-def _fully_raised(names: Sequence[str], run: str, raised: Answers) -> dict[str, list[bytes]]:
-    """Entries of each party's list, once all parties have raised it."""
-    from dkpca.protection.psi import Raised, Ring, fully_raised
+        ring = psi.Ring(f"{terms.run}/{batch}", tuple(names), raised[names[0]].normalization)
+        each = [
+            psi.Raised(sent.owner, sent.hop, sent.context, sent.points.data.tobytes()) for sent in raised.values()
+        ]
+        return psi.fully_raised(ring, each)
 
-    ring = Ring(run, tuple(names), raised[names[0]].normalization)
-    lists = [Raised(each.owner, each.hop, each.context, each.points.data.tobytes()) for each in raised.values()]
-    return fully_raised(ring, lists)
+    return fully_raised
 
 
 def _matched(lists: Mapping[str, list[bytes]], ring: bool, keep_all: bool, batch: str, at_least: int) -> Questions:
@@ -542,19 +491,23 @@ def _packed_numbers(numbers: Sequence[int]) -> Packed:
 def _needs_shape(settings: Fit, terms: Terms) -> bool:
     """Whether numbers of samples and columns have to be known before the summaries."""
     named = any(isinstance(kernel, type) and kernel.has_width for kernel in settings.families())
-    by_columns = named and (settings.gamma is None or (settings.gamma in SCALES and scale_known(settings)))
+    by_columns = named and (settings.gamma is None or (settings.gamma == "scale" and scale_known(settings)))
     return terms.go or terms.align != "position" or by_columns
 
 
 def scale_known(settings: Fit) -> bool:
     """Whether mean distances follow from the number of columns: squared ones between standardized samples."""
-    made = [k if isinstance(k, Kernel) else k.from_settings(gamma=1.0, centered=True) for k in settings.families()]
+    made = [_plain(family, centered=True) for family in settings.families()]
     return settings.standardize and all(
         kernel.unit_diagonal and kernel.by_inner_products and kernel.columns_are == "quantities" for kernel in made
     )
 
 
-def _shape(names: Sequence[str], settings: Fit, terms: Terms, batch: str = "") -> Generator[Ask, Answers, Common]:
+def _plain(family: Kernel | type[Kernel], *, centered: bool) -> Kernel:
+    return family if isinstance(family, Kernel) else family.from_settings(gamma=1.0, centered=centered)
+
+
+def _shape(names: Sequence[str], settings: Fit, terms: Terms, batch: str = "") -> Steps[Common]:
     """Ask how large the tables are; they have to be about the same samples."""
     blind = settings.protect == "blind"
     questions = {name: q.ShapeWanted(batch, settings.family_of(name).columns_are, blind) for name in names}
@@ -580,26 +533,28 @@ def _shape(names: Sequence[str], settings: Fit, terms: Terms, batch: str = "") -
 
 def open_widths(names: Sequence[str], settings: Fit) -> list[str]:
     """Parties whose kernel has a width and is given by its name only."""
-    asked = _by_party(settings.kernel, names)
-    return [name for name in names if isinstance(asked[name], str) and settings.family_of(name).has_width]
+    families = {name: settings.family_of(name) for name in names}
+    return [name for name, family in families.items() if isinstance(family, type) and family.has_width]
 
 
 def unscaled(settings: Fit, name: str) -> Kernel:
     """Kernel of a party before it has its width."""
-    family = settings.family_of(name)
-    return family if isinstance(family, Kernel) else family.from_settings(gamma=1.0, centered=settings.center)
+    return _plain(settings.family_of(name), centered=settings.center)
 
 
-def kernels_of(names: Sequence[str], settings: Fit, widths: Mapping[str, float | None]) -> dict[str, Kernel]:
-    """Kernel of each party with its width."""
-    asked = _by_party(settings.kernel, names)
-    by_name = {
-        name: kernels.family(kernel).from_settings(gamma=widths.get(name), centered=settings.center)
-        for name, kernel in asked.items()
-        if isinstance(kernel, str)
-    }
-    by_name = adjusted(by_name, degree=settings.degree, coef0=settings.coef0)
-    made = {name: kernel if isinstance(kernel, Kernel) else by_name[name] for name, kernel in asked.items()}
+def _with_widths(names: Sequence[str], settings: Fit, widths: Widths) -> dict[str, Kernel]:
+    """Kernel of each party as the settings give it, by its name or as an object."""
+    families = {name: settings.family_of(name) for name in names}
+    named = {name: family for name, family in families.items() if isinstance(family, type)}
+    made = {n: cls.from_settings(gamma=widths.get(n), centered=settings.center) for n, cls in named.items()}
+    given = {name: family for name, family in families.items() if isinstance(family, Kernel)}
+    by_party = given | adjusted(made, degree=settings.degree, coef0=settings.coef0)
+    return {name: by_party[name] for name in names}
+
+
+def kernels_of(names: Sequence[str], settings: Fit, widths: Widths) -> dict[str, Kernel]:
+    """Kernel of each party with its width, for the law and the weights of the fit."""
+    made = _with_widths(names, settings, widths)
     one = len(set(made.values())) == 1 and settings.weights is None
     joint_law = next(iter(made.values())).law
     if not one or (settings.law is not None and (joint_law is None or joint_law.name != settings.law)):
@@ -607,9 +562,7 @@ def kernels_of(names: Sequence[str], settings: Fit, widths: Mapping[str, float |
     return weighed(made, settings.weights, combination(made, settings.law).law)
 
 
-def known_widths(
-    names: Sequence[str], settings: Fit, terms: Terms, shape: Common | None
-) -> Mapping[str, float | None] | None:
+def known_widths(names: Sequence[str], settings: Fit, terms: Terms, shape: Common | None) -> Widths | None:
     """Widths that follow from the settings and the numbers of columns; None where they follow from the data."""
     gamma, of = settings.gamma, open_widths(names, settings)
     if isinstance(gamma, Mapping):
@@ -631,53 +584,42 @@ def known_widths(
         return None
     # The mean squared distance of a standardized column over all pairs of T samples is 2 T / (T - 1).
     sizes = {name: shape.sizes.get(name, shape.n_samples) for name in of}
-    scales = {name: 2.0 * shape.columns[name] * T / (T - 1.0) for name, T in sizes.items()}
-    return _one_for_alike(settings, scales, terms)
+    return _one_for_alike(settings, {n: 2.0 * shape.columns[n] * T / (T - 1.0) for n, T in sizes.items()}, terms, of)
 
 
-def _widths(
-    names: Sequence[str], settings: Fit, terms: Terms, shape: Common | None
-) -> Generator[Ask, Answers, Widths]:
+def _widths(names: Sequence[str], settings: Fit, terms: Terms, shape: Common | None) -> Steps[Callable[[], Widths]]:
     """Widths of the parties whose kernel is given by its name only; those that follow from the data are asked for."""
     known = known_widths(names, settings, terms, shape)
     if known is not None:
         return lambda: known
-    of = open_widths(names, settings)
-    if settings.protect != "none":
-        total = yield from _masked_scale(names, settings, terms)
-        return lambda: dict.fromkeys(of, _checked(1.0 / total() if total() > 0 else 1.0, terms))
-    statistics: Mapping[str, Statistics] = yield Ask(
-        "statistics", {name: q.StatisticsWanted(unscaled(settings, name), settings.standardize) for name in names}
-    )
+    of, plain = open_widths(names, settings), {name: unscaled(settings, name) for name in names}
+    if settings.protect != "none":  # the mean distance over all parties, as a masked sum
+        if len(of) < len(names) or len(set(plain.values())) > 1:
+            raise InputError(
+                "protect='blind' derives gamma from a sum over all parties, which needs one kernel for all of them; "
+                "give gamma by party, or standardize=True"
+            )
+        one = Common(1, "0" * 64, dict.fromkeys(names, 1))
+        what, kernel = Addends("statistic", 1, 1, 64), plain[names[0]]
+        joined = yield from _added(names, terms, kernel, what, one, standardize=settings.standardize)
+        return lambda: _one_for_alike(settings, {names[0]: float(joined().total[0, 0])}, terms, names)
+    questions = {name: q.StatisticsWanted(kernel, settings.standardize) for name, kernel in plain.items()}
+    statistics: Mapping[str, Statistics] = yield Ask("statistics", questions)
 
-    def told() -> dict[str, float | None]:
+    def told() -> Widths:
         for each in statistics.values():
             _check_components(settings, each.n_samples)
-        return _one_for_alike(settings, {name: statistics[name].mean_squared_distance for name in of}, terms)
+        return _one_for_alike(settings, {name: statistics[name].mean_squared_distance for name in of}, terms, of)
 
     return told
 
 
-def _one_for_alike(settings: Fit, scales: Mapping[str, float], terms: Terms) -> dict[str, float | None]:
+def _one_for_alike(settings: Fit, scales: Mapping[str, float], terms: Terms, names: Sequence[str]) -> Widths:
     """One over the mean distance, over all parties with the same kernel."""
-    plain = {name: unscaled(settings, name) for name in scales}
-    alike = {name: [other for other in scales if plain[other] == plain[name]] for name in scales}
-    totals = {name: math.fsum(scales[other] for other in alike[name]) for name in scales}
+    plain = {name: unscaled(settings, name) for name in names}
+    alike = {name: [scale for other, scale in scales.items() if plain[other] == plain[name]] for name in names}
+    totals = {name: math.fsum(each) for name, each in alike.items()}
     return {name: _checked(1.0 / total if total > 0 else 1.0, terms) for name, total in totals.items()}
-
-
-def _masked_scale(names: Sequence[str], settings: Fit, terms: Terms) -> Generator[Ask, Answers, Callable[[], float]]:
-    """Mean distance over all parties, as a masked sum."""
-    kernel = unscaled(settings, names[0])
-    if len(open_widths(names, settings)) < len(names) or any(unscaled(settings, n) != kernel for n in names):
-        raise InputError(
-            "protect='blind' derives gamma from a sum over all parties, which needs one kernel for all of them; give "
-            "gamma by party, or standardize=True"
-        )
-    what = Addends("statistic", 1, 1, 64)
-    shape = Common(1, "0" * 64, dict.fromkeys(names, 1))
-    joined = yield from _added(names, terms, kernel, what, shape, standardize=settings.standardize)
-    return lambda: float(joined().total[0, 0])
 
 
 def _checked(gamma: float, terms: Terms) -> float:
@@ -697,45 +639,30 @@ def _added(
     batch: str = "",
     result: str = "",
     standardize: bool = False,
-) -> Generator[Ask, Answers, Callable[[], Joined]]:
+) -> Steps[Callable[[], Joined]]:
     """Add up masked numbers of all parties, piece by piece; their bounds come first, where they need data."""
-    before = f"{batch}/" if batch else ""
-    before += "statistics-" if what.kind == "statistic" else ""
-    about: dict[str, Any] = {
-        "run": terms.run,
-        "roster": tuple(names),
-        "kernel": kernel,
-        "what": what,
-        "batch": batch,
-        "result": result,
-        "standardize": standardize,
-    }
-    known = {name: quantities.bounds_without_data(what, kernel, shape.columns[name]) for name in names}
-    bounds = {name: most for name, most in known.items() if most is not None}
+    before = (f"{batch}/" if batch else "") + ("statistics-" if what.kind == "statistic" else "")
+    about = (terms.run, tuple(names), kernel, what, batch, result, standardize)
 
     def asked(part: int, values: Mapping[str, float], lengths: Mapping[str, float]) -> q.SumsWanted:
-        return q.SumsWanted(
-            f"{before}sums-{part}", bounds=dict(values), length_bounds=dict(lengths), part=part, **about
-        )
+        most = {name: max(length, 2.0**-1000) for name, length in lengths.items()}
+        return q.SumsWanted(f"{before}sums-{part}", *about, bounds=dict(values), length_bounds=most, part=part)
 
-    def first_asked() -> Questions:
-        most = [
-            masks.largest_power(masks.added_bits([_packed(answers[n], part) for n in names]))
-            for part in ("values", "lengths")
-        ]
-        return dict.fromkeys(names, asked(1, dict.fromkeys(names, most[0]), dict.fromkeys(names, _length(most[1]))))
+    def bounded_by(answers: Answers) -> Questions:
+        sent = [[answers[n].values for n in names], [answers[n].lengths for n in names]]
+        most = [dict.fromkeys(names, masks.largest_power(masks.added_bits(each))) for each in sent]
+        return dict.fromkeys(names, asked(1, *most))
 
+    known = {name: quantities.bounds_without_data(what, kernel, shape.columns[name]) for name in names}
+    bounds = {name: most for name, most in known.items() if most is not None}
     if standardize and len(bounds) == len(names):
-        one = asked(
-            1, {n: most for n, (most, _) in bounds.items()}, {n: _length(most) for n, (_, most) in bounds.items()}
-        )
-        first = Ask(one.step, dict.fromkeys(names, one))
+        most = [{name: both[part] for name, both in bounds.items()} for part in (0, 1)]
+        first = Ask(f"{before}sums-1", dict.fromkeys(names, asked(1, *most)))
     else:
-        step = f"{before}bounds"
-        answers = yield Ask(step, dict.fromkeys(names, q.BoundsWanted(step, **about)))
+        answers = yield Ask(f"{before}bounds", dict.fromkeys(names, q.BoundsWanted(f"{before}bounds", *about)))
         first = Ask(
             f"{before}sums-1",
-            first_asked,
+            partial(bounded_by, answers),
             expects=lambda told: isinstance(told, q.SumsWanted) and told == asked(1, told.bounds, told.length_bounds),
         )
     total = None
@@ -757,10 +684,6 @@ def _added(
     return joined
 
 
-def _length(most: float) -> float:
-    return max(most, 2.0**-1000)
-
-
 def add_piece(
     total: Any, names: Sequence[str], asked: q.SumsWanted, rows: slice, sent: Mapping[str, MaskedSum]
 ) -> None:
@@ -768,31 +691,20 @@ def add_piece(
     what, own = asked.what, None
     sums = masks.added([sent[name].values for name in names], asked.rings[0], what.count(rows))
     if what.lengths:
-        lengths = [_packed(sent[name], "lengths") for name in names]
+        lengths: Any = [sent[name].lengths for name in names]
         own = masks.added(lengths, asked.rings[1], rows.stop - rows.start)
     quantities.fill(total, what, rows, sums, own)
-
-
-def _packed(message: MaskedSum, part: str) -> Any:
-    packed = getattr(message, part)
-    if packed is None:
-        raise FusionError(f"party {message.party!r} sent no masked {part}")
-    return packed
 
 
 def joint_kernel(names: Sequence[str], settings: Fit) -> tuple[Kernel, bool]:
     """Kernel of the joined table, and whether its width is still to be derived."""
     if isinstance(settings.kernel, Mapping) or isinstance(settings.gamma, Mapping) or settings.weights is not None:
         raise InputError("protect='sums' takes one kernel for all parties, without weights: it is applied to the sum")
-    given = settings.family_of(names[0])
-    derived = isinstance(given, type) and given.has_width and not isinstance(settings.gamma, float | int)
-    derived = derived and (settings.gamma is not None or given.default_gamma is None)
-    if isinstance(given, Kernel):
-        kernel = given
-    else:
-        gamma = 1.0 if derived else settings.gamma
-        made = {"": given.from_settings(gamma=gamma, centered=settings.center)}  # type: ignore[arg-type]
-        kernel = adjusted(made, degree=settings.degree, coef0=settings.coef0)[""]
+    given, gamma = settings.family_of(names[0]), settings.gamma
+    derived = isinstance(given, type) and given.has_width and not isinstance(gamma, float | int)
+    derived = derived and (gamma is not None or given.default_gamma is None)
+    width = 1.0 if derived else gamma
+    (kernel,) = _with_widths(names[:1], settings, {names[0]: width}).values()  # type: ignore[dict-item]
     if kernel.law is None or (settings.law is not None and settings.law != kernel.law.name):
         raise InputError(
             f"protect='sums' forms the {kernel.name} kernel of the joined table by its own law, not by another; "
@@ -822,20 +734,11 @@ def check_protected(names: Sequence[str], settings: Fit) -> None:
         raise InputError("protect='blind' works with centered matrices only; use center=True")
     if settings.law not in (None, "sum"):
         raise InputError("protect='blind' needs the sum law, which works on rotated samples; use law='sum'")
-    given = settings.family_of(names[0])
-    kernel = given if isinstance(given, Kernel) else given.from_settings(gamma=1.0, centered=True)
+    kernel = unscaled(settings, names[0])
     if settings.law is None and not isinstance(settings.kernel, Mapping) and not kernel.adds_up:
         raise InputError(
             f"protect='blind': a blind center can only add matrices up; use law='sum' with the {kernel.name} kernel"
         )
-
-
-def _by_party(kernel: str | Kernel | Mapping[str, str | Kernel], names: Sequence[str]) -> dict[str, str | Kernel]:
-    if not isinstance(kernel, Mapping):
-        return dict.fromkeys(names, kernel)
-    if set(kernel) != set(names):
-        raise InputError(f"there are kernels for {sorted(kernel)}, but the parties are {sorted(names)}; name each")
-    return {name: kernel[name] for name in names}
 
 
 def _check_components(settings: Fit, n_samples: int) -> None:

@@ -124,22 +124,15 @@ class Review:
                 f"Whose columns could {plan.center} have? limits.toml says: public = {public}. Add any others."
             )
         if plan.fit.get("lacking") in ("mean", "complete"):
-            lines.append(_about_lacking(plan))
+            lacks = f"{plan.center} learns which samples you lack"
+            use = {"mean": "; your mean row is used in their place"}.get(plan.fit["lacking"])
+            lines.append(f"{lacks}{use or ', and what the others predict about people unknown to you'}.")
         if self.nearest:
             lines.append(f"Nearest plan within your limits: {self.nearest}.")
         elif not self.green:
             lines.append("No plan near this one is within your limits; 'exclude' in party.toml leaves columns out.")
         verdict = "GREEN: you may sign." if self.green else "RED: 'sign' refuses this plan."
         return [*lines, "", f"Fingerprint: {shown(self.study.fingerprint)}", verdict]
-
-
-def _about_lacking(plan: Plan) -> str:
-    """What is told by keeping samples that some parties lack."""
-    if plan.fit["lacking"] == "complete":
-        return (
-            f"{plan.center} learns which samples you lack, and what the others predict about people unknown to you."
-        )
-    return f"{plan.center} learns which samples you lack; your mean row is used in their place."
 
 
 @dataclass(frozen=True)
@@ -169,7 +162,11 @@ class Case:
     @cached_property
     def before(self) -> list[tuple[dict[str, Any], dict[str, Matrix]]]:
         """What the other studies of this table let out, which were signed."""
-        return list(_studies_before(self.memory, self.plan.id))
+        found = []
+        for kept in _signed(self.memory, self.plan.id).values():
+            with np.load(kept.path / LEFT, allow_pickle=False) as arrays:
+                found.append((json.loads(kept.kept(ABOUT) or b""), dict(arrays)))
+        return found
 
 
 def review(case: Case, study: Study) -> Review:
@@ -204,9 +201,14 @@ def commit(memory: StudyMemory) -> None:
 
 def left_before(memory: Memory, study: str) -> dict[str, str]:
     """Digest of what each other signed study let out: a review holds as long as no study is added."""
-    others = {each: memory.study(each) for each in memory.studies() if each != study}
-    parts = {each: [kept.kept(name) for name in (ABOUT, LEFT)] for each, kept in others.items()}
-    return {each: sha256(b"".join(part or b"" for part in both)) for each, both in parts.items() if any(both)}
+    signed = _signed(memory, study)
+    return {each: sha256((kept.kept(ABOUT) or b"") + (kept.kept(LEFT) or b"")) for each, kept in signed.items()}
+
+
+def _signed(memory: Memory, study: str) -> dict[str, StudyMemory]:
+    """Other studies of this table that were signed."""
+    others = [each for each in memory.studies() if each.path.name != study]
+    return {each.path.name: each for each in others if each.kept(ABOUT) is not None}
 
 
 def _roster(study: Study) -> dict[str, str]:
@@ -218,11 +220,8 @@ def _worst(case: Case) -> tuple[dict[str, float], tuple[Leaving, ...]]:
     """R squared by column, the worst over the widths that the plan allows; and what leaves at that width."""
     table, before = case.table, _left_before(case)
     # What was recovered from earlier studies stays so, however this one is attacked.
-    found = {
-        name: max(about["columns"].get(name, 0.0) for about, _ in case.before)
-        for name in table.columns
-        if case.before
-    }
+    ever = [about["columns"] for about, _ in case.before]
+    found = {name: max(columns.get(name, 0.0) for columns in ever) for name in table.columns if ever}
     leaving: tuple[Leaving, ...] = ()
     widths = _widths(case.plan, case.fit)
     for gamma in widths:
@@ -247,12 +246,9 @@ def _worst(case: Case) -> tuple[dict[str, float], tuple[Leaving, ...]]:
 def at_go(case: Case, derived: Derived, rows: Sequence[int]) -> float:
     """Worst recovery with the real widths and the real samples."""
     table, fit, rows = case.table, case.fit, sorted(rows)  # in the table's order, as for the review
-    part = replace(
-        table,
-        X=table.X[rows],
-        keys=None if table.keys is None else [table.keys[row] for row in rows],
-        covariates={column: values[rows] for column, values in table.covariates.items()},
-    )
+    keys = None if table.keys is None else [table.keys[row] for row in rows]
+    apart = {column: values[rows] for column, values in table.covariates.items()}
+    part = replace(table, X=table.X[rows], keys=keys, covariates=apart)
     widths = {each: kernel.gamma for each, kernel in derived.kernels.items() if hasattr(kernel, "gamma")}
     if isinstance(fit.gamma, str) and fit.protect != "sums" and widths:
         fit = replace(fit, gamma=widths)
@@ -359,14 +355,10 @@ def _sums(case: Case, heard: Heard, model: FusedModel) -> Iterator[Leaving]:
         return
     # Samples that the others lack differ in the sum by this party's numbers alone, and only the center knows which
     # these are: it counts as if all were.
-    X = case.table.X[case.rows]
-    X = (
-        standardized(X, *column_scales(X))
-        if case.fit.standardize and joined.kernel.columns_are == "quantities"
-        else X
-    )
-    own = quantities.Compared(joined.kernel, X, X).between(X, X)
-    own = own if joined.kernel.unit_diagonal else quantities.as_distances(own)
+    X, kernel = case.table.X[case.rows], joined.kernel
+    X = standardized(X, *column_scales(X)) if case.fit.standardize and kernel.columns_are == "quantities" else X
+    own = quantities.Compared(kernel, X, X).between(X, X)
+    own = own if kernel.unit_diagonal else quantities.as_distances(own)
     alone = f"your own {what}, between samples that {plan.center} says the others lack"
     yield Leaving(alone, plan.center, 0, _plain(recovery.points(own), case.table))
 
@@ -383,7 +375,7 @@ def _rehearsed(case: Case) -> tuple[Heard, FusedModel, Any]:
     parties = {}
     for each in plan.parties:
         Z = X if each == name else _independent(fit, each, random.normal(size=(len(X), case.columns[each])), X)
-        opened = partial(_opened, Z)
+        opened: Any = lambda *_, Z=Z: Z  # noqa: E731
         parties[each] = Party(each, opened, plan.parties, "review", each.encode(), each.encode(), open_new=opened)
     heard: Heard = {}
     drive = partial(in_process.drive, parties=parties, compute=Compute(n_jobs=1), heard=heard)
@@ -391,11 +383,6 @@ def _rehearsed(case: Case) -> tuple[Heard, FusedModel, Any]:
     model = drive(protocols.fit(plan.parties, fit, terms))[0]
     placed = drive(protocols.place(plan.parties, fit, model, "new", terms))[0] if plan.batches else None
     return heard, model, placed
-
-
-def _opened(X: Matrix, *_: str) -> Matrix:
-    """Table of the fit, or of new samples, whatever the columns are taken for."""
-    return X
 
 
 def _independent(fit: Fit, name: str, Z: Matrix, own: Matrix) -> Matrix:
@@ -425,22 +412,12 @@ def _left_before(case: Case) -> list[Seen]:
     found = []
     for about, arrays in case.before:
         place = {key: position for position, key in enumerate(about["keys"])}
+        rows = [position for position, key in enumerate(case.keys) if key in place]
         for factor in arrays.values():
             here = np.zeros((len(case.keys), factor.shape[1]))
-            for position, key in enumerate(case.keys):
-                if key in place:
-                    here[position] = factor[place[key]]
+            here[rows] = factor[[place[case.keys[row]] for row in rows]]
             found.append(_plain(here, case.table))
     return found
-
-
-def _studies_before(memory: Memory, study: str) -> Iterator[tuple[dict[str, Any], dict[str, Matrix]]]:
-    for each in memory.studies():
-        kept = memory.study(each)
-        about = kept.kept(ABOUT)
-        if each != study and about is not None:
-            with np.load(kept.path / LEFT, allow_pickle=False) as arrays:
-                yield json.loads(about), dict(arrays)
 
 
 def _findings(case: Case, leaving: Sequence[Leaving], worst: float, roster: Mapping[str, str]) -> tuple[Finding, ...]:
@@ -448,14 +425,9 @@ def _findings(case: Case, leaving: Sequence[Leaving], worst: float, roster: Mapp
     rank = max((each.rank for each in leaving), default=0)
     before = [about for about, _ in case.before]
     keys = set(table.keys or [str(row) for row in range(len(table.X))])
-    masked = [
-        about
-        for about in before
-        if plan.protect != "none"
-        and about["protect"] != "none"
-        and about.get("roster") != roster
-        and len(keys & set(about["keys"])) >= SHARED * len(about["keys"])
-    ]
+    hidden = [about for about in before if "none" not in (plan.protect, about["protect"])]
+    others = [about for about in hidden if about.get("roster") != roster]
+    masked = [about for about in others if len(keys & set(about["keys"])) >= SHARED * len(about["keys"])]
     finer = PRECISIONS.index(fit.precision) <= PRECISIONS.index(limits.precision)
     return (
         Finding("recovery", limits.recovery, round(worst, 2), worst <= limits.recovery),

@@ -12,9 +12,9 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
@@ -86,19 +86,17 @@ class Header:
         return last.offset + last.length
 
 
-def write(file: BinaryIO, about: Header, parts: Iterable[Part], me: Secrets, sealing: Mapping[str, str]) -> Header:
-    """Write a signed file with these parts to a file that can seek; return its header.
+def write(file: BinaryIO, about: Header, parts: Sequence[Part], me: Secrets, sealing: Mapping[str, str]) -> None:
+    """Write a signed file with these parts to a file that can seek.
 
     `about` says everything but the parts; `sealing` has the sealing key of every member.
     """
-    parts = list(parts)
     keys = {part.name: secrets.token_bytes(32) for part in parts}
     places = {
         part.name: Sealed(part.readers, _ciphertext(part), "0" * 64, dict.fromkeys(_holders(part, about), "00" * 80))
         for part in parts
     }
-    start = PREFIX + len(_encoded(about, places)) + SIGNATURE_BYTES  # digests and keys have fixed lengths
-    file.seek(start)
+    file.seek(PREFIX + len(_encoded(about, places)) + SIGNATURE_BYTES)  # digests and keys have fixed lengths
     for part in parts:
         places[part.name] = replace(places[part.name], sha256=_write_part(file, part, keys[part.name]))
     for part in parts:
@@ -109,7 +107,6 @@ def write(file: BinaryIO, about: Header, parts: Iterable[Part], me: Secrets, sea
     file.seek(0)
     file.write(MAGIC + len(text).to_bytes(4, "big") + text + me.sign(SIGNED + text))
     file.seek(0, os.SEEK_END)
-    return _placed(about, places, start)
 
 
 def read_header(file: BinaryIO, size: int, public: Mapping[str, str]) -> Header:
@@ -143,16 +140,16 @@ def read_header(file: BinaryIO, size: int, public: Mapping[str, str]) -> Header:
 
 
 def contents(
-    file: BinaryIO, header: Header, part: str, reader: tuple[str, Secrets] | None, *, keep: Callable[[int], BinaryIO]
+    file: BinaryIO, header: Header, part: str, reader: tuple[str, Secrets] | None, kept: IO[bytes]
 ) -> Iterator[bytes]:
     """Yield the content of one part in pieces, after its digest was verified.
 
-    The ciphertext is copied into the file that `keep(bytes)` makes while it is hashed, and only opened from there:
-    a folder that shows other bytes at the second look gains nothing.
+    The ciphertext is copied into the empty file `kept` while it is hashed, and only opened from there: a folder that
+    shows other bytes at the second look gains nothing.
     """
     place = header.parts[part]
     file.seek(place.offset)
-    state, left, kept = hashlib.sha256(), place.length, keep(place.length)
+    state, left = hashlib.sha256(), place.length
     while left:
         piece = file.read(min(PIECE, left))
         if not piece:

@@ -11,10 +11,9 @@ from typing import Any, TypeVar
 from dkpca import fusion
 from dkpca import party as core
 from dkpca.errors import InputError
-from dkpca.exchange.protocols import fused_by, summary_question
+from dkpca.exchange.protocols import fused_by, kernels_of, summary_question
 from dkpca.fusion import LANDMARKS, FusedModel
 from dkpca.kernels import Kernel, family
-from dkpca.kernels.base import adjusted
 from dkpca.linalg.arrays import Array, MemoryLimit
 from dkpca.linalg.leading import Solver
 from dkpca.messages import Message, Partials, Rows, Summary, check_party_name
@@ -189,10 +188,8 @@ def kernel_of(fit: Fit) -> Kernel:
     cls = family(fit.kernel)
     if isinstance(fit.gamma, str | dict) or (cls.has_width and cls.default_gamma is None and fit.gamma is None):
         raise InputError(f"the {fit.kernel} kernel needs gamma (--gamma), one number that all parties agreed on")
-    made = cls.from_settings(gamma=fit.gamma, centered=fit.center)
-    kernel = adjusted({fit.kernel: made}, degree=fit.degree, coef0=fit.coef0)[fit.kernel]
-    other_law = fit.law is not None and kernel.law is not None and kernel.law.name != fit.law
-    return kernel.alone() if other_law else kernel
+    (kernel,) = kernels_of(["party"], fit, {"party": fit.gamma}).values()
+    return kernel
 
 
 def extend(

@@ -9,8 +9,8 @@ from dkpca.exchange import center_side, founding, own_table
 from dkpca.exchange import plan as plans
 from dkpca.exchange import review as reviews
 from dkpca.exchange.folder import Folder
-from dkpca.exchange.founding import Seat
-from dkpca.exchange.identity import sha256
+from dkpca.exchange.identity import SHOWN, is_fingerprint, sha256
+from dkpca.exchange.member import Membership
 from dkpca.exchange.memory import Memory, write
 from dkpca.exchange.party_side import PartySide, batches_in
 from dkpca.exchange.plan import Plan, Study
@@ -22,6 +22,7 @@ from dkpca.wording import counted
 
 RESULT = "result"
 LIMITS_FILE = "limits.toml"
+NOT_OURS = "this member did not write the file that lies here; ask the folder's host to remove it"
 
 
 def settings_of(plan: Plan) -> Fit:
@@ -56,28 +57,28 @@ def review(folder: Folder, memory: Memory) -> Review:
         return _review(founding.seat(folder, memory))
 
 
-def _review(seat: Seat) -> Review:
-    signed = seat.kept.remembered("signed")
+def _review(seat: Membership) -> Review:
+    signed = seat.memory.remembered("signed")
     study = signed or founding.shown(seat)
     if signed is None:
         plans.check_end(study.plan)  # as `sign` does
-    seat.kept.forget("review.json")  # which seals the other files of a review, and comes last
+    seat.memory.forget("review.json")  # which seals the other files of a review, and comes last
     if seat.name == study.plan.center:
         found, shown = Review(study, (), {}, (), ""), ""
     else:
         table, limits = _table_and_limits(seat, study.plan)
-        if signed and seat.kept.kept("table/about.json") is not None:
-            table = own_table.frozen(seat.kept)  # what will be sent, whatever party.toml describes by now
+        if signed and seat.memory.kept("table/about.json") is not None:
+            table = own_table.frozen(seat.memory)  # what will be sent, whatever party.toml describes by now
         columns = {party: study.members[party].columns for party in study.plan.parties}
         columns[seat.name] = table.X.shape[1]  # another number than it joined with is a finding
-        case = Case(study.plan, settings_of(study.plan), seat.name, columns, table, limits, seat.memory)
+        case = Case(study.plan, settings_of(study.plan), seat.name, columns, table, limits, seat.memory.memory)
         found = reviews.review(case, study)
-        reviews.keep(seat.kept, found, case)
+        reviews.keep(seat.memory, found, case)
         shown = _digest_of(seat, table)
-    seat.kept.remember(study, "reviewed")
+    seat.memory.remember(study, "reviewed")
     about = {"fingerprint": study.fingerprint, "green": found.green, "table and limits": shown}
-    about["before"] = reviews.left_before(seat.memory, study.plan.id)
-    seat.kept.replace("review.json", json.dumps(about).encode())
+    about["before"] = reviews.left_before(seat.memory.memory, study.plan.id)
+    seat.memory.replace("review.json", json.dumps(about).encode())
     return found
 
 
@@ -85,52 +86,63 @@ def sign(folder: Folder, memory: Memory, fingerprint: str) -> None:
     """Sign what was reviewed; the table is frozen as it was then."""
     with memory.locked():
         seat = founding.seat(folder, memory)
-        if seat.kept.kept("review.json") is None and seat.name == founding.plan_in(folder).plan.center:
+        if seat.memory.kept("review.json") is None and seat.name == founding.plan_in(folder).plan.center:
             _review(seat)  # nothing of the center's leaves: the fingerprint says what it signs
-        kept = seat.kept.kept("review.json")
+        kept, signed = seat.memory.kept("review.json"), seat.memory.remembered("signed")
         if kept is None:
             raise InputError("the study has not been reviewed; run 'dkpca study review' first")
-        about = json.loads(kept)
-        study = seat.kept.remembered("reviewed")
-        if study is None or study.fingerprint != about["fingerprint"]:
+        about, reviewed = json.loads(kept), seat.memory.remembered("reviewed")
+        if reviewed is None or reviewed.fingerprint != about["fingerprint"]:
             raise ProtectionError("the reviewed study is not the one on record; review it again")
         if not about["green"]:
             raise InputError("the last review was red, so this plan is not signed; after a change, review again")
-        study = founding.to_sign(seat, fingerprint)  # which refuses before anything is kept
+        study = signed or reviewed
+        if not is_fingerprint(fingerprint, study.fingerprint):
+            raise ProtectionError(
+                "the fingerprint is not that of the study that was reviewed: either it was mistyped, or the others "
+                f"see another plan or other members; compare all {SHOWN} digits with them"
+            )
+        plans.check_end(study.plan)
+        me, where = seat.memory.secrets(), f"{seat.name}/signature-{study.number}"
+        if signed is None and folder.read(where, plans.MOST_SIGNATURE) is not None:
+            raise ProtectionError(f"{folder.url}/{where}: {NOT_OURS}")
+        # From here on nothing refuses: the table is frozen, and a repeat writes the same bytes.
         digest = sha256(b"no table") if seat.name == study.plan.center else _frozen_digest(seat, study, about)
-        founding.sign(seat, fingerprint, digest)
+        seat.memory.remember(study, "signed")
+        raw = plans.make_signature(study, seat.name, me, digest)
+        if not folder.write(where, raw) and folder.read(where, plans.MOST_SIGNATURE) != raw:
+            raise ProtectionError(f"{folder.url}/{where}: {NOT_OURS}")
 
 
-def _frozen_digest(seat: Seat, study: Study, about: dict[str, Any]) -> str:
+def _frozen_digest(seat: Membership, study: Study, about: dict[str, Any]) -> str:
     """Freeze the table that was reviewed, count what it lets out as left, and return the table's digest."""
-    if seat.kept.remembered("signed") is not None:
-        return own_table.digest(seat.kept)
+    if seat.memory.remembered("signed") is not None:
+        return own_table.digest(seat.memory)
     table, _ = _table_and_limits(seat, study.plan)
     if _digest_of(seat, table) != about["table and limits"]:
         raise InputError("the table or limits.toml changed since the review; review again")
-    if reviews.left_before(seat.memory, study.plan.id) != about.get("before"):
+    if reviews.left_before(seat.memory.memory, study.plan.id) != about.get("before"):
         raise InputError("another study of this table has been signed since the review; review again")
-    digest = own_table.freeze(seat.kept, table)
-    reviews.commit(seat.kept)
+    digest = own_table.freeze(seat.memory, table)
+    reviews.commit(seat.memory)
     return digest
 
 
 def run(folder: Folder, memory: Memory) -> dict[str, Any]:
     """Do all that this member can do now; raises `WaitingError` while others are waited for."""
     with memory.locked():
-        seat = founding.seat(folder, memory)
-        with founding.remembering_since(seat):
-            member = founding.membership(seat)
+        member = founding.seat(folder, memory)
+        with founding.remembering_since(member):
             plans.check_end(member.study.plan)
             member.check_refusals()
             plan, fit = member.study.plan, settings_of(member.study.plan)
             later = "" if member.study.number == 1 else f"-{member.study.number}"
             result = memory.path / f"{RESULT}{later}"
-            if seat.name != plan.center:
-                table = own_table.frozen(seat.kept)
+            if member.name != plan.center:
+                table = own_table.frozen(member.memory)
                 new = batches_in(memory.path / f"new{later}", table, plan.batches)
-                side = PartySide(member, memory, fit, table, read_limits(memory.path / LIMITS_FILE), new)
-                return {"result": str(side.run(result) or seat.kept.path), "notes": side.notes}
+                side = PartySide(member, fit, table, read_limits(memory.path / LIMITS_FILE), new)
+                return {"result": str(side.run(result) or member.memory.path), "notes": side.notes}
             try:
                 return dict(zip(("result", "notes"), center_side.run(member, fit, result), strict=True))
             except FusionError as error:
@@ -138,14 +150,14 @@ def run(folder: Folder, memory: Memory) -> dict[str, Any]:
                 member.refuse("fusion", reason, str(error))
 
 
-def _table_and_limits(seat: Seat, plan: Plan) -> tuple[own_table.OwnTable, Limits]:
+def _table_and_limits(seat: Membership, plan: Plan) -> tuple[own_table.OwnTable, Limits]:
     columns_are = settings_of(plan).family_of(seat.name).columns_are
-    table = own_table.load(seat.memory.path, columns_are, plan.covariates.get(seat.name, ()))
-    return table, read_limits(seat.memory.path / LIMITS_FILE)
+    table = own_table.load(seat.memory.memory.path, columns_are, plan.covariates.get(seat.name, ()))
+    return table, read_limits(seat.memory.memory.path / LIMITS_FILE)
 
 
-def _digest_of(seat: Seat, table: own_table.OwnTable) -> str:
+def _digest_of(seat: Membership, table: own_table.OwnTable) -> str:
     """Digest of table and limits, as a review saw them."""
     apart = {name: values.tolist() for name, values in table.covariates.items()}
     about = json.dumps([list(table.ids or ()), table.columns, apart]).encode()
-    return sha256(about + table.X.tobytes() + (seat.memory.path / LIMITS_FILE).read_bytes())
+    return sha256(about + table.X.tobytes() + (seat.memory.memory.path / LIMITS_FILE).read_bytes())

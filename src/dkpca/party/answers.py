@@ -58,7 +58,6 @@ class Party:
     covariates: Callable[[str, Mapping[str, list[int]]], Any] | None = None  # of their owner: from the batch and the
     # rows that take part, by batch, to orthonormal columns
     limits: Limits = ANYTHING  # what the party is willing to answer
-    known_rows: int = 0  # taken as known when it attacks its own summary; 0: it does not
     keeps_rows: bool = True  # whether its state keeps rows of the table; else they are opened again
     here: bool = False  # whether the center is in this process: audited rows are made where they are looked at
     device: str | None = None  # where to compute with landmarks
@@ -281,7 +280,6 @@ def _summary(party: Party, question: q.SummaryWanted) -> messages.Summary:
         party=party.name,
         sample_ids=party.sample_ids(),
         limits=party.limits,
-        known_rows=party.known_rows,
         blind=turned,
         device=party.device,
         memory=party.memory,

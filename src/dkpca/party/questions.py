@@ -277,7 +277,6 @@ class RowsWanted(Question, answer=(messages.Rows, messages.Partials)):
 
     batch: str
     exact: bool = False
-    n_samples: int = 0
 
     def most_bytes(self) -> int:
         return MOST
