@@ -217,12 +217,12 @@ def assemble(wanted: Wanted) -> Content:
         new=new,
         own=own,
         notes=list(dict.fromkeys(notes)),  # the table of labels may be the party's own
-        outcomes=_outcomes(wanted, source, new, labels, own),
+        outcomes=outcomes_of(wanted, source, new, labels, own),
         drives=_drives(wanted, source),
     )
 
 
-def _outcomes(
+def outcomes_of(
     wanted: Wanted, source: Source, new: Sequence[Source], labels: LabelTable | None, own: OwnColumns | None
 ) -> list[Outcomes]:
     """Compare scores and labels: the samples of the fit, and then new ones with the clusters of the fit."""

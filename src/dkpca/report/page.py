@@ -5,7 +5,6 @@ import hashlib
 import json
 import math
 import re
-import tempfile
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
@@ -16,29 +15,31 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from dkpca import messages, wire
+from dkpca import wire
 from dkpca.analysis.agreement import agreement, missing, unrelated
 from dkpca.analysis.outcomes import Outcomes, Survival, words
 from dkpca.certificate import Certificate
 from dkpca.errors import InputError
 from dkpca.fusion import FusedModel
+from dkpca.linalg.arrays import to_numpy
 from dkpca.party.disclosure import raw_bytes, share_sent, spectrum
-from dkpca.report.columns import OwnColumns
+from dkpca.report.columns import LabelTable, OwnColumns
 from dkpca.report.content import (
     COMPLETED,
     OUTSIDE,
     PROVED,
     Content,
     DrawnSamples,
+    Source,
     Wanted,
-    assemble,
     drawn_samples,
     influence,
+    outcomes_of,
     packed,
 )
 from dkpca.store import runs, storage
+from dkpca.store.files import Received
 from dkpca.store.runs import Run
-from dkpca.tables.reading import Reading
 from dkpca.wording import in_bytes, in_percent
 
 LARGEST_PAGE = 6_000_000  # bytes
@@ -51,7 +52,6 @@ SCRIPTS = (
 IMPORT = re.compile(r"^import .*?;\n", re.MULTILINE | re.DOTALL)
 EXPORT = re.compile(r"^export ", re.MULTILINE)
 PARTY_COLORS = 8  # in style.css
-ID = "sample"
 POINTS = 100_000  # samples to draw, at most
 MOST_ROWS = 40  # of the table of tests, the smallest p-values first
 MOST_BARS = 30  # components drawn with an error bar
@@ -436,34 +436,20 @@ def write_model(
     title: str | None = None,
     in_fit: Collection[str] = (),
 ) -> None:
-    """Write the page of a model, by way of the run that the commands would have written.
-
-    `labels` has a value for each of the samples, or an index that names them.
-    """
+    """Write the page of a model; `labels` has a value for each of the samples, or an index that names them."""
     names = [str(label) for label in sample_ids]
-    digests = {summary.sample_digest for summary in model.summaries.values()}
-    known = names if messages.digest(names) in digests else None  # else the parties numbered their rows
-    with tempfile.TemporaryDirectory() as folder:
-        sent = {Path(folder, f"{name}.summary"): wire.encode(s) for name, s in model.received.items()}
-        storage.write_all(sent)
-        run = runs.fuse(Path(folder, "run"), sent, model=model, sample_names=known)
-        table = None if labels is None else Path(folder, "labels.parquet")
-        if table is not None:
-            _label_frame(labels, names, list(run.sample_names)).write_parquet(table)
-        wanted = Wanted(
-            run.path,
-            labels=table,
-            label_columns=() if table is None else tuple(map(str, labels)),
-            how_labels=Reading(ID),
-            title=title or "Kernel principal components",
-            survival=survival,
-            in_fit=in_fit,
-        )
-        storage.write(path, render(assemble(wanted), points=POINTS).encode())
+    sent = {name: Received(path, wire.encode(s), s) for name, s in model.received.items()}
+    run = Run(path, model, runs.settings_of(model, sent, "ids", ()), names)
+    source = Source(path, names, np.asarray(to_numpy(model.scores), dtype=float), None, run)
+    known = None if labels is None else LabelTable(path, names, _label_frame(labels, names), ())
+    wanted = Wanted(path, survival=survival, in_fit=in_fit)
+    found = outcomes_of(wanted, source, [], known, None)
+    content = Content(source, title or "Kernel principal components", labels=known, outcomes=found)
+    storage.write(path, render(content, points=POINTS).encode())
 
 
-def _label_frame(labels: Any, names: list[str], shown: list[str]) -> pl.DataFrame:
-    """Labels by the names that the run has for its samples."""
+def _label_frame(labels: Any, names: list[str]) -> pl.DataFrame:
+    """Labels in the order of the samples."""
     if hasattr(labels, "iloc") and not set(map(str, labels.index)).isdisjoint(names):
         own = {str(label): row for row, label in enumerate(labels.index)}
         lacking = [name for name in names if name not in own]
@@ -474,7 +460,7 @@ def _label_frame(labels: Any, names: list[str], shown: list[str]) -> pl.DataFram
     wrong = [name for name, values in columns.items() if len(values) != len(names)]
     if wrong:
         raise InputError(f"label {wrong[0]!r} has {len(columns[wrong[0]])} values for {len(names)} samples")
-    return pl.DataFrame({ID: shown} | columns, strict=False)
+    return pl.DataFrame(columns, strict=False)
 
 
 # A small writer of SVG pictures: a few bars and steps need no plotting library.

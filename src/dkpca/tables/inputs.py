@@ -82,35 +82,36 @@ def named_columns(name: str, table: Any) -> tuple[str, ...] | None:
 
 @dataclass(frozen=True)
 class InColumns:
-    """A table in a file with its columns in this order."""
+    """A table in a file with its columns in this order; without columns, as they are."""
 
     name: str
     path: Path
-    columns: tuple[str, ...]
+    columns: tuple[str, ...] = ()
 
     def __call__(self, memory: MemoryLimit | None = None) -> Array:
         """Read it."""
-        return _reader(self.name).read_numbers(self.name, self.path, self.columns, memory)
+        if self.path.suffix != ".npy":
+            return _reader(self.name).read_numbers(self.name, self.path, self.columns, memory)
+        if self.path.exists() and not self.path.is_file():
+            raise InputError(f"party {self.name!r}: {self.path} is a directory, a pipe or a device; give a file")
+        try:
+            with numpy_errors():
+                return np.load(self.path, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise InputError(
+                f"party {self.name!r}: {self.path} cannot be read as a table of numbers: {error}"
+            ) from error
 
 
 def opened(
     name: str, table: Array | Source, *, columns_are: str = "quantities", memory: MemoryLimit | None = None
 ) -> Array:
     """Return the party's columns, opening them where they are only named."""
-    if isinstance(table, Path) and table.suffix != ".npy":
-        table = InColumns(name, table, ())
-    if isinstance(table, InColumns):
-        return check_table(name, table(memory), columns_are=columns_are)
-    if isinstance(table, Path):
-        if table.exists() and not table.is_file():
-            raise InputError(f"party {name!r}: {table} is a directory, a pipe or a device; give a file")
-        try:
-            with numpy_errors():
-                loaded = np.load(table, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError) as error:
-            raise InputError(f"party {name!r}: {table} cannot be read as a table of numbers: {error}") from error
-        return check_table(name, loaded, columns_are=columns_are, memory=memory)
-    return check_table(name, table(), columns_are=columns_are) if is_source(table) else table
+    if not is_source(table):
+        return table
+    source = InColumns(name, table) if isinstance(table, Path) else table
+    loaded = source(memory) if isinstance(source, InColumns) else source()
+    return check_table(name, loaded, columns_are=columns_are, memory=memory)
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ import contextlib
 import difflib
 import re
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -39,7 +39,6 @@ DATE_COLUMNS = ("error", "number", "ignore")
 TEXT = (pl.String, pl.Categorical, pl.Enum)
 OURS = Dialect(separator=",", decimal=".", thousands="", missing=())  # how we write embeddings
 
-NUMBER, WHOLE, TRUTH, DATE, WORDS = "number", "large whole number", "truth", "date", "text"
 ONLY_DIGITS, LARGE = "^[+-]?[0-9]+$", "^[+-]?[0-9]{16,38}$"
 NO_FORMATS: Mapping[str, str] = {}
 PLAIN_MISSING = ("NA", "N/A", "NaN", "nan", "null", "NULL", "None")  # nobody takes these for a value
@@ -147,11 +146,15 @@ def read(path: Path, reading: Reading, *, by_column: bool = False) -> Table:
 
 @contextlib.contextmanager
 def opened(path: Path, reading: Reading) -> Iterator[Opened]:
-    """Open a table; what goes wrong while it is looked at becomes a sentence."""
+    """Open a table; what goes wrong while it is looked at becomes a sentence: which row is too long, if one is."""
     with _explained(path):
         table = open_table(path, reading.dialect, id_column=reading.id_column, likely=reading.likely)
-        with _rows_fit(table):
+        try:
             yield table
+        except pl.exceptions.PolarsError:
+            if table.skip is not None:
+                text_files.check_width(table)
+            raise
 
 
 def is_table(path: Path) -> bool:
@@ -167,12 +170,10 @@ def column_names(path: Path, dialect: Dialect = AS_WRITTEN, *, id_column: str | 
 
 def read_ids(path: Path, id_column: str, dialect: Dialect = AS_WRITTEN, ways: Sequence[str] = ()) -> list[str]:
     """Sample ids of a table, in its order; nothing else of it is read."""
-    with _explained(path):
-        opened = open_table(path, _any_numbers(dialect), id_column=id_column)
-        check_columns([id_column], opened)
-        with _rows_fit(opened):
-            frame = typed(opened, [], by_position=False).frame.select(id_column).collect(engine="streaming")
-        return _ids(frame[id_column], opened.source, ways)
+    with opened(path, Reading(id_column, dialect=_any_numbers(dialect))) as table:
+        check_columns([id_column], table)
+        frame = typed(table, [], by_position=False).frame.select(id_column).collect(engine="streaming")
+        return _ids(frame[id_column], table.source, ways)
 
 
 def _any_numbers(dialect: Dialect) -> Dialect:
@@ -195,17 +196,6 @@ def _explained(path: Path) -> Iterator[None]:
         reason = str(error).strip().partition("\n")[0]
         kind = "Parquet" if path.is_dir() else path.suffix
         raise InputError(f"{path}: cannot be read as a {kind} table ({reason}); check the file") from error
-
-
-@contextlib.contextmanager
-def _rows_fit(opened: Opened) -> Iterator[None]:
-    """Say which row is too long, if that is why a text file cannot be read."""
-    try:
-        yield
-    except pl.exceptions.PolarsError:
-        if opened.skip is not None:
-            text_files.check_width(opened)
-        raise
 
 
 def from_frame(frame: Any, reading: Reading, *, name: str = "table") -> Table:
@@ -291,64 +281,48 @@ def typed(
         return Typed(opened.frame, list(wanted), [], {})
     # A column is numbers if all its values are; of the rest, dates and truth values are looked for.
     frame, notes = _without_empty_rows(opened, by_position)
-    written = opened.written(wanted)
-    present, numbers, marked = _counts(frame, written, opened.dialect)
+    text = {name: numerals.as_text(name, opened.dialect.missing or ()) for name in opened.written(wanted)}
+    decimal, thousands = opened.dialect.decimal or ".", opened.dialect.thousands or ""
+    as_numbers = {name: numerals.as_number(own, decimal, thousands) for name, own in text.items()}
+    present, numbers, marked = _counts(frame, text, as_numbers, opened.dialect)
     # Columns with neither a name nor a value: separators at the ends of lines make them.
     unused = {name for name, count in present.items() if name.startswith(f"{UNNAMED}_") and not count}
-    kinds = {name: NUMBER for name in written if name not in unused and numbers[name] == present[name]}
-    formats: dict[str, str] = {}
-    for name in written:
-        if name not in unused and name not in kinds:
-            text = numerals.as_text(name, opened.dialect.missing or ())
-            form = _date_format(frame, text, present[name], name, opened, date_formats)
-            true = not form and measured(frame, {name: numerals.as_truth(text).count()})[name] == present[name]
-            kinds[name] = DATE if form else TRUTH if true else WORDS
-            formats |= {name: form} if form else {}
+    whole = [name for name in text if name not in unused and numbers[name] == present[name]]
+    converted = {name: as_numbers[name] for name in whole}
     # The head of the file may have left the decimal mark open; the whole columns decide now, or it is refused.
     if not opened.proved:
-        _refuse_unclear(frame, [name for name, kind in kinds.items() if kind == NUMBER], opened)
+        _refuse_unclear(frame, whole, opened)
+    converted |= {name: text[name].cast(pl.Int128, strict=False) for name in _large(frame, text, whole)}
+    formats: dict[str, str] = {}
+    for name in [name for name in text if name not in unused and name not in converted]:
+        form = _date_format(frame, text[name], present[name], name, opened, date_formats)
+        true = not form and measured(frame, {name: numerals.as_truth(text[name]).count()})[name] == present[name]
+        formats |= {name: form} if form else {}
+        converted[name] = (
+            numerals.as_date(text[name], form) if form else numerals.as_truth(text[name]) if true else text[name]
+        )
     notes += _about_marks(frame, [name for name, count in marked.items() if count], opened.dialect)
-    kinds |= dict.fromkeys(_large(frame, [n for n, kind in kinds.items() if kind == NUMBER], opened.dialect), WHOLE)
-    expressions = [_converted(name, kind, opened.dialect, formats) for name, kind in kinds.items()]
+    expressions = [own.alias(name) for name, own in converted.items()]
     return Typed(frame.with_columns(expressions), [name for name in wanted if name not in unused], notes, formats)
 
 
-def _converted(name: str, kind: str, dialect: Dialect, formats: Mapping[str, str]) -> pl.Expr:
-    text = numerals.as_text(name, dialect.missing or ())
-    if kind == NUMBER:
-        text = numerals.as_number(text, dialect.decimal or ".", dialect.thousands or "")
-    elif kind == WHOLE:
-        text = text.cast(pl.Int128, strict=False)
-    elif kind == TRUTH:
-        text = numerals.as_truth(text)
-    elif kind == DATE:
-        text = numerals.as_date(text, formats[name])
-    return text.alias(name)
-
-
-def _large(frame: pl.LazyFrame, names: Sequence[str], dialect: Dialect) -> list[str]:
+def _large(frame: pl.LazyFrame, text: Mapping[str, pl.Expr], names: Iterable[str]) -> list[str]:
     """Columns of nothing but whole numbers, some of which have more digits than a double does."""
-    texts = {name: numerals.as_text(name, dialect.missing or ()) for name in names}
-    some = measured(frame, {name: text.str.contains(LARGE).any() for name, text in texts.items()})
-    asked = {name: texts[name].str.contains(ONLY_DIGITS).all() for name, large in some.items() if large}
+    some = measured(frame, {name: text[name].str.contains(LARGE).any() for name in names})
+    asked = {name: text[name].str.contains(ONLY_DIGITS).all() for name, large in some.items() if large}
     return [name for name, whole in measured(frame, asked).items() if whole]
 
 
 def _counts(
-    frame: pl.LazyFrame, names: Sequence[str], dialect: Dialect
-) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
+    frame: pl.LazyFrame, text: Mapping[str, pl.Expr], as_numbers: Mapping[str, pl.Expr], dialect: Dialect
+) -> list[dict[str, int]]:
     """How many values each column has, how many of them are numbers, and how many marks of missing ones."""
     asked = {}
-    for name in names:
-        text = numerals.as_text(name, dialect.missing or ())
-        asked[f"present {name}"] = text.count()
-        asked[f"numbers {name}"] = numerals.as_number(text, dialect.decimal or ".", dialect.thousands or "").count()
-        asked[f"marked {name}"] = pl.col(name).str.strip_chars().is_in(list(dialect.missing or ())).sum()
+    for name, own in text.items():
+        marked = pl.col(name).str.strip_chars().is_in(list(dialect.missing or ()))
+        asked |= {f"0 {name}": own.count(), f"1 {name}": as_numbers[name].count(), f"2 {name}": marked.sum()}
     found = measured(frame, asked)
-    present, numbers, marked = (
-        {name: found[f"{what} {name}"] for name in names} for what in ("present", "numbers", "marked")
-    )
-    return present, numbers, marked
+    return [{name: found[f"{what} {name}"] for name in text} for what in range(3)]
 
 
 def _date_format(
