@@ -5,7 +5,7 @@ A party's state and an estimator contain data: their files are for their owner's
 
 import contextlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -257,23 +257,21 @@ def _with_eigenvalues(fields: Header, arrays: Arrays) -> Header:
 
 def _fits(model: FusedModel, n_samples: int) -> bool:
     """Whether the arrays of a model have the shapes that belong together."""
-    k, anchors, nearby = len(model.eigenvalues), model.extension.anchors, model.nearby
+    k, known, nearby, extension = len(model.eigenvalues), model.covariates, model.nearby, model.extension
+    anchors, slopes = extension.anchors, extension.slopes
+    if (slopes is None) != (known is None):
+        return False
     n_anchors = n_samples if anchors is None else len(anchors)
-    slopes, known = model.extension.slopes, model.covariates
-    q = 0 if known is None else known.basis.shape[-1]
-    adjusted = known is None or (known.basis.shape == (n_samples, q) and known.to_basis.shape == (len(known.mean), q))
-    adjusted = adjusted and (known is None or known.strata.shape == (n_samples,))
+    expected = [(each, (k,)) for each in (model.eigenvalues, model.explained_variance_ratio, extension.offset)]
+    expected += [(model.eigenvectors, (n_samples, k)), (extension.weights, (n_anchors, k))]
+    if known is not None and slopes is not None:
+        q = known.basis.shape[-1]
+        expected += [(known.basis, (n_samples, q)), (known.to_basis, (len(known.mean), q)), (slopes, (q, k))]
+        expected += [(known.strata, (n_samples,))]
+    if nearby is not None:
+        expected += [(nearby.vectors, (n_samples, len(nearby.values)))]
     in_range = anchors is None or (anchors.dtype == np.int64 and 0 <= anchors.min() <= anchors.max() < n_samples)
-    return bool(
-        model.eigenvalues.shape == model.explained_variance_ratio.shape == model.extension.offset.shape == (k,)
-        and model.eigenvectors.shape == (n_samples, k)
-        and model.extension.weights.shape == (n_anchors, k)
-        and in_range
-        and adjusted
-        and (slopes is None) == (known is None)
-        and (slopes is None or slopes.shape == (q, k))
-        and (nearby is None or nearby.vectors.shape == (n_samples, len(nearby.values)))
-    )
+    return bool(in_range) and all(array.shape == shape for array, shape in expected)
 
 
 def _summary(data: bytes) -> Summary:
@@ -322,7 +320,7 @@ def write_estimator(path: Path, fitted: Fitted) -> None:
         files[IDS] = json.dumps([_label(label) for label in fitted.ids]).encode()
     sources = {name: str(source) for name, source in fitted.sources.items()}
     facts = Facts(fitted.party_names, fitted.feature_names, sources, fitted.shield)
-    parameters = {name: codec.plain(_listed(value)) for name, value in fitted.parameters.items()}
+    parameters = {name: codec.plain(value) for name, value in fitted.parameters.items()}
     header = {
         "warning": ESTIMATOR_WARNING,
         "estimator": 1 if fitted.shield.protect == "none" else ESTIMATOR_VERSION,
@@ -386,19 +384,6 @@ def _labels(data: Any) -> tuple[Any, ...] | None:
     if not isinstance(labels, list) or not all(isinstance(label, str | int | float) for label in labels):
         raise WireError(f"{ESTIMATOR}: does not have the ids of its samples as a list; save it again")
     return tuple(labels)
-
-
-def _is_group(value: Any) -> bool:
-    return hasattr(value, "__iter__") and not isinstance(value, str)
-
-
-def _listed(value: Any) -> Any:
-    """Groups of columns as plain lists, whatever kind of sequence they were."""
-    if isinstance(value, str) or not isinstance(value, Mapping | Sequence):
-        return value
-    groups = value.items() if isinstance(value, Mapping) else enumerate(value)
-    listed = {key: list(each) if _is_group(each) else each for key, each in groups}
-    return listed if isinstance(value, Mapping) else list(listed.values())
 
 
 Saved = Message | State | FusedModel

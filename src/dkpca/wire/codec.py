@@ -200,7 +200,7 @@ def plain(value: Any) -> Any:
         return described(value)
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, tuple | list):
+    if isinstance(value, Collection) and not isinstance(value, str | bytes):  # a group of columns may be any
         return [plain(item) for item in value]
     if isinstance(value, float | np.floating):
         return float(value) if math.isfinite(value) else repr(float(value))
