@@ -4,6 +4,7 @@ Both are computed where those tables are, and nowhere else.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,7 +34,6 @@ class LabelColumn:
 
     name: str
     group: str  # "labels", "samples"
-    note: str = ""
     numbers: Any = None  # (n_samples,) of float, NaN where there is none
     codes: Any = None  # (n_samples,) of int, into categories
     categories: tuple[str, ...] = ()
@@ -51,10 +51,7 @@ class LabelTable:
 
     def check_match(self, names: Sequence[str], source: object) -> list[str]:
         """Refuse a table about other samples; say how many of these have no row in it."""
-        known = set(matching_keys(self.ids, self.id_normalize))
-        lacking = [
-            name for name, key in zip(names, matching_keys(names, self.id_normalize), strict=True) if key not in known
-        ]
+        lacking = [name for name, row in zip(names, self._rows(names), strict=True) if row is None]
         if len(lacking) == len(names):
             raise InputError(
                 f"{self.path}: none of its {len(self.ids):,} ids is a sample of {source}; its ids look like "
@@ -67,18 +64,21 @@ class LabelTable:
             f"{len(lacking):,} have none, for example {lacking[0]!r}"
         ]
 
+    def _rows(self, names: Sequence[str]) -> list[int | None]:
+        row = {key: number for number, key in enumerate(matching_keys(self.ids, self.id_normalize))}
+        return [row.get(key) for key in matching_keys(names, self.id_normalize)]
+
+    def _of(self, names: Sequence[str]) -> pl.DataFrame:
+        """Rows for samples in this order; null where there is none."""
+        return self.frame.select(pl.all().gather(pl.Series(self._rows(names), dtype=pl.UInt32)))
+
     def values(self, names: Sequence[str]) -> dict[str, list[Any]]:
         """Values as they are, for samples in this order; None where there is none."""
-        row = {key: number for number, key in enumerate(matching_keys(self.ids, self.id_normalize))}
-        rows = [row.get(key) for key in matching_keys(names, self.id_normalize)]
-        known = {name: self.frame[name].to_list() for name in self.frame.columns}
-        return {name: [None if r is None else own[r] for r in rows] for name, own in known.items()}
+        return self._of(names).to_dict(as_series=False)
 
     def columns(self, names: Sequence[str]) -> list[LabelColumn]:
         """One value per sample, for samples in this order."""
-        row = {key: number for number, key in enumerate(matching_keys(self.ids, self.id_normalize))}
-        rows = np.array([row.get(key, -1) for key in matching_keys(names, self.id_normalize)])
-        return [_column(self.frame[name], rows) for name in self.frame.columns]
+        return [_column(values) for values in self._of(names).iter_columns()]
 
 
 def read_labels(path: Path, how: Reading, wanted: Sequence[str]) -> LabelTable:
@@ -90,11 +90,8 @@ def read_labels(path: Path, how: Reading, wanted: Sequence[str]) -> LabelTable:
             f"{path}: has {frame.width} columns, too many for one page; name those to color by with --label, "
             f"as --label {frame.columns[0]!r}"
         )
-    crowded = [
-        name
-        for name in frame.columns
-        if not frame[name].dtype.is_numeric() and frame[name].n_unique() > MOST_CATEGORIES
-    ]
+    kinds = frame.schema
+    crowded = [n for n in frame.columns if not kinds[n].is_numeric() and frame[n].n_unique() > MOST_CATEGORIES]
     if wanted:
         frame = frame.select(name for name in wanted if name in frame.columns)  # in the order asked for
         crowded = []
@@ -103,33 +100,28 @@ def read_labels(path: Path, how: Reading, wanted: Sequence[str]) -> LabelTable:
     return LabelTable(path, table.ids, frame.drop(crowded), (*table.notes, *left_out), how.id_normalize)
 
 
-def category_column(
-    name: str, values: Sequence[str], *, group: str, note: str = "", order: Sequence[str] = ()
-) -> LabelColumn:
-    """Categories, the most frequent first unless their order is given."""
-    counted = (
-        pl.Series("value", values, dtype=pl.String).value_counts().sort(["count", "value"], descending=[True, False])
-    )
-    categories = tuple(order) or (*(value for value in counted["value"].to_list() if value != NONE),)
-    if NONE in values and NONE not in categories:
-        categories = (*categories, NONE)
+def category_column(name: str, values: Sequence[str], *, group: str, order: Sequence[str] = ()) -> LabelColumn:
+    """Categories, the most frequent first unless their order is given; no value comes last."""
+    counts = Counter(values)
+    ordered = order or sorted(counts, key=lambda value: (-counts[value], value))
+    found = [value for value in ordered if value in counts and value != NONE]
+    categories = (*found, NONE) if NONE in counts else tuple(found)
     position = {category: code for code, category in enumerate(categories)}
     codes = np.array([position[value] for value in values], dtype=np.uint32)
-    return LabelColumn(name, group, note, codes=codes, categories=categories)
+    return LabelColumn(name, group, codes=codes, categories=categories)
 
 
-def _column(values: pl.Series, rows: Any) -> LabelColumn:
-    """One value per sample; row -1 has none."""
+def _column(values: pl.Series) -> LabelColumn:
+    """One value per sample: numbers, if there are many different ones, or categories."""
+    order: list[str] = []
     if values.dtype.is_numeric():
-        found = np.where(rows >= 0, numerals.as_floats(values)[rows], np.nan)
-        if len(np.unique(found[~np.isnan(found)])) > MANY_VALUES:
-            return LabelColumn(values.name, "labels", numbers=found)
+        numbers = numerals.as_floats(values)
+        different = np.unique(numbers[~np.isnan(numbers)])
+        if len(different) > MANY_VALUES:
+            return LabelColumn(values.name, "labels", numbers=numbers)
+        order = [str(value) for value in sorted(values.drop_nulls().unique().to_list())]
     texts = [NONE if value is None or value != value else str(value) for value in values.to_list()]
-    order = (
-        [str(value) for value in sorted(values.drop_nulls().unique().to_list())] if values.dtype.is_numeric() else []
-    )
-    picked = [texts[row] if row >= 0 else NONE for row in rows.tolist()]
-    return category_column(values.name, picked, group="labels", order=[text for text in order if text in set(picked)])
+    return category_column(values.name, texts, group="labels", order=order)
 
 
 @dataclass(frozen=True)

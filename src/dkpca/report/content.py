@@ -423,7 +423,7 @@ def packed(content: Content, drawn: DrawnSamples) -> tuple[dict[str, Any], str]:
 
 
 def _packed_column(bundle: Bundle, column: LabelColumn) -> dict[str, Any]:
-    described: dict[str, Any] = {"name": column.name, "group": column.group, "note": column.note}
+    described: dict[str, Any] = {"name": column.name, "group": column.group}
     if column.numbers is not None:
         return described | {"numbers": bundle.add(np.asarray(column.numbers, dtype=np.float32))}
     none = column.categories.index(NONE) if NONE in column.categories else -1

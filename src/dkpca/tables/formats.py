@@ -290,15 +290,12 @@ def embedding_files(
             return frame
         return frame.with_columns(pl.Series("outside", list(outside[start:end]), dtype=pl.Boolean))
 
-    def csv(file: BinaryIO) -> None:
-        for start in range(0, max(len(scores), 1), ROWS):
-            rows(start, start + ROWS).write_csv(file, include_header=start == 0)
-
     def groups(columns: list[str] | None, *unused: object) -> Iterator[pl.DataFrame]:
         for start in range(0, max(len(scores), 1), ROWS):
             yield rows(start, start + ROWS).select(columns or pl.all())
 
-    def parquet(file: BinaryIO) -> None:
-        register_io_source(groups, schema=rows(0, 0).schema).sink_parquet(file, row_group_size=ROWS)
-
-    return {"embedding.csv": csv, "embedding.parquet": parquet}
+    table = register_io_source(groups, schema=rows(0, 0).schema)
+    return {
+        "embedding.csv": table.sink_csv,
+        "embedding.parquet": lambda file: table.sink_parquet(file, row_group_size=ROWS),
+    }

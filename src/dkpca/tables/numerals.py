@@ -192,6 +192,4 @@ def as_indicator(column: pl.Series, category: str) -> Any:
 
 def _said(form: str) -> str:
     """Order of day, month and year, in words."""
-    return "-".join(
-        sorted(DATE_WORDS.values(), key=lambda word: form.index(next(m for m, w in DATE_WORDS.items() if w == word)))
-    )
+    return "-".join(DATE_WORDS[mark] for mark in re.findall("%[Ymd]", form))

@@ -6,7 +6,6 @@ import { byId, count, element, setPressed, short, swatch } from "./dom.js";
 export function drawLegend(column, shading, hidden, toggle) {
   const box = byId("legend");
   box.replaceChildren(element("h3", {}, column ? column.name : "samples"));
-  if (column?.note) box.append(element("p", { class: "hint" }, column.note));
   if (shading.scale) box.append(scaleBar(shading.scale));
   shading.groups.forEach((group, position) => {
     const button = element(
