@@ -18,6 +18,7 @@ from dkpca.errors import DKPCAError, FusionError, InputError, StorageError, Wire
 from dkpca.fusion import FusedModel
 from dkpca.fusion.completion import completed
 from dkpca.fusion.fused_model import FusionSettings
+from dkpca.linalg.arrays import Array
 from dkpca.messages import Fingerprint, Message, Summary
 from dkpca.party.state import PartyState, Shield, State, SumState
 from dkpca.store import storage
@@ -262,8 +263,9 @@ def _fits(model: FusedModel, n_samples: int) -> bool:
     if (slopes is None) != (known is None):
         return False
     n_anchors = n_samples if anchors is None else len(anchors)
-    expected = [(each, (k,)) for each in (model.eigenvalues, model.explained_variance_ratio, extension.offset)]
-    expected += [(model.eigenvectors, (n_samples, k)), (extension.weights, (n_anchors, k))]
+    expected: list[tuple[Array, tuple[int, ...]]] = [(model.eigenvectors, (n_samples, k))]
+    expected += [(each, (k,)) for each in (model.eigenvalues, model.explained_variance_ratio, extension.offset)]
+    expected += [(extension.weights, (n_anchors, k))]
     if known is not None and slopes is not None:
         q = known.basis.shape[-1]
         expected += [(known.basis, (n_samples, q)), (known.to_basis, (len(known.mean), q)), (slopes, (q, k))]

@@ -317,7 +317,7 @@ def _counts(
     frame: pl.LazyFrame, text: Mapping[str, pl.Expr], as_numbers: Mapping[str, pl.Expr], dialect: Dialect
 ) -> list[dict[str, int]]:
     """How many values each column has, how many of them are numbers, and how many marks of missing ones."""
-    asked = {}
+    asked: dict[str, pl.Expr] = {}
     for name, own in text.items():
         marked = pl.col(name).str.strip_chars().is_in(list(dialect.missing or ()))
         asked |= {f"0 {name}": own.count(), f"1 {name}": as_numbers[name].count(), f"2 {name}": marked.sum()}
