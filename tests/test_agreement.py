@@ -118,7 +118,7 @@ class TestWeights:
         assert min(scaled, key=scaled.__getitem__) == "noise"
 
     def test_refused_where_it_cannot_be(self):
-        with pytest.raises(InputError, match="under the product law each party weighs by its width .* use law='sum'"):
+        with pytest.raises(InputError, match="under the product law a party's weight is its gamma, .* use law='sum'"):
             DKPCA(2, parties=2, weights="statis").fit(DATA["iris"])
         with pytest.raises(InputError, match="protect='sums' takes one kernel for all parties, without weights"):
             DKPCA(2, parties=2, weights="statis", protect="sums", kernel="linear").fit(DATA["iris"])

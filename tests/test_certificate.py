@@ -147,13 +147,13 @@ def test_the_verdict_begins_with_what_is_estimated(table):
         )
 
     assert changed(5e-7).verdict() == (
-        "Green: 99.99997% of the best possible variance, and a subspace error of 5e-07: 3 digits of each component "
-        "(estimated)."
+        "Green: 99.99997% of the best possible variance, and a subspace error of 5e-07, so each component is correct "
+        "to 3 digits (estimated)."
     )
     assert changed(0.04).verdict().startswith("Amber: 97.6% of the best possible variance, and a subspace")
     assert changed(0.6).verdict().startswith("Red: ")
     audit = Audit(100, 0, 0.95, 1.0, 9e-5, (1e-8, 1e-8), 2)
-    assert changed(5e-7, audit).verdict().endswith("3 digits of each component (estimated by an audit).")
+    assert changed(5e-7, audit).verdict().endswith("correct to 3 digits (estimated by an audit).")
     assert proof.statements()[0] == proof.short()[0] == proof.verdict() == proof.to_dict()["verdict"]
 
 
@@ -255,8 +255,8 @@ STATED = Certificate(
 
 def test_the_words_of_a_certificate_that_proves_its_components():
     assert STATED.statements() == [
-        "Green: 99.7% of the best possible variance, and a subspace error of 0.004: 1 digit of each component "
-        "(estimated).",
+        "Green: 99.7% of the best possible variance, and a subspace error of 0.004, so each component is correct to "
+        "1 digit (estimated).",
         "The true kernel is the RBF kernel of the joined table.",
         "The fused kernel matrix differs from the true one by at most 0.5 in spectral norm; its trace falls short by "
         "at most 1.5.",
@@ -268,10 +268,10 @@ def test_the_words_of_a_certificate_that_proves_its_components():
         "Theorem 1 of the paper bounds the |sin Theta|_F by 0.25 (the largest possible is 1.73).",
     ]
     assert STATED.short()[1:] == [
-        "Proved: at least 95.7% of the best possible variance and 75.0% of all variance, but nothing about all "
-        "components together.",
+        "Proved: at least 95.7% of the best possible variance and 75.0% of all variance, but not every "
+        "component to one digit.",
         "Proved for single components: 1, 3 of 3, each to at least one digit.",
-        "The proof is weaker than the answer: an audit (audit=100) or a higher rank proves more.",
+        "The proof is weaker than the answer: an audit (--set audit=100) or a higher rank would prove more.",
     ]
 
 
@@ -292,8 +292,8 @@ def test_the_words_of_a_certificate_without_a_gap():
         "the parties, or another number of components, can change that."
     )
     assert unproved.statements() == [
-        "Red: 95.7% of the best possible variance, and a subspace error of 1: less than one digit right in some "
-        "component (estimated).",
+        "Red: 95.7% of the best possible variance, and a subspace error of 1, so some component has no correct "
+        "digit (estimated).",
         STATED.statements()[2],
         "Each of the 3 true eigenvalues lies at most 100.0% below its upper bound; for the smallest this says "
         "nothing.",

@@ -235,7 +235,7 @@ def test_settings_larger_than_any_are_not_read(tmp_path):
     with (tmp_path / "settings.json").open("wb") as file:
         file.truncate(2**40)
     with pytest.raises(
-        StorageError, match=r"has 1,099.5 GB, and what belongs here at most 16.8 MB; give the right file"
+        StorageError, match=r"has 1,099.5 GB, but such files have at most 16.8 MB; give the right file"
     ):
         storage.read_json(tmp_path / "settings.json")
     with pytest.raises(StorageError, match="does not fit into memory"):

@@ -294,7 +294,7 @@ class TestSearchForViolations:
         )  # fmt: skip
         outcome = attempt(tiny)
         assert outcome.ended == "refused", outcome.words
-        assert "add up to more than a number can hold" in outcome.words
+        assert "the sum of the parties' stated errors overflows" in outcome.words
 
     @pytest.mark.torch
     def test_a_tensor_whose_own_solver_gives_up_is_solved(self):

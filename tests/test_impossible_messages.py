@@ -61,11 +61,11 @@ IMPOSSIBLE = [
     (lambda s: with_factor(s, one_row_longer), "are not orthogonal"),
     (lambda s: with_factor(s, slanted), "columns 1 and 2 of its factor are not orthogonal"),
     (lambda s: with_factor(s, swapped), "is longer than column"),
-    (lambda s: replace(s, trace_left_out=-1e300), "less than nothing cannot be"),
+    (lambda s: replace(s, trace_left_out=-1e300), "which cannot be negative"),
     (lambda s: replace(s, trace_left_out=s.trace_left_out + 0.5), "is left out, but"),
     (lambda s: replace(s, left_out_norm=0.0), "no eigenvalue left out exceeds 0"),
     (lambda s: replace(s, factor=Rounded(1e160 * s.factor.decode())), "whose squares are too large"),
-    (lambda s: replace(s, rounding_norm=1e308), "too large to count with"),
+    (lambda s: replace(s, rounding_norm=1e308), "too large to compute with"),
     (lambda s: replace(s, n_features=-1), "it states -1 columns"),
 ]
 
@@ -85,7 +85,7 @@ def test_an_impossible_summary_is_refused_with_the_name_of_its_party(change, wor
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda s: replace(s, trace_left_out=-1e300), "less than nothing cannot be"),
+        (lambda s: replace(s, trace_left_out=-1e300), "which cannot be negative"),
         (lambda s: replace(s, trace_left_out=1e300), "all of them together are at most"),
         (lambda s: with_factor(s, slanted), "are not orthogonal"),
         (lambda s: with_factor(s, swapped), "is longer than column"),

@@ -158,7 +158,7 @@ def test_completed_rows_halve_the_error_of_mean_rows(whole, tables):
 def test_the_certificate_keeps_what_is_proved_apart_from_what_is_held_out(tables):
     model = estimator(lacking="complete").fit(tables)
     *_, proved, estimated = model.certificate_.statements()
-    assert f"Of {T} samples, parties lack: bank {T - len(tables['bank'])}" in proved
+    assert f"Of {T} samples, some are missing: {T - len(tables['bank'])} at bank" in proved
     assert "is about the table with mixtures of the party's own rows in their place" in proved
     assert "estimated from hidden rows: R² bank 0." in estimated
     assert "proved" not in estimated

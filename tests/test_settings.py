@@ -74,7 +74,7 @@ def test_settings_do_not_change_with_the_dict_they_were_made_from():
         ({"protect": "sums", "rank": 5}, "protect='sums' has no rank"),
         (
             {"protect": "blind", "rank": (rank.Fixed(3), rank.Recovery(0.5))},
-            "on which rank: recovery measures nothing",
+            "a recovery limit on the rank has no effect",
         ),
         ({"protect": "sums", "projection": "exact"}, "places new samples in its own way"),
         ({"protect": "blind", "lacking": "complete"}, "under protect='blind' the center sees no party's rows"),

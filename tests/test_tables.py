@@ -32,7 +32,7 @@ def test_columns_above_the_share_are_dropped_and_the_rest_filled_with_the_mean()
     assert [column.source for column in preparation.columns] == ["full", "one", "two"]
     assert preparation.notes == (
         "dropped 1 columns with more than 10% missing: 'three'",
-        "missing values filled with their column mean: 3, in 2 columns",
+        "filled 3 missing values in 2 columns with the column mean",
     )
     X = preparation.apply(loaded)
     np.testing.assert_allclose(X.mean(axis=0), 0, atol=1e-12)

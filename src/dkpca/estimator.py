@@ -543,7 +543,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         check_fitted(self)
         self._check_unprotected(method)
         if self._cluster or self.model_.lacking is not None:
-            raise InputError(f"{method} needs all rows of every party in one place; fit without Dask and lacking=")
+            raise InputError(f"{method} needs all rows of every party; fit without Dask, and with lacking='drop'")
         tables = self._tables_of_fit(method, X, sample_ids)
         return {name: self._opened(name, table) for name, table in tables.items()}
 
@@ -830,7 +830,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         strangers = sorted(set(names) - set(self.party_names_))
         if strangers:
             raise InputError(
-                f"the fit had the parties {self.party_names_}; these samples are from {names}; name those of the fit"
+                f"the fit had the parties {self.party_names_}, but these samples are from {names}; use the same names"
             )
         absent = sorted(set(names) - set(self._states))
         if absent:

@@ -146,8 +146,8 @@ class Fit:
             _either(POSITIVE, _named("scale", "auto"), _by_party(POSITIVE)),
             "a positive number, 'scale', a dict of party to positive number",
         ),
-        "Gamma of the kernel: a number, scale (1 / mean of the kernel's own distance over all parties), none "
-        "(1 / number of columns), or PARTY=NUMBER once per party.",
+        "Gamma of the kernel: a number, scale (1 / mean of what gamma multiplies, for rbf the squared distance over "
+        "all parties), none (1 / number of columns), or PARTY=NUMBER once per party.",
         option="--gamma",
     )
     weights: str | dict[str, float] | None = setting(
@@ -167,7 +167,7 @@ class Fit:
         "auto",
         (_is_rank, "'auto', a whole number of at least 1, or rules of dkpca.rank"),
         "What each party sends: a number of eigenpairs, or a goal such as error=0.1, bytes=1MB or recovery=0.5; "
-        "if several goals are given, the strictest applies.",
+        "of several, the highest rank that they ask for, within all limits.",
         option="--rank",
     )
     precision: str = setting(
@@ -180,14 +180,14 @@ class Fit:
     protect: str = setting(
         "none",
         choice(PROTECTIONS),
-        "What the center gets: a factor from each party, masked sums, or factors of rotated samples.",
+        "What the center sees: none (each party's factor), sums (only masked sums) or blind (only rotated factors).",
         option="--protect",
         choices=PROTECTIONS,
     )
     projection: str = setting(
         "extend",
         choice(("extend", "exact")),
-        "How new samples are placed: by their rows of the factors, or by distances to all training samples.",
+        "How new samples are placed: extend (rows of the factors) or exact (distances to all training samples).",
     )
     audit: int | None = setting(
         None,
@@ -197,14 +197,15 @@ class Fit:
     standardize: bool = setting(
         False,
         FLAG,
-        "Scale every column to mean 0 and standard deviation 1 (default: as in party.toml, or yes; in a study, no).",
+        "Scale every column to mean 0 and standard deviation 1 (default: yes, unless party.toml says otherwise; in a "
+        "study: no).",
         option="--standardize/--no-standardize",
     )
     lacking: str | None = setting(
         None,
         optional(*choice(LACKING)),
         "Samples missing at a party: drop (only common samples), mean (the party's mean row) or complete "
-        "(rows regressed on the other parties).",
+        "(rows predicted from the other parties' data).",
         option="--lacking",
     )
     center: bool = setting(True, FLAG, "Center the fused kernel in feature space.")
@@ -364,8 +365,8 @@ def _check_together(fit: Fit) -> None:
         )
     ):
         raise InputError(
-            "lacking='mean' under protect='sums' needs the linear kernel or one of distances: inner products that "
-            "are added up have no mean row of another kernel; use protect='blind', or lacking='drop'"
+            "lacking='mean' with protect='sums' works only with the linear kernel and kernels of distances, such as "
+            "rbf; use protect='blind', or lacking='drop'"
         )
     if fit.protect == "sums" and fit.precision not in ("float32", "float64"):
         raise InputError(
@@ -373,8 +374,8 @@ def _check_together(fit: Fit) -> None:
         )
     if fit.protect == "blind" and any(isinstance(part, rank.Recovery) for part in fit.rank_rule.parts()):
         raise InputError(
-            "protect='blind' sends rotated rows, on which rank: recovery measures nothing, and the result tells what "
-            "it tells at any rank; ask for fewer components, or use protect='none'"
+            "a recovery limit on the rank has no effect with protect='blind': the message shows no rows, and the "
+            "result does not depend on it; reduce n_components, or use protect='none'"
         )
     if fit.protect == "sums" and fit.rank != "auto":
         raise InputError("protect='sums' has no rank: it uses the whole sum; leave rank='auto'")

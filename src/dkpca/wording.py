@@ -45,11 +45,6 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def known_rows_recover(rows: int) -> str:
-    """Beginning of a sentence about what an attacker does who knows so many rows."""
-    return f"{counted(rows, 'known row')} {'recovers' if rows == 1 else 'recover'}"
-
-
 def ranges(numbers: Sequence[int]) -> str:
     """Whole numbers, ascending, with neighbors drawn together: 1 to 4, 7."""
     parts: list[list[int]] = []

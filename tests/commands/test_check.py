@@ -36,7 +36,7 @@ def test_everything_about_a_table_is_said_at_once(clinic):
     columns = {column["name"]: column for column in found["columns"]}
     remarks = {name: "; ".join(column["remarks"]) for name, column in columns.items()}
     assert (found["n_rows"], found["id_column"], found["usable"]) == (40, "Patienten-Nr", True)
-    assert "read as separated by semicolons, decimal comma" in found["notes"]
+    assert "format: separated by semicolons, decimal comma" in found["notes"]
     assert {name: column["kind"] for name, column in columns.items()} == {
         "Alter": "number", "Geschlecht": "text", "Aufnahme": "date", "Fall": "number", "Konstant": "number",
         "Leer": "nothing", "CRP": "number", "Kalium": "number", "Freitext": "text",

@@ -69,14 +69,14 @@ def test_the_tutorial_and_the_guide_to_choosing_run_as_printed(path, tmp_path):
     tutorial = " ".join((ROOT / "docs" / "tutorial.md").read_text().split())
     assert "using the 164 samples that all tables have" in ran.stdout
     assert "164 patients are in all three" in tutorial
-    assert "Proved: at least 100.0% of the best possible variance" in ran.stdout
-    assert "4 digits of each component (estimated)" in ran.stdout
-    assert " of all variance, and 2 digits of each component." in ran.stdout
+    assert "Proved: at least 99.9" in ran.stdout
+    assert "each component is correct to 4 digits (estimated)" in ran.stdout
+    assert " of all variance, and each component to 2 digits." in ran.stdout
     assert "correct to about 4 digits (estimated), and 2 of these digits are proved" in tutorial
-    assert "30 known rows recover 5 of 5 columns, R² 1.00 to 1.00" in ran.stdout
-    assert "30 known rows recover 5 of 5 columns, R² 1.00 to 1.00" in tutorial
+    assert "an attacker who knows 30 rows can recover 5 of 5 columns (R² 1.00)" in ran.stdout
+    assert "an attacker who knows 30 rows can recover 5 of 5 columns (R² 1.00)" in tutorial
     assert "component 2 is associated with Blutdruck (mmHg)" in ran.stdout
-    assert "columns that the page holds, for every sample: Diagnose" in ran.stdout
+    assert "the page contains these columns, for every sample: Diagnose" in ran.stdout
     assert (tmp_path / "hospitals" / "clinic" / "report.html").exists()
 
 

@@ -103,7 +103,7 @@ def test_numbers_as_weights_are_asked_for_anew_when_the_parties_change(summarize
 def test_under_the_product_the_center_cannot_weigh_what_was_sent(summarized):
     summaries = [f"{owner}.summary" for owner in OWNERS]
     words = summarized.refused("fuse", *summaries, "--law", "product", "--weights", "balanced", "--out", "run")
-    assert "under the product law a party counts by the width of its kernel" in words
+    assert "under the product law a party's weight is its gamma" in words
 
 
 def new_tables(office):
@@ -145,7 +145,7 @@ def test_codes_are_no_quantities_for_other_kernels(office):
 def test_what_cannot_be_meant_is_said(office):
     fit = ("fit", *SOURCES, *FIT)
     assert "'shoe' is not one of the parties" in office.refused(*fit, "--kernel", "shoe=overlap")
-    assert "for all parties; name one" in office.refused(*fit, "--kernel", "rbf", "--kernel", "linear")
+    assert "for all parties; give one value" in office.refused(*fit, "--kernel", "rbf", "--kernel", "linear")
     assert "the sigmoid kernel is not positive semidefinite" in office.refused(*fit, "--kernel", "sigmoid")
     assert "weights is 'bank'; give 'balanced'" in office.refused(*fit, "--weights", "bank")
     assert "a number for each of ['bank', 'clinic', 'shop']" in office.refused(*fit, "--weights", "bank=2")

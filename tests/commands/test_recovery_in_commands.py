@@ -25,7 +25,7 @@ def recorded(office):
 
 def test_summarize_says_what_could_be_recovered_and_the_ledger_keeps_it(office):
     told = office.ok(*SUMMARIZE).out
-    assert "30 known rows recover 4 of 4 columns, R² " in told
+    assert "an attacker who knows 30 rows can recover 4 of 4 columns (R² " in told
     assert recorded(office)["recovery"] in told
     found = office.ok(*SUMMARIZE, "--json").json["recovery"]
     assert found["worst"] == max(found["columns"]) == recorded(office)["recovered_at_most"]
@@ -56,7 +56,7 @@ def test_the_answer_is_colored_on_a_terminal(office):
 def test_inspect_at_the_party_shows_it_by_column(office):
     office.ok(*SUMMARIZE)
     told = office.ok("inspect", "bank.summary").out
-    assert "At this party: 30 known rows recover" in told
+    assert "At this party: an attacker who knows 30 rows can recover" in told
     for column in ("x0", "x1", "x2", "x3"):
         assert column in told
     assert office.ok("inspect", "bank.state", "--json").json["recovery"]["worst"] > 0
@@ -89,7 +89,7 @@ def test_limits_lower_or_refuse_before_anything_leaves(office):
     for left in ("bank.summary", "bank.state"):
         (office.path / left).unlink()
     words = office.refused(*SUMMARIZE, *limited(office, recovery=0.01, known_rows=20))
-    assert "20 known rows recover a column from rank 1 with R²" in words
+    assert "an attacker who knows 20 rows recovers a column from rank 1 with R²" in words
     assert not (office.path / "bank.summary").exists()
     assert not (office.path / "bank.state").exists()
     assert recorded(office)["event"] == "refused"
@@ -113,8 +113,8 @@ def test_a_kernel_matrix_has_no_columns_to_recover_and_inspect_says_so(office):
 
 def test_a_limit_that_leaves_little_says_how_little(office):
     told = office.ok(*SUMMARIZE, "--rank", "recovery=0.5").out
-    assert "note: the limit on recovery leaves rank 1, 70.9% of the Gram matrix, nearly the same for all" in told
-    assert "the limit on recovery leaves" not in office.ok(*SUMMARIZE, "--rank", "recovery=1.0").out
+    assert "note: to stay within the recovery limit, rank 1 is sent, 70.9% of the kernel matrix, nearly" in told
+    assert "to stay within the recovery limit" not in office.ok(*SUMMARIZE, "--rank", "recovery=1.0").out
 
 
 def test_one_known_row_is_counted_as_one(office):

@@ -75,7 +75,7 @@ def test_where_the_solver_picks_landmarks_center_and_parties_say_that_none_are_s
 def test_review_and_inspect_say_that_they_leave(tmp_path):
     consortium = Consortium(tmp_path, tables(), MODES["open"], align="position", samples=10, row_means=True)
     said = consortium.join(**ANYTHING).at("airline", study.review).words()
-    assert any("row means of the fused kernel, a number for each sample, to center and all" in line for line in said)
+    assert any("result: row means of the fused kernel, a number for each sample" in line for line in said)
     model = DKPCA(2).fit({name: X for name, (_, X) in tables().items()}).model_
     told = fusion.result(model, model.scores, "0" * 64, with_row_means=True)
     assert "how similar each sample is to the others on average" in " ".join(describe(told).reveals)

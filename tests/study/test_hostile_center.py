@@ -271,7 +271,7 @@ def test_a_blind_plan_is_red_where_the_center_may_have_another_partys_columns(tm
     consortium = founded(tmp_path, fit, CAUTIOUS)
     found = consortium.at("airline", study.review)
     assert found.green
-    assert "Whose columns could center have?" in "\n".join(found.words())
+    assert "the parties whose columns center may have" in "\n".join(found.words())
     (tmp_path / "airline/limits.toml").write_text(Limits(public=("registry",)).to_toml())
     found = consortium.at("airline", study.review)
     assert [finding.limit for finding in found.findings if not finding.ok] == ["recovery"]
@@ -446,7 +446,7 @@ class TestASecondStudy:
         self.four(tmp_path).sign("airline")
         again = self.second(tmp_path, self.SUMS, ANYTHING, rows=119)
         found = again.at("airline", study.review)
-        assert [f.limit for f in found.findings if not f.ok] == ["masked sums with other rosters on the same samples"]
+        assert [f.limit for f in found.findings if not f.ok] == ["masked sums of the same samples with other parties"]
         with pytest.raises(InputError, match="the last review was red"):
             again.at("airline", study.sign, found.study.fingerprint[:40])
 
@@ -459,7 +459,7 @@ class TestASecondStudy:
             path.write_text(json.dumps({key: value for key, value in about.items() if key != "roster"}))
         again = self.second(tmp_path, self.SUMS, ANYTHING, same_keys=who != "others")
         found = again.at("airline", study.review)
-        red = [] if who == "the same" else ["masked sums with other rosters on the same samples"]
+        red = [] if who == "the same" else ["masked sums of the same samples with other parties"]
         assert [finding.limit for finding in found.findings if not finding.ok] == red
 
     def test_with_folders_that_remember_nothing_tells_what_one_member_added(self, tmp_path):

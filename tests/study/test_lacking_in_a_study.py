@@ -56,7 +56,7 @@ def test_a_study_keeps_all_samples_as_the_estimator_does(lacking, align, tmp_pat
 def test_review_says_what_the_center_learns(tmp_path):
     consortium = Consortium(tmp_path, tables(shared=False), OPEN | {"lacking": "complete"}, samples=10)
     told = "\n".join(consortium.join(**ANYTHING).at("airline", study.review).words())
-    assert "center learns which samples you lack, and what the others predict about people unknown to you" in told
+    assert "center learns which samples you lack, and what the others predict about them" in told
 
 
 def test_complete_is_refused_where_the_center_sees_no_rows(tmp_path):

@@ -1,4 +1,4 @@
-"""Text files as people export them are read as their owners mean them, or refused with a sentence that says why."""
+"""Text files as people export them are detected: their owners mean them, or refused with a sentence that says why."""
 
 import numpy as np
 import polars as pl
@@ -42,25 +42,26 @@ def rows(separator: str, number=str, end: str = "\n", quote: str = "") -> str:
         (rows(","), "utf-8", ()),
         (rows(",", end="\r\n"), "utf-8-sig", ()),
         (rows(";", german), "cp1252",
-         ("read as separated by semicolons, decimal comma, thousands by '.', encoding cp1252",)),
+         ("format: separated by semicolons, decimal comma, thousands separator '.', encoding cp1252",)),
         (rows(";", german, quote='"'), "utf-8",
-         ("read as separated by semicolons, decimal comma, thousands by '.'",)),
-        (rows("\t", "{:,.2f}".format), "utf-16", ("read as separated by tabs, thousands by ',', encoding utf-16",)),
-        (rows("|"), "utf-8", ("read as separated by vertical bars",)),
-        (rows(",", "{:,.2f}".format, quote='"'), "utf-8", ("read as thousands by ','",)),
+         ("format: separated by semicolons, decimal comma, thousands separator '.'",)),
+        (rows("\t", "{:,.2f}".format), "utf-16",
+         ("format: separated by tabs, thousands separator ',', encoding utf-16",)),
+        (rows("|"), "utf-8", ("format: separated by vertical bars",)),
+        (rows(",", "{:,.2f}".format, quote='"'), "utf-8", ("format: thousands separator ','",)),
         (rows(";", "{:_.2f}".format).replace("_", "'"), "utf-8",
-         ('read as separated by semicolons, thousands by "\'"',)),
+         ('format: separated by semicolons, thousands separator "\'"',)),
         (
             rows(";", "{:_.2f}".format).replace(".", ",").replace("_", "\u00a0").replace("1,0", "1.0"),
             "utf-8",
-            ("read as separated by semicolons, decimal comma, thousands by '\\xa0'",),
+            ("format: separated by semicolons, decimal comma, thousands separator '\\xa0'",),
         ),
-        ("sep=;\n" + rows(";"), "utf-8", ("read as separated by semicolons",)),
-        (rows(";", end=";\n"), "utf-8", ("read as separated by semicolons",)),
+        ("sep=;\n" + rows(";"), "utf-8", ("format: separated by semicolons",)),
+        (rows(";", end=";\n"), "utf-8", ("format: separated by semicolons",)),
         ("Laborwerte 2024\n\n" + rows(";"), "utf-8",
-         ("read as separated by semicolons", "1 lines above the header left out, for example 'Laborwerte 2024'")),
+         ("format: separated by semicolons", "skipped 1 line above the header, for example 'Laborwerte 2024'")),
         ("Laborwerte 2024;;\n# Stand 1.2.\n" + rows(";"), "utf-8",
-         ("read as separated by semicolons", "2 lines above the header left out, for example 'Laborwerte 2024'")),
+         ("format: separated by semicolons", "skipped 2 lines above the header, for example 'Laborwerte 2024'")),
         (rows(",") + "\n\n", "utf-8", ()),
         (rows(",").replace("\n 7", "\n,,\n 7"), "utf-8", ("1 empty rows left out",)),
     ],
@@ -92,17 +93,17 @@ def test_what_is_asked_for_wins_over_what_is_found(tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("Fall;a\n1;1,234\n2;5\n", "'1,234' in column 'a' has a decimal comma, or a comma between thousands"),
-        ("Fall,a\n1,1.234\n2,5\n", "'1.234' in column 'a' has a decimal point, or a point between thousands"),
-        ("Fall;a\n1;1.234\n2;5\n", "'1.234' in column 'a' has a decimal point, or a point between thousands"),
+        ("Fall;a\n1;1,234\n2;5\n", "',' in '1,234' in column 'a' could be a decimal mark or a thousands separator"),
+        ("Fall,a\n1,1.234\n2,5\n", "'.' in '1.234' in column 'a' could be a decimal mark or a thousands separator"),
+        ("Fall;a\n1;1.234\n2;5\n", "'.' in '1.234' in column 'a' could be a decimal mark or a thousands separator"),
         ("Fall;a;b\n1;1,5;2.5\n", "decimal commas and points, '1,5' in column 'a' and '2.5' in column 'b'"),
         ("Fall,a\n1,2\n3,4,5\n", "row 2 has 3 values, but the header has 2 names"),
         ("Fall,a,b\n1,2,3\n3,4", "breaks off in row 2, after 2 of 3 values; get the whole file"),
-        ("Fall,a,a\n1,2,3\n", "1 column name more than once in the header, for example 'a'; rename them"),
+        ("Fall,a,a\n1,2,3\n", "the header repeats 1 column name, for example 'a'; rename them"),
         ("Fall,a\n1,2\n,3\n", "no id in column 'Fall', row 2"),
         ("Fall,a\n1,2\n  ,3\n", "no id in column 'Fall', row 2"),
         ("", "is empty"),
-        ("\n\n", "has no header"),
+        ("\n\n", "no header row found"),
     ],
 )
 def test_what_cannot_be_decided_is_refused_with_the_candidates(tmp_path, text, words):
@@ -121,9 +122,7 @@ def test_columns_that_two_marks_may_separate_are_refused_unless_the_id_column_de
 
 def test_an_unclear_number_below_the_head_is_refused_too(tmp_path):
     text = "Fall;a\n" + "".join(f"{i};{i}\n" for i in range(60_000)) + "x;1.234\n"
-    with pytest.raises(
-        InputError, match=r"column 'a' have '\.' before three digits.*give --decimal , or --decimal \."
-    ):
+    with pytest.raises(InputError, match=r"'\.' in column 'a' could be a decimal mark or a thousands separator"):
         loaded(written(tmp_path, text))
     assert loaded(written(tmp_path, text + "y;0.5\n")).frame["a"].to_list()[-2:] == [1.234, 0.5]
 
@@ -194,7 +193,7 @@ def test_an_empty_row_between_rows_without_ids_is_refused(tmp_path):
 def test_new_rows_are_read_as_the_training_rows_were_written(tmp_path):
     first = loaded(written(tmp_path, "Fall;a\n1;1.234,5\n2;2.345,5\n"))
     new = written(tmp_path, "Fall;a\n1;1.234\n", name="new.csv")
-    with pytest.raises(InputError, match="a decimal point, or a point"):
+    with pytest.raises(InputError, match="could be a decimal mark or a thousands"):
         loaded(new)
     assert loaded(new, likely=first.dialect).frame["a"].to_list() == [1234.0]
 

@@ -117,7 +117,7 @@ def test_rows_never_match_by_position_while_a_column_of_ids_stands_by(tmp_path, 
     written(tmp_path, lines(IDS[::-1], B, A, header=header), name="two.csv")
     fit = ("fit", "one.csv", "two.csv", "--components", 2, "--jobs", 1, "--out", "run")
     said = office.refused(*fit)
-    assert f"{name!r} looks like the ids of the samples, and rows would match by position" in said
+    assert f"{name!r} looks like the ids of the samples, but no id column was given" in said
     assert f"--id {name!r}" in said
     for table in ("one", "two"):
         (tmp_path / f"{table}.toml").write_text(f'table = "{table}.csv"\nexclude = ["{name}"]\n')

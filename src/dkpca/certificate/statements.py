@@ -68,19 +68,17 @@ class Completed:
 
     def statements(self, n_samples: int) -> list[str]:
         """Return which table the proof covers, and separately how good the completed rows are."""
-        lacking = ", ".join(f"{name} {count:,}" for name, count in self.n_lacking.items())
+        lacking = ", ".join(f"{count:,} at {name}" for name, count in self.n_lacking.items())
         what = "the party's mean row" if self.mode == "mean" else "mixtures of the party's own rows"
         proved = (
-            f"Of {n_samples:,} samples, parties lack: {lacking}. Every proof here is about the table with {what} in "
+            f"Of {n_samples:,} samples, some are missing: {lacking}. All proofs are about the table with {what} in "
             "their place, not about the true rows, which are unknown."
         )
         if not self.held_out:
             return [proved]
         shares = ", ".join(f"{name} {share:.2f}" for name, share in self.held_out.items())
         poor = [name for name, share in self.held_out.items() if share < PREDICTED]
-        care = (
-            f" The other parties hardly predict {', '.join(poor)}: do not use those completed rows." if poor else ""
-        )
+        care = f" Do not interpret those of {', '.join(poor)}: R² is below {PREDICTED:g}." if poor else ""
         return [proved, f"Accuracy of the completed rows, estimated from hidden rows: R² {shares}.{care}"]
 
 
@@ -282,13 +280,13 @@ class Certificate:
         how = "estimated by an audit" if self.audit is not None else "estimated"
         digits = good_digits(self.error_estimate)
         exact = (
-            f"{counted(digits, 'digit')} of each component"
+            f"each component is correct to {counted(digits, 'digit')}"
             if digits
-            else "less than one digit right in some component"
+            else "some component has no correct digit"
         )
         return (
             f"{self.color.capitalize()}: {in_percent(self.optimality_estimate)} of the best possible variance, and a "
-            f"subspace error of {self.error_estimate:.1g}: {exact} ({how})."
+            f"subspace error of {self.error_estimate:.1g}, so {exact} ({how})."
         )
 
     def short(self) -> list[str]:
@@ -308,16 +306,14 @@ class Certificate:
 
     def _proved_words(self) -> str:
         digits = good_digits(self.subspace_error_at_most)
-        together = (
-            f"{counted(digits, 'digit')} of each component" if digits else "nothing about all components together"
-        )
+        together = f"each component to {counted(digits, 'digit')}" if digits else "not every component to one digit"
         captured = (
-            f"at least {self.optimality_at_least:.1%} of the best possible variance and "
-            f"{self.captured_share_at_least:.1%} of all variance, {'and' if digits else 'but'} "
+            f"at least {in_percent(self.optimality_at_least)} of the best possible variance and "
+            f"{in_percent(self.captured_share_at_least)} of all variance, {'and' if digits else 'but'} "
             if self.captured_share_at_least > 0
             else ""
         )
-        return f"Proved: {captured}{together}."
+        return f"Proved: {captured}{together}." if captured or digits else "The proof gives no useful bound."
 
     def _advice(self) -> list[str]:
         """Suggest a remedy if the answer, or only its proof, is weak."""
@@ -326,7 +322,7 @@ class Certificate:
         weak = self.optimality_at_least < WEAK_SHARE and good_digits(self.subspace_error_at_most) == 0
         if not weak or self.audit is not None:
             return []
-        return ["The proof is weaker than the answer: an audit (audit=100) or a higher rank proves more."]
+        return ["The proof is weaker than the answer: an audit (--set audit=100) or a higher rank would prove more."]
 
     def statements(self) -> list[str]:
         """Return the certificate in plain words, with all its details."""
@@ -337,8 +333,9 @@ class Certificate:
             f"The fused kernel matrix differs from the true one by at most {self.kernel_norm_bound:.3g} in spectral "
             f"norm; its trace falls short by at most {max(0.0, self.trace_gap):.3g}.",
             self._eigenvalue_words(),
-            f"The {D} components capture at least {self.captured_share_at_least:.1%} of the variance of the true "
-            f"kernel, and at least {self.optimality_at_least:.1%} of what the best {D} components could.",
+            f"The {D} components capture at least {in_percent(self.captured_share_at_least)} of the variance of the "
+            f"true kernel, and at least {in_percent(self.optimality_at_least)} of what the best {D} "
+            "components could.",
             _bounded(
                 "The subspace certificate",
                 "subspace error",

@@ -39,14 +39,14 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def about(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """One-shot distributed kernel PCA for owners of different columns for the same samples.
+    """One-shot distributed kernel PCA for parties that hold different columns of the same samples.
 
     Each party turns its table into one small file with **summarize**; the center turns those files into kernel
-    principal components with **fuse**. The messages are files: examine one with **inspect**, then
-    email it. If all tables are on one machine, **fit** does everything.
+    principal components with **fuse**. Messages are ordinary files: **inspect** shows what a file reveals before you
+    send it. If all tables are on one machine, **fit** does everything.
     """
 
 

@@ -27,7 +27,7 @@ NOT_HERE = (
     "kernel", "gamma", "degree", "coef0", "rank", "precision", "protect", "projection", "audit", "standardize",
     "lacking", "n_jobs", "timeout",
 )  # fmt: skip
-REMEDY = "standardize the columns (--standardize), or take a smaller gamma, such as --gamma scale"
+REMEDY = "let the parties standardize their columns, or summarize with a smaller --gamma"
 
 Ids = Annotated[
     Path | None,
@@ -38,7 +38,7 @@ Ids = Annotated[
 @o.takes_settings("n_components", "law", "weights", "solver", "device", "max_memory", skip=NOT_HERE)
 def fuse(
     asked: GivenSettings,
-    out: Annotated[Path, typer.Option("--out", help="Directory of the run: created, or added to.")],
+    out: Annotated[Path, typer.Option("--out", help="Run directory to create or update.")],
     paths: Annotated[
         list[Path] | None,
         typer.Argument(help="Summaries: all, or with --keep only new and replaced ones.", show_default=False),
@@ -55,14 +55,14 @@ def fuse(
     id_column: o.Id = None,
     row_means: Annotated[
         bool,
-        typer.Option("--row-means", help="Send the parties the row means of the fused kernel with result.scores."),
+        typer.Option("--row-means", help="Include the row means of the fused kernel in result.scores."),
     ] = False,
     as_json: o.AsJson = False,
 ) -> None:
     """Turn the parties' summaries into kernel principal components, in a run directory.
 
-    To add or replace a party, run it again with --keep and that party's summary. Without files, it fuses what the
-    directory holds. Components, law, weights and centering default to those of the previous run.
+    To add or replace a party, run fuse again with --keep and that party's summary. Without files, fuse
+    uses the summaries in the directory. Components, law, weights and centering default to those of the previous run.
 
     Example: `dkpca fuse airline.summary weather.summary --components 10 --out run/`
     """

@@ -41,7 +41,7 @@ def summarize(
     out: Annotated[Path, typer.Option("--out", help="The message to write; send this file.")],
     state: Annotated[
         Path | None,
-        typer.Option("--state", help="Private state for new samples (default: --out with .state). Never send it."),
+        typer.Option("--state", help="Private state for new samples (default: --out as .state). Never send it."),
     ] = None,
     keep_state: Annotated[
         bool, typer.Option("--keep-state/--no-state", help="Whether to keep the private state.")
@@ -52,12 +52,11 @@ def summarize(
 ) -> None:
     """Compute the one message that a party sends to the center.
 
-    Writes two files: the message, which goes to the center, and the party's private state, which never leaves
-    and is needed only to place new samples later. To control how the table is read, write a party.toml with
+    Writes two files: the message, which goes to the center, and the party's private state, which stays with the
+    party and is needed only to place new samples later. To control how the table is read, write a party.toml with
     'dkpca check TABLE --write party.toml'.
 
-    A party that sends its message by email does not see the other tables, so --gamma must be a number, the same for
-    all parties.
+    A party does not see the other tables, so give --gamma as a number on which all parties have agreed.
 
     Example: `dkpca summarize airline.csv --id flight --gamma 0.006 --rank 40 --out airline.summary`
     """
@@ -90,7 +89,8 @@ def summarize(
         "notes": notes,
     }
     units = "standardized" if holding.reading.standardize else "in their own units"
-    show(as_json, result, [*map(_note, notes), *_summary_words(summary, units, kept, out, state_path), verdict])
+    said = [f"note: {note}" for note in notes]
+    show(as_json, result, [*said, *_summary_words(summary, units, kept, out, state_path), verdict])
 
 
 def summary_facts(summary: Summary) -> dict[str, Any]:
@@ -109,11 +109,12 @@ def summary_facts(summary: Summary) -> dict[str, Any]:
 
 def _summary_words(summary: Summary, units: str, kept: PartyState, out: Path, state: Path | None) -> list[str]:
     size, raw = wire.size(summary), raw_bytes(summary)
-    why = "as you asked" if kept.decided.startswith("Fixed(") else f"decided by {kept.decided}"
+    plain = {"Fixed": "as you asked", "Auto": "chosen automatically", "Recovery": "to stay within the recovery limit"}
+    why = plain.get(kept.decided.partition("(")[0], f"chosen by {kept.decided}")
     words = [
         f"{summary.party}: {summary.n_samples:,} samples, {summary.n_features:,} columns {units} -> rank "
         f"{summary.rank}, {in_bytes(size)} (the raw columns: {in_bytes(raw)}); {share_sent(summary):.1%} of its "
-        "Gram matrix",
+        "kernel matrix",
         f"  rank {summary.rank}, {why}",
         *([] if kept.recovery is None else [f"  {kept.recovery.sentence()}"]),
         f"  send  {out}   (what it discloses: dkpca inspect {out})",
@@ -121,7 +122,8 @@ def _summary_words(summary: Summary, units: str, kept: PartyState, out: Path, st
     if state is not None:
         words.append(f"  keep  {state}   (private: it contains data)")
     if size > raw:
-        words.append(_note("the message is larger than the columns; a rank under the number of columns is smaller"))
+        advice = f"a rank below {summary.n_features} makes it smaller"
+        words.append(f"note: the message is larger than the columns; {advice}")
     return words
 
 
@@ -130,12 +132,8 @@ def _left_by_limit(summary: Summary, kept: PartyState) -> list[str]:
     if not kept.decided.startswith(f"{Recovery.__name__}("):
         return []
     alike = summary.rank == 1 and summary.kernel.unit_diagonal
-    little = ", nearly the same for all samples, so that this party will hardly count" if alike else ""
+    little = ", nearly the same for all samples, so this party will hardly influence the result" if alike else ""
     return [
-        f"the limit on recovery leaves rank {summary.rank}, {share_sent(summary):.1%} of the Gram matrix{little}; "
-        "masked sums and a blind center (protect=) reveal less of a party, and leave nothing out"
+        f"to stay within the recovery limit, rank {summary.rank} is sent, {share_sent(summary):.1%} of the kernel "
+        f"matrix{little}. A study with --protect sums or blind sends everything and reveals less"
     ]
-
-
-def _note(sentence: str) -> str:
-    return f"note: {sentence}"

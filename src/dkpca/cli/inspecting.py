@@ -57,7 +57,7 @@ def _described(path: Path, message: Any) -> tuple[dict[str, Any], list[str | Tab
     facts = {"kind": told.kind, "send": True, "facts": told.facts, "reveals": told.reveals}
     lines = [f"{path}: a message of kind {told.kind}", ""]
     lines += [f"  {name:<30} {_shown(value)}" for name, value in told.facts.items()]
-    lines += ["", "Whoever holds it learns"] + [f"  - {sentence}" for sentence in told.reveals]
+    lines += ["", "This file reveals"] + [f"  - {sentence}" for sentence in told.reveals]
     lines += ["", "It does not contain"] + [f"  - {sentence}" for sentence in told.does_not_contain]
     return facts | {"does_not_contain": told.does_not_contain}, list(lines)
 

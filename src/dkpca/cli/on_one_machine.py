@@ -27,7 +27,7 @@ Tables = Annotated[
 def fit(
     sources: Tables,
     asked: GivenSettings,
-    out: Annotated[Path, typer.Option("--out", help="Directory of the run: created, or replaced.")],
+    out: Annotated[Path, typer.Option("--out", help="Run directory to create or replace.")],
     ids: Ids = None,
     new: Annotated[
         list[str] | None,
@@ -39,8 +39,8 @@ def fit(
         Path | None,
         typer.Option(
             "--covariates",
-            help="Table (or party.toml) of covariates whose effects are removed: batch, site, age. With all samples' "
-            "ids; --id covariates=COLUMN if their column has another name.",
+            help="Table (or party.toml) of covariates whose effects are removed: batch, site, age. It needs a row "
+            "for every sample; --id covariates=COLUMN names its id column, if that differs.",
         ),
     ] = None,
     as_json: o.AsJson = False,
@@ -51,7 +51,7 @@ def fit(
     others. To control how a table is read, write a party.toml with 'dkpca check TABLE --write party.toml'.
 
     Examples: `dkpca fit airline=airline.csv weather=weather.parquet --id flight --out run/`;
-    with `--kernel rbf --kernel clinic=overlap --law sum --weights balanced` each party has its own kernel.
+    `dkpca fit clinic=clinic.csv lab=lab.csv --kernel rbf --kernel clinic=overlap --law sum --out run/`
     """
     asked.refuse("fit", *NOT_HERE)
     theirs = [item for item in ids or () if covariates and item.startswith("covariates=")]

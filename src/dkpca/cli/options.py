@@ -33,12 +33,12 @@ def option(flag: str, text: str, panel: str | None = None, **more: Any) -> Any:
 
 PartyName = Annotated[str | None, option("--party", "Name of the party (default: the name of the file).")]
 Id = Annotated[str | None, option("--id", "Column with the sample ids (default: rows match by position).")]
-LimitsFile = Annotated[Path | None, option("--limits", "The party's limits.toml, which limits what is sent.")]
+LimitsFile = Annotated[Path | None, option("--limits", "The party's limits.toml; refuses messages beyond it.")]
 Ledger = Annotated[
     Path | None,
     option(
         "--ledger",
-        "Ledger to add to (default: dkpca-ledger.jsonl next to the --limits file, or else next to the --out file).",
+        "Log of what was sent, to add this message to (default: dkpca-ledger.jsonl next to --limits, or --out).",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, for scripts.")]
@@ -167,7 +167,7 @@ def _by_party(name: str, given: Any, parties: Sequence[str]) -> Any:
         else:
             single[party] = _value(value)
     if len(everyone) > 1:
-        raise InputError(f"{flag} says {everyone} for all parties; name one, others as PARTY=... ({list(parties)})")
+        raise InputError(f"{flag} gives {everyone} for all parties; give one value, and PARTY=VALUE for exceptions")
     if not single:
         return everyone[0]
     others = dict.fromkeys(parties, everyone[0]) if everyone else {}

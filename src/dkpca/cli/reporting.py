@@ -16,7 +16,7 @@ from dkpca.tables.reading import Reading
 from dkpca.wording import in_bytes
 
 PANEL = "Look at a result"
-NAMES, MORE, PAGE = "Your own ids and columns", "More to see", "The page"
+NAMES, MORE, PAGE = "Your own ids and columns", "New samples and survival", "The page"
 
 
 def report(
@@ -50,10 +50,10 @@ def report(
     ] = None,
     state: Annotated[
         Path | None,
-        o.option("--state", "Your private state of the fit: adds how much each column drives a component.", NAMES),
+        o.option("--state", "Your private state of the fit; shows how much each column drives a component.", NAMES),
     ] = None,
     new: Annotated[
-        list[Path] | None, o.option("--new", "New samples to draw too: the folder new/ of a run.", MORE)
+        list[Path] | None, o.option("--new", "Also draw new samples: the folder new/ of a run.", MORE)
     ] = None,
     new_table: Annotated[
         list[Path] | None,
@@ -139,7 +139,7 @@ def _words(notes: Sequence[str], columns: Sequence[str], top: Sequence[Sequence[
     """Say what the page was made of, and what it carries."""
     lines = [f"note: {note}" for note in notes]
     if columns:
-        lines.append(f"columns that the page holds, for every sample: {', '.join(columns)}")
+        lines.append(f"note: the page contains these columns, for every sample: {', '.join(columns)}")
     for d, found in enumerate(top[:3]):
         words = ", ".join(f"{name} ({value:+.2f})" for name, value in found[:4])
         lines.append(f"component {d + 1} is associated with {words}")

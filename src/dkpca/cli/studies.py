@@ -18,6 +18,7 @@ from dkpca.exchange import founding
 from dkpca.exchange.folder import Folder, check_name
 from dkpca.exchange.member import WaitingError
 from dkpca.exchange.memory import Memory
+from dkpca.wording import counted
 
 PANEL = "Between organizations"
 WAITING = 75  # the exit code for "try again later", as mail programs use it
@@ -114,7 +115,7 @@ def sign(
     own: Own,
     fingerprint: Annotated[
         str,
-        typer.Option("--fingerprint", help="The study's fingerprint, after comparing it with the other members'."),
+        typer.Option("--fingerprint", help="The study's fingerprint; compare it with the other members first."),
     ],
 ) -> None:
     """Sign the reviewed study; from then on 'run' carries out the steps of the plan, and nothing else."""
@@ -173,13 +174,13 @@ def status(folder: Place, as_json: AsJson = False) -> None:
         return
     for name, files in found["members"].items():
         last = f"{files[-1]['file']} on {_when(files[-1]['time'])}" if files else "nothing yet"
-        print(f"{name}: {len(files)} files, last {last}")
+        print(f"{name}: {counted(len(files), 'file')}, latest {last}")
     for name in found["refused"]:
         print(f"{name} refused.")
     for step, names in found["waiting"].items():
         print(WaitingError(step, *names).words())
     if not found["waiting"] and not found["refused"]:
-        done, going = "There is a result.", "Nothing is overdue: each member continues with 'dkpca study run'."
+        done, going = "The result is ready.", "Nobody is waited for: each member continues with 'dkpca study run'."
         print(done if found["result"] else going)
 
 

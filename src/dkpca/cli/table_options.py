@@ -17,7 +17,7 @@ from dkpca.tables.preparation import numbers_for
 from dkpca.tables.reading import TEXT_COLUMNS, Matrix, Reading
 from dkpca.tables.scverse import MUDATA, modalities
 
-PANEL, WRITTEN = "The table", "How the file is written (found out, unless given)"
+PANEL, WRITTEN = "The table", "File format (detected unless given)"
 PLAIN = Reading()
 TablePath = Annotated[
     Path,
@@ -30,7 +30,7 @@ TablePath = Annotated[
 ]
 Ids = Annotated[
     list[str] | None,
-    o.option("--id", "Column with the sample ids; NAME=COLUMN for a single table (default: by position)."),
+    o.option("--id", "Column with the sample ids; NAME=COLUMN for a single table (default: rows match by position)."),
 ]
 
 
@@ -47,7 +47,7 @@ IdFound = Annotated[
     str | None,
     o.option(
         "--id",
-        "Column with the sample ids (default: the only column named like an id; otherwise by position).",
+        "Column with the sample ids (default: the only column named like an id; if none, rows match by position).",
     ),
 ]
 AT_HAND: Mapping[str, Any] = {"path": TablePath, "party": o.PartyName, "id_column": o.Id}
@@ -172,5 +172,5 @@ def _id_columns(given: Sequence[str], parties: Sequence[str]) -> dict[str, str]:
         else:
             everywhere.append(item)
     if len(everywhere) > 1:
-        raise InputError(f"--id names {everywhere} for all tables; name one, others as NAME=COLUMN ({list(parties)})")
+        raise InputError(f"--id gives {everywhere} for all tables; give one column, and NAME=COLUMN for exceptions")
     return dict.fromkeys(parties, everywhere[0]) | single if everywhere else single

@@ -56,7 +56,8 @@ class WaitingError(Exception):
         """Who is waited for, to do what."""
         kind = re.split("[-.]", self.step)[0]
         since = f" (since {self.since})" if self.since else ""
-        return f"Waiting for {', '.join(self.members)} {TO_DO.get(kind, f'to run step {self.step!r}')}{since}."
+        to_do = TO_DO.get(kind, f"to run 'dkpca study run' (step {self.step!r})")
+        return f"Waiting for {', '.join(self.members)} {to_do}{since}."
 
 
 class RefusedError(NoAnswerError):

@@ -103,14 +103,14 @@ class Review:
     def words(self) -> list[str]:
         """One screen for a person."""
         plan = self.study.plan
-        lines = [f"Study of {', '.join(plan.parties)}; {plan.center} fuses; ends on {plan.ends}.", ""]
-        lines += [f"  {each.what}, to {each.to}: {in_bytes(each.bytes)}" for each in self.leaving]
+        lines = [f"Study by {', '.join(plan.parties)}. Center: {plan.center}. Last day: {plan.ends}.", ""]
+        lines += [f"  to {each.to}: {each.what} ({in_bytes(each.bytes)})" for each in self.leaving]
         for owner, names in plan.covariates.items():
             lines.append(f"  taken out of the components: {', '.join(names)} of {owner}")
             if plan.protect == "blind":
                 lines.append(f"  {plan.center}, if it knows these, learns how similar their groups are in your table")
         worst = sorted(self.columns.items(), key=lambda item: -item[1])[:SHOWN_COLUMNS]
-        lines += ["", "What someone who knows some rows could recover from all that is sent or ever was (R²):"]
+        lines += ["", "R² with which an attacker who knows some rows could recover columns from all messages:"]
         lines += [f"  {name}: {value:.2f}" for name, value in worst]
         more = len(self.columns) - len(worst)
         lines += [f"  {counted(more, 'more column')}: at most {worst[-1][1]:.2f}"] if more else []
@@ -121,16 +121,16 @@ class Review:
         if plan.protect == "blind":
             public = ", ".join(self.public) or "none"
             lines.append(
-                f"Whose columns could {plan.center} have? limits.toml says: public = {public}. Add any others."
+                f"List under public in limits.toml the parties whose columns {plan.center} may have. Now: {public}."
             )
         if plan.fit.get("lacking") in ("mean", "complete"):
             lacks = f"{plan.center} learns which samples you lack"
-            use = {"mean": "; your mean row is used in their place"}.get(plan.fit["lacking"])
-            lines.append(f"{lacks}{use or ', and what the others predict about people unknown to you'}.")
+            told = {"mean": "; your mean row is used in their place"}
+            lines.append(f"{lacks}{told.get(plan.fit['lacking'], ', and what the others predict about them')}.")
         if self.nearest:
             lines.append(f"Nearest plan within your limits: {self.nearest}.")
         elif not self.green:
-            lines.append("No plan near this one is within your limits; 'exclude' in party.toml leaves columns out.")
+            lines.append("No small change makes this plan meet your limits; exclude columns in party.toml.")
         verdict = "GREEN: you may sign." if self.green else "RED: 'sign' refuses this plan."
         return [*lines, "", f"Fingerprint: {shown(self.study.fingerprint)}", verdict]
 
@@ -293,7 +293,7 @@ def _leaves(case: Case, *, is_known: bool) -> Iterator[Leaving]:
     heard, model, placed = _rehearsed(case)
     own = {step: answers[name] for step, (_, answers) in heard.items()}
     small = sum(wire.size(answer) for answer in own.values() if isinstance(answer, Shape | Go | Reveal))
-    yield Leaving("numbers of rows and columns, agreement, nonces", center, small, None)
+    yield Leaving("table size, consent and random numbers", center, small, None)
     if plan.protect == "sums":
         yield from _sums(case, heard, model)
     else:
@@ -307,7 +307,7 @@ def _leaves(case: Case, *, is_known: bool) -> Iterator[Leaving]:
         what = f"{'rotated factor' if blind else 'summary'} of rank {sent.rank}"
         if blind:
             what += f", whose rotation the columns of {', '.join(known)} give away" * bool(known)
-            what += ": no row of it is a sample" * (not known)
+            what += ", whose rows are mixtures of all samples" * (not known)
         # With another party's columns and known rows a center undoes the rotation (experiments/public_columns.py).
         shown_rows = None if blind and not known else recovery.seen_in(summary, rows)
         yield Leaving(what, center, wire.size(sent), shown_rows, rank=0 if blind else sent.rank)
@@ -433,12 +433,12 @@ def _findings(case: Case, leaving: Sequence[Leaving], worst: float, roster: Mapp
         Finding("recovery", limits.recovery, round(worst, 2), worst <= limits.recovery),
         Finding("samples", f"at least {limits.samples}", plan.samples, plan.samples >= limits.samples),
         Finding("precision", limits.precision, fit.precision, finer or plan.protect != "none"),
-        Finding("rank", limits.rank, rank or "no factor in the clear", rank <= limits.rank),
+        Finding("rank", limits.rank, rank or "no unprotected factor", rank <= limits.rank),
         Finding("audit_rows", limits.audit_rows, fit.audit or 0, (fit.audit or 0) <= limits.audit_rows),
         Finding("batches", limits.batches, plan.batches, plan.batches <= limits.batches),
         Finding("protect", ", ".join(limits.protect), plan.protect, plan.protect in limits.protect),
         Finding("studies", limits.studies, len(before) + 1, len(before) + 1 <= limits.studies),
-        Finding("masked sums with other rosters on the same samples", 0, len(masked), not masked),
+        Finding("masked sums of the same samples with other parties", 0, len(masked), not masked),
     )
 
 

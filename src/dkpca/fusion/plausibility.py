@@ -25,7 +25,7 @@ from dkpca.linalg.rows import Index, groups
 from dkpca.messages import Partials, Rows, Summary
 
 DOUBLE = float(np.finfo(np.float64).eps)  # the precision in which all of this is computed
-SAME_SAMPLES = "the rows are not the same samples in the same order; align them first, with one --id-normalize"
+SAME_SAMPLES = "the rows are not the same samples in the same order; align them by the same --id, or use a study"
 
 
 def check_summary(summary: Summary, device: str | None = None) -> None:
@@ -53,7 +53,7 @@ def check_certificate(certificate: Certificate, summaries: Mapping[str, Summary]
     if unusable:
         largest = max(summaries, key=lambda name: _largest_stated(summaries[name]))
         raise FusionError(
-            f"the parties' statements add up to more than a number can hold ({', '.join(unusable)}); the largest are "
+            f"the sum of the parties' stated errors overflows ({', '.join(unusable)}); the largest are "
             f"those of party {largest!r} ({_largest_stated(summaries[largest]):.3g}): leave it out, or ask it again"
         )
 
@@ -81,7 +81,7 @@ def _contradiction(summary: Summary, device: str | None) -> str | None:
     slack = (1.0 + math.sqrt(summary.n_samples)) * summary.rounding_norm + math.sqrt(DOUBLE) * float(lengths.max())
     stated = _largest_stated(summary)
     if not math.isfinite(summary.n_samples * (slack + stated)):
-        return f"it states {stated:.3g} for what it left out or rounded, too large to count with"
+        return f"it states {stated:.3g} for what it left out or rounded, too large to compute with"
     slanted = None if summary.turned else _about_columns(products, _moved(summary.factor, np.sqrt(lengths)), slack)
     return slanted or _about_trace(summary, slack) or _about_diagonal(summary, row_squares(B), slack)
 
@@ -114,7 +114,7 @@ def _about_trace(summary: Summary, slack: float) -> str | None:
     n, rank, left = summary.n_samples, summary.rank, summary.trace_left_out
     nuclear = summary.rounding_nuclear + rank * slack
     if left < -nuclear:
-        return f"it states that {left:.6g} of its trace is left out, and less than nothing cannot be"
+        return f"it states that {left:.6g} of its trace is left out, which cannot be negative"
     if summary.left_out_overlap is not None and summary.left_out_overlap > summary.left_out_norm + slack:
         return (
             f"it states that {summary.left_out_overlap:.6g} of what it left out overlaps what it sent, but that no "
@@ -139,7 +139,7 @@ def _about_diagonal(summary: Summary, found: Array, slack: float) -> str | None:
         allowed = slack + 2.0 * share * float(xp.max(xp.abs(true))) + float(to_numpy(step).max())
         if summary.kernel.unit_diagonal and float(xp.max(true)) > 1.0 + allowed:
             return (
-                f"it states a {name} kernel of {float(xp.max(true)):.6g} of a sample with itself, where 1 is the most"
+                f"it states a {name} kernel of {float(xp.max(true)):.6g} of a sample with itself, which is at most 1"
             )
     elif summary.kernel.unit_diagonal:
         true, allowed = xp.ones_like(found), slack
@@ -245,8 +245,8 @@ def check_turned(summaries: Mapping[str, Summary], center: bool, law: str | None
     check_same(summaries, "whether samples are rotated", lambda s: s.turned, "let all parties use one protection")
     if next(iter(summaries.values())).turned and (center or not adds_up(law)):
         raise FusionError(
-            "these summaries are of rotated samples, which the center can only add up, centered as they are; "
-            "use law='sum' and center=False (--law sum --no-center)"
+            "these summaries contain rotated, already centered samples, which can only be added; use law='sum' and "
+            "center=False (--law sum --set center=false)"
         )
 
 

@@ -352,8 +352,8 @@ def weighed(kernels: Mapping[str, Kernel], weights: Weights, law: Law) -> dict[s
     """Kernels by party with their weights, where the law has the parties weigh by their widths."""
     if weights == STATIS and law.weighed_by != "center":
         raise InputError(
-            "weights='statis' follow from the summaries, and under the product law each party weighs by its width "
-            "before it sends one; use law='sum'"
+            "weights='statis' follow from the summaries, but under the product law a party's weight is its gamma, "
+            "which it chooses before it sends its summary; use law='sum'"
         )
     if not isinstance(weights, Mapping) or law.weighed_by != "party":
         return dict(kernels)
@@ -377,8 +377,8 @@ def party_weights(
         return dict.fromkeys(factors, 1.0)
     if law.weighed_by == "party":
         raise InputError(
-            "under the product law a party counts by the width of its kernel, which it chose before it sent its "
-            "summary; let the parties summarize with other widths (--balance, --gamma), or combine by law='sum'"
+            "under the product law a party's weight is its gamma, which it chose before it sent its summary; let the "
+            "parties summarize with other gammas (--gamma), or combine by law='sum'"
         )
     if law.weighed_by != "center":
         raise InputError("weights need a sum or a product of the parties' kernels, not one that the center finishes")

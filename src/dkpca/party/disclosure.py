@@ -93,7 +93,7 @@ def share_sent(summary: messages.Summary) -> float:
 
 
 Description = tuple[dict[str, Any], list[str], list[str]]
-NO_VALUE, NO_COLUMN = ["any value, name or id"], ["column names, sample ids, and any value of a column as such"]
+NO_VALUE, NO_COLUMN = ["any value, name or id"], ["column names, sample ids or raw values of a column"]
 GUESSES = "a fingerprint of the sample ids in their order; ids that can be guessed all at once can be confirmed by it"
 
 
@@ -278,11 +278,8 @@ def _(message: messages.CovariateRows) -> Description:
 def _combined(kernel: Kernel) -> str:
     """Say what the center makes of this kernel at every party."""
     if kernel.law is None:
-        return "by the law that the center is told, product or sum: that of the parties' kernels"
-    return (
-        f"by the {kernel.law.name}, if all parties use it: the {kernel.name} kernel of the joined table; "
-        "else the product or sum of the parties' kernels"
-    )
+        return "by the product or sum of the parties' kernels, as the center chooses"
+    return f"by the {kernel.law.name}: the {kernel.name} kernel of the joined table, if all parties use this kernel"
 
 
 def _kernel_facts(kernel: Kernel) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from dkpca.errors import InputError, PolicyError
 from dkpca.rank import All, AtMost, RankRule, Recovery
 from dkpca.settings import PROTECTIONS, check_entries, setting
-from dkpca.wording import known_rows_recover
+from dkpca.wording import counted
 
 log = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())  # where it goes is the caller's choice
@@ -46,23 +46,23 @@ class Limits:
     Parameters
     ----------
     recovery : float, default=0.5
-        Largest R squared with which a column may be recovered from all that ever left. By mail a rule for the rank
-        stops there.
+        Largest R² with which an attacker may recover a column, from all messages about this table. By mail a rule
+        for the rank stops there.
     known_rows : int, default=30
-        Number of rows that an attacker is taken to know.
+        Number of rows that the attacker is assumed to know.
     samples : int, default=50
-        Fewest samples about which anything is sent.
+        Minimum number of samples in anything that is sent.
     precision : {"compact", "float16", "float32", "float64"}, default="float32"
-        Finest numbers sent. Compact numbers are allowed by all of them, with no more digits than these have.
+        Highest precision sent. Compact numbers are always allowed, with no more digits than this precision has.
     rank : int, default=100
-        Most eigenpairs sent. A request for more is refused; a rule such as "auto" stops there.
+        Maximum number of eigenpairs sent. A request for more is refused; a rule such as "auto" stops there.
     audit_rows : int, default=0
-        Most true rows of the kernel matrix sent for an audit.
+        Maximum number of true rows of the kernel matrix sent for an audit.
     batches : int, default=0
-        Most batches of new samples. 0: none is placed. Distances to all samples of the fit (`exact=True`) tell the
+        Maximum number of batches of new samples. Distances to all samples of the fit (`exact=True`) reveal the
         whole table, and need `recovery=1`.
     protect : tuple of str, default=("none", "sums", "blind")
-        Ways of taking part.
+        Protection modes allowed.
     studies : int, default=1
         Most studies of this table, and most different summaries by mail, which the ledger counts. A message that was
         sent before, byte for byte, may be sent again.
@@ -85,31 +85,31 @@ class Limits:
         0.5,
         _is_share,
         "a share of variance from 0 to 1, such as 0.5",
-        "Largest R squared, from 0 to 1, with which a column may be recovered from all that ever left.",
+        "Largest R² with which an attacker may recover a column, from all messages about this table.",
     )
-    known_rows: int = _count(30, 1, "Number of rows that an attacker is taken to know.")
-    samples: int = _count(50, 1, "Fewest samples about which anything is sent.")
+    known_rows: int = _count(30, 1, "Number of rows that the attacker is assumed to know.")
+    samples: int = _count(50, 1, "Minimum number of samples in anything that is sent.")
     precision: str = _limit(
         "float32",
         lambda value: isinstance(value, str) and value in PRECISIONS,
         f"one of {list(PRECISIONS)}",
-        f"Finest numbers that are sent: one of {', '.join(PRECISIONS)}.",
+        f"Highest precision of the numbers sent: one of {', '.join(PRECISIONS)}.",
     )
-    rank: int = _count(100, 1, "Most eigenpairs that are sent.")
-    audit_rows: int = _count(0, 0, "Most true rows of the kernel matrix that are sent for an audit; 0: none.")
-    batches: int = _count(0, 0, "Most batches of new samples; 0: none.")
+    rank: int = _count(100, 1, "Maximum number of eigenpairs sent.")
+    audit_rows: int = _count(0, 0, "Maximum number of true rows of the kernel matrix sent for an audit; 0: none.")
+    batches: int = _count(0, 0, "Maximum number of batches of new samples; 0: none.")
     protect: tuple[str, ...] = _limit(
         PROTECTIONS,
         lambda value: _are_texts(value) and bool(value) and set(value) <= set(PROTECTIONS),
         f"a list of some of {list(PROTECTIONS)}",
-        f"Ways of taking part: some of {', '.join(PROTECTIONS)}.",
+        f"Protection modes allowed: some of {', '.join(PROTECTIONS)}.",
     )
-    studies: int = _count(1, 0, "Most studies that this table takes part in.")
+    studies: int = _count(1, 0, "Maximum number of studies with this table.")
     public: tuple[str, ...] = _limit(
         (),
         _are_texts,
         "a list of parties",
-        "Parties whose columns the center may have, as of a public register; a blind fit then hides nothing.",
+        "Parties whose columns the center may already have (a public register); a blind fit then hides nothing.",
     )
 
     def __post_init__(self) -> None:
@@ -165,7 +165,8 @@ class Limits:
         """Refuse a message from which more could be recovered than allowed."""
         if found > self.recovery:
             _refuse(
-                f"{known_rows_recover(self.known_rows)} a column from rank {rank} with R² {found:.2f}, "
+                f"an attacker who knows {counted(self.known_rows, 'row')} recovers a column from rank {rank} with R² "
+                f"{found:.2f}, "
                 f"more than recovery = {self.recovery:g}"
             )
 

@@ -22,7 +22,7 @@ from dkpca.kernels import Kernel, Linear
 from dkpca.linalg.arrays import quiet, to_numpy
 from dkpca.linalg.precision import Rounded
 from dkpca.messages import Summary
-from dkpca.wording import counted, known_rows_recover
+from dkpca.wording import counted
 
 __all__ = ["Measurement", "measure"]
 
@@ -299,7 +299,7 @@ class Measurement:
     >>> X = np.random.default_rng(0).normal(size=(200, 4))
     >>> summary, _ = dkpca.summarize(X, party="bank", kernel=dkpca.kernels.Linear(), rank=4)
     >>> print(dkpca.recovery.measure(summary, X).sentence())
-    30 known rows recover 4 of 4 columns, R² 1.00 to 1.00
+    an attacker who knows 30 rows can recover 4 of 4 columns (R² 1.00)
     """
 
     known_rows: int
@@ -325,9 +325,10 @@ class Measurement:
             return f"recovery is not measured: {self.not_measured}"
         found = self.columns
         recovered = sum(value >= RECOVERED for value in found)
+        spread = " to ".join(dict.fromkeys(f"{value:.2f}" for value in (min(found), max(found))))
         return (
-            f"{known_rows_recover(self.known_rows)} {recovered:,} of {counted(len(found), 'column')}, "
-            f"R² {min(found):.2f} to {max(found):.2f}"
+            f"an attacker who knows {counted(self.known_rows, 'row')} can recover {recovered:,} of "
+            f"{counted(len(found), 'column')} (R² {spread})"
         )
 
 

@@ -122,7 +122,7 @@ def headline(content: Content) -> str:
         known = content.source.run.model.certificate.to_dict()
     if not set(PROVED) <= set(known):
         return ""
-    captured, best = (f"<strong>{max(0.0, known[name]):.1%}</strong>" for name in PROVED)
+    captured, best = (f"<strong>{in_percent(max(0.0, known[name]))}</strong>" for name in PROVED)
     estimated, subject = "", f"the {content.source.scores.shape[1]} components capture "
     what = "of the best possible variance"
     if "optimality_estimate" in known:

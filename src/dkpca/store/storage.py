@@ -122,7 +122,7 @@ def read(path: Path, *, at_most: int | None = None) -> bytes:
                 raise StorageError(f"{path}: is a directory, a pipe or a device; give a file")
             if at_most is not None and status.st_size > at_most:
                 raise StorageError(
-                    f"{path}: has {in_bytes(status.st_size)}, and what belongs here at most {in_bytes(at_most)}; "
+                    f"{path}: has {in_bytes(status.st_size)}, but such files have at most {in_bytes(at_most)}; "
                     "give the right file"
                 )
             with open(descriptor, "rb", closefd=False) as file:

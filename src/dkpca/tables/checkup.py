@@ -83,7 +83,7 @@ def examine(path: Path, reading: Reading) -> Findings:
         notes += [f"No id column found; if {some(likely)} holds the ids, name it with --id"] if likely else []
     else:
         ids, id_problems = _ids(frame[how.id_column], how)
-        notes += [f"{how.id_column!r} is taken for the ids; name another with --id"] if how is not reading else []
+        notes += [f"using {how.id_column!r} as the id column; choose another with --id"] if how is not reading else []
         notes += [] if id_problems else oddities(ids, how.id_normalize)
     return Findings(
         source=str(path),

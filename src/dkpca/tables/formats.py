@@ -108,7 +108,7 @@ def _typed(path: Path, kind: str) -> pl.LazyFrame:
     if kind == ".npz":
         with inputs.numpy_errors(), np.load(path, allow_pickle=False) as arrays:
             return pl.concat([from_array(arrays[key], key) for key in arrays], how="horizontal").lazy()
-    raise InputError(f"{path}: {kind!r} is not the suffix of a table; use one of {', '.join(SUFFIXES)}")
+    raise InputError(f"{path}: cannot read {kind!r} files; use one of {', '.join(SUFFIXES)}")
 
 
 def is_folder(path: Path) -> bool:
@@ -216,9 +216,9 @@ def _sheet_header(head: pl.DataFrame, path: Path) -> tuple[int, list[str]]:
     wanted = 2 if head.width > 2 else 1
     position = next((row for row, count in enumerate(filled) if count >= wanted), None)
     if position is None:
-        raise InputError(f"{path}: has no header; the first row of a table names its columns")
+        raise InputError(f"{path}: no header row found; add one with the column names")
     titles = sum(map(bool, filled[:position]))
-    return position, [f"{counted(titles, 'row')} above the header left out"] if titles else []
+    return position, [f"skipped {counted(titles, 'row')} above the header"] if titles else []
 
 
 def _with_names(frame: pl.DataFrame, header: tuple[Any, ...], path: Path) -> pl.DataFrame:

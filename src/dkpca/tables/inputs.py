@@ -423,7 +423,7 @@ def check_outcome(y: Any, ids: Labels | None, first: Labels | None) -> None:
     given = _own_labels(y, ids) or first or []
     if given != ids:
         raise InputError(
-            f"y has {len(given):,} values for other samples, or in another order, than the {len(ids):,} of the fit; "
+            f"the {len(given):,} values of y are not for the {len(ids):,} samples of the fit, in their order; "
             "fit without y, and take y.loc[model.sample_ids_] afterwards"
         )
 

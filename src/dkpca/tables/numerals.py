@@ -95,14 +95,13 @@ def decide(evidence: Evidence, source: str, *, likely: str | None) -> tuple[str,
     """
     if len(evidence.decimal) > 1:
         examples = " and ".join(evidence.decimal[mark] for mark in sorted(evidence.decimal))
-        raise InputError(f"{source}: has decimal commas and points, {examples}; choose one with --decimal , or .")
+        raise InputError(f"{source}: has decimal commas and points, {examples}; choose one with --decimal")
     decimal = next(iter(evidence.decimal), None) or likely
     if decimal is None:
         for mark, example in evidence.unclear.items():
-            what = "a decimal comma, or a comma" if mark == "," else "a decimal point, or a point"
             raise InputError(
-                f"{source}: {example} has {what} between thousands; the file does not show which: "
-                "give --decimal , or --decimal ."
+                f"{source}: the {mark!r} in {example} could be a decimal mark or a thousands separator; choose with "
+                "--decimal ',' or --decimal '.'"
             )
     decimal = decimal or "."
     group = OTHER[decimal]

@@ -134,7 +134,8 @@ def prepare(table: Table, reading: Reading) -> Preparation:
     _refuse(table, sources[high == low], "the same value in every row")
     _refuse(table, sources[high / 2 - low / 2 > FARTHEST], "numbers too far apart to be subtracted")
     if holes.any():
-        notes.append(f"missing values filled with their column mean: {holes.sum()}, in {(holes > 0).sum()} columns")
+        filled = counted(holes.sum(), "missing value")
+        notes.append(f"filled {filled} in {counted((holes > 0).sum(), 'column')} with the column mean")
     # 3) Mean and scale of each column. Codes of categories keep their values: they are no quantities.
     means, deviations = _means_and_deviations(X, low, high)
     scales = _scales(columns, deviations)

@@ -65,14 +65,15 @@ class Reading:
     text: str = setting(  # codes are one number per category, for kernels that only ask whether two values are equal
         "error",
         _one_of(TEXT_COLUMNS),
-        f"How to use text columns: {', '.join(TEXT_COLUMNS)}, or COLUMN=one-hot for one column [default: error].",
+        "Text columns: error (refuse the table), one-hot, codes (for the overlap kernel) or ignore; COLUMN=one-hot "
+        "for a single column [default: error].",
         option="--text",
         choices=TEXT_COLUMNS,
     )
     max_missing: float = setting(
         0.1,
         (lambda x: isinstance(x, int | float) and x is not True and 0 <= x <= 1, "write a share from 0 to 1"),
-        "Drop columns with a larger share of missing values; fill gaps in others with their mean [default: 0.1].",
+        "Drop columns with more than this share of values missing; fill gaps in others with the mean [default: 0.1].",
         option="--max-missing",
     )
     standardize: bool = setting(
@@ -92,7 +93,7 @@ class Reading:
     dates: str = setting(
         "error",
         _one_of(DATE_COLUMNS),
-        f"How to use date columns: {', '.join(DATE_COLUMNS)}; number means days since 1970-01-01 [default: error].",
+        "Date columns: error (refuse the table), number (days since 1970-01-01) or ignore [default: error].",
         option="--dates",
         choices=DATE_COLUMNS,
     )
@@ -368,8 +369,8 @@ def _refuse_unclear(frame: pl.LazyFrame, names: Sequence[str], opened: Opened) -
     if sum(open_ones.values()) and sum(open_ones.values()) == sum(with_mark.values()):
         name = next(name for name, count in open_ones.items() if count)
         raise InputError(
-            f"{opened.source}: the numbers in column {name!r} have {mark!r} before three digits, which may be a "
-            "decimal mark or separate thousands; the file does not show which: give --decimal , or --decimal ."
+            f"{opened.source}: {mark!r} in column {name!r} could be a decimal mark or a thousands separator; choose "
+            "with --decimal ',' or --decimal '.'"
         )
 
 
@@ -408,9 +409,8 @@ def _refuse_unnamed_ids(frame: pl.DataFrame, chosen: Sequence[str], source: str)
     for name in frame.columns:
         if name not in chosen and called_as_ids(name) and are_ids(frame[name].to_numpy()):
             raise InputError(
-                f"{source}: {name!r} looks like the ids of the samples, and rows would match by position; match them "
-                f"by it with --id {name!r}, or leave it out with --exclude {name!r} if all parties' rows are in one "
-                "order"
+                f"{source}: {name!r} looks like the ids of the samples, but no id column was given; add "
+                f"--id {name!r}, or leave it out with --exclude {name!r} if all tables have the same samples in order"
             )
 
 

@@ -118,7 +118,7 @@ def described(dialect: Dialect) -> str:
     if dialect.decimal != ".":
         words.append("decimal comma")
     if dialect.thousands:
-        words.append(f"thousands by {dialect.thousands!r}")
+        words.append(f"thousands separator {dialect.thousands!r}")
     if dialect.encoding not in (None, "utf-8"):
         words.append(f"encoding {dialect.encoding}")
     return ", ".join(words)
@@ -169,13 +169,13 @@ def _header(cut: Cut, source: str, id_column: str | None) -> tuple[list[str], in
     if position is None:
         position = next((n for n, row in enumerate(cut.rows) if not _is_above(cut, n, row)), None)
     if position is None:
-        raise InputError(f"{source}: has no header; the first row of a table names its columns")
+        raise InputError(f"{source}: no header row found; add one with the column names")
     row = [name.strip() for name in cut.rows[position]]
     above = [" ".join(filter(None, map(str.strip, cells))) for cells in cut.rows[:position]]
     notes = []
     said = [words for words in above if words and not words.lower().startswith("sep=")]
     if said:
-        notes.append(f"{len(said)} lines above the header left out, for example {said[0][:60]!r}")
+        notes.append(f"skipped {counted(len(said), 'line')} above the header, for example {said[0][:60]!r}")
     if len(row) == cut.width - 1:
         raise InputError(
             f"{source}: the header has one name fewer than the rows have values; name the first column too (in R "
@@ -204,7 +204,7 @@ def check_names(names: Sequence[str], source: str) -> None:
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         said = counted(len(twice), "column name")
-        raise InputError(f"{source}: {said} more than once in the header, for example {twice[0]!r}; rename them")
+        raise InputError(f"{source}: the header repeats {said}, for example {twice[0]!r}; rename them")
 
 
 def _named(row: list[str], source: str, notes: list[str]) -> list[str]:
@@ -281,7 +281,7 @@ def open_text(path: Path, asked: Dialect, *, id_column: str | None, likely: Dial
         with_column_names=lambda _: names,
     )
     said = described(dialect)
-    return Opened(str(path), frame, names, [*([f"read as {said}"] if said else []), *notes], dialect, skip, proved)
+    return Opened(str(path), frame, names, [*([f"format: {said}"] if said else []), *notes], dialect, skip, proved)
 
 
 def check_width(opened: Opened) -> None:
@@ -335,7 +335,7 @@ def encoding_of(path: Path, asked: str | None = None) -> str:
     elif marked is not None:
         name = marked
     elif b"\0" in start:
-        raise InputError(f"{path}: contains NUL bytes, as UTF-16 does; give its encoding, as --encoding utf-16-le")
+        raise InputError(f"{path}: contains NUL bytes: it may be UTF-16; try --encoding utf-16-le")
     else:
         for name in ("utf-8", "cp1252"):
             if _failure(path, name) is None:
