@@ -25,7 +25,7 @@ from dkpca.linalg.rows import Index, groups
 from dkpca.messages import Partials, Rows, Summary
 
 DOUBLE = float(np.finfo(np.float64).eps)  # the precision in which all of this is computed
-SAME_SAMPLES = "the rows are not the same samples in the same order; align them by the same --id, or use a study"
+SAME_SAMPLES = "the rows are not the same samples in the same order; align them first by their ids, or use a study"
 
 
 def check_summary(summary: Summary, device: str | None = None) -> None:
