@@ -1,7 +1,7 @@
 """Everything that leaves a party: this file is the whole disclosure.
 
-A reviewer who knows these classes knows what the center can learn. What each of them reveals in plain words
-is in docs/disclosure.md.
+A reviewer who knows these classes knows what the center can learn. docs/disclosure.md explains in plain words what
+each of them reveals.
 """
 
 import hashlib
@@ -43,7 +43,7 @@ def check_party_name(name: str) -> str:
 
 
 def _checked(valid: Callable[[Any], bool], words: str) -> Callable[[str, Any], None]:
-    """Return the check of a field whose refusal has these words; `{}` in them is the value."""
+    """Return a validator for a field; `words` is its error text, with `{}` for the value."""
 
     def check(field: str, value: Any) -> None:
         if not valid(value):
@@ -77,22 +77,22 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 @dataclass(frozen=True)
 class _OneArray:
-    """What travels as one array of bytes."""
+    """Base of fields that are sent as a single byte array."""
 
     data: Bytes
 
     def to_arrays(self) -> dict[str, np.ndarray[Any, Any]]:
-        """Return what travels, by the end of its name."""
+        """Return the arrays to send, by the suffix of their names."""
         return {"": self.data}
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the array."""
+        """Shape of the array."""
         return tuple(self.data.shape)
 
 
 class Tokens(_OneArray):
-    """Sample ids as keyed hashes, (n_samples, TOKEN_BYTES): ascending, so that the order of the rows is not told."""
+    """Sample ids as keyed hashes, (n_samples, TOKEN_BYTES), sorted so that they hide the order of the rows."""
 
     @classmethod
     def of(cls, tokens: Iterable[bytes]) -> "Tokens":
@@ -101,7 +101,7 @@ class Tokens(_OneArray):
 
     @classmethod
     def from_arrays(cls, name: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> "Tokens":
-        """Rebuild what `to_arrays` gave: ascending, so that no order is revealed, and each of them once."""
+        """Rebuild from the arrays of `to_arrays`; raise unless the tokens are sorted and distinct."""
         data = arrays[""]
         if set(arrays) != {""}:
             raise InputError("does not have the arrays of its kind")
@@ -113,16 +113,16 @@ class Tokens(_OneArray):
         return tokens
 
     def listed(self) -> list[bytes]:
-        """Return them one by one, ascending."""
+        """Return the tokens one by one, in ascending order."""
         return [row.tobytes() for row in self.data]
 
 
 class Packed(_OneArray):
-    """Numbers of some bits each, (n_bytes,), without gaps; how many bits and numbers these are is said elsewhere."""
+    """Bit-packed integers, (n_bytes,); the question that they answer fixes their count and width."""
 
     @classmethod
     def from_arrays(cls, name: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> "Packed":
-        """Rebuild what `to_arrays` gave."""
+        """Rebuild from the arrays of `to_arrays`."""
         data = arrays[""]
         if set(arrays) != {""} or data.dtype != np.uint8 or data.ndim != 1 or data.shape[0] == 0:
             raise InputError(f"{name} is not a row of bytes")
@@ -131,7 +131,7 @@ class Packed(_OneArray):
 
 @dataclass(frozen=True)
 class Seed:
-    """Secrets of one party for another one: sealed to that party, and never to whoever fuses."""
+    """Secrets of one party for another, encrypted to that party; the center can never read them."""
 
     party: PartyName
     to: PartyName
@@ -141,7 +141,7 @@ class Seed:
 
 @dataclass(frozen=True)
 class Shape:
-    """How large a table is, for the fit or for a batch of new samples."""
+    """Size of a table, for the fit or for a batch of new samples."""
 
     party: PartyName
     n_samples: Count
@@ -151,7 +151,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Go:
-    """That a party agrees to what was derived before any message with data: for all to read."""
+    """A party's consent to the settings derived so far, which all members can read, before any data is sent."""
 
     party: PartyName
     derived: Fingerprint
@@ -159,7 +159,7 @@ class Go:
 
 @dataclass(frozen=True)
 class Reveal:
-    """A nonce that the party committed to before: the rows of an audit are drawn by those of all parties."""
+    """A nonce to which the party has committed; those of all parties together seed the draw of the audit rows."""
 
     party: PartyName
     nonce: Secret
@@ -172,42 +172,42 @@ class Statistics:
     party: PartyName
     n_samples: Count
     n_features: Count
-    mean_squared_distance: NotNegative  # what gamma multiplies, over pairs of different samples; adds up over parties
+    mean_squared_distance: NotNegative  # mean of what gamma multiplies, over pairs of different samples; additive
 
 
 @dataclass(frozen=True)
 class Summary:
     """The one message of the protocol: the leading part of the party's Gram matrix, and how much is left out.
 
-    The factor alone carries the eigenvalues (its squared column norms). Whoever holds it holds the party's
-    approximate Gram matrix, factor @ factor.T, hence how similar any two samples look to this party.
+    The factor alone carries the eigenvalues (its squared column norms) and reveals the party's approximate
+    Gram matrix, factor @ factor.T, hence how similar any two samples look to this party.
 
     Attributes
     ----------
     party : str
-        Who sends it.
+        Name of the sending party.
     kernel : Kernel
         Kernel of the party's Gram matrix.
     sample_digest : str
         Fingerprint of the ordered sample ids.
     n_features : int
-        Columns the party has.
+        Number of columns of the party.
     factor : Rounded of shape (n_samples, rank)
-        Eigenvectors times the roots of their eigenvalues.
+        Eigenvectors times the square roots of their eigenvalues.
     left_out_norm : float
         Largest eigenvalue not sent.
     trace_left_out : float
         Trace of the Gram matrix minus that of the factor as sent.
     rounding_norm : float
-        Spectral norm of what rounding for the wire did to factor @ factor.T.
+        Spectral norm of the rounding error in factor @ factor.T.
     rounding_nuclear : float
-        The same in the nuclear norm.
+        Nuclear norm of the same error.
     diagonal : Rounded of shape (n_samples, 1), optional
-        Of the true Gram matrix, for kernels that the center finishes.
+        Diagonal of the true Gram matrix, for kernels whose last step the center computes, and for mean rows.
     left_out_overlap : float, optional
-        Norm of the part left out that is not orthogonal to the factor: what landmarks missed. None: not stated.
+        Norm of the left-out part that is not orthogonal to the factor (landmark residual). None: not stated.
     turned : bool
-        Whether the rows are no samples, but what a rotation that the center does not know made of them.
+        Whether a rotation unknown to the center was applied, so that the rows are not individual samples.
 
     Examples
     --------
@@ -240,12 +240,12 @@ class Summary:
 
     @property
     def n_samples(self) -> int:
-        """Samples the factor has a row for."""
+        """Number of samples."""
         return self.factor.shape[0]
 
     @property
     def rank(self) -> int:
-        """Eigenpairs sent."""
+        """Number of eigenpairs sent."""
         return self.factor.shape[1]
 
 
@@ -256,7 +256,7 @@ class Rows:
     Attributes
     ----------
     party : str
-        Who sends it.
+        Name of the sending party.
     summary_id : str
         Fingerprint of the summary these rows extend.
     sample_digest : str
@@ -284,24 +284,24 @@ class Rows:
 
     @property
     def n_samples(self) -> int:
-        """New samples."""
+        """Number of new samples."""
         return self.factor.shape[0]
 
 
 @dataclass(frozen=True)
 class Partials:
-    """New samples by the paper's own route: squared distances or inner products to every training sample.
+    """New samples by the paper's method: squared distances or inner products to every training sample.
 
     Attributes
     ----------
     party : str
-        Who sends it.
+        Name of the sending party.
     summary_id : str
-        Fingerprint of the summary these samples go with.
+        Fingerprint of the summary of the fit.
     sample_digest : str
         Fingerprint of the new samples' ids.
     partial : Rounded of shape (n_new, n_samples)
-        What adds up over parties before the kernel value is formed.
+        Squared distances or inner products, to be summed over parties before the kernel function is applied.
 
     Examples
     --------
@@ -320,13 +320,13 @@ class Partials:
 
     @property
     def n_samples(self) -> int:
-        """New samples."""
+        """Number of new samples."""
         return self.partial.shape[0]
 
 
 @dataclass(frozen=True)
 class SampleTokens:
-    """Which samples a party has, under a key that the center does not know. Sent only where samples differ."""
+    """Keyed hashes of a party's sample ids; the center does not know the key. Sent only to match samples."""
 
     party: PartyName
     tokens: Tokens
@@ -334,11 +334,11 @@ class SampleTokens:
 
 @dataclass(frozen=True)
 class RaisedIds:
-    """A party's sample ids as points of P-256 on their way round a ring, raised to the secrets of some parties."""
+    """A party's sample ids as P-256 points times the secrets of the parties so far (private set intersection)."""
 
-    party: PartyName  # that raised them last
+    party: PartyName  # that multiplied them last
     owner: PartyName
-    hop: int  # how many parties raised them after their owner
+    hop: int  # number of parties that multiplied them after their owner
     normalization: str  # how the owner brought its ids into one form
     context: Fingerprint  # binds study, roster, normalization, owner and hop
     points: Packed  # 32 bytes each, in the owner's private random order
@@ -346,7 +346,7 @@ class RaisedIds:
 
 @dataclass(frozen=True)
 class CommonTokens:
-    """The center's answer: the samples that every party has, in the order that all of them now take."""
+    """The center's answer: tokens of the common samples, in the order that all parties must use."""
 
     n_parties: Count
     tokens: Tokens
@@ -354,16 +354,16 @@ class CommonTokens:
 
 @dataclass(frozen=True)
 class Scores:
-    """The center's result for the parties: where the samples lie, and how much of the variance that shows."""
+    """The center's result for the parties: scores of the samples, and the share of the variance that they capture."""
 
     n_parties: Count
-    kernel: Kernel | None  # that all parties used; None where each has its own, which is not for the others
+    kernel: Kernel | None  # of all parties; None if each has its own, which the others must not learn
     sample_digest: Fingerprint
     scores: Rounded  # (n_samples, n_components)
     captured_share_at_least: NotNegative  # of the variance of the true kernel, certified
     optimality_at_least: NotNegative  # of what the best components would capture, certified
     meaning: str = ""  # what the fused matrix is a kernel of, in words
-    row_means: Rounded | None = None  # (n_samples, 1): of the fused matrix L before centering, where that was agreed
+    row_means: Rounded | None = None  # (n_samples, 1): of the fused matrix L before centering, if agreed
     residual: NotNegative = 0.0  # |H L V - V Lambda| of the components, with row means
 
     def __post_init__(self) -> None:
@@ -373,14 +373,14 @@ class Scores:
 
 @dataclass(frozen=True)
 class AuditRequest:
-    """The center's question for an audit: samples that it drew, by a seed that it publishes, after all had sent."""
+    """The samples of an audit; the center draws them after all summaries have arrived, and publishes the seed."""
 
     n_samples: Count
     sample_digest: Fingerprint  # of the samples of the fit
     seed: SeedNumber
     draws: Count  # with replacement
     samples: Positions  # of those drawn, among the samples of the fit
-    uniform: bool = False  # whether all samples were equally likely: then whoever knows the seed can check the draw
+    uniform: bool = False  # whether all samples were equally likely, so that the seed suffices to check the draw
 
     def __post_init__(self) -> None:
         if self.samples[-1] >= self.n_samples or len(self.samples) > self.draws:
@@ -389,7 +389,7 @@ class AuditRequest:
 
 @dataclass(frozen=True)
 class AuditRows:
-    """True rows of a party's Gram matrix: the kernel of some samples with all of the fit, not approximated."""
+    """Exact kernel values of a party between the audited samples and all samples of the fit."""
 
     party: PartyName
     summary_id: Fingerprint  # of the summary that is audited
@@ -403,7 +403,7 @@ class AuditRows:
 
     @property
     def n_samples(self) -> int:
-        """Samples of the fit."""
+        """Number of samples of the fit."""
         return self.rows.shape[1]
 
     def columns(self, index: Index) -> Array:
@@ -416,12 +416,12 @@ class CovariateRows:
     """Covariates of every sample as orthonormal columns: they show batch and site, and age up to a scale."""
 
     party: PartyName
-    rows: Rounded  # (n_samples, q); turned with the samples in a blind fit; of new samples their rows of the same
+    rows: Rounded  # (n_samples, q), rotated with the samples in a blind fit; or the rows of new samples
 
 
 @dataclass(frozen=True)
 class MaskedSum:
-    """Numbers of one party under masks that cancel when those of all parties are added: alone, they are noise."""
+    """Masked numbers of one party: noise on their own; the masks cancel in the sum over all parties."""
 
     party: PartyName
     question: Fingerprint  # that this answers, and that the masks are bound to
@@ -430,13 +430,13 @@ class MaskedSum:
 
     @property
     def n_bytes(self) -> int:
-        """Bytes of the numbers."""
+        """Number of bytes."""
         return sum(len(packed.data) for packed in (self.values, self.lengths) if packed is not None)
 
 
 @dataclass(frozen=True)
 class Told:
-    """That a party has read what it was told; it says nothing else."""
+    """Acknowledgement that a party has read the center's message; contains nothing else."""
 
     party: PartyName
 
@@ -470,7 +470,7 @@ def _check_diagonal(wanted: bool, diagonal: Rounded | None, n_samples: int) -> N
 
 
 def digest(sample_ids: Sequence[str]) -> str:
-    """Fingerprint of sample ids in their order; two parties match just when their rows match."""
+    """Fingerprint of sample ids in their order; those of two parties are equal exactly if their rows match."""
     state = hashlib.sha256()
     for sample_id in sample_ids:
         data = str(sample_id).encode()
@@ -479,5 +479,5 @@ def digest(sample_ids: Sequence[str]) -> str:
 
 
 def row_number_digest(n_samples: int) -> str:
-    """Fingerprint used where samples have no ids and rows match by position."""
+    """Fingerprint for samples without ids, whose rows match by position."""
     return hashlib.sha256(f"rows 0 to {n_samples - 1}".encode()).hexdigest()
