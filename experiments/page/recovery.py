@@ -5,7 +5,7 @@ import re
 from experiments.page.writing import Results, Row, table
 
 MARKED = re.compile(r"(<!-- table: recovery on ([^\n]+) -->\n).*?(<!-- end -->)", re.DOTALL)
-SAME, NOISE = "the same", "noise [1]"
+AS_CENTER, AS_OPEN, NOISE = "as for the center", "as unprotected", "noise [1]"
 
 
 def filled(text: str, results: Results) -> str:
@@ -42,13 +42,13 @@ def _table(result: Row, on: str) -> str:
     own, both = (cell(mode, "another party") for mode in ("its own columns", "its own columns, and the result"))
     rows = [
         ["the center", factors, sums, blind],
-        ["the same, compact factors", compact, "", ""],
-        ["an outsider with the party's messages", SAME, NOISE, SAME],
+        ["the center, compact factors", compact, "", ""],
+        ["an outsider with the party's messages", AS_CENTER, NOISE, AS_CENTER],
         ["a center that has another party's columns", factors, f"at least {sums}", public],
         ["the center and one other party", factors, f"at least {sums}", with_key],
         ["the center and all other parties", factors, together, with_key],
-        *([f"anyone who gets {mode}", text, SAME, SAME] for mode, text in results.items()),
-        ["another party, from its own columns alone", own, SAME, SAME],
-        ["another party, from these and the result", both, SAME, SAME],
+        *([f"anyone who gets {mode}", text, AS_OPEN, AS_OPEN] for mode, text in results.items()),
+        ["another party, from its own columns alone", own, AS_OPEN, AS_OPEN],
+        ["another party, from its own columns and the result", both, AS_OPEN, AS_OPEN],
     ]
-    return table([f"{on}: {' · '.join(map(str, known))} known rows", "open", "masked sums", "blind"], rows)
+    return table([f"{on}: {' · '.join(map(str, known))} known rows", "unprotected", "masked sums", "blind"], rows)
