@@ -261,10 +261,10 @@ def fuse(
     factors = {name: _factor(summary, dtype) for name, summary in accepted.items()}
     weighted = party_weights(weights, factors, combined.law, centered=next(iter(accepted.values())).turned)
     weighed = [A if weighted[name] == 1.0 else reweighed(A, weighted[name] ** 0.5) for name, A in factors.items()]
-    fused = FusedGram(combined.law, weighed, _diagonals(accepted.values(), dtype), memory=memory)
+    fused_gram = FusedGram(combined.law, weighed, _diagonals(accepted.values(), dtype), memory=memory)
 
     # Center by the projector H = I - 11'/n, or off the covariates too, and find the leading eigenpairs of H K H.
-    gram, Q = _projected(Centered(fused) if center else fused, covariates)
+    gram, Q = _projected(Centered(fused_gram) if center else fused_gram, covariates)
     pairs = leading(
         gram, n_components, solver=solver, n_landmarks=n_landmarks, random_state=random_state, progress=progress,
         device=device,
@@ -279,7 +279,7 @@ def fuse(
         errors,
         law=combined.law,
         pairs=pairs,
-        fused_trace=fused.trace(),
+        fused_trace=fused_gram.trace(),
         meaning=combined.meaning,
         centered=center,
         Q=Q,

@@ -147,11 +147,12 @@ def summarize(
         _check_sum(kernel, law, party)
         gram = Centered(gram)
 
-    # Leading eigenpairs of K, lambda and V (linalg/leading.py picks the solver): as many as the rule begins with,
-    # found when the candidates are made, and more where it wants to see more.
-    eigenpairs = partial(leading, gram, solver=solver, random_state=random_state, progress=progress, device=device)
+    # Leading eigenpairs of K, lambda and V (linalg/leading.py picks the solver): as many as the rule first asks for.
+    # `Candidates` computes more if the rule needs them.
+    how: dict[str, Any] = {"solver": solver, "random_state": random_state, "progress": progress, "device": device}
     with _naming(party):
         guess = first_guess(rank, gram.n)
+        pairs = None if guess is None else leading(gram, guess, **how)
         candidates = Candidates(
             gram=gram,
             table=X,
@@ -159,8 +160,8 @@ def summarize(
             precision=precision,
             digits=DIGITS[limits.precision],
             largest=rank.most(),
-            pairs=None if guess is None else eigenpairs(guess),
-            eigenpairs=eigenpairs,
+            pairs=pairs,
+            eigenpairs=partial(leading, gram, **how),
             turn=None if blind is None else blind.turned,
             device=device,
         )
