@@ -68,7 +68,7 @@ class RankRule(ABC):
         """Return the rank, or None if these eigenvalues do not determine it."""
 
     def cut(self, eigenvalues: Spectrum, rank: int) -> float:
-        """Return the eigenvalue size that compact rounding may drop: small compared with the first one left out."""
+        """Return the cutoff of compact rounding: a small share of the first eigenvalue that is not sent."""
         return ROUNDING_SHARE * float(eigenvalues[rank]) if rank < len(eigenvalues) else 0.0
 
     def measured(self) -> bool:
@@ -209,7 +209,7 @@ class Auto(RankRule):
         return min(max(63, 2 * self.n_components), n_samples)
 
     def choose(self, eigenvalues: Spectrum, n_samples: int) -> int | None:
-        # lambda_{D+1} <= share * lambda_2, as eq. (8) with lambda_2 for lambda_1: centering takes the first away.
+        # lambda_{D+1} <= share * lambda_2: eq. (8) without lambda_1, because centering removes the first eigenvector.
         least = min(self.n_components + BEHIND, n_samples)
         return _first_below(eigenvalues, self._threshold(eigenvalues), at_least=least, n_samples=n_samples)
 

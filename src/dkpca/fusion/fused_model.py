@@ -33,7 +33,7 @@ ZERO = 1e-12  # of the largest eigenvalue, as in KernelPCA
 
 @dataclass(frozen=True)
 class FusionSettings:
-    """How the center fuses, and how to do it again: parameters of `fuse`."""
+    """Parameters of `fuse`, stored so that the fusion can be repeated."""
 
     center: bool = True
     solver: str | Solver = "auto"
@@ -42,7 +42,7 @@ class FusionSettings:
     dtype: str = "float64"
     law: str | None = None  # None: as the parties' kernels imply
     # Under the sum, what each party's matrix is multiplied by: "balanced" gives each the same leading eigenvalue, as
-    # multiple factor analysis does, "statis" the more the better it agrees with the others.
+    # multiple factor analysis does; "statis" weights each party by its agreement with the others.
     weights: Weights = None
 
 
@@ -53,31 +53,31 @@ class FusedModel:
     Attributes
     ----------
     summaries : mapping of str to Summary
-        The messages it was made from, by party.
+        The messages that were fused, by party.
     weights : mapping of str to float
-        What each party's matrix was multiplied by.
+        Factor by which each party's matrix was multiplied.
     meaning : str
-        What the fused matrix is a kernel of.
+        Description of the fused kernel, such as "the RBF kernel of the joined table".
     solver : str
-        Which one, what it did, and why it was chosen.
+        Name of the solver, what it did, and why it was chosen.
     eigenvectors : array of shape (n_samples, n_components)
         Orthonormal.
     eigenvalues : array of shape (n_components,)
-        Of the fused matrix, descending.
+        Eigenvalues of the fused matrix, descending.
     explained_variance_ratio : array of shape (n_components,)
-        Of the fused matrix.
+        Share of the fused matrix's trace per component.
     certificate : Certificate
-        What is proved about it.
+        Proven bounds, and estimates.
     extension : Extension
         Scores of a new sample from its fused kernel row.
     settings : FusionSettings
-        How it was fused, and how to do it again.
+        Parameters of the fusion.
     nearby : Nearby, optional
-        Eigenpairs behind the components, for estimates.
+        Eigenpairs after the components, used for estimates.
     lacking : Lacking, optional
-        What parties that lack samples sent; `summaries` then have a row for every sample. None: no party lacks any.
+        Original messages of parties with missing samples; `summaries` then have all rows. None: nothing is missing.
     covariates : Covariates, optional
-        What was taken out of the fused matrix, beside its mean.
+        Covariates that were projected out, in addition to the mean.
 
     Examples
     --------
@@ -117,17 +117,17 @@ class FusedModel:
 
     @property
     def kernel(self) -> Kernel:
-        """The kernel that all parties used, or that of the first of them."""
+        """Kernel of all parties; if they differ, that of the first party."""
         return next(iter(self.summaries.values())).kernel
 
     @property
     def n_samples(self) -> int:
-        """Samples of the fit."""
+        """Number of training samples."""
         return next(iter(self.summaries.values())).n_samples
 
     @property
     def n_features(self) -> int:
-        """Columns over all parties."""
+        """Number of columns of all parties."""
         return sum(summary.n_features for summary in self.summaries.values())
 
     @property
@@ -142,12 +142,12 @@ class FusedModel:
 
     @property
     def n_components(self) -> int:
-        """How many components there are."""
+        """Number of components."""
         return int(self.eigenvalues.shape[0])
 
     @property
     def is_blind(self) -> bool:
-        """Whether the parties turned the samples, so that nobody else can tell them."""
+        """Whether the parties rotated the factors so that only they can identify samples."""
         return any(summary.turned for summary in self.summaries.values())
 
     @property
@@ -157,7 +157,7 @@ class FusedModel:
 
     @property
     def scores(self) -> Array:
-        """Training samples in the space of the components, (n_samples, n_components)."""
+        """Scores of the training samples, (n_samples, n_components)."""
         return self.eigenvectors * namespace(self.eigenvalues).sqrt(self.eigenvalues)[None, :]
 
     def including(self, summary: Summary) -> "FusedModel":
@@ -227,15 +227,15 @@ def fuse(
     Parameters
     ----------
     places : mapping of str to sequence of int, optional
-        Where the samples of each summary are among all, if parties lack some. None: all have all, in one order.
+        By party, positions of its samples among all samples. None: every party has every sample, in the same order.
     lacking : {"complete", "mean"}
-        What stands in place of rows that a party lacks.
+        How missing rows of a party are filled in.
     samples : str
-        Digest of all samples in their order, where parties lack some; empty: they have no ids.
+        Digest of all samples in their order, if some are missing at a party; empty: samples have no ids.
     covariates : Covariates, optional
-        Of all samples, in their order: taken out of the fused matrix.
+        Covariates of all samples, in their order; they are projected out of the fused matrix.
     memory : MemoryLimit, optional
-        What arrays with a row for each sample may take; beyond, they lie in files.
+        Limit for arrays with one row per sample; larger arrays are stored in temporary files.
     """
     settings = FusionSettings(center, solver, n_landmarks, random_state, dtype, law, weights)
     # Accept: one possible message from each party of the roster, about the same samples.
@@ -263,7 +263,7 @@ def fuse(
     weighed = [A if weighted[name] == 1.0 else reweighed(A, weighted[name] ** 0.5) for name, A in factors.items()]
     fused_gram = FusedGram(combined.law, weighed, _diagonals(accepted.values(), dtype), memory=memory)
 
-    # Center by the projector H = I - 11'/n, or off the covariates too, and find the leading eigenpairs of H K H.
+    # Center with H = I - 11'/n, project out covariates if there are any, and find the leading eigenpairs of H K H.
     gram, Q = _projected(Centered(fused_gram) if center else fused_gram, covariates)
     pairs = leading(
         gram, n_components, solver=solver, n_landmarks=n_landmarks, random_state=random_state, progress=progress,
@@ -288,7 +288,7 @@ def fuse(
     about = None if lacked is None else lacked.described()
     certificate = replace(certificate, component_error_estimates=estimated, completed=about)
     check_certificate(certificate, accepted)
-    share = pairs.taken_trace / ((pairs.taken_trace + pairs.trace) or 1.0)  # that covariates took out
+    share = pairs.taken_trace / ((pairs.taken_trace + pairs.trace) or 1.0)  # that covariates removed
     return FusedModel(
         summaries=accepted,
         weights=weighted,
@@ -307,8 +307,8 @@ def fuse(
 
 
 def fused(wanted: int | float | None, fuse: Callable[[int], FusedModel]) -> FusedModel:
-    """Fuse with as many components as are wanted: `fuse` makes the model with a number of them."""
-    # A number of components is fused at once; a share of the variance needs more and more until it is reached.
+    """Fuse with the requested number of components or share of variance; `fuse(n)` returns the model with n."""
+    # A given number needs one fusion; for a share of variance, the number is doubled until the share is reached.
     if wanted is not None and wanted >= 1:
         return fuse(int(wanted))
     model, tried = fuse(1), 1
@@ -323,7 +323,7 @@ def fused(wanted: int | float | None, fuse: Callable[[int], FusedModel]) -> Fuse
 
 
 def _enough(model: FusedModel, share: float | None) -> int:
-    """Components that show the share, or that are not zero; all there are, if that is too few."""
+    """Number of components needed for the share of variance (None: all nonzero ones), at most all."""
     # Components above rounding, as KernelPCA drops them; of these the first whose variances add up to the share.
     values = to_numpy(model.eigenvalues)
     present = max(1, int((values > ZERO * values[0]).sum()))
@@ -334,7 +334,7 @@ def _enough(model: FusedModel, share: float | None) -> int:
 
 
 def _projected(gram: Gram, covariates: Covariates | None) -> tuple[Gram, Array | None]:
-    """Take the covariates out of a matrix; return also their orthonormal columns."""
+    """Project the covariates out of a matrix; return also their orthonormal basis Q."""
     if covariates is None:
         return gram, None
     if covariates.basis.shape[0] != gram.n:
@@ -344,7 +344,7 @@ def _projected(gram: Gram, covariates: Covariates | None) -> tuple[Gram, Array |
 
 
 def basis_of(model: FusedModel) -> Array | None:
-    """Orthonormal columns that were taken out of the fused matrix, beside its mean."""
+    """Orthonormal columns that were projected out of the fused matrix, in addition to its mean."""
     if model.covariates is None:
         return None
     return like(to_numpy(model.covariates.basis), model.eigenvalues)
@@ -361,9 +361,9 @@ def _factor(summary: Summary, dtype: str) -> Factor:
 
 
 def place(model: FusedModel, received: Iterable[Rows | Partials]) -> Array:
-    """Place new samples in the way that all parties answered, (n_new, n_components).
+    """Scores of new samples from the parties' factor rows or distances, (n_new, n_components).
 
-    Where covariates were taken out, these are scores before that of the new samples is: see `adjusted`.
+    If the fit removed covariates, these scores still contain their effect on the new samples: see `adjusted`.
     """
     known = list(received)
     exact = [message for message in known if isinstance(message, Partials)]
@@ -374,13 +374,13 @@ def place(model: FusedModel, received: Iterable[Rows | Partials]) -> Array:
 
 
 def project(model: FusedModel, rows: Iterable[Rows]) -> Array:
-    """Place new samples by their factor rows; on training samples this is `model.scores`, to rounding."""
+    """Scores of new samples from their factor rows; for training samples `model.scores`, up to rounding."""
     by_party = complete(model.received, rows, lambda message, summary: message.factor.shape[1] == summary.rank)
     return placing(model)([by_party[name] for name in model.summaries])
 
 
 def placing(model: FusedModel) -> Callable[[Sequence[Rows]], Array]:
-    """Return a function from factor rows of new samples, one message a party in the model's order, to scores."""
+    """Return a function from factor rows of new samples (a message per party, in the model's order) to scores."""
     law, merged = model.law, merging(model)
     anchors = merged(model.summaries.values(), model.extension.rows)
     weights, offset = model.extension.weights, model.extension.offset
@@ -399,7 +399,7 @@ def placing(model: FusedModel) -> Callable[[Sequence[Rows]], Array]:
 
 @threads_of_our_own()
 def project_exact(model: FusedModel, partials: Iterable[Partials]) -> Array:
-    """Place new samples by the paper's route: true kernel rows, centered with the fused matrix."""
+    """Scores of new samples by the paper's method: true kernel rows, centered with the fused matrix."""
     by_party = complete(
         model.received, partials, lambda message, summary: message.partial.shape[1] == summary.n_samples
     )
@@ -413,7 +413,7 @@ def project_exact(model: FusedModel, partials: Iterable[Partials]) -> Array:
 
 
 def adjusted(model: FusedModel, scores: Array, table: Any) -> Array:
-    """Scores of new samples with their covariates taken out, as they were out of those of the fit."""
+    """Scores of new samples after removing the effect of their covariates, as in the fit."""
     known, slopes = model.covariates, model.extension.slopes
     if known is None or slopes is None:
         return scores
@@ -424,7 +424,7 @@ def adjusted(model: FusedModel, scores: Array, table: Any) -> Array:
 
 
 def _finite(scores: Array) -> Array:
-    """Refuse scores that are no numbers: kernel values of samples so far away that the precision cannot hold them."""
+    """Refuse scores that are NaN or infinite: the samples are so far away that kernel values overflow."""
     if not bool(namespace(scores).all(namespace(scores).isfinite(scores))):
         raise InputError(
             f"kernel values of the new samples are beyond the range of {dtype_name(scores)}: they lie too far from "
@@ -434,7 +434,7 @@ def _finite(scores: Array) -> Array:
 
 
 def some_samples(n_samples: int, most: int) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-    """At most so many of the samples, always the same ones."""
+    """A fixed random subset of at most `most` samples."""
     return np.sort(np.random.default_rng(0).permutation(n_samples)[:most])
 
 
@@ -465,7 +465,7 @@ def _diagonals(messages: Iterable[Summary | Rows], dtype: str) -> list[Array] | 
 
 
 def without_row_means(model: FusedModel) -> str | None:
-    """Say why row means of the fused matrix would be of no use to a party; None if they are."""
+    """Return the reason why row means would be useless to a party, or None if they are useful."""
     if model.law.scores_add or not any(kernel.driven_by_means for kernel in model.kernels.values()):
         return "row means are for rbf kernels under the product law"
     if model.covariates is not None or not model.centered or model.lacking is not None:
@@ -486,7 +486,7 @@ def row_means(model: FusedModel) -> tuple[Array, float]:
 
 
 def result(model: FusedModel, scores: Array, sample_digest: str, *, with_row_means: bool = False) -> Scores:
-    """Return what the parties are told: where the samples lie, and how much of the variance that shows."""
+    """Return the result for the parties: scores of the samples, and the share of variance that they capture."""
     means, residual = row_means(model) if with_row_means else (None, 0.0)
     return Scores(
         n_parties=len(model.summaries),

@@ -1,4 +1,4 @@
-"""What a data holder computes. Its columns and its private state never leave; messages do."""
+"""Computations of a party. Its columns and private state stay with it; only messages are sent."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -61,7 +61,7 @@ LEAST = {"float32": 1e-30, COMPACT: 2.0**-900}  # a factor smaller than this has
 class Turned:
     """Rotations of a blind fit: Q A R in place of the factor A."""
 
-    hidden_digest: str  # of the samples, for those who have the parties' key
+    hidden_digest: str  # of the samples, under the parties' key
     samples: Callable[[Array], Array]  # A to Q A
     columns: Callable[[int], Array]  # rank to R
 
@@ -74,7 +74,7 @@ class Turned:
 def statistics(
     X: Array, *, party: str, kernel: Kernel | None = None, standardize: bool = False, limits: Limits = ANYTHING
 ) -> Statistics:
-    """Return the numbers from which the center derives the width of a kernel, the RBF kernel if none is given."""
+    """Return the statistics from which the center derives gamma. Default kernel: RBF."""
     limits.check_samples(X.shape[0])
     n_samples, n_features = X.shape
     kernel = RBF(1.0) if kernel is None else kernel
@@ -106,21 +106,21 @@ def summarize(
     device: str | None = None,
     memory: MemoryLimit | None = None,
 ) -> tuple[Summary, PartyState]:
-    """Turn a party's columns into the one message it sends, and the state it keeps.
+    """Compute the one message that a party sends, and the state that it keeps.
 
     X, party, kernel, sample_ids, precision, solver, device and limits are as for `dkpca.summarize`.
 
     Parameters
     ----------
     rank : RankRule
-        How many eigenpairs to send. Eigenvalues that are only rounding are never sent.
+        How many eigenpairs to send. Eigenvalues at the level of rounding error are never sent.
     keep_training : bool
-        Whether the state keeps all training rows, which the paper's way of placing new samples needs.
+        Whether the state keeps all training rows, which the paper's projection of new samples needs.
     standardize, prepared : bool
-        Whether columns are measured from their means, in units of their deviations, which the state keeps; or
-        whether that was done before. Its rounding is part of the bounds.
+        Whether to scale columns to mean 0 and standard deviation 1 (the state stores both), or whether they are
+        already so. The bounds include the rounding error of the scaling.
     balance : float
-        Mean exponent that the kernel gets by a width of the party's own; 0: the width of the kernel as it is.
+        If positive, the party sets its own gamma so that gamma times the distance has this mean; 0: gamma as given.
     known_rows : int
         Number of rows an attacker is assumed to know when the message is attacked before it leaves; the result is
         kept in the state. 0: no attack.
@@ -128,7 +128,7 @@ def summarize(
         For a center that is not to see any sample: the rotations of samples and columns. The Gram matrix is
         centered first, since the center cannot do it.
     memory : MemoryLimit, optional
-        What arrays with a row for each sample may take; beyond, they lie in files.
+        Limit for arrays with one row per sample; larger arrays are stored in temporary files.
     """
     _check_samples(X, party, limits)
     limits.check_form(precision, "none" if blind is None else "blind")
@@ -207,7 +207,7 @@ class _Table:
 
     X: Array
     kernel: Kernel
-    origin: Array  # from which X is measured
+    origin: Array  # subtracted from X
     shift: Array | None
     scale: Array | None
     error: float  # of standardizing, as `KernelGram` takes it
@@ -223,7 +223,7 @@ def _measured_for(
     balance: float,
     prepared: bool,
 ) -> _Table:
-    """Standardize the columns if asked, give the kernel its width, and measure from the kernel's origin."""
+    """Standardize the columns if asked, set the kernel's gamma, and subtract the kernel's origin."""
     shift, scale = column_scales(X) if standardize and kernel.columns_are == "quantities" else (None, None)
     X = standardized(X, shift, scale)
     kernel.check(X)
@@ -241,7 +241,7 @@ def _measured_for(
 def _message(
     table: _Table, party: str, sample_ids: Sequence[str] | None, blind: Turned | None
 ) -> Callable[..., Summary]:
-    """Return a summary but for its factor and numbers; a blind center learns neither kernel nor samples."""
+    """Return a function that makes the summary from a factor and its bounds; a blind one has no kernel or ids."""
     kernel = table.kernel if blind is None else Precomputed()
     return partial(
         Summary,
@@ -262,15 +262,15 @@ def _check_samples(X: Array, party: str, limits: Limits) -> None:
 
 
 def _check_coarsest(candidates: Candidates, limits: Limits) -> None:
-    """Refuse where even the coarsest message gives away more than the limits allow."""
+    """Raise if even the coarsest message reveals more than the limits allow."""
     if limits.recovery < 1:
         coarsest = candidates.at(0)
         limits.check_recovery(coarsest.summary.rank, coarsest.recovery(limits.known_rows).worst)
 
 
 def _check_spectrum(values: Array, left_out: float, gram: Gram, party: str) -> None:
-    """Refuse a nearly flat spectrum: everybody knows the eigenvectors of the identity, which is then nearly sent."""
-    # What was left out counts as flat: the sum of its squares is at least that.
+    """Refuse a kernel matrix close to the identity: its known eigenvectors would reveal the rotation."""
+    # Eigenvalues not sent are taken as equal, which minimizes their sum of squares.
     # Effective rank (sum lambda)^2 / sum lambda^2: n - 1 for the centered identity, 1 for one component alone.
     squares = float((values**2).sum()) + max(0.0, left_out) ** 2 / max(1, gram.n - 1 - len(values))
     if gram.trace() ** 2 > FLAT * (gram.n - 1) * squares:
@@ -282,7 +282,7 @@ def _check_spectrum(values: Array, left_out: float, gram: Gram, party: str) -> N
 
 @contextmanager
 def _naming(party: str) -> Iterator[None]:
-    """Put the party's name in front of what is wrong with its numbers or its rule."""
+    """Prefix errors about the numbers or the rule with the party's name."""
     try:
         yield
     except InputError as error:
@@ -290,7 +290,7 @@ def _naming(party: str) -> Iterator[None]:
 
 
 def _recovered(candidate: Candidate, limits: Limits, known_rows: int) -> Measurement | None:
-    """Attack the message as the limits say, or else with so many known rows; refuse it beyond the limits."""
+    """Run the recovery attack with the known rows of the limits, else `known_rows`; refuse one above the limit."""
     known_rows = limits.known_rows if limits.recovery < 1 else known_rows
     if not known_rows:
         return None
@@ -326,8 +326,8 @@ def factor_rows(
     """Rows of the party's factor: a(y) = k(y, X) V / sqrt(lambda)."""
     X_new = measured(state, X_new, memory)
     with quiet():
-        # a(y) = k(y, X) V / sqrt(lambda): one more row of the factor; of landmarks, the same with their weights. A
-        # blind fit adds the offset that centers the new row as the fit was centered.
+        # a(y) = k(y, X) V / sqrt(lambda), a further row of the factor; with landmarks, k(y, landmarks) times their
+        # weights. A blind fit adds the offset that centers the new row as the fit was centered.
         rows = _beside_anchors(state, X_new, state.weights, device)
     return rows if state.offset is None else rows + state.offset[None, :]
 
@@ -355,7 +355,7 @@ def self_values(state: PartyState | SumState, X_new: Array) -> Array:
 def partials(
     state: PartyState, X_new: Array, *, sample_ids: Sequence[str] | None = None, limits: Limits = ANYTHING
 ) -> Partials:
-    """Return the paper's message for new samples: what adds up over parties, against every training sample."""
+    """Return the paper's message for new samples: distances or inner products to every training sample."""
     limits.check_new(exact=True)
     _check_open(state)
     limits.check_form(state.precision, "none")
@@ -370,7 +370,7 @@ def partials(
 
 
 def _check_open(state: PartyState) -> None:
-    """Refuse to say in the open about new samples what the fit has hidden."""
+    """Refuse an unprotected message about new samples after a protected fit."""
     if state.protect != "none":
         raise InputError(
             f"party {state.party!r}: its fit was protected (protect={state.protect!r}), and so are its new samples: "
@@ -379,7 +379,7 @@ def _check_open(state: PartyState) -> None:
 
 
 def _check_sum(kernel: Kernel, law: str | None, party: str) -> None:
-    """Refuse what a center cannot add up on samples that it does not see."""
+    """Refuse kernels and laws that a blind center cannot sum."""
     if kernel.sends_diagonal:
         raise InputError(
             f"party {party!r}: the {kernel.name} kernel of all columns needs the length of every sample, which a "
@@ -390,7 +390,7 @@ def _check_sum(kernel: Kernel, law: str | None, party: str) -> None:
 
 
 def measured(state: PartyState | SumState, X_new: Array, memory: MemoryLimit | None = None) -> Array:
-    """Rows measured from the origin of the fit."""
+    """New rows, standardized and centered as in the fit."""
     if X_new.shape[0] == 0:
         raise InputError(f"party {state.party!r}: there are no new samples; give at least one row")
     if X_new.shape[1] != state.origin.shape[0]:
@@ -401,7 +401,7 @@ def measured(state: PartyState | SumState, X_new: Array, memory: MemoryLimit | N
 
 
 def _diagonal(kernel: Kernel, X: Array, party: str) -> Rounded | None:
-    """Return what the center needs of each sample to finish the kernel."""
+    """Return the diagonal that the center needs for polynomial and cosine kernels."""
     if not kernel.sends_diagonal:
         return None
     with quiet():
@@ -419,7 +419,7 @@ def _digest(sample_ids: Sequence[str] | None, X: Array) -> str:
 
 
 def about_columns(state: State) -> list[str]:
-    """Say so if one of the party's columns makes up nearly all of the distances between its samples."""
+    """Return a warning if one column accounts for nearly all of the distances between samples."""
     if state.dominant is None:
         return []
     column, share = state.dominant
@@ -431,7 +431,7 @@ def about_columns(state: State) -> list[str]:
 
 
 def outside_at_party(state: PartyState, message: Rows | Partials) -> Flags:
-    """Which new samples are unlike all training samples to this party."""
+    """Flag new samples that are unlike all training samples in this party's columns."""
     if isinstance(message, Partials):
         return np.zeros(message.partial.shape[0], dtype=bool)
     if state.anchors is None or state.kernel.columns_are == "samples":  # the state has no rows to compare with
@@ -465,7 +465,7 @@ def scale_statistic(kernel: Kernel, X: Array, party: str) -> float:
 
 
 def moved(X: Array, origin: Array, party: str, memory: MemoryLimit | None = None) -> Array:
-    """Rows measured from a point, if the numbers allow it."""
+    """Rows minus the origin; raises if a column overflows."""
     if is_dask_array(X):
         return X - origin[None, :]  # not computed yet: a chunk that overflows shows when the kernel is evaluated
     xp = namespace(X)
@@ -495,7 +495,7 @@ def check_not_vanished(trace: float, X: Array, party: str) -> None:
 def rounded(
     A: Array, precision: str, party: str, *, steps: Array | None = None, digits: int = DIGITS[COMPACT]
 ) -> Rounded:
-    """Matrix as the party sends it: by these steps, or else as fine as the precision has it."""
+    """Matrix rounded for sending: to these steps if given, else to the precision."""
     try:
         return round_to(A, precision, digits=digits) if steps is None else round_by(A, steps, digits=digits)
     except InputError as error:
@@ -503,7 +503,7 @@ def rounded(
 
 
 def check_not_lost(factor: Factor, sent: Rounded, party: str) -> None:
-    """Refuse a factor that the wire precision turns into nothing."""
+    """Refuse a factor that rounds to zero in the precision of the message."""
     reach = largest(factor)
     if 0.0 < reach < LEAST.get(sent.precision, 0.0):
         raise InputError(
