@@ -68,15 +68,15 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         "rbf", "linear", "laplacian", "poly", "cosine", "chi2", "additive_chi2", "overlap" (categories),
         "precomputed" (the table is the party's kernel matrix), or a kernel object, which brings its own parameters.
     law : {"product", "sum"} or None, default=None
-        How the parties' kernel matrices combine. None: the law under which the result is that kernel of the joined
-        table.
+        How the parties' kernel matrices combine. None: the law that gives the same kernel of the joined table
+        (product for RBF, sum for linear).
     gamma : float, "scale", None, or dict of party to float, default="scale"
         Gamma of the kernels that have one. "scale": 1 / mean of the kernel's own distance d between two different
         samples, over the columns of all parties with that kernel: d = |x - y|^2 ("rbf"), sum |x - y| ("laplacian"),
         sum (x - y)^2 / (x + y) ("chi2"), number of columns that differ ("overlap"); "poly": 1 / mean |x|^2. Each
-        party contributes one number to it, and it is 1 for constant tables. It is not the "scale" of scikit-learn's
-        SVC, 1 / (n_features * variance). None: 1 / number of columns over all parties, as in `KernelPCA`. "linear",
-        "cosine" and "precomputed" have no gamma.
+        party sends three numbers for this. If all tables are constant, gamma is 1. It is not the "scale" of
+        scikit-learn's SVC, 1 / (n_features * variance). None: 1 / number of columns over all parties, as in
+        `KernelPCA`. "linear", "cosine" and "precomputed" have no gamma.
     weights : None, "balanced", "statis", or dict of party to number, default=None
         How much each party counts. "balanced" under the product of n parties: each party gets the gamma at which its
         exponent has mean 1 / n over pairs of samples. Under the sum: the gamma at which that mean is 1, and then each
@@ -92,43 +92,43 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         How to split a single table into parties: a number of equal blocks, or named groups of column positions or
         names. None: one party. Not used if the input is already a list or dict of tables.
     rank : "auto", int, rule or list of rules, default="auto"
-        How many eigenpairs a party sends, and in compact precision how finely: a number, or a goal or limit from
-        `dkpca.rank`. Of several rules, the strictest applies. "auto" is `dkpca.rank.Auto(n_components)`.
+        How many eigenpairs a party sends and, in compact precision, how finely they are rounded: a number, or rules
+        of `dkpca.rank`: the largest need, capped by the strictest limit. "auto": `dkpca.rank.Auto(n_components)`.
     center : bool, default=True
         Center the fused kernel in feature space.
     solver : {"auto", "dense", "streamed", "landmark"} or solver object, default="auto"
-        Eigensolver at parties and center. "dense" builds the matrix; "streamed" is exact too but only passes over
-        it; "landmark" is linear in the number of samples. "auto" chooses by work, device and free memory;
+        Eigensolver at parties and center. "dense" builds the matrix; "streamed" is also exact but evaluates it tile
+        by tile; "landmark" is linear in the number of samples. "auto" chooses by work, device and free memory;
         `solvers_` gives the choice and the reason.
     n_landmarks : int, default=500
-        Landmarks at the center for "landmark"; a party uses four for each eigenpair it sends. "auto" uses more if
-        they cost no more than an exact answer may.
+        Landmarks at the center for "landmark"; a party uses four for each eigenpair it sends. "auto" uses more
+        as long as the work stays within its limit for exact solvers.
     precision : {"float32", "float64", "float16", "compact"}, default="float32"
         Precision of the numbers a party sends. "compact" rounds each column as coarsely as its eigenvalue allows and
         codes the result: a fraction of the bytes for the same error.
     protect : {"none", "sums", "blind"}, default="none"
         What the center gets. "none": a factor from each party, as in the paper. "sums": numbers under masks that
         cancel in the sum over parties, so that it learns the joint kernel matrix and nothing about any single party;
-        up to 4,000 samples this is exactly kernel PCA of the joined table, beyond it uses `n_landmarks` landmarks.
-        "blind" (sum law): factors of samples under a secret rotation that the parties share, so that it sees no
-        sample. Needs the extra `protect`.
+        up to 4,000 samples this is exactly kernel PCA of the joined table, for more it uses `n_landmarks` landmarks.
+        "blind" (sum law): each party's factor under a secret rotation that the parties share, so that the center
+        sees no individual sample. Needs the extra `protect`.
     projection : {"extend", "exact"}, default="extend"
         How new samples are placed: by their rows of the factors (rank numbers per sample and party), or, as in the
         paper, by partial distances to all training samples.
     audit : int or None, default=None
-        Number of rows of the true kernel matrix to check after the fusion: each party sends its kernel values between
-        that many samples, drawn then, and all samples; the results are in `certificate_.audit`. None: no audit.
+        Number of rows of the true kernel matrix to check. After the fusion, the center draws that many samples, and
+        each party sends its kernel values between these and all samples: `certificate_.audit`. None: no audit.
     standardize : bool, default=False
         Whether each party scales its columns to mean 0 and standard deviation 1, as the commands do. By default
         columns are used unchanged, as in `KernelPCA`.
     lacking : {"drop", "mean", "complete"} or None, default=None
-        How to treat samples that a party has no row for, by the labels of the tables. None refuses them. "drop" keeps
-        only the samples that all parties have, with a warning that counts the others. "mean" uses the party's mean
+        How to treat samples for which a party has no row, by row labels. None refuses them. "drop" keeps only the
+        samples that all parties have, with a warning that counts the others. "mean" uses the party's mean
         row, in the space of its kernel. "complete" regresses the row on the other parties; the certificate then
         refers to the table with these completed rows, and estimates their accuracy on held-out rows. New samples are
         treated the same way, and may lack a whole party. None refuses that too, except under the sum law: there the
         party's addend is left out, and a `dkpca.errors.MissingPartyWarning` says how much variance it carried.
-        Under `protect`, a party pads its own rows: "drop" and "mean" only (with masked sums, for the linear kernel).
+        With `protect`, only "drop" and "mean"; "mean" with masked sums needs the linear or a distance kernel.
     n_jobs : int, default=None
         Number of parties computed at the same time, with joblib.
     timeout : float, default=None
@@ -172,7 +172,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         Bounds on the differences between these and the true cosines.
     party_shares_ : array of shape (n_parties, n_components) or None
         Share of each party in the variance of each component, v' K_j v over the sum of these: exact under the sum
-        law, of first order under the product. None under `protect="sums"`.
+        law, a first-order approximation under the product. None under `protect="sums"`.
     model_ : FusedModel
         The center's model.
     solvers_ : dict of str to str
@@ -265,9 +265,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             Dask arrays and DataFrames stay on their workers, and the results are Dask arrays. The modalities of a
             MuData are parties; an AnnData is a table, with the names of its observations and variables.
         y : array or Series, optional
-            Does not affect the fit. If rows are dropped, added or reordered, `y` must have labels in the order of
-            `sample_ids_`. With `lacking`, a warning appears if missing samples depend on `y`; with `covariates`, if
-            the covariates predict `y`.
+            Does not affect the fit. If the fit drops, adds or reorders rows, `y` must be a Series whose index is
+            `sample_ids_`. With `lacking`, a warning appears if whether a sample is missing depends on `y`; with
+            `covariates`, if these predict `y`.
         covariates : DataFrame, mapping of name to column, or array, optional
             Effects to remove, such as batch, site or age: one row per sample, matched by the index or by position.
             Numbers are used unchanged, text as categories. The fit projects the centered kernel onto the orthogonal
@@ -338,13 +338,13 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         return self._labeled(as_precise_as(X, scores), ids)
 
     def _placed(self, X: AnyTables, sample_ids: Any) -> tuple[Array, Any, Any]:
-        """Scores of new samples before their covariates are taken out, their labels, and those of the first table."""
+        """Scores of new samples with the effect of their covariates, their labels, and those of the first table."""
         given = self._given_new(X, sample_ids)
         place = self._place if self._shield.protect == "none" else self._place_protected
         return place(given), given.ids, given.first
 
     def _learned(self, covariates: Any, y: Any) -> Any:
-        """Covariates of a fit as orthonormal columns, in the order of its samples; say what they predict."""
+        """Orthonormal basis of the covariates of a fit; warns if they predict `y`."""
         if covariates is None:
             return None
         known = Covariates.of(covariates)
@@ -361,7 +361,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             raise InputError("the fit removed no covariates; leave them out, or fit with them")
 
     def _adjusted(self, scores: Any, covariates: Any) -> Any:
-        """Scores of new samples with their covariates taken out."""
+        """Scores of new samples without the effect of their covariates."""
         if covariates is None:
             return scores
         model = self.model_
@@ -411,7 +411,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         n_rows : int
             Number of rows to draw.
         X, sample_ids
-            The tables of the fit, as for `fit`; needed only where the estimator came from a file or a pickle.
+            The tables of the fit, as for `fit`; needed only if the estimator was loaded from a file or unpickled.
         """
         check_fitted(self)
         self._check_unprotected("run_audit")
@@ -427,7 +427,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     def _fit_on_cluster(
         self, X: AnyTables, y: object, settings: Fit, compute: Compute, covariates: Any, sample_ids: Any
     ) -> Self:
-        """Fit on Dask collections: on one worker, or chunk by chunk where rows are too many for that."""
+        """Fit on Dask collections: on one worker, or chunk by chunk if there are too many rows for one."""
         cluster = _cluster()
         if cluster.on_one_worker(X, compute.timeout):
             self.__dict__.update(cluster.fit(self, X, y, sample_ids, covariates))
@@ -504,18 +504,18 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         """Return the derivative of each eigenvalue with respect to the log of each column's scale.
 
         Available under the sum law for RBF and linear kernels, from the party's own matrix, and under the product for
-        RBF kernels, from the fused one. Gammas and weights stay fixed; components with nearly equal eigenvalues share
-        the mean of theirs.
+        RBF kernels, from the fused one. Gammas and weights stay fixed; components with nearly equal eigenvalues get
+        the mean of their derivatives.
 
         Parameters
         ----------
         X, sample_ids
-            The tables of the fit, as for `fit`; needed only where the estimator came from a file or a pickle.
+            The tables of the fit, as for `fit`; needed only if the estimator was loaded from a file or unpickled.
 
         Returns
         -------
         dict of str to array of shape (n_features of the party, n_components)
-            Signed: a column whose stretching blurs a component is below zero.
+            Negative values: scaling the column up decreases the eigenvalue.
         """
         tables = self._own_tables("column_importance", X, sample_ids)
         return importance.derivatives(self.model_, self._states, tables)  # type: ignore[arg-type]
@@ -526,7 +526,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         Parameters
         ----------
         X, sample_ids
-            The tables of the fit, as for `fit`; needed only where the estimator came from a file or a pickle.
+            The tables of the fit, as for `fit`; needed only if the estimator was loaded from a file or unpickled.
 
         Returns
         -------
@@ -539,7 +539,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         return {name: importance.associations(table, scores) for name, table in numbers.items()}
 
     def _own_tables(self, method: str, X: AnyTables, sample_ids: Any) -> Mapping[str, Any]:
-        """Tables of the fit, for what a party computes on its own columns."""
+        """Tables of the fit, for methods that use a party's own columns."""
         check_fitted(self)
         self._check_unprotected(method)
         if self._cluster or self.model_.lacking is not None:
@@ -568,8 +568,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         path : str or Path
             The page to write.
         labels : DataFrame or mapping of name to column, optional
-            What is known of the samples, in the order of `sample_ids_`, or by the index: to color by, and to compare
-            with the components (corrected over all tests) and with clusters of the samples.
+            Labels of the samples, matched by the index or in the order of `sample_ids_`. The page colors samples by
+            them, and tests their association with the components (corrected for multiple tests) and with clusters.
         survival : (str, str), optional
             Columns of the labels with times and events (0 or 1): survival by cluster, and a Cox regression on the
             components. Needs the extra `outcomes`.
@@ -586,13 +586,13 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         )
 
     def annotate(self, data: Any) -> None:
-        """Write the scores of the fit into `data.obsm["X_dkpca"]`, and what they rest on into `data.uns["dkpca"]`.
+        """Write the scores into `data.obsm["X_dkpca"]`, and parameters and certificate into `data.uns["dkpca"]`.
 
         Parameters
         ----------
         data : AnnData or MuData
-            Its observations are samples of the fit, by their names; those that were dropped get NaN. Of new samples
-            the scores are what `transform` returns.
+            Its observations are samples of the fit, by their names; those that were dropped get NaN. For new samples,
+            use the scores that `transform` returns.
         """
         check_fitted(self)
         fitted = _cluster().here(self) if self._cluster else self
@@ -615,12 +615,12 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         """Write the fitted estimator to one file. It contains data of every party: never send it.
 
         The file is written whole or not at all, and only its owner may read it (mode 0600). It is not a pickle:
-        a kernel, rank rule or solver of your own has no place in it.
+        a custom kernel, rank rule or solver cannot be saved.
 
         Parameters
         ----------
         path : str or Path
-            The file; one that is there is replaced.
+            Path of the file. An existing file is overwritten.
 
         Examples
         --------
@@ -730,7 +730,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         shield: Shield,
         ids: Sequence[Any] | None = None,
     ) -> Self:
-        """Take over what a fit gave, or a file."""
+        """Set the fitted attributes from a fit or from a file."""
         self._states, self._sources, self._shield, self._ids = dict(states), dict(sources), shield, ids
         self.model_ = model
         self.party_names_ = names
@@ -751,7 +751,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         return self
 
     def _kernel_of(self, name: str) -> Kernel:
-        """Kernel of a party: of the sum where only that is known, hidden from the center where it is blind."""
+        """A party's kernel: from its own state in a blind fit, the joint one under protect='sums'."""
         if self._shield.protect == "blind":
             return self._states[name].kernel
         kernel: Kernel = self.model_.kernel if self._shield.protect == "sums" else self.model_.kernels[name]
@@ -840,12 +840,12 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             )
 
     def _check_unprotected(self, method: str) -> None:
-        """Refuse what would take each party's own factor, or its columns beside everybody's scores."""
+        """Refuse methods that need each party's factor, or its columns together with all scores."""
         if self._shield.protect != "none":
             raise InputError(f"{method} is for fits with protect='none', but this one has {self._shield.protect!r}")
 
     def _place(self, given: PartyTables) -> Array:
-        """Scores of new samples, in the open."""
+        """Scores of new samples after an unprotected fit."""
         answers = self._ask_rows(given.tables, exact=self.projection == "exact")
         absent = sorted(set(self.party_names_) - set(answers))
         mode = self.lacking
@@ -875,12 +875,12 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         return in_process.place(tables, self._states, self._sources, self.model_, self._shield, settings, compute)
 
     def _ask_rows(self, tables: Mapping[str, Any], *, exact: bool = False) -> Mapping[str, Any]:
-        """What the parties that are there say about new samples."""
+        """Messages about the new samples from the parties that are present."""
         settings, compute = self._settings()
         return in_process.rows(tables, self._states, self._sources, settings, compute, exact=exact)
 
     def _opened(self, name: str, table: Any) -> Array:
-        """Columns of a party, opened where they are only named."""
+        """A party's table; opened first if it was given as a path or a function."""
         return opened(name, table, columns_are=self._states[name].kernel.columns_are)
 
     def _labeled(self, scores: Array, ids: Sequence[Any] | None) -> Any:
@@ -891,7 +891,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
 
 
 def _with_columns(model: Any, states: Mapping[str, State], columns: Any, settings: Fit) -> dict[str, State]:
-    """States with the names of their columns; say what a person should know before trusting the result."""
+    """States with their column names; warns about problems that affect the result."""
     if settings.protect != "blind":
         warn(about_kernel(model, remedy=remedy(settings.standardize)))
     named = {name: replace(state, columns=columns.get(name)) for name, state in states.items()}
@@ -907,7 +907,7 @@ def _check_nothing_lacks(given: PartyTables, method: str) -> None:
 
 
 def _not_at_random(model: Any, y: Any) -> list[str]:
-    """Say where samples are lacking by their scores, or by their labels: then what stands there is biased."""
+    """Warnings if missingness depends on the scores or on `y`: filled-in rows are then biased."""
     if getattr(model, "lacking", None) is None:
         return []
     rows = model.lacking.rows
@@ -927,7 +927,7 @@ def _not_at_random(model: Any, y: Any) -> list[str]:
 
 
 def _cluster() -> Any:
-    """Return what is done with Dask collections, which few need."""
+    """Import the Dask support on demand."""
     return import_module("dkpca.exchange.on_cluster")
 
 
@@ -957,7 +957,7 @@ class _NotFittedError(NotFittedError, sklearn.exceptions.NotFittedError):  # typ
 
 @contextmanager
 def as_input_error() -> Iterator[None]:
-    """Let what scikit-learn raises about data or parameters be one of our errors."""
+    """Convert scikit-learn's errors about data or parameters to `InputError`."""
     try:
         yield
     except InputError:
