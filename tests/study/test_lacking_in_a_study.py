@@ -126,7 +126,7 @@ def test_mean_under_protection_is_kernel_pca_of_the_padded_kernels(mode, tmp_pat
 
 
 def test_masked_inner_products_have_no_mean_row_of_another_kernel(tmp_path):
-    with pytest.raises(InputError, match="have no mean row of another kernel; use protect='blind'"):
+    with pytest.raises(InputError, match="works only with the linear kernel and kernels of distances"):
         Consortium(tmp_path, tables(), MODES["sums"] | {"kernel": "poly", "lacking": "mean"})
 
 
