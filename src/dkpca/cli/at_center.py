@@ -52,7 +52,7 @@ def fuse(
     ] = "",
     without: Annotated[list[str] | None, typer.Option("--without", help="Leave this party out from now on.")] = None,
     ids: Ids = None,
-    id_column: o.Id = None,
+    id_column: Annotated[str | None, o.option("--id", "Id column of the --ids table.")] = None,
     row_means: Annotated[
         bool,
         typer.Option("--row-means", help="Include the row means of the fused kernel in result.scores."),
