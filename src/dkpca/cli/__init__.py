@@ -44,7 +44,7 @@ def about(
 ) -> None:
     """One-shot distributed kernel PCA for parties that hold different columns of the same samples.
 
-    Each party turns its table into one small file with **summarize**; the center turns those files into kernel
+    Each party turns its table into one file with **summarize**; the center turns those files into kernel
     principal components with **fuse**. Messages are ordinary files: **inspect** shows what a file reveals before you
     send it. If all tables are on one machine, **fit** does everything.
     """

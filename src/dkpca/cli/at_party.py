@@ -41,7 +41,9 @@ def summarize(
     out: Annotated[Path, typer.Option("--out", help="The message to write; send this file.")],
     state: Annotated[
         Path | None,
-        typer.Option("--state", help="Private state for new samples (default: --out as .state). Never send it."),
+        typer.Option(
+            "--state", help="Private state for new samples (default: next to --out, as .state). Never send it."
+        ),
     ] = None,
     keep_state: Annotated[
         bool, typer.Option("--keep-state/--no-state", help="Whether to keep the private state.")

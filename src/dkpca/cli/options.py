@@ -33,7 +33,7 @@ def option(flag: str, text: str, panel: str | None = None, **more: Any) -> Any:
 
 PartyName = Annotated[str | None, option("--party", "Name of the party (default: the name of the file).")]
 Id = Annotated[str | None, option("--id", "Column with the sample ids (default: rows match by position).")]
-LimitsFile = Annotated[Path | None, option("--limits", "The party's limits.toml; refuses messages beyond it.")]
+LimitsFile = Annotated[Path | None, option("--limits", "The party's limits.toml; messages beyond it are refused.")]
 Ledger = Annotated[
     Path | None,
     option(
