@@ -445,22 +445,20 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     @property
     def agreement_(self) -> Any:
         """Cosines between the parties' centered kernels; None if the center has no single party's factor."""
-        found = self._agreement()
-        return None if found is None else found.cosines[np.ix_(self._order(), self._order())]
+        return self._agreement("cosines")
 
     @property
     def agreement_error_(self) -> Any:
         """Bounds on the differences between `agreement_` and the true cosines."""
-        found = self._agreement()
-        return None if found is None else found.errors[np.ix_(self._order(), self._order())]
+        return self._agreement("errors")
 
-    def _order(self) -> list[int]:
-        """Positions of the parties in the center's order, which is by name."""
-        return [list(self.model_.summaries).index(name) for name in self.party_names_]
-
-    def _agreement(self) -> agreement.KernelAgreement | None:
+    def _agreement(self, what: str) -> Any:
+        """One of the matrices, in the order of `party_names_`; the center's order is by name."""
         check_fitted(self)
-        return None if agreement.missing(self.model_, self._shield.protect) else agreement.agreement(self.model_)
+        if agreement.missing(self.model_, self._shield.protect):
+            return None
+        order = [list(self.model_.summaries).index(name) for name in self.party_names_]
+        return getattr(agreement.agreement(self.model_), what)[np.ix_(order, order)]
 
     @property
     def party_shares_(self) -> Any:
@@ -686,17 +684,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         """
         model = import_module("dkpca.store.files").model_beside(Path(path))
         states = import_module("dkpca.store.files").read_states(Path(path) / "private")
-        used = model.settings
-        estimator = cls(
-            model.n_components,
-            kernel=model.kernel if len(set(model.kernels.values())) == 1 else model.kernels,
-            law=used.law,
-            weights=used.weights,
-            center=used.center,
-            solver=used.solver,
-            n_landmarks=used.n_landmarks,
-            random_state=used.random_state,
-        )
+        kernel = model.kernel if len(set(model.kernels.values())) == 1 else model.kernels
+        used = {name: value for name, value in vars(model.settings).items() if name != "dtype"}
+        estimator = cls(model.n_components, kernel=kernel, **used)
         return estimator._take_over(model, list(model.summaries), states, {}, Shield())
 
     def __getstate__(self) -> Any:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -81,7 +81,15 @@ def summarize(
         )
     notes = [*preparation.notes, *_left_by_limit(summary, kept), *about_columns(kept)]
     within, verdict = may_send(kept.recovery, box.limits)
-    result = summary_facts(summary) | {
+    result = {
+        "party": summary.party,
+        "kernel": summary.kernel.to_dict(),
+        "n_samples": summary.n_samples,
+        "n_features": summary.n_features,
+        "rank": summary.rank,
+        "bytes": wire.size(summary),
+        "bytes_raw": raw_bytes(summary),
+        "share_sent": share_sent(summary),
         "decided": kept.decided,
         "recovery": recovery_facts(kept.recovery),
         "may_send": within,
@@ -93,20 +101,6 @@ def summarize(
     units = "standardized" if holding.reading.standardize else "in their own units"
     said = [f"note: {note}" for note in notes]
     show(as_json, result, [*said, *_summary_words(summary, units, kept, out, state_path), verdict])
-
-
-def summary_facts(summary: Summary) -> dict[str, Any]:
-    """Return what a script wants to know of a summary."""
-    return {
-        "party": summary.party,
-        "kernel": summary.kernel.to_dict(),
-        "n_samples": summary.n_samples,
-        "n_features": summary.n_features,
-        "rank": summary.rank,
-        "bytes": wire.size(summary),
-        "bytes_raw": raw_bytes(summary),
-        "share_sent": share_sent(summary),
-    }
 
 
 def _summary_words(summary: Summary, units: str, kept: PartyState, out: Path, state: Path | None) -> list[str]:

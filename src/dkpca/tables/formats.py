@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, BinaryIO, overload
+from typing import Any, BinaryIO
 
 import numpy as np
 import polars as pl
@@ -252,25 +252,19 @@ class Stored:
         self.schema = {name: known[name] for name in self.columns}
         self.height = int(frame.select(pl.len()).collect().item())
 
-    @overload
-    def __getitem__(self, wanted: str) -> pl.Series: ...
-    @overload
-    def __getitem__(self, wanted: list[int]) -> pl.DataFrame: ...
-    def __getitem__(self, wanted: str | list[int]) -> pl.Series | pl.DataFrame:
-        if isinstance(wanted, str):
-            return self._column(wanted)
-        return pl.DataFrame([self[name][wanted] for name in self.columns])
+    def __getitem__(self, wanted: Any) -> Any:
+        """One column by its name, or rows by their numbers."""
+        if not isinstance(wanted, str):
+            return pl.DataFrame([self[name][wanted] for name in self.columns])
+        try:
+            return self._frame.select(wanted).collect(engine="streaming")[wanted]
+        except (pl.exceptions.PolarsError, OSError) as error:
+            reason = str(error).strip().partition("\n")[0]
+            raise InputError(f"{self._source}: column {wanted!r} cannot be read ({reason}); check it") from error
 
     def select(self, columns: Sequence[str]) -> "Stored":
         """Some of the columns."""
         return Stored(self._frame, columns, self._source)
-
-    def _column(self, name: str) -> pl.Series:
-        try:
-            return self._frame.select(name).collect(engine="streaming")[name]
-        except (pl.exceptions.PolarsError, OSError) as error:
-            reason = str(error).strip().partition("\n")[0]
-            raise InputError(f"{self._source}: column {name!r} cannot be read ({reason}); check it") from error
 
 
 def stays_in_its_file(opened: Opened) -> bool:

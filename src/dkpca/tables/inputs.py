@@ -593,11 +593,7 @@ class Tables(Mapping[str, Any]):
             raise InputError("Tables takes one table for each party: a dict or a list of arrays or DataFrames")
         found = matched(given)
         self._tables, self.sample_ids = found.tables, found.ids
-        rows = {name: table.shape[0] for name, table in self._tables.items()}
-        if len(set(rows.values())) > 1:
-            raise InputError(
-                f"parties have different numbers of rows {rows}; row i must be the same sample everywhere"
-            )
+        _check_same_length(self._tables)
         for sentence in found.moved:
             warnings.warn(sentence, DataWarning, stacklevel=2)
 
@@ -620,6 +616,12 @@ class Tables(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._tables)
+
+
+def _check_same_length(tables: Mapping[str, Any]) -> None:
+    counts = {name: table.shape[0] for name, table in tables.items()}
+    if len(set(counts.values())) > 1:
+        raise InputError(f"parties have different numbers of rows {counts}; row i must be the same sample everywhere")
 
 
 def _rows_of(table: Any, rows: Any) -> Any:
@@ -659,9 +661,8 @@ def _checked(
         raise InputError("no party was given; pass at least one table")
     tables = {name: as_table(name, table, columns_are=kernels[name].columns_are) for name, table in given.items()}
     here: dict[str, Array] = {name: table for name, table in tables.items() if not is_source(table)}
-    counts = {name: table.shape[0] for name, table in here.items()}
-    if same_rows and len(set(counts.values())) > 1:
-        raise InputError(f"parties have different numbers of rows {counts}; row i must be the same sample everywhere")
+    if same_rows:
+        _check_same_length(here)
     kinds = {_kind(table) for table in here.values()}
     if len(kinds) > 1:
         raise InputError(f"parties mix array libraries, precisions or devices {sorted(kinds)}; use one for all")
