@@ -121,13 +121,13 @@ class TestTablesThatStayInTheirFile:
         how = Reading(id_column="person", text="ignore", max_missing=0.5)
         table = read(path, how, by_column=True)
         seen = []
-        column = formats.Stored._column
+        column = formats.Stored.__getitem__
 
         def looked_at(self, name):
             seen.append(name)
             return column(self, name)
 
-        monkeypatch.setattr(formats.Stored, "_column", looked_at)
+        monkeypatch.setattr(formats.Stored, "__getitem__", looked_at)
         prepare(table, how).apply(table)
         assert set(seen) == {"a", "b"}
 
