@@ -43,11 +43,8 @@ class OwnTable:
     @property
     def sources(self) -> list[str]:
         """Column of the party's file that each column of X comes from."""
-        return [
-            c.source
-            for c, name in zip(self.preparation.columns, own_names(self.preparation), strict=True)
-            if name not in self.covariates
-        ]
+        named = zip(own_names(self.preparation), self.preparation.columns, strict=True)
+        return [column.source for name, column in named if name not in self.covariates]
 
     @property
     def notes(self) -> list[str]:

@@ -201,7 +201,6 @@ def new_rows(names: Sequence[str], batch: str, *, exact: bool = False) -> Steps[
 
 def place(names: Sequence[str], settings: Fit, model: Any, batch: str, terms: Terms) -> Steps[Any]:
     """Place a batch of new samples; return their scores. A party has the result in the place of the model."""
-    result = model if isinstance(model, Scores) else published(model)
     if settings.protect != "none" and not terms.seeded:
         yield _seeds(names, terms, f"{batch}/")
     if terms.align != "position":
@@ -210,7 +209,7 @@ def place(names: Sequence[str], settings: Fit, model: Any, batch: str, terms: Te
         rows = yield from new_rows(names, batch)
         scores: Callable[[], Any] = cache(lambda: fusion.place(model, [rows[name] for name in names]))
     else:
-        scores = yield from _by_new_sums(names, settings, model, result, batch, terms)
+        scores = yield from _by_new_sums(names, settings, model, batch, terms)
     for owner, columns in terms.taken_out.items() if settings.protect != "blind" else ():  # else in the owner's share
         theirs = yield Ask(f"{batch}/covariates", {owner: q.CovariatesWanted(columns, 0, batch=batch)})
         scores = cache(partial(_adjusted, model, scores, theirs, owner))
@@ -237,20 +236,21 @@ def _adjusted(model: FusedModel, scores: Callable[[], Any], theirs: Answers, own
 
 
 def _by_new_sums(
-    names: Sequence[str], settings: Fit, model: Any, result: Scores, batch: str, terms: Terms
+    names: Sequence[str], settings: Fit, model: Any, batch: str, terms: Terms
 ) -> Steps[Callable[[], Any]]:
     """Scores of new samples as masked sums: of the parties' shares, or of what the joint kernel is formed of."""
     shape = yield from _shape(names, settings, terms, batch)
+    result = model if isinstance(model, Scores) else published(model)
     n_samples, n_components = result.scores.shape
     if settings.protect == "blind":
         what = Addends("scores", shape.n_samples, n_components, 64)
         about = wire.fingerprint(result)
-        joined = yield from _added(names, terms, Precomputed(), what, shape, batch=batch, result=about)
+        joined = yield from _added(settings, terms, Precomputed(), what, shape, batch, about)
         return lambda: joined().total
     assert result.kernel is not None
     fitted = quantities.of_fit(result.kernel, n_samples, settings.n_landmarks, settings.precision)
     what = Addends("new", shape.n_samples, fitted.columns, fitted.bits)
-    joined = yield from _added(names, terms, result.kernel, what, shape, batch=batch)
+    joined = yield from _added(settings, terms, result.kernel, what, shape, batch)
 
     def projected() -> Any:
         (summary,) = model.summaries.values()
@@ -356,7 +356,7 @@ def _by_sums(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[tuple[M
 
     agreed, covariates = yield from _go(settings, terms, shape, lambda: dict.fromkeys(names, chosen()))
     known = chosen() if agreed is None else agreed.kernels[names[0]]
-    joined = yield from _added(names, terms, known, what, shape, standardize=settings.standardize)
+    joined = yield from _added(settings, terms, known, what, shape)
 
     def fused() -> FusedModel:
         final, T, columns = known, shape.n_samples, joined().n_features
@@ -601,7 +601,7 @@ def _widths(names: Sequence[str], settings: Fit, terms: Terms, shape: Common | N
             )
         one = Common(1, "0" * 64, dict.fromkeys(names, 1))
         what, kernel = Addends("statistic", 1, 1, 64), plain[names[0]]
-        joined = yield from _added(names, terms, kernel, what, one, standardize=settings.standardize)
+        joined = yield from _added(settings, terms, kernel, what, one)
         return lambda: _one_for_alike(settings, {names[0]: float(joined().total[0, 0])}, terms, names)
     questions = {name: q.StatisticsWanted(kernel, settings.standardize) for name, kernel in plain.items()}
     statistics: Mapping[str, Statistics] = yield Ask("statistics", questions)
@@ -630,19 +630,12 @@ def _checked(gamma: float, terms: Terms) -> float:
 
 
 def _added(
-    names: Sequence[str],
-    terms: Terms,
-    kernel: Kernel,
-    what: Addends,
-    shape: Common,
-    *,
-    batch: str = "",
-    result: str = "",
-    standardize: bool = False,
+    settings: Fit, terms: Terms, kernel: Kernel, what: Addends, shape: Common, batch: str = "", result: str = ""
 ) -> Steps[Callable[[], Joined]]:
     """Add up masked numbers of all parties, piece by piece; their bounds come first, where they need data."""
     before = (f"{batch}/" if batch else "") + ("statistics-" if what.kind == "statistic" else "")
-    about = (terms.run, tuple(names), kernel, what, batch, result, standardize)
+    names, standardize = tuple(shape.columns), settings.standardize and not batch  # new ones as those of the fit
+    about = (terms.run, names, kernel, what, batch, result, standardize)
 
     def asked(part: int, values: Mapping[str, float], lengths: Mapping[str, float]) -> q.SumsWanted:
         most = {name: max(length, 2.0**-1000) for name, length in lengths.items()}
@@ -666,7 +659,7 @@ def _added(
             expects=lambda told: isinstance(told, q.SumsWanted) and told == asked(1, told.bounds, told.length_bounds),
         )
     total = None
-    for part, rows in enumerate(what.pieces, start=1):
+    for part in range(1, len(what.pieces) + 1):
         ask = first
         if part > 1:
             question = asked(part, first.one.bounds, first.one.length_bounds)
@@ -674,7 +667,7 @@ def _added(
         sent: Mapping[str, MaskedSum] = yield ask
         if sent:  # the masks cancel; a party sees nobody's numbers
             total = np.zeros((what.rows, what.columns)) if total is None else total
-            add_piece(total, names, first.one, rows, sent)
+            add_piece(total, ask.one, sent)
 
     def joined() -> Joined:
         assert total is not None, "only the center adds up"
@@ -684,14 +677,12 @@ def _added(
     return joined
 
 
-def add_piece(
-    total: Any, names: Sequence[str], asked: q.SumsWanted, rows: slice, sent: Mapping[str, MaskedSum]
-) -> None:
+def add_piece(total: Any, asked: q.SumsWanted, sent: Mapping[str, MaskedSum]) -> None:
     """Put the sum of a piece into its place."""
-    what, own = asked.what, None
-    sums = masks.added([sent[name].values for name in names], asked.rings[0], what.count(rows))
+    what, rows, own = asked.what, asked.rows, None
+    sums = masks.added([sent[name].values for name in asked.roster], asked.rings[0], what.count(rows))
     if what.lengths:
-        lengths: Any = [sent[name].lengths for name in names]
+        lengths: Any = [sent[name].lengths for name in asked.roster]
         own = masks.added(lengths, asked.rings[1], rows.stop - rows.start)
     quantities.fill(total, what, rows, sums, own)
 

@@ -343,7 +343,7 @@ def _sums(case: Case, heard: Heard, model: FusedModel) -> Iterator[Leaving]:
     for questions, answers in heard.values():
         asked = questions[case.name]
         if isinstance(asked, SumsWanted) and asked.what.kind == "pairs":  # a rehearsal has too few rows for landmarks
-            protocols.add_piece(total, plan.parties, asked, asked.rows, answers)
+            protocols.add_piece(total, asked, answers)
             what = "inner products" if asked.what.lengths else "distances"
     squared = quantities.as_distances(total) if what == "inner products" else total
     seen = Seen(recovery.points(squared), Linear(), 0.0, min(n_features, n_rows))
