@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dkpca.errors import FusionError, InputError, ProtectionError
-from dkpca.messages import POINT_BYTES
+from dkpca.messages import POINT_BYTES, Packed
 from dkpca.protection.psi import ORDER, Ring, RingMember, fully_raised, intersection, union
 
 STUDY = "ab" * 32
@@ -92,7 +92,7 @@ def test_lists_look_alike_whatever_was_padded():
     """Neither the order of the ids nor their number shows."""
     ring, parties = members({"a": ["1", "2", "3", "4"], "b": ["1", "2", "3"]}, pad=True)
     lists = [party.first() for party in parties.values()]
-    assert {len(raised.points) for raised in lists} == {4 * POINT_BYTES}
+    assert {raised.points.data.size for raised in lists} == {4 * POINT_BYTES}
     other = RingMember(ring, "b", ["3", "2", "1"], seed("another seed"), pad=True)
     assert set(other.first().entries()).isdisjoint(lists[1].entries())
 
@@ -108,22 +108,26 @@ def test_a_party_pads_its_list_to_a_power_of_two(n, length):
 def test_one_seed_in_another_study_is_another_secret(study, normalization):
     first = RingMember(Ring(STUDY, ("a", "b"), "nfc"), "a", ["1"], seed("a")).first()
     ring = Ring(study, ("a", "b"), normalization)
-    assert RingMember(ring, "a", ["1"], seed("a")).first().points != first.points
+    assert RingMember(ring, "a", ["1"], seed("a")).first().entries() != first.entries()
     with pytest.raises(ProtectionError, match="belongs to another study, roster, normalization or hop"):
         RingMember(ring, "b", ["1"], seed("b")).raise_list(first)
 
 
+def with_points(raised, data):
+    return replace(raised, points=Packed.of(data))
+
+
 def reversed_(raised):
-    return replace(raised, points=b"".join(reversed(raised.entries())))
+    return with_points(raised, b"".join(reversed(raised.entries())))
 
 
 ATTACKS = {
     "doubles an entry": (
-        lambda r: replace(r, points=r.points[:POINT_BYTES] * 2 + r.points[2 * POINT_BYTES :]),
+        lambda r: with_points(r, b"".join([r.entries()[0], r.entries()[0], *r.entries()[2:]])),
         "twice",
     ),
-    "cuts a point": (lambda r: replace(r, points=r.points[:-1]), "127 bytes, not whole points"),
-    "leaves the curve": (lambda r: replace(r, points=b"\xff" * POINT_BYTES + r.points[POINT_BYTES:]), "not a point"),
+    "cuts a point": (lambda r: with_points(r, b"".join(r.entries())[:-1]), "127 bytes, not whole points"),
+    "leaves the curve": (lambda r: with_points(r, b"\xff" * POINT_BYTES + b"".join(r.entries()[1:])), "not a point"),
     "claims another owner": (lambda r: replace(r, owner="lab"), "another study, roster, normalization or hop"),
     "claims another hop": (lambda r: replace(r, hop=1 - r.hop), "another study, roster, normalization or hop"),
     "claims a stranger": (lambda r: replace(r, owner="bank"), "'bank' is not in the ring"),
@@ -140,7 +144,7 @@ def test_a_hop_that_changes_the_form_of_a_list_is_refused(attack):
 
 def replaced(ring):
     """Points that fit the form, and are nobody's."""
-    return lambda r: replace(r, points=b"".join(ring.hashed("id", f"invented {i}") for i in range(len(r.entries()))))
+    return lambda r: with_points(r, b"".join(ring.hashed("id", f"invented {i}") for i in range(len(r.entries()))))
 
 
 def agree(ids, parties, found):

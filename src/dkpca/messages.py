@@ -121,6 +121,11 @@ class Packed(_OneArray):
     """Bit-packed integers, (n_bytes,); the question that they answer fixes their count and width."""
 
     @classmethod
+    def of(cls, data: bytes) -> "Packed":
+        """Wrap some bytes."""
+        return cls(np.frombuffer(data, dtype=np.uint8))
+
+    @classmethod
     def from_arrays(cls, name: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> "Packed":
         """Rebuild from the arrays of `to_arrays`."""
         data = arrays[""]
@@ -342,6 +347,11 @@ class RaisedIds:
     normalization: str  # how the owner brought its ids into one form
     context: Fingerprint  # binds study, roster, normalization, owner and hop
     points: Packed  # 32 bytes each, in the owner's private random order
+
+    def entries(self) -> list[bytes]:
+        """Return the points one by one."""
+        data = self.points.data.tobytes()
+        return [data[i : i + POINT_BYTES] for i in range(0, len(data), POINT_BYTES)]
 
 
 @dataclass(frozen=True)

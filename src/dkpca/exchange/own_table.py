@@ -120,7 +120,7 @@ def load(folder: Path, columns_are: str, covariates: Sequence[str] = ()) -> OwnT
 
 
 def freeze(memory: StudyMemory, table: OwnTable) -> str:
-    """Keep the table as it is signed; return its digest. Once the study is signed, another table is refused."""
+    """Keep the table before it is signed; return its digest."""
     numbers = io.BytesIO()
     names = own_names(table.preparation)
     whole = np.empty((len(table.X), len(names)))
@@ -135,12 +135,8 @@ def freeze(memory: StudyMemory, table: OwnTable) -> str:
         "preparation": codec.described(table.preparation),
     }
     parts = {"about.json": json.dumps(about, sort_keys=True).encode(), "numbers.npy": numbers.getvalue()}
-    signed = memory.kept("signed.json") is not None
     for name, data in parts.items():
-        if signed:
-            memory.keep_once(f"table/{name}", data, "the table that was signed")
-        else:  # of a signature that was refused, or cut short
-            memory.replace(f"table/{name}", data)
+        memory.replace(f"table/{name}", data)  # one of a signature that was cut short may lie there
     return digest(memory)
 
 

@@ -442,10 +442,7 @@ def _by_ring(
         from dkpca.protection import psi
 
         ring = psi.Ring(f"{terms.run}/{batch}", tuple(names), raised[names[0]].normalization)
-        each = [
-            psi.Raised(sent.owner, sent.hop, sent.context, sent.points.data.tobytes()) for sent in raised.values()
-        ]
-        return psi.fully_raised(ring, each)
+        return psi.fully_raised(ring, raised.values())
 
     return fully_raised
 
@@ -485,7 +482,7 @@ def check_hidden_among_others(places: Mapping[str, Any]) -> None:
 
 
 def _packed_numbers(numbers: Sequence[int]) -> Packed:
-    return Packed(np.frombuffer(np.asarray(numbers, dtype="<u4").tobytes(), dtype=np.uint8))
+    return Packed.of(np.asarray(numbers, dtype="<u4").tobytes())
 
 
 def _needs_shape(settings: Fit, terms: Terms) -> bool:

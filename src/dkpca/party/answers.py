@@ -177,22 +177,17 @@ def _ring(party: Party, batch: str, union: bool) -> Any:
 
 
 def _hop(party: Party, question: q.HopWanted) -> messages.RaisedIds:
-    from dkpca.protection.psi import Raised
-
-    def read(sent: messages.RaisedIds) -> Raised:
-        return Raised(sent.owner, sent.hop, sent.context, sent.points.data.tobytes())
-
     member, batch = _ring(party, question.batch, question.union), question.batch
+    sent: messages.RaisedIds
     if not question.hop:
-        raised = member.first()
-    elif (batch, question.hop - 1) not in party.raised:
+        sent = member.first()
+        return sent
+    if (batch, question.hop - 1) not in party.raised:
         raise ProtectionError(f"party {party.name!r} has no list for hop {question.hop}")
-    else:
-        if (batch, OWN_LIST) in party.raised:
-            member.remember(read(party.raised[batch, OWN_LIST]))
-        raised = member.raise_list(read(party.raised[batch, question.hop - 1]))
-    points = messages.Packed(np.frombuffer(raised.points, dtype=np.uint8))
-    return messages.RaisedIds(party.name, raised.owner, raised.hop, party.normalization, raised.context, points)
+    if (batch, OWN_LIST) in party.raised:
+        member.remember(party.raised[batch, OWN_LIST])
+    sent = member.raise_list(party.raised[batch, question.hop - 1])
+    return sent
 
 
 def _matched(party: Party, question: q.MatchedGiven) -> messages.Told:

@@ -12,13 +12,13 @@ equal; a party learns the places of its own entries. A party can enter ids that 
 import hashlib
 import hmac
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from dkpca.errors import FusionError, InputError, ProtectionError
-from dkpca.messages import POINT_BYTES, SEED_BYTES
+from dkpca.messages import POINT_BYTES, SEED_BYTES, Packed, RaisedIds
 
 CURVE = ec.SECP256R1()
 ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
@@ -64,20 +64,6 @@ class Ring:
         raise ProtectionError("no point of the curve was found for an id")  # once in 2^256 ids
 
 
-@dataclass(frozen=True)
-class Raised:
-    """A list on its way: x-coordinates, raised by its owner and by so many parties after it."""
-
-    owner: str
-    hop: int
-    context: str  # binds study, roster, normalization, owner and hop
-    points: bytes = field(repr=False)  # POINT_BYTES each
-
-    def entries(self) -> list[bytes]:
-        """Return the points one by one."""
-        return [self.points[i : i + POINT_BYTES] for i in range(0, len(self.points), POINT_BYTES)]
-
-
 class RingMember:
     """One party of a ring, with its normalized ids.
 
@@ -98,10 +84,10 @@ class RingMember:
         self._ids = list(ids)
         self.length = 1 << max(0, len(ids) - 1).bit_length() if pad else len(ids)
         self._order = sorted(range(self.length), key=lambda i: self._drawn("order", str(i)))
-        self._answered: dict[str, tuple[Raised, Raised]] = {}
+        self._answered: dict[str, tuple[list[bytes], RaisedIds]] = {}
         self._sent: set[bytes] = set()
 
-    def first(self) -> Raised:
+    def first(self) -> RaisedIds:
         """Own list: hashed, padded, in a private random order, raised to the secret."""
         # H(id)^a for each id, a the party's secret exponent: points of P-256, of which only x-coordinates travel.
         n = len(self._ids)
@@ -111,33 +97,32 @@ class RingMember:
             else self._raised(self.ring.hashed("padding", self._drawn("padding", str(i))))
             for i in self._order
         )
-        sent = Raised(self.name, 0, _context(self.ring, self.name, 0), points)
-        self._sent = set(sent.entries())
+        sent = self._list_of(self.name, 0, points)
+        self.remember(sent)
         return sent
 
-    def remember(self, sent: Raised) -> None:
+    def remember(self, sent: RaisedIds) -> None:
         """Know the own list again, as an earlier command sent it."""
         self._sent = set(sent.entries())
 
-    def raise_list(self, received: Raised) -> Raised:
+    def raise_list(self, received: RaisedIds) -> RaisedIds:
         """Another party's list, raised to the own secret, in its order; once a list."""
         check(self.ring, received)
         hop = received.hop + 1
         if self.ring.at(received.owner, hop) != self.name or received.owner == self.name:
             raise ProtectionError(f"the list of {received.owner!r} after {hop - 1} hops is not for {self.name!r}")
+        entries = received.entries()
         if received.owner in self._answered:
             question, answer = self._answered[received.owner]
-            if question == received:
+            if question == entries:
                 return answer
             raise ProtectionError(f"another list of {received.owner!r} was raised before; a secret serves one run")
-        entries = received.entries()
         if not self._sent:
             self.first()
         if not self._sent.isdisjoint(entries):
             raise ProtectionError(f"the list of {received.owner!r} has entries that {self.name!r} sent itself")
-        points = b"".join(self._raised(x) for x in entries)
-        answer = Raised(received.owner, hop, _context(self.ring, received.owner, hop), points)
-        self._answered[received.owner] = (received, answer)
+        answer = self._list_of(received.owner, hop, b"".join(self._raised(x) for x in entries))
+        self._answered[received.owner] = (entries, answer)
         return answer
 
     def rows(self, positions: Sequence[int]) -> list[int]:
@@ -149,6 +134,10 @@ class RingMember:
             raise ProtectionError("a padded entry was said to be a common sample: someone changed a list")
         return rows
 
+    def _list_of(self, owner: str, hop: int, points: bytes) -> RaisedIds:
+        context = _context(self.ring, owner, hop)
+        return RaisedIds(self.name, owner, hop, self.ring.normalization, context, Packed.of(points))
+
     def _raised(self, x: bytes) -> bytes:
         point = _decoded(x)
         if point is None:
@@ -159,16 +148,16 @@ class RingMember:
         return hmac.digest(self._seed, self.ring.bound("drawn", self.name, what, which), "sha256")
 
 
-def check(ring: Ring, received: Raised) -> None:
+def check(ring: Ring, received: RaisedIds) -> None:
     """Refuse a list of another run, with half a point, or with an entry twice."""
     _check_roster(ring, received.owner)
     if not 0 <= received.hop <= ring.hops or received.context != _context(ring, received.owner, received.hop):
         raise ProtectionError(
             f"the list of {received.owner!r} belongs to another study, roster, normalization or hop"
         )
-    entries = received.entries()
-    if len(received.points) % POINT_BYTES:
-        raise ProtectionError(f"the list of {received.owner!r} has {len(received.points):,} bytes, not whole points")
+    entries, size = received.entries(), received.points.data.size
+    if size % POINT_BYTES:
+        raise ProtectionError(f"the list of {received.owner!r} has {size:,} bytes, not whole points")
     if len(set(entries)) != len(entries):
         raise ProtectionError(f"the list of {received.owner!r} has {len(entries) - len(set(entries))} entries twice")
 
@@ -193,7 +182,7 @@ def union(by_owner: Mapping[str, Sequence[bytes]]) -> tuple[int, dict[str, list[
     return len(place), {owner: [place[entry] for entry in entries] for owner, entries in by_owner.items()}
 
 
-def fully_raised(ring: Ring, lists: Sequence[Raised]) -> dict[str, list[bytes]]:
+def fully_raised(ring: Ring, lists: Iterable[RaisedIds]) -> dict[str, list[bytes]]:
     """Entries by owner, in the order of the roster, once everything is checked."""
     by_owner: dict[str, list[bytes]] = {}
     for received in lists:
