@@ -23,7 +23,7 @@ from dkpca.exchange.member import ALL, CENTER, Membership, OtherQuestionError, f
 from dkpca.exchange.memory import write
 from dkpca.exchange.own_table import DRIVES, OwnTable, write_result
 from dkpca.exchange.plan import Plan, second_nonce
-from dkpca.exchange.protocols import Ask, Common
+from dkpca.exchange.protocols import Ask
 from dkpca.exchange.review import Case
 from dkpca.exchange.sealed import Part
 from dkpca.fusion.covariates import Covariates
@@ -247,9 +247,8 @@ class PartySide:
         """Kernels that follow from the plan with the widths told; None if a width is outside the plan's bounds."""
         if self.fit.protect == "sums" and not protocols.width_comes_first(self.names, self.fit):
             return dict.fromkeys(self.names, protocols.joint_kernel(self.names, self.fit)[0])
-        shape = Common(derived.n_samples, derived.samples, derived.columns)
         try:
-            widths = protocols.known_widths(self.names, self.fit, self.terms, shape)
+            widths = protocols.known_widths(self.names, self.fit, self.terms, derived)
         except FusionError:
             return None
         if widths is None:

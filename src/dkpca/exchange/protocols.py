@@ -89,7 +89,7 @@ T = TypeVar("T")
 Steps = Generator[Ask, Answers, T]
 Model = Callable[[], FusedModel]  # made when somebody looks at it
 Widths = Mapping[str, float | None]
-Agreed = q.Derived | None  # None: nobody was asked to go
+Agreed = q.Derived | None  # None: nobody was asked
 
 
 def fit(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[FusedModel]:
@@ -300,16 +300,15 @@ def fused_by(settings: Fit, summaries: Sequence[Summary], **others: Any) -> Fuse
 
 
 def _go(
-    settings: Fit, terms: Terms, shape: "Common | None", chosen: Callable[[], dict[str, Kernel]]
+    settings: Fit, terms: Terms, shape: Agreed, chosen: Callable[[], dict[str, Kernel]]
 ) -> Steps[tuple[Agreed, Callable[[], Covariates | None]]]:
     """Have all parties agree to the derived values before any message with data; then ask for the covariates."""
     if not terms.go:
         return None, terms.covariates or (lambda: None)
     assert shape is not None
-    about = (shape.n_samples, shape.samples, dict(shape.columns))
     go = Ask(
         "go",
-        lambda: dict.fromkeys(shape.columns, q.GoWanted(q.Derived(*about, chosen()))),
+        lambda: dict.fromkeys(shape.columns, q.GoWanted(replace(shape, kernels=chosen()))),
         "all",
         lambda told: isinstance(told, q.GoWanted),  # what it derives is checked by whoever has a table
     )
@@ -370,16 +369,6 @@ def _by_sums(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[tuple[M
         return fused_by(settings, [summary], dtype=terms.dtype, law=None, weights=None, covariates=covariates())
 
     return cache(fused), agreed
-
-
-@dataclass(frozen=True)
-class Common:
-    """What all tables have in common."""
-
-    n_samples: int
-    samples: str
-    columns: Mapping[str, int]  # by party
-    sizes: Mapping[str, int] = field(default_factory=dict)  # samples by party, where some lack any
 
 
 def _seeds(names: Sequence[str], terms: Terms, before: str = "") -> Ask:
@@ -504,8 +493,8 @@ def _plain(family: Kernel | type[Kernel], *, centered: bool) -> Kernel:
     return family if isinstance(family, Kernel) else family.from_settings(gamma=1.0, centered=centered)
 
 
-def _shape(names: Sequence[str], settings: Fit, terms: Terms, batch: str = "") -> Steps[Common]:
-    """Ask how large the tables are; they have to be about the same samples."""
+def _shape(names: Sequence[str], settings: Fit, terms: Terms, batch: str = "") -> Steps[q.Derived]:
+    """Ask how large the tables are; they have to be about the same samples. Their kernels follow later."""
     blind = settings.protect == "blind"
     questions = {name: q.ShapeWanted(batch, settings.family_of(name).columns_are, blind) for name in names}
     shapes: Mapping[str, Shape] = yield Ask(f"{batch}/shape" if batch else "shape", questions)
@@ -524,8 +513,7 @@ def _shape(names: Sequence[str], settings: Fit, terms: Terms, batch: str = "") -
             )
         _check_components(settings, first.n_samples)
     columns = {**terms.columns, **{name: shape.n_features for name, shape in shapes.items()}}
-    sizes = {} if terms.n_samples else {name: shape.n_samples for name, shape in shapes.items()}
-    return Common(first.n_samples, first.samples, {name: columns[name] for name in names}, sizes)
+    return q.Derived(first.n_samples, first.samples, {name: columns[name] for name in names}, {})
 
 
 def open_widths(names: Sequence[str], settings: Fit) -> list[str]:
@@ -559,7 +547,7 @@ def kernels_of(names: Sequence[str], settings: Fit, widths: Widths) -> dict[str,
     return weighed(made, settings.weights, combination(made, settings.law).law)
 
 
-def known_widths(names: Sequence[str], settings: Fit, terms: Terms, shape: Common | None) -> Widths | None:
+def known_widths(names: Sequence[str], settings: Fit, terms: Terms, shape: Agreed) -> Widths | None:
     """Widths that follow from the settings and the numbers of columns; None where they follow from the data."""
     gamma, of = settings.gamma, open_widths(names, settings)
     if isinstance(gamma, Mapping):
@@ -580,11 +568,12 @@ def known_widths(names: Sequence[str], settings: Fit, terms: Terms, shape: Commo
     if shape is None or not scale_known(settings):
         return None
     # The mean squared distance of a standardized column over all pairs of T samples is 2 T / (T - 1).
-    sizes = {name: shape.sizes.get(name, shape.n_samples) for name in of}
+    own = {} if terms.places is None or terms.n_samples else terms.places  # of tables that lack samples
+    sizes = {name: len(own[name]) if own else shape.n_samples for name in of}
     return _one_for_alike(settings, {n: 2.0 * shape.columns[n] * T / (T - 1.0) for n, T in sizes.items()}, terms, of)
 
 
-def _widths(names: Sequence[str], settings: Fit, terms: Terms, shape: Common | None) -> Steps[Callable[[], Widths]]:
+def _widths(names: Sequence[str], settings: Fit, terms: Terms, shape: Agreed) -> Steps[Callable[[], Widths]]:
     """Widths of the parties whose kernel is given by its name only; those that follow from the data are asked for."""
     known = known_widths(names, settings, terms, shape)
     if known is not None:
@@ -596,7 +585,7 @@ def _widths(names: Sequence[str], settings: Fit, terms: Terms, shape: Common | N
                 "protect='blind' derives gamma from a sum over all parties, which needs one kernel for all of them; "
                 "give gamma by party, or standardize=True"
             )
-        one = Common(1, "0" * 64, dict.fromkeys(names, 1))
+        one = q.Derived(1, "0" * 64, dict.fromkeys(names, 1), {})
         what, kernel = Addends("statistic", 1, 1, 64), plain[names[0]]
         joined = yield from _added(settings, terms, kernel, what, one)
         return lambda: _one_for_alike(settings, {names[0]: float(joined().total[0, 0])}, terms, names)
@@ -627,7 +616,7 @@ def _checked(gamma: float, terms: Terms) -> float:
 
 
 def _added(
-    settings: Fit, terms: Terms, kernel: Kernel, what: Addends, shape: Common, batch: str = "", result: str = ""
+    settings: Fit, terms: Terms, kernel: Kernel, what: Addends, shape: q.Derived, batch: str = "", result: str = ""
 ) -> Steps[Callable[[], Joined]]:
     """Add up masked numbers of all parties, piece by piece; their bounds come first, where they need data."""
     before = (f"{batch}/" if batch else "") + ("statistics-" if what.kind == "statistic" else "")
