@@ -146,6 +146,19 @@ def test_closing_deletes_the_keys(tmp_path):
         study.secrets()
 
 
+@pytest.mark.parametrize(("steps", "counts"), [
+    ([], False), (["tokens", "seeds", "ring-2", "refusal"], False), (["tokens", "statistics"], True), (["go"], True),
+])  # fmt: skip
+def test_a_closed_study_counts_once_numbers_have_left(tmp_path, steps, counts):
+    study = Memory(tmp_path).study("ab")
+    study.secrets()
+    for name in ("left.json", "left.npz", *(f"sent/{step}" for step in steps)):
+        study.replace(name, b"1")
+    study.close()
+    assert (study.kept("left.json") is not None) is counts
+    assert (study.kept("left.npz") is not None) is counts
+
+
 def test_a_rename_that_fails_while_a_file_is_open_is_tried_again(tmp_path, monkeypatch):
     from pathlib import Path
 

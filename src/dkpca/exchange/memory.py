@@ -5,6 +5,7 @@ another question for a step that was answered is refused, whatever the folder sh
 """
 
 import contextlib
+import re
 import secrets
 import shutil
 import sqlite3
@@ -18,6 +19,9 @@ from dkpca.exchange import sealed
 from dkpca.exchange.identity import SECRET_BYTES, Secrets
 from dkpca.exchange.plan import Study
 from dkpca.store import ledger, storage
+
+LEFT, ABOUT = "left.npz", "left.json"  # what a signed study lets out, for the union with later ones
+BEFORE_NUMBERS = re.compile(r"seeds|tokens|common|ring-\d+|matched|shape|refusal")  # steps about ids and sizes only
 
 
 @dataclass(frozen=True)
@@ -91,11 +95,17 @@ class StudyMemory:
         return Secrets(self.memory.identity(), self.memory._secret(self.path / "seed.key"))
 
     def close(self) -> None:
-        """Delete the keys of this study and everything they opened; what was sent stays on record."""
+        """Delete the keys of this study and everything they opened; what was sent stays on record.
+
+        A study that ended before any number left the table, and now cannot go on, counts as none.
+        """
         write(self.path / "closed", b"")
         (self.path / "seed.key").unlink(missing_ok=True)
         shutil.rmtree(self.path / "opened", ignore_errors=True)
         shutil.rmtree(self.path / "table", ignore_errors=True)
+        if all(BEFORE_NUMBERS.fullmatch(sent.name) for sent in (self.path / "sent").glob("*")):
+            for name in (ABOUT, LEFT):
+                self.forget(name)
 
     def keep_once(self, name: str, data: bytes, what: str) -> None:
         """Keep some bytes for ever; others under the same name are refused."""

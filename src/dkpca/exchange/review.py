@@ -20,7 +20,7 @@ from dkpca import wire
 from dkpca.errors import DKPCAError
 from dkpca.exchange import in_process, protocols
 from dkpca.exchange.identity import sha256, shown
-from dkpca.exchange.memory import Memory, StudyMemory, write
+from dkpca.exchange.memory import ABOUT, LEFT, Memory, StudyMemory, write
 from dkpca.exchange.own_table import OwnTable
 from dkpca.exchange.plan import Plan, Study
 from dkpca.exchange.protocols import Terms
@@ -42,7 +42,6 @@ from dkpca.wording import counted, in_bytes
 
 UNMEASURED = "something that cannot be measured"  # and counts as recovered
 SHARED = 0.5  # share of common samples from which two masked sums are about nearly the same ones
-LEFT, ABOUT = "left.npz", "left.json"  # what a signed study lets out, for the union with later ones
 SHOWN_COLUMNS = 8
 MOST_LEFT_OUT = 5  # columns that a review leaves out to see whether the plan is then green
 MOST_ROWS, FEWEST_ROWS = 3000, 200  # of all parties together in a rehearsal, and of each
