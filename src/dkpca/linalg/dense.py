@@ -92,7 +92,8 @@ class Tridiagonal:
         """Return the k leading pairs of K; only vectors that were never asked for are computed."""
         if k > self.done:
             new = self.Z[1:, len(self.Z) - k : len(self.Z) - self.done]
-            new[...] = self.ormqr("L", "N", self.reflectors, self.scales, new, LAPACK_BLOCK * k)[0]
+            room = LAPACK_BLOCK * (k + LAPACK_BLOCK + 1)  # with less, LAPACK goes column by column
+            new[...] = self.ormqr("L", "N", self.reflectors, self.scales, new, room)[0]
             self.done = k
         return self.values[::-1][:k], self.Z[:, ::-1][:, :k]
 
