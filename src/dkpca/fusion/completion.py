@@ -21,8 +21,9 @@ import numpy as np
 
 from dkpca.certificate.statements import Completed
 from dkpca.errors import FusionError, InputError
-from dkpca.linalg.arrays import Array, device, growth, like, namespace, to_numpy, unit
+from dkpca.linalg.arrays import Array, device, growth, like, namespace, sent_to, to_numpy, unit
 from dkpca.linalg.precision import Rounded, as_received, row_squares, whole
+from dkpca.linalg.rows import pick, slices
 from dkpca.messages import Summary, row_number_digest
 
 SWEEPS = 3  # each regresses on what the one before completed
@@ -214,7 +215,7 @@ def _diagonal(held: Held, filled: Filled, unit_diagonal: bool) -> Array:
     """Bound on the diagonal of W K W'."""
     bound = row_squares(filled.factor) + (held.left_out + held.rounding)
     bound = namespace(bound).ones_like(bound) if unit_diagonal else bound
-    bound[_index(filled.lacking, bound)] = filled.diagonal
+    bound[sent_to(filled.lacking, bound)] = filled.diagonal
     return bound
 
 
@@ -359,7 +360,7 @@ def _regression(
     n = len(learned)
 
     def strips() -> Iterator[tuple[Array, Array]]:
-        for strip in _strips(n):
+        for strip in slices(n, STRIP):
             yield others(learned[strip]), _rows(current, learned[strip])
 
     # Moments around the means over the rows learned from: G = Z'Z, C = Z'A, and |A|_F^2.
@@ -425,7 +426,7 @@ def _mix(
     made = {}
     for name, regression in regressions.items():
         others = _others_of(current, name)
-        strips = (others(lacking[name][strip]) for strip in _strips(len(lacking[name])))
+        strips = (others(lacking[name][strip]) for strip in slices(len(lacking[name]), STRIP))
         made[name] = _mixtures(regression, strips, *bounds[name])
     return made
 
@@ -505,16 +506,16 @@ def _spread_out(held: Held, lacking: Rows, size: float) -> Array:
     xp = namespace(held.factor)
     shape = (len(held.rows) + len(lacking), held.factor.shape[1])
     current = xp.empty(shape, dtype=held.factor.dtype, device=device(held.factor))
-    current[_index(held.rows, current), :] = held.factor / size
+    current[sent_to(held.rows, current), :] = held.factor / size
     # The same mean, to the bit, as that of a regression: rows placed later begin with it.
-    current[_index(lacking, current), :] = xp.mean(_rows(current, held.rows), axis=0)
+    current[sent_to(lacking, current), :] = xp.mean(_rows(current, held.rows), axis=0)
     return current
 
 
 def _replaced(current: Array, lacking: Rows, rows: Array) -> Array:
     """The same array, with other rows where they are lacking."""
     if len(lacking):
-        current[_index(lacking, current), :] = rows
+        current[sent_to(lacking, current), :] = rows
     return current
 
 
@@ -526,12 +527,4 @@ def _all_but(rows: Rows, n: int) -> Rows:
 
 
 def _rows(x: Array, index: Rows) -> Array:
-    return namespace(x).take(x, _index(index, x), axis=0)
-
-
-def _index(positions: Rows, x: Array) -> Array:
-    return positions if isinstance(x, np.ndarray) else namespace(x).asarray(positions, device=device(x))
-
-
-def _strips(n: int) -> Iterator[slice]:
-    return (slice(start, min(start + STRIP, n)) for start in range(0, n, STRIP))
+    return pick(x, sent_to(index, x))

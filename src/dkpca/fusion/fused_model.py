@@ -20,7 +20,7 @@ from dkpca.kernels.grams import FusedGram
 from dkpca.kernels.laws import Law
 from dkpca.linalg.arrays import Array, MemoryLimit, dtype_name, like, namespace, sent_to, to_numpy
 from dkpca.linalg.eigenpairs import Extension, Nearby
-from dkpca.linalg.gram import Adjusted, Centered, Gram
+from dkpca.linalg.gram import Centered, Gram
 from dkpca.linalg.leading import Solver, leading
 from dkpca.linalg.precision import Factor, as_received, reweighed, round_to, whole
 from dkpca.linalg.rows import Progress, by_strips, pick, silent, threads_of_our_own
@@ -264,7 +264,8 @@ def fuse(
     fused_gram = FusedGram(combined.law, weighed, _diagonals(accepted.values(), dtype), memory=memory)
 
     # Center with H = I - 11'/n, project out covariates if there are any, and find the leading eigenpairs of H K H.
-    gram, Q = _projected(Centered(fused_gram) if center else fused_gram, covariates)
+    Q = None if covariates is None else _columns(covariates, fused_gram)
+    gram = Centered(fused_gram, Q, mean=center) if center or Q is not None else fused_gram
     pairs = leading(
         gram, n_components, solver=solver, n_landmarks=n_landmarks, random_state=random_state, progress=progress,
         device=device,
@@ -333,14 +334,11 @@ def _enough(model: FusedModel, share: float | None) -> int:
     return min(present, int(reached.argmax()) + 1) if reached.any() else present
 
 
-def _projected(gram: Gram, covariates: Covariates | None) -> tuple[Gram, Array | None]:
-    """Project the covariates out of a matrix; return also their orthonormal basis Q."""
-    if covariates is None:
-        return gram, None
+def _columns(covariates: Covariates, gram: Gram) -> Array:
+    """Orthonormal basis Q of the covariates, where the matrix is."""
     if covariates.basis.shape[0] != gram.n:
         raise InputError(f"there are covariates for {covariates.basis.shape[0]} samples, not for {gram.n}")
-    Q = like(to_numpy(covariates.basis), gram.home)
-    return Adjusted(gram, Q), Q
+    return like(to_numpy(covariates.basis), gram.home)
 
 
 def basis_of(model: FusedModel) -> Array | None:

@@ -59,7 +59,10 @@ class Kernel(ABC):
     @classmethod
     def from_settings(cls, *, gamma: float | None, centered: bool) -> Self:
         """Make the kernel from what the parties of a fit agree on."""
-        return cls(width_for(cls, gamma)) if cls.has_width else cls()  # type: ignore[call-arg]
+        gamma = cls.default_gamma if gamma is None else gamma
+        if cls.has_width and gamma is None:
+            raise InputError(f"the {cls.name} kernel needs a width; give gamma")
+        return cls(gamma) if cls.has_width else cls()  # type: ignore[call-arg]
 
     @property
     @abstractmethod
@@ -254,14 +257,6 @@ def checked_width(kernel: Any) -> None:
     if isinstance(width, bool) or not isinstance(width, Real) or not 0.0 < float(width) < math.inf:
         raise InputError(f"gamma is {kernel.gamma!r}; the {kernel.name} kernel needs a positive, finite number")
     object.__setattr__(kernel, "gamma", float(kernel.gamma))
-
-
-def width_for(cls: type[Kernel], gamma: float | None) -> float:
-    """Width that was given, or the one that the kernel has by itself."""
-    gamma = cls.default_gamma if gamma is None else gamma
-    if gamma is None:
-        raise InputError(f"the {cls.name} kernel needs a width; give gamma")
-    return gamma
 
 
 def adjusted(kernels: Mapping[str, Kernel], **given: Any) -> dict[str, Kernel]:

@@ -6,10 +6,24 @@ Nothing here stores an n x n matrix unless `dense()` is called.
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from dkpca.errors import InputError
-from dkpca.linalg.arrays import Array, MemoryLimit, device, eps, growth, itemsize, like, namespace, to_numpy, unit
+from dkpca.linalg.arrays import (
+    Array,
+    MemoryLimit,
+    device,
+    eps,
+    growth,
+    itemsize,
+    like,
+    namespace,
+    to_numpy,
+    unit,
+)
 from dkpca.linalg.rows import Distinct, Index, Made, Progress, in_order, off, pick, silent, slices, tile_bytes
 
 Within = Callable[[int, Sequence[Array]], Callable[[Sequence[slice]], Array]]
@@ -204,148 +218,98 @@ class Among(Gram):
 
 
 class Centered(Transformed):
-    """H K H with H = I - 11'/n: the Gram matrix of the samples measured from their mean in feature space."""
+    """H K H with H = I - PP': what is left of the samples off their mean in feature space, and off covariates.
 
-    _row_means: Array | None = None  # of the base; whichever method sees the matrix first fills them in
+    P has the column 1 / sqrt(n), unless `mean` is false, and the orthonormal columns Q of the covariates.
+    """
 
-    def sent_to(self, place: Array) -> Gram:
-        return Centered(self.base.sent_to(place))
-
-    def inside(self, block: Array) -> Array:
-        block = self.base.inside(block)
-        return block - namespace(block).mean(block, axis=0)[None, :]
-
-    def row_means(self) -> Array:
-        """Mean of each row of the matrix that is centered; costs one product, unless they are known already."""
-        if self._row_means is None:
-            xp = namespace(self.reference)
-            self._row_means = (self.base @ xp.ones_like(self.base.diagonal())[:, None])[:, 0] / self.n
-        return self._row_means
-
-    def dense(self) -> Array:
-        # H K H = K - 1 m' - m 1' + mean(m) 1 1' for the row means m.
-        xp = namespace(self.reference)
-        K = self.base.dense()
-        self._row_means = means = xp.mean(K, axis=0)
-        K -= means[None, :]
-        K -= (means - xp.mean(means))[:, None]
-        return K
-
-    def evaluation_error(self) -> float:
-        return self.base.evaluation_error() + 2.0 * growth(self.n) * unit(self.reference) * self.base.trace()
-
-    def noise(self) -> float:
-        return self.base.noise() + 8.0 * eps(self.reference) * self.base.trace() / math.sqrt(self.n)
-
-    def diagonal(self) -> Array:
-        # (H K H)_ii = K_ii - 2 m_i + mean(m).
-        means = self.row_means()
-        return self.base.diagonal() - 2.0 * means + namespace(means).mean(means)
-
-    def block(self, rows: Index, columns: Index) -> Array:
-        # (H K H)_ij = K_ij - m_i - m_j + mean(m).
-        means = self.row_means()
-        left, right = pick(means, rows), pick(means, columns)
-        return self.base.block(rows, columns) - left[:, None] - (right - namespace(means).mean(means))[None, :]
-
-    def rough(self, width: int) -> Gram | None:
-        base = self.base.rough(width + 1)  # the first product brings the row means along
-        return None if base is None else Centered(base)
-
-    @property
-    def factor(self) -> Array | None:
-        factor = self.base.factor
-        return None if factor is None else _center(factor)
-
-    def affine(self, weights: Array) -> tuple[Array, Array]:
-        # (k - m)' H W = k'(H W) - m'(H W): the mean of the new sample's own kernel row drops out.
-        weights = _center(weights)
-        return weights, -(self.row_means() @ weights)
-
-    def product(self, block: Array, progress: Progress = silent) -> Array:
-        xp = namespace(block)
-        block = _center(block)
-        if self._row_means is not None:
-            return _center(self.base.product(block, progress))
-        # The first product brings the row means along, which would otherwise cost a product of their own.
-        both = self.base.product(xp.concat([block, xp.ones_like(block[:, :1])], axis=1), progress)
-        self._row_means = both[:, -1] / self.n
-        return _center(both[:, :-1])
-
-
-class Adjusted(Transformed):
-    """H K H with H = I - QQ' for orthonormal columns Q: what is left of the samples off their covariates."""
-
-    def __init__(self, base: Gram, Q: Array) -> None:
+    def __init__(self, base: Gram, Q: Array | None = None, *, mean: bool = True) -> None:
         super().__init__(base)
-        self.Q = Q
-        self._images: Array | None = None  # K Q, (n, q)
+        self.Q, self.mean = Q, mean
+        self.count = int(mean) + (0 if Q is None else int(Q.shape[1]))  # columns of P
+        self._images: Array | None = None  # K P, (n, p); whichever method sees the matrix first fills them in
+
+    def of(self, base: Gram) -> "Centered":
+        """Return another matrix centered in the same way."""
+        return Centered(base, self.Q, mean=self.mean)
+
+    @cached_property
+    def taken(self) -> Array:
+        """Columns P, (n, p)."""
+        constant = [np.full((self.n, 1), 1.0 / math.sqrt(self.n))] if self.mean else []
+        return like(np.hstack(constant + ([] if self.Q is None else [to_numpy(self.Q)])), self.home)
 
     def sent_to(self, place: Array) -> Gram:
-        return Adjusted(self.base.sent_to(place), self.Q)
+        return self.of(self.base.sent_to(place))
 
     def inside(self, block: Array) -> Array:
-        return off(self.Q, self.base.inside(block))
+        return off(self.taken, self.base.inside(block))
 
     def images(self) -> Array:
-        """K Q; costs one product."""
+        """K P; costs one product, unless it is known already."""
         if self._images is None:
-            self._images = self.base @ self.Q
+            self._images = self.base @ self.taken
         return self._images
 
+    def dense(self) -> Array:
+        K = self.base.dense()
+        self._images = K @ self.taken
+        K -= self.taken @ self._images.T
+        K -= self._rest() @ self.taken.T
+        return K
+
+    def _rest(self) -> Array:
+        """H K P."""
+        return self.images() - self.taken @ (self.taken.T @ self.images())
+
     def block(self, rows: Index, columns: Index) -> Array:
-        # H K H = K - Q (KQ)' - (KQ - Q Q'KQ) Q'
-        KQ, Q = self.images(), self.Q
-        rest = pick(KQ, rows) - pick(Q, rows) @ (Q.T @ KQ)
-        return self.base.block(rows, columns) - pick(Q, rows) @ pick(KQ, columns).T - rest @ pick(Q, columns).T
+        # H K H = K - P (KP)' - (H K P) P'
+        taken = pick(self.taken, rows) @ pick(self.images(), columns).T
+        return self.base.block(rows, columns) - taken - pick(self._rest(), rows) @ pick(self.taken, columns).T
 
     def diagonal(self) -> Array:
-        # (H K H)_ii = K_ii - 2 q_i'(KQ)_i + q_i'(Q'KQ) q_i for the rows q_i of Q.
-        KQ, Q = self.images(), self.Q
-        xp = namespace(Q)
-        return self.base.diagonal() - xp.sum(Q * (2.0 * KQ - Q @ (Q.T @ KQ)), axis=1)
-
-    def dense(self) -> Array:
-        K = off(self.Q, self.base.dense())
-        return off(self.Q, K.T)
+        return self.base.diagonal() - namespace(self.taken).sum(self.taken * (self.images() + self._rest()), axis=1)
 
     def evaluation_error(self) -> float:
-        # Each column of Q rounds as a mean does, and is orthogonal to the others to as many digits.
-        rounded = 4.0 * int(self.Q.shape[1]) * growth(self.n) * unit(self.reference)
-        return self.base.evaluation_error() + rounded * self._trace_at_most()
+        # Each column of P rounds as a mean does, and is orthogonal to the others to as many digits.
+        rounded = 4.0 * self.count * growth(self.n) * unit(self.reference)
+        return self.base.evaluation_error() + rounded * self.base.trace()
 
     def noise(self) -> float:
-        rounded = 8.0 * int(self.Q.shape[1]) * eps(self.reference)
-        return self.base.noise() + rounded * self._trace_at_most() / math.sqrt(self.n)
-
-    def _trace_at_most(self) -> float:
-        """Trace before centering: that after it is less, and would cost a product with all entries."""
-        base = self.base
-        while isinstance(base, Centered):
-            base = base.base
-        return base.trace()
+        rounded = 8.0 * self.count * eps(self.reference)
+        return self.base.noise() + rounded * self.base.trace() / math.sqrt(self.n)
 
     def rough(self, width: int) -> Gram | None:
-        base = self.base.rough(width)
-        return None if base is None else Adjusted(base, like(to_numpy(self.Q), base.reference))
+        base = self.base.rough(width + self.count)  # the first product brings the images along
+        return None if base is None else self.of(base)
 
     @property
     def factor(self) -> Array | None:
         factor = self.base.factor
-        return None if factor is None else off(self.Q, factor)
+        return None if factor is None else off(self.taken, factor)
 
     def affine(self, weights: Array) -> tuple[Array, Array]:
-        return self.base.affine(off(self.Q, weights))
+        # (k - m)' H W = k'(H W) - m'(H W) for the row means m: the mean of the new sample's own kernel row drops out.
+        weights = off(self.taken, weights)
+        return weights, -(self.images()[:, 0] @ weights) * (self.mean / math.sqrt(self.n))
 
     def slopes(self, weights: Array) -> Array | None:
         # A new sample with covariates c has the kernel row k - KQ c: its scores change by -c'(KQ)' H W.
-        return -(self.images().T @ off(self.Q, weights))
+        return None if self.Q is None else -(self.images()[:, int(self.mean) :].T @ off(self.taken, weights))
 
     def taken_trace(self) -> float:
-        return float(namespace(self.Q).sum(self.Q * self.images()))
+        if self.Q is None:
+            return 0.0
+        return float(namespace(self.taken).sum((self.taken * self.images())[:, int(self.mean) :]))
 
     def product(self, block: Array, progress: Progress = silent) -> Array:
-        return off(self.Q, self.base.product(off(self.Q, block), progress))
+        xp, width, block = namespace(block), block.shape[1], off(self.taken, block)
+        if self._images is not None:
+            return off(self.taken, self.base.product(block, progress))
+        # The first product brings K P along, which would otherwise cost a product of its own.
+        both = self.base.product(xp.concat([block, self.taken], axis=1), progress)
+        self._images = both[:, width:]
+        return off(self.taken, both[:, :width])
 
 
 class Scaled(Transformed):
@@ -392,11 +356,6 @@ class Scaled(Transformed):
 
     def product(self, block: Array, progress: Progress = silent) -> Array:
         return self.base.product(block / self.root, progress) / self.root
-
-
-def _center(block: Array) -> Array:
-    """Subtract the mean of each column."""
-    return block - namespace(block).mean(block, axis=0, keepdims=True)
 
 
 def thinner(factor: Array | None) -> Array | None:

@@ -11,9 +11,9 @@ they had been drawn one by one.
 """
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import reduce
 from typing import Any, cast
 
 import numpy as np
@@ -44,7 +44,7 @@ from dkpca.linalg.eigenpairs import (
     orthonormalize,
     signs_of,
 )
-from dkpca.linalg.gram import Adjusted, Centered, Gram
+from dkpca.linalg.gram import Centered, Gram
 from dkpca.linalg.landmark_block import (
     FeatureSpectrum,
     LandmarkBlock,
@@ -140,8 +140,7 @@ class Landmark:
         if _fits_one_worker(gram, min(max(wanted, k), gram.n)):
             found: Eigenpairs = on_one_worker(lambda: self(gram, k), gram.n, gram.chunks or ())
             return found
-        gram, Q = (gram.base, gram.Q) if isinstance(gram, Adjusted) else (gram, None)
-        base, centered = (gram.base, True) if isinstance(gram, Centered) else (gram, False)
+        base, Q, centered = (gram.base, gram.Q, gram.mean) if isinstance(gram, Centered) else (gram, None, False)
         with threads_of_our_own():
             chosen = self._choose(base, min(max(wanted, k), gram.n), k)
             return _pairs(base, chosen, k, centered=centered, Q=Q, bounded=self.bounded, progress=self.progress)
@@ -186,7 +185,9 @@ class Landmark:
     def _choose(self, gram: Gram, most: int, k: int) -> Chosen:
         F, pivots, block, missed = self._sampled(gram, most)
         if F.shape[0] == gram.n:
-            return Chosen(pivots, block, features_at_hand(F), F, True, namespace(F).mean(F, axis=0), gram.n)
+            xp = namespace(F)
+            at_hand = Made((F,), lambda start, rows: xp.asarray(rows, copy=True), F.shape[1])
+            return Chosen(pivots, block, at_hand, F, True, xp.mean(F, axis=0), gram.n)
         substituted, start = features_to_add_up(F, block, gram.n, missed)
         columns = gram.against(pivots)
         if substituted or (self.bounded and _affordable(gram.n, block.m, start)):  # or no row is ever substituted
@@ -351,7 +352,7 @@ def _lifted(
         weights = like(chosen.block.solve_transposed(to_numpy(weights)), weights)
     weights = sent_to(weights, chosen.start)
     solved, substituted = substitution(chosen.block, chosen.pivots), chosen.substituted
-    blocks = gram.within() if chosen.factor is None else lambda first, stored: partial(_blocks, gram, first)
+    blocks = gram.within() if chosen.factor is None else Gram.within(gram)  # from rows of F there is no other way
 
     def left(part: RowGroup, rows: slice, Z: Array, V: Array) -> ResidualBound:
         F = Z if substituted else solved(part.start + rows.start, Z)
@@ -369,12 +370,6 @@ def _lifted(
         memory=gram.memory,
     )
     return _Lifted(vectors, nearby, square[:k, :k], reduce(operator.add, parts) if parts else None)
-
-
-def _blocks(gram: Gram, first: int, parts: Sequence[slice]) -> Array:
-    """Diagonal blocks of a matrix, given rows counted from the first."""
-    moved = (slice(first + own.start, first + own.stop, own.step) for own in parts)
-    return namespace(gram.reference).stack([gram.block(rows, rows) for rows in moved])
 
 
 def _first(k: int, values: Array, U: Array) -> tuple[Array, Array]:
@@ -419,11 +414,6 @@ def quicker(block: LandmarkBlock, F: Array, n: int, k: int, missed: float) -> La
         if quick is not None and quick.beside(square) <= allowed:
             return quick
     return block
-
-
-def features_at_hand(F: Array) -> Made:
-    """Features that are stored, in new arrays."""
-    return Made((F,), lambda start, rows: namespace(F).asarray(rows, copy=True), F.shape[1])
 
 
 def substitution(block: LandmarkBlock, pivots: Array) -> Callable[[int, Array], Array]:

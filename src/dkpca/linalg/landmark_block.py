@@ -10,7 +10,7 @@ from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -28,6 +28,7 @@ from dkpca.linalg.arrays import (
     to_numpy,
     unit,
 )
+from dkpca.linalg.gram import Gram
 from dkpca.linalg.rows import Moments, additions, groups, slices
 
 Matrix = np.ndarray[Any, Any]
@@ -168,28 +169,6 @@ def _fourth_roots(stack: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 # The corner itself.
 
 
-class Measured(Protocol):
-    """As much of a Gram matrix as bounds need."""
-
-    @property
-    def n(self) -> int:
-        """Rows."""
-
-    @property
-    def chunks(self) -> tuple[int, ...] | None:
-        """Rows of each chunk, if these stay on the workers of a Dask cluster."""
-
-    @property
-    def reference(self) -> Array:
-        """Some array of the precision in which it is evaluated."""
-
-    def trace(self) -> float:
-        """Sum of the diagonal."""
-
-    def evaluation_error(self) -> float:
-        """Bound on the Frobenius norm of the matrix as it is evaluated minus the one that is meant."""
-
-
 @dataclass(frozen=True)
 class FeatureSpectrum:
     """Eigenpairs of F'F, after centering if the sums were, and what they rest on."""
@@ -210,7 +189,7 @@ class FeatureSpectrum:
 class LandmarkBlock:
     """Triangular factor of the corner of a matrix, and the roundings that its entries have had."""
 
-    def __init__(self, L: Matrix, gram: Measured) -> None:
+    def __init__(self, L: Matrix, gram: Gram) -> None:
         self.L, self.m = L.astype(float), L.shape[0]
         self.reference, self.unit, self.trace = gram.reference, unit(gram.reference), gram.trace()
         evaluated = gram.evaluation_error() / self.trace if self.trace > 0 else 0.0

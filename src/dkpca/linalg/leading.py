@@ -19,7 +19,7 @@ from dkpca.linalg.arrays import (
 )
 from dkpca.linalg.dense import Dense
 from dkpca.linalg.eigenpairs import Eigenpairs, repeated
-from dkpca.linalg.gram import Adjusted, Centered, Gram, Scaled
+from dkpca.linalg.gram import Centered, Gram, Scaled
 from dkpca.linalg.landmark import Landmark, default_landmarks
 from dkpca.linalg.on_dask import on_one_worker
 from dkpca.linalg.rows import Progress, away_from, silent
@@ -173,15 +173,14 @@ def landmarks_within(n: int, entry: float, operations: float) -> int:
 
 def ordinary(gram: Gram) -> tuple[Gram, float]:
     """Return a matrix whose numbers are of ordinary size, and the factor by which the given one is larger."""
-    if isinstance(gram, Adjusted):
+    if isinstance(gram, Centered):
         same, size = ordinary(gram.base)
-        return (gram if size == 1.0 else Adjusted(same, gram.Q)), size
+        return (gram if size == 1.0 else gram.of(same)), size
     # The largest diagonal entry is the largest entry of a positive semidefinite matrix.
-    base = gram.base if isinstance(gram, Centered) else gram
     xp = namespace(gram.reference)
     with quiet():
-        size = float(namespace(gram.home).max(base.diagonal()))
-        trace, log_size = base.trace(), base.log_largest()
+        size = float(namespace(gram.home).max(gram.diagonal()))
+        trace, log_size = gram.trace(), gram.log_largest()
     limits = xp.finfo(gram.reference.dtype)
     if not trace <= float(limits.max) * HEADROOM:
         reach = math.inf if math.isnan(size) else size
@@ -194,8 +193,7 @@ def ordinary(gram: Gram) -> tuple[Gram, float]:
     if size <= 0.0 or ORDINARY[0] <= size <= ORDINARY[1]:
         return gram, 1.0
     size = power_of_four(size)
-    scaled = Scaled(base, size)
-    return (Centered(scaled) if base is not gram else scaled), size
+    return Scaled(gram, size), size
 
 
 def as_large(pairs: Eigenpairs, size: float) -> Eigenpairs:

@@ -54,15 +54,10 @@ class Found:
     highest: float  # largest Ritz value
     vectors: Array  # Ritz vectors, those of the largest values first
     columns: int  # random vectors it started from
-    n: int
-
-    def said(self) -> Probe:
-        """Return how much larger than everything found an eigenvalue must be not to be missed."""
-        return statement(self.n, self.columns)
 
 
 def statement(n: int, columns: int) -> Probe:
-    """Return what a search from so many random vectors says; of very many samples, nothing."""
+    """Say how much larger than all found an eigenvalue must be not to be missed; of very many samples, nothing."""
     per_column = math.log(1.648 * math.sqrt(n)) - math.log(1.0 - CONFIDENCE) / max(columns, 1)
     share = (per_column / (2 * STEPS - 1)) ** 2
     return Probe(1.0 / (1.0 - share) if share < 1.0 else math.inf, CONFIDENCE)
@@ -74,7 +69,7 @@ def search(gram: Gram, V: Array, seed: int, progress: Progress) -> Found:
     n, k = V.shape
     columns = min(COLUMNS, (n - k) // STEPS)
     if columns < 1:
-        return Found(0.0, V[:, :0], 0, n)
+        return Found(0.0, V[:, :0], 0)
     # Block Lanczos on (I - VV') K (I - VV') from random columns: its largest Ritz value is what may have been missed.
     start = like(np.random.default_rng([seed, n]).standard_normal((n, columns)), gram.reference)
     block, basis, images = outside(V, start), V[:, :0], V[:, :0]
@@ -85,7 +80,7 @@ def search(gram: Gram, V: Array, seed: int, progress: Progress) -> Found:
         if step + 1 < STEPS:
             block = outside(beside(V, basis), image)
     pairs = ritz(basis, images)
-    return Found(max(0.0, float(xp.max(pairs.values))), orthonormal(pairs.vectors[:, :columns]), columns, n)
+    return Found(max(0.0, float(xp.max(pairs.values))), orthonormal(pairs.vectors[:, :columns]), columns)
 
 
 # What a matrix in few digits shows before it is passed over in all of them.
@@ -148,13 +143,13 @@ class LowPrecision:
         """Return the largest Ritz values of the space outside the orthonormal columns of V."""
         # Right singular vectors of V'Z beyond the first k span what of the space Z is orthogonal to V; Rayleigh and
         # Ritz on it gives the largest eigenvalues outside of V.
-        n, k = V.shape
+        k = V.shape[1]
         shown = to_numpy(cross(like(V, self.gram.reference), self.pairs.vectors)).astype(float)
         _, _, turned = np.linalg.svd(shown)
         free = turned[k:].T  # what of the space is orthogonal to V
         values, Y = np.linalg.eigh(free.T @ (to_numpy(self.pairs.values).astype(float)[:, None] * free))
         vectors = times(self.pairs.vectors, like(free @ Y[:, ::-1][:, :COLUMNS], self.pairs.vectors))
-        return Found(max(0.0, float(values[-1])), orthonormal(like(vectors, V)), COLUMNS, n)
+        return Found(max(0.0, float(values[-1])), orthonormal(like(vectors, V)), COLUMNS)
 
 
 # The solver.
@@ -211,7 +206,8 @@ class Streamed:
                     return _result(gram, pairs, k, note, at_least=rest)
                 found, margin = self._search(gram, few, pairs.vectors[:, :k], self.random_state + passes)
                 if found.highest <= (1 + margin) * max(float(pairs.values[k - 1]), 0.0) + pairs.noise():
-                    return replace(_result(gram, pairs, k, note, at_least=found.highest), probe=found.said())
+                    probe = statement(gram.n, found.columns)
+                    return replace(_result(gram, pairs, k, note, at_least=found.highest), probe=probe)
                 since, following, few = 0, found.vectors, None  # what few digits show must hold in all of them
             # The next block: residuals, or what few digits make of them, outside of the basis.
             if basis.shape[1] + width > MOST_BLOCKS * width:
