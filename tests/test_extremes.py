@@ -16,7 +16,7 @@ from dkpca.kernels import KERNELS, RBF, CosineKernel, Linear, Polynomial
 from dkpca.kernels.distances import exponents, relative_error
 from dkpca.kernels.grams import FusedGram, KernelGram
 from dkpca.kernels.laws import PRODUCT
-from dkpca.linalg import hadamard
+from dkpca.linalg import hadamard_on_gpu
 from dkpca.linalg.landmark import Landmark
 from dkpca.linalg.leading import leading
 from dkpca.party import statistics, summarize
@@ -275,7 +275,7 @@ class TestProportion:
             fuse(summaries, n_components=n_components, solver="dense")
             _, most = tracemalloc.get_traced_memory()
             tracemalloc.stop()
-            assert most < 1.8 * 8 * 1200**2 + 2 * hadamard.STEP * 2**20
+            assert most < 1.8 * 8 * 1200**2 + 2 * hadamard_on_gpu.STEP * 2**20
 
 
 @pytest.mark.slow  # an experiment

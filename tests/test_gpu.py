@@ -10,7 +10,7 @@ from dkpca import DKPCA, subspace_error
 from dkpca.errors import DKPCAError, InputError
 from dkpca.kernels import RBF
 from dkpca.kernels.grams import FusedGram, KernelGram
-from dkpca.linalg import hadamard
+from dkpca.linalg import hadamard_on_gpu
 from dkpca.linalg.gram import Centered, Gram
 from dkpca.linalg.leading import leading
 
@@ -39,9 +39,11 @@ def test_the_kernel_is_the_plain_product(n, ranks, width, dtype, tolerance):
     A, _ = factors(n, ranks, dtype)
     B = torch.randn(n, width, dtype=dtype, device="cuda")
     gram = FusedGram(RBF(1.0).law, A)
-    assert hadamard.supported(A, B)
+    assert hadamard_on_gpu.supported(A, B)
     expected = Gram.product(gram, B)
-    assert float(torch.linalg.norm(hadamard.product(A, B) - expected) / torch.linalg.norm(expected)) < tolerance
+    assert (
+        float(torch.linalg.norm(hadamard_on_gpu.product(A, B) - expected) / torch.linalg.norm(expected)) < tolerance
+    )
 
 
 def in_numpy(A, B):
@@ -54,7 +56,7 @@ def in_numpy(A, B):
 
 def roughly(A, B):
     """The same in few digits."""
-    multiply = hadamard.rough(A, B.shape[1])
+    multiply = hadamard_on_gpu.rough(A, B.shape[1])
     assert multiply is not None
     return multiply(B).cpu().numpy()
 
@@ -95,13 +97,13 @@ def test_a_rough_product_takes_rows_of_very_different_size_and_rows_of_zeros():
 
 def test_where_a_rough_product_does_not_fit_the_device_there_is_none():
     A, B = factors(300, (16,) * 60)
-    assert hadamard.rough(A, 7) is None
-    assert hadamard.rough(A[:2], 65) is None
-    assert hadamard.rough([a.cpu() for a in A[:2]], 7) is None
+    assert hadamard_on_gpu.rough(A, 7) is None
+    assert hadamard_on_gpu.rough(A[:2], 65) is None
+    assert hadamard_on_gpu.rough([a.cpu() for a in A[:2]], 7) is None
     assert FusedGram(RBF(1.0).law, [a.float() for a in A[:2]]).rough(7) is None
     expected = in_numpy(A, B)
-    assert hadamard.supported(A, B)
-    assert np.linalg.norm(hadamard.product(A, B).cpu().numpy() - expected) < 1e-12 * np.linalg.norm(expected)
+    assert hadamard_on_gpu.supported(A, B)
+    assert np.linalg.norm(hadamard_on_gpu.product(A, B).cpu().numpy() - expected) < 1e-12 * np.linalg.norm(expected)
 
 
 def test_a_look_in_few_digits_changes_nothing_but_the_time(monkeypatch):
@@ -128,8 +130,8 @@ def test_an_exact_answer_that_began_in_few_digits_has_them_all():
 
 def test_wide_blocks_take_the_plain_path():
     A, _ = factors(300, (4, 5))
-    assert not hadamard.supported(A, torch.zeros(300, 65, device="cuda", dtype=torch.float64))
-    assert not hadamard.supported([a.cpu() for a in A], torch.zeros(300, 5, dtype=torch.float64))
+    assert not hadamard_on_gpu.supported(A, torch.zeros(300, 65, device="cuda", dtype=torch.float64))
+    assert not hadamard_on_gpu.supported([a.cpu() for a in A], torch.zeros(300, 5, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("solver", ["dense", "streamed", "landmark"])

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dkpca.linalg import hadamard
+from dkpca.linalg import hadamard_on_gpu
 from dkpca.linalg.arrays import Array, namespace, or_one, quiet
 from dkpca.linalg.rows import multiplied
 
@@ -134,6 +134,7 @@ class Product(Law):
         return list(factors)
 
     def recombine(self, parts: Iterable[Array]) -> Array:
+        # Eq. (4): the fused matrix is the entrywise product of the parties' low-rank matrices.
         return _folded(parts, operator.mul, operator.imul)
 
     def crossed(self, left: Sequence[Array], right: Sequence[Array]) -> Array:
@@ -173,10 +174,10 @@ class Product(Law):
         return [each * (sum(shares) - share) for each, share in zip(others, shares, strict=True)]
 
     def fused_product(self, factors: Sequence[Array], block: Array) -> Array | None:
-        return hadamard.product(factors, block) if hadamard.supported(factors, block) else None
+        return hadamard_on_gpu.product(factors, block) if hadamard_on_gpu.supported(factors, block) else None
 
     def rough_product(self, factors: Sequence[Array], width: int) -> Callable[[Array], Array] | None:
-        return hadamard.rough(factors, width)
+        return hadamard_on_gpu.rough(factors, width)
 
 
 @dataclass(frozen=True)

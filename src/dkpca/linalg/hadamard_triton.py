@@ -1,4 +1,4 @@
-"""The Triton kernels behind `dkpca.linalg.hadamard`. Imported only where Triton is installed.
+"""The Triton kernels behind `dkpca.linalg.hadamard_on_gpu`. Imported only where Triton is installed.
 
 Factors stand side by side, each in pieces of STEP columns; rows are filled up with zeros to whole tiles, so that
 nothing is masked. A program works on the tiles (i, j) of a chunk, j >= i: those below the diagonal are mirror images.
