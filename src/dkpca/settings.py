@@ -146,8 +146,9 @@ class Fit:
             _either(POSITIVE, _named("scale", "auto"), _by_party(POSITIVE)),
             "a positive number, 'scale', a dict of party to positive number",
         ),
-        "Gamma of the kernel: a number, scale (1 / mean of what gamma multiplies, for rbf the squared distance over "
-        "all parties), none (1 / number of columns), or PARTY=NUMBER once per party.",
+        "Gamma of the kernel: a number, scale (for rbf, 1 / mean squared distance over all parties; for other "
+        "kernels, 1 / mean of the term that gamma multiplies), none (1 / number of columns), or PARTY=NUMBER once "
+        "per party.",
         option="--gamma",
     )
     weights: str | dict[str, float] | None = setting(
@@ -167,7 +168,7 @@ class Fit:
         "auto",
         (_is_rank, "'auto', a whole number of at least 1, or rules of dkpca.rank"),
         "What each party sends: a number of eigenpairs, or a goal such as error=0.1, bytes=1MB or recovery=0.5; "
-        "of several, the highest rank that they ask for, within all limits.",
+        "if several are given, the highest rank that any goal asks for, within all limits.",
         option="--rank",
     )
     precision: str = setting(
@@ -204,8 +205,8 @@ class Fit:
     lacking: str | None = setting(
         None,
         optional(*choice(LACKING)),
-        "Samples missing at a party: drop (only common samples), mean (the party's mean row) or complete "
-        "(rows predicted from the other parties' data).",
+        "If a party has no row for a sample: drop (use only common samples), mean (use the party's mean row) or "
+        "complete (predict the row from the other parties' data).",
         option="--lacking",
     )
     center: bool = setting(True, FLAG, "Center the fused kernel in feature space.")

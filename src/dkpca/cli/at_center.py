@@ -31,7 +31,7 @@ REMEDY = "let the parties standardize their columns, or summarize with a smaller
 
 Ids = Annotated[
     Path | None,
-    typer.Option("--ids", help="Sample names: a table, with --id for its id column, or a party.toml."),
+    typer.Option("--ids", help="Table with the sample ids (name the id column with --id), or a party.toml."),
 ]
 
 
@@ -41,7 +41,7 @@ def fuse(
     out: Annotated[Path, typer.Option("--out", help="Run directory to create or update.")],
     paths: Annotated[
         list[Path] | None,
-        typer.Argument(help="Summaries: all, or with --keep only new and replaced ones.", show_default=False),
+        typer.Argument(help="All summaries; with --keep, only new summaries and replacements.", show_default=False),
     ] = None,
     keep: Annotated[
         bool, typer.Option("--keep", help="Also use the other parties' summaries that the run already has.")

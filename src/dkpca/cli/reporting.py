@@ -50,10 +50,13 @@ def report(
     ] = None,
     state: Annotated[
         Path | None,
-        o.option("--state", "Your private state of the fit; shows how much each column drives a component.", NAMES),
+        o.option(
+            "--state", "Your private state from the fit, to show how much each column drives a component.", NAMES
+        ),
     ] = None,
     new: Annotated[
-        list[Path] | None, o.option("--new", "Also draw new samples: the folder new/ of a run.", MORE)
+        list[Path] | None,
+        o.option("--new", "Folder of new samples to draw as well, such as new/ in a run directory.", MORE),
     ] = None,
     new_table: Annotated[
         list[Path] | None,
@@ -78,7 +81,7 @@ def report(
     ] = None,
     as_json: o.AsJson = False,
 ) -> None:
-    """Draw a result as one page that works offline: samples to explore, certificate, parties, settings.
+    """Write an HTML page that works offline: a map of the samples, the certificate, the parties and the settings.
 
     A party adds its own ids, labels and columns to the result that it received; the center never sees them.
 

@@ -46,7 +46,8 @@ HELP = "Run a joint computation with other organizations: all sign one plan, kep
 Place = Annotated[
     str,
     typer.Argument(
-        metavar="FOLDER", help="A path, or sftp://, webdav+https:// or s3://; the same place for all members."
+        metavar="FOLDER",
+        help="The shared folder: a path, or an sftp://, webdav+https:// or s3:// URL; the same for all members.",
     ),
 ]
 Own = Annotated[Path, typer.Option("--as", metavar="DIR", help="This member's own folder, on its own disk.")]
@@ -166,7 +167,7 @@ def _watch(folder: str, own: Path, as_json: bool) -> int:
 
 @group.command("status")
 def status(folder: Place, as_json: AsJson = False) -> None:
-    """Show who wrote which file and when, who refused, and whom the study is waiting for."""
+    """Show each member's latest file and its time, who refused, and whom the study is waiting for."""
     with _waiting(as_json), place(folder) as there:
         found = founding.status(there)
     if as_json:

@@ -47,7 +47,8 @@ IdFound = Annotated[
     str | None,
     o.option(
         "--id",
-        "Column with the sample ids (default: the only column named like an id; if none, rows match by position).",
+        "Column with the sample ids (default: the one column whose name looks like that of an id; if none, "
+        "rows match by position).",
     ),
 ]
 AT_HAND: Mapping[str, Any] = {"path": TablePath, "party": o.PartyName, "id_column": o.Id}

@@ -51,7 +51,7 @@ class Limits:
     known_rows : int, default=30
         Number of rows that the attacker is assumed to know.
     samples : int, default=50
-        Minimum number of samples in anything that is sent.
+        Minimum number of samples in a message.
     precision : {"compact", "float16", "float32", "float64"}, default="float32"
         Highest precision sent. Compact numbers are always allowed, with no more digits than this precision has.
     rank : int, default=100
@@ -88,7 +88,7 @@ class Limits:
         "Largest R² with which an attacker may recover a column, from all messages about this table.",
     )
     known_rows: int = _count(30, 1, "Number of rows that the attacker is assumed to know.")
-    samples: int = _count(50, 1, "Minimum number of samples in anything that is sent.")
+    samples: int = _count(50, 1, "Minimum number of samples in a message.")
     precision: str = _limit(
         "float32",
         lambda value: isinstance(value, str) and value in PRECISIONS,
@@ -102,7 +102,7 @@ class Limits:
         PROTECTIONS,
         lambda value: _are_texts(value) and bool(value) and set(value) <= set(PROTECTIONS),
         f"a list of some of {list(PROTECTIONS)}",
-        f"Protection modes allowed: some of {', '.join(PROTECTIONS)}.",
+        f"Protection modes allowed: any of {', '.join(PROTECTIONS)}.",
     )
     studies: int = _count(1, 0, "Maximum number of studies with this table.")
     public: tuple[str, ...] = _limit(
