@@ -158,8 +158,8 @@ def test_completed_rows_halve_the_error_of_mean_rows(whole, tables):
 def test_the_certificate_keeps_what_is_proved_apart_from_what_is_held_out(tables):
     model = estimator(lacking="complete").fit(tables)
     *_, proved, estimated = model.certificate_.statements()
-    assert f"Of {T} samples, some are missing: {T - len(tables['bank'])} at bank" in proved
-    assert "are about the table with mixtures of the party's own rows in their place" in proved
+    assert f"Of {T} samples, {T - len(tables['bank'])} are missing from bank" in proved
+    assert "hold for the table with mixtures of the party's own rows in place of the missing ones" in proved
     assert "estimated from hidden rows: R² bank 0." in estimated
     assert "proved" not in estimated
     found = model.certificate_.to_dict()["completed"]
@@ -203,9 +203,9 @@ def test_ids_are_the_labels_of_the_rows(tables):
 
 def test_values_for_samples_in_another_order_are_refused(tables, whole):
     y = pd.Series(np.arange(T), index=whole["bank"].index)
-    with pytest.raises(InputError, match=r"the 80 values of y are not for .* take y.loc\[model.sample_ids_\]"):
+    with pytest.raises(InputError, match=r"the 80 values of y do not match .* take y.loc\[model.sample_ids_\]"):
         estimator(lacking="complete").fit(tables, y)
-    with pytest.raises(InputError, match="values of y are not for"):
+    with pytest.raises(InputError, match="values of y do not match"):
         make_pipeline(estimator(lacking="mean"), LogisticRegression()).fit(tables, np.zeros(len(tables["bank"])))
     model = estimator(lacking="complete").fit(tables)
     estimator(lacking="complete").fit(tables, y.loc[model.sample_ids_])

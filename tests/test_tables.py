@@ -32,7 +32,7 @@ def test_columns_above_the_share_are_dropped_and_the_rest_filled_with_the_mean()
     preparation = prepare(loaded, how)
     assert [column.source for column in preparation.columns] == ["full", "one", "two"]
     assert preparation.notes == (
-        "dropped 1 columns with more than 10% missing: 'three'",
+        "dropped 1 column with more than 10% of values missing: 'three'",
         "filled 3 missing values in 2 columns with the column mean",
     )
     X = preparation.apply(loaded)
@@ -67,7 +67,7 @@ def test_a_text_column_weighs_as_much_as_one_numeric_column():
 
 def test_text_is_an_error_that_names_the_column_unless_told_otherwise():
     loaded, how = table({"a": [1.0, 2.0], "c": ["x", "y"]})
-    with pytest.raises(InputError, match="column 'c' has text 'x' in row 1; leave it out with --exclude c"):
+    with pytest.raises(InputError, match="column 'c' has text 'x' in row 1; run 'dkpca check .* with --exclude c"):
         prepare(loaded, how)
     ignored, _ = table({"a": [1.0, 2.0], "c": ["x", "y"]}, text="ignore")
     assert ignored.frame.columns == ["a"]

@@ -144,7 +144,7 @@ class Fit:
         "scale",
         optional(
             _either(POSITIVE, _named("scale", "auto"), _by_party(POSITIVE)),
-            "a positive number, 'scale', a dict of party to positive number",
+            "a positive number, 'scale', a number for each party (a dict; PARTY=NUMBER on the command line)",
         ),
         "Gamma of the kernel: a number, scale (for rbf, 1 / mean squared distance over all parties; for other "
         "kernels, 1 / mean of the term that gamma multiplies), none (1 / number of columns), or PARTY=NUMBER once "
@@ -366,8 +366,8 @@ def _check_together(fit: Fit) -> None:
         )
     ):
         raise InputError(
-            "lacking='mean' with protect='sums' works only with the linear kernel and kernels of distances, such as "
-            "rbf; use protect='blind', or lacking='drop'"
+            "lacking='mean' with protect='sums' works only with the linear kernel and distance-based kernels such "
+            "as rbf; use protect='blind', or lacking='drop'"
         )
     if fit.protect == "sums" and fit.precision not in ("float32", "float64"):
         raise InputError(

@@ -48,7 +48,7 @@ def test_ids_are_refused_by_the_library_and_by_the_commands(ids, office):
     with pytest.raises(InputError, match="'patient_id' looks like the ids"):
         DKPCA(2).fit({"clinic": office.path / "clinic.parquet"})
     told = office.refused("summarize", "clinic.parquet", "--gamma", 0.1, "--out", "clinic.summary")
-    assert "'patient_id' looks like the ids" in told
+    assert "'dkpca check clinic.parquet --exclude patient_id --write party.toml'" in told
 
 
 def test_what_is_called_as_ids_and_is_none_is_a_feature():
@@ -102,4 +102,6 @@ def test_a_column_that_is_dropped_is_not_expanded(office):
     NUMBERS.assign(person=[f"p{i}" for i in range(N)], stage=stage).to_csv(office.path / "clinic.csv", index=False)
     (office.path / "party.toml").write_text('table = "clinic.csv"\nid = "person"\ntext = "one-hot"\n')
     notes = office.ok("summarize", "party.toml", "--gamma", 0.1, "--out", "c.summary", "--json").json["notes"]
-    assert [note for note in notes if "stage" in note] == ["dropped 1 columns with more than 10% missing: 'stage'"]
+    assert [note for note in notes if "stage" in note] == [
+        "dropped 1 column with more than 10% of values missing: 'stage'"
+    ]

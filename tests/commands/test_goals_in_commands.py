@@ -16,7 +16,7 @@ def test_summarize_names_the_goal_that_decided(office):
     assert told["decided"] == "Error(at_most=0.01)"
     assert read(office.path / "bank.summary", Summary).factor.precision == "compact"
     told = office.ok(*asked, "--rank", "error=0.01", "--rank", "bytes=1100").out
-    assert "chosen by Budget(bytes=1100, precision='compact'); Error(at_most=0.01) is not met" in told
+    assert ", to stay within 1100 bytes; an error of at most 0.01 is not met" in told
     assert (office.path / "bank.summary").stat().st_size <= 1100
 
 

@@ -85,7 +85,7 @@ def test_inspect_says_how_much_of_the_gram_matrix_leaves(summarized):
     share = values[:20].sum() / values.sum()
     assert 0.5 < share < 0.9994
     shown = " ".join(summarized.ok("inspect", "bank.summary").out.split())
-    assert f"factor @ factor.T is its Gram matrix, {share:.1%} of it" in shown
+    assert f"factor @ factor.T is its kernel matrix, {share:.1%} of it" in shown
     assert "It does not contain - column names, sample ids or raw values of a column" in shown
     facts = summarized.ok("inspect", "bank.summary", "--json").json["facts"]
     assert facts["largest eigenvalues"] == pytest.approx(values[:5], rel=1e-5)

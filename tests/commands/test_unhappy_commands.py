@@ -92,9 +92,9 @@ def test_a_summary_of_other_samples_is_refused_and_the_run_stays(fused):
     fused.ok("summarize", "shop.csv", "--id", "person", "--gamma", GAMMA, "--rank", 20, "--out", "other.summary",
              "--party", "shop")  # fmt: skip
     error = fused.refused("fuse", "other.summary", "--keep", "--out", "run")
-    assert "differ in sample digest" in error
+    assert "differ in samples or their order" in error
     assert "other.summary" in error
-    assert "align them first" in error
+    assert "sort and filter the tables by id" in error
 
 
 def test_a_party_of_the_run_stays_only_if_it_is_asked_to(fused):

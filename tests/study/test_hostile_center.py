@@ -308,7 +308,7 @@ def test_the_plan_swapped_between_review_and_sign_is_not_signed(tmp_path):
         consortium.at("airline", study.sign, other)
     consortium.at("airline", study.sign, reviewed)  # what was shown is what is signed
     consortium.sign("weather", "registry", "center")
-    with pytest.raises(ProtectionError, match="another plan or other members"):
+    with pytest.raises(ProtectionError, match="a different plan or different members"):
         consortium.run("weather")
 
 
@@ -447,6 +447,7 @@ class TestASecondStudy:
         again = self.second(tmp_path, self.SUMS, ANYTHING, rows=119)
         found = again.at("airline", study.review)
         assert [f.limit for f in found.findings if not f.ok] == ["masked sums of the same samples with other parties"]
+        assert "RED   masked sums of the same samples with other parties: 1 (must be 0)" in found.words()
         with pytest.raises(InputError, match="the last review was red"):
             again.at("airline", study.sign, found.study.fingerprint[:40])
 

@@ -56,7 +56,8 @@ def test_a_study_keeps_all_samples_as_the_estimator_does(lacking, align, tmp_pat
 def test_review_says_what_the_center_learns(tmp_path):
     consortium = Consortium(tmp_path, tables(shared=False), OPEN | {"lacking": "complete"}, samples=10)
     told = "\n".join(consortium.join(**ANYTHING).at("airline", study.review).words())
-    assert "center learns which samples you lack, and what the others predict about them" in told
+    assert "your table" not in "\n".join(consortium.at("center", study.review).words())  # which has none
+    assert "center learns which samples are missing from your table, and what the others predict about them" in told
 
 
 def test_complete_is_refused_where_the_center_sees_no_rows(tmp_path):
@@ -126,7 +127,7 @@ def test_mean_under_protection_is_kernel_pca_of_the_padded_kernels(mode, tmp_pat
 
 
 def test_masked_inner_products_have_no_mean_row_of_another_kernel(tmp_path):
-    with pytest.raises(InputError, match="works only with the linear kernel and kernels of distances"):
+    with pytest.raises(InputError, match="works only with the linear kernel and distance-based kernels"):
         Consortium(tmp_path, tables(), MODES["sums"] | {"kernel": "poly", "lacking": "mean"})
 
 

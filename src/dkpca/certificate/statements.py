@@ -68,11 +68,11 @@ class Completed:
 
     def statements(self, n_samples: int) -> list[str]:
         """Return which table the proof covers, and separately how good the completed rows are."""
-        lacking = ", ".join(f"{count:,} at {name}" for name, count in self.n_lacking.items())
+        lacking = ", ".join(f"{count:,} are missing from {name}" for name, count in self.n_lacking.items())
         what = "the party's mean row" if self.mode == "mean" else "mixtures of the party's own rows"
         proved = (
-            f"Of {n_samples:,} samples, some are missing: {lacking}. All proofs are about the table with {what} in "
-            "their place, not about the true rows, which are unknown."
+            f"Of {n_samples:,} samples, {lacking}. The proofs hold for the table with {what} in place of the missing "
+            "ones, not for the true rows, which are unknown."
         )
         if not self.held_out:
             return [proved]
@@ -282,7 +282,7 @@ class Certificate:
         exact = (
             f"each component is correct to {counted(digits, 'digit')}"
             if digits
-            else "some component has no correct digit"
+            else "at least one component has no correct digit"
         )
         return (
             f"{self.color.capitalize()}: {in_percent(self.optimality_estimate)} of the best possible variance, and a "
@@ -306,7 +306,9 @@ class Certificate:
 
     def _proved_words(self) -> str:
         digits = good_digits(self.subspace_error_at_most)
-        together = f"each component to {counted(digits, 'digit')}" if digits else "not every component to one digit"
+        together = (
+            f"each component to {counted(digits, 'digit')}" if digits else "no digit for all components together"
+        )
         captured = (
             f"at least {in_percent(self.optimality_at_least)} of the best possible variance and "
             f"{in_percent(self.captured_share_at_least)} of all variance, {'and' if digits else 'but'} "

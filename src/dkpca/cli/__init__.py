@@ -77,10 +77,11 @@ def run(arguments: list[str] | None = None) -> int:
 
 
 def _where(sentence: str) -> str:
-    """Say which command takes options about how a table is read, where a sentence names one."""
-    if not re.search(rf"--({'|'.join(ABOUT_TABLES)})\b", sentence):
+    """Say which command takes options about how a table is read, if a sentence names one and no command."""
+    option = re.search(rf"--({'|'.join(ABOUT_TABLES)})\b", sentence)
+    if option is None or "dkpca check" in sentence:
         return ""
-    return " (to say how a table is read, make a party.toml: dkpca check TABLE --write party.toml)"
+    return f" (give {option[0]} to 'dkpca check TABLE --write party.toml', and party.toml in place of the table)"
 
 
 def _say(code: str, sentence: str, as_json: bool) -> None:

@@ -1,5 +1,6 @@
 """Commands for a data holder: its table stays, one small file goes."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -28,6 +29,17 @@ from dkpca.wording import in_bytes
 PANEL = "At a party"
 # The center's settings, or a study's.
 NOT_HERE = ("weights", "n_landmarks", "protect", "audit", "lacking", "n_jobs", "timeout")
+WHY = {
+    r"Fixed\(.*?\)": "as you asked",
+    r"Auto\(.*?\)": "chosen automatically",
+    r"Recovery\(.*?\)": "to stay within the recovery limit",
+    r"Adaptive\(epsilon=(.*?), relative=True\)": r"for all eigenvalues above \1 times the largest",
+    r"Adaptive\(epsilon=(.*?), relative=False\)": r"for all eigenvalues above \1",
+    r"Budget\(bytes=(\d+), precision='compact'\)": r"to stay within \1 bytes",
+    r"Budget\(bytes=(\d+), .*?\)": r"to keep the factor within \1 bytes",
+    r"Error\(at_most=(.*?)\)(?! is)": r"for an error of at most \1",
+    r"Error\(at_most=(.*?)\)": r"an error of at most \1",
+}  # words for the rule that decided
 
 
 @reads_table
@@ -72,7 +84,7 @@ def summarize(
     holding: Holding = table
     if "standardize" in asked.given:
         holding = replace(holding, reading=replace(holding.reading, standardize=fit.standardize))
-    about = f"{holding.party}: eigenpairs of its Gram matrix"
+    about = f"{holding.party}: eigenpairs of its kernel matrix"
     holding = replace(holding, memory=MemoryLimit.of(compute.max_memory, out.parent))
     with progress(about) as told:
         asked_for = summary_question(fit, {holding.party: chosen}, holding.party, 0)
@@ -105,8 +117,9 @@ def summarize(
 
 def _summary_words(summary: Summary, units: str, kept: PartyState, out: Path, state: Path | None) -> list[str]:
     size, raw = wire.size(summary), raw_bytes(summary)
-    plain = {"Fixed": "as you asked", "Auto": "chosen automatically", "Recovery": "to stay within the recovery limit"}
-    why = plain.get(kept.decided.partition("(")[0], f"chosen by {kept.decided}")
+    why = kept.decided
+    for rule, words_for_it in WHY.items():
+        why = re.sub(rule, words_for_it, why)
     words = [
         f"{summary.party}: {summary.n_samples:,} samples, {summary.n_features:,} columns {units} -> rank "
         f"{summary.rank}, {in_bytes(size)} (the raw columns: {in_bytes(raw)}); {share_sent(summary):.1%} of its "
@@ -118,8 +131,8 @@ def _summary_words(summary: Summary, units: str, kept: PartyState, out: Path, st
     if state is not None:
         words.append(f"  keep  {state}   (private: it contains data)")
     if size > raw:
-        advice = f"a rank below {summary.n_features} makes it smaller"
-        words.append(f"note: the message is larger than the columns; {advice}")
+        advice = f"with a rank below {summary.n_features} it would be smaller than they are"
+        words.append(f"note: the message is larger than the raw columns; {advice}")
     return words
 
 
@@ -128,8 +141,8 @@ def _left_by_limit(summary: Summary, kept: PartyState) -> list[str]:
     if not kept.decided.startswith(f"{Recovery.__name__}("):
         return []
     alike = summary.rank == 1 and summary.kernel.unit_diagonal
-    little = ", nearly the same for all samples, so this party will hardly influence the result" if alike else ""
+    little = " It is nearly the same for all samples; this party will hardly influence the result." if alike else ""
     return [
-        f"to stay within the recovery limit, rank {summary.rank} is sent, {share_sent(summary):.1%} of the kernel "
-        f"matrix{little}. A study with --protect sums or blind sends everything and reveals less"
+        f"to stay within the recovery limit, only rank {summary.rank} is sent ({share_sent(summary):.1%} of the "
+        f"kernel matrix).{little} A study with --protect sums or blind sends everything and reveals less"
     ]

@@ -54,8 +54,8 @@ def demo(
     if flights <= POOLED:
         error, of_scores = _against_pooled(out)
         print(
-            f"The joined table in scikit-learn's KernelPCA: subspace error {error:.2g} of {components}, error of the "
-            f"placed flights' scores {of_scores:.2%}"
+            f"Compared with scikit-learn's KernelPCA of the joined table: subspace error {error:.2g} (of at most "
+            f"{components}), error of the scores of new flights {of_scores:.2%}"
         )
     # As the airline sees it: its own ids and columns, which the center has never seen.
     airline = out / "airline"

@@ -174,15 +174,15 @@ def status(folder: Place, as_json: AsJson = False) -> None:
         print(json.dumps(found))
         return
     for name, files in found["members"].items():
-        last = f"{files[-1]['file']} on {_when(files[-1]['time'])}" if files else "nothing yet"
-        print(f"{name}: {counted(len(files), 'file')}, latest {last}")
+        latest = f", latest {files[-1]['file']} on {_when(files[-1]['time'])}" if files else ""
+        print(f"{name}: {counted(len(files), 'file') if files else 'no files yet'}{latest}")
     for name in found["refused"]:
         print(f"{name} refused.")
     for step, names in found["waiting"].items():
         print(WaitingError(step, *names).words())
     if not found["waiting"] and not found["refused"]:
-        done, going = "The result is ready.", "Nobody is waited for: each member continues with 'dkpca study run'."
-        print(done if found["result"] else going)
+        going = "The study is not waiting for anyone; each member can continue with 'dkpca study run'."
+        print("The result is ready." if found["result"] else going)
 
 
 def _when(seconds: float) -> str:

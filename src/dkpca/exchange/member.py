@@ -55,7 +55,7 @@ class WaitingError(Exception):
     def words(self) -> str:
         """Who is waited for, to do what."""
         kind = re.split("[-.]", self.step)[0]
-        since = f" (since {self.since})" if self.since else ""
+        since = f", since {self.since[:16].replace('T', ' ')} UTC" if self.since else ""
         to_do = TO_DO.get(kind, f"to run 'dkpca study run' (step {self.step!r})")
         return f"Waiting for {', '.join(self.members)} {to_do}{since}."
 

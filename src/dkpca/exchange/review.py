@@ -40,6 +40,7 @@ from dkpca.rank import Recovery
 from dkpca.settings import Compute, Fit
 from dkpca.wording import counted, in_bytes
 
+ATTACKED = "How well an attacker who knows some rows could recover each column from all messages (R²; 1 = exactly):"
 UNMEASURED = "something that cannot be measured"  # and counts as recovered
 SHARED = 0.5  # share of common samples from which two masked sums are about nearly the same ones
 SHOWN_COLUMNS = 8
@@ -67,7 +68,7 @@ class Finding:
     allowed: Any
     asked: Any
     ok: bool
-    file: str = "limits.toml"  # which says what is allowed
+    file: str = "limits.toml"  # which says what is allowed; empty: dkpca itself
 
 
 @dataclass(frozen=True)
@@ -109,21 +110,23 @@ class Review:
             if plan.protect == "blind":
                 lines.append(f"  {plan.center}, if it knows these, learns how similar their groups are in your table")
         worst = sorted(self.columns.items(), key=lambda item: -item[1])[:SHOWN_COLUMNS]
-        lines += ["", "R² with which an attacker who knows some rows could recover columns from all messages:"]
+        lines += ["", ATTACKED] if worst else []
         lines += [f"  {name}: {value:.2f}" for name, value in worst]
         more = len(self.columns) - len(worst)
         lines += [f"  {counted(more, 'more column')}: at most {worst[-1][1]:.2f}"] if more else []
         lines += [""]
         for finding in self.findings:
             word = "green" if finding.ok else "RED  "
-            lines.append(f"{word} {finding.limit}: {finding.asked} ({finding.file}: {finding.allowed})")
-        if plan.protect == "blind":
+            source = f"{finding.file}:" if finding.file else "must be"
+            lines.append(f"{word} {finding.limit}: {finding.asked} ({source} {finding.allowed})")
+        if self.leaving and plan.protect == "blind":
             public = ", ".join(self.public) or "none"
             lines.append(
-                f"List under public in limits.toml the parties whose columns {plan.center} may have. Now: {public}."
+                f"If {plan.center} might already hold another party's columns, list that party under public in "
+                f"limits.toml. Now: {public}."
             )
-        if plan.fit.get("lacking") in ("mean", "complete"):
-            lacks = f"{plan.center} learns which samples you lack"
+        if self.leaving and plan.fit.get("lacking") in ("mean", "complete"):
+            lacks = f"{plan.center} learns which samples are missing from your table"
             told = {"mean": "; your mean row is used in their place"}
             lines.append(f"{lacks}{told.get(plan.fit['lacking'], ', and what the others predict about them')}.")
         if self.nearest:
@@ -317,12 +320,12 @@ def _leaves(case: Case, *, is_known: bool) -> Iterator[Leaving]:
     # In the open and under masked sums the result is made of what the center has anyway; a blind center has less.
     count, hidden = model.n_components, plan.protect == "blind"
     result = _plain(np.asarray(to_numpy(model.scores)), table) if hidden else None
-    yield Leaving(f"result: {count} components", members, 8 * T * count, result)
+    yield Leaving(f"{count} components", members, 8 * T * count, result)
     for owner, names in plan.covariates.items() if hidden else ():
         q = Q.shape[1] if owner == name else len(names)
         yield Leaving("result: what each covariate adds to a score", owner, 8 * q * count, None)
     if plan.row_means:
-        yield Leaving("result: row means of the fused kernel, a number for each sample", members, 8 * T, None)
+        yield Leaving("row means of the fused kernel, a number for each sample", members, 8 * T, None)
     # New samples are recovered as well as those of the fit, placed once more: by their rows, or by their scores.
     for batch in range(plan.batches):
         new = placed if hidden or plan.protect == "sums" else own["new/rows"].factor.decode()
@@ -437,7 +440,7 @@ def _findings(case: Case, leaving: Sequence[Leaving], worst: float, roster: Mapp
         Finding("batches", limits.batches, plan.batches, plan.batches <= limits.batches),
         Finding("protect", ", ".join(limits.protect), plan.protect, plan.protect in limits.protect),
         Finding("studies", limits.studies, len(before) + 1, len(before) + 1 <= limits.studies),
-        Finding("masked sums of the same samples with other parties", 0, len(masked), not masked),
+        Finding("masked sums of the same samples with other parties", 0, len(masked), not masked, file=""),
     )
 
 

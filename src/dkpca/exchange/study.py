@@ -95,12 +95,12 @@ def sign(folder: Folder, memory: Memory, fingerprint: str) -> None:
         if reviewed is None or reviewed.fingerprint != about["fingerprint"]:
             raise ProtectionError("the reviewed study is not the one on record; review it again")
         if not about["green"]:
-            raise InputError("the last review was red, so this plan is not signed; after a change, review again")
+            raise InputError("the last review was red, so this plan cannot be signed; review again after a change")
         study = signed or reviewed
         if not is_fingerprint(fingerprint, study.fingerprint):
             raise ProtectionError(
                 "the fingerprint is not that of the study that was reviewed: either it was mistyped, or the others "
-                f"see another plan or other members; compare all {SHOWN} digits with them"
+                f"see a different plan or different members; compare all {SHOWN} digits with them"
             )
         plans.check_end(study.plan)
         me, where = seat.memory.secrets(), f"{seat.name}/signature-{study.number}"

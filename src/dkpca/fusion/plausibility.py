@@ -25,7 +25,7 @@ from dkpca.linalg.rows import Index, groups
 from dkpca.messages import Partials, Rows, Summary
 
 DOUBLE = float(np.finfo(np.float64).eps)  # the precision in which all of this is computed
-SAME_SAMPLES = "the rows are not the same samples in the same order; align them first by their ids, or use a study"
+SAME_SAMPLES = "sort and filter the tables by id, so that all have the same samples in the same order, or use a study"
 
 
 def check_summary(summary: Summary, device: str | None = None) -> None:
@@ -202,8 +202,8 @@ def accept(
         raise FusionError("no summary was given; fusion needs one from every party")
     accepted = dict(sorted(by_name.items()))
     if aligned:
-        check_same(accepted, "number of samples", lambda s: s.n_samples, "align the parties' samples first")
-        check_same(accepted, "sample digest", lambda s: s.sample_digest, SAME_SAMPLES, shown=_first_digits)
+        check_same(accepted, "number of samples", lambda s: s.n_samples, SAME_SAMPLES)
+        check_same(accepted, "samples or their order", lambda s: s.sample_digest, SAME_SAMPLES, shown=_first_digits)
     for summary in accepted.values():
         check_summary(summary, device)
     return accepted
@@ -220,7 +220,7 @@ def complete(
         if message.summary_id != wire.fingerprint(summary) or not fits(message, summary):
             raise FusionError(f"party {name!r}: its new samples extend another summary than the one that was fused")
         check_new_samples(message, summary)
-    check_same(by_name, "sample digest", lambda m: m.sample_digest, SAME_SAMPLES, shown=_first_digits)
+    check_same(by_name, "samples or their order", lambda m: m.sample_digest, SAME_SAMPLES, shown=_first_digits)
     check_same(by_name, "number of new samples", lambda m: m.n_samples, "let all of them place the same samples")
     return by_name
 

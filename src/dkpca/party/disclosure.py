@@ -94,7 +94,7 @@ def share_sent(summary: messages.Summary) -> float:
 
 Description = tuple[dict[str, Any], list[str], list[str]]
 NO_VALUE, NO_COLUMN = ["any value, name or id"], ["column names, sample ids or raw values of a column"]
-GUESSES = "a fingerprint of the sample ids in their order; ids that can be guessed all at once can be confirmed by it"
+GUESSES = "a fingerprint of the sample ids in their order; it confirms a correct guess of all ids"
 
 
 @singledispatch
@@ -127,7 +127,7 @@ def _(message: messages.Summary) -> Description:
         "rank": message.rank,
         "numbers": message.n_samples * (message.rank + (message.diagonal is not None)),
         "precision": message.factor.precision,
-        "share of the Gram matrix sent": sent,
+        "share of the kernel matrix sent": sent,
         "largest eigenvalues": [round(value, 6) for value in spectrum(message)[:5]],
     }
     if message.turned:
@@ -139,7 +139,7 @@ def _(message: messages.Summary) -> Description:
         hidden = "any sample, similarity or mean: rows are mixtures of all samples by a secret rotation"
         return facts, reveals, [hidden]
     reveals = [
-        f"how similar any two samples look to this party: factor @ factor.T is its Gram matrix, {sent:.1%} of it",
+        f"how similar any two samples look to this party: factor @ factor.T is its kernel matrix, {sent:.1%} of it",
         message.kernel.revealed(message.rank, message.n_features),
         "groups, outliers and near-duplicates among the samples, as this party sees them",
         f"that the party has {message.n_features} columns",
@@ -279,7 +279,8 @@ def _combined(kernel: Kernel) -> str:
     """Say what the center makes of this kernel at every party."""
     if kernel.law is None:
         return "by the product or sum of the parties' kernels, as the center chooses"
-    return f"by the {kernel.law.name}: the {kernel.name} kernel of the joined table, if all parties use this kernel"
+    how = {"product": "multiplication", "sum": "addition"}[kernel.law.name]
+    return f"by {how}, which gives the {kernel.name} kernel of the joined table if all parties use this kernel"
 
 
 def _kernel_facts(kernel: Kernel) -> dict[str, Any]:

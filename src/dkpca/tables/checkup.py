@@ -28,7 +28,7 @@ from dkpca.tables.text_files import Dialect
 AS_IT_IS, ONE_HOT, AS_DAYS, LEAVE_OUT, DECIDE = "as it is", "one-hot", "as days", "leave out", "decide"
 IDENTIFIER = "different in every row: perhaps an identifier"
 LABEL = "perhaps a label: color by it (report --labels), do not send it"
-WHEN = "dates are left out; --dates number takes them as days since 1970-01-01"
+WHEN = "dates are left out; --dates number uses them as days since 1970-01-01"
 FEW = 10  # different values of a label
 STAND_INS = (-9.0, -99.0, -999.0, -9999.0, 99.0, 999.0, 9999.0, 99999.0)  # numbers that often mean there is none
 
@@ -130,7 +130,7 @@ def _doubt(values: pl.Series, how: Reading, dialect: Dialect | None) -> str | No
 def _column(values: pl.Series, reading: Reading, doubt: str | None) -> ColumnFinding:
     kind = _kind(values)
     n_missing, n_different = values.null_count(), values.drop_nulls().n_unique()
-    numbers = numerals.as_floats(values) if kind in ("number", "truth", "date") else np.empty(0)
+    numbers = numerals.as_floats(values) if kind in ("number", "true/false", "date") else np.empty(0)
     numbers = numbers[~np.isnan(numbers)]
     finite = numbers[np.isfinite(numbers)]
     low, high = (float(finite.min()), float(finite.max())) if len(finite) else (None, None)
@@ -169,7 +169,7 @@ def _kind(values: pl.Series) -> str:
         return "nothing"
     if isinstance(values.dtype, TEXT):
         return "text"
-    return "date" if numerals.is_date(values.dtype) else "truth" if values.dtype == pl.Boolean else "number"
+    return "date" if numerals.is_date(values.dtype) else "true/false" if values.dtype == pl.Boolean else "number"
 
 
 def _is_identifier(values: pl.Series, kind: str, numbers: Any) -> bool:

@@ -121,7 +121,7 @@ def folder_parts(folder: Path) -> list[Path]:
     found = sorted(file for file in folder.iterdir() if not file.name.startswith(ASIDE))
     others = [file for file in found if not _is_part(file)]
     if others:
-        inner = "folders, as columns that are written as names of folders," if others[0].is_dir() else "other files"
+        inner = "folders (such as those of a partitioned table)" if others[0].is_dir() else "other files"
         raise InputError(
             f"{folder}: a table in a folder consists of Parquet files, and this one has {inner} in it "
             f"({others[0].name}); move them away, or write the table again without them"
@@ -205,8 +205,8 @@ def _sheet(book: Any, asked: str | None, path: Path) -> tuple[str, pl.DataFrame]
     }
     filled = {name: head for name, head in heads.items() if head.height}
     if len(filled) != 1:
-        what = "nothing on its sheets" if not filled else f"tables on the sheets {list(filled)}"
-        raise InputError(f"{path}: has {what}; choose one with --sheet")
+        several = f"tables on the sheets {list(filled)}; choose one with --sheet"
+        raise InputError(f"{path}: has {several if filled else 'no table on any sheet; check the file'}")
     return next(iter(filled.items()))
 
 

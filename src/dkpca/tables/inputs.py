@@ -431,8 +431,8 @@ def check_outcome(y: Any, ids: Labels | None, first: Labels | None) -> None:
     given = _own_labels(y, ids) or first or []
     if given != ids:
         raise InputError(
-            f"the {len(given):,} values of y are not for the {len(ids):,} samples of the fit, in their order; "
-            "fit without y, and take y.loc[model.sample_ids_] afterwards"
+            f"the {len(given):,} values of y do not match the {len(ids):,} samples of the fit one to one, in the "
+            "same order; fit without y, and take y.loc[model.sample_ids_] afterwards"
         )
 
 

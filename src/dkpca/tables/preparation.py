@@ -82,9 +82,8 @@ class Preparation:
         holes = np.isnan(X)
         notes = list(table.notes)
         if holes.any():
-            notes.append(
-                f"missing values filled with the training mean: {holes.sum():,}, in {holes.any(axis=0).sum()} columns"
-            )
+            columns = counted(holes.any(axis=0).sum(), "column")
+            notes.append(f"missing values filled with the training mean: {holes.sum():,}, in {columns}")
         return [*notes, *_unknown_categories(self.columns, table), *_out_of_range(self.columns, X)]
 
 
@@ -196,7 +195,8 @@ def _without_gaps(table: Table, reading: Reading, notes: list[str]) -> Table:
     kept = [name for name in shares if name not in dropped]
     if not kept:
         raise InputError(f"{table.source}: no column is left; raise --max-missing above {reading.max_missing:g}")
-    notes.append(f"dropped {len(dropped)} columns with more than {reading.max_missing:.0%} missing: {some(dropped)}")
+    what = f"{counted(len(dropped), 'column')} with more than {reading.max_missing:.0%} of values missing"
+    notes.append(f"dropped {what}: {some(dropped)}")
     return replace(table, frame=table.frame.select(kept))
 
 
@@ -323,8 +323,8 @@ def _about_text(values: pl.Series, table: Table) -> str:
         return f"{where}, which may be a number; say how numbers are written with --decimal and --thousands"
     check = f"'dkpca check {table.source} --write party.toml'"
     ways = (
-        f"leave it out with --exclude {values.name}, or run {check} with --text one-hot or --text ignore, and give "
-        "party.toml in place of the table"
+        f"run {check} with --exclude {values.name}, --text one-hot or --text ignore, and give party.toml in place of "
+        "the table"
     )
     if table.ids is None and present.n_unique() == len(values):
         return f"{where}; if these are the sample ids, use --id {values.name}; otherwise {ways}"
