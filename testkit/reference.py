@@ -10,7 +10,7 @@ HEAD = """# Commands
 
 `python -m testkit.reference` generates this page from the commands, and a test compares the two.
 `dkpca COMMAND --help` prints the same text. Every command exits with 0 only on success. Errors are one sentence on
-the error stream, or with `--json` [one object](tables.md#errors-for-scripts).
+stderr, or with `--json` [one object](tables.md#errors-for-scripts).
 """
 
 

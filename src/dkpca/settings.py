@@ -167,8 +167,8 @@ class Fit:
     rank: str | int | RankRule | tuple[RankRule, ...] = setting(
         "auto",
         (_is_rank, "'auto', a whole number of at least 1, or rules of dkpca.rank"),
-        "What each party sends: a number of eigenpairs, or a goal such as error=0.1, bytes=1MB or recovery=0.5; "
-        "if several are given, the highest rank that any goal asks for, within all limits.",
+        "What each party sends: a number of eigenpairs, or a goal such as error=0.1; bytes=1MB and recovery=0.5 "
+        "limit it, alone or together with a number or error=.",
         option="--rank",
     )
     precision: str = setting(

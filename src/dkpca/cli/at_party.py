@@ -40,12 +40,13 @@ WHY = {
     r"Error\(at_most=(.*?)\)(?! is)": r"for an error of at most \1",
     r"Error\(at_most=(.*?)\)": r"an error of at most \1",
 }  # words for the rule that decided
+GAMMA = "Gamma of the kernel: a number on which all parties have agreed; required for kernels with a gamma."
 
 
 @reads_table
 @o.takes_settings(
     "n_components", "kernel", "law", "gamma", "rank", "precision", "solver", "standardize", "device", "max_memory",
-    skip=NOT_HERE,
+    skip=NOT_HERE, said={"gamma": GAMMA},
 )  # fmt: skip
 def summarize(
     table: TableAtHand,

@@ -74,18 +74,18 @@ class GivenSettings:
 
 
 def takes_settings(
-    *names: str, skip: Collection[str] = (), more: Mapping[str, str] = NO_MORE
+    *names: str, skip: Collection[str] = (), more: Mapping[str, str] = NO_MORE, said: Mapping[str, str] = NO_MORE
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the options of these settings, --set and --settings; it gets what was given as `asked`.
 
     Without names, all settings that have an option of their own, but for those to skip. With --set the command takes
-    more names, each with its help.
+    more names, each with its help. `said` is the help of settings that mean something else in this command.
     """
     chosen = names or tuple(n for n, each in SETTINGS.items() if each.metadata["option"] and n not in skip)
     others = {n: each.metadata["help"] for n, each in SETTINGS.items() if n not in (*chosen, *skip)} | dict(more)
     listed = ", ".join(f"{name} ({text.rstrip('.')})" for name, text in others.items())
     single = option("--set", f"Any other setting: {listed}.", MODEL, metavar="NAME=VALUE")
-    options = {name: _annotated(name) for name in chosen} | {
+    options = {name: _annotated(name, said.get(name)) for name in chosen} | {
         "set_": Annotated[list[str] | None, single],
         "settings": Annotated[Path | None, option("--settings", "TOML settings file; options override it.", MODEL)],
     }
@@ -123,19 +123,19 @@ def _names(record: type[Any]) -> set[str]:
     return {each.name for each in fields(record)}
 
 
-def _annotated(name: str) -> Any:
+def _annotated(name: str, said: str | None = None) -> Any:
     """Option of a setting: text that is read as TOML, a flag, or text for each party."""
     meta = SETTINGS[name].metadata
     kind: Any = list[str] if name in (*BY_PARTY, "rank") else bool if "/" in meta["option"] else str
     choices, default = meta["choices"], SETTINGS[name].default
     metavar = "[PARTY=]VALUE" if name in BY_PARTY else "NUMBER|GOAL=NUMBER" if name == "rank" else "VALUE"
     listed = f" One of {', '.join(choices)}." if choices else ""
-    quiet = kind is bool or default is None or "(default" in meta["help"]
+    quiet = said is not None or kind is bool or default is None or "(default" in meta["help"]
     return Annotated[
         kind | None,
         option(
             meta["option"],
-            meta["help"] + listed + ("" if quiet else f" [default: {default}]"),
+            (said or meta["help"]) + listed + ("" if quiet else f" [default: {default}]"),
             MODEL,
             metavar=None if kind is bool else metavar,
             autocompletion=lambda incomplete: [name for name in choices if name.startswith(incomplete)],

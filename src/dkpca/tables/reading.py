@@ -65,8 +65,8 @@ class Reading:
     text: str = setting(  # codes are one number per category, for kernels that only ask whether two values are equal
         "error",
         _one_of(TEXT_COLUMNS),
-        "Text columns: error (refuse the table), one-hot, codes (for the overlap kernel) or ignore; COLUMN=one-hot "
-        "for a single column [default: error].",
+        "Text columns: one-hot, codes (for the overlap kernel) or ignore; COLUMN=one-hot for a single column "
+        "(default: one-hot, unless a column has too many different values).",
         option="--text",
         choices=TEXT_COLUMNS,
     )
@@ -93,7 +93,7 @@ class Reading:
     dates: str = setting(
         "error",
         _one_of(DATE_COLUMNS),
-        "Date columns: error (refuse the table), number (days since 1970-01-01) or ignore [default: error].",
+        "Date columns: number (days since 1970-01-01) or ignore (default: left out).",
         option="--dates",
         choices=DATE_COLUMNS,
     )

@@ -61,7 +61,7 @@ class Dialect:
     missing: tuple[str, ...] | None = setting(
         None,
         NAMES,
-        "Values that mean missing, besides empty cells (default: NA, n/a, -, #NV and similar).",
+        "Values to treat as missing, besides empty cells (default: NA, n/a, -, #NV and similar).",
         option="--null-values",
     )
     sheet: str | None = setting(None, NAME, "Sheet to read, if the workbook has several.", option="--sheet")
