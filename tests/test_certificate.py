@@ -130,7 +130,7 @@ def test_most_components_are_certain_where_the_last_gap_is_not(table):
     certain = proof.certain_components
     assert certain
     assert f"after 8 components, but certainly has one after {ranges(certain)};" in str(proof)
-    assert "Proved for single components: 1 to " in str(proof)
+    assert "Proved for individual components: 1 to " in str(proof)
     fewer = fused_from(np.array_split(table, 3, axis=1), RBF(0.02), certain[-1], rank=15).certificate
     assert fewer.gap_at_least > 0
     assert fewer.subspace_error_at_most == pytest.approx(proof.leading_errors_at_most[certain[-1] - 1], rel=1e-6)
@@ -270,8 +270,8 @@ def test_the_words_of_a_certificate_that_proves_its_components():
     assert STATED.short()[1:] == [
         "Proved: at least 95.7% of the best possible variance and 75.0% of all variance, but no digit for "
         "all components together.",
-        "Proved for single components: 1, 3 of 3, each to at least one digit.",
-        "The proof is weaker than the answer: an audit (--set audit=100) or a higher rank would prove more.",
+        "Proved for individual components: 1, 3 (of 3) to at least one digit.",
+        "The proof is weaker than the answer: an audit (in a fit or a study) or a higher rank would prove more.",
     ]
 
 
@@ -300,7 +300,7 @@ def test_the_words_of_a_certificate_without_a_gap():
         STATED.statements()[4],
         f"The subspace certificate {nothing}",
         "The true spectrum may have no gap after 3 components, but certainly has one after 1 to 2; ask "
-        "for 1 to 2, or for more components.",
+        "for one of these numbers, or for more components.",
         "The subspace error is estimated, not proved, as 1.6; it is seldom twice that.",
         f"Theorem 1 of the paper {nothing}",
     ]

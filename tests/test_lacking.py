@@ -160,7 +160,7 @@ def test_the_certificate_keeps_what_is_proved_apart_from_what_is_held_out(tables
     *_, proved, estimated = model.certificate_.statements()
     assert f"Of {T} samples, {T - len(tables['bank'])} are missing from bank" in proved
     assert "hold for the table with mixtures of the party's own rows in place of the missing ones" in proved
-    assert "estimated from hidden rows: R² bank 0." in estimated
+    assert "estimated on held-out rows (R²): bank 0." in estimated
     assert "proved" not in estimated
     found = model.certificate_.to_dict()["completed"]
     assert set(found["held_out"]) == set(tables)

@@ -144,7 +144,7 @@ class Fit:
         "scale",
         optional(
             _either(POSITIVE, _named("scale", "auto"), _by_party(POSITIVE)),
-            "a positive number, 'scale', a number for each party (a dict; PARTY=NUMBER on the command line)",
+            "a positive number, 'scale', a number for each party (on the command line PARTY=NUMBER; none for None)",
         ),
         "Gamma of the kernel: a number, scale (for rbf, 1 / mean squared distance over all parties; for other "
         "kernels, 1 / mean of the term that gamma multiplies), none (1 / number of columns), or PARTY=NUMBER once "

@@ -125,8 +125,8 @@ def test_ids_that_cannot_be_used_are_listed_and_the_exit_code_says_so(tmp_path):
     (tmp_path / "t.csv").write_text("id,x\n1,2.5\n1,3.5\n,4.5\n2,1.5\n")
     answer = Office(tmp_path).run("check", "t.csv")
     assert answer.code == 1
-    assert "NOT ok: 1 rows have no id, first row 3" in answer.out
-    assert "NOT ok: 1 ids occur more than once, for example '1'; keep one row of each" in answer.out
+    assert "NOT ok: rows without an id: 1, first row 3" in answer.out
+    assert "NOT ok: ids that occur more than once: 1, for example '1'; keep one row of each" in answer.out
 
 
 def test_a_wrong_party_toml_names_the_key_and_what_to_write(tmp_path):
@@ -198,4 +198,4 @@ def test_what_text_ignore_leaves_out_is_listed(clinic):
     )
     told = clinic.ok("summarize", "party.toml", "--gamma", 0.1, "--out", "c.summary", "--json").json
     assert "left out 2 columns of text: 'Geschlecht', 'Freitext'" in told["notes"]
-    assert "left out 1 columns of dates: 'Aufnahme'" in told["notes"]
+    assert "left out 1 column of dates: 'Aufnahme'" in told["notes"]

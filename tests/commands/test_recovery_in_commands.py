@@ -35,13 +35,18 @@ def test_summarize_says_what_could_be_recovered_and_the_ledger_keeps_it(office):
 def test_summarize_answers_red_or_green_whether_the_file_may_be_sent(office):
     answer = office.ok(*SUMMARIZE)
     (line,) = [line for line in answer.out.splitlines() if line.startswith("May I send this?")]
-    assert "RED, no: an attacker who knows 30 rows recovers 4 of 4 columns above R² 0.5" in line
+    assert "RED, no: an attacker who knows 30 rows can recover 4 of 4 columns with an R² above 0.5" in line
     assert "\x1b" not in answer.out  # words alone, where no terminal shows colors
     assert office.ok(*SUMMARIZE, "--json").json["may_send"] is False
     told = office.ok(*SUMMARIZE, "--rank", "recovery=0.4")
-    assert "May I send this? GREEN, yes: an attacker who knows 30 rows recovers no column above R² 0.5" in told.out
+    assert (
+        "May I send this? GREEN, yes: an attacker who knows 30 rows can recover no column with an R² above 0.5"
+        in told.out
+    )
     told = office.ok(*SUMMARIZE, *limited(office, recovery=0.3)).out
-    assert "GREEN, yes: an attacker who knows 30 rows recovers no column above R² 0.3 (your limits)" in told
+    assert (
+        "GREEN, yes: an attacker who knows 30 rows can recover no column with an R² above 0.3 (your limits)" in told
+    )
 
 
 def test_the_answer_is_colored_on_a_terminal(office):
@@ -122,6 +127,6 @@ def test_a_limit_that_leaves_little_says_how_little(office):
 
 def test_one_known_row_is_counted_as_one(office):
     told = office.ok(*SUMMARIZE, *limited(office, recovery=0.001, known_rows=1)).out
-    assert "an attacker who knows 1 row recovers no column" in told
+    assert "an attacker who knows 1 row can recover no column" in told
     (office.path / "bank.csv").write_text("person,x0\n")
     assert "bank.csv: 0 rows; kernel PCA needs at least 2 samples" in office.refused(*SUMMARIZE)

@@ -79,7 +79,7 @@ class Completed:
         shares = ", ".join(f"{name} {share:.2f}" for name, share in self.held_out.items())
         poor = [name for name, share in self.held_out.items() if share < PREDICTED]
         care = f" Do not interpret those of {', '.join(poor)}: R² is below {PREDICTED:g}." if poor else ""
-        return [proved, f"Accuracy of the completed rows, estimated from hidden rows: R² {shares}.{care}"]
+        return [proved, f"Accuracy of the completed rows, estimated on held-out rows (R²): {shares}.{care}"]
 
 
 @dataclass(frozen=True)
@@ -293,7 +293,7 @@ class Certificate:
         """Return a summary: the estimates, the proven bounds, and advice if they are weak."""
         D = self.n_components
         known = [i for i, error in enumerate(self.component_errors_at_most, 1) if error <= 0.01]
-        single = f"Proved for single components: {ranges(known)} of {D}, each to at least one digit."
+        single = f"Proved for individual components: {ranges(known)} (of {D}) to at least one digit."
         return [
             self.verdict(),
             self._proved_words(),
@@ -324,7 +324,9 @@ class Certificate:
         weak = self.optimality_at_least < WEAK_SHARE and good_digits(self.subspace_error_at_most) == 0
         if not weak or self.audit is not None:
             return []
-        return ["The proof is weaker than the answer: an audit (--set audit=100) or a higher rank would prove more."]
+        return [
+            "The proof is weaker than the answer: an audit (in a fit or a study) or a higher rank would prove more."
+        ]
 
     def statements(self) -> list[str]:
         """Return the certificate in plain words, with all its details."""
@@ -389,7 +391,7 @@ class Certificate:
         listed = ranges(certain)
         return [
             f"The true spectrum may have no gap after {self.n_components} components, but certainly has one after "
-            f"{listed}; ask for {listed}, or for more components."
+            f"{listed}; ask for one of these numbers, or for more components."
         ]
 
 

@@ -105,7 +105,7 @@ def may_send(found: Measurement | None, limits: Limits) -> tuple[bool | None, Te
     None: nothing was measured, so nobody knows.
     """
     own = limits.recovery < 1
-    limit, whose = (limits.recovery, "your limits") if own else (RECOVERED, "the usual limit")
+    limit, whose = (limits.recovery, "your limits") if own else (RECOVERED, "the default limit")
     if found is None or not found.by_attack:
         why = "it was not measured" if found is None else found.not_measured
         return None, Text(
@@ -115,14 +115,14 @@ def may_send(found: Measurement | None, limits: Limits) -> tuple[bool | None, Te
     known = f"an attacker who knows {counted(found.known_rows, 'row')}"
     if beyond:
         words = (
-            f"May I send this? RED, no: {known} recovers {beyond:,} of {counted(len(found.columns), 'column')} "
-            f"above R² {limit:g} ({whose}), up to {found.worst:.2f}. --rank recovery={limit:g} sends "
-            "less; a study with --protect hides more."
+            f"May I send this? RED, no: {known} can recover {beyond:,} of {counted(len(found.columns), 'column')} "
+            f"with an R² above {limit:g} ({whose}); the highest is {found.worst:.2f}. --rank recovery={limit:g} "
+            "sends less; a study with --protect hides more."
         )
         return False, Text(words, "bold red")
     words = (
-        f"May I send this? GREEN, yes: {known} recovers no column above R² {limit:g} ({whose}); at most "
-        f"{found.worst:.2f}."
+        f"May I send this? GREEN, yes: {known} can recover no column with an R² above {limit:g} ({whose}); the "
+        f"highest is {found.worst:.2f}."
     )
     return True, Text(words, "bold green")
 

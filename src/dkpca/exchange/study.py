@@ -35,7 +35,7 @@ def join(folder: Folder, memory: Memory, table: Path, id_column: str | None, nam
     here = founding.plan_in(folder)
     plan, fit = here.plan, settings_of(here.plan)
     if name not in plan.parties:
-        raise InputError(f"{name!r} is not a party of this study; give --name, one of {', '.join(plan.parties)}")
+        raise InputError(f"{name!r} is not a party of this study; set --name to one of {', '.join(plan.parties)}")
     memory.path.mkdir(parents=True, exist_ok=True)
     with memory.locked():
         given = own_table.describe(memory.path, table, id_column, name)

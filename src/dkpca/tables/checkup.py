@@ -107,7 +107,7 @@ def _ids(column: pl.Series, reading: Reading) -> tuple[list[str], list[str]]:
     gone = column.is_null()
     if isinstance(column.dtype, pl.String):
         gone = gone | (column.str.strip_chars() == "")
-    problems = [f"{gone.sum():,} rows have no id, first row {(gone.arg_max() or 0) + 1}"] if gone.any() else []
+    problems = [f"rows without an id: {gone.sum():,}, first row {(gone.arg_max() or 0) + 1}"] if gone.any() else []
     try:
         ids = as_text(column.filter(~gone), column.name)
     except InputError as error:
@@ -116,7 +116,7 @@ def _ids(column: pl.Series, reading: Reading) -> tuple[list[str], list[str]]:
     twice = [key for key, count in Counter(matching_keys(ids, reading.id_normalize)).items() if count > 1]
     if twice:
         problems.append(
-            f"{len(twice):,} ids occur more than once, for example {spelled[twice[0]]!r}; keep one row of each"
+            f"ids that occur more than once: {len(twice):,}, for example {spelled[twice[0]]!r}; keep one row of each"
         )
     return ids, problems
 

@@ -33,6 +33,7 @@ from dkpca.tables.ids import check_unique, matching_keys
 from dkpca.tables.inputs import are_ids, called_as_ids
 from dkpca.tables.numerals import is_date, measured
 from dkpca.tables.text_files import NAME_OR_NOTHING, NAMES, SEPARATORS, UNNAMED, Dialect, Opened, check_names
+from dkpca.wording import counted
 
 TEXT_COLUMNS = ("error", "one-hot", "codes", "ignore")  # what can be done with them
 DATE_COLUMNS = ("error", "number", "ignore")
@@ -422,7 +423,7 @@ def _without_ignored(found: Typed, reading: Reading) -> tuple[list[str], list[st
     texts = [name for name in free if isinstance(schema[name], TEXT) and reading.text_handling(name) == "ignore"]
     days = [name for name in free if is_date(schema[name]) and reading.dates == "ignore"]
     said = [
-        f"left out {len(names)} columns of {what}: {some(names)}"
+        f"left out {counted(len(names), 'column')} of {what}: {some(names)}"
         for what, names in (("text", texts), ("dates", days))
         if names
     ]
