@@ -133,7 +133,8 @@ class TestRefusals:
     def test_misaligned(self, summaries):
         other = replace(summaries[1], sample_digest=digest(["another", "order"]))
         with pytest.raises(
-            FusionError, match="'p0' and 'p1' differ in samples or their order .* sort and filter the tables by id"
+            FusionError,
+            match="'p0' and 'p1' differ in their samples or sample order .* sort and filter the tables by id",
         ):
             fuse([summaries[0], other], n_components=2)
 
@@ -174,7 +175,7 @@ class TestProjection:
         assert place(model, good).shape == (30, 2)
         with pytest.raises(FusionError, match=r"no message about new samples from \['p2'\]"):
             place(model, good[:2])
-        with pytest.raises(FusionError, match="differ in samples or their order"):
+        with pytest.raises(FusionError, match="differ in their samples or sample order"):
             place(model, [*good[:2], ask(states[2], new[2][:7])])
         with pytest.raises(FusionError, match="party 'p0': its new samples extend another summary"):
             place(model, [replace(good[0], summary_id=digest(["other"])), *good[1:]])

@@ -144,7 +144,7 @@ class Fit:
         "scale",
         optional(
             _either(POSITIVE, _named("scale", "auto"), _by_party(POSITIVE)),
-            "a positive number, 'scale', a number for each party (on the command line PARTY=NUMBER; none for None)",
+            "a positive number, 'scale', none, or a number for each party (PARTY=NUMBER on the command line)",
         ),
         "Gamma of the kernel: a number, scale (for rbf, 1 / mean squared distance over all parties; for other "
         "kernels, 1 / mean of the term that gamma multiplies), none (1 / number of columns), or PARTY=NUMBER once "
@@ -376,7 +376,7 @@ def _check_together(fit: Fit) -> None:
     if fit.protect == "blind" and any(isinstance(part, rank.Recovery) for part in fit.rank_rule.parts()):
         raise InputError(
             "a recovery limit on the rank has no effect with protect='blind': the message shows no rows, and the "
-            "result does not depend on it; reduce n_components, or use protect='none'"
+            "result does not depend on the rank; reduce n_components, or use protect='none'"
         )
     if fit.protect == "sums" and fit.rank != "auto":
         raise InputError("protect='sums' has no rank: it uses the whole sum; leave rank='auto'")

@@ -39,7 +39,7 @@ def test_everything_about_a_table_is_said_at_once(clinic):
     assert "format: separated by semicolons, decimal comma" in found["notes"]
     assert {name: column["kind"] for name, column in columns.items()} == {
         "Alter": "number", "Geschlecht": "text", "Aufnahme": "date", "Fall": "number", "Konstant": "number",
-        "Leer": "nothing", "CRP": "number", "Kalium": "number", "Freitext": "text",
+        "Leer": "empty", "CRP": "number", "Kalium": "number", "Freitext": "text",
     }  # fmt: skip
     assert remarks["Geschlecht"] == "2 columns of 0 and 1"
     assert "perhaps an identifier" in remarks["Fall"]
@@ -199,3 +199,12 @@ def test_what_text_ignore_leaves_out_is_listed(clinic):
     told = clinic.ok("summarize", "party.toml", "--gamma", 0.1, "--out", "c.summary", "--json").json
     assert "left out 2 columns of text: 'Geschlecht', 'Freitext'" in told["notes"]
     assert "left out 1 column of dates: 'Aufnahme'" in told["notes"]
+
+
+@pytest.mark.parametrize(("given", "written"), [("ignore", "leave out"), ("codes", "codes"), ("one-hot", "one-hot")])
+def test_what_was_asked_for_text_columns_is_written(clinic, given, written):
+    answer = clinic.ok("check", "clinic.csv", "--text", given, "--write", "party.toml", "--json")
+    assert {column["name"]: column["use"] for column in answer.json["columns"]}["Geschlecht"] == written
+    kept = party_file.read(clinic.path / "party.toml").reading
+    assert ("Geschlecht" in kept.exclude) == (given == "ignore")
+    assert dict(kept.text_of).get("Geschlecht") == (None if given == "ignore" else given)

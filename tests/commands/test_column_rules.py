@@ -40,12 +40,12 @@ def test_an_array_of_dates_is_refused():
 def test_ids_are_refused_by_the_library_and_by_the_commands(ids, office):
     table = NUMBERS.assign(patient_id=list(ids))
     for X in ({"clinic": table}, table):
-        with pytest.raises(InputError, match=r"'patient_id' looks like the ids of the samples.*set_index"):
+        with pytest.raises(InputError, match=r"'patient_id' looks like an id column.*set_index"):
             DKPCA(2).fit(X)
-    with pytest.raises(InputError, match="'patient_id' looks like the ids"):
+    with pytest.raises(InputError, match="'patient_id' looks like an id column"):
         dkpca.summarize(table, party="clinic", kernel=dkpca.kernels.RBF(0.1), rank=3)
     table.to_parquet(office.path / "clinic.parquet")
-    with pytest.raises(InputError, match="'patient_id' looks like the ids"):
+    with pytest.raises(InputError, match="'patient_id' looks like an id column"):
         DKPCA(2).fit({"clinic": office.path / "clinic.parquet"})
     told = office.refused("summarize", "clinic.parquet", "--gamma", 0.1, "--out", "clinic.summary")
     assert "'dkpca check clinic.parquet --exclude patient_id --write party.toml'" in told

@@ -118,7 +118,7 @@ def test_bare_the_program_lists_its_commands_and_says_that_none_was_named(office
     answer = office.run()
     assert answer.code == 2
     assert "summarize" in answer.out
-    assert answer.err == "dkpca: no command was named; see 'dkpca --help'\n"
+    assert answer.err == "dkpca: no command given; see 'dkpca --help'\n"
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def test_a_summary_of_other_samples_is_refused_and_the_run_stays(fused):
     fused.ok("summarize", "shop.csv", "--id", "person", "--gamma", GAMMA, "--rank", 20, "--out", "other.summary",
              "--party", "shop")  # fmt: skip
     error = fused.refused("fuse", "other.summary", "--keep", "--out", "run")
-    assert "differ in samples or their order" in error
+    assert "differ in their samples or sample order" in error
     assert "other.summary" in error
     assert "sort and filter the tables by id" in error
 

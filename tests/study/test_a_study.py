@@ -249,7 +249,7 @@ def test_a_red_review_names_the_columns_without_which_the_plan_is_green(tmp_path
 def test_where_no_plan_near_a_red_one_is_green_the_review_says_what_is_left_to_do(tmp_path):
     consortium = Consortium(tmp_path, tables(), MODES["open"], samples=10).join(**ANYTHING)
     red = replace(consortium.at("airline", study.review), findings=(Finding("recovery", 0.5, 1.0, ok=False),))
-    assert "No small change makes this plan meet your limits; exclude columns in party.toml." in red.words()
+    assert "No small change would bring this plan within your limits; exclude columns in party.toml." in red.words()
 
 
 def test_a_plan_whose_last_day_is_over_is_not_reviewed_as_if_it_could_be_signed(tmp_path):

@@ -304,7 +304,7 @@ def test_the_plan_swapped_between_review_and_sign_is_not_signed(tmp_path):
     path = tmp_path / "shared/center/plan-1.toml"
     path.write_bytes(path.read_bytes().replace(b"n_components = 2", b"n_components = 90"))
     other = consortium.at("weather", study.review).study.fingerprint[:40]
-    with pytest.raises(ProtectionError, match="fingerprint is not that of the study that was reviewed"):
+    with pytest.raises(ProtectionError, match="fingerprint does not match the reviewed study"):
         consortium.at("airline", study.sign, other)
     consortium.at("airline", study.sign, reviewed)  # what was shown is what is signed
     consortium.sign("weather", "registry", "center")

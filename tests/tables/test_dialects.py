@@ -180,7 +180,9 @@ def test_a_table_as_pandas_writes_it_has_an_unnamed_first_column(tmp_path):
 def test_rows_that_end_early_are_missing_values_and_said(tmp_path):
     table = loaded(written(tmp_path, "Fall,a,b\n1,2,3\n2,5\n3\n4,5,\n"))
     assert table.frame.rows() == [(2.0, 3.0), (5.0, None), (None, None), (5.0, None)]
-    assert table.notes == ("2 rows have fewer values than the header has names, first row 2; the rest is missing",)
+    assert table.notes == (
+        "rows with fewer values than the header has names: 2, first row 2; the absent values count as missing",
+    )
 
 
 def test_an_empty_row_between_rows_without_ids_is_refused(tmp_path):

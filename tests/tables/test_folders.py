@@ -72,7 +72,7 @@ class TestFolders:
                 lambda f: pl.DataFrame({"a": [1], "b": [2.0]}).write_parquet(f / "part.9.parquet"),
                 "differ, for example 'a'",
             ),
-            (lambda f: (f / "year=2013").mkdir(), r"has folders, .* in it \(year=2013\)"),
+            (lambda f: (f / "year=2013").mkdir(), r"has folders .* in it \(year=2013\)"),
             (lambda f: (f / "notes.txt").write_text("?"), r"has other files in it \(notes.txt\)"),
             (lambda f: (f / "part.9.parquet").write_bytes(b"no"), "cannot be read as a Parquet table"),
         ],

@@ -98,7 +98,7 @@ class TestCheck:
         found = self.found(path)
         assert not found["usable"]
         assert "holds numbers, but for '<0.5' in 4 rows" in found["problems"][0]
-        assert [column["use"] for column in found["columns"]] == ["decide", "as it is"]
+        assert [column["use"] for column in found["columns"]] == ["decide", "as is"]
         assert self.found(path, "--exclude", "a")["usable"]
         assert self.found(path, "--null-values", "<0.5", "--max-missing", 0.2)["usable"]
 
@@ -117,7 +117,7 @@ def test_rows_never_match_by_position_while_a_column_of_ids_stands_by(tmp_path, 
     written(tmp_path, lines(IDS[::-1], B, A, header=header), name="two.csv")
     fit = ("fit", "one.csv", "two.csv", "--components", 2, "--jobs", 1, "--out", "run")
     said = office.refused(*fit)
-    assert f"{name!r} looks like the ids of the samples, but no id column was given" in said
+    assert f"{name!r} looks like an id column, but no id column was given" in said
     assert f"--id {name!r}" in said
     for table in ("one", "two"):
         (tmp_path / f"{table}.toml").write_text(f'table = "{table}.csv"\nexclude = ["{name}"]\n')

@@ -282,7 +282,7 @@ class Certificate:
         exact = (
             f"each component is correct to {counted(digits, 'digit')}"
             if digits
-            else "at least one component has no correct digit"
+            else "not every component is certain to one digit"
         )
         return (
             f"{self.color.capitalize()}: {in_percent(self.optimality_estimate)} of the best possible variance, and a "
@@ -307,7 +307,7 @@ class Certificate:
     def _proved_words(self) -> str:
         digits = good_digits(self.subspace_error_at_most)
         together = (
-            f"each component to {counted(digits, 'digit')}" if digits else "no digit for all components together"
+            f"each component to {counted(digits, 'digit')}" if digits else "not one correct digit for every component"
         )
         captured = (
             f"at least {in_percent(self.optimality_at_least)} of the best possible variance and "

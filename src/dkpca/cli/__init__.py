@@ -60,7 +60,7 @@ def run(arguments: list[str] | None = None) -> int:
     except typer.TyperException as error:  # a wrong option or argument
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "dkpca"
-        what = error.format_message().rstrip(".") or "no command was named"
+        what = error.format_message().rstrip(".") or "no command given"
         _say("usage", f"{what}; see '{command} --help'", as_json)
         return error.exit_code
     except DKPCAError as error:
@@ -81,7 +81,7 @@ def _where(sentence: str) -> str:
     option = re.search(rf"--({'|'.join(ABOUT_TABLES)})\b", sentence)
     if option is None or "dkpca check" in sentence:
         return ""
-    return f" (give {option[0]} to 'dkpca check TABLE --write party.toml', and party.toml in place of the table)"
+    return f" (set {option[0]} with 'dkpca check TABLE --write party.toml', then use party.toml instead of the table)"
 
 
 def _say(code: str, sentence: str, as_json: bool) -> None:

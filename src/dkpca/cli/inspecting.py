@@ -55,7 +55,7 @@ def inspect(
 def _described(path: Path, message: Any) -> tuple[dict[str, Any], list[str | Table]]:
     told = describe(message)
     facts = {"kind": told.kind, "send": True, "facts": told.facts, "reveals": told.reveals}
-    lines = [f"{path}: a message of kind {told.kind}", ""]
+    lines = [f"{path}: a {told.kind} message", ""]
     lines += [f"  {name:<30} {_shown(value)}" for name, value in told.facts.items()]
     lines += ["", "This file reveals"] + [f"  - {sentence}" for sentence in told.reveals]
     lines += ["", "It does not contain"] + [f"  - {sentence}" for sentence in told.does_not_contain]

@@ -132,7 +132,7 @@ class Review:
         if self.nearest:
             lines.append(f"Nearest plan within your limits: {self.nearest}.")
         elif not self.green:
-            lines.append("No small change makes this plan meet your limits; exclude columns in party.toml.")
+            lines.append("No small change would bring this plan within your limits; exclude columns in party.toml.")
         verdict = "GREEN: you may sign." if self.green else "RED: 'sign' refuses this plan."
         return [*lines, "", f"Fingerprint: {shown(self.study.fingerprint)}", verdict]
 

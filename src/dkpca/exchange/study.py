@@ -99,7 +99,7 @@ def sign(folder: Folder, memory: Memory, fingerprint: str) -> None:
         study = signed or reviewed
         if not is_fingerprint(fingerprint, study.fingerprint):
             raise ProtectionError(
-                "the fingerprint is not that of the study that was reviewed: either it was mistyped, or the others "
+                "the fingerprint does not match the reviewed study: either it was mistyped, or the others "
                 f"see a different plan or different members; compare all {SHOWN} digits with them"
             )
         plans.check_end(study.plan)

@@ -203,7 +203,13 @@ def accept(
     accepted = dict(sorted(by_name.items()))
     if aligned:
         check_same(accepted, "number of samples", lambda s: s.n_samples, SAME_SAMPLES)
-        check_same(accepted, "samples or their order", lambda s: s.sample_digest, SAME_SAMPLES, shown=_first_digits)
+        check_same(
+            accepted,
+            "their samples or sample order",
+            lambda s: s.sample_digest,
+            SAME_SAMPLES,
+            shown=_first_digits,
+        )
     for summary in accepted.values():
         check_summary(summary, device)
     return accepted
@@ -220,7 +226,13 @@ def complete(
         if message.summary_id != wire.fingerprint(summary) or not fits(message, summary):
             raise FusionError(f"party {name!r}: its new samples extend another summary than the one that was fused")
         check_new_samples(message, summary)
-    check_same(by_name, "samples or their order", lambda m: m.sample_digest, SAME_SAMPLES, shown=_first_digits)
+    check_same(
+        by_name,
+        "their samples or sample order",
+        lambda m: m.sample_digest,
+        SAME_SAMPLES,
+        shown=_first_digits,
+    )
     check_same(by_name, "number of new samples", lambda m: m.n_samples, "let all of them place the same samples")
     return by_name
 

@@ -25,7 +25,8 @@ from dkpca.tables.reading import (
 )  # fmt: skip
 from dkpca.tables.text_files import Dialect
 
-AS_IT_IS, ONE_HOT, AS_DAYS, LEAVE_OUT, DECIDE = "as it is", "one-hot", "as days", "leave out", "decide"
+AS_IT_IS, AS_DAYS, LEAVE_OUT, DECIDE = "as is", "as days", "leave out", "decide"
+ONE_HOT, CODES = "one-hot", "codes"
 IDENTIFIER = "different in every row: perhaps an identifier"
 LABEL = "perhaps a label: color by it (report --labels), do not send it"
 WHEN = "dates are left out; --dates number uses them as days since 1970-01-01"
@@ -38,13 +39,13 @@ class ColumnFinding:
     """What there is to say about one column."""
 
     name: str
-    kind: str  # number, truth, text, date, nothing
+    kind: str  # number, true/false, text, date, empty
     n_missing: int
     n_different: int
     low: float | None
     high: float | None
     remarks: tuple[str, ...]
-    use: str  # what is suggested: as it is, one-hot, as days, leave out
+    use: str  # what is suggested: as is, one-hot, codes, as days, leave out
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ def examine(path: Path, reading: Reading) -> Findings:
         suggested=replace(  # so that nothing of it is refused
             how,
             exclude=(*how.exclude, *(column.name for column in columns if column.use == LEAVE_OUT)),
-            text_of=tuple((column.name, ONE_HOT) for column in columns if column.use == ONE_HOT),
+            text_of=tuple((column.name, column.use) for column in columns if column.use in (ONE_HOT, CODES)),
             dialect=replace(table.dialect, missing=how.dialect.missing) if table.dialect else how.dialect,
         ),
     )
@@ -136,7 +137,7 @@ def _column(values: pl.Series, reading: Reading, doubt: str | None) -> ColumnFin
     low, high = (float(finite.min()), float(finite.max())) if len(finite) else (None, None)
     share = n_missing / max(1, len(values))
     remarks = [f"{len(numbers) - len(finite):,} infinite"] if len(finite) < len(numbers) else []
-    leave_out = bool(remarks) or kind == "nothing" or n_different < 2 or share > reading.max_missing
+    leave_out = bool(remarks) or kind == "empty" or n_different < 2 or share > reading.max_missing
     for value in STAND_INS if n_different > 2 else ():
         count = int((finite == value).sum())
         if count > 1 and value in (low, high):
@@ -156,9 +157,11 @@ def _column(values: pl.Series, reading: Reading, doubt: str | None) -> ColumnFin
         reasons.append(LABEL)
     if kind == "date" and reading.dates != "number":
         reasons.append(WHEN)
-    if kind == "text" and n_different > MOST_CATEGORIES:
+    asked = reading.text_handling(values.name)
+    as_asked = {"error": ONE_HOT, "ignore": LEAVE_OUT}.get(asked, asked)
+    if kind == "text" and as_asked == ONE_HOT and n_different > MOST_CATEGORIES:
         reasons.append(f"{n_different:,} different texts")
-    use = {"text": ONE_HOT, "date": AS_DAYS}.get(kind, AS_IT_IS)
+    use = {"text": as_asked, "date": AS_DAYS}.get(kind, AS_IT_IS)
     use = DECIDE if doubt else LEAVE_OUT if leave_out or reasons else use
     remarks += [*reasons, *([f"{n_different} columns of 0 and 1"] if use == ONE_HOT else [])]
     return ColumnFinding(values.name, kind, n_missing, n_different, low, high, tuple(remarks), use)
@@ -166,7 +169,7 @@ def _column(values: pl.Series, reading: Reading, doubt: str | None) -> ColumnFin
 
 def _kind(values: pl.Series) -> str:
     if values.null_count() == len(values):
-        return "nothing"
+        return "empty"
     if isinstance(values.dtype, TEXT):
         return "text"
     return "date" if numerals.is_date(values.dtype) else "true/false" if values.dtype == pl.Boolean else "number"

@@ -840,7 +840,7 @@ def check_features(party: str, table: Any, *, ids: bool = True) -> None:
     found = [name for name, own in named if ids and called_as_ids(name) and are_ids(own)]
     if found:
         raise InputError(
-            f"party {party!r}: column {found[0]!r} looks like the ids of the samples; match rows by it with "
+            f"party {party!r}: column {found[0]!r} looks like an id column; match rows by it with "
             f"table.set_index({found[0]!r}), or leave it out with table.drop(columns={found[:5]}); if it is a "
             "quantity, rename it"
         )

@@ -410,7 +410,7 @@ def _refuse_unnamed_ids(frame: pl.DataFrame, chosen: Sequence[str], source: str)
     for name in frame.columns:
         if name not in chosen and called_as_ids(name) and are_ids(frame[name].to_numpy()):
             raise InputError(
-                f"{source}: {name!r} looks like the ids of the samples, but no id column was given; add "
+                f"{source}: {name!r} looks like an id column, but no id column was given; add "
                 f"--id {name!r}; if all tables list the same samples in the same order, exclude it with 'dkpca check "
                 f"{source} --exclude {name} --write party.toml'"
             )

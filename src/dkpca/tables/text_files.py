@@ -314,8 +314,8 @@ def short_rows(opened: Opened) -> list[str]:
             f"{opened.source}: row {last} has one value, like a line of text below the table; remove such lines"
         )
     return [
-        f"{len(counts):,} rows have fewer values than the header has names, first row {counts[0][0]}; "
-        "the rest is missing"
+        f"rows with fewer values than the header has names: {len(counts):,}, first row {counts[0][0]}; "
+        "the absent values count as missing"
     ]
 
 
