@@ -268,8 +268,8 @@ def test_the_words_of_a_certificate_that_proves_its_components():
         "Theorem 1 of the paper bounds the |sin Theta|_F by 0.25 (the largest possible is 1.73).",
     ]
     assert STATED.short()[1:] == [
-        "Proved: at least 95.7% of the best possible variance and 75.0% of all variance, but no digit for "
-        "all components together.",
+        "Proved: at least 95.7% of the best possible variance and 75.0% of all variance, but not one "
+        "correct digit for every component.",
         "Proved for individual components: 1, 3 (of 3) to at least one digit.",
         "The proof is weaker than the answer: an audit (in a fit or a study) or a higher rank would prove more.",
     ]
@@ -292,8 +292,8 @@ def test_the_words_of_a_certificate_without_a_gap():
         "the parties, or another number of components, can change that."
     )
     assert unproved.statements() == [
-        "Red: 95.7% of the best possible variance, and a subspace error of 1, so at least one component has no "
-        "correct digit (estimated).",
+        "Red: 95.7% of the best possible variance, and a subspace error of 1, so not every component is "
+        "certain to one digit (estimated).",
         STATED.statements()[2],
         "Each of the 3 true eigenvalues lies at most 100.0% below its upper bound; for the smallest this says "
         "nothing.",
