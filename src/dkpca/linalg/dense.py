@@ -27,11 +27,11 @@ class Dense:
     def __call__(self, gram: Gram, k: int) -> Eigenpairs:
         # The leading eigenpairs of K, and a few more for the norm of what is left out and for estimates.
         wanted = min(k + NEARBY, gram.n)
-        factor = gram.factor
-        if factor is not None:
-            values, vectors = _of_factor(factor, wanted)
+        if gram.factor is not None:
+            values, vectors = _of_factor(gram.factor, wanted)
         else:
-            values, vectors = _of_matrix(gram, wanted)
+            with one_blas_thread():  # so that no bit depends on how many threads BLAS has
+                values, vectors = _lanczos(gram, wanted) or eigh(gram).leading(wanted)
         values = namespace(values).clip(values, 0.0, None)
         vectors = vectors * signs_of(vectors)[None, :]
         extension = from_all_rows(gram, values, vectors)
@@ -76,6 +76,19 @@ def _few_of_factor(factor: Array, k: int) -> tuple[Array, Array]:
     return s**2, Q @ U
 
 
+@dataclass(frozen=True)
+class AllPairs:
+    """Eigenpairs of a tensor, ascending: no other library offers a partial solver."""
+
+    values: Array
+    vectors: Array
+
+    def leading(self, k: int) -> tuple[Array, Array]:
+        """Return the k leading pairs."""
+        xp = namespace(self.values)
+        return xp.flip(self.values)[:k], xp.flip(self.vectors, axis=1)[:, :k]
+
+
 class Tridiagonal:
     """K = Q T Q' with T tridiagonal, and T = Z diag(values) Z': eigenvectors of K are columns of Q Z."""
 
@@ -98,31 +111,19 @@ class Tridiagonal:
         return self.values[::-1][:k], self.Z[:, ::-1][:, :k]
 
 
-def _of_matrix(gram: Gram, k: int) -> tuple[Array, Array]:
-    """Leading eigenpairs of a matrix held in memory; with more than a few, what gives all others is kept.
-
-    BLAS has one thread, so that no bit depends on how many there are.
-    """
-    with one_blas_thread():
-        known: Tridiagonal | None = gram.solved
-        if known is not None:
-            return known.leading(k)
+def eigh(gram: Gram) -> "Tridiagonal | AllPairs":
+    """Solve a matrix in memory for all eigenvalues; eigenvectors are for the asking, now or later."""
+    if gram.solved is None:
         K = gram.dense()
         if not isinstance(K, np.ndarray):
-            values, vectors = _by_its_library(K)
-            return namespace(K).flip(values)[:k], namespace(K).flip(vectors, axis=1)[:, :k]
-        # Lanczos for few pairs of a large matrix; its proof writes over K.
-        if gram.n >= LANCZOS_FROM and k * LANCZOS_SHARE <= gram.n:
-            pairs = _lanczos(K, k)
-            if pairs is not None:
-                return pairs
-            K = gram.dense()
-        gram.solved = known = Tridiagonal(K)
-        return known.leading(k)
+            return AllPairs(*_by_its_library(K))
+        gram.solved = Tridiagonal(K)
+    found: Tridiagonal = gram.solved
+    return found
 
 
 def _by_its_library(K: Array) -> tuple[Array, Array]:
-    """All eigenpairs of a tensor: no other library offers a partial solver."""
+    """All eigenpairs of a tensor, ascending."""
     try:
         values, vectors = namespace(K).linalg.eigh(K)
     except RuntimeError as error:
@@ -136,19 +137,21 @@ def _by_its_library(K: Array) -> tuple[Array, Array]:
     return values, vectors
 
 
-def _lanczos(K: np.ndarray[Any, Any], k: int) -> tuple[Array, Array] | None:
-    """Lanczos, kept only if it provably missed nothing.
+def _lanczos(gram: Gram, k: int) -> tuple[Array, Array] | None:
+    """Lanczos for few pairs of a large matrix, kept only if it provably missed nothing.
 
     Krylov methods can overlook one of several equal eigenvalues. A Cholesky factorization shows that none
     above the last one found is left: it exists if and only if (lambda_k + slack) I - (K - V Lambda V') is positive.
-    It is written over K.
     """
-    n = K.shape[0]
+    n = gram.n
+    pays = n >= LANCZOS_FROM and k * LANCZOS_SHARE <= n and isinstance(gram.reference, np.ndarray)
+    if not pays or gram.solved is not None:
+        return None
+    K = gram.dense()
     # Eigenpairs by ARPACK; then V Lambda V' - K + (lambda_k + slack) I is written over K, and factorized.
     start = np.random.default_rng(0).standard_normal(n).astype(K.dtype)
     try:
-        with one_blas_thread():
-            values, vectors = scipy.sparse.linalg.eigsh(K, k=k, v0=start)
+        values, vectors = scipy.sparse.linalg.eigsh(K, k=k, v0=start)
     except scipy.sparse.linalg.ArpackError:  # no convergence, or a zero matrix
         return None
     for rows in slices(n, max(1, STRIP_BYTES // K[0].nbytes)):
