@@ -117,6 +117,7 @@ demo: $(VENV)/demo
 
 bench: $(VENV)/demo
 	$(BIN)/python -m benchmarks.library $(if $(DATA),--data $(DATA))
+	$(BIN)/python -m benchmarks.small
 	$(BIN)/python -m benchmarks.scale
 	$(BIN)/python -m benchmarks.protection $(if $(DATA),--data $(DATA))
 	$(BIN)/python -m benchmarks.page

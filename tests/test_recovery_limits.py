@@ -67,7 +67,7 @@ def test_limits_lower_the_rank_until_they_hold():
 
 
 def test_limits_that_no_message_meets_refuse_instead_of_sending_less():
-    with pytest.raises(PolicyError, match="recover a column from rank 1 with"):
+    with pytest.raises(PolicyError, match="recovers a column from rank 1 with"):
         summarized(rank=23, limits=limited(0.1))
 
 

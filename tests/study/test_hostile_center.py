@@ -271,10 +271,31 @@ def test_a_blind_plan_is_red_where_the_center_may_have_another_partys_columns(tm
     consortium = founded(tmp_path, fit, CAUTIOUS)
     found = consortium.at("airline", study.review)
     assert found.green
-    assert "the parties whose columns center may have" in "\n".join(found.words())
+    assert "list that party under public in limits.toml" in "\n".join(found.words())
     (tmp_path / "airline/limits.toml").write_text(Limits(public=("registry",)).to_toml())
     found = consortium.at("airline", study.review)
     assert [finding.limit for finding in found.findings if not finding.ok] == ["recovery"]
+
+
+def test_masked_sums_are_red_where_the_center_may_have_another_partys_columns(tmp_path):
+    wide = tables(width=60)
+    sums = {"gamma": 0.01, "protect": "sums", "n_components": 2}
+    consortium = founded(tmp_path, sums, CAUTIOUS, wide)
+    without = consortium.at("airline", study.review).columns
+    (tmp_path / "airline/limits.toml").write_text(Limits(public=("registry",)).to_toml())
+    found = consortium.at("airline", study.review)
+    assert "recovery" in [finding.limit for finding in found.findings if not finding.ok]
+    assert max(found.columns.values()) > max(without.values()) + 0.2
+
+
+def test_a_blind_plan_that_keeps_samples_which_others_lack_is_measured_by_the_own_part_of_the_result(tmp_path):
+    dropped = founded(tmp_path, CAREFUL | {"lacking": "drop"}, CAUTIOUS, align="tokens")
+    without = dropped.at("airline", study.review)
+    (tmp_path / "kept").mkdir()
+    kept = founded(tmp_path / "kept", CAREFUL | {"lacking": "mean"}, CAUTIOUS, align="tokens")
+    found = kept.at("airline", study.review)
+    assert "your own part of the components, at samples that the others lack" in [each.what for each in found.leaving]
+    assert max(found.columns.values()) > max(without.columns.values())
 
 
 def test_a_blind_plan_whose_kernel_hands_the_rotation_over_is_red_with_the_sentence_of_the_summary(tmp_path):
@@ -308,7 +329,7 @@ def test_the_plan_swapped_between_review_and_sign_is_not_signed(tmp_path):
         consortium.at("airline", study.sign, other)
     consortium.at("airline", study.sign, reviewed)  # what was shown is what is signed
     consortium.sign("weather", "registry", "center")
-    with pytest.raises(ProtectionError, match="a different plan or different members"):
+    with pytest.raises(ProtectionError, match="another plan or other members"):
         consortium.run("weather")
 
 
@@ -317,6 +338,15 @@ def test_a_table_changed_between_review_and_sign_is_not_signed(tmp_path):
     fingerprint = consortium.at("airline", study.review).study.fingerprint[:40]
     path = tmp_path / "airline.csv"
     path.write_text(path.read_text().replace("s7,", "s700,"))
+    with pytest.raises(InputError, match="changed since the review"):
+        consortium.at("airline", study.sign, fingerprint)
+
+
+def test_ids_read_in_another_way_between_review_and_sign_are_not_signed(tmp_path):
+    consortium = founded(tmp_path, CAREFUL, ANYTHING)
+    fingerprint = consortium.at("airline", study.review).study.fingerprint[:40]
+    with (tmp_path / "airline/party.toml").open("a") as file:
+        file.write('id_normalize = ["case"]\n')
     with pytest.raises(InputError, match="changed since the review"):
         consortium.at("airline", study.sign, fingerprint)
 
@@ -446,10 +476,22 @@ class TestASecondStudy:
         self.four(tmp_path).sign("airline")
         again = self.second(tmp_path, self.SUMS, ANYTHING, rows=119)
         found = again.at("airline", study.review)
-        assert [f.limit for f in found.findings if not f.ok] == ["masked sums of the same samples with other parties"]
-        assert "RED   masked sums of the same samples with other parties: 1 (must be 0)" in found.words()
+        assert [f.limit for f in found.findings if not f.ok] == [
+            "masked sums of the same samples with other parties or columns"
+        ]
+        assert "RED   masked sums of the same samples with other parties or columns: 1 (must be 0)" in found.words()
         with pytest.raises(InputError, match="the last review was red"):
             again.at("airline", study.sign, found.study.fingerprint[:40])
+
+    @pytest.mark.parametrize("line", ['exclude = ["airline0"]', 'id_normalize = ["zeros"]'])
+    def test_of_masked_sums_with_a_column_less_or_ids_read_in_another_way_is_red(self, line, tmp_path):
+        first = self.four(tmp_path) if "zeros" in line else founded(tmp_path, self.SUMS, ANYTHING)
+        first.sign("airline")
+        with (tmp_path / "airline/party.toml").open("a") as file:
+            file.write(f"{line}\n")
+        found = self.second(tmp_path, self.SUMS, ANYTHING).at("airline", study.review)
+        red = [finding.limit for finding in found.findings if not finding.ok]
+        assert red == ["masked sums of the same samples with other parties or columns"]
 
     @pytest.mark.parametrize("who", ["the same", "others", "not known"])
     def test_of_the_same_names_is_another_roster_where_the_keys_are_others(self, who, tmp_path):
@@ -460,7 +502,7 @@ class TestASecondStudy:
             path.write_text(json.dumps({key: value for key, value in about.items() if key != "roster"}))
         again = self.second(tmp_path, self.SUMS, ANYTHING, same_keys=who != "others")
         found = again.at("airline", study.review)
-        red = [] if who == "the same" else ["masked sums of the same samples with other parties"]
+        red = [] if who == "the same" else ["masked sums of the same samples with other parties or columns"]
         assert [finding.limit for finding in found.findings if not finding.ok] == red
 
     def test_with_folders_that_remember_nothing_tells_what_one_member_added(self, tmp_path):

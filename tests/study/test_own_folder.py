@@ -159,6 +159,18 @@ def test_a_closed_study_counts_once_numbers_have_left(tmp_path, steps, counts):
     assert (study.kept("left.npz") is not None) is counts
 
 
+def test_a_closed_study_counts_if_the_ledger_or_the_folder_knows_of_numbers(tmp_path):
+    for number, (logged, shown) in enumerate(
+        [("sums-1", []), ("tokens", ["tokens", "sums-1"]), ("tokens", ["tokens"])]
+    ):
+        study = Memory(tmp_path / str(number)).study("ab")
+        study.secrets()
+        study.replace("left.json", b"1")
+        study.log({"agreement": "", "step": logged}, {"bytes": 1})  # what `sent` had is lost
+        study.close(shown)
+        assert (study.kept("left.json") is None) == (number == 2)
+
+
 def test_a_rename_that_fails_while_a_file_is_open_is_tried_again(tmp_path, monkeypatch):
     from pathlib import Path
 

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from dkpca.errors import StorageError
 from dkpca.exchange import founding
 from dkpca.exchange.folder import Folder, check_name
 from dkpca.exchange.member import WaitingError
@@ -195,5 +196,10 @@ def close(folder: Place, own: Own) -> None:
     with place(folder) as there:
         memory = Memory(own)
         with memory.locked():
-            founding.seat(there, memory).memory.close()
+            seat = founding.seat(there, memory)
+            try:
+                shown = list(there.listing(seat.name))
+            except StorageError:  # what nobody can look at may have numbers in it
+                shown = ["unknown"]
+            seat.memory.close(shown)
     print("Closed: the keys of this study are deleted.")

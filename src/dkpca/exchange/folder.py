@@ -241,7 +241,10 @@ def _seconds(listed: Any) -> float:
 
 def _located(url: str) -> tuple[Any, str]:
     """File system of a URL, and the folder in it. Credentials are fsspec's business, and never in a URL."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise InputError(f"the folder's URL cannot be read ({error})") from None
     if "://" not in url or parts.scheme in ("file", "local"):
         path = Path(url.partition("://")[2] if "://" in url else url).expanduser().absolute()
         return fsspec.filesystem("file", skip_instance_cache=True), path.as_posix()

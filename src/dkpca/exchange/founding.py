@@ -35,7 +35,7 @@ def found(
         raise InputError(f"{folder.url}: this folder already contains a study; use an empty one")
     here = Founded(1 if before is None else before.number + 1, made, raw)
     here.check_follows(before)
-    memory.path.mkdir(parents=True, exist_ok=True)
+    memory.path.mkdir(mode=0o700, parents=True, exist_ok=True)
     with memory.locked():
         join(folder, memory, here, name, 0)
         folder.write(f"{name}/{here.file}", raw)

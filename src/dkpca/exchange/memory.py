@@ -9,7 +9,7 @@ import re
 import secrets
 import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,10 @@ from dkpca.exchange.plan import Study
 from dkpca.store import ledger, storage
 
 LEFT, ABOUT = "left.npz", "left.json"  # what a signed study lets out, for the union with later ones
-BEFORE_NUMBERS = re.compile(r"seeds|tokens|common|ring-\d+|matched|shape|refusal")  # steps about ids and sizes only
+# Files about keys, ids and sizes only.
+BEFORE_NUMBERS = re.compile(
+    r"(\d+\.)?(seeds|tokens|common|ring-\d+|matched|shape|refusal)|plan-.*|member.*|signature-.*"
+)
 
 
 @dataclass(frozen=True)
@@ -94,16 +97,19 @@ class StudyMemory:
         (self.path / "opened").mkdir(exist_ok=True)
         return Secrets(self.memory.identity(), self.memory._secret(self.path / "seed.key"))
 
-    def close(self) -> None:
+    def close(self, shown: Iterable[str] = ()) -> None:
         """Delete the keys of this study and everything they opened; what was sent stays on record.
 
-        A study that ended before any number left the table, and now cannot go on, counts as none.
+        A study that ended before any number left the table, and now cannot go on, counts as none: so DIR, its ledger
+        and what the folder has `shown` of this member's files all have to say.
         """
         write(self.path / "closed", b"")
         (self.path / "seed.key").unlink(missing_ok=True)
         shutil.rmtree(self.path / "opened", ignore_errors=True)
         shutil.rmtree(self.path / "table", ignore_errors=True)
-        if all(BEFORE_NUMBERS.fullmatch(sent.name) for sent in (self.path / "sent").glob("*")):
+        sent = {path.name for path in (self.path / "sent").glob("*")} | set(shown)
+        sent |= {line["step"] for line in self.memory.ledger() if line.get("study") == self.path.name}
+        if all(map(BEFORE_NUMBERS.fullmatch, sent)):
             for name in (ABOUT, LEFT):
                 self.forget(name)
 

@@ -15,7 +15,7 @@ from dkpca.exchange.memory import StudyMemory, write
 from dkpca.store import party_file
 from dkpca.tables.checkup import examine
 from dkpca.tables.formats import embedding_files
-from dkpca.tables.ids import oddities, written_like
+from dkpca.tables.ids import WAYS, made_alike, oddities, written_like
 from dkpca.tables.preparation import Preparation, numbers_for
 from dkpca.tables.reading import Matrix, Reading, read, some
 from dkpca.wire import codec
@@ -39,6 +39,13 @@ class OwnTable:
     def columns(self) -> list[str]:
         """Name of each column of X."""
         return [name for name in own_names(self.preparation) if name not in self.covariates]
+
+    @property
+    def samples(self) -> list[str]:
+        """Name of each sample however its id may be written, to find it again in other studies of this table."""
+        if self.ids is None:
+            return [str(row) for row in range(len(self.X))]
+        return [*map(made_alike(WAYS), self.ids)]
 
     @property
     def sources(self) -> list[str]:

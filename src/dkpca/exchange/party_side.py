@@ -126,7 +126,10 @@ class PartySide:
 
     def _take(self, ask: Ask) -> None:
         """Take what the center told at a step, if it is what the protocol expects there."""
-        about: dict[str, Any] = {"at_most": MOST_TOLD, "kind": "question"}
+        batch, _, step = ask.step.rpartition("/")
+        own = len(self.new[batch].X if batch else self.table.X)
+        most = 2**16 + 64 * own if step in ("common", "matched") else MOST_TOLD  # of own samples only
+        about: dict[str, Any] = {"at_most": most, "kind": "question"}
         path = self.member.receive(self.plan.center, file_of(ask.step), ALL, self.member.name, **about)
         try:
             told = q.decode(path.read_bytes())

@@ -157,9 +157,9 @@ class Case:
 
     @cached_property
     def keys(self) -> list[str]:
-        """Ids of these rows, or their numbers."""
-        keys = self.table.keys
-        return [str(row) if keys is None else keys[row] for row in self.rows]
+        """Names of these samples, the same ones in every study."""
+        samples = self.table.samples
+        return [samples[row] for row in self.rows]
 
     @cached_property
     def before(self) -> list[tuple[dict[str, Any], dict[str, Matrix]]]:
@@ -250,7 +250,8 @@ def at_go(case: Case, derived: Derived, rows: Sequence[int]) -> float:
     table, fit, rows = case.table, case.fit, sorted(rows)  # in the table's order, as for the review
     keys = None if table.keys is None else [table.keys[row] for row in rows]
     apart = {column: values[rows] for column, values in table.covariates.items()}
-    part = replace(table, X=table.X[rows], keys=keys, covariates=apart)
+    ids = None if table.ids is None else [table.ids[row] for row in rows]
+    part = replace(table, X=table.X[rows], ids=ids, keys=keys, covariates=apart)
     widths = {each: kernel.gamma for each, kernel in derived.kernels.items() if hasattr(kernel, "gamma")}
     if isinstance(fit.gamma, str) and fit.protect != "sums" and widths:
         fit = replace(fit, gamma=widths)
@@ -321,6 +322,12 @@ def _leaves(case: Case, *, is_known: bool) -> Iterator[Leaving]:
     count, hidden = model.n_components, plan.protect == "blind"
     result = _plain(np.asarray(to_numpy(model.scores)), table) if hidden else None
     yield Leaving(f"{count} components", members, 8 * T * count, result)
+    if hidden and fit.lacking not in (None, "drop"):
+        # The score of a sample that the others lack is A A' U Lambda^(-1/2) of this party alone, less a constant.
+        A, U = np.asarray(own["summary"].factor.decode()), np.asarray(to_numpy(model.eigenvectors))
+        share = A @ (A.T @ U) / np.sqrt(np.maximum(np.asarray(to_numpy(model.eigenvalues)), np.finfo(float).tiny))
+        what = "your own part of the components, at samples that the others lack"
+        yield Leaving(what, "all parties", 0, _plain(share, table))
     for owner, names in plan.covariates.items() if hidden else ():
         q = Q.shape[1] if owner == name else len(names)
         yield Leaving("result: what each covariate adds to a score", owner, 8 * q * count, None)
@@ -353,15 +360,17 @@ def _sums(case: Case, heard: Heard, model: FusedModel) -> Iterator[Leaving]:
     # Its similar pairs are steps of paths, and its kernel says which columns are categories.
     matrix = replace(recovery.seen_in(joined, np.arange(n_rows)), n_features=n_features)
     yield Leaving("the joint kernel matrix, computed from these sums", plan.center, 0, matrix)
-    if not padded:
+    known = sorted(set(case.limits.public) & set(plan.parties) - {case.name})
+    if not padded and not known:
         return
     # Samples that the others lack differ in the sum by this party's numbers alone, and only the center knows which
-    # these are: it counts as if all were.
+    # these are: it counts as if all were. A center that has another party's columns subtracts what these add.
     X, kernel = case.table.X[case.rows], joined.kernel
     X = standardized(X, *column_scales(X)) if case.fit.standardize and kernel.columns_are == "quantities" else X
     own = quantities.Compared(kernel, X, X).between(X, X)
     own = own if kernel.unit_diagonal else quantities.as_distances(own)
-    alone = f"your own {what}, between samples that {plan.center} says the others lack"
+    where = "between samples that the others lack" if padded else f"less what the columns of {', '.join(known)} add"
+    alone = f"your own {what}, {where}"
     yield Leaving(alone, plan.center, 0, _plain(recovery.points(own), case.table))
 
 
@@ -426,9 +435,9 @@ def _findings(case: Case, leaving: Sequence[Leaving], worst: float, roster: Mapp
     plan, fit, limits, table = case.plan, case.fit, case.limits, case.table
     rank = max((each.rank for each in leaving), default=0)
     before = [about for about, _ in case.before]
-    keys = set(table.keys or [str(row) for row in range(len(table.X))])
+    keys, now = set(table.samples), (roster, sorted(table.columns))
     hidden = [about for about in before if "none" not in (plan.protect, about["protect"])]
-    others = [about for about in hidden if about.get("roster") != roster]
+    others = [about for about in hidden if (about.get("roster"), sorted(about["columns"])) != now]
     masked = [about for about in others if len(keys & set(about["keys"])) >= SHARED * len(about["keys"])]
     finer = PRECISIONS.index(fit.precision) <= PRECISIONS.index(limits.precision)
     return (
@@ -440,7 +449,7 @@ def _findings(case: Case, leaving: Sequence[Leaving], worst: float, roster: Mapp
         Finding("batches", limits.batches, plan.batches, plan.batches <= limits.batches),
         Finding("protect", ", ".join(limits.protect), plan.protect, plan.protect in limits.protect),
         Finding("studies", limits.studies, len(before) + 1, len(before) + 1 <= limits.studies),
-        Finding("masked sums of the same samples with other parties", 0, len(masked), not masked, file=""),
+        Finding("masked sums of the same samples with other parties or columns", 0, len(masked), not masked, file=""),
     )
 
 

@@ -36,7 +36,7 @@ def join(folder: Folder, memory: Memory, table: Path, id_column: str | None, nam
     plan, fit = here.plan, settings_of(here.plan)
     if name not in plan.parties:
         raise InputError(f"{name!r} is not a party of this study; set --name to one of {', '.join(plan.parties)}")
-    memory.path.mkdir(parents=True, exist_ok=True)
+    memory.path.mkdir(mode=0o700, parents=True, exist_ok=True)
     with memory.locked():
         given = own_table.describe(memory.path, table, id_column, name)
         limits = memory.path / LIMITS_FILE
@@ -159,5 +159,5 @@ def _table_and_limits(seat: Membership, plan: Plan) -> tuple[own_table.OwnTable,
 def _digest_of(seat: Membership, table: own_table.OwnTable) -> str:
     """Digest of table and limits, as a review saw them."""
     apart = {name: values.tolist() for name, values in table.covariates.items()}
-    about = json.dumps([list(table.ids or ()), table.columns, apart]).encode()
+    about = json.dumps([list(table.ids or ()), list(table.keys or ()), table.columns, apart]).encode()
     return sha256(about + table.X.tobytes() + (seat.memory.memory.path / LIMITS_FILE).read_bytes())
