@@ -51,7 +51,7 @@ def main() -> None:
         else []
     )
     chosen = given.parts or list(parts)
-    lines = [line for line in known if line["part"] not in chosen]
+    lines = [line for line in known if line.get("part") not in (None, *chosen)]
     for part in chosen:
         lines += [{"part": part, **line} for line in parts[part](given.data)]
     report("protection", [line for line in lines if line["part"] in parts])

@@ -153,10 +153,16 @@ def turned(change: Change, spectrum: Spectrum, added: Sequence[Added] = ()) -> V
     H[:D, :D] += change.own
     H[D : D + q, :D], H[D + q : 2 * D + q, :D] = change.near, coupling
     H[:D, D:] = H[D:, :D].T
-    for i, each in enumerate(added):
-        p = np.zeros(len(H))
-        p[:D], p[2 * D + q + i] = each.along, max(0.0, 1.0 - float(np.sum(each.along**2))) ** 0.5
-        H += (each.value / size) * np.outer(p, p)
+    if added:
+        along, value = (
+            np.stack([each.along for each in added], axis=1),
+            np.array([each.value for each in added]) / size,
+        )
+        outside, new = np.sqrt(np.clip(1.0 - np.sum(along**2, axis=0), 0.0, None)), slice(2 * D + q, None)
+        H[:D, :D] += (along * value) @ along.T
+        H[:D, new] = along * (value * outside)
+        H[new, :D] = H[:D, new].T
+        H[new, new] = np.diag(value * outside**2)
     if not np.isfinite(H).all():
         return np.ones(D)
     _, Y = np.linalg.eigh(H)
