@@ -29,7 +29,7 @@ from dkpca.fusion.covariates import Covariates
 from dkpca.kernels import Linear
 from dkpca.linalg.arrays import to_numpy
 from dkpca.linalg.rows import column_scales, standardized
-from dkpca.messages import Go, Reveal, Shape
+from dkpca.messages import Go, Reveal, Shape, Summary
 from dkpca.party import recovery
 from dkpca.party.answers import Party
 from dkpca.party.limits import PRECISIONS, Limits
@@ -323,11 +323,7 @@ def _leaves(case: Case, *, is_known: bool) -> Iterator[Leaving]:
     result = _plain(np.asarray(to_numpy(model.scores)), table) if hidden else None
     yield Leaving(f"{count} components", members, 8 * T * count, result)
     if hidden and fit.lacking not in (None, "drop"):
-        # The score of a sample that the others lack is A A' U Lambda^(-1/2) of this party alone, less a constant.
-        A, U = np.asarray(own["summary"].factor.decode()), np.asarray(to_numpy(model.eigenvectors))
-        share = A @ (A.T @ U) / np.sqrt(np.maximum(np.asarray(to_numpy(model.eigenvalues)), np.finfo(float).tiny))
-        what = "your own part of the components, at samples that the others lack"
-        yield Leaving(what, "all parties", 0, _plain(share, table))
+        yield _own_part(own["summary"], model, table)
     for owner, names in plan.covariates.items() if hidden else ():
         q = Q.shape[1] if owner == name else len(names)
         yield Leaving("result: what each covariate adds to a score", owner, 8 * q * count, None)
@@ -338,6 +334,15 @@ def _leaves(case: Case, *, is_known: bool) -> Iterator[Leaving]:
         new = placed if hidden or plan.protect == "sums" else own["new/rows"].factor.decode()
         seen_new = None if batch else _plain(np.asarray(to_numpy(new)), table)
         yield Leaving(f"batch {batch + 1} of new samples", center, 8 * plan.batch_samples * count, seen_new)
+
+
+def _own_part(summary: Summary, model: FusedModel, table: OwnTable) -> Leaving:
+    """What the scores of a blind fit show of samples that the others lack."""
+    # The score of such a sample is A A' U Lambda^(-1/2) of this party alone, less a constant.
+    A, U = np.asarray(summary.factor.decode()), np.asarray(to_numpy(model.eigenvectors))
+    share = A @ (A.T @ U) / np.sqrt(np.maximum(np.asarray(to_numpy(model.eigenvalues)), np.finfo(float).tiny))
+    what = "your own part of the components, at samples that the others lack"
+    return Leaving(what, "all parties", 0, _plain(share, table))
 
 
 def _sums(case: Case, heard: Heard, model: FusedModel) -> Iterator[Leaving]:
