@@ -154,10 +154,8 @@ def turned(change: Change, spectrum: Spectrum, added: Sequence[Added] = ()) -> V
     H[D : D + q, :D], H[D + q : 2 * D + q, :D] = change.near, coupling
     H[:D, D:] = H[D:, :D].T
     if added:
-        along, value = (
-            np.stack([each.along for each in added], axis=1),
-            np.array([each.value for each in added]) / size,
-        )
+        along = np.stack([each.along for each in added], axis=1)
+        value = np.array([each.value for each in added]) / size
         outside, new = np.sqrt(np.clip(1.0 - np.sum(along**2, axis=0), 0.0, None)), slice(2 * D + q, None)
         H[:D, :D] += (along * value) @ along.T
         H[:D, new] = along * (value * outside)

@@ -11,7 +11,7 @@ itself, is refused. A lie that agrees with itself is not found out.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -203,13 +203,7 @@ def accept(
     accepted = dict(sorted(by_name.items()))
     if aligned:
         check_same(accepted, "number of samples", lambda s: s.n_samples, SAME_SAMPLES)
-        check_same(
-            accepted,
-            "their samples or sample order",
-            lambda s: s.sample_digest,
-            SAME_SAMPLES,
-            shown=_first_digits,
-        )
+        _check_samples(accepted)
     for summary in accepted.values():
         check_summary(summary, device)
     return accepted
@@ -226,13 +220,7 @@ def complete(
         if message.summary_id != wire.fingerprint(summary) or not fits(message, summary):
             raise FusionError(f"party {name!r}: its new samples extend another summary than the one that was fused")
         check_new_samples(message, summary)
-    check_same(
-        by_name,
-        "their samples or sample order",
-        lambda m: m.sample_digest,
-        SAME_SAMPLES,
-        shown=_first_digits,
-    )
+    _check_samples(by_name)
     check_same(by_name, "number of new samples", lambda m: m.n_samples, "let all of them place the same samples")
     return by_name
 
@@ -294,6 +282,11 @@ def check_same(
             raise FusionError(
                 f"parties {first!r} and {other!r} differ in {what} ({shown(ours)} and {shown(theirs)}); {advice}"
             )
+
+
+def _check_samples(received: Mapping[str, Any]) -> None:
+    order = "their samples or sample order"
+    check_same(received, order, lambda message: message.sample_digest, SAME_SAMPLES, shown=_first_digits)
 
 
 def _first_digits(fingerprint: object) -> str:
