@@ -52,6 +52,12 @@ class TestAssociations:
             found
         )
 
+    def test_a_p_value_that_underflows_is_a_bound(self):
+        scores = RNG.normal(size=(900, 1))
+        found = outcomes(scores, {"same": scores[:, 0]})
+        assert found.associations[0].p == 0.0
+        assert "component 1 is associated with same (Spearman, effect 1.00, corrected p < 0.001)" in words(found)
+
 
 class TestClusters:
     def test_three_blobs_are_three_stable_clusters(self):
@@ -122,7 +128,7 @@ def test_the_page_of_a_model_has_all_of_it(tmp_path):
     page = (tmp_path / "page.html").read_text()
     for words_of_page in (
         "is associated with group (Kruskal-Wallis",
-        "Survival differs between clusters with p = ",
+        "Survival differs between clusters with p &lt; 0.001 (log-rank)",
         "Label &#x27;a&#x27; was a column of the fit",
         "survival of 3 clusters over time",
         "Which party agrees with which",

@@ -182,17 +182,17 @@ class Statistics:
 
 @dataclass(frozen=True)
 class Summary:
-    """The one message of the protocol: the leading part of the party's Gram matrix, and how much is left out.
+    """The one message of the protocol: the leading part of the party's kernel matrix, and how much is left out.
 
     The factor alone carries the eigenvalues (its squared column norms) and reveals the party's approximate
-    Gram matrix, factor @ factor.T, hence how similar any two samples look to this party.
+    kernel matrix, factor @ factor.T, hence how similar any two samples look to this party.
 
     Attributes
     ----------
     party : str
         Name of the sending party.
     kernel : Kernel
-        Kernel of the party's Gram matrix.
+        Kernel of the party's kernel matrix.
     sample_digest : str
         Fingerprint of the ordered sample ids.
     n_features : int
@@ -202,13 +202,13 @@ class Summary:
     left_out_norm : float
         Largest eigenvalue not sent.
     trace_left_out : float
-        Trace of the Gram matrix minus that of the factor as sent.
+        Trace of the kernel matrix minus that of the factor as sent.
     rounding_norm : float
         Spectral norm of the rounding error in factor @ factor.T.
     rounding_nuclear : float
         Nuclear norm of the same error.
     diagonal : Rounded of shape (n_samples, 1), optional
-        Diagonal of the true Gram matrix, for kernels whose last step the center computes, and for mean rows.
+        Diagonal of the true kernel matrix, for kernels whose last step the center computes, and for mean rows.
     left_out_overlap : float, optional
         Norm of the left-out part that is not orthogonal to the factor (landmark residual). None: not stated.
     turned : bool
@@ -474,7 +474,7 @@ Message = (
 
 def _check_diagonal(wanted: bool, diagonal: Rounded | None, n_samples: int) -> None:
     if wanted != (diagonal is not None):
-        raise InputError("does not have the diagonal of its Gram matrix if and only if its kernel needs one")
+        raise InputError("does not have the diagonal of its kernel matrix if and only if its kernel needs one")
     if diagonal is not None and (diagonal.shape != (n_samples, 1) or not bool((diagonal.data >= 0).all())):
         raise InputError(f"the diagonal is not one number, at least 0, for each of {n_samples} samples")
 

@@ -178,7 +178,7 @@ class Adaptive(RankRule):
 class Auto(RankRule):
     """The smallest D with lambda_{D+1} <= share * lambda_2, but at least n_components + 5.
 
-    The rule uses lambda_2 because the first eigenvector of an RBF Gram matrix is nearly constant, and centering
+    The rule uses lambda_2 because the first eigenvector of an RBF kernel matrix is nearly constant, and centering
     removes it: the information begins at lambda_2, for any number of parties. The five extra eigenpairs show whether
     the spectrum has a gap after the components. In compact precision the share is divided by 20.
 
@@ -346,7 +346,7 @@ class Error(Goal):
     Parameters
     ----------
     at_most : float
-        Error of the party's Gram matrix, in its own units. The certificate bounds the sum over the parties.
+        Error of the party's kernel matrix, in its own units. The certificate bounds the sum over the parties.
 
     Examples
     --------

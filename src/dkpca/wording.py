@@ -40,6 +40,11 @@ def in_percent(share: float) -> str:
     return f"{kept:.{digits}f}%"
 
 
+def p_value(p: float) -> str:
+    """A p-value; a bound below 0.001, the least that 999 permutations can show."""
+    return "< 0.001" if p < 0.001 else f"{p:.2g}"
+
+
 def counted(count: int, noun: str) -> str:
     """So many of something: 1 row, 2 rows."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -123,6 +123,14 @@ def categories(seed=0):
     return pl.DataFrame({"person": people(), "color": color, "size": size, "grade": rng.integers(1, 4, 60)})
 
 
+def test_a_wrong_setting_is_named_and_nothing_else_is(office):
+    for given, words in (
+        (("--kernel", "fast"), "dkpca: kernel 'fast' is unknown here"),
+        (("--set", "center=3"), "dkpca: center is a int"),
+    ):
+        assert office.refused("fit", *SOURCES, *FIT, *given).startswith(words)
+
+
 def test_text_becomes_categories_for_a_kernel_of_categories(office):
     table = categories().with_columns(color=pl.when(pl.col("person") == "p03").then(None).otherwise(pl.col("color")))
     table.write_csv(office.path / "clinic.csv")

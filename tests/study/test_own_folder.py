@@ -161,7 +161,7 @@ def test_a_closed_study_counts_once_numbers_have_left(tmp_path, steps, counts):
 
 def test_a_closed_study_counts_if_the_ledger_or_the_folder_knows_of_numbers(tmp_path):
     for number, (logged, shown) in enumerate(
-        [("sums-1", []), ("tokens", ["tokens", "sums-1"]), ("tokens", ["tokens"])]
+        [("sums-1", []), ("tokens", ["tokens", "sums-1"]), ("tokens", ["tokens"]), ("tokens", None)]
     ):
         study = Memory(tmp_path / str(number)).study("ab")
         study.secrets()

@@ -15,6 +15,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from dkpca.analysis.agreement import holm
 from dkpca.errors import InputError
+from dkpca.wording import p_value
 
 Numbers = np.ndarray[Any, np.dtype[np.float64]]
 MOST_CLUSTERS, HALVES = 6, 8  # numbers of clusters that are tried, and pairs of halves that each is fitted on
@@ -229,7 +230,7 @@ def words(found: Outcomes) -> list[str]:
     """Say it in sentences, the strongest first."""
     said = [
         f"component {a.component} is associated with {a.label} "
-        f"({a.test}, effect {a.effect:.2f}, corrected p {a.corrected:.2g})"
+        f"({a.test}, effect {a.effect:.2f}, corrected p {p_value(a.corrected)})"
         for a in sorted(found.associations, key=lambda a: a.corrected)[:5]
         if a.corrected < 0.05
     ]
@@ -240,9 +241,9 @@ def words(found: Outcomes) -> list[str]:
         said.append(f"{found.clusters.count} clusters (Rand index {best:.2f} between halves: {sure})")
     if found.survival is not None:
         if found.survival.logrank_p is not None:
-            said.append(f"survival differs between clusters with p = {found.survival.logrank_p:.2g} (log-rank)")
+            said.append(f"survival differs between clusters with p {p_value(found.survival.logrank_p)} (log-rank)")
         said += [
-            f"{name}: hazard ratio {ratio:.2f} per deviation, corrected p {own:.2g}"
+            f"{name}: hazard ratio {ratio:.2f} per deviation, corrected p {p_value(own)}"
             for name, (ratio, _, own) in found.survival.hazards.items()
             if own < 0.05
         ]

@@ -87,7 +87,7 @@ class Certificate:
     """Bounds on the difference between this answer and kernel PCA of the joined table.
 
     They hold if every party computed and reported as this library does; they do not detect a party that lies.
-    K is the true Gram matrix, L the fused one.
+    K is the true kernel matrix, L the fused one.
 
     Attributes
     ----------

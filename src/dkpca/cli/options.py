@@ -57,14 +57,14 @@ class GivenSettings:
             values[name] = _by_party(name, values[name], parties)
         if "rank" in values:
             values["rank"] = rank_of(values["rank"], values.get("n_components", Fit().n_components))
-        made = from_values(Fit, {k: v for k, v in values.items() if k != "rank"}, what="the settings")
+        made = from_values(Fit, {k: v for k, v in values.items() if k != "rank"}, what="")
         return replace(made, rank=values["rank"]) if "rank" in values else made
 
     @property
     def compute(self) -> Compute:
         """Where to compute."""
         values = {name: value for name, value in self.given.items() if name in _names(Compute)}
-        return from_values(Compute, values, what="the settings")
+        return from_values(Compute, values, what="")
 
     def refuse(self, command: str, *names: str) -> None:
         """Refuse settings that this command has no use for."""
@@ -178,7 +178,7 @@ def _by_party(name: str, given: Any, parties: Sequence[str]) -> Any:
 def rank_of(given: Any, components: Any) -> Any:
     """Read `--rank 40 --rank error=0.1 --rank recovery=0.5,known_rows=50`; of several, the tightest decides."""
     if not isinstance(given, list) or not all(isinstance(text, str) for text in given):
-        return from_values(Fit, {"rank": given}, what="the settings").rank
+        return from_values(Fit, {"rank": given}, what="").rank
     # Numbers ask for a rank (the smallest counts), the rest for goals and limits.
     numbers = [int(text) for text in given if text.isdecimal()]
     rules: list[RankRule] = [ranks.Fixed(min(numbers))] if numbers else []

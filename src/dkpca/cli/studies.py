@@ -198,8 +198,8 @@ def close(folder: Place, own: Own) -> None:
         with memory.locked():
             seat = founding.seat(there, memory)
             try:
-                shown = list(there.listing(seat.name))
-            except StorageError:  # what nobody can look at may have numbers in it
-                shown = ["unknown"]
+                shown: list[str] | None = list(there.listing(seat.name))
+            except StorageError:  # a folder that cannot be read may hold numbers of this member
+                shown = None
             seat.memory.close(shown)
     print("Closed: the keys of this study are deleted.")

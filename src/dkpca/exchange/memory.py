@@ -97,19 +97,19 @@ class StudyMemory:
         (self.path / "opened").mkdir(exist_ok=True)
         return Secrets(self.memory.identity(), self.memory._secret(self.path / "seed.key"))
 
-    def close(self, shown: Iterable[str] = ()) -> None:
+    def close(self, shown: Iterable[str] | None = ()) -> None:
         """Delete the keys of this study and everything they opened; what was sent stays on record.
 
         A study that ended before any number left the table, and now cannot go on, counts as none: so DIR, its ledger
-        and what the folder has `shown` of this member's files all have to say.
+        and what the folder has `shown` of this member's files all have to say. None: the folder cannot be read.
         """
         write(self.path / "closed", b"")
         (self.path / "seed.key").unlink(missing_ok=True)
         shutil.rmtree(self.path / "opened", ignore_errors=True)
         shutil.rmtree(self.path / "table", ignore_errors=True)
-        sent = {path.name for path in (self.path / "sent").glob("*")} | set(shown)
+        sent = {path.name for path in (self.path / "sent").glob("*")} | set(shown or ())
         sent |= {line["step"] for line in self.memory.ledger() if line.get("study") == self.path.name}
-        if all(map(BEFORE_NUMBERS.fullmatch, sent)):
+        if shown is not None and all(map(BEFORE_NUMBERS.fullmatch, sent)):
             for name in (ABOUT, LEFT):
                 self.forget(name)
 

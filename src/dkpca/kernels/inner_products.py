@@ -17,7 +17,7 @@ from dkpca.linalg.rows import column_means
 
 @dataclass(frozen=True)
 class Linear(Kernel):
-    """Inner products add over parties, so Gram matrices add: eq. (2) of the paper.
+    """Inner products add over parties, so kernel matrices add: eq. (2) of the paper.
 
     Parameters
     ----------

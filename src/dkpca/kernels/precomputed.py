@@ -16,7 +16,7 @@ ROUNDED_TO = 2.0**-24  # a matrix whose numbers are float32 may have eigenvalues
 
 @dataclass(frozen=True)
 class Precomputed(Kernel):
-    """The table is the Gram matrix; rows of new samples are their kernel values with the samples of the fit.
+    """The table is the kernel matrix; rows of new samples are their kernel values with the samples of the fit.
 
     Examples
     --------

@@ -86,7 +86,7 @@ def raw_bytes(summary: messages.Summary) -> int:
 
 
 def share_sent(summary: messages.Summary) -> float:
-    """Share of the party's Gram matrix, by trace, that the factor reproduces."""
+    """Share of the party's kernel matrix, by trace, that the factor reproduces."""
     sent = sum(spectrum(summary))
     total = sent + summary.trace_left_out
     return min(1.0, sent / total) if total > 0 else 1.0

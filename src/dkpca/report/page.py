@@ -40,7 +40,7 @@ from dkpca.report.content import (
 from dkpca.store import runs, storage
 from dkpca.store.files import Received
 from dkpca.store.runs import Run
-from dkpca.wording import in_bytes, in_percent
+from dkpca.wording import in_bytes, in_percent, p_value
 
 LARGEST_PAGE = 6_000_000  # bytes
 PARTS = files("dkpca.report")
@@ -201,10 +201,11 @@ def _outcomes(found: Sequence[Outcomes]) -> str:
         curves = "" if each.survival is None else _curves(each.survival)
         shown = sorted(each.associations, key=lambda a: a.corrected)[:MOST_ROWS]
         rows = [
-            (escape(a.label), (str(a.component), a.test, f"{a.effect:.2f}", f"{a.p:.2g}", f"{a.corrected:.2g}"))
+            (a.label, (str(a.component), a.test, f"{a.effect:.2f}", p_value(a.p), p_value(a.corrected)))
             for a in shown
         ]
-        table = _table(("label", "component", "test", "effect", "p", "corrected p"), rows)
+        escaped = [(escape(label), map(escape, cells)) for label, cells in rows]
+        table = _table(("label", "component", "test", "effect", "p", "corrected p"), escaped)
         tests = f"<details><summary>All tests</summary>{table}</details>" if rows else ""
         parts.append(f"<h3>{escape(each.samples.capitalize())}</h3><ul>{sentences}</ul>{curves}{tests}")
     return _section("outcomes", "Labels and outcomes", note, "".join(parts))
@@ -332,7 +333,7 @@ def _agreement(run: Run) -> str:
     ]
     body = _table(["", *map(escape, found.parties)], zip(map(escape, found.parties), rows, strict=True))
     if not run.model.is_blind:
-        p_values = ", ".join(f"{escape(name)} {p:.3g}" for name, p in unrelated(run.model).items())
+        p_values = ", ".join(escape(f"{name} p {p_value(p)}") for name, p in unrelated(run.model).items())
         body += (
             '<p class="note">P-values of "this party has nothing to do with the others", by permuting its samples, '
             f"corrected over parties: {p_values}.</p>"

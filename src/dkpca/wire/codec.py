@@ -66,7 +66,7 @@ def decode(cls: type[RecordT], header: Any, arrays: Arrays | None = None, *, wha
     try:
         return _record(cls, header, arrays or {}, given)
     except InputError as error:
-        raise WireError(f"{what}: {error}") from error
+        raise WireError(f"{what}: {error}" if what else str(error)) from error
 
 
 def values(hints: Mapping[str, Any], described: Any, *, what: str) -> dict[str, Any]:
