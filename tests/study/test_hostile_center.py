@@ -623,6 +623,28 @@ def test_another_question_in_the_place_of_one_is_refused(before_go, tmp_path):
         consortium.run("airline")
 
 
+@pytest.mark.parametrize("size", [400_000, 200_000])
+def test_a_result_larger_than_the_plan_and_the_samples_allow_is_not_read(size, before_go, tmp_path, monkeypatch):
+    """60 samples and 2 components are 960 bytes. The careless twin reads whatever the center declares."""
+    consortium, center = before_go
+    consortium.finish()
+    for path in ("shared/center/result", f"center/studies/{consortium.plan.id}/sent/result"):
+        (tmp_path / path).unlink()
+    for name in NAMES:
+        (opened,) = (tmp_path / name).glob("studies/*/opened/center.result.*")
+        opened.unlink()
+    replace(center).send("result", [Part("all", NAMES, [b"x" * size])], kind="question")
+    if size < q.HEADER:
+        words = "the center's result cannot be read"
+    else:
+        words = r"center/result: declares 400000 bytes; 26\d\d\d\d are the most for this step"
+    with pytest.raises(ProtectionError, match=words):
+        consortium.run("airline")
+    monkeypatch.setattr(PartySide, "_most_told", lambda *asked: 2**31)
+    with pytest.raises(ProtectionError, match="the center's result cannot be read"):
+        consortium.run("airline")
+
+
 def category_tables(n=60):
     """One party of categories, two of numbers: under a kernel of categories these are constant."""
     given = tables(n, 4)

@@ -3,6 +3,8 @@
 import datetime
 import os
 import shutil
+import tracemalloc
+from dataclasses import replace
 
 import psutil
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from dkpca.errors import DKPCAError, InputError, ProtectionError, StorageError
 from dkpca.exchange import founding
 from dkpca.exchange import plan as plans
-from dkpca.exchange.folder import Folder
+from dkpca.exchange.folder import MOST_FILES, Folder
 from dkpca.exchange.identity import Secrets
 from dkpca.exchange.member import RefusedError, WaitingError
 from dkpca.exchange.memory import Memory
@@ -171,6 +173,43 @@ class TestHugeFiles:
         send(actors, content=memoryview(content))
         path = actors.member("center").receive("airline", "summary", "all", at_most=2**27)
         assert path.read_bytes() == content
+
+
+class TestManyFiles:
+    """A member's folder that its host, or the member, fills with files."""
+
+    @pytest.fixture
+    def filled(self, where, actors):
+        for number in range(MOST_FILES):
+            (where / "airline" / f"junk-{number}").touch()
+        return actors
+
+    def peak(self, act):
+        tracemalloc.start()
+        try:
+            act()
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    def test_are_not_listed_beyond_what_the_plan_has_steps_for(self, filled):
+        with pytest.raises(StorageError, match=f"has more than {MOST_FILES} files"):
+            filled.member("center").has("airline", "summary")
+        assert replace(filled.plan, batches=9).most_files > MOST_FILES + 9 * 20
+
+    def test_take_no_memory_before_they_are_refused(self, filled):
+        """The careless twin lists them all first."""
+
+        def careful():
+            with pytest.raises(StorageError, match="has more than 200 files"):
+                filled.folder.listing("airline", 200)
+
+        assert self.peak(careful) < 0.1 * self.peak(lambda: filled.folder.listing("airline", 10**6))
+
+    def test_do_not_hide_a_plan(self, filled, where):
+        for number in range(MOST_FILES):
+            (where / "center" / f"junk-{number}").touch()
+        assert founding.plan_in(filled.folder).plan == filled.plan
 
 
 class TestWhatLiesInOurPlace:

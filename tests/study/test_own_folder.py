@@ -3,6 +3,8 @@
 import os
 import resource
 import signal
+import sqlite3
+import stat
 import subprocess
 import sys
 
@@ -103,6 +105,20 @@ def test_two_commands_at_once_are_refused(tmp_path):
         assert in_a_child(second) == 0
     with memory.locked():
         pass
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_nobody_else_may_open_the_lock(before, tmp_path):
+    """The careless twin: SQLite's own file, which other users of the machine can open, and so hold."""
+    old = os.umask(0o022)
+    try:
+        if before:
+            sqlite3.connect(tmp_path / "lock").close()
+            assert stat.S_IMODE((tmp_path / "lock").stat().st_mode) == 0o644
+        with Memory(tmp_path).locked():
+            assert stat.S_IMODE((tmp_path / "lock").stat().st_mode) == 0o600
+    finally:
+        os.umask(old)
 
 
 def test_a_killed_command_leaves_no_lock(tmp_path):

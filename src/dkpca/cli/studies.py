@@ -154,9 +154,9 @@ def _watch(folder: str, own: Path, as_json: bool) -> int:
     command = [sys.executable, "-m", "dkpca", "study", "run", folder, "--as", str(own), *(["--json"] * as_json)]
     before, pause = "", FIRST_PAUSE
     with place(folder) as there:
-        name = founding.seat(there, Memory(own)).name
+        seat = founding.seat(there, Memory(own))
         while True:
-            now = founding.footprint(there, name)
+            now = founding.footprint(seat)
             if now != before:
                 code = subprocess.run(command, check=False).returncode
                 if code != WAITING:
@@ -198,7 +198,7 @@ def close(folder: Place, own: Own) -> None:
         with memory.locked():
             seat = founding.seat(there, memory)
             try:
-                shown: list[str] | None = list(there.listing(seat.name))
+                shown: list[str] | None = list(seat.listing(seat.name))
             except StorageError:  # a folder that cannot be read may hold numbers of this member
                 shown = None
             seat.memory.close(shown)

@@ -22,7 +22,7 @@ from dkpca.errors import InputError, StorageError
 from dkpca.wording import printable
 
 BLOCK = 2**22  # bytes read from a distant file at a time
-MOST_LISTED = 100_000  # files below one member's prefix
+MOST_FILES = 10_000  # below one member's prefix, where no plan says more
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 FILE = re.compile(r"[a-z0-9][a-z0-9._-]{0,95}")
 DEVICES = {"con", "prn", "aux", "nul", *(f"{kind}{number}" for kind in ("com", "lpt") for number in range(10))}
@@ -89,27 +89,40 @@ class Folder:
         """Copy a local file into the folder under a new name; False if there is one already, which stays."""
         return self._publish(name, lambda path: self._fs.put_file(str(source), path))
 
-    def listing(self, member: str) -> dict[str, Listed]:
+    def listing(self, member: str, at_most: int = MOST_FILES, named: re.Pattern[str] = FILE) -> dict[str, Listed]:
         """Files below a member's prefix, but for those that are on their way and copies of sync clients."""
-        found = self._entries(self._path(member), "file")
-        if len(found) > MOST_LISTED:
-            raise StorageError(f"{self.url}/{member}: has {len(found)} files; {MOST_LISTED} are the most")
-        named = {name: each for name, each in found if FILE.fullmatch(name) and not name.endswith(".part")}
-        return {name: Listed(name, each.get("size") or 0, _seconds(each)) for name, each in named.items()}
+        found = self._entries(self._path(member), "file", at_most, named)
+        whole = {name: each for name, each in found.items() if FILE.fullmatch(name) and not name.endswith(".part")}
+        return {name: Listed(name, each.get("size") or 0, _seconds(each)) for name, each in whole.items()}
 
     def members(self) -> list[str]:
         """Names below which somebody has written."""
-        return sorted(name for name, _ in self._entries(self._root, "directory") if NAME.fullmatch(name))
+        return sorted(self._entries(self._root, "directory", MOST_FILES, NAME))
 
-    def _entries(self, path: str, kind: str) -> list[tuple[str, Any]]:
-        """What of one kind lies in a folder, by name."""
-        with self._explained(path.removeprefix(self._root).strip("/")):
-            try:
-                self._fs.invalidate_cache()
-                found = self._fs.ls(path, detail=True)
-            except FileNotFoundError:
-                return []
-        return [(str(e["name"]).rstrip("/").rpartition("/")[2], e) for e in found if e.get("type") == kind]
+    def _entries(self, path: str, kind: str, at_most: int, named: re.Pattern[str]) -> dict[str, Any]:
+        """Entries of one kind in a folder, by name; the listing stops where there are too many."""
+        found = dict[str, Any]()
+        with self._explained(path.removeprefix(self._root).strip("/")), contextlib.suppress(FileNotFoundError):
+            self._fs.invalidate_cache()
+            for each in self._listed(path):
+                name = str(each["name"]).rstrip("/").rpartition("/")[2]
+                if each.get("type") == kind and named.fullmatch(name):
+                    found[name] = each
+                if len(found) > at_most:
+                    raise StorageError(f"{path}: has more than {at_most} files; remove those of no member")
+        return found
+
+    def _listed(self, path: str) -> Iterator[Any]:
+        """Entries of a folder: one by one from a disk and over SFTP, all at once from other places."""
+        if "file" in self._kinds:
+            with os.scandir(path) as entries:
+                for entry in entries:
+                    with contextlib.suppress(FileNotFoundError):  # it has been renamed since
+                        yield self._fs.info(entry)
+        elif "sftp" in self._kinds:
+            yield from (self._fs._decode_stat(entry, path) for entry in self._fs.ftp.listdir_iter(path))
+        else:
+            yield from self._fs.ls(path, detail=True)
 
     def close(self) -> None:
         """End the connection, if there is one."""

@@ -63,7 +63,7 @@ class Founded:
     @staticmethod
     def latest(folder: Folder) -> "Founded | None":
         """Return the last plan in a folder, which follows from the one before it; None: there is none."""
-        listed = {name: map(PLAN.fullmatch, folder.listing(name)) for name in folder.members()}
+        listed = {name: map(PLAN.fullmatch, folder.listing(name, named=PLAN)) for name in folder.members()}
         found = {name: [int(plan[1]) for plan in plans if plan] for name, plans in listed.items()}
         found = {name: numbers for name, numbers in found.items() if numbers}
         if not found:
@@ -167,7 +167,7 @@ def shown(seat: Membership) -> Study:
 def status(folder: Folder) -> dict[str, Any]:
     """Say who wrote what when, and whom the others wait for; nobody's keys are needed."""
     here = plan_in(folder)
-    plan, listed = here.plan, {name: folder.listing(name) for name in here.plan.members}
+    plan, listed = here.plan, {n: folder.listing(n, here.plan.most_files) for n in here.plan.members}
     times = {file.name: file.time for files in listed.values() for file in files.values()}
     first = [here.member_file, f"signature-{here.number}"]
     steps = [name for name in times if members.number_of(name) == here.number and name not in listed[plan.center]]
@@ -195,10 +195,10 @@ def status(folder: Folder) -> dict[str, Any]:
     }
 
 
-def footprint(folder: Folder, own: str) -> str:
+def footprint(seat: Membership) -> str:
     """Text that changes whenever another member adds a file: all that a waiting process looks at."""
-    others = [name for name in folder.members() if name != own]
-    return repr([(name, sorted((f.name, f.size) for f in folder.listing(name).values())) for name in others])
+    listed = {name: seat.listing(name).values() for name in seat.folder.members() if name != seat.name}
+    return repr([(name, sorted((file.name, file.size) for file in files)) for name, files in listed.items()])
 
 
 @contextlib.contextmanager

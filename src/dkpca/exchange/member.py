@@ -16,7 +16,7 @@ from dkpca.errors import InputError, NoAnswerError, ProtectionError, WireError
 from dkpca.exchange import memory as memories
 from dkpca.exchange import plan as plans
 from dkpca.exchange import sealed
-from dkpca.exchange.folder import Folder, Listed
+from dkpca.exchange.folder import MOST_FILES, Folder, Listed
 from dkpca.exchange.identity import Secrets, sha256
 from dkpca.exchange.memory import StudyMemory
 from dkpca.exchange.plan import NO_QUESTION, Agreement, Study
@@ -214,8 +214,17 @@ class Membership:
     def has(self, writer: str, step: str) -> bool:
         """Whether a member's file lay in the folder when this command first looked, whole or not."""
         if writer not in self._listed:
-            self._listed[writer] = self.folder.listing(writer)
+            self._listed[writer] = self.listing(writer)
         return named(self.study.number, step) in self._listed[writer]
+
+    def listing(self, writer: str) -> dict[str, Listed]:
+        """Files of a member as the folder shows them now; more than the signed plan has steps for are refused."""
+        return self.folder.listing(writer, self._most_files)
+
+    @cached_property
+    def _most_files(self) -> int:
+        signed = self.memory.remembered("signed")
+        return MOST_FILES if signed is None else signed.plan.most_files
 
     def _adopt(self, about: sealed.Header, parts: Sequence[sealed.Part]) -> None:
         """Take back what this member wrote before its folder was restored from a copy; other content is refused."""

@@ -38,7 +38,11 @@ class Memory:
         """Hold the folder for one process; the system lets go of it when the process ends, however it ends."""
         if not self.path.is_dir():
             raise InputError(f"{self.path}: there is no such folder; 'dkpca study join' makes it")
-        with contextlib.closing(sqlite3.connect(self.path / "lock", timeout=0)) as held:
+        path = self.path / "lock"
+        with storage.explained(path):
+            path.touch(storage.PRIVATE_MODE)
+            path.chmod(storage.PRIVATE_MODE)  # whoever may read the file could hold its lock
+        with contextlib.closing(sqlite3.connect(path, timeout=0)) as held:
             held.isolation_level = None
             try:
                 held.execute("BEGIN EXCLUSIVE")  # of all locks in the standard library the one on every system

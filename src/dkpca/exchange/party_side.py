@@ -40,7 +40,7 @@ from dkpca.settings import Fit
 
 ALIGNS = (q.CommonGiven, q.HopWanted, q.MatchedGiven)
 MOST_DRIVEN = 5000  # samples with which a party computes how much its columns drive the components
-MOST_TOLD = 2**31  # bytes of what the center tells a party; written to disk in pieces
+TOLD_OF_A_PARTY = 2**12  # bytes: its kernel, its bounds, or the digest of its summary
 REBUILDS = (q.SummaryWanted, q.SumsWanted, q.ResultGiven)  # answers that leave something for later steps
 
 
@@ -126,10 +126,7 @@ class PartySide:
 
     def _take(self, ask: Ask) -> None:
         """Take what the center told at a step, if it is what the protocol expects there."""
-        batch, _, step = ask.step.rpartition("/")
-        own = len(self.new[batch].X if batch else self.table.X)
-        most = 2**16 + 64 * own if step in ("common", "matched") else MOST_TOLD  # of own samples only
-        about: dict[str, Any] = {"at_most": most, "kind": "question"}
+        about: dict[str, Any] = {"at_most": self._most_told(*ask.step.rpartition("/")), "kind": "question"}
         path = self.member.receive(self.plan.center, file_of(ask.step), ALL, self.member.name, **about)
         try:
             told = q.decode(path.read_bytes())
@@ -138,6 +135,19 @@ class PartySide:
         if not ask.expects(told):
             self.member.refuse(ask.step, "question")
         ask.questions = dict.fromkeys(self.names, told)
+
+    def _most_told(self, batch: str, _: str, step: str) -> int:
+        """Bytes that the center may tell at a step, as the plan and the samples say."""
+        n = len(self.new[batch].X if batch else self.table.X)
+        if step in ("common", "matched"):  # about own samples only
+            return 2**16 + 64 * n
+        if step != "result":  # some numbers of each party
+            return q.HEADER + TOLD_OF_A_PARTY * len(self.names)
+        union = self.party.union.get(batch)
+        n = len(self.party.order.get(batch, range(n))) if union is None else union.n_samples
+        wanted = self.fit.n_components or 0  # below 1 a share of the variance
+        components = int(wanted) if wanted >= 1 else n
+        return q.HEADER + 8 * n * (2 * components + 1)  # scores, slopes of covariates, and row means
 
     def _answers(self, ask: Ask, question: q.Question) -> dict[str, Any]:
         """Answer a step; return the answers of others that this party may read, and its own shape."""

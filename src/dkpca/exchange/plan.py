@@ -18,7 +18,7 @@ from typing import Annotated, Any, get_type_hints
 
 from dkpca.errors import InputError, ProtectionError, WireError
 from dkpca.exchange import sealed
-from dkpca.exchange.folder import check_name
+from dkpca.exchange.folder import MOST_FILES, check_name
 from dkpca.exchange.identity import Secrets, check_keys, sha256
 from dkpca.wording import as_toml, printable
 
@@ -26,6 +26,7 @@ VERSION = 1
 DAYS = 90  # that a study lasts by default
 NO_QUESTION = "0" * 64
 MOST_MEMBERS = 200
+MOST_BATCH_FILES = 100  # of one member, but for the hops of a ring
 MOST_PLAN, MOST_MEMBER, MOST_SIGNATURE = 2**18, 2**12, 2**14  # bytes
 FEWEST_MASKED = 3  # parties of a masked sum in a study: of two, each knows the other's numbers from the sum
 ALIGNMENTS = ("position", "tokens", "psi")
@@ -107,6 +108,11 @@ class Plan:
     def members(self) -> tuple[str, ...]:
         """All who sign, in the order of the plan."""
         return (self.center, *self.parties)
+
+    @property
+    def most_files(self) -> int:
+        """Files of one member at most: those of the fit and of earlier plans, and of each batch its steps."""
+        return MOST_FILES + self.batches * (MOST_BATCH_FILES + len(self.parties))
 
     @property
     def protect(self) -> str:
