@@ -145,5 +145,5 @@ def test_a_second_list_under_one_secret_is_refused(signed):
     assert isinstance(first, RaisedIds)
     other = replace(first, points=Packed(first.points.data.reshape(-1, 32)[::-1].ravel().copy()))
     opened.write_bytes(wire.encode(other))
-    with pytest.raises(ProtectionError, match="answered step 'ring-2' before, with other content"):
+    with pytest.raises(ProtectionError, match="registry/ring-2: this member's own folder has no record"):
         signed.run("registry")

@@ -1,16 +1,14 @@
 """What a member writes into the study's folder and reads there: each step once, signed, sealed and recorded."""
 
 import contextlib
-import hashlib
 import json
 import re
-import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import BinaryIO, NoReturn
+from typing import NoReturn
 
 from dkpca.errors import InputError, NoAnswerError, ProtectionError, WireError
 from dkpca.exchange import memory as memories
@@ -120,12 +118,15 @@ class Membership:
     ) -> None:
         """Write one step of this member: recorded in DIR first, then in the ledger, then in the folder."""
         if self.sent(step, question) is None:
-            about = sealed.Header(kind, self.agreement.digest, step, self.name, question, {})
             if self.has(self.name, step):
-                self._adopt(about, parts)
-            else:
-                path, keys = self.memory.path / "sent" / step, self.study.sealing
-                memories.write(path, lambda file: sealed.write(file, about, parts, self.me, keys))
+                raise ProtectionError(
+                    f"{self.folder.url}/{self.name}/{step}: this member's own folder has no record of this file: "
+                    "it was restored from an older copy, or is used twice, or someone else wrote the file; a step is "
+                    "answered only once"
+                )
+            about = sealed.Header(kind, self.agreement.digest, step, self.name, question, {})
+            path, keys = self.memory.path / "sent" / step, self.study.sealing
+            memories.write(path, lambda file: sealed.write(file, about, parts, self.me, keys))
         self.publish(step, question)
 
     def sent(self, step: str, question: str = NO_QUESTION) -> sealed.Header | None:
@@ -170,19 +171,32 @@ class Membership:
         for part in parts:
             if self._opened(writer, step, part).exists():
                 return self._opened(writer, step, part)
-        with self._verified(writer, step, kind) as (file, header):
+        if not self.has(writer, step):
+            raise WaitingError(step, writer)
+        where = f"{writer}/{named(self.study.number, step)}"
+        with self._ignored(writer, step), self.folder.opened(where) as found:
+            if found is None:
+                raise WaitingError(step, writer)
+            header = sealed.read_header(*found, self.study.public)
+            if header.agreement != self.agreement.digest:
+                raise ProtectionError("belongs to another study, or to another agreement of this one")
+            if (header.kind, header.step, header.writer) != (kind, step, writer):
+                raise ProtectionError(
+                    f"is {header.writer}'s {header.kind} for step {header.step!r}, in the wrong place"
+                )
             if header.question != question:
                 raise OtherQuestionError(
-                    f"{self.folder.url}/{writer}/{step}: answers another question than the one that follows from the "
-                    "plan and from this member's messages; it is ignored"
+                    "answers another question than the one that follows from the plan and from this member's messages"
                 )
             there = [part for part in parts if part in header.parts]
             if not there:
-                raise self._refused(writer, step, f"has no part for {self.name!r}")
+                raise ProtectionError(f"has no part for {self.name!r}")
             length, opened = header.parts[there[0]].plain_length, self._opened(writer, step, there[0])
             if length > at_most:
-                raise self._refused(writer, step, f"declares {length} bytes; {at_most} are the most for this step")
-            memories.write(opened, lambda target: target.writelines(self._contents(file, header, there[0])))
+                raise ProtectionError(f"declares {length} bytes; {at_most} are the most for this step")
+            with tempfile.TemporaryFile(dir=self.memory.path) as kept:
+                pieces = sealed.contents(found[0], header, there[0], (self.name, self.me), kept)
+                memories.write(opened, lambda target: target.writelines(pieces))
         return opened
 
     def check_nonce(self, writer: str, nonce: str) -> bytes:
@@ -226,56 +240,19 @@ class Membership:
         signed = self.memory.remembered("signed")
         return MOST_FILES if signed is None else signed.plan.most_files
 
-    def _adopt(self, about: sealed.Header, parts: Sequence[sealed.Part]) -> None:
-        """Take back what this member wrote before its folder was restored from a copy; other content is refused."""
-        with self._verified(self.name, about.step, about.kind) as (file, header):
-            same = header.question == about.question and list(header.parts) == [part.name for part in parts]
-            for part in parts if same else ():
-                same = same and header.parts[part.name].readers == part.readers
-                same = same and _digest(self._contents(file, header, part.name)) == _digest(part.content)
-            if not same:
-                raise ProtectionError(
-                    f"this member has answered step {about.step!r} before, with other content: its own folder was "
-                    "restored from an older copy, or is used twice; a step is answered only once"
-                )
-            file.seek(0)
-            memories.write(self.memory.path / "sent" / about.step, lambda target: _copy(file, target, header.length))
-
     @contextlib.contextmanager
-    def _verified(self, writer: str, step: str, kind: str) -> Iterator[tuple[BinaryIO, sealed.Header]]:
-        """Open a member's file whose header is signed by it, for this agreement and step."""
-        if not self.has(writer, step):
-            raise WaitingError(step, writer)
-        with self.folder.opened(f"{writer}/{named(self.study.number, step)}") as found:
-            if found is None:
-                raise WaitingError(step, writer)
-            file, size = found
-            try:
-                header = sealed.read_header(file, size, self.study.public)
-                about = (header.kind, header.agreement, header.step, header.writer)
-                if about[1] != self.agreement.digest:
-                    raise ProtectionError("belongs to another study, or to another agreement of this one")
-                if about != (kind, self.agreement.digest, step, writer):
-                    raise ProtectionError(
-                        f"is {header.writer}'s {header.kind} for step {header.step!r}, in the wrong place"
-                    )
-                yield file, header
-            except sealed.NotWholeError:
-                raise WaitingError(step, writer) from None
-            except (WireError, ProtectionError) as error:
-                if str(error).startswith(self.folder.url):
-                    raise
-                raise self._refused(writer, step, str(error)) from error
+    def _ignored(self, writer: str, step: str) -> Iterator[None]:
+        """Name the file in every error about it; one that is not whole yet is waited for."""
+        try:
+            yield
+        except sealed.NotWholeError:
+            raise WaitingError(step, writer) from None
+        except (WireError, ProtectionError) as error:
+            kind = OtherQuestionError if isinstance(error, OtherQuestionError) else ProtectionError
+            raise kind(f"{self.folder.url}/{writer}/{step}: {error}; it is ignored") from error
 
     def _opened(self, writer: str, step: str, part: str) -> Path:
         return self.memory.path / "opened" / f"{writer}.{step}.{part}"
-
-    def _contents(self, file: BinaryIO, header: sealed.Header, part: str) -> Iterator[bytes]:
-        with tempfile.TemporaryFile(dir=self.memory.path) as kept:
-            yield from sealed.contents(file, header, part, (self.name, self.me), kept)
-
-    def _refused(self, writer: str, step: str, reason: str) -> ProtectionError:
-        return ProtectionError(f"{self.folder.url}/{writer}/{step}: {reason}; it is ignored")
 
 
 def file_of(step: str) -> str:
@@ -292,16 +269,3 @@ def number_of(file: str) -> int:
     """Number of the plan that a step's file belongs to."""
     first = file.partition(".")[0]
     return int(first) if first.isdigit() else 1
-
-
-def _copy(source: BinaryIO, target: BinaryIO, length: int) -> None:
-    shutil.copyfileobj(source, target, sealed.PIECE)
-    if target.tell() != length:
-        raise sealed.NotWholeError
-
-
-def _digest(pieces: Iterable[bytes | memoryview]) -> str:
-    state = hashlib.sha256()
-    for piece in pieces:
-        state.update(piece)
-    return state.hexdigest()
