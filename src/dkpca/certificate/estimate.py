@@ -379,19 +379,17 @@ def tail_values(error: PartyError, sent: float, count: int) -> Vector:
 
 def entering(law: Law, rows: Sequence[Array], diagonals: Sequence[Array] | None) -> list[float]:
     """Mean entry of what multiplies each party's error in the fused matrix: an error of rank one keeps this share."""
-    # The law's derivative in the direction of the all-ones matrix at one party, averaged over pairs of samples.
+    # The law's derivative by one party's entries, averaged over pairs of samples.
     xp, step = namespace(*rows), max(1, rows[0].shape[0] // PAIRS)
-    rows = [A[::step, :] for A in rows]
-    diagonals = None if diagonals is None else [d[::step] for d in diagonals]
-    parts = [A @ A.T for A in law.merge(rows, diagonals)]
-    found = []
-    for j in range(len(rows)):
-        ones = [xp.ones_like(A[:, :1]) if i == j else xp.zeros_like(A[:, :1]) for i, A in enumerate(rows)]
-        changes = [C @ C.T for C in law.merge_changes(ones, diagonals)]
-        with quiet():  # a width of 1e+275: what is stated of it is refused later
-            mean = float(xp.mean(law.derivative(parts, changes)))
-        found.append(min(mean, MOST_SHARE) if mean > 0.0 else 0.0)
-    return found
+    parts = [A[::step, :] @ A[::step, :].T for A in rows]
+    with quiet():  # a width of 1e+275: what is stated of it is refused later
+        if law.linear:
+            own = [] if diagonals is None else [d[::step] for d in diagonals]
+            weights = [law.combine([xp.ones_like(parts[0])], own, own)] * len(parts)
+        else:
+            weights = law.error_weights(parts, parts)
+        means = [float(xp.mean(weight)) for weight in weights]
+    return [min(mean, MOST_SHARE) if mean > 0.0 else 0.0 for mean in means]
 
 
 def left_out(
@@ -407,19 +405,20 @@ def left_out(
     turn them. Else they are what is near: they lie along what the components have outside of the party's factor.
     """
     # Eigenvalues that each party left out, times the share with which its error enters the fused matrix.
-    D, found = len(spectrum.values), []
+    D, found = len(spectrum.values), list[Added]()
     tails = [
         max(0.0, share) * tail_values(error, float(own.sum()), D)
         for error, own, share in zip(errors, lengths, shares, strict=True)
     ]
     largest = max(float(tail[0]) for tail in tails)
-    used_up = not len(spectrum.near_values) or float(spectrum.near_values[-1]) <= largest
+    if len(spectrum.near_values) and float(spectrum.near_values[-1]) > largest:
+        # Apart from the components: only as many as there are components can take their places.
+        return [Added(value, np.zeros(D)) for value in np.sort(np.concatenate(tails))[::-1][:D].tolist()]
     for j, tail in enumerate(tails):
-        along = np.zeros((D, D))
-        if used_up and tail[0] > 0.0:
+        if tail[0] > 0.0:
             values, Y = np.linalg.eigh(outside(j))
             along = (Y * np.sqrt(ALONG * np.clip(values, 0.0, 1.0))[None, :]).T[::-1]
-        found += [Added(value, x) for value, x in zip(tail.tolist(), along, strict=True)]
+            found += [Added(value, x) for value, x in zip(tail.tolist(), along, strict=True)]
     return found
 
 

@@ -89,6 +89,7 @@ class Law(ABC):
     def derivative(self, parts: Iterable[Array], changes: Iterable[Array]) -> Array:
         """Entries of the change of the fused matrix, to first order, from those of the merged parts and changes.
 
+        Both are written over.
         What multiplies a party's change, entry by entry, is a positive semidefinite matrix; it is below the one that
         multiplies the party's error, but for `shortfall`.
         """
@@ -159,8 +160,10 @@ class Product(Law):
         pairs = zip(parts, changes, strict=True)
         total, slope = next(pairs)
         for part, change in pairs:
-            slope = slope * part + total * change
-            total = total * part
+            change *= total
+            slope *= part
+            slope += change
+            total *= part
         return slope
 
     def shortfall(
