@@ -163,7 +163,7 @@ class TestAnswer:
         (DKPCA(4), WINE, None, {"gammas": []}, "give positive numbers"),
         (DKPCA(4), WINE, None, {"repeats": 0}, "repeats is 0"),
         (DKPCA(4), WINE, None, {"folds": 1}, "folds is 1"),
-        (DKPCA().set_params(n_components=0.9), WINE, None, {}, "tune needs a whole number"),
+        (DKPCA().set_params(n_components=0.9), WINE, None, {}, "n_components is 0.9; give a whole number of at least 1"),
         (DKPCA(4, kernel="linear"), WINE, None, {"gammas": [1.0]}, "leave the widths out"),
         (DKPCA(4, kernel=kernels.RBF(0.1)), WINE, None, {"gammas": [1.0]}, "leave the widths out"),
         (DKPCA(4, kernel="precomputed"), WINE @ WINE.T, None, {}, "tune needs columns"),

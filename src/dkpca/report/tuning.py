@@ -23,13 +23,13 @@ from dkpca.errors import DataWarning, InputError
 from dkpca.estimator import DKPCA
 from dkpca.kernels import family
 from dkpca.linalg.arrays import to_numpy
+from dkpca.settings import check_value, whole
 from dkpca.tables.inputs import Tables, by_party, is_source
 
 FACTORS = (1 / 64, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0)  # of the usual width
 TABLES = {"widths": "gamma", "components": "components", "weights": "weights"}  # of what was tried
 FEWEST_SAMPLES = 20
 MANY_VALUES = 20  # labels that are numbers with more different values are predicted as numbers
-STABLE = 0.8  # components that two halves of the samples agree on to this degree are worth a look
 AS_GOOD = 0.05  # of stability: less than that is a matter of which halves were drawn
 
 
@@ -133,7 +133,7 @@ def tune(
     >>> found.suggested["gamma"]
     0.1
     """
-    trial, n_given = _trial(model, X, y, max_samples, repeats, folds)
+    trial = _Trial.of(model, X, y, max_samples, repeats, folds)
     notes = list(trial.labels.notes) if trial.labels else []
     widths = []
     for name, settings in _kernels_to_try(trial, gammas, notes):
@@ -142,15 +142,16 @@ def tune(
     suggested: dict[str, Any] = dict(_suggested_width(widths, notes).settings) if widths else {}
     trial = replace(trial, model=clone(trial.model).set_params(**suggested))
     components = [trial.judged(str(d), {"n_components": d}) for d in range(1, model.n_components + 1)]
-    suggested |= _suggested_components(components).settings
+    # The fewest components that predict as well as any; without labels, the most that are as stable as any.
+    suggested |= _as_good(components)[0 if trial.labels else -1].settings
     done()
     weights = [replace(components[-1], name="as given", settings={})]
     weights += [trial.judged(name, settings) for name, settings in _ways_to_weigh(trial)]
-    suggested |= _clearly_better(weights, weights[0]).settings
+    suggested |= _as_good(weights)[0].settings
     done()
-    words = trial.labels.words if trial.labels else ""
     found = (tuple(widths), tuple(components), tuple(weights))
-    return Tuning(trial.n_samples, n_given, words, *found, suggested, tuple(notes))
+    words = trial.labels.words if trial.labels else ""
+    return Tuning(trial.n_samples, trial.n_given, words, *found, suggested, tuple(notes))
 
 
 def chosen(choices: Sequence[Choice], suggested: Mapping[str, Any]) -> Choice | None:
@@ -184,26 +185,56 @@ class _Trial:
 
     model: DKPCA
     tables: Any
+    n_given: int  # samples in the tables; those here may be fewer
     labels: _Labels | None
     repeats: int
-    n_samples: int
+
+    @classmethod
+    def of(cls, model: DKPCA, X: Any, y: Any, max_samples: int, repeats: int, folds: int) -> "_Trial":
+        """Check what was given, and draw the samples that are tried."""
+        most = model.n_components
+        counts = {"n_components": most, "max_samples": max_samples, "repeats": repeats, "folds": folds}
+        for name, count in counts.items():
+            least = 2 if name == "folds" else 1
+            check_value(name, count, (whole(least), f"a whole number of at least {least}"))
+        if any(family(kernel).columns_are == "samples" for kernel in _named_kernels(model)):
+            raise InputError("a kernel matrix that is computed already has no width to choose; tune needs columns")
+        given = by_party(X)
+        elsewhere = [name for name, table in (given or {}).items() if isinstance(table, str) or is_source(table)]
+        if elsewhere:
+            raise InputError(f"the tables of {elsewhere} are opened elsewhere; tune needs the tables themselves")
+        tables = X if given is None else Tables(given)
+        n_given = tables.shape[0]
+        rows = np.sort(np.random.default_rng(model.random_state or 0).permutation(n_given)[:max_samples])
+        needed = max(FEWEST_SAMPLES, 2 * most)
+        if len(rows) < needed:
+            raise InputError(
+                f"{len(rows)} samples are too few to try {most} components on halves of them; {needed} are needed"
+            )
+        labels = None if y is None else _labels_of(np.asarray(y), n_given, rows, folds)
+        # Nothing leaves this machine: what protects messages, or checks an answer, would only take time.
+        plain = clone(model).set_params(protect="none", audit=None)
+        return cls(plain, _safe_indexing(tables, rows), n_given, labels, repeats)
+
+    @property
+    def n_samples(self) -> int:
+        return int(self.tables.shape[0])
+
+    @property
+    def seed(self) -> int:
+        return int(self.model.random_state or 0)
 
     def judged(self, name: str, settings: Mapping[str, Any]) -> Choice:
         """Judge the fit with some settings changed: one fit on all samples, two on halves, one for each fold."""
         trial = replace(self, model=clone(self.model).set_params(**settings))
-        fitted, said = trial.fit(self.tables)
-        captured = float(np.sum(to_numpy(fitted.explained_variance_ratio_)))
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always", DataWarning)
+            captured = float(np.sum(to_numpy(clone(trial.model).fit(self.tables).explained_variance_ratio_)))
+        about = tuple(str(each.message) for each in said if issubclass(each.category, DataWarning))
         with warnings.catch_warnings():
             # What is wrong with a part of the samples is no news: it lowers the stability and the score.
             warnings.simplefilter("ignore", DataWarning)
-            return Choice(name, settings, captured, trial.stability(), *trial.score(), said)
-
-    def fit(self, tables: Any) -> tuple[DKPCA, tuple[str, ...]]:
-        """Fit, and return also what the fit had to say."""
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always", DataWarning)
-            fitted = clone(self.model).fit(tables)
-        return fitted, tuple(str(each.message) for each in said if issubclass(each.category, DataWarning))
+            return Choice(name, settings, captured, trial.stability(), *trial.score(), about)
 
     def stability(self) -> float:
         """Mean squared cosine between the scores that fits on two halves give to all samples."""
@@ -211,7 +242,7 @@ class _Trial:
         found = []
         halves = ShuffleSplit(self.repeats, train_size=0.5, test_size=0.5, random_state=self.seed)
         for both in halves.split(np.arange(self.n_samples)):
-            fits = [self.fit(_safe_indexing(self.tables, rows))[0] for rows in both]
+            fits = [clone(self.model).fit(_safe_indexing(self.tables, rows)) for rows in both]
             scores = [np.asarray(to_numpy(fitted.transform(self.tables)), dtype=float) for fitted in fits]
             Q, P = (np.linalg.qr(Z - Z.mean(axis=0))[0] for Z in scores)
             found.append(float(np.sum((Q.T @ P) ** 2)) / Q.shape[1])
@@ -232,40 +263,6 @@ class _Trial:
             error_score="raise",
         )
         return float(found.mean()), float(found.std(ddof=1)) / math.sqrt(len(found))
-
-    @property
-    def seed(self) -> int:
-        return int(self.model.random_state or 0)
-
-
-def _trial(model: DKPCA, X: Any, y: Any, max_samples: int, repeats: int, folds: int) -> tuple[_Trial, int]:
-    """Tables and labels of the samples that are tried, and how many samples were given."""
-    most = model.n_components
-    if isinstance(most, bool) or not isinstance(most, int):
-        raise InputError(f"n_components is {most!r}; tune needs a whole number, the most that are tried")
-    for name, count, least in (("max_samples", max_samples, 1), ("repeats", repeats, 1), ("folds", folds, 2)):
-        if isinstance(count, bool) or not isinstance(count, int) or count < least:
-            raise InputError(f"{name} is {count!r}; give a whole number of at least {least}")
-    if any(family(kernel).columns_are == "samples" for kernel in _named_kernels(model)):
-        raise InputError("a kernel matrix that is computed already has no width to choose; tune needs columns")
-    given = by_party(X)
-    elsewhere = [name for name, table in (given or {}).items() if isinstance(table, str) or is_source(table)]
-    if elsewhere:
-        raise InputError(f"the tables of {elsewhere} are opened elsewhere; tune needs the tables themselves")
-    tables = X if given is None else Tables(given)
-    n_given = tables.shape[0]
-    rows = np.arange(n_given)
-    if n_given > max_samples:
-        rows = np.sort(np.random.default_rng(model.random_state or 0).permutation(n_given)[:max_samples])
-    if len(rows) < max(FEWEST_SAMPLES, 2 * most):
-        raise InputError(
-            f"{len(rows)} samples are too few to try {most} components on halves of them; "
-            f"{max(FEWEST_SAMPLES, 2 * most)} are needed"
-        )
-    known = None if y is None else _labels_of(np.asarray(y), n_given, rows, folds)
-    # Nothing leaves this machine: what protects messages, or checks an answer, would only take time.
-    plain = clone(model).set_params(protect="none", audit=None)
-    return _Trial(plain, _safe_indexing(tables, rows), known, repeats, len(rows)), n_given
 
 
 def _labels_of(given: Any, n_given: int, rows: Any, n_folds: int) -> _Labels:
@@ -309,8 +306,9 @@ def _kernels_to_try(
     if gammas is not None and (not gammas or any(not 0.0 < float(gamma) < math.inf for gamma in gammas)):
         raise InputError(f"widths are {list(gammas)}; give positive numbers")
     if gammas is None:
-        usual = replace(trial, model=clone(trial.model).set_params(gamma="scale", weights=None))
-        fitted = usual.fit(trial.tables)[0]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DataWarning)
+            fitted = clone(trial.model).set_params(gamma="scale", weights=None).fit(trial.tables)
         gammas = [next(g for g in fitted.gammas_.values() if g is not None) * factor for factor in FACTORS]
     if isinstance(trial.model.kernel, str) and trial.model.law is None and trial.model.weights is None:
         yield "linear", {"kernel": "linear", "gamma": None}  # which a very small gamma comes near
@@ -327,43 +325,30 @@ def _ways_to_weigh(trial: _Trial) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _suggested_width(choices: Sequence[Choice], notes: list[str]) -> Choice:
-    """By the labels where there are some, then by stability; a kernel that shows nothing comes last.
-
-    The largest width that is as stable as any; the linear kernel only where it predicts clearly better.
-    """
-    linear = [choice for choice in choices if "kernel" in choice.settings]
-    widths = [choice for choice in choices if choice not in linear]
-    sound = [choice for choice in widths if not choice.warnings] or widths
-    best = max(sound, key=_score)
-    if linear and best.score is not None and _clearly_better(linear, best) is linear[0]:
-        return linear[0]
-    sound = [choice for choice in sound if _score(choice) >= _score(best) - best.score_error]
-    most = max(choice.stability for choice in sound)
-    found = max((c for c in sound if c.stability >= most - AS_GOOD), key=lambda choice: choice.settings["gamma"])
+    """The largest width that is as stable as any that predicts as well; the linear kernel if none of them does."""
+    scored = choices[0].score is not None
+    widths = [choice for choice in choices if "kernel" not in choice.settings]
+    good = _as_good(choices if scored else widths)
+    found = _as_stable([choice for choice in good if choice in widths] or good)[-1]
     if len(widths) > 2 and found in (widths[0], widths[-1]):
         end = "smallest" if found is widths[0] else "largest"
         notes.append(f"the suggested gamma is the {end} that was tried; try others beyond it (gammas, --gammas)")
     return found
 
 
-def _suggested_components(choices: Sequence[Choice]) -> Choice:
-    """The fewest that predict as well as any; without labels, the most that are stable."""
-    if choices[0].score is not None:
-        best = max(choices, key=_score)
-        return next(choice for choice in choices if _score(choice) >= _score(best) - best.score_error)
-    stable = [choice for choice in choices if choice.stability >= STABLE]
-    return stable[-1] if stable else max(choices, key=lambda choice: choice.stability)
+def _as_good(choices: Sequence[Choice]) -> list[Choice]:
+    """Choices that predict as well as the best, to its standard error; without labels, those that are as stable.
+
+    A kernel that shows nothing is not among them.
+    """
+    sound = [choice for choice in choices if not choice.warnings] or list(choices)
+    scores = [choice.score for choice in sound if choice.score is not None]
+    if not scores:
+        return _as_stable(sound)
+    best = sound[int(np.argmax(scores))]
+    return [c for c, score in zip(sound, scores, strict=True) if score >= max(scores) - best.score_error]
 
 
-def _clearly_better(choices: Sequence[Choice], given: Choice) -> Choice:
-    """The one that predicts clearly better than the one given; without labels, that is clearly more stable."""
-    sound = [given, *(choice for choice in choices if not choice.warnings)]
-    if given.score is not None:
-        best = max(sound, key=_score)
-        return best if _score(best) > given.score + max(best.score_error, given.score_error) else given
-    best = max(sound, key=lambda choice: choice.stability)
-    return best if best.stability > given.stability + AS_GOOD else given
-
-
-def _score(choice: Choice) -> float:
-    return 0.0 if choice.score is None else choice.score
+def _as_stable(choices: Sequence[Choice]) -> list[Choice]:
+    most = max(choice.stability for choice in choices)
+    return [choice for choice in choices if choice.stability >= most - AS_GOOD]
