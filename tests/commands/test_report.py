@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 from dkpca import wire
+from dkpca.analysis.importance import Drives
 from dkpca.fusion import result
 from dkpca.report import page as pages
 from dkpca.report.columns import MOST_COLUMNS, NONE, own_columns, read_labels
@@ -299,28 +300,12 @@ def test_the_page_begins_the_certificate_with_the_verdict(fused):
     assert page.index(verdict) < page.index("All that is proved") < page.index("Theorem 1 of the paper")
 
 
-class TestColumnsThatDrive:
-    """By mail: the center adds row means to the result, and a party computes from its own table and state."""
-
-    def test_a_party_draws_them_from_its_state_and_the_row_means(self, fused):
-        fused.ok("fuse", *(f"{o}.summary" for o in OWNERS), "--components", 3, "--row-means", "--out", "sent")
-        assert "how similar each sample is to the others on average" in fused.ok("inspect", "sent/result.scores").out
-        party = ("--table", "clinic.csv", "--id", "person", "--state", "clinic.state", "--out", "page.html")
-        fused.ok("report", "sent/result.scores", *party)
-        drawn = page_names(fused.path / "page.html")[1]["drives"]
-        fused.ok("report", "sent", *party)  # whoever has the whole run needs no row means
-        assert page_names(fused.path / "page.html")[1]["drives"]["top"][0][0] == drawn["top"][0][0]
-        assert len(drawn["top"]) == 3
-        assert all(error > 0 for each in drawn["top"] for _, _, error in each)
-        assert "Which of your columns drive a component" in (fused.path / "page.html").read_text()
-
-    def test_what_is_missing_is_one_sentence(self, fused):
-        party = ("--table", "clinic.csv", "--id", "person", "--state", "clinic.state")
-        fused.ok("fuse", *(f"{o}.summary" for o in OWNERS), "--components", 3, "--out", "run")
-        assert "row means ('dkpca fuse --row-means')" in fused.refused("report", "run/result.scores", *party)
-        assert "give the party's table of the fit too" in fused.refused("report", "run", "--state", "clinic.state")
-        said = fused.refused(
-            "fuse", *(f"{o}.summary" for o in OWNERS), "--law", "sum", "--row-means", "--out", "other"
-        )
-        assert "rbf kernels under the product law; leave out --row-means" in said
-        assert not (fused.path / "other" / "result.scores").exists()
+def test_columns_that_drive_a_component_are_drawn_as_a_study_left_them(fused):
+    fused.ok("fuse", *(f"{o}.summary" for o in OWNERS), "--components", 3, "--out", "run")
+    values = np.array([[1.0, 0.0, 0.5], [-2.0, 0.1, 0.0]])
+    (fused.path / "run" / "importance.csv").write_bytes(Drives(("x0", "x1"), values, np.full((2, 3), 0.01)).to_csv())
+    fused.ok("report", "run", "--out", "page.html")
+    drawn = page_names(fused.path / "page.html")[1]["drives"]
+    assert [each[0][0] for each in drawn["top"]] == ["x1", "x1", "x0"]
+    assert all(error > 0 for each in drawn["top"] for _, _, error in each)
+    assert "Which of your columns drive a component" in (fused.path / "page.html").read_text()

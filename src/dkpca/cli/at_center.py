@@ -53,10 +53,6 @@ def fuse(
     without: Annotated[list[str] | None, typer.Option("--without", help="Leave this party out from now on.")] = None,
     ids: Ids = None,
     id_column: Annotated[str | None, o.option("--id", "Id column of the --ids table.")] = None,
-    row_means: Annotated[
-        bool,
-        typer.Option("--row-means", help="Include the row means of the fused kernel in result.scores."),
-    ] = False,
     as_json: o.AsJson = False,
 ) -> None:
     """Turn the parties' summaries into kernel principal components, in a run directory.
@@ -86,7 +82,6 @@ def fuse(
             progress=told,
             device=compute.device,
             memory=MemoryLimit.of(compute.max_memory, out.parent),
-            row_means=row_means,
         )
     used = [f"{name}: {file}" for name, file in run.came_in.items()]
     show(as_json, run_facts(run), [*used, *run_words(run)])

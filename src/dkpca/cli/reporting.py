@@ -48,12 +48,6 @@ def report(
         Path | None,
         o.option("--table", "A party's own table or party.toml, to relate each component to its columns.", NAMES),
     ] = None,
-    state: Annotated[
-        Path | None,
-        o.option(
-            "--state", "Your private state from the fit, to show how much each column drives a component.", NAMES
-        ),
-    ] = None,
     new: Annotated[
         list[Path] | None,
         o.option("--new", "Folder of new samples to draw as well, such as new/ in a run directory.", MORE),
@@ -101,7 +95,6 @@ def report(
         labels=labels,
         label_columns=o.column_names(label),
         table=table,
-        state=state,
         how=Reading(known.id_column, id_normalize=known.id_normalize, dialect=known.dialect),
         how_labels=Reading(label_id or known.id_column, id_normalize=known.id_normalize),
         new=new or (),

@@ -14,12 +14,11 @@ import numpy as np
 import polars as pl
 
 from dkpca import messages
-from dkpca.analysis.importance import Drives, at_party
+from dkpca.analysis.importance import Drives
 from dkpca.analysis.outcomes import Outcomes, outcomes
 from dkpca.errors import InputError
-from dkpca.exchange.holdings import preparation_of
-from dkpca.exchange.own_table import DRIVES, own_names
-from dkpca.fusion import FusedModel, row_means, without_row_means
+from dkpca.exchange.own_table import DRIVES
+from dkpca.fusion import FusedModel
 from dkpca.fusion.scoring import party_shares
 from dkpca.linalg.arrays import to_numpy
 from dkpca.messages import Scores
@@ -57,7 +56,6 @@ class Source:
     told: Mapping[str, Any] = field(default_factory=dict)  # what is proved of the scores, where that came along
     numbered: bool = False  # whether the names are row numbers, because nobody gave the ids of the fit
     outside: Any = None  # (n_samples,) of bool: new samples out of the range of the fit
-    result: Scores | None = None  # the message of the center, where this was read
 
     @property
     def title(self) -> str:
@@ -136,7 +134,7 @@ def _message(path: Path) -> Source:
     names = [str(row) for row in range(result.scores.shape[0])]
     told = {name: getattr(result, name) for name in TOLD if hasattr(result, name)}
     scores = _matrix(result.scores.decode())
-    return Source(path, names, scores, result.sample_digest, told=told, numbered=True, result=result)
+    return Source(path, names, scores, result.sample_digest, told=told, numbered=True)
 
 
 def _embedding(path: Path) -> Source:
@@ -173,7 +171,6 @@ class Wanted:
     labels: Path | None = None  # table with labels
     label_columns: Sequence[str] = ()  # of that table; none: all
     table: Path | None = None  # a party's own, whose columns are correlated with the components
-    state: Path | None = None  # the party's private state of the fit, for how much its columns drive the components
     how: Reading = PLAIN  # how tables are read: the id column, how ids are made alike, how files are written
     how_labels: Reading = PLAIN  # the same for labels
     new: Sequence[Path] = ()  # new samples
@@ -210,6 +207,7 @@ def assemble(wanted: Wanted) -> Content:
     if wanted.new_tables:
         new = [with_own_ids(part, table, wanted.how)[0] for part, table in zip(new, wanted.new_tables, strict=True)]
     labels, own = _labels(wanted, source, notes), _own_columns(wanted, source, notes)
+    beside = (source.path if source.path.is_dir() else source.path.parent) / DRIVES  # as a study leaves it
     return Content(
         source,
         wanted.title or source.title,
@@ -218,7 +216,7 @@ def assemble(wanted: Wanted) -> Content:
         own=own,
         notes=list(dict.fromkeys(notes)),  # the table of labels may be the party's own
         outcomes=outcomes_of(wanted, source, new, labels, own),
-        drives=_drives(wanted, source),
+        drives=Drives.from_csv(storage.read(beside)) if beside.exists() else None,
     )
 
 
@@ -255,38 +253,6 @@ def _own_columns(wanted: Wanted, source: Source, notes: list[str]) -> OwnColumns
     return found
 
 
-def _drives(wanted: Wanted, source: Source) -> Drives | None:
-    """How much the party's columns drive the components: from its state and table, or as a study left it."""
-    beside = (source.path if source.path.is_dir() else source.path.parent) / DRIVES
-    if wanted.state is None or wanted.table is None:
-        return Drives.from_csv(storage.read(beside)) if beside.exists() else None
-    state = files.read_state(wanted.state)
-    preparation = preparation_of(state)
-    table = reading.read(wanted.table, preparation.reading_of_new(wanted.how.id_column))
-    if list(table.ids or ()) != list(source.names):
-        raise InputError(
-            f"{wanted.table}: its samples or their order differ from the result's; give the table of the fit"
-        )
-    means, weight, residual, adds = None, 1.0, 0.0, state.kernel.adds_up
-    if source.run is not None:
-        model = source.run.model
-        adds, weight = model.law.scores_add, model.weights.get(state.party, 1.0)
-        if not adds and without_row_means(model) is None:
-            means, residual = row_means(model)
-    elif source.result is not None and source.result.row_means is not None:
-        means, residual = np.asarray(source.result.row_means.decode()), source.result.residual
-    X = _matrix(state.measured(preparation.apply(table)))
-    found = at_party(state.kernel, own_names(preparation), X, source.scores, means, residual) if (
-        adds or means is not None
-    ) else None  # fmt: skip
-    if found is None:
-        raise InputError(
-            f"{wanted.state}: how much columns drive a component is known for linear kernels, and for rbf kernels "
-            "where the center sent row means ('dkpca fuse --row-means'); leave out --state"
-        )
-    return replace(found, values=weight * found.values)
-
-
 def _check(wanted: Wanted) -> None:
     """Refuse what does not go together, before anything is read."""
     tables = [table for table in (wanted.table, *wanted.new_tables) if table is not None]
@@ -294,8 +260,6 @@ def _check(wanted: Wanted) -> None:
         raise InputError(f"{tables[0]}: name its id column with --id")
     if wanted.labels is not None and wanted.how_labels.id_column is None:
         raise InputError(f"{wanted.labels}: name its id column with --id, or with --label-id")
-    if wanted.state is not None and wanted.table is None:
-        raise InputError(f"--state {wanted.state}: give the party's table of the fit too, with --table")
     if wanted.survival is not None and wanted.labels is None:
         raise InputError(f"--survival {','.join(wanted.survival)}: which table has them? Give it with --labels")
     if wanted.label_columns and wanted.labels is None:

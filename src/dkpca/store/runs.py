@@ -127,15 +127,14 @@ def fuse(
     id_normalize: Sequence[str] = (),
     states: Mapping[str, bytes] | None = None,
     model: FusedModel | None = None,
-    row_means: bool = False,
     **asked: Any,
 ) -> Run:
     """Fuse new summaries with those already in the run; nothing is written unless all of it succeeds.
 
     `keep` says whether its parties that are not among the files stay (without files all do), `without` names those
     that go, `roster` those that must be there. `sample_names` are checked against the summaries. One owner of all
-    parties has `states`, kept in `private/`, and a `model` of the summaries. `row_means` go to the parties with the
-    result. `asked` is for `dkpca.fusion.fuse`; components, centering, law and weights are else as in the run so far.
+    parties has `states`, kept in `private/`, and a `model` of the summaries. `asked` is for
+    `dkpca.fusion.fuse`; components, centering, law and weights are else as in the run so far.
     """
     check(path)
     received = [receive(file, Summary) for file in summary_files]
@@ -143,9 +142,6 @@ def fuse(
         before, notes = _settings_before(path, needed=model is None and not {"n_components", "center"} <= set(asked))
         accepted = _merged(path, received, without, keep or not received)
         model = model or _fused(path, before, accepted, roster=list(roster) or None, **asked)
-        useless = fusion.without_row_means(model) if row_means else None
-        if useless:
-            raise InputError(f"{useless}; leave out --row-means")
         ways = tuple(id_normalize or (before.get("id_normalize", ()) if sample_names is None else ()))
         names, named_by, lost = names_of(path, next(iter(model.summaries.values())), sample_names, ways)
         kept = path / "messages"
@@ -153,7 +149,7 @@ def fuse(
         settings = settings_of(model, accepted, named_by, ways)
         run = Run(path, model, settings, names, (*notes, *lost), used)
         gone = [kept / f"{party}.summary" for party in without]
-        _write(run, accepted, states or {}, gone, row_means)
+        _write(run, accepted, states or {}, gone)
         record_received(path, received)
         ledger.append(path / LEDGER, "fused", parties=sorted(model.summaries))
     return run
@@ -225,11 +221,9 @@ def _fused(path: Path, before: Mapping[str, Any], accepted: Mapping[str, Receive
         return fusion.fused(wanted, lambda count: fuse(n_components=count))
 
 
-def _write(
-    run: Run, accepted: Mapping[str, Received], states: Mapping[str, bytes], gone: Sequence[Path], row_means: bool
-) -> None:
+def _write(run: Run, accepted: Mapping[str, Received], states: Mapping[str, bytes], gone: Sequence[Path]) -> None:
     path, model, scores = run.path, run.model, np.asarray(to_numpy(run.model.scores))
-    result = wire.pieces(fusion.result(model, scores, run.settings["sample_digest"], with_row_means=row_means))
+    result = wire.pieces(fusion.result(model, scores, run.settings["sample_digest"]))
     produced: dict[str, Content] = {
         "certificate.json": storage.as_json(model.certificate.to_dict()),
         SETTINGS: storage.as_json(run.settings),
