@@ -356,12 +356,18 @@ def _check_together(fit: Fit) -> None:
     if fit.lacking == "complete":
         raise InputError(
             f"lacking='complete' regresses a party's rows on those of the others, and under protect={fit.protect!r} "
-            "the center sees no party's rows; use lacking='drop', or 'mean' with protect='blind'"
+            "the center sees no party's rows; use lacking='mean' or 'drop'"
         )
-    if fit.protect == "sums" and fit.lacking == "mean":
+    if (
+        fit.protect == "sums"
+        and fit.lacking == "mean"
+        and not all(
+            kernel.name == "linear" or (kernel.unit_diagonal and kernel.has_width) for kernel in fit.families()
+        )
+    ):
         raise InputError(
-            "lacking='mean' does not go with protect='sums': for samples that the other parties lack, the sum would "
-            "reveal a party's own numbers; use lacking='drop', or protect='blind'"
+            "lacking='mean' with protect='sums' works only with the linear kernel and distance-based kernels such "
+            "as rbf; use protect='blind', or lacking='drop'"
         )
     if fit.protect == "sums" and fit.precision not in ("float32", "float64"):
         raise InputError(

@@ -101,7 +101,8 @@ def fit(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[FusedModel]:
     if settings.protect != "none" or terms.align == "tokens":
         yield _seeds(names, terms)
     if terms.align != "position":
-        terms = yield from aligned(names, terms, union=settings.lacking in ("mean", "complete"))
+        keeps, sums = settings.lacking in ("mean", "complete"), settings.protect == "sums"
+        terms = yield from aligned(names, terms, union=keeps, at_least=2 if sums else 1)
         if settings.protect != "none":
             terms = replace(terms, places=None)  # the parties pad their own tables
     if settings.protect == "sums":
@@ -343,18 +344,27 @@ def _by_sums(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[tuple[M
     """Masked sums: the center gets the joint distances or inner products, as if one party had all columns."""
     kernel, derived = joint_kernel(names, settings)
     shape = yield from _shape(names, settings, terms)
-    what = quantities.of_fit(kernel, shape.n_samples, settings.n_landmarks, settings.precision)
-    agreed, covariates = yield from _go(settings, terms, shape, lambda: dict.fromkeys(names, kernel))
-    joined = yield from _added(settings, terms, kernel, what, shape)
+    padded = settings.lacking == "mean"
+    what = quantities.of_fit(kernel, shape.n_samples, settings.n_landmarks, settings.precision, padded=padded)
+    widths: Callable[[], Widths] = dict
+    if width_comes_first(names, settings):
+        widths, derived = (yield from _widths(names, settings, terms, shape)), False
+
+    def chosen() -> Kernel:
+        return replace(kernel, gamma=widths()[names[0]]) if widths() else kernel  # type: ignore[type-var]
+
+    agreed, covariates = yield from _go(settings, terms, shape, lambda: dict.fromkeys(names, chosen()))
+    known = chosen() if agreed is None else agreed.kernels[names[0]]
+    joined = yield from _added(settings, terms, known, what, shape)
 
     def fused() -> FusedModel:
-        final, T, columns = kernel, shape.n_samples, joined().n_features
+        final, T, columns = known, shape.n_samples, joined().n_features
         if derived:
             if settings.gamma is None:
                 width = 1.0 / columns
             else:
-                width = (T - 1.0) / (2.0 * columns * T) if scale_known(settings) else joint.width_of(kernel, joined())
-            final = replace(kernel, gamma=_checked(width, terms))  # type: ignore[type-var]  # a kernel with a width
+                width = (T - 1.0) / (2.0 * columns * T) if scale_known(settings) else joint.width_of(known, joined())
+            final = replace(known, gamma=_checked(width, terms))  # type: ignore[type-var]  # a kernel with a width
         summary = joint.summary_of(final, joined())
         return fused_by(settings, [summary], dtype=terms.dtype, law=None, weights=None, covariates=covariates())
 
@@ -365,8 +375,10 @@ def _seeds(names: Sequence[str], terms: Terms, before: str = "") -> Ask:
     return Ask(f"{before}seeds", dict.fromkeys(names, q.SeedsWanted(terms.run, tuple(names))), readers="parties")
 
 
-def aligned(names: Sequence[str], terms: Terms, batch: str = "", *, union: bool = False) -> Steps[Terms]:
-    """Find the samples that all parties have, or at least one, by tokens under their key or by a ring.
+def aligned(
+    names: Sequence[str], terms: Terms, batch: str = "", *, union: bool = False, at_least: int = 1
+) -> Steps[Terms]:
+    """Find the samples that all parties have, or `at_least` so many, by tokens under their key or by a ring.
 
     Tells the parties which these are; returns the terms with the places of their samples among all.
     """
@@ -387,7 +399,7 @@ def aligned(names: Sequence[str], terms: Terms, batch: str = "", *, union: bool 
         lists = lambda: {name: tokens[name].tokens.listed() for name in names}  # noqa: E731
     matched = Ask(
         f"{before}matched",
-        lambda: _matched(lists(), ring, union, batch),
+        lambda: _matched(lists(), ring, union, batch, at_least),
         expects=lambda told: (
             isinstance(told, q.MatchedGiven)
             and (told.ring, told.places is not None, told.batch) == (ring, union, batch)
@@ -424,12 +436,14 @@ def _by_ring(
     return fully_raised
 
 
-def _matched(lists: Mapping[str, list[bytes]], ring: bool, keep_all: bool, batch: str) -> Questions:
+def _matched(lists: Mapping[str, list[bytes]], ring: bool, keep_all: bool, batch: str, at_least: int) -> Questions:
     """Tell each party the positions of the common samples in its list, and of a union the places of its samples."""
     from dkpca.protection.psi import intersection, union
 
     found = intersection(lists)
     n_samples, places = union(lists) if keep_all else (len(next(iter(found.values()))), None)
+    if places is not None and at_least > 1:
+        check_hidden_among_others(places)
     if not next(iter(found.values())):
         raise alignment.nothing_common(lists)
     return {
@@ -443,6 +457,17 @@ def _matched(lists: Mapping[str, list[bytes]], ring: bool, keep_all: bool, batch
         )
         for name, positions in found.items()
     }
+
+
+def check_hidden_among_others(places: Mapping[str, Any]) -> None:
+    """Refuse masked sums over samples that one party has alone: the others add what is the same for all of these."""
+    holders = np.bincount(np.concatenate([np.asarray(own) for own in places.values()]))
+    alone = int((holders < 2).sum())
+    if alone:
+        raise FusionError(
+            f"{alone:,} of {len(holders):,} samples are at one party only, and a masked sum over them would reveal "
+            "that party's numbers; use protect='blind', or lacking='drop'"
+        )
 
 
 def _packed_numbers(numbers: Sequence[int]) -> Packed:
@@ -663,6 +688,12 @@ def joint_kernel(names: Sequence[str], settings: Fit) -> tuple[Kernel, bool]:
             "leave law=None"
         )
     return kernel, derived
+
+
+def width_comes_first(names: Sequence[str], settings: Fit) -> bool:
+    """Whether masked sums need the derived width before they are formed: the mean of phi depends on it."""
+    kernel, derived = joint_kernel(names, settings)
+    return derived and kernel.unit_diagonal and settings.lacking == "mean"
 
 
 def check_protected(names: Sequence[str], settings: Fit) -> None:

@@ -349,7 +349,8 @@ def _sums(case: Case, heard: Heard, model: FusedModel) -> Iterator[Leaving]:
     """What the center holds under masked sums: inner products or distances over all columns, whatever the width."""
     plan, n_samples = case.plan, len(case.table.X)
     (joined,) = model.summaries.values()
-    added = quantities.of_fit(joined.kernel, n_samples, case.fit.n_landmarks, case.fit.precision)
+    padded = case.fit.lacking == "mean"
+    added = quantities.of_fit(joined.kernel, n_samples, case.fit.n_landmarks, case.fit.precision, padded=padded)
     size = sum(added.count(piece) for piece in added.pieces) * added.bits // 8 + 8 * n_samples * added.lengths
     n_rows, n_features = joined.n_samples, sum(case.columns.values())
     total, what = np.zeros((n_rows, n_rows)), "distances"
@@ -365,14 +366,16 @@ def _sums(case: Case, heard: Heard, model: FusedModel) -> Iterator[Leaving]:
     matrix = replace(recovery.seen_in(joined, np.arange(n_rows)), n_features=n_features)
     yield Leaving("the joint kernel matrix, computed from these sums", plan.center, 0, matrix)
     known = sorted(set(case.limits.public) & set(plan.parties) - {case.name})
-    if not known:
+    if not padded and not known:
         return
-    # A center that has another party's columns subtracts what these add.
+    # Samples that the others lack differ in the sum by this party's numbers alone, and only the center knows which
+    # these are: it counts as if all were. A center that has another party's columns subtracts what these add.
     X, kernel = case.table.X[case.rows], joined.kernel
     X = standardized(X, *column_scales(X)) if case.fit.standardize and kernel.columns_are == "quantities" else X
     own = quantities.Compared(kernel, X, X).between(X, X)
     own = own if kernel.unit_diagonal else quantities.as_distances(own)
-    alone = f"your own {what}, less what the columns of {', '.join(known)} add"
+    where = "between samples that the others lack" if padded else f"less what the columns of {', '.join(known)} add"
+    alone = f"your own {what}, {where}"
     yield Leaving(alone, plan.center, 0, _plain(recovery.points(own), case.table))
 
 

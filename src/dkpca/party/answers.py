@@ -17,7 +17,7 @@ from dkpca.linalg.rows import column_scales, standardized
 from dkpca.party import alignment, summaries
 from dkpca.party import questions as q
 from dkpca.party.limits import ANYTHING, Limits
-from dkpca.party.state import PartyState, SumState
+from dkpca.party.state import PartyState, SumState, among_all
 from dkpca.party.true_rows import OpenRows, true_rows
 from dkpca.protection import keys, masks, quantities
 from dkpca.protection.quantities import Addends, Compared
@@ -37,11 +37,9 @@ class Union:
     places: Any  # (n_own,): of the own samples, in their order
     shared: tuple[int, ...] = ()  # own rows that all parties have, in the order of all
 
-    def padded(self, A: Any) -> Any:
-        """Return a matrix of the own samples with a row of zeros for each sample that this party lacks."""
-        among_all = np.zeros((self.n_samples, A.shape[1]))
-        among_all[self.places] = to_numpy(A)
-        return among_all
+    def padded(self, A: Any, row: Any) -> Any:
+        """Return a matrix of the own samples with a row in the place of each sample that this party lacks."""
+        return among_all(A, self.places, self.n_samples, row)
 
 
 @dataclass
@@ -267,7 +265,7 @@ def _summary(party: Party, question: q.SummaryWanted) -> messages.Summary:
         n = X.shape[0] if union is None else union.n_samples
         rotation, turn = Rotation(party.group_key, party.run, party.common_digest(n), n), None
         if union is not None:  # a party centers its matrix: then the mean row is zero
-            turn = lambda A: rotation.turn(union.padded(A))  # noqa: E731
+            turn = lambda A: rotation.turn(union.padded(A, 0.0))  # noqa: E731
         turned = summaries.Turned(
             rotation.hidden_digest, turn or rotation.turn, lambda rank: column_rotation(seed, rank)
         )
@@ -351,7 +349,7 @@ def _compared(party: Party, question: q.MaskedWanted) -> tuple[Compared, SumStat
     if question.batch:
         state: SumState = party.whole_state(SumState)
         X = summaries.measured(state, party.table(state.kernel.columns_are, question.batch))
-        return Compared(state.kernel, X, np.asarray(state.anchors)), state
+        return Compared(state.kernel, X, state.padded()), state
     X, kernel = party.table(question.kernel.columns_are), question.kernel
     if not isinstance(X, np.ndarray):
         raise InputError(
@@ -364,22 +362,24 @@ def _compared(party: Party, question: q.MaskedWanted) -> tuple[Compared, SumStat
     kernel.check(X)
     origin = kernel.origin(X)
     X = np.asarray(X - origin)
-    positions = quantities.positions(question.what, party.run)
-    anchors = X if positions is None else X[positions]
+    union, positions = party.union.get(""), quantities.positions(question.what, party.run)
     state = SumState(
         party=party.name,
         run=party.run,
         kernel=kernel,
         origin=origin,
-        anchors=anchors,
+        anchors=X if positions is None else X[positions],
         positions=positions,
+        places=None if union is None else union.places,
+        n_samples=0 if union is None else union.n_samples,
         bits=question.what.bits,
         shift=shift,
         scale=scale,
         preparation=getattr(party.open, "preparation", None),
         dominant=kernel.dominant_column(X),
     )
-    return Compared(kernel, X, anchors), state
+    anchors = state.padded()
+    return Compared(kernel, X if union is None else anchors, anchors), state
 
 
 def _statistic(party: Party, kernel: Kernel, standardize: bool) -> float:
@@ -445,7 +445,7 @@ def _covariates(party: Party, question: q.CovariatesWanted) -> messages.Covariat
     n_samples = len(rows) if union is None else union.n_samples
     if len(rows) != n_samples:
         raise InputError(f"party {party.name!r} has covariates of {len(rows)} of {n_samples} samples")
-    rows = rows if union is None else union.padded(rows)  # in the order of all
+    rows = rows if union is None else union.padded(rows, 0.0)  # in the order of all
     if question.blind:
         rows = Rotation(party.group_key, party.run, party.common_digest(n_samples), n_samples).turn(rows)
     return messages.CovariateRows(party.name, Rounded(rows))

@@ -4,10 +4,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+import numpy as np
+
 from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import Array
 from dkpca.linalg.rows import standardized
 from dkpca.party.recovery import Measurement
+
+
+def among_all(own: Array, places: Array, n_samples: int, row: Any) -> Array:
+    """Return the own rows at their places among all samples, and another row at the places of the others."""
+    whole = np.empty((n_samples, own.shape[1]))
+    whole[:] = row
+    whole[places] = own
+    return whole
 
 
 @dataclass(frozen=True)
@@ -133,6 +143,8 @@ class SumState:
     preparation: Mapping[str, Any] | None = None
     columns: tuple[str, ...] | None = None
     dominant: tuple[int, float] | None = None
+    places: Array | None = None  # of the own samples among all, where the party may lack some
+    n_samples: int = 0  # of all, then
 
     protect: ClassVar[str] = "sums"
     solver: ClassVar[str] = "masked sum"
@@ -146,6 +158,13 @@ class SumState:
     def measured(self, X: Array) -> Array:
         """Rows of a table as the kernel of the fit takes them."""
         return standardized(X, self.shift, self.scale) - self.origin[None, :]
+
+    def padded(self) -> Array:
+        """Return the anchors with a row for each sample that the party lacks: of NaN, if it is the mean of phi."""
+        if self.places is None or self.anchors is None:
+            return self.anchors
+        row = np.nan if self.kernel.unit_diagonal else self.anchors.mean(axis=0)  # phi(x) = x in a linear kernel
+        return among_all(self.anchors, self.places, self.n_samples, row)
 
     def with_rows(self, X: Array) -> "SumState":
         """Return the state with the rows of the table it was made from."""

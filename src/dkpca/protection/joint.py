@@ -87,7 +87,7 @@ def _quantities(kernel: Kernel, joined: Joined) -> Numbers:
     """What the kernel is formed of, for all pairs of samples."""
     return (
         quantities.as_distances(joined.total.copy())
-        if joined.what.lengths and kernel.unit_diagonal
+        if joined.what.lengths and kernel.unit_diagonal and not joined.what.padded
         else joined.total.copy()
     )
 
@@ -195,7 +195,7 @@ def _summary(
         trace_left_out=trace - float((factor**2).sum()),
         rounding_norm=rounding_norm,
         rounding_nuclear=rounding_nuclear,
-        diagonal=Rounded(diagonal[:, None]) if kernel.sends_diagonal else None,
+        diagonal=Rounded(diagonal[:, None]) if kernel.sends_diagonal or joined.what.padded else None,
     )
 
 
@@ -220,7 +220,8 @@ def _uncertainty(joined: Joined, kernel: Kernel) -> float:
     rounding += 0.5 * joined.n_parties * lengths.step
     if kernel.unit_diagonal:
         rounding *= 2.0  # a squared distance is two lengths less twice a product
-    return rounding + joined.n_parties * quantities.ARITHMETIC * 4.0 * float(np.max(np.diagonal(joined.total)))
+    longest = joined.total if joined.what.padded else np.diagonal(joined.total)
+    return rounding + joined.n_parties * quantities.ARITHMETIC * 4.0 * float(np.max(longest))
 
 
 def _entry_error(kernel: Kernel, total: Numbers, uncertainty: float) -> float:
