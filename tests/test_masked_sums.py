@@ -264,7 +264,7 @@ def test_other_samples_under_one_question_are_under_other_masks():
 
     def sent(rows):
         party = Party("bank", lambda _: X, NAMES, "first", secrets["bank"], ids=[f"p{i}" for i in range(31)])
-        party.received = {other: seeds[other]["bank"] for other in NAMES if other != "bank"}
+        party.received = {("", other): seeds[other]["bank"] for other in NAMES if other != "bank"}
         party.order[""] = rows
         return np.frombuffer(party.answer(asked).values.data, dtype=np.uint32)
 

@@ -1,10 +1,21 @@
 """Batches of new samples: none smaller than the plan says, none with a sample that was answered before."""
 
+import contextlib
+import shutil
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 
-from dkpca.errors import InputError
-from dkpca.exchange.member import RefusedError
+from dkpca import wire
+from dkpca.errors import InputError, ProtectionError
+from dkpca.exchange import founding
+from dkpca.exchange.member import RefusedError, WaitingError
+from dkpca.exchange.sealed import Part
+from dkpca.messages import MaskedSum
+from dkpca.party import questions as q
+from dkpca.party.answers import Party
 from testkit.studies import ANYTHING, Consortium
 from tests.study.test_a_study import MODES, tables
 
@@ -67,3 +78,85 @@ def test_a_batch_of_which_few_samples_are_common_ends_there(fitted, tmp_path):
     with pytest.raises(RefusedError, match="too few samples are common"):
         fitted.finish()
     assert not list((tmp_path / "shared").glob("*/*sums*"))
+
+
+def test_a_file_that_changes_after_its_first_message_left_is_refused(fitted, tmp_path):
+    ids = [f"n{i}" for i in range(6)]
+    put(fitted, tmp_path, 1, {"airline": ids})
+    with pytest.raises(WaitingError):
+        fitted.run("airline")
+    path = tmp_path / "airline/new/1.csv"
+    path.write_text(path.read_text().replace("n0,", "n0,1"))
+    with pytest.raises(ProtectionError, match="the table of batch-1 is not the one that this member saw before"):
+        fitted.run("airline")
+
+
+@pytest.fixture(scope="module")
+def weighed_once(tmp_path_factory):
+    fit = MODES["blind"] | {"weights": "balanced"}
+    root = tmp_path_factory.mktemp("weighed")
+    consortium = Consortium(root, tables(30), fit, samples=10, batches=1, batch_samples=5).join(**ANYTHING)
+    consortium.sign().finish()
+    put(consortium, root, 1, {name: [f"n{i}" for i in range(6)] for name in consortium.names})
+    return consortium
+
+
+class TestARestoredFolder:
+    """Its owner's batch was answered, the folder's host hides that, and the numbers are others by now."""
+
+    def masked(self, consortium):
+        """What the center opens of the airline's masked shares."""
+        (path,) = consortium.root.glob("center/studies/*/opened/airline.batch-1.sums-1.center")
+        message = wire.decode(path.read_bytes())
+        path.unlink()
+        assert isinstance(message, MaskedSum)
+        return message.values.data.view("<i8")
+
+    def answered_again(self, consortium, change):
+        """Masked numbers of the first time, and of a folder from before the batch after a change."""
+        root = consortium.root
+        shutil.copytree(root / "airline", root / "copy")
+        consortium.finish()
+        first = self.masked(consortium)
+        shutil.rmtree(root / "airline")
+        (root / "copy").rename(root / "airline")
+        for hidden in root.glob("shared/airline/batch-1*"):
+            hidden.unlink()
+        change(consortium)
+        for _ in range(6):
+            with contextlib.suppress(WaitingError):
+                consortium.run("airline")
+        center = consortium.at("center", founding.seat)
+        with contextlib.suppress(WaitingError):
+            center.receive("airline", "batch-1.sums-1", "center", at_most=10**6, question=self.asked(center))
+        return first, self.masked(consortium)
+
+    def asked(self, center):
+        return q.digest(q.decode(center.memory.kept("asked/batch-1.sums-1.all") or b""))
+
+    def another_file(self, consortium):
+        path = consortium.root / "airline/new/1.csv"
+        path.write_text(path.read_text().replace("n0,", "n0,1"))
+
+    def another_weight(self, consortium):
+        """The center tells the restored party that its matrix was weighed otherwise."""
+        center = consortium.at("center", founding.seat)
+        told: Any = q.decode(center.memory.kept("asked/result.airline") or b"")
+        other = q.encode(replace(told, weight=0.5 * told.weight))
+        for path in (center.memory.path / "sent/result", consortium.root / "shared/center/result"):
+            path.unlink()
+        for opened in consortium.root.glob("airline/studies/*/opened/center.result.*"):
+            opened.unlink()
+        replace(center).send("result", [Part("airline", ("airline",), [other])], kind="question")
+
+    @pytest.mark.parametrize("change", ["another_file", "another_weight"])
+    @pytest.mark.parametrize("careless", [False, True])
+    def test_adds_no_other_numbers_under_the_same_masks(self, change, careless, weighed_once, tmp_path, monkeypatch):
+        """The careless twin: seeds that do not follow from the batch. The masks cancel in the difference."""
+        if careless:
+            monkeypatch.setattr(Party, "secret_of", lambda self, batch: self.secret)
+        first, again = self.answered_again(weighed_once.copy(tmp_path), getattr(self, change))
+        difference = again - first
+        assert np.any(difference)
+        small = np.mean(np.abs(difference.astype(float)) < 2.0**54)  # as differences of shares are, of 64 bits
+        assert small == 1.0 if careless else small < 0.1

@@ -194,7 +194,7 @@ class _Answering:
         )
         for other in set(self.roster) - {self.name} if self.id_column else ():
             seeds = keys.seeds_for(self._secret(other), self.run, other, self.roster)
-            party.received[other] = seeds[self.name]
+            party.received["", other] = seeds[self.name]
         if common.exists():
             party.answer(q.decode(common.read_bytes()))
         return party

@@ -177,7 +177,7 @@ def drive(
         if ask.readers == "parties":
             for name, messages in given.items():
                 for other, message in messages.items():
-                    parties[other].received[name] = message
+                    parties[other].received[ask.one.batch, name] = message
 
 
 def answer(party: Party, question: Question) -> tuple[Any, Any, Any]:

@@ -19,13 +19,14 @@ from dkpca.errors import DKPCAError, FusionError, InputError, PolicyError, Prote
 from dkpca.exchange import protocols
 from dkpca.exchange import review as reviews
 from dkpca.exchange.center_side import received, terms_of
+from dkpca.exchange.identity import sha256
 from dkpca.exchange.member import ALL, CENTER, Membership, OtherQuestionError, file_of
 from dkpca.exchange.memory import write
 from dkpca.exchange.own_table import DRIVES, OwnTable, write_result
 from dkpca.exchange.plan import Plan, second_nonce
 from dkpca.exchange.protocols import Ask
 from dkpca.exchange.review import Case
-from dkpca.exchange.sealed import Part
+from dkpca.exchange.sealed import Part, canonical
 from dkpca.fusion.covariates import Covariates
 from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import to_numpy
@@ -60,6 +61,7 @@ class PartySide:
         member = self.member
         self.plan: Plan = member.study.plan
         self._weight = 1.0  # of this party's matrix, as the result says
+        self._told = ""  # digest of the fit's result as this party was told it
         self.names: tuple[str, ...] = self.plan.parties
         self.terms = replace(terms_of(member), fewest_samples=2)  # too few are refused at `go`
         self.party = Party(
@@ -86,6 +88,7 @@ class PartySide:
         self._write_drives(folder, result)
         for batch in self.new:
             self._check_batch(batch)
+            self._freeze(batch)
             placed = self._drive(protocols.place(self.names, self.fit, result, batch, self.terms))
             assert placed is not None
             self._write(folder / batch, placed, batch)
@@ -110,6 +113,7 @@ class PartySide:
                 if self.fit.protect == "blind" and not question.batch:
                     self._before.append(question)
                 self._weight = question.weight
+                self._told = self._told or q.digest(question)  # of the fit, with this party's weight and slopes
                 return question.scores
             given = self._answers(ask, question)
 
@@ -226,7 +230,7 @@ class PartySide:
             if isinstance(message, Seed):
                 if message.to != self.member.name:
                     raise ProtectionError(f"{name}: its seeds are not for {self.member.name}")
-                self.party.received[name] = message
+                self.party.received[question.batch, name] = message  # type: ignore[attr-defined]
         return found | ({self.member.name: self._made(ask.step, question)} if ask.readers == "all" else {})
 
     def _doubt(self, derived: q.Derived) -> tuple[str, str]:
@@ -295,6 +299,16 @@ class PartySide:
         again = _samples_in(table) & {sample for other in before for sample in _samples_in(other)}
         if again:
             raise InputError(f"{batch}: {len(again)} of its samples were placed before; leave them out")
+
+    def _freeze(self, batch: str) -> None:
+        """Bind the masks of a batch to all that its numbers follow from; a file that changes later is refused."""
+        table = self.new[batch]
+        about = canonical([self._told, table.X.shape, list(table.keys or ()), list(table.covariates)])
+        content = sha256(
+            about + b"".join(np.asarray(each).tobytes() for each in (table.X, *table.covariates.values()))
+        )
+        self.member.memory.keep_once(f"{batch}.sha256", content.encode(), f"the table of {batch}")
+        self.party.contents[batch] = content
 
     def _write(self, folder: Path, scores: Scores, batch: str) -> None:
         """Keep a result under this party's own ids; that of a blind fit is turned back, new samples never were."""

@@ -73,7 +73,7 @@ class Terms:
     go: bool = False  # whether all parties agree to the derived values before any message with data
     publish: bool = False  # whether the parties are told the result
     dtype: str = "float64"  # precision in which the center computes
-    seeded: bool = False  # whether the parties have their seeds already
+    seeded: bool = False  # whether the parties have the seeds of the fit when they place new samples
     places: Mapping[str, Any] | None = None  # of each party's samples among all; None: all have all, in one order
     samples: str = ""  # digest of all samples in their order, where parties lack some
     n_samples: int = 0  # that at least one party has, where that was found out
@@ -201,8 +201,8 @@ def new_rows(names: Sequence[str], batch: str, *, exact: bool = False) -> Steps[
 
 def place(names: Sequence[str], settings: Fit, model: Any, batch: str, terms: Terms) -> Steps[Any]:
     """Place a batch of new samples; return their scores. A party has the result in the place of the model."""
-    if settings.protect != "none" and not terms.seeded:
-        yield _seeds(names, terms, f"{batch}/")
+    if settings.protect != "none":
+        yield _seeds(names, terms, batch)
     if terms.align != "position":
         yield from aligned(names, terms, batch)
     if settings.protect == "none":
@@ -371,8 +371,9 @@ def _by_sums(names: Sequence[str], settings: Fit, terms: Terms) -> Steps[tuple[M
     return cache(fused), agreed
 
 
-def _seeds(names: Sequence[str], terms: Terms, before: str = "") -> Ask:
-    return Ask(f"{before}seeds", dict.fromkeys(names, q.SeedsWanted(terms.run, tuple(names))), readers="parties")
+def _seeds(names: Sequence[str], terms: Terms, batch: str = "") -> Ask:
+    question = q.SeedsWanted(terms.run, tuple(names), batch if terms.seeded else "")
+    return Ask(f"{batch}/seeds" if batch else "seeds", dict.fromkeys(names, question), readers="parties")
 
 
 def aligned(

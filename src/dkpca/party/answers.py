@@ -55,6 +55,7 @@ class Party:
     open_new: Callable[[str, str], Array] | None = None  # a batch of new samples: its name, and what columns are
     ids: Sequence[str] | None = None  # of the samples in row order; None: rows match by position
     ids_new: Mapping[str, Sequence[str]] = field(default_factory=dict)  # by batch
+    contents: dict[str, str] = field(default_factory=dict)  # digests by batch: other content has other masks
     covariates: Callable[[str, Mapping[str, list[int]]], Any] | None = None  # of their owner: from the batch and the
     # rows that take part, by batch, to orthonormal columns
     limits: Limits = ANYTHING  # what the party is willing to answer
@@ -62,7 +63,7 @@ class Party:
     here: bool = False  # whether the center is in this process: audited rows are made where they are looked at
     device: str | None = None  # where to compute with landmarks
     memory: MemoryLimit | None = None  # that arrays with a row for each sample may take
-    received: dict[str, messages.Seed] = field(default_factory=dict, repr=False)  # by sender
+    received: dict[tuple[str, str], messages.Seed] = field(default_factory=dict, repr=False)  # by batch and sender
     order: dict[str, list[int]] = field(default_factory=dict)  # rows that all parties have, by batch
     normalization: str = ""  # how its ids were brought into one form
     raised: dict[tuple[str, int], messages.RaisedIds] = field(
@@ -81,17 +82,17 @@ class Party:
     @cached_property
     def group_key(self) -> bytes:
         """Key that all parties share."""
-        self._check_seeds()
-        return keys.group_key(self.secret, self.run, self.name, self.roster, self.received)
+        return keys.group_key(self.secret, self.run, self.name, self.roster, self._seeds_of(""))
 
-    @cached_property
-    def pair_keys(self) -> dict[str, bytes]:
-        """Key of each pair that this party is in."""
-        self._check_seeds()
-        return {
-            other: keys.pair_key(self.secret, self.run, self.name, self.roster, seed)
-            for other, seed in self.received.items()
-        }
+    def pair_keys(self, batch: str = "") -> dict[str, bytes]:
+        """Key of each pair that this party is in; a batch with a digest has keys of its own."""
+        secret, seeds = self.secret_of(batch), self._seeds_of(batch if batch in self.contents else "")
+        return {n: keys.pair_key(secret, self.run, self.name, self.roster, seed) for n, seed in seeds.items()}
+
+    def secret_of(self, batch: str) -> bytes:
+        """Secret from which seeds are derived: for a batch with a digest it follows from its content too."""
+        bound = batch in self.contents
+        return keys.own(self.secret, self.run, f"{batch} {self.contents[batch]}") if bound else self.secret
 
     def table(self, columns_are: str, batch: str = "") -> Array:
         """Rows that take part, in the order of all parties."""
@@ -137,16 +138,19 @@ class Party:
             return self.state
         return self.state.with_rows(self.table(self.state.kernel.columns_are))
 
-    def _check_seeds(self) -> None:
-        lacking = sorted(set(self.roster) - {self.name} - set(self.received))
+    def _seeds_of(self, batch: str) -> dict[str, messages.Seed]:
+        """Seeds of all other parties, by sender."""
+        seeds = {sender: seed for (about, sender), seed in self.received.items() if about == batch}
+        lacking = sorted(set(self.roster) - {self.name} - set(seeds))
         if lacking:
             raise ProtectionError(f"party {self.name!r} has no seeds from {lacking}")
+        return seeds
 
 
 def _seeds(party: Party, question: q.SeedsWanted) -> dict[str, messages.Seed]:
     if tuple(party.roster) != question.roster or party.run != question.run:
         raise ProtectionError(f"party {party.name!r} was asked for seeds of another fit")
-    return keys.seeds_for(party.secret, party.run, party.name, party.roster)
+    return keys.seeds_for(party.secret_of(question.batch), party.run, party.name, party.roster)
 
 
 def _tokens(party: Party, question: q.TokensWanted) -> messages.SampleTokens:
@@ -341,7 +345,7 @@ def _under_masks(party: Party, numbers: Any, question: q.MaskedWanted, part: str
     ids = party.sample_ids(question.batch)
     samples = "" if ids is None else party.common_digest(len(ids), question.batch)
     about = q.digest(question) if ids is None else f"{q.digest(question)} of {samples}"
-    return masks.under_masks(numbers, party.name, party.roster, party.pair_keys, about, part)
+    return masks.under_masks(numbers, party.name, party.roster, party.pair_keys(question.batch), about, part)
 
 
 def _compared(party: Party, question: q.MaskedWanted) -> tuple[Compared, SumState]:

@@ -53,6 +53,7 @@ class SeedsWanted(Question, answer=messages.Seed, reads_table=False):
 
     run: str
     roster: tuple[messages.PartyName, ...]
+    batch: str = ""  # of new samples whose content the seeds are bound to; empty: those of the fit
 
 
 @dataclass(frozen=True)
