@@ -130,7 +130,8 @@ def test_the_page_of_a_model_has_all_of_it(tmp_path):
         "is associated with group (Kruskal-Wallis",
         "Survival differs between clusters with p &lt; 0.001 (log-rank)",
         "Label &#x27;a&#x27; was a column of the fit",
-        "survival of 3 clusters over time",
+        'id="survival-chart-0"',
+        '"survival":[{"cluster 1":[[0.0,',
         "Which party agrees with which",
         "share of all variance",
     ):

@@ -146,7 +146,12 @@ def test_the_page_loads_without_error_or_request_and_shows_everything(page_file,
     assert page.locator("#scree-chart .whisker").count() == 3
     assert page.locator("#influence-chart .bar").count() == 3 * len(OWNERS)
     assert page.locator("#parties tbody tr").count() == len(OWNERS)
-    assert page.locator("#certificate .whisker").count() == 3
+    assert page.locator("#errors-chart .whisker").count() == 3
+    dots, bounds = (
+        page.locator(f"#errors-chart {part}").evaluate_all("all => all.map(one => one.getBoundingClientRect().top)")
+        for part in ("circle", ".whisker")
+    )
+    assert all(bound <= dot + 4.5 for dot, bound in zip(dots, bounds, strict=True))
     page.locator("#certificate summary").click()
     text = page.locator("main").inner_text()
     for words in (

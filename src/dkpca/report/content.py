@@ -40,6 +40,7 @@ TURNED = (
 )
 FITTED, NEW, OUTSIDE, COMPLETED = 0, 1, 2, 3
 TOP_COLUMNS = 8
+MOST_BARS = 30  # components drawn with an error bar
 SCORE_BYTES = 3_000_000  # of one page; with very many samples the last components are left out of it
 STEPS = 65_535  # a score is told apart to this part of its component's range
 
@@ -369,6 +370,7 @@ def packed(content: Content, drawn: DrawnSamples) -> tuple[dict[str, Any], str]:
         "kinds": bundle.add(drawn.kinds),
         "columns": [_packed_column(bundle, column) for column in columns],
         "title": content.title,
+        "survival": [each.survival.curves if each.survival else {} for each in content.outcomes],
     }
     if content.source.run is not None:
         header |= _of_run(content.source.run)
@@ -400,7 +402,12 @@ def _of_run(run: Run) -> dict[str, Any]:
     certificate = run.model.certificate
     total = certificate.total_variance_at_most or 1.0
     found = to_numpy(run.model.eigenvalues).astype(float)
+    estimated, proved = certificate.component_estimates[0], certificate.component_errors_at_most
     return {
+        "errors": {
+            name: np.sqrt(squared[:MOST_BARS]).tolist()  # sines
+            for name, squared in (("estimated", estimated), ("proved", proved))
+        },
         "scree": {
             "found": (found / total).tolist(),
             "low": [value / total for value in certificate.eigenvalues_at_least],

@@ -3,7 +3,6 @@
 import base64
 import hashlib
 import json
-import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from html import escape
@@ -17,8 +16,7 @@ import polars as pl
 
 from dkpca import wire
 from dkpca.analysis.agreement import agreement, missing, unrelated
-from dkpca.analysis.outcomes import Outcomes, Survival, words
-from dkpca.certificate import Certificate
+from dkpca.analysis.outcomes import Outcomes, words
 from dkpca.errors import InputError
 from dkpca.fusion import FusedModel
 from dkpca.linalg.arrays import to_numpy
@@ -54,7 +52,6 @@ EXPORT = re.compile(r"^export ", re.MULTILINE)
 PARTY_COLORS = 8  # in style.css
 POINTS = 100_000  # samples to draw, at most
 MOST_ROWS = 40  # of the table of tests, the smallest p-values first
-MOST_BARS = 30  # components drawn with an error bar
 
 
 def render(content: Content, *, points: int) -> str:
@@ -182,13 +179,6 @@ def _table(head: Iterable[str], rows: Iterable[tuple[str, Iterable[str]]], css: 
     return f'<div class="scroll"><table{css}>{top}<tbody>{lines}</tbody></table></div>'
 
 
-def _drawing(width: float, height: float, label: str, parts: Iterable[str]) -> str:
-    """A picture that scrolls on its own."""
-    box = f"0 0 {width:g} {height:g}"
-    drawn = _element("svg", *parts, viewBox=box, width=width, role="img", aria_label=label)
-    return f'<div class="scroll">{drawn}</div>'
-
-
 def _outcomes(found: Sequence[Outcomes]) -> str:
     """What the scores have to do with the labels; computed where both are."""
     note = (
@@ -196,9 +186,9 @@ def _outcomes(found: Sequence[Outcomes]) -> str:
         "all labels and components (Holm). The number of clusters was chosen by their stability, without any label."
     )
     parts = []
-    for each in found:
+    for number, each in enumerate(found):
         sentences = "".join(f"<li>{escape(sentence[0].upper() + sentence[1:])}.</li>" for sentence in words(each))
-        curves = "" if each.survival is None else _curves(each.survival)
+        curves = f'<div class="chart" id="survival-chart-{number}"></div>' if each.survival else ""
         shown = sorted(each.associations, key=lambda a: a.corrected)[:MOST_ROWS]
         rows = [
             (a.label, (str(a.component), a.test, f"{a.effect:.2f}", p_value(a.p), p_value(a.corrected)))
@@ -209,32 +199,6 @@ def _outcomes(found: Sequence[Outcomes]) -> str:
         tests = f"<details><summary>All tests</summary>{table}</details>" if rows else ""
         parts.append(f"<h3>{escape(each.samples.capitalize())}</h3><ul>{sentences}</ul>{curves}{tests}")
     return _section("outcomes", "Labels and outcomes", note, "".join(parts))
-
-
-def _curves(found: Survival) -> str:
-    """Kaplan and Meier's curves as steps, one color for each cluster."""
-    if not found.curves:
-        return ""
-    width, height, left, top = 520.0, 220.0, 46.0, 12.0
-    last = max(times[-1] for times, _ in found.curves.values()) or 1.0
-    levels = [1.0, 0.75, 0.5, 0.25, 0.0]
-    parts = [_grid([f"{v:.0%}" for v in levels], [top + height * (1.0 - v) for v in levels], left, width)]
-    for k, (name, (times, shares)) in enumerate(found.curves.items()):
-        xs = [left + (width - left) * time / last for time in times]
-        ys = [top + height * (1.0 - share) for share in shares]
-        steps = f"M{xs[0]:.1f} {ys[0]:.1f}" + "".join(
-            f"H{x:.1f}V{y:.1f}" for x, y in zip(xs[1:], ys[1:], strict=True)
-        )
-        outline = _element("path", class_=f"line line-{k % 6 + 1}", d=steps)
-        parts.append(_element("g", _element("title", name), outline))
-        place = {"x": left + 90 * k, "y": top + height + 26}
-        parts.append(_element("rect", class_=f"party-{k % 6 + 1}", width=11, height=11, **place))
-        parts.append(_words_at(left + 90 * k + 16, top + height + 36, name))
-    parts.append(_words_at(left, top + height + 18, "0", "middle"))
-    parts.append(_words_at((left + width) / 2, top + height + 18, "time", "middle"))
-    parts.append(_words_at(width, top + height + 18, f"{last:.3g}", "end"))
-    label = f"survival of {len(found.curves)} clusters over time"
-    return _drawing(max(width, left + 90.0 * len(found.curves)) + 8, top + height + 44, label, parts)
 
 
 def _own_columns(own: OwnColumns) -> str:
@@ -301,8 +265,9 @@ def _spark_line(values: list[float]) -> str:
     logs = np.log10(np.maximum(np.asarray(values, dtype=float) / max(*values, 1e-300), 1e-6))
     x = np.linspace(2, width - 2, len(logs)) if len(logs) > 1 else np.array([2.0])
     y = 2 + (height - 4) * logs / min(-1.0, float(logs.min()))
-    line = _element("path", fill="none", d="M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in zip(x, y, strict=True)))
-    return _element("svg", line, class_="spark", viewBox=f"0 0 {width} {height}", role="img", aria_label="spectrum")
+    line = "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in zip(x, y, strict=True))
+    about = f'class="spark" viewBox="0 0 {width} {height}" role="img" aria-label="spectrum"'
+    return f'<svg {about}><path fill="none" d="{line}"/></svg>'
 
 
 def _influence(run: Run) -> str:
@@ -333,7 +298,7 @@ def _agreement(run: Run) -> str:
     ]
     body = _table(["", *map(escape, found.parties)], zip(map(escape, found.parties), rows, strict=True))
     if not run.model.is_blind:
-        p_values = ", ".join(escape(f"{name} p {p_value(p)}") for name, p in unrelated(run.model).items())
+        p_values = ", ".join(escape(f"{name} {p_value(p)}") for name, p in unrelated(run.model).items())
         body += (
             '<p class="note">P-values of "this party has nothing to do with the others", by permuting its samples, '
             f"corrected over parties: {p_values}.</p>"
@@ -347,48 +312,20 @@ def _certificate(run: Run) -> str:
         "proved holds if every party computed and reported as this program does."
     )
     certificate = run.model.certificate
+    how = "an audit" if certificate.component_estimates[1] else "the messages alone"
+    bars = (
+        f"Sine of the angle between each component and the true {certificate.n_components}-dimensional subspace: the "
+        f"dot is estimated from {how}, the top of the whisker is proved. 1 is a right angle: nothing is known there."
+    )
     short, details = (
         "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences)
         for sentences in (certificate.short(), certificate.statements()[1:])
     )
     body = (
-        f"<ul>{short}</ul>{error_bars(certificate)}<details><summary>All that is proved</summary>"
-        f"<ul>{details}</ul></details>"
+        f'<ul>{short}</ul><p class="note">{bars}</p><div class="chart" id="errors-chart"></div>'
+        f"<details><summary>All that is proved</summary><ul>{details}</ul></details>"
     )
     return _section("certificate", "The certificate", note, body)
-
-
-def error_bars(certificate: Certificate) -> str:
-    """A dot for the sine that is estimated, a whisker up to the one that is proved, on a log scale."""
-    estimated, by_audit = certificate.component_estimates
-    shown = list(zip(estimated, certificate.component_errors_at_most, strict=True))[:MOST_BARS]
-    left, top, step, height = 64.0, 12.0, 46.0, 164.0
-    width = max(360.0, left + step * len(shown) + 10)
-    decades = range(0, math.floor(min((_exponent(e) for e, _ in shown), default=-1.0)) - 1, -1)
-
-    def at(exponent: float) -> float:
-        return top + height * exponent / min(-1, decades[-1])
-
-    parts = [_grid(["1" if d == 0 else f"1e{d}" for d in decades], [at(d) for d in decades], left, width - 10)]
-    for i, (estimate, bound) in enumerate(shown):
-        x, low, high = left + step * (i + 0.5), at(_exponent(estimate)), at(_exponent(bound))
-        said = f"component {i + 1}: sine {math.sqrt(estimate):.1g} estimated, at most {math.sqrt(bound):.1g} proved"
-        whisker = f"M{x:.1f} {low:.1f}V{high:.1f}M{x - 7:.1f} {high:.1f}h14"
-        dot = _element("circle", class_="found", cx=x, cy=low, r=4.5)
-        parts.append(_element("g", _element("title", said), _element("path", class_="whisker", d=whisker), dot))
-        parts.append(_words_at(x, 198, str(i + 1), "middle"))
-    label = f"error of each of {len(shown)} components: estimated, and proved"
-    how = "an audit" if by_audit else "the messages alone"
-    note = (
-        f"Sine of the angle between each component and the true {certificate.n_components}-dimensional subspace: the "
-        f"dot is estimated from {how}, the top of the whisker is proved. 1 is a right angle: nothing is known there."
-    )
-    return f'<p class="note">{note}</p>{_drawing(width, 210, label, parts)}'
-
-
-def _exponent(squared: float) -> float:
-    """Logarithm of a sine, from its square; below 1e-8 nobody needs more digits."""
-    return math.log10(max(math.sqrt(squared), 1e-8))
 
 
 def _settings(rows: Mapping[str, Any]) -> str:
@@ -462,27 +399,3 @@ def _label_frame(labels: Any, names: list[str]) -> pl.DataFrame:
     if wrong:
         raise InputError(f"label {wrong[0]!r} has {len(columns[wrong[0]])} values for {len(names)} samples")
     return pl.DataFrame(columns, strict=False)
-
-
-# A small writer of SVG pictures: a few bars and steps need no plotting library.
-
-
-def _element(name: str, *inside: str, **attributes: Any) -> str:
-    """One element; attributes as in SVG, with `_` for `-`, and `class_` for class."""
-    plain = {key: f"{v:.1f}".removesuffix(".0") if isinstance(v, float) else str(v) for key, v in attributes.items()}
-    given = "".join(f' {key.rstrip("_").replace("_", "-")}="{escape(value)}"' for key, value in plain.items())
-    return f"<{name}{given}>{''.join(inside)}</{name}>" if inside else f"<{name}{given}/>"
-
-
-def _words_at(x: float, y: float, words: str, anchor: str = "start") -> str:
-    """Words that begin, end, or have their middle at a place."""
-    return _element("text", escape(words), x=x, y=y, text_anchor=anchor)
-
-
-def _grid(names: Sequence[str], ys: Sequence[float], left: float, right: float) -> str:
-    """Lines of a grid with their names to the left of them."""
-    return "".join(
-        _element("line", class_="grid", stroke="#bbbbbb", stroke_width=0.5, x1=left, x2=right, y1=y, y2=y)
-        + _words_at(left - 8, y + 4, name, "end")
-        for name, y in zip(names, ys, strict=True)
-    )
