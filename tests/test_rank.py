@@ -11,7 +11,7 @@ from dkpca.kernels import RBF
 from dkpca.linalg.precision import COMPACT, PRECISIONS
 from dkpca.party import summarize
 from dkpca.party.limits import ANYTHING
-from dkpca.rank import Adaptive, AtMost, Auto, Budget, Fixed, RankRule
+from dkpca.rank import Adaptive, Auto, Budget, Fixed, RankRule
 
 FLOATS = sorted(set(PRECISIONS) - {COMPACT})
 SPECTRUM = np.array([8.0, 4.0, 2.0, 1.0, 0.5])
@@ -113,27 +113,23 @@ def test_a_budget_holds_in_the_precision_that_is_sent(rng, precision, limits):
     assert summary.rank == 9000 // column
 
 
-class TestAtMost:
-    """Another rule, stopped at a limit."""
+class TestLargestRank:
+    """A rule stops at the largest rank that the party's limits allow."""
 
-    spectrum = np.array([8.0, 4.0, 2.0, 1.0])
+    X = np.random.default_rng(0).standard_normal((40, 30))
 
-    @pytest.mark.parametrize(("limit", "rank"), [(1, 1), (2, 2), (3, 2), (9, 2)])
-    def test_it_is_the_rule_up_to_the_limit(self, limit, rank):
-        assert AtMost(Adaptive(0.25), limit).choose(self.spectrum, 10) == rank
+    def rank(self, rule, most):
+        limits = replace(ANYTHING, rank=most)
+        return summarize(self.X, party="a", kernel=RBF(0.01), rank=rule, limits=limits)[0].rank
 
-    @pytest.mark.parametrize(("known", "rank"), [(2, None), (3, 3), (4, 3)])
-    def test_a_rule_that_wants_to_see_more_stops_once_the_limit_is_known(self, known, rank):
-        undecided = Adaptive(1e-9)
-        assert undecided.choose(self.spectrum[:known], 10) is None
-        assert AtMost(undecided, 3).choose(self.spectrum[:known], 10) == rank
+    @pytest.mark.parametrize("most", [1, 2, 3, 9, 40])
+    def test_it_is_the_rule_up_to_the_limit(self, most):
+        assert self.rank(Adaptive(0.02), most) == min(self.rank(Adaptive(0.02), 40), most)
 
-    def test_it_computes_no_more_than_the_limit_at_first(self):
-        assert AtMost(Fixed(8), 3).first_guess(100) == 3
-        assert AtMost(Fixed(2), 3).first_guess(100) == 2
-
-    def test_it_passes_the_precision_on(self):
-        assert AtMost(Budget(800, "float64"), 3).sent_in("float32") == AtMost(Budget(800, "float32"), 3)
+    @pytest.mark.parametrize("most", [3, 32])
+    def test_a_rule_that_wants_to_see_more_stops_once_the_limit_is_known(self, most):
+        assert self.rank(Adaptive(1e-9), 40) > most
+        assert self.rank(Adaptive(1e-9), most) == most
 
 
 class TestLimits:

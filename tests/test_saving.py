@@ -17,7 +17,7 @@ from dkpca.errors import FusionError, InputError, StorageError, WireError
 from dkpca.kernels import RBF, Linear
 from dkpca.linalg.dense import Dense
 from dkpca.messages import Statistics
-from dkpca.rank import Adaptive, AtMost, Budget, Fixed, RankRule
+from dkpca.rank import Adaptive, Budget, Fixed, RankRule
 
 DIGITS = load_digits().data[:60]
 HALVES = {"left": DIGITS[:, :32], "right": DIGITS[:, 32:]}
@@ -274,9 +274,8 @@ class TestEstimator:
     def test_what_has_no_place_in_a_file_is_named(self, tmp_path):
         with pytest.raises(InputError, match=r"the tables of \['left'\] came from functions, which cannot be saved"):
             DKPCA(3).fit(HALVES | {"left": lambda: HALVES["left"]}).save(tmp_path / "model")
-        for rule in (Own(), AtMost(Fixed(5), 3)):
-            with pytest.raises(InputError, match="the rank rule .* cannot be sent to a party"):
-                DKPCA(3, rank=rule).fit(HALVES).save(tmp_path / "model")
+        with pytest.raises(InputError, match="the rank rule .* cannot be sent to a party"):
+            DKPCA(3, rank=Own()).fit(HALVES).save(tmp_path / "model")
         with pytest.raises(InputError, match=r"Dense\(.*\) cannot be written to a file or sent; give its name"):
             DKPCA(3, solver=Dense()).fit(HALVES).save(tmp_path / "model")
         assert not list(tmp_path.iterdir())

@@ -5,13 +5,12 @@ never returns 0: a party that sends nothing would erase the product of all kerne
 on the message itself: `dkpca.party.candidates` makes the message coarser or finer until the goal is met. Both kinds
 state either a need (send at least this much) or a limit (send at most this much).
 
-To add a goal, add its measurement as a method of `Measurable` and of `party.candidates.Candidate`, derive a class
-with `name` and `met_by` from `Goal`, and list it in `RULES`. If a message meets a limit, every coarser message should
+To add a goal, add its measurement as a method of `Measurable` and of `party.candidates.Candidate`, derive a rule with
+`name`, `measured` and `met_by`, and list it in `RULES`. If a message meets a limit, every coarser message should
 meet it too: the search is by bisection.
 """
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
@@ -40,7 +39,7 @@ class Measurable(Protocol):
     def recovery(self, known_rows: int) -> Any: ...  # `Measurement` of how well known rows recover the others
 
 
-class RankRule(ABC):
+class RankRule:
     """How a party chooses its rank. You can derive your own rule from this class, but not send it to another party.
 
     Examples
@@ -59,13 +58,13 @@ class RankRule(ABC):
     name: ClassVar[str] = ""  # identifies the rule in messages
     limits: ClassVar[bool] = False  # True: an upper limit on the message; False: a need
 
-    @abstractmethod
     def first_guess(self, n_samples: int) -> int:
         """Return how many eigenpairs to compute before `choose` is called."""
+        return min(63, n_samples)
 
-    @abstractmethod
     def choose(self, eigenvalues: Spectrum, n_samples: int) -> int | None:
         """Return the rank, or None if these eigenvalues do not determine it."""
+        return None
 
     def cut(self, eigenvalues: Spectrum, rank: int) -> float:
         """Return the cutoff of compact rounding: a small share of the first eigenvalue that is not sent."""
@@ -82,10 +81,6 @@ class RankRule(ABC):
     def parts(self) -> tuple["RankRule", ...]:
         """Return the rules that this one combines."""
         return (self,)
-
-    def most(self) -> int | None:
-        """Return the largest rank allowed, whatever other rules ask for; None: no limit."""
-        return None
 
     def stated(self) -> int | None:
         """Return the rank if it does not depend on the spectrum, else None."""
@@ -249,17 +244,6 @@ class All(RankRule):
         if not self.rules or not all(isinstance(rule, RankRule) for rule in self.rules):
             raise InputError(f"{list(self.rules)} cannot be combined; give at least one rule of dkpca.rank")
 
-    def first_guess(self, n_samples: int) -> int:
-        return max(rule.first_guess(n_samples) for rule in self.rules)
-
-    def choose(self, eigenvalues: Spectrum, n_samples: int) -> int | None:
-        needs = [rule.choose(eigenvalues, n_samples) for rule in self.rules if not rule.limits]
-        limits = [rule.choose(eigenvalues, n_samples) for rule in self.rules if rule.limits]
-        known = [rank for rank in (*needs, *limits) if rank is not None]
-        if len(known) < len(self.rules):
-            return None
-        return min([max(known[: len(needs)], default=n_samples), *known[len(needs) :]])
-
     def parts(self) -> tuple[RankRule, ...]:
         return tuple(part for rule in self.rules for part in rule.parts())
 
@@ -271,19 +255,6 @@ class All(RankRule):
 
     def to_dict(self) -> dict[str, Any]:
         return {"rule": self.name, "rules": [rule.to_dict() for rule in self.rules]}
-
-
-class Goal(RankRule):
-    """A rule that is measured on the message, not on the eigenvalues."""
-
-    def first_guess(self, n_samples: int) -> int:
-        return min(63, n_samples)
-
-    def choose(self, eigenvalues: Spectrum, n_samples: int) -> int | None:
-        return None
-
-    def measured(self) -> bool:
-        return True
 
 
 @dataclass(frozen=True)
@@ -340,7 +311,7 @@ class Budget(RankRule):
 
 
 @dataclass(frozen=True)
-class Error(Goal):
+class Error(RankRule):
     """The smallest message whose error, from truncation and rounding, stays within a limit in spectral norm.
 
     Parameters
@@ -364,12 +335,15 @@ class Error(Goal):
     def __post_init__(self) -> None:
         _check("at_most", self.at_most, NUMBER, lambda error: 0.0 < error < math.inf, "a positive number")
 
+    def measured(self) -> bool:
+        return True
+
     def met_by(self, candidate: Measurable) -> bool:
         return candidate.error() <= self.at_most
 
 
 @dataclass(frozen=True)
-class Recovery(Goal):
+class Recovery(RankRule):
     """The largest message from which an attacker who knows some rows recovers no column beyond a limit.
 
     Parameters
@@ -398,37 +372,11 @@ class Recovery(Goal):
         _check("at_most", self.at_most, NUMBER, lambda share: 0.0 < share <= 1.0, "a share above 0, at most 1")
         _check("known_rows", self.known_rows, WHOLE, lambda count: count >= 1, "a whole number of at least 1")
 
+    def measured(self) -> bool:
+        return True
+
     def met_by(self, candidate: Measurable) -> bool:
         return bool(candidate.recovery(self.known_rows).worst <= self.at_most)
-
-
-@dataclass(frozen=True)
-class AtMost(RankRule):
-    """Another rule with a maximum rank, which comes from a party's limits."""
-
-    rule: RankRule
-    limit: int
-
-    def first_guess(self, n_samples: int) -> int:
-        return min(self.rule.first_guess(n_samples), self.limit)
-
-    def choose(self, eigenvalues: Spectrum, n_samples: int) -> int | None:
-        rank = self.rule.choose(eigenvalues, n_samples)
-        if rank is None:
-            return self.limit if len(eigenvalues) >= self.limit else None
-        return min(rank, self.limit)
-
-    def cut(self, eigenvalues: Spectrum, rank: int) -> float:
-        return self.rule.cut(eigenvalues, rank)
-
-    def parts(self) -> tuple[RankRule, ...]:
-        return self.rule.parts()
-
-    def most(self) -> int | None:
-        return self.limit
-
-    def sent_in(self, precision: str) -> RankRule:
-        return replace(self, rule=self.rule.sent_in(precision))
 
 
 RULES: dict[str, type[RankRule]] = {

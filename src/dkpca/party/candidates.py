@@ -29,7 +29,7 @@ from dkpca.linalg.precision import (
 from dkpca.linalg.rows import on_workers
 from dkpca.messages import Summary
 from dkpca.party.recovery import Measurement, measure
-from dkpca.rank import ROUNDING_SHARE, AtMost, RankRule
+from dkpca.rank import ROUNDING_SHARE, RankRule
 
 COARSEST, FINEST = 2.0**-4, 2.0**-24  # the cut, as a share of lambda_1: sixteen levels for its column; float32
 RUNGS = 16  # cuts to each halving: two or three percent of the bytes apart
@@ -96,16 +96,11 @@ class Candidates:
     message: Callable[..., Summary]  # a summary, given the factor and its five numbers
     precision: str  # how numbers go over the wire
     digits: int  # most bits of a number in compact precision
-    largest: int | None  # rank; None: that of the matrix
+    most: int  # largest rank
     pairs: Eigenpairs | None  # those that are known already
     eigenpairs: Callable[[int], Eigenpairs]  # so many leading ones of the matrix
     turn: Callable[[Array], Array] | None = None  # of the samples of a factor, for a center that is not to see them
     device: str | None = None  # where to compute
-
-    @property
-    def most(self) -> int:
-        """Largest rank."""
-        return self.gram.n if self.largest is None else min(self.largest, self.gram.n)
 
     @cached_property
     def _trace(self) -> float:
@@ -134,15 +129,14 @@ class Candidates:
 
     def by_rule(self, rule: RankRule) -> Candidate:
         """Return the message of a rule that reads the spectrum; pairs are computed until it has seen enough."""
-        if self.most < self.gram.n:
-            rule = AtMost(rule, self.most)
-        pairs = self._at_least(rule.first_guess(self.gram.n))
+        pairs = self._at_least(min(rule.first_guess(self.gram.n), self.most))
         while True:
             values = to_numpy(pairs.values)
             rank = rule.choose(values, self.gram.n)
             found = pairs.numerical_rank()
-            if rank is not None or found < len(values):  # the rest is rounding: there is nothing more to see
-                rank = max(1, found if rank is None else min(rank, found))
+            enough = len(values) >= self.most < self.gram.n
+            if rank is not None or enough or found < len(values):  # the rest is rounding, or more than is allowed
+                rank = max(1, min(found, self.most, found if rank is None else rank))
                 return self._candidate(pairs, rank, rule.cut(values, rank))
             if len(values) == self.gram.n:
                 raise InputError(f"rank rule {rule!r} has seen all {len(values)} eigenvalues and gives no rank")
@@ -188,13 +182,10 @@ class Candidates:
         return Candidate(sent, factor, pairs, left_out, arithmetic, *made)
 
 
-def first_guess(rule: RankRule, n_samples: int) -> int | None:
+def first_guess(rule: RankRule, n_samples: int, most: int) -> int | None:
     """Number of eigenpairs with which a rule begins; None: it is measured on messages, which ask for theirs."""
     need = next((part for part in rule.parts() if not part.limits), None)
-    if need is None or need.measured():
-        return None
-    most = rule.most()
-    return (need if most is None or most >= n_samples else AtMost(need, most)).first_guess(n_samples)
+    return None if need is None or need.measured() else min(need.first_guess(n_samples), most)
 
 
 def choose_rank(candidates: Candidates, rule: RankRule) -> tuple[Candidate, str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from typing import Any, NoReturn
 
 from dkpca.errors import InputError, PolicyError
-from dkpca.rank import All, AtMost, RankRule, Recovery
+from dkpca.rank import All, RankRule, Recovery
 from dkpca.settings import PROTECTIONS, check_entries, setting
 from dkpca.wording import counted
 
@@ -153,13 +153,13 @@ class Limits:
             _refuse(f"{n_rows} rows for an audit are more than audit_rows = {self.audit_rows}")
 
     def bounded(self, rank: RankRule) -> RankRule:
-        """Return the rule, held to the largest rank and recovery; refuse a number beyond it."""
+        """Return the rule, held to the largest recovery; refuse a number beyond the largest rank."""
         stated = rank.stated()
         if stated is not None and stated > self.rank:
             _refuse(f"rank {stated} is more than rank = {self.rank}")
         if self.recovery < 1:
             rank = All((rank, Recovery(self.recovery, self.known_rows)))
-        return rank if self.rank == MOST else AtMost(rank, self.rank)
+        return rank
 
     def check_recovery(self, rank: int, found: float) -> None:
         """Refuse a message from which more could be recovered than allowed."""

@@ -156,7 +156,7 @@ class SummaryWanted(Question, answer=messages.Summary):
     def most_bytes(self) -> int:
         if not self.n_samples:
             return MOST
-        width = min(self.rank.most() or self.rank.stated() or self.n_samples, self.n_samples)
+        width = min(self.rank.stated() or self.n_samples, self.n_samples)
         return HEADER + 8 * self.n_samples * (width + 2)
 
     def check(self, party: str, answer: Any) -> None:

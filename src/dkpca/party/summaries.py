@@ -151,7 +151,8 @@ def summarize(
     # `Candidates` computes more if the rule needs them.
     how: dict[str, Any] = {"solver": solver, "random_state": random_state, "progress": progress, "device": device}
     with _naming(party):
-        guess = first_guess(rank, gram.n)
+        most = min(limits.rank, gram.n)
+        guess = first_guess(rank, gram.n, most)
         pairs = None if guess is None else leading(gram, guess, **how)
         candidates = Candidates(
             gram=gram,
@@ -159,7 +160,7 @@ def summarize(
             message=_message(table, party, sample_ids, blind),
             precision=precision,
             digits=DIGITS[limits.precision],
-            largest=rank.most(),
+            most=most,
             pairs=pairs,
             eigenpairs=partial(leading, gram, **how),
             turn=None if blind is None else blind.turned,
