@@ -88,7 +88,7 @@ def _drafts(
         message=message,
         precision=precision,
         digits=DIGITS[precision],
-        largest=pairs.values.shape[0] - 1,
+        most=min(pairs.values.shape[0] - 1, X.shape[0]),
         pairs=pairs,
         eigenpairs=pairs.head,
     )

@@ -841,17 +841,10 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         mode = self.lacking
         if absent and mode == "drop":
             raise InputError(f"no new samples from {absent}, so none are common to all; use lacking='complete'")
-        if given.places is not None or (absent and mode == "complete"):
-            n_new = max(answer.n_samples for answer in answers.values()) if given.ids is None else len(given.ids)
-            places = dict.fromkeys(answers, range(n_new)) if given.places is None else given.places
-            rows = scoring.fill_in(self.model_, answers, places, n_new, mode=str(mode))
-            warn([scoring.lacking_words(places, self.party_names_, n_new, str(mode))], MissingPartyWarning)
-            warn(about_new_samples(self.model_, rows))
-            return fusion.project(self.model_, rows)
-        warn(about_new_samples(self.model_, answers.values()))
-        placed = scoring.place(self.model_, answers.values(), absent, marginalize=mode == "mean")
-        if absent:
-            warn([scoring.share_words(placed)], MissingPartyWarning)
+        n_new = 0 if given.ids is None else len(given.ids)
+        placed = scoring.place(self.model_, answers.values(), absent, lacking=mode, places=given.places, n_new=n_new)
+        warn([placed.words] if placed.words else [], MissingPartyWarning)
+        warn(about_new_samples(self.model_, placed.rows))
         return placed.scores
 
     def _place_protected(self, given: PartyTables) -> Array:

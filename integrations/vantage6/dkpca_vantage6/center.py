@@ -145,12 +145,9 @@ def place(tasks: Tasks, *, batch: str, **asked: Any) -> dict[str, Any]:
     in_batch = partial(run.drive, method="extend", batch=batch)
     places, _ = in_batch(run.matched(batch))
     rows = in_batch(protocols.new_rows(run.names, batch))
-    if places is None:
-        scores = to_numpy(fusion.place(model, rows.values()))
-    else:
-        n_new = 1 + max(max(own) for own in places.values())
-        filled = scoring.fill_in(model, rows, places, n_new, mode=str(run.settings.lacking))
-        scores = to_numpy(fusion.project(model, filled))
+    n_new = 0 if places is None else 1 + max(max(own) for own in places.values())
+    placed = scoring.place(model, rows.values(), lacking=run.settings.lacking, places=places, n_new=n_new)
+    scores = to_numpy(placed.scores)
     in_batch(run.told(model, scores, places, rows, batch))
     return {"scores": scores.tolist(), "places": places}
 

@@ -18,7 +18,7 @@ from dkpca.exchange import in_process, protocols
 from dkpca.exchange.holdings import Holding, PreparedTable, load_state, preparation_of
 from dkpca.exchange.protocols import Terms
 from dkpca.fusion.covariates import Covariates
-from dkpca.fusion.scoring import Placed, share_words
+from dkpca.fusion.scoring import Placed
 from dkpca.linalg.arrays import MemoryLimit
 from dkpca.linalg.rows import controller
 from dkpca.party.answers import Party
@@ -157,7 +157,7 @@ def place(
         covariates=None if covariates is None else _rows_of(covariates, first, matched.names),
     )
     if placed.missing:
-        notes.append(share_words(placed))
+        notes.append(placed.words)
     if outside:
         notes.append(
             f"{len(outside):,} new samples lie outside the range of the fit, and are marked so: {some(outside)}"

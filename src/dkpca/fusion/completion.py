@@ -14,16 +14,17 @@ W_j is never written out: a sweep costs O(T (sum of ranks)^2). See docs/decision
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from dkpca.certificate.statements import Completed
 from dkpca.errors import FusionError, InputError
-from dkpca.linalg.arrays import Array, device, growth, like, namespace, sent_to, to_numpy, unit
-from dkpca.linalg.precision import Rounded, as_received, row_squares, whole
-from dkpca.linalg.rows import pick, slices
+from dkpca.linalg.arrays import Array, growth, sent_to, to_numpy, unit
+from dkpca.linalg.precision import Rounded, as_received, whole
+from dkpca.linalg.rows import slices
 from dkpca.messages import Summary, row_number_digest
 
 SWEEPS = 3  # each regresses on what the one before completed
@@ -34,19 +35,23 @@ HIDDEN = 0.1  # share of its rows that is hidden from each party for R^2, if tha
 ENOUGH = 100  # hidden rows at a party: where one round hides fewer, others follow,
 MOST_ROUNDS = 5  # up to so many
 LEAST_SHARED = 10  # samples that a party must share with the others
-PENALTIES = (*(10.0 ** np.arange(-4.0, 1.1, 0.5)).tolist(), 1e12)  # shares of the largest eigenvalue; last: mean row
+PENALTIES = (
+    *(10.0 ** np.arange(-4.0, 1.1, 0.5)).tolist(),
+    math.inf,
+)  # shares of the largest eigenvalue; last: mean row
 STRIP = 4096  # rows looked at together
 CHANCE = 4.0  # a correlation beyond so many deviations from 0 is no chance: 6 in 100,000
 
 Rows = np.ndarray[tuple[int], np.dtype[np.intp]]
-Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
+Matrix = np.ndarray[tuple[int, int], np.dtype[Any]]  # on the host, in the precision in which the center computes
+Vector = np.ndarray[tuple[int], np.dtype[Any]]
 
 
 @dataclass(frozen=True)
 class Held:
     """What the center knows of one party: a factor over the samples that it has."""
 
-    factor: Array  # (n_own, rank)
+    factor: Matrix  # (n_own, rank)
     rows: Rows  # (n_own,): positions of these samples among all
     left_out: float  # bound on the norm of what the factor leaves out
     rounding: float  # bound on the norm of what rounding did to it
@@ -55,32 +60,32 @@ class Held:
 
 @dataclass(frozen=True)
 class Regression:
-    """Rows of one party from those of the others, all rows divided by the size of their party.
+    """Rows of one party from those z of the others, all rows divided by the size of their party.
 
-    w(y) = 1/n + Z_o directions shrinkage directions' (z - mean), with Z_o around its exact mean.
+    a(y) = mean_row + (z - mean)' coefficients, a mixture w(y)'A with |w(y)|^2 <= 1/n_own + |weights'(z - mean)|^2.
     """
 
-    mean: Array  # (width,) of the other parties' rows
-    mean_row: Array  # (rank,) of all own rows
-    coefficients: Array  # (width, rank)
-    directions: Array  # (width, width): eigenvectors of Z_o' Z_o
-    shrinkage: Array  # (width,): one over eigenvalue and penalty; zeros: the mean row
-    reach: Array  # (width,): |w(y)|^2 <= 1 / n_own + |reach shrinkage directions' (z - mean)|^2
+    mean: Vector  # (width,) of the other parties' rows
+    mean_row: Vector  # (rank,) of all own rows
+    coefficients: Matrix  # (width, rank)
+    directions: Matrix  # (width, width): eigenvectors U of Z_o' Z_o, with w(y) = 1/n + Z_o U shrinkage U'(z - mean)
+    shrinkage: Vector  # (width,): one over eigenvalue and penalty
+    weights: Matrix  # (width, width): of the last sweep; else (width, 0), since its rows are only learned from
     n_own: int
-    penalty: float  # share of the largest eigenvalue
+    penalty: float  # share of the largest eigenvalue; inf: the mean row
     rounding: float  # a computed row is off by at most so much times |z - mean|
     rounding_of_mean: float  # and so much
-    final: bool = True  # whether it is of the last sweep
+    off: float  # |R| + |N| of the party
+    longest: float  # bound on the diagonal of its matrix
 
 
 @dataclass(frozen=True)
 class Filled:
     """One party's factor with a row for every sample, and the error bounds that go with it."""
 
-    factor: Array  # (n_samples, rank): W A
+    factor: Matrix  # (n_samples, rank): W A
     lacking: Rows  # samples that the party has no row for
-    lengths: Array  # (len(lacking),): bound on |w|^2 there
-    diagonal: Array  # (len(lacking),): bound on the diagonal of W K W' there
+    diagonal: Vector  # (len(lacking),): bound on the diagonal of W K W' there
     norm_squared: float  # bound on |W|^2
     product_error: float  # bound on the nuclear norm of what rounding in W A did to (W A)(W A)'
 
@@ -92,18 +97,15 @@ class Completion:
     filled: Mapping[str, Filled]
     sweeps: tuple[Mapping[str, Regression], ...]
     sizes: Mapping[str, float]  # of each party's rows: powers of two
-    bounds: Mapping[str, tuple[float, float]]  # by party, over its squared size: |R| + |N|, and the largest diagonal
     held_out: Mapping[str, float]  # R^2 of rows that were hidden for it: an estimate
 
-    def place(self, rows: Mapping[str, Array], lacking: Mapping[str, Rows]) -> dict[str, Array]:
+    def place(self, rows: Mapping[str, Matrix], lacking: Mapping[str, Rows]) -> dict[str, Matrix]:
         """Complete further samples by the same weights; rows of samples that a party lacks may hold anything."""
-        current = {
-            name: _replaced(rows[name] / size, lacking[name], self.sweeps[0][name].mean_row)
-            for name, size in self.sizes.items()
-        }
+        current = {name: rows[name] / size for name, size in self.sizes.items()}
+        for name, regression in self.sweeps[0].items():
+            current[name][lacking[name]] = regression.mean_row
         for regressions in self.sweeps:
-            mixed = _mix(regressions, current, self.bounds, lacking)
-            current = {name: _replaced(current[name], lacking[name], mixed[name].rows) for name in current}
+            _mix(regressions, current, lacking)
         return {name: current[name] * size for name, size in self.sizes.items()}
 
 
@@ -156,11 +158,16 @@ def completed(
         check_shared(positions, n_samples)
         found = _swept(held, n_samples, set(held), sweeps=1)
     samples = samples or row_number_digest(n_samples)
-    made = {name: _completed(summary, found.filled[name], samples) for name, summary in summaries.items()}
-    diagonals = {
-        name: _diagonal(held[name], found.filled[name], summary.kernel.unit_diagonal)
-        for name, summary in summaries.items()
-    }
+    made, diagonals = {}, {}
+    for name, summary in summaries.items():
+        filled, home = found.filled[name], summary.factor.data
+        squares = (filled.factor**2).sum(axis=1)
+        made[name] = _completed(summary, filled, float(np.sum(filled.diagonal - squares[filled.lacking])), samples)
+        # Bound on the diagonal of W K W'.
+        bound = squares + (held[name].left_out + held[name].rounding)
+        bound = np.ones_like(bound) if summary.kernel.unit_diagonal else bound
+        bound[filled.lacking] = filled.diagonal
+        diagonals[name] = sent_to(bound, home)
     return made, diagonals, Lacking(mode, summaries, positions, found, samples)
 
 
@@ -171,36 +178,28 @@ def held_by(summary: Summary, rows: Rows, dtype: str) -> Held:
             f"party {summary.party!r} lacks samples, and the {summary.kernel.name} kernel of the joined table needs "
             "the length of every sample; use another kernel, or lacking='drop'"
         )
-    A = whole(as_received(summary.factor, dtype))
-    most = 1.0 if summary.kernel.unit_diagonal else float(namespace(A).max(row_squares(A)))
-    most += 0.0 if summary.kernel.unit_diagonal else summary.left_out_norm + summary.rounding_norm
-    return Held(A, rows, summary.left_out_norm, summary.rounding_norm, most)
+    A, off = to_numpy(whole(as_received(summary.factor, dtype))), summary.left_out_norm + summary.rounding_norm
+    longest = 1.0 if summary.kernel.unit_diagonal else float((A**2).sum(axis=1).max()) + off
+    return Held(A, rows, summary.left_out_norm, summary.rounding_norm, longest)
 
 
 def _n_samples(summaries: Mapping[str, Summary], positions: Mapping[str, Rows]) -> int:
     """Number of samples that at least one party has, if the places are theirs."""
-    n = 1 + max(int(own.max()) for own in positions.values())
-    nobody = n - sum(map(len, positions.values()))  # at least, whatever the places are
-    holders = np.zeros(0 if nobody > 0 else n, dtype=np.intp)
-    for name, own in positions.items() if nobody <= 0 else ():
-        once = own.min() >= 0 and bool((np.bincount(own) < 2).all())
-        if len(own) != summaries[name].n_samples or not once:
+    for name, own in positions.items():
+        if len(own) != summaries[name].n_samples or own.min() < 0 or len(np.unique(own)) != len(own):
             raise FusionError(f"party {name!r}: its places are not one for each of its samples; align them again")
-        holders[own] += 1
-    nobody = max(nobody, int((holders == 0).sum()))
-    if nobody > 0:
-        raise FusionError(f"{nobody:,} of {n:,} samples are at no party; leave them out")
+    at_some = np.unique(np.concatenate(list(positions.values())))
+    n = int(at_some[-1]) + 1
+    if len(at_some) < n:
+        raise FusionError(f"{n - len(at_some):,} of {n:,} samples are at no party; leave them out")
     return n
 
 
-def _completed(summary: Summary, filled: Filled, samples: str) -> Summary:
-    """The summary of W K W', with the bounds that hold for it."""
-    spread = replace(summary, sample_digest=samples, factor=Rounded(filled.factor))
+def _completed(summary: Summary, filled: Filled, more: float, samples: str) -> Summary:
+    """The summary of W K W', with the bounds that hold for it; `more` is the trace left out of completed rows."""
+    spread = replace(summary, sample_digest=samples, factor=Rounded(sent_to(filled.factor, summary.factor.data)))
     if not len(filled.lacking):
         return spread
-    # Each completed row adds its diagonal bound less its squared length to the trace that is left out.
-    squares = row_squares(_rows(filled.factor, filled.lacking))
-    more = float(namespace(squares).sum(filled.diagonal - squares))
     return replace(
         spread,
         left_out_norm=filled.norm_squared * summary.left_out_norm,
@@ -209,14 +208,6 @@ def _completed(summary: Summary, filled: Filled, samples: str) -> Summary:
         rounding_nuclear=filled.norm_squared * summary.rounding_nuclear + filled.product_error,
         left_out_overlap=None,
     )
-
-
-def _diagonal(held: Held, filled: Filled, unit_diagonal: bool) -> Array:
-    """Bound on the diagonal of W K W'."""
-    bound = row_squares(filled.factor) + (held.left_out + held.rounding)
-    bound = namespace(bound).ones_like(bound) if unit_diagonal else bound
-    bound[sent_to(filled.lacking, bound)] = filled.diagonal
-    return bound
 
 
 def complete(parties: Mapping[str, Held], n_samples: int, *, seed: int = 0) -> Completion:
@@ -246,20 +237,20 @@ def held_out(parties: Mapping[str, Held], n_samples: int, *, seed: int = 0) -> d
     for k in range(rounds):
         hidden = {name: order[k * n_hidden[name] :][: n_hidden[name]] for name, order in mixed.items()}
         # Hide a part of every party's rows at once, complete them from the rest, and compare with the true ones.
-        shown = {}
-        for name, held in parties.items():
-            kept = _all_but(hidden[name], len(held.rows))
-            shown[name] = replace(held, factor=_rows(held.factor, kept), rows=held.rows[kept])
+        shown = {
+            name: replace(
+                held, factor=np.delete(held.factor, hidden[name], axis=0), rows=np.delete(held.rows, hidden[name])
+            )
+            for name, held in parties.items()
+        }
         completed = _swept(shown, n_samples, set()).filled
         for name, held in parties.items():
-            size = _size(held.factor)
-            true = to_numpy(_rows(held.factor, hidden[name])).astype(float) / size
-            found = to_numpy(_rows(completed[name].factor, held.rows[hidden[name]])).astype(float) / size
-            mean = to_numpy(namespace(held.factor).mean(shown[name].factor, axis=0)).astype(float) / size
-            unseen = np.clip(
-                held.longest / size / size - (true**2).sum(axis=1), 0.0, held.left_out / size / size
-            ).sum()
-            missed[name] += float(((true - found) ** 2).sum() + unseen)
+            size, found = _size(held.factor), completed[name].factor[held.rows[hidden[name]]]
+            true = held.factor[hidden[name]].astype(float) / size
+            mean = shown[name].factor.mean(axis=0).astype(float) / size
+            outside = held.longest / size / size - (true**2).sum(axis=1)
+            unseen = np.clip(outside, 0.0, held.left_out / size / size).sum()
+            missed[name] += float(((true - found.astype(float) / size) ** 2).sum() + unseen)
             total[name] += float(((true - mean) ** 2).sum() + unseen)
     return {name: 1.0 - missed[name] / total[name] if total[name] > 0.0 else 0.0 for name in parties}
 
@@ -273,15 +264,13 @@ def _some_of(parties: Mapping[str, Held], n_samples: int, rng: np.random.Generat
     some = {}
     for name, held in parties.items():
         drawn = np.flatnonzero(number[held.rows] >= 0)
-        some[name] = replace(held, factor=_rows(held.factor, drawn), rows=number[held.rows[drawn]])
+        some[name] = replace(held, factor=held.factor[drawn], rows=number[held.rows[drawn]])
     return some, 2 * LEARNED
 
 
 def check_shared(rows: Mapping[str, Rows], n_samples: int) -> None:
     """Refuse parties that hardly share samples with the others: nothing can be learned, or their ids differ."""
-    counts = np.zeros(n_samples, dtype=np.intp)
-    for own in rows.values():
-        counts[own] += 1
+    counts = np.bincount(np.concatenate(list(rows.values())))
     for name, own in rows.items():
         shared = int((counts[own] > 1).sum())
         if shared < min(LEAST_SHARED, n_samples):
@@ -309,222 +298,161 @@ def goes_with(lacking: Mapping[str, Rows], columns: Array) -> list[tuple[str, in
     return found
 
 
-@dataclass(frozen=True)
-class _Mixed:
-    """Rows that one regression made, and what is known of their weights."""
-
-    rows: Array  # (n, rank)
-    lengths: Array  # (n,): bound on |w|^2
-    diagonal: Array  # (n,): bound on w'Kw
-    square: Matrix  # F'F of an F with |W|^2 <= 1 + |F|^2
-    error: float  # bound on the Frobenius norm of what rounding did to the rows
-
-
 def _swept(parties: Mapping[str, Held], n_samples: int, unpredicted: set[str], *, sweeps: int = SWEEPS) -> Completion:
     """Start from mean rows; each sweep regresses every party on what the one before made of the others.
 
     All rows are divided by the party's size meanwhile, so that parties count alike and no square overflows.
     """
-    lacking = {name: _all_but(held.rows, n_samples) for name, held in parties.items()}
+    lacking = {name: np.setdiff1d(np.arange(n_samples), held.rows) for name, held in parties.items()}
     sizes = {name: _size(held.factor) for name, held in parties.items()}
-    bounds = {
-        name: ((held.left_out + held.rounding) / sizes[name] / sizes[name], held.longest / sizes[name] / sizes[name])
-        for name, held in parties.items()
-    }
     # Mean rows first. A sweep learns w(y) of every party from what the sweep before made of the others, and puts the
     # mixtures w'A in the place of the rows that are lacking.
-    current = {name: _spread_out(held, lacking[name], sizes[name]) for name, held in parties.items()}
+    current = {}
+    for name, held in parties.items():
+        current[name] = np.empty((n_samples, held.factor.shape[1]), dtype=held.factor.dtype)
+        current[name][held.rows] = held.factor / sizes[name]
+        current[name][lacking[name]] = current[name][held.rows].mean(axis=0)
     made: list[dict[str, Regression]] = []
     mixed: dict[str, _Mixed] = {}
     for sweep in range(1, sweeps + 1):
-        regressions = {
-            name: _regression(
-                current[name], held.rows, _others_of(current, name), bounds[name][1], name in unpredicted
-            )
-            for name, held in parties.items()
-        }
-        regressions = {name: replace(found, final=sweep == sweeps) for name, found in regressions.items()}
-        mixed = _mix(regressions, current, bounds, lacking)
-        current = {name: _replaced(current[name], lacking[name], mixed[name].rows) for name in parties}
-        made.append(regressions)
+        made.append(
+            {
+                name: _regression(held, sizes[name], current, name, unpredicted, final=sweep == sweeps)
+                for name, held in parties.items()
+            }
+        )
+        mixed = _mix(made[-1], current, lacking)
     filled = {name: _filled(current.pop(name), lacking[name], mixed[name], sizes[name]) for name in parties}
-    return Completion(filled, tuple(made), sizes, bounds, {})
+    return Completion(filled, tuple(made), sizes, {})
+
+
+def _others(current: Mapping[str, Matrix], name: str, rows: Rows) -> Matrix:
+    """Rows of all parties but one, side by side, in the order of their names."""
+    return np.concatenate([current[other][rows] for other in sorted(current) if other != name], axis=1)
 
 
 def _regression(
-    current: Array, own: Rows, others: Callable[[Rows], Array], longest: float, unpredicted: bool
+    held: Held, size: float, current: Mapping[str, Matrix], name: str, unpredicted: set[str], *, final: bool
 ) -> Regression:
     """Ridge regression of a party's own rows on those of the others, with the penalty by leave-one-out."""
-    n_own, xp = len(own), namespace(current)
-    learned = own[np.unique(np.linspace(0, n_own - 1, min(n_own, LEARNED)).astype(np.intp))]
-    n = len(learned)
-
-    def strips() -> Iterator[tuple[Array, Array]]:
-        for strip in slices(n, STRIP):
-            yield others(learned[strip]), _rows(current, learned[strip])
-
-    # Moments around the means over the rows learned from: G = Z'Z, C = Z'A, and |A|_F^2.
-    mean, own_mean = sum(xp.sum(Z, axis=0) for Z, _ in strips()) / n, sum(xp.sum(A, axis=0) for _, A in strips()) / n
-    G, C, total = np.zeros((mean.shape[0],) * 2), np.zeros((mean.shape[0], own_mean.shape[0])), 0.0
-    for Z, A in ((Z - mean[None, :], A - own_mean[None, :]) for Z, A in strips()):
-        G += to_numpy(Z.T @ Z)
-        C += to_numpy(Z.T @ A)
-        total += float(xp.sum(A * A))
-    g, U = np.linalg.eigh(G)
+    n_own = len(held.rows)
+    learned = held.rows[np.unique(np.linspace(0, n_own - 1, min(n_own, LEARNED)).astype(np.intp))]
+    # Moments around the means over the rows learned from: Z'Z = U diag(g) U', and U'Z'A.
+    Z, A = _others(current, name, learned), current[name][learned]
+    mean, n = Z.mean(axis=0), len(learned)
+    Z, A = Z - mean, A - A.mean(axis=0)
+    g, U = np.linalg.eigh((Z.T @ Z).astype(float))
     g = np.clip(g, 0.0, None)
-    rotated = U.T @ C
-    judged = ((Z - mean[None, :], A - own_mean[None, :]) for Z, A in strips())
-    penalty = PENALTIES[-1] if unpredicted else _penalty(g, U, rotated, n, judged)
-    shrinkage = 1.0 / (g + penalty * (float(g[-1]) or 1.0)) if penalty < PENALTIES[-1] else np.zeros_like(g)
+    rotated = U.T @ (Z.T @ A)
+    penalty = math.inf if name in unpredicted else _penalty(g, U, rotated, Z, A)
+    shrinkage = 1.0 / (g + penalty * (float(g[-1]) or 1.0))
     # Rows of the others that are nearly the same differ by the rounding of their means: then the mean row is all
     # that can be said, since weights would be made of that rounding.
-    spread = math.sqrt(float(g.sum())) + math.sqrt(n) * float(xp.sqrt(xp.sum(mean * mean)))
-    if growth(n) * unit(mean) * spread * math.sqrt(float(g.sum())) * float(shrinkage.max(initial=0.0)) > MOST_NOISE:
-        penalty, shrinkage = PENALTIES[-1], np.zeros_like(g)
+    u, length = unit(mean), math.sqrt(float(g.sum()))
+    spread = length + math.sqrt(n) * float(np.linalg.norm(mean))
+    if growth(n) * u * spread * length * float(shrinkage.max(initial=0.0)) > MOST_NOISE:
+        penalty, shrinkage = math.inf, np.zeros_like(g)
     coefficients = U @ (rotated * shrinkage[:, None])
     # Rounding: |M| |Z|_F |A|_F for the sums, the eigenvectors and the products with them; `slack` covers G itself.
-    roundings, u = growth(n) + 4.0 * growth(len(g)), unit(mean)
+    roundings = growth(n) + 4.0 * growth(len(g))
     slack = roundings * u * float(g.sum())
-    error = 2.0 * roundings * u * spread * math.sqrt(total) * float(shrinkage.max(initial=0.0))
+    error = 2.0 * roundings * u * spread * float(np.linalg.norm(A)) * float(shrinkage.max(initial=0.0))
+    longest = held.longest / size / size
     return Regression(
         mean=mean,
-        mean_row=xp.mean(_rows(current, own), axis=0),
-        coefficients=like(coefficients, mean),
-        directions=like(U, mean),
-        shrinkage=like(shrinkage, mean),
-        reach=like(np.sqrt(g + slack), mean),
+        mean_row=current[name][held.rows].mean(axis=0),
+        coefficients=coefficients.astype(mean.dtype),
+        directions=U.astype(mean.dtype),
+        shrinkage=shrinkage.astype(mean.dtype),
+        weights=(U * (np.sqrt(g + slack) * shrinkage))[:, : None if final else 0].astype(mean.dtype),
         n_own=n_own,
         penalty=penalty,
         rounding=error + growth(len(g)) * u * float(np.linalg.norm(coefficients)),
         rounding_of_mean=growth(n_own) * u * math.sqrt(longest),
+        off=(held.left_out + held.rounding) / size / size,
+        longest=longest,
     )
 
 
-def _penalty(g: Array, U: Matrix, rotated: Matrix, n: int, strips: Iterable[tuple[Array, Array]]) -> float:
+def _penalty(g: Vector, U: Matrix, rotated: Matrix, Z: Matrix, A: Matrix) -> float:
     """Penalty with the least leave-one-out error: row i misses by its residual over 1 - h_ii."""
     # Leave-one-out without leaving out: (a_i - a_hat_i) / (1 - h_ii) with leverage h_ii = 1/n + y_i'(g + penalty)^-1
     # y_i.
-    errors = np.zeros(len(PENALTIES))
-    step = math.ceil(n / JUDGED)
-    for Z, A in strips:
-        Y, target = to_numpy(Z[::step, :]).astype(float) @ U, to_numpy(A[::step, :]).astype(float)
-        for k, share in enumerate(PENALTIES):
-            shrunk = 1.0 / (g + share * (float(g[-1]) or 1.0))
-            leverage = 1.0 / n + (Y * Y) @ shrunk
-            missed = (target - Y @ (shrunk[:, None] * rotated)) / np.clip(1.0 - leverage, 1e-9, None)[:, None]
-            errors[k] += float((missed * missed).sum())
+    step, errors = math.ceil(len(Z) / JUDGED), []
+    Y, target = Z[::step].astype(float) @ U, A[::step].astype(float)
+    for share in PENALTIES:
+        shrunk = 1.0 / (g + share * (float(g[-1]) or 1.0))
+        leverage = 1.0 / len(Z) + (Y * Y) @ shrunk
+        missed = (target - Y @ (shrunk[:, None] * rotated)) / np.clip(1.0 - leverage, 1e-9, None)[:, None]
+        errors.append(float((missed * missed).sum()))
     return float(PENALTIES[int(np.argmin(errors))])
 
 
+@dataclass(frozen=True)
+class _Mixed:
+    """Rows that one regression made, and what is known of their weights."""
+
+    rows: Matrix  # (n, rank)
+    diagonal: Vector  # (n,): bound on w'Kw
+    square: Matrix  # F'F of an F with |W|^2 <= 1 + |F|^2
+    error: float  # bound on the Frobenius norm of what rounding did to the rows
+
+
 def _mix(
-    regressions: Mapping[str, Regression],
-    current: Mapping[str, Array],
-    bounds: Mapping[str, tuple[float, float]],
-    lacking: Mapping[str, Rows],
+    regressions: Mapping[str, Regression], current: Mapping[str, Matrix], lacking: Mapping[str, Rows]
 ) -> dict[str, _Mixed]:
-    """Make the lacking rows of every party from what is there of the others."""
-    made = {}
-    for name, regression in regressions.items():
-        others = _others_of(current, name)
-        strips = (others(lacking[name][strip]) for strip in slices(len(lacking[name]), STRIP))
-        made[name] = _mixtures(regression, strips, *bounds[name])
+    """Make the lacking rows of every party from what is there of the others, and put them in their places."""
+    made = {name: _mixtures(regression, current, name, lacking[name]) for name, regression in regressions.items()}
+    for name, mixed in made.items():
+        current[name][lacking[name]] = mixed.rows
     return made
 
 
-def _mixtures(regression: Regression, strips: Iterable[Array], off: float, longest: float) -> _Mixed:
-    """Rows w'A for the weights of a regression, shrunk to the length of a sample; `off` is |R| + |N|.
+def _mixtures(regression: Regression, current: Mapping[str, Matrix], name: str, lacking: Rows) -> _Mixed:
+    """Rows w'A for the weights of a regression, shrunk to the length of a sample.
 
     What bounds rest on is known of rows of the last sweep only: those of earlier ones are learned from.
     """
-    xp = namespace(regression.mean)
-    u, final = unit(regression.mean), regression.final
-    scales = (regression.reach * regression.shrinkage)[: None if final else 0]
-    empty = regression.mean[:0]
-    rows, lengths, diagonals = [regression.coefficients[:0, :]], [empty], [empty]
-    square, error = np.zeros((len(regression.mean) + 1,) * 2), 0.0
-    for others in strips:
-        # a(y) = mean + (z - mean)'M, a mixture w'A of own rows with |w|^2 = 1/n + |reach shrinkage U'(z - mean)|^2.
-        Z = others - regression.mean[None, :]
-        made = regression.mean_row[None, :] + Z @ regression.coefficients
-        across = (Z @ regression.directions if final else Z[:, :0]) * scales[None, :]
-        length = 1.0 / regression.n_own + xp.sum(across * across, axis=1)
-        moved = regression.rounding * xp.sqrt(xp.sum(Z * Z, axis=1)) + regression.rounding_of_mean
-        diagonal = (xp.sqrt(xp.sum(made * made, axis=1)) + moved) ** 2 + off * length
+    u, longest = unit(regression.mean), regression.longest
+    rows = np.empty((len(lacking), regression.coefficients.shape[1]), dtype=regression.mean.dtype)
+    diagonals = np.empty(len(lacking), dtype=regression.mean.dtype)
+    square, error = np.zeros((regression.weights.shape[1] + 1,) * 2), 0.0
+    for strip in slices(len(lacking), STRIP):
+        # a(y) = mean + (z - mean)'M, a mixture w'A of own rows with |w|^2 = 1/n + |weights'(z - mean)|^2.
+        Z = _others(current, name, lacking[strip]) - regression.mean
+        made, across = regression.mean_row + Z @ regression.coefficients, Z @ regression.weights
+        length = 1.0 / regression.n_own + (across * across).sum(axis=1)
+        moved = regression.rounding * np.linalg.norm(Z, axis=1) + regression.rounding_of_mean
+        diagonal = (np.linalg.norm(made, axis=1) + moved) ** 2 + regression.off * length
         # Shrink by s = min(1, sqrt(longest / diagonal)).
         room = longest * (1.0 - 64.0 * u)
-        shrink = xp.sqrt(xp.where(diagonal > room, room / xp.where(diagonal > 0.0, diagonal, 1.0), 1.0))
-        rows.append(made * shrink[:, None])
-        lengths.append(length * shrink**2)
-        diagonals.append(diagonal * shrink**2)
-        if final:
-            start = xp.full_like(shrink, regression.n_own**-0.5)
-            F = xp.concat([start[:, None], across], axis=1) * shrink[:, None]
-            square += to_numpy(F.T @ F)
-        error += float(xp.sum((moved * shrink + 2.0 * u * math.sqrt(longest)) ** 2))
-    return _Mixed(xp.concat(rows, axis=0), xp.concat(lengths), xp.concat(diagonals), square, math.sqrt(error))
+        shrink = np.sqrt(np.where(diagonal > room, room / np.where(diagonal > 0.0, diagonal, 1.0), 1.0))
+        rows[strip], diagonals[strip] = made * shrink[:, None], diagonal * shrink**2
+        F = np.column_stack([np.full_like(shrink, regression.n_own**-0.5), across]) * shrink[:, None]
+        square += F.T @ F
+        error += float(((moved * shrink + 2.0 * u * math.sqrt(longest)) ** 2).sum())
+    return _Mixed(rows, diagonals, square, math.sqrt(error))
 
 
-def _filled(factor: Array, lacking: Rows, mixed: _Mixed, size: float) -> Filled:
+def _filled(factor: Matrix, lacking: Rows, mixed: _Mixed, size: float) -> Filled:
     """Bounds for W A: |W|^2 = 1 + |W_lacking|^2, since the rest of W is the identity."""
     # With R and N the parts left out and rounded, |W R W'| <= |W|^2 |R|: stated errors grow by |W|^2.
-    u = unit(factor)
     largest = float(np.linalg.eigvalsh(mixed.square)[-1]) if len(lacking) else 0.0
-    allowance = (growth(len(lacking)) + growth(len(mixed.square))) * u * float(np.trace(mixed.square))
-    norm = math.sqrt(float(namespace(factor).sum(factor * factor)))
+    allowance = (growth(len(lacking)) + growth(len(mixed.square))) * unit(factor) * float(np.trace(mixed.square))
+    norm = float(np.linalg.norm(factor))
     return Filled(
         factor=factor * size,
         lacking=lacking,
-        lengths=mixed.lengths,
         diagonal=mixed.diagonal * size * size,
         norm_squared=1.0 + max(0.0, largest) + allowance,
         product_error=(2.0 * mixed.error * norm + mixed.error**2) * size * size,
     )
 
 
-def _others_of(current: Mapping[str, Array], name: str) -> Callable[[Rows], Array]:
-    """Rows of all parties but one, side by side, in the order of their names."""
-
-    def rows(index: Rows) -> Array:
-        parts = [_rows(current[other], index) for other in sorted(current) if other != name]
-        return namespace(*parts).concat(parts, axis=1)
-
-    return rows
-
-
-def _size(factor: Array) -> float:
+def _size(factor: Matrix) -> float:
     """Root mean square of the length of a row, as a power of two: dividing by it rounds nothing."""
-    xp = namespace(factor)
-    largest = float(xp.max(xp.abs(factor)))
+    largest = float(np.abs(factor).max())
     if not largest > 0.0:
         return 1.0
-    length = largest * math.sqrt(float(xp.sum((factor / largest) ** 2)) / factor.shape[0])
+    length = largest * math.sqrt(float(np.sum((factor / largest) ** 2)) / len(factor))
     return 2.0 ** math.frexp(length)[1]
-
-
-def _spread_out(held: Held, lacking: Rows, size: float) -> Array:
-    """Own rows where they belong and the mean row elsewhere, over the size."""
-    xp = namespace(held.factor)
-    shape = (len(held.rows) + len(lacking), held.factor.shape[1])
-    current = xp.empty(shape, dtype=held.factor.dtype, device=device(held.factor))
-    current[sent_to(held.rows, current), :] = held.factor / size
-    # The same mean, to the bit, as that of a regression: rows placed later begin with it.
-    current[sent_to(lacking, current), :] = xp.mean(_rows(current, held.rows), axis=0)
-    return current
-
-
-def _replaced(current: Array, lacking: Rows, rows: Array) -> Array:
-    """The same array, with other rows where they are lacking."""
-    if len(lacking):
-        current[sent_to(lacking, current), :] = rows
-    return current
-
-
-def _all_but(rows: Rows, n: int) -> Rows:
-    """Numbers below n that are not among these."""
-    others = np.ones(n, dtype=bool)
-    others[rows] = False
-    return np.flatnonzero(others)
-
-
-def _rows(x: Array, index: Rows) -> Array:
-    return pick(x, sent_to(index, x))

@@ -187,7 +187,7 @@ class TrueRows(Protocol):
 
 
 M = TypeVar("M")
-ReceivedT = TypeVar("ReceivedT", Summary, Rows, Partials, TrueRows)
+ReceivedT = TypeVar("ReceivedT", bound=Summary | Rows | Partials | TrueRows)
 NewSamplesT = TypeVar("NewSamplesT", Rows, Partials)
 
 
@@ -195,12 +195,11 @@ def accept(
     summaries: Iterable[Summary], roster: Sequence[str] | None, *, aligned: bool = True, device: str | None = None
 ) -> dict[str, Summary]:
     """Summaries by party, sorted by name, if they belong together; where aligned, about the same samples."""
-    by_name = _by_name(summaries, "summary")
+    accepted = dict(sorted(by_name(summaries, "summary").items()))
     if roster is not None:
-        _check_roster(by_name, roster, "summary")
-    if not by_name:
+        _check_roster(accepted, roster, "summary")
+    if not accepted:
         raise FusionError("no summary was given; fusion needs one from every party")
-    accepted = dict(sorted(by_name.items()))
     if aligned:
         check_same(accepted, "number of samples", lambda s: s.n_samples, SAME_SAMPLES)
         _check_samples(accepted)
@@ -213,31 +212,31 @@ def complete(
     summaries: Mapping[str, Summary], received: Iterable[NewSamplesT], fits: Callable[[NewSamplesT, Summary], bool]
 ) -> dict[str, NewSamplesT]:
     """New-sample messages by party: one from each party that was fused, about the same samples."""
-    by_name = _by_name(received, "message about new samples")
-    _check_roster(by_name, list(summaries), "message about new samples")
-    for name, message in by_name.items():
+    known = by_name(received, "message about new samples")
+    _check_roster(known, list(summaries), "message about new samples")
+    for name, message in known.items():
         summary = summaries[name]
         if message.summary_id != wire.fingerprint(summary) or not fits(message, summary):
             raise FusionError(f"party {name!r}: its new samples extend another summary than the one that was fused")
         check_new_samples(message, summary)
-    _check_samples(by_name)
-    check_same(by_name, "number of new samples", lambda m: m.n_samples, "let all of them place the same samples")
-    return by_name
+    _check_samples(known)
+    check_same(known, "number of new samples", lambda m: m.n_samples, "let all of them place the same samples")
+    return known
 
 
 def audited_rows(
     summaries: Mapping[str, Summary], received: Iterable[TrueRows], samples: tuple[int, ...]
 ) -> dict[str, TrueRows]:
     """Answers to an audit by party: one from each party that was fused, about the samples asked for."""
-    by_name = _by_name(received, "audit")
-    _check_roster(by_name, list(summaries), "audit")
-    for name, message in by_name.items():
+    known = by_name(received, "audit")
+    _check_roster(known, list(summaries), "audit")
+    for name, message in known.items():
         summary = summaries[name]
         if message.summary_id != wire.fingerprint(summary) or message.n_samples != summary.n_samples:
             raise FusionError(f"party {name!r}: its rows are for another summary than the one that was fused")
         if message.samples != samples:
             raise FusionError(f"party {name!r}: sent other rows than those that were drawn; let it answer this audit")
-    return by_name
+    return known
 
 
 def check_turned(summaries: Mapping[str, Summary], center: bool, law: str | None) -> None:
@@ -250,13 +249,14 @@ def check_turned(summaries: Mapping[str, Summary], center: bool, law: str | None
         )
 
 
-def _by_name(received: Iterable[ReceivedT], what: str) -> dict[str, ReceivedT]:
-    by_name: dict[str, ReceivedT] = {}
+def by_name(received: Iterable[ReceivedT], what: str) -> dict[str, ReceivedT]:
+    """Messages by party, if each sent one."""
+    found: dict[str, ReceivedT] = {}
     for message in received:
-        if message.party in by_name:
+        if message.party in found:
             raise FusionError(f"two messages of kind {what} from party {message.party!r}; keep one of them")
-        by_name[message.party] = message
-    return by_name
+        found[message.party] = message
+    return found
 
 
 def _check_roster(received: Mapping[str, object], roster: Sequence[str], what: str) -> None:

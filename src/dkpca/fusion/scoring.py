@@ -20,12 +20,13 @@ from dkpca.errors import FusionError, InputError
 from dkpca.fusion import fused_model
 from dkpca.fusion.completion import Completion, complete, held_by
 from dkpca.fusion.fused_model import FusedModel, merging, project, some_samples
-from dkpca.linalg.arrays import Array, device, like, namespace, to_numpy
+from dkpca.fusion.plausibility import by_name
+from dkpca.linalg.arrays import Array, like, namespace, sent_to, to_numpy
 from dkpca.linalg.precision import Rounded
 from dkpca.linalg.rows import by_strips, pick
-from dkpca.messages import Partials, Rows, Summary, row_number_digest
+from dkpca.messages import Partials, Rows, row_number_digest
 
-MEANS_OVER = 2000  # samples of the fit; with more of them, means are over so many
+MEANS_OVER = 2000  # samples of the fit; with more of them, means and predictions are over so many
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,10 @@ class Placed:
     """Scores of new samples, and what they lack where parties were missing."""
 
     scores: Array  # (n_new, n_components)
-    missing: tuple[str, ...]
-    share_missing: tuple[float, ...]  # of the variance of each component that the missing parties carried in the fit
+    rows: Sequence[Rows | Partials]  # of the parties that sent any, with what stands in for those they lack
+    missing: tuple[str, ...] = ()  # parties whose mean row stands in for all rows
+    share_missing: tuple[float, ...] = ()  # of the variance of each component that these carried in the fit
+    words: str = ""  # what stands in for whom; empty: nothing was lacking
 
 
 def place(
@@ -42,55 +45,76 @@ def place(
     received: Iterable[Rows | Partials],
     missing: Collection[str] = (),
     *,
-    marginalize: bool = False,
+    lacking: str | None = None,
+    places: Mapping[str, Sequence[int]] | None = None,
+    n_new: int = 0,
 ) -> Placed:
     """Place new samples in the way that the parties answered, without those that are said to be missing.
 
-    `marginalize`: put the mean rows of missing parties in their place where the law is not the sum.
+    What a party lacks is its mean row, or a mixture as in the fit (`lacking` is "mean" or "complete"; else mean rows
+    under the sum law, which adds nothing there). `places` says where the samples that a party has are among all
+    `n_new`; None: each has all of them.
     """
-    others = list(received)
-    if not missing:
-        return Placed(fused_model.place(model, others), (), (0.0,) * model.n_components)
-    _check_missing(model, others, missing, marginalize)
-    rows = [message for message in others if isinstance(message, Rows)]
-    filled = [_mean_rows(model, name, rows[0]) for name in missing]
-    scores, shares = fused_model.place(model, [*others, *filled]), party_shares(model)
+    sent: dict[str, Any] = by_name(received, "message about new samples")
+    if places is None and not missing:
+        return Placed(fused_model.place(model, sent.values()), list(sent.values()), (), (0.0,) * model.n_components)
+    _check_missing(model, sent, missing, lacking)
+    first = next(iter(sent.values()))
+    some, digest = places is not None, first.sample_digest if places is None else row_number_digest(n_new)
+    n_new = n_new if some else first.n_samples
+    own = {name: np.asarray(places.get(name, ()) if places is not None else np.arange(n_new)) for name in sent}
+    made = _filled_in(model, sent, own, n_new, lacking)
+    rows = [sent[name] if name in sent and not some else _message(model, name, *made[name], digest) for name in made]
+    scores = project(model, rows)
+    rows = [message for message in rows if message.party in sent]
+    if some or lacking == "complete":
+        counts = {name: n_new - len(own.get(name, ())) for name in model.summaries}
+        listed = ", ".join(f"{name} {count:,}" for name, count in counts.items() if count)
+        what = "mean rows" if lacking == "mean" else "rows completed from the other parties"
+        words = f"of {n_new:,} new samples, parties lack: {listed}; {what} are used instead"
+        return Placed(scores, rows, (), (0.0,) * model.n_components, words)
+    shares = party_shares(model)
     lost = tuple(float(sum(shares[name][d] for name in missing)) for d in range(model.n_components))
-    return Placed(scores, tuple(sorted(missing)), lost)
+    words = (
+        f"placed without {sorted(missing)}: their mean row is used instead; of the variance of the components they "
+        f"carried {', '.join(f'{share:.1%}' for share in lost)}"
+    )
+    return Placed(scores, rows, tuple(sorted(missing)), lost, words)
 
 
-def fill_in(
-    model: FusedModel, received: Mapping[str, Rows], places: Mapping[str, Sequence[int]], n_new: int, *, mode: str
-) -> list[Rows]:
-    """Rows of every party for every new sample: where it lacks one, its mean row, or a mixture as in the fit.
+def _filled_in(
+    model: FusedModel, sent: Mapping[str, Any], places: Mapping[str, Any], n_new: int, lacking: str | None
+) -> dict[str, tuple[Any, Any]]:
+    """Factor rows of every party for every new sample, and diagonals where its kernel has them."""
+    rows: dict[str, Any] = {}
+    diagonals: dict[str, Any] = {}
+    absent = {}
+    for name, summary in model.summaries.items():
+        message, own = sent.get(name), np.asarray(places.get(name, ()), dtype=np.intp)
+        if message is not None and (
+            message.summary_id != wire.fingerprint(model.received[name])
+            or message.factor.shape != (len(own), summary.rank)
+        ):
+            raise FusionError(f"party {name!r}: its new samples are others, or extend another summary than was fused")
+        # The mean row over the samples of the fit for every new sample; rows that the party sent take their places.
+        for made, of_fit, new in (
+            (rows, summary.factor, None if message is None else message.factor),
+            (diagonals, summary.diagonal, None if message is None else message.diagonal),
+        ):
+            if of_fit is not None:
+                made[name] = np.tile(to_numpy(of_fit.decode(model.dtype)).mean(axis=0), (n_new, 1))
+                if new is not None:
+                    made[name][own] = to_numpy(new.decode(model.dtype))
+        absent[name] = np.setdiff1d(np.arange(n_new), own)
+    if lacking == "complete":
+        rows = _regressions(model).place(rows, absent)
+    return {name: (rows[name], diagonals.get(name)) for name in rows}
 
-    `places` says where the samples that a party has are among all new ones; a party that has none may be left out.
-    """
-    if any(summary.diagonal is not None for summary in model.summaries.values()):
-        raise InputError(
-            f"the fit is {model.meaning}, which needs the length of every sample; give samples that all parties have"
-        )
-    rows, lacking = {}, {}
-    for name in model.summaries:
-        # Every new sample starts with the party's mean row; rows that the party sent take their places.
-        mean = _mean_row(model, name)
-        full = namespace(mean).asarray(namespace(mean).broadcast_to(mean, (n_new, mean.shape[1])), copy=True)
-        own = np.asarray(places.get(name, ()), dtype=np.intp)
-        if len(own):
-            full[namespace(full).asarray(own, device=device(full)), :] = received[name].factor.decode(model.dtype)
-        rows[name], lacking[name] = full, np.setdiff1d(np.arange(n_new), own)
-    if mode == "complete":
-        rows = _regressions(model).place(rows, lacking)
-    digest = row_number_digest(n_new)
-    return [Rows(name, wire.fingerprint(model.received[name]), digest, Rounded(rows[name])) for name in rows]
 
-
-def lacking_words(places: Mapping[str, Sequence[int]], names: Iterable[str], n_new: int, mode: str) -> str:
-    """Say which new samples lack a party, and what stands in its place."""
-    counts = {name: n_new - len(places.get(name, ())) for name in names}
-    listed = ", ".join(f"{name} {count:,}" for name, count in counts.items() if count)
-    what = "mean rows" if mode == "mean" else "rows completed from the other parties"
-    return f"of {n_new:,} new samples, parties lack: {listed}; {what} are used instead"
+def _message(model: FusedModel, party: str, rows: Any, diagonal: Any, digest: str) -> Rows:
+    home = model.summaries[party].factor.data
+    own = None if diagonal is None else Rounded(sent_to(diagonal, home))
+    return Rows(party, wire.fingerprint(model.received[party]), digest, Rounded(sent_to(rows, home)), own)
 
 
 def _regressions(model: FusedModel) -> Completion:
@@ -101,15 +125,6 @@ def _regressions(model: FusedModel) -> Completion:
     places = dict.fromkeys(model.summaries, everything) if model.lacking is None else model.lacking.places
     held = {name: held_by(summary, places[name], model.dtype) for name, summary in model.received.items()}
     return complete(held, model.n_samples, seed=model.settings.random_state)
-
-
-def share_words(placed: Placed) -> str:
-    """Say who is missing, and what share of the components that was."""
-    shares = ", ".join(f"{share:.1%}" for share in placed.share_missing)
-    return (
-        f"placed without {list(placed.missing)}: their mean row is used instead; of the variance of the "
-        f"components they carried {shares}"
-    )
 
 
 def party_shares(model: FusedModel) -> dict[str, np.ndarray]:
@@ -129,58 +144,30 @@ def party_shares(model: FusedModel) -> dict[str, np.ndarray]:
     return {name: part / np.where(total > 0, total, 1.0) for name, part in parts.items()}
 
 
-def _mean_row(model: FusedModel, party: str) -> Array:
-    """Mean row of the party's factor over the samples of the fit, (1, rank)."""
-    A = model.summaries[party].factor.decode(model.dtype)
-    return namespace(A).mean(A, axis=0, keepdims=True)
-
-
-def _mean_rows(model: FusedModel, party: str, beside: Rows) -> Rows:
-    """Rows of a party that is missing: its mean row, as often as there are new samples."""
-    summary = model.summaries[party]
-    # A row of A, the mean over the samples of the fit, once for each new sample: k(y, x_i) becomes the mean over the
-    # fit's samples of k(x, x_i).
-    mean = _mean_row(model, party)
-    ones = namespace(mean).ones_like(mean[:, :1])
-    ones = namespace(mean).concat([ones] * beside.factor.shape[0], axis=0)
-    diagonal = None if summary.diagonal is None else summary.diagonal.decode(model.dtype)
-    return Rows(
-        party=party,
-        summary_id=wire.fingerprint(model.received[party]),
-        sample_digest=beside.sample_digest,
-        factor=Rounded(ones * mean),
-        diagonal=None if diagonal is None else Rounded(ones * namespace(diagonal).mean(diagonal)),
-    )
-
-
 def _check_missing(
-    model: FusedModel, received: Collection[Rows | Partials], missing: Collection[str], marginalize: bool
+    model: FusedModel, received: Mapping[str, Rows | Partials], missing: Collection[str], lacking: str | None
 ) -> None:
-    _check_parties(model, {message.party for message in received}, missing, "rows")
-    if any(isinstance(message, Partials) for message in received):
+    strangers = sorted((set(received) | set(missing)) - set(model.summaries))
+    if strangers:
+        raise FusionError(f"{strangers} had no part in the fit; it has {sorted(model.summaries)}")
+    both = sorted(set(received) & set(missing))
+    if both:
+        raise FusionError(f"{both} are said to be missing, but their rows are there; leave out one of the two")
+    absent = sorted(set(model.summaries) - set(received) - set(missing))
+    if absent:
+        raise FusionError(f"no rows from {absent}; wait for them, or say that they are missing")
+    if not received:
+        raise FusionError("no party scored the new samples; at least one has to")
+    if any(isinstance(message, Partials) for message in received.values()):
         raise FusionError(
             f"the exact projection needs every party, and {sorted(missing)} are missing; place the samples by factor "
             "rows (projection='extend')"
         )
-    if not model.law.scores_add and not marginalize:
+    if not model.law.scores_add and lacking not in ("mean", "complete"):
         raise InputError(
             f"{sorted(missing)} are missing, and the fit is {model.meaning}: no part of a score is without them; "
             "wait for them, or ask for their mean rows in their place (lacking='mean')"
         )
-
-
-def _check_parties(model: FusedModel, parts: Collection[str], missing: Collection[str], what: str) -> None:
-    strangers = sorted((set(parts) | set(missing)) - set(model.summaries))
-    if strangers:
-        raise FusionError(f"{strangers} had no part in the fit; it has {sorted(model.summaries)}")
-    both = sorted(set(parts) & set(missing))
-    if both:
-        raise FusionError(f"{both} are said to be missing, but their {what} are there; leave out one of the two")
-    absent = sorted(set(model.summaries) - set(parts) - set(missing))
-    if absent:
-        raise FusionError(f"no {what} from {absent}; wait for them, or say that they are missing")
-    if not parts:
-        raise FusionError("no party scored the new samples; at least one has to")
 
 
 def captured_share(
@@ -190,55 +177,35 @@ def captured_share(
 
     Diagonals are kernel values of each new sample with itself. With covariates, distances are from what they predict.
     """
-    # |scores|^2 over sum of k(y, y) - 2 mean_i k(y, x_i) + mean_ij k(x_i, x_j), which is |phi(y) - mean phi|^2.
+    # |scores|^2 over the sum of |phi(y) - p(y)|^2 = k(y, y) - 2 p'phi(y) + |p|^2, with p the mean or the prediction.
     scores = fused_model.adjusted(model, project(model, rows.values()), covariates)
     seen = float(np.sum(to_numpy(scores) ** 2))
     own = {name: np.asarray(to_numpy(diagonals[name]), dtype=float) for name in model.summaries}
     traces = [model.weights[name] * float(own[name].sum()) for name in model.summaries]
     total = model.law.total_trace(traces, list(own.values()))
-    if model.covariates is not None:
-        total += _predicted(model, [rows[name] for name in model.summaries], model.covariates.rows(covariates))
-    elif model.centered:
-        count = next(iter(own.values())).shape[0]
-        beside, among = _means(
-            model, [rows[name] for name in model.summaries], some_samples(model.n_samples, MEANS_OVER)
-        )
-        total += count * (among - 2.0 * beside)
+    if model.centered or model.covariates is not None:
+        total += _predicted(model, [rows[name] for name in model.summaries], covariates)
     return seen / total if total > 0 else 0.0
 
 
-def _predicted(model: FusedModel, received: Sequence[Rows], new: np.ndarray) -> float:
-    """Sum of q' Q'KQ q - 2 q' Q'k(X, y) over new samples: with k(y, y) their squared distance from the prediction."""
+def _predicted(model: FusedModel, received: Sequence[Rows], covariates: Any) -> float:
+    """Sum of |p|^2 - 2 p'phi(y) over new samples, p(y) = sum_i phi(x_i) (Q q(y))_i over samples x_i of the fit."""
     law, merged = model.law, merging(model)
-    fitted = merged(model.summaries.values(), lambda data: data)
-    assert model.covariates is not None
-    n = model.n_samples
-    # Q has the constant column and the covariates; phi(y) is predicted by sum_i phi(x_i) (Q q)_i for its own row q.
-    Q = np.column_stack([np.full(n, n**-0.5), to_numpy(model.covariates.basis)])
-    q = np.column_stack([np.full(len(new), n**-0.5), new])
-
-    def shown(messages: Sequence[Summary | Rows]) -> np.ndarray:
-        def of(strip: slice) -> Array:
-            own = merged(messages, lambda x: x[strip, :])
-            return law.recombine(A @ B.T for A, B in zip(own, fitted, strict=True)) @ like(Q, fitted[0])
-
-        return to_numpy(by_strips(of, messages[0].factor.data, fitted[0])).astype(float)
-
-    within = Q.T @ shown(list(model.summaries.values()))
-    return float(np.sum(q * (q @ within)) - 2.0 * np.sum(q * shown(received)))
-
-
-def _means(model: FusedModel, received: Sequence[Rows], some: Array) -> tuple[float, float]:
-    """Mean entry of the fused matrix between new samples and some of the fit, and among those."""
-    law, merged = model.law, merging(model)
+    some = some_samples(model.n_samples, MEANS_OVER)
     fitted = merged(model.summaries.values(), lambda data: pick(data, namespace(data).asarray(some)))
+    # Q R = [1, covariates] for samples of the fit, and q(y) = [1, covariates of y] R^-1; without covariates, p is the
+    # mean of phi.
+    known, new = np.ones((len(some), 1)), np.ones((received[0].n_samples, 1))
+    if model.covariates is not None:
+        known = np.column_stack([known, to_numpy(model.covariates.basis)[some]])
+        new = np.column_stack([new, model.covariates.rows(covariates)])
+    Q, R = np.linalg.qr(known)
+    q = np.linalg.solve(R.T, new.T).T
 
-    def beside(strip: slice) -> Array:
-        new = merged(received, lambda x: x[strip, :])
-        block = law.recombine(mine @ theirs.T for mine, theirs in zip(new, fitted, strict=True))
-        return namespace(block).mean(block, axis=1, keepdims=True)
+    def shown(strip: slice) -> Array:
+        own = merged(received, lambda x: x[strip, :])
+        return law.recombine(A @ B.T for A, B in zip(own, fitted, strict=True)) @ like(Q, fitted[0])
 
-    rows = by_strips(beside, received[0].factor.data, fitted[0])
-    # Mean entry beside the new samples strip by strip, and among the samples of the fit at once: they are few.
-    among = law.recombine(A @ A.T for A in fitted)
-    return float(namespace(rows).mean(rows)), float(namespace(among).mean(among))
+    beside = to_numpy(by_strips(shown, received[0].factor.data, fitted[0])).astype(float)
+    within = Q.T @ to_numpy(law.recombine(A @ A.T for A in fitted)).astype(float) @ Q
+    return float(np.sum(q * (q @ within)) - 2.0 * np.sum(q * beside))

@@ -390,13 +390,8 @@ def place(
     if (run.model.covariates is None) != (covariates is None):
         raise InputError(f"the fit took out {run.settings['covariates'] or 'no covariates'}; do so for new samples")
     sent = {answer.party: answer for answer in answers}
-    if places is not None or (missing and lacking == "complete"):
-        n_new = answers[0].n_samples if places is None else len(sample_names or ())
-        known = dict.fromkeys(sent, range(n_new)) if places is None else places
-        answers = list(scoring.fill_in(run.model, sent, known, n_new, mode=str(lacking)))
-        placed = Placed(fusion.project(run.model, answers), (), (0.0,) * run.model.n_components)
-    else:
-        placed = scoring.place(run.model, answers, missing, marginalize=lacking == "mean")
+    n_new = len(sample_names or ())
+    placed = scoring.place(run.model, answers, missing, lacking=lacking, places=places, n_new=n_new)
     placed = replace(placed, scores=fusion.adjusted(run.model, placed.scores, covariates))
     scores, digest = to_numpy(placed.scores), next(iter(sent.values())).sample_digest
     if places is not None:
@@ -404,7 +399,7 @@ def place(
     names = checked_names(sample_names, digest, len(scores), id_normalize)
     if names is None:  # not the numbers that samples of the fit may have
         names = [f"new-{row}" for row in numbered(len(scores))]
-    flags = outside_at_center(run.model, answers).tolist()
+    flags = outside_at_center(run.model, placed.rows).tolist()
     outside = [name for name, is_outside in zip(names, flags, strict=True) if is_outside]
     settings = {
         "run": run.path.name,
