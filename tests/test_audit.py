@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 
 from dkpca import DKPCA, subspace_error
 from dkpca.errors import FusionError, InputError, PolicyError, WireError
-from dkpca.fusion import audit
+from dkpca.fusion import audit, fuse
 from dkpca.fusion.audit import mean_at_most
 from dkpca.linalg.precision import Rounded
 from dkpca.messages import AuditRequest
@@ -157,7 +157,8 @@ def test_a_party_that_understates_what_it_left_out_is_named(cancer):
     least = float(np.max(1.0 - np.sum(summary.factor.decode() ** 2, axis=1)))
     understated = replace(summary, left_out_norm=least + summary.rounding_norm)
     assert understated.left_out_norm < summary.left_out_norm
-    false = model.model_.including(understated)
+    received = model.model_.summaries | {"p0": understated}
+    false = fuse(received.values(), n_components=model.model_.n_components)
     asked = audit.request(false, 200, 0)
     told = answers(model, tables, asked)
     told[0] = replace(told[0], summary_id=model._states["p0"].summary_id)

@@ -16,7 +16,6 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.fixes import parse_version
 
-import dkpca
 from dkpca import DKPCA, errors
 from dkpca.errors import DataWarning, InputError
 from dkpca.fusion.covariates import Covariates
@@ -209,15 +208,6 @@ class TestMatching:
         read = decode_model(encode_model(model.model_))
         assert read.covariates.names == ("batch", "age")
         assert read.covariates.share == model.model_.covariates.share
-
-    def test_a_party_that_is_added_keeps_them(self):
-        kernel = dkpca.kernels.RBF(GAMMA)
-        a, b = (dkpca.summarize(FIT[:, own], party=name, kernel=kernel, **FULL)[0]
-                for name, own in (("a", slice(0, 32)), ("b", slice(32, 64))))  # fmt: skip
-        known = Covariates.of(OLD_C)
-        both = dkpca.fusion.fuse([a, b], n_components=3, covariates=known)
-        grown = dkpca.fusion.fuse([a], n_components=3, covariates=known).including(b)
-        np.testing.assert_allclose(grown.eigenvalues, both.eigenvalues, rtol=1e-12)
 
 
 class TestRefused:

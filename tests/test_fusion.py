@@ -92,23 +92,6 @@ def test_torch_and_numpy_agree(xp, table, kernel):
     np.testing.assert_allclose(to_numpy(model.eigenvalues), expected.eigenvalues, rtol=1e-10)
 
 
-class TestChangingParties:
-    def test_a_party_added_replaced_or_left_out_is_a_fresh_fusion(self, table):
-        a, b, c = summaries_of(np.array_split(table, 3, axis=1), RBF(0.02), rank=9)
-        model = fuse([a, b], n_components=3)
-        together = fuse([a, b, c], n_components=3)
-        np.testing.assert_array_equal(model.including(c).eigenvectors, together.eigenvectors)
-        np.testing.assert_array_equal(together.excluding("p2").eigenvectors, model.eigenvectors)
-        replacement = replace(c, party="p1")
-        np.testing.assert_array_equal(
-            model.including(replacement).eigenvectors, fuse([a, replacement], n_components=3).eigenvectors
-        )
-
-    def test_a_party_that_is_not_there_cannot_be_left_out(self, table):
-        with pytest.raises(FusionError, match="party 'bank' is not in the model"):
-            fused_from([table], RBF(0.1)).excluding("bank")
-
-
 class TestRefusals:
     @pytest.fixture
     def summaries(self, table):

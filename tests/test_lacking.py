@@ -301,12 +301,3 @@ def test_a_study_by_position_lacks_no_samples():
     protocol = fit(["bank", "shop"], Fit(lacking="complete"), Terms("run", go=True))
     with pytest.raises(InputError, match="when rows match by position none are lacking; use align='tokens' or 'psi'"):
         next(protocol)
-
-
-def test_a_party_can_be_left_out_of_a_completed_model(tables):
-    model = estimator(lacking="complete").fit(tables | {"more": tables["shop"]})
-    smaller = model.model_.excluding("more")
-    expected = estimator(lacking="complete").fit(tables).model_
-    assert subspace_error(smaller.eigenvectors, expected.eigenvectors) < 1e-6
-    with pytest.raises(InputError, match="fuse all summaries again, with the places of their samples"):
-        model.model_.including(model.model_.received["shop"])

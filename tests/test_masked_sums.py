@@ -4,6 +4,7 @@ import hashlib
 import hmac
 import json
 import struct
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -155,7 +156,9 @@ def test_bounds_from_the_plan_hold_for_standardized_columns():
     for table in (random.normal(size=(50, 3)), random.standard_cauchy(size=(50, 3)), np.eye(50)[:, :3]):
         X = (table - table.mean(axis=0)) / table.std(axis=0)
         for what in (Addends("pairs", 50, 50, 32, lengths=True), Addends("columns", 50, 20, 32)):
-            values, lengths = quantities.largest(what, Compared(RBF(1.0), X, X[:20]))
+            values, lengths = quantities.largest(
+                what, partial(quantities.addend, what, Compared(RBF(1.0), X, X[:20]))
+            )
             bounds = quantities.bounds_without_data(what, RBF(1.0), 3)
             assert bounds is not None
             assert (values <= bounds[0], lengths <= bounds[1] or not what.lengths) == (True, True)

@@ -77,10 +77,11 @@ class TestFileRoute:
         other, _ = dkpca.summarize(HALVES["left"], party="left", kernel=RBF(1e-3), rank=Fixed(3))
         np.testing.assert_allclose(one.factor.data, other.factor.data, atol=1e-6)
 
-    def test_a_loaded_model_takes_another_party(self, tmp_path):
+    def test_messages_of_a_loaded_model_are_fused_with_another_party(self, tmp_path):
         summaries, _ = sides()
         dkpca.save(tmp_path / "model", dkpca.fuse(summaries[:1], n_components=3))
-        again = dkpca.load(tmp_path / "model", dkpca.FusedModel).including(summaries[1])
+        known = dkpca.load(tmp_path / "model", dkpca.FusedModel).received.values()
+        again = dkpca.fuse([*known, summaries[1]], n_components=3)
         np.testing.assert_allclose(again.eigenvalues, dkpca.fuse(summaries, n_components=3).eigenvalues)
 
     def test_every_kind_of_message_has_a_file(self, tmp_path):

@@ -12,6 +12,7 @@ PREDICTED = 0.5  # held-out R^2; below it, completed rows are unreliable
 GREEN_SHARE, GREEN_ERROR = 0.99, 0.01  # estimated: the answer can be used
 RED_SHARE, RED_ERROR = 0.9, 0.5  # estimated: the answer cannot be used
 WEAK_SHARE = 0.97  # proved
+SPECTRUM = ("eigenvalues_at_least", "eigenvalues_at_most", "gaps_at_least")
 FARTHER = 2.0  # factor on the loss for directions beyond the first one after the components
 
 
@@ -180,15 +181,11 @@ class Certificate:
 
     def bounds(self) -> dict[str, float]:
         """Return every number, except those that are infinite if nothing is known."""
-        plain = {name: value for name, value in asdict(self).items() if isinstance(value, float)}
-        open_ended = ("theorem_1", "subspace_error_at_most")
-        spectrum = {
-            "eigenvalues_at_least": self.eigenvalues_at_least,
-            "eigenvalues_at_most": self.eigenvalues_at_most,
-            "gaps_at_least": self.gaps_at_least,
-        }
-        return {name: value for name, value in plain.items() if name not in open_ended} | {
-            name: sum(values) for name, values in spectrum.items()
+        counted = {name: sum(getattr(self, name)) for name in SPECTRUM}
+        return counted | {
+            name: value
+            for name, value in vars(self).items()
+            if isinstance(value, float) and name not in ("theorem_1", "subspace_error_at_most")
         }
 
     @property

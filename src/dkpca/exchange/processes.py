@@ -18,12 +18,12 @@ from dkpca.exchange import in_process, protocols
 from dkpca.exchange.holdings import Holding, PreparedTable, load_state, preparation_of
 from dkpca.exchange.protocols import Terms
 from dkpca.fusion.covariates import Covariates
+from dkpca.fusion.diagnostics import outside_at_center
 from dkpca.fusion.scoring import Placed
 from dkpca.linalg.arrays import MemoryLimit
 from dkpca.linalg.rows import controller
 from dkpca.party.answers import Party
 from dkpca.party.questions import Question, SummaryWanted
-from dkpca.party.summaries import outside_at_party
 from dkpca.settings import Compute, Fit
 from dkpca.store import runs, storage
 from dkpca.store.files import encode_state, naming
@@ -142,7 +142,7 @@ def place(
         with naming(holding.path):
             table = holding.load()
             rows.append(party.extend(state, preparation.apply(table), sample_ids=table.keys))
-        unlike, count = int(outside_at_party(state, rows[-1]).sum()), rows[-1].n_samples
+        unlike, count = int(outside_at_center(run.model, rows[-1:]).sum()), rows[-1].n_samples
         said = [f"{unlike:,} of {count:,} new samples are unlike all samples of the fit"] if unlike else []
         notes += [f"{holding.party}: {note}" for note in [*preparation.about_new_rows(table), *said]]
     placed, outside = runs.place(

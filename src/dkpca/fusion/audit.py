@@ -99,16 +99,6 @@ def _uniform(n_samples: int, n_rows: int, seed: int) -> "np.ndarray[tuple[int], 
     return np.random.default_rng(seed).integers(n_samples, size=n_rows)
 
 
-@dataclass(frozen=True)
-class AuditSums:
-    """Sums over all columns of the rows drawn; E is the true matrix minus the fused one."""
-
-    differences: list[Array]  # (s, s) per party: D D' for its true rows minus its factor's, over its largest entry
-    squares: Array  # (s,) squared lengths of rows of E, over the largest entry of the true matrix
-    missing: Array  # (s, d): E V, V centered if the model is
-    components: Array  # (s, d): K V
-
-
 def audited(model: FusedModel, asked: AuditRequest, answers: Iterable[TrueRows]) -> FusedModel:
     """Return the model with what the answers say about it in its certificate."""
     return replace(model, certificate=replace(model.certificate, audit=conclude(model, asked, answers)))
@@ -123,16 +113,21 @@ def conclude(model: FusedModel, asked: AuditRequest, answers: Iterable[TrueRows]
         raise FusionError("the audit was drawn for another model; ask the parties again")
     xp = namespace(model.eigenvectors)
     chosen = xp.asarray(list(asked.samples), device=device(model.eigenvectors))
-    seen = _seen(model, errors, [received[name] for name in model.summaries], chosen)
-    for name, error, squared in zip(model.summaries, errors, seen.differences, strict=True):
+    squares, missing, images, *differences = _sums(model, errors, [received[n] for n in model.summaries], chosen)
+    for name, error, squared in zip(model.summaries, errors, differences, strict=True):
         own = received[name].columns(chosen) * model.weights[name]
         factor = rows_of(error.factor, chosen)
         _check_party(name, error, squared, own - factor @ factor.T)
-    return _said(model, drawn, asked, seen)
+    lengths = np.sqrt(to_numpy(squares).astype(float)) * _largest(model.law.diagonal([e.diagonal for e in errors]))
+    return _said(model, drawn, asked, lengths, to_numpy(missing).astype(float), to_numpy(images).astype(float))
 
 
-def _seen(model: FusedModel, errors: Sequence[PartyError], answers: Sequence[TrueRows], chosen: Array) -> AuditSums:
-    """Look at all columns of the rows, a few at a time."""
+def _sums(model: FusedModel, errors: Sequence[PartyError], answers: Sequence[TrueRows], chosen: Array) -> list[Array]:
+    """Sums over all columns of the s rows drawn, a few columns at a time; E is the true matrix K minus the fused one.
+
+    Squared lengths of rows of E over the largest entry of K, (s,); E V with V centered if the model is, (s, d); K V,
+    (s, d); and for each party D D', (s, s), for its true rows minus those of its factor, over its largest entry.
+    """
     V, weights = model.eigenvectors, [model.weights[name] for name in model.summaries]
     xp, fused = namespace(V), _fused(model, errors)
     mean = xp.mean(V, axis=0, keepdims=True) if model.centered else xp.zeros_like(V[:1, :])
@@ -141,47 +136,39 @@ def _seen(model: FusedModel, errors: Sequence[PartyError], answers: Sequence[Tru
     units, size = [_largest(e.diagonal) for e in errors], _largest(model.law.diagonal(diagonals))
     at_rows = [xp.take(d, chosen) for d in diagonals]
 
-    def of(part: slice) -> AuditSums:
+    def of(part: slice) -> list[Array]:
         # D_j = K_j - A_j A_j' at each party, and E = K - L for what the law makes of them, for some columns.
         rows = [xp.astype(a.columns(part), V.dtype) * w for a, w in zip(answers, weights, strict=True)]
         off = [K - A @ rows_of(e.factor, part).T for K, A, e in zip(rows, own, errors, strict=True)]
         K = model.law.combine(rows, at_rows, [d[part] for d in diagonals])
         E = K - model.law.recombine(A @ B.T for A, B in zip(joint, fused.rows(part), strict=True))
         off, scaled = [D / unit for D, unit in zip(off, units, strict=True)], E / size  # squares may overflow
-        return AuditSums(
-            [D @ D.T for D in off], xp.sum(scaled * scaled, axis=1), E @ (V[part, :] - mean), K @ V[part, :]
-        )
+        squares = xp.sum(scaled * scaled, axis=1)
+        return [squares, E @ (V[part, :] - mean), K @ V[part, :], *(D @ D.T for D in off)]
 
-    return reduce(_added, in_order(of, strips(fused.n, chosen.shape[0], V), V))
-
-
-def _added(a: AuditSums, b: AuditSums) -> AuditSums:
-    return AuditSums(
-        [x + y for x, y in zip(a.differences, b.differences, strict=True)],
-        a.squares + b.squares,
-        a.missing + b.missing,
-        a.components + b.components,
-    )
+    parts = in_order(of, strips(fused.n, chosen.shape[0], V), V)
+    return reduce(lambda total, part: [a + b for a, b in zip(total, part, strict=True)], parts)
 
 
-def _said(model: FusedModel, drawn: Draws, asked: AuditRequest, seen: AuditSums) -> Audit:
+def _said(
+    model: FusedModel, drawn: Draws, asked: AuditRequest, lengths: Vector, missing: Matrix, images: Matrix
+) -> Audit:
+    """What follows from the lengths of rows of E, from E V and from K V."""
     samples = np.asarray(asked.samples)
-    size = _largest(model.law.diagonal([e.diagonal for e in _errors(model)]))
-    lengths = np.sqrt(to_numpy(seen.squares).astype(float)) * size
     where = np.searchsorted(samples, drawn.samples)
     proof = model.certificate
     kernel = _length_at_most(lengths, proof.kernel_error_above, drawn, where, proof.kernel_error_below)
     counted = np.bincount(where, minlength=len(samples))
     weights = counted / (asked.draws * drawn.probabilities[samples])
     spectrum = spectrum_at(model.eigenvalues, model.eigenvectors, model.nearby, samples, basis_of(model))
-    rows = to_numpy(seen.components).astype(float) - spectrum.components * spectrum.values[None, :]
+    rows = images - spectrum.components * spectrum.values[None, :]
     estimated = turned(change(rows, spectrum, weights), spectrum)
     return Audit(
         n_rows=asked.draws,
         seed=asked.seed,
         confidence=CONFIDENCE,
         kernel_error_at_most=kernel,
-        subspace_error_at_most=_subspace(model, drawn, where, to_numpy(seen.missing).astype(float)),
+        subspace_error_at_most=_subspace(model, drawn, where, missing),
         component_error_estimates=tuple(np.minimum(estimated, 1.0).tolist()),
         subspace_error_trivial=proof.subspace_error_trivial,
     )

@@ -45,24 +45,19 @@ class Covariates:
         C, labels = _coded(columns, categories)
         mean = C.mean(axis=0)
         # C - mean = Q R with orthonormal Q, off the ones vector; a new row c has q = (c - mean) R^-1.
-        kept, Q, R = _independent(C - mean)
+        kept, Q = _independent(C - mean)
         if not kept:
             raise InputError(f"the covariates {list(columns)} are constant; leave them out")
         if len(kept) + 2 > len(C):
             raise InputError(f"{len(kept)} covariates for {len(C)} samples leave no variance to analyze; give fewer")
         to_basis = np.zeros((C.shape[1], len(kept)))
-        to_basis[kept] = np.linalg.inv(R)
+        to_basis[kept] = np.linalg.inv(Q.T @ (C - mean)[:, kept])
         # One indicator of each column of categories follows from the others: only what is lost beyond it is said.
-        lost = [j for j in range(C.shape[1]) if j not in kept]
-        spare = {name for name, own in zip(columns, categories, strict=True) if own}
         dropped = []
-        for j in lost:
-            name, value = labels[j]
-            if value is not None and name in spare:
-                spare.discard(name)
-                if len([own for own, _ in labels if own == name]) > 1:
-                    continue
-            dropped.append(name if value is None else f"{name} = {value}")
+        for name, own in zip(columns, categories, strict=True):
+            lost = [value for j, (of, value) in enumerate(labels) if of == name and j not in kept]
+            lost = lost[1:] if len(own) > 1 else lost
+            dropped += [name if value is None else f"{name} = {value}" for value in lost]
         texts = list(zip(*(v for v, own in zip(columns.values(), categories, strict=True) if own), strict=True))
         number = {text: code for code, text in enumerate(dict.fromkeys(texts))}
         strata = np.array([number[text] for text in texts] or [0] * len(C), dtype=np.int64)
@@ -190,26 +185,16 @@ def _coded(columns: Mapping[str, Any], categories: Any) -> tuple[Numbers, list[t
     return np.hstack(parts).astype(float), labels
 
 
-def _independent(C: Numbers) -> tuple[list[int], Numbers, Numbers]:
-    """Columns that say something new, in their order, and C[:, kept] = Q R with orthonormal Q.
-
-    Gram and Schmidt, twice for each column: the first time rounds what it takes away.
-    """
+def _independent(C: Numbers) -> tuple[list[int], Numbers]:
+    """Columns that say something new, in their order, and Q orthonormal with their span, off the ones vector."""
     kept: list[int] = []
-    Q, R = np.zeros((len(C), 0)), np.zeros((0, 0))
-    ones = np.full((len(C), 1), len(C) ** -0.5)
+    Q = np.full((len(C), 1), len(C) ** -0.5)
     for j, column in enumerate(C.T):
-        length = float(np.linalg.norm(column))
-        # Twice off the ones vector and off the columns before: "twice is enough" (Kahan) for full orthogonality.
-        left, coefficients = column, np.zeros(Q.shape[1])
-        for _ in range(2):
-            left = left - ones[:, 0] * (ones[:, 0] @ left)
-            shown = Q.T @ left
-            left, coefficients = left - Q @ shown, coefficients + shown
+        # Off the ones vector and the columns before, two times: "twice is enough" (Kahan) for full orthogonality.
+        left = column - Q @ (Q.T @ column)
+        left = left - Q @ (Q.T @ left)
         size = float(np.linalg.norm(left))
-        if not size > DEPENDENT * length:
-            continue
-        R = np.block([[R, coefficients[:, None]], [np.zeros((1, len(kept))), np.array([[size]])]])
-        Q = np.column_stack([Q, left / size])
-        kept.append(j)
-    return kept, Q, R
+        if size > DEPENDENT * float(np.linalg.norm(column)):
+            Q = np.column_stack([Q, left / size])
+            kept.append(j)
+    return kept, Q[:, 1:]

@@ -33,7 +33,7 @@ ZERO = 1e-12  # of the largest eigenvalue, as in KernelPCA
 
 @dataclass(frozen=True)
 class FusionSettings:
-    """Parameters of `fuse`, stored so that the fusion can be repeated."""
+    """Parameters of `fuse`, stored with the model."""
 
     center: bool = True
     solver: str | Solver = "auto"
@@ -86,9 +86,9 @@ class FusedModel:
     >>> X = np.random.default_rng(0).normal(size=(50, 4))
     >>> bank, _ = dkpca.summarize(X[:, :2], party="bank", kernel=dkpca.kernels.Linear(), rank=2)
     >>> shop, _ = dkpca.summarize(X[:, 2:], party="shop", kernel=dkpca.kernels.Linear(), rank=2)
-    >>> model = dkpca.fuse([bank], n_components=2)
-    >>> list(model.including(shop).summaries)
-    ['bank', 'shop']
+    >>> model = dkpca.fuse([bank, shop], n_components=2)
+    >>> list(model.summaries), model.scores.shape
+    (['bank', 'shop'], (50, 2))
     """
 
     summaries: Mapping[str, Summary]
@@ -159,27 +159,6 @@ class FusedModel:
     def scores(self) -> Array:
         """Scores of the training samples, (n_samples, n_components)."""
         return self.eigenvectors * namespace(self.eigenvalues).sqrt(self.eigenvalues)[None, :]
-
-    def including(self, summary: Summary) -> "FusedModel":
-        """Fuse again with one party added or replaced; the others are not asked again."""
-        if self.lacking is not None:
-            raise InputError(
-                "parties lack samples of this fit, and it is not known which ones the new summary has; fuse all "
-                "summaries again, with the places of their samples"
-            )
-        return self._again(self.summaries | {summary.party: summary})  # type: ignore[operator]
-
-    def excluding(self, party: str) -> "FusedModel":
-        """Fuse again without one party; the others are not asked again."""
-        if party not in self.summaries:
-            raise FusionError(f"party {party!r} is not in the model; it has {sorted(self.summaries)}")
-        return self._again({name: s for name, s in self.received.items() if name != party})
-
-    def _again(self, summaries: Mapping[str, Summary]) -> "FusedModel":
-        known: dict[str, Any] = {"covariates": self.covariates}
-        if self.lacking is not None:
-            known |= {"places": {name: self.lacking.places[name] for name in summaries}, "lacking": self.lacking.mode}
-        return fuse(summaries.values(), n_components=self.n_components, **known, **vars(self.settings))
 
 
 def resolve_gamma(gamma: float | str | None, statistics: Iterable[Statistics]) -> float:

@@ -9,11 +9,9 @@ import numpy as np
 
 from dkpca import messages, wire
 from dkpca.errors import InputError, ProtectionError
-from dkpca.kernels import Kernel
 from dkpca.linalg.arrays import Array, MemoryLimit, quiet, to_numpy
 from dkpca.linalg.eigenpairs import signs_of
 from dkpca.linalg.precision import Rounded
-from dkpca.linalg.rows import column_scales, standardized
 from dkpca.party import alignment, summaries
 from dkpca.party import questions as q
 from dkpca.party.limits import ANYTHING, Limits
@@ -114,17 +112,17 @@ class Party:
         ids, order = self.all_ids(batch), self.order.get(batch)
         return ids if ids is None or order is None else [ids[row] for row in order]
 
-    def digest(self, n_samples: int, batch: str = "") -> str:
-        """Fingerprint of the ordered sample ids."""
-        ids = self.sample_ids(batch)
-        return messages.row_number_digest(n_samples) if ids is None else messages.digest(ids)
-
     def common_digest(self, n_samples: int, batch: str = "") -> str:
         """Fingerprint of the samples that all parties have; of its own, where nobody lacks any."""
         ids = self.all_ids(batch)
-        if ids is None or batch not in self.union:
-            return self.digest(n_samples, batch)
-        return messages.digest([ids[row] for row in self.union[batch].shared])
+        if ids is not None and batch in self.union:
+            return messages.digest([ids[row] for row in self.union[batch].shared])
+        own = self.sample_ids(batch)
+        return messages.row_number_digest(n_samples) if own is None else messages.digest(own)
+
+    def rotation(self, n_samples: int) -> Rotation:
+        """Rotation of the samples of a blind fit, which all parties know."""
+        return Rotation(self.group_key, self.run, self.common_digest(n_samples), n_samples)
 
     def receive_list(self, question: q.HopWanted, sent: messages.RaisedIds) -> None:
         """Keep the list that the party before this one sent, for the next hop."""
@@ -267,11 +265,12 @@ def _summary(party: Party, question: q.SummaryWanted) -> messages.Summary:
         seed = keys.own(party.secret, party.run, "columns")
         union = party.union.get("")
         n = X.shape[0] if union is None else union.n_samples
-        rotation, turn = Rotation(party.group_key, party.run, party.common_digest(n), n), None
-        if union is not None:  # a party centers its matrix: then the mean row is zero
-            turn = lambda A: rotation.turn(union.padded(A, 0.0))  # noqa: E731
+        rotation = party.rotation(n)
         turned = summaries.Turned(
-            rotation.hidden_digest, turn or rotation.turn, lambda rank: column_rotation(seed, rank)
+            rotation.hidden_digest,
+            # A party centers its matrix: then the mean row is zero.
+            lambda A: rotation.turn(A if union is None else union.padded(A, 0.0)),
+            lambda rank: column_rotation(seed, rank),
         )
     summary, state = summaries.summarize(
         X,
@@ -291,51 +290,50 @@ def _summary(party: Party, question: q.SummaryWanted) -> messages.Summary:
 
 
 def _bounds(party: Party, question: q.BoundsWanted) -> messages.MaskedSum:
-    values, lengths = _largest(party, question)
+    sizes = quantities.largest(question.what, _addends(party, question, 0.0))
     # Random numbers below the party's own power of two and zeros above it, under masks: the sum over parties shows
     # the largest power, and not whose it is.
     seed = keys.own(party.secret, party.run, f"bounds {question.step}")
     random = keys.uniform(seed, 2 * len(masks.POWERS)).reshape(2, -1)
     packed = [
         _under_masks(party, masks.bits_of(largest, draws), question, part)
-        for largest, draws, part in zip((values, lengths), random, ("values", "lengths"), strict=True)
+        for largest, draws, part in zip(sizes, random, ("values", "lengths"), strict=True)
     ]
     return messages.MaskedSum(party.name, q.digest(question), *packed)
 
 
-def _largest(party: Party, question: q.BoundsWanted) -> tuple[float, float]:
-    what = question.what
-    if what.kind == "statistic":
-        return _statistic(party, question.kernel, question.standardize), 0.0
-    if what.kind == "scores":
-        return float(np.max(np.abs(_share(party, question.batch, question.result)))), 0.0
-    compared, _ = _compared(party, question)
-    _check_addend(party, what, compared, 0.0)
-    with quiet():
-        return quantities.largest(what, compared)
-
-
 def _sums(party: Party, question: q.SumsWanted) -> messages.MaskedSum:
     # The party's own numbers of one piece, as whole multiples of the ring's step, under masks that cancel in the sum.
-    what, rows, ring = question.what, question.rows, question.rings[0]
-    lengths: Any = None
+    ring, wide = question.rings
+    values, lengths = _addends(party, question, ring.step, again=question.part > 1)(question.rows)
+    sums = [_under_masks(party, ring.encode(values, question.bounds[party.name]), question, "values")]
+    if lengths is not None:
+        own = wide.encode(lengths, question.length_bounds[party.name])
+        sums.append(_under_masks(party, own, question, "lengths"))
+    return messages.MaskedSum(party.name, q.digest(question), *sums)
+
+
+def _addends(party: Party, question: q.MaskedWanted, step: float, *, again: bool = False) -> quantities.Piecewise:
+    """The party's own numbers of a sum and the lengths that go along, from the rows of a piece."""
+    what = question.what
     if what.kind == "statistic":
-        values = np.array([_statistic(party, question.kernel, question.standardize)])
-    elif what.kind == "scores":
-        values = np.ravel(_share(party, question.batch, question.result, ring.step)[rows])
-    else:
-        compared, state = _compared(party, question)
-        if question.part == 1:
-            _check_addend(party, what, compared, ring.step)
-        if not question.batch:
-            party.state = state if party.keeps_rows else state.without_rows()
+        wanted = q.StatisticsWanted(question.kernel, question.standardize)
+        number = np.array([_statistics(party, wanted).mean_squared_distance])
+        return lambda rows: (number, None)
+    if what.kind == "scores":
+        shares = _share(party, question.batch, question.result, step)
+        return lambda rows: (np.ravel(shares[rows]), None)
+    compared, state = _compared(party, question)
+    if not again:
+        _check_addend(party, what, compared, step)
+    if not question.batch:
+        party.state = state if party.keeps_rows else state.without_rows()
+
+    def of_rows(rows: slice) -> tuple[Any, Any]:
         with quiet():
-            values, lengths = quantities.addend(what, compared, rows)
-    packed = _under_masks(party, ring.encode(values, question.bounds[party.name]), question, "values")
-    if lengths is None:
-        return messages.MaskedSum(party.name, q.digest(question), packed)
-    wide = question.rings[1].encode(lengths, question.length_bounds[party.name])
-    return messages.MaskedSum(party.name, q.digest(question), packed, _under_masks(party, wide, question, "lengths"))
+            return quantities.addend(what, compared, rows)
+
+    return of_rows
 
 
 def _under_masks(party: Party, numbers: Any, question: q.MaskedWanted, part: str) -> messages.Packed:
@@ -361,34 +359,22 @@ def _compared(party: Party, question: q.MaskedWanted) -> tuple[Compared, SumStat
         )
     party.limits.check_samples(X.shape[0])
     party.limits.check_form("compact", "sums")
-    shift, scale = column_scales(X) if question.standardize and kernel.columns_are == "quantities" else (None, None)
-    X = standardized(X, shift, scale)
-    kernel.check(X)
-    origin = kernel.origin(X)
-    X = np.asarray(X - origin)
+    table = summaries.measured_for(kernel, X, party.name, standardize=question.standardize)
+    X, kernel = table.X, table.kernel
     union, positions = party.union.get(""), quantities.positions(question.what, party.run)
     state = SumState(
         party=party.name,
         run=party.run,
-        kernel=kernel,
-        origin=origin,
         anchors=X if positions is None else X[positions],
         positions=positions,
         places=None if union is None else union.places,
         n_samples=0 if union is None else union.n_samples,
         bits=question.what.bits,
-        shift=shift,
-        scale=scale,
         preparation=getattr(party.open, "preparation", None),
-        dominant=kernel.dominant_column(X),
+        **table.how(),
     )
     anchors = state.padded()
     return Compared(kernel, X if union is None else anchors, anchors), state
-
-
-def _statistic(party: Party, kernel: Kernel, standardize: bool) -> float:
-    """Mean of what gamma multiplies."""
-    return _statistics(party, q.StatisticsWanted(kernel, standardize)).mean_squared_distance
 
 
 def _check_addend(party: Party, what: Addends, compared: Compared, step: float) -> None:
@@ -451,7 +437,7 @@ def _covariates(party: Party, question: q.CovariatesWanted) -> messages.Covariat
         raise InputError(f"party {party.name!r} has covariates of {len(rows)} of {n_samples} samples")
     rows = rows if union is None else union.padded(rows, 0.0)  # in the order of all
     if question.blind:
-        rows = Rotation(party.group_key, party.run, party.common_digest(n_samples), n_samples).turn(rows)
+        rows = party.rotation(n_samples).turn(rows)
     return messages.CovariateRows(party.name, Rounded(rows))
 
 
@@ -481,7 +467,7 @@ def _with_share(party: Party, question: q.ResultGiven) -> PartyState:
     if question.scores.sample_digest != party.sent.sample_digest or len(scores) != len(A):
         raise InputError(f"party {party.name!r}: the result is for other samples than its fit")
     values = np.sum(scores**2, axis=0)  # the eigenvalues
-    signs = signs_of(Rotation(party.group_key, party.run, party.common_digest(n), n).turn_back(scores))
+    signs = signs_of(party.rotation(n).turn_back(scores))
     party.slopes = None if question.slopes is None else np.asarray(question.slopes.decode()) * signs
     share = question.weight * (A.T @ (scores / np.where(values > 0, values, 1.0))) * signs
     deviations = np.sqrt(np.mean((A @ share) ** 2, axis=0))

@@ -1,7 +1,7 @@
 """What a message tells whoever holds it, in words and numbers, before it is sent."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import singledispatch
 from typing import Any
 
 import numpy as np
@@ -24,9 +24,13 @@ class Disclosure:
 
 def describe(message: messages.Message) -> Disclosure:
     """Describe any message."""
-    facts, reveals, absent = _described(message)
-    facts = {"bytes": wire.size(message), **facts}
-    return Disclosure(wire.kind_of(message), facts, tuple(reveals), tuple(absent))
+    facts, reveals, absent = SAID[type(message)]
+    known: dict[str, Any] = {"bytes": wire.size(message)}
+    known |= {"party": message.party} if hasattr(message, "party") else {}
+    known |= facts(message)
+    named = {name.replace(" ", "_"): value for name, value in known.items()}
+    told = reveals(message) if callable(reveals) else [sentence.format(**named) for sentence in reveals]
+    return Disclosure(wire.kind_of(message), known, tuple(told), (_hidden(message) or absent,))
 
 
 @dataclass(frozen=True)
@@ -92,113 +96,54 @@ def share_sent(summary: messages.Summary) -> float:
     return min(1.0, sent / total) if total > 0 else 1.0
 
 
-Description = tuple[dict[str, Any], list[str], list[str]]
-NO_VALUE, NO_COLUMN = ["any value, name or id"], ["column names, sample ids or raw values of a column"]
+NO_VALUE, NO_COLUMN = "any value, name or id", "column names, sample ids or raw values of a column"
 GUESSES = "a fingerprint of the sample ids in their order; it confirms a correct guess of all ids"
+SIZE = "how many rows and columns the party has"
 
 
-@singledispatch
-def _described(message: Any) -> Description:
-    """Facts about a message, what it reveals, and what it does not contain; one function for each kind."""
-    raise TypeError(f"{type(message).__name__} is no message")
+def _size(message: Any) -> dict[str, Any]:
+    return {"samples": message.n_samples, "columns": message.n_features}
 
 
-@_described.register
-def _(message: messages.Statistics) -> Description:
-    facts = {
-        "party": message.party,
-        "samples": message.n_samples,
-        "columns": message.n_features,
-        "mean squared distance": message.mean_squared_distance,
-    }
-    reveals = ["how many rows and columns the party has, and how far apart two rows are on average"]
-    return facts, reveals, NO_VALUE
-
-
-@_described.register
-def _(message: messages.Summary) -> Description:
-    sent = share_sent(message)
-    facts = {
-        "party": message.party,
+def _of_summary(message: messages.Summary) -> dict[str, Any]:
+    return {
         **_kernel_facts(message.kernel),
         "combined with the others": _combined(message.kernel),
-        "samples": message.n_samples,
-        "columns": message.n_features,
+        **_size(message),
         "rank": message.rank,
         "numbers": message.n_samples * (message.rank + (message.diagonal is not None)),
         "precision": message.factor.precision,
-        "share of the kernel matrix sent": sent,
+        "share of the kernel matrix sent": share_sent(message),
         "largest eigenvalues": [round(value, 6) for value in spectrum(message)[:5]],
     }
+
+
+def _by_summary(message: messages.Summary) -> list[str]:
     if message.turned:
-        reveals = [
+        return [
             "the party's leading eigenvalues, and how its factor goes together with those of the other parties",
             f"that the party has {message.n_features} columns and {message.n_samples} samples",
             "to anyone who has the parties' key: all that a summary in the open reveals",
         ]
-        hidden = "any sample, similarity or mean: rows are mixtures of all samples by a secret rotation"
-        return facts, reveals, [hidden]
-    reveals = [
-        f"how similar any two samples look to this party: factor @ factor.T is its kernel matrix, {sent:.1%} of it",
+    return [
+        "how similar any two samples look to this party: factor @ factor.T is its kernel matrix, "
+        f"{share_sent(message):.1%} of it",
         message.kernel.revealed(message.rank, message.n_features),
         "groups, outliers and near-duplicates among the samples, as this party sees them",
         f"that the party has {message.n_features} columns",
         GUESSES,
     ]
-    return facts, reveals, NO_COLUMN
 
 
-@_described.register
-def _(message: messages.Rows) -> Description:
-    n_new, rank = message.factor.shape
-    facts = {"party": message.party, "new samples": n_new, "rank": rank, "precision": message.factor.precision}
-    reveals = ["how similar each new sample looks to every training sample, as this party sees it"]
-    return facts, reveals, NO_COLUMN
+def _hidden(message: Any) -> str:
+    """What the summary of a blind fit does not contain."""
+    turned = isinstance(message, messages.Summary) and message.turned
+    return "any sample, similarity or mean: rows are mixtures of all samples by a secret rotation" if turned else ""
 
 
-@_described.register
-def _(message: messages.Partials) -> Description:
-    n_new, n_samples = message.partial.shape
-    facts = {"party": message.party, "new samples": n_new, "training samples": n_samples}
-    reveals = [
-        "the squared distance (or inner product) of each new sample to every training sample, not approximated: "
-        "with more new samples than columns, the whole table of the fit up to a rotation"
-    ]
-    return facts, reveals, NO_COLUMN
-
-
-@_described.register
-def _(message: messages.SampleTokens) -> Description:
-    n_samples = message.tokens.shape[0]
-    reveals = [
-        f"that the party has {n_samples} samples, and how many of them it shares with each other party",
-        "to anyone who has the parties' key: which ids these are, by trying them out",
-    ]
-    return {"party": message.party, "samples": n_samples}, reveals, ["ids in the clear, and the order of the rows"]
-
-
-@_described.register
-def _(message: messages.RaisedIds) -> Description:
-    n_samples = message.points.shape[0] // POINT_BYTES
-    facts = {"party": message.party, "samples of": message.owner, "samples": n_samples, "hop": message.hop}
-    reveals = [
-        f"that the list of {message.owner} has {n_samples} entries, which its owner may have padded",
-        "together with the lists of all parties, raised by all: how many samples they have in common",
-    ]
-    return facts, reveals, ["ids, anything by which a guess could be tested offline, and the order of the rows"]
-
-
-@_described.register
-def _(message: messages.CommonTokens) -> Description:
-    facts = {"parties": message.n_parties, "samples in common": message.tokens.shape[0]}
-    reveals = ["to each party: which of its own samples all the others have too"]
-    return facts, reveals, ["anything about samples that are not shared by all"]
-
-
-@_described.register
-def _(message: messages.Scores) -> Description:
+def _of_scores(message: messages.Scores) -> dict[str, Any]:
     n_samples, n_components = message.scores.shape
-    facts = {
+    return {
         "parties": message.n_parties,
         **({} if message.kernel is None else _kernel_facts(message.kernel)),
         **({"stands for": message.meaning} if message.meaning else {}),
@@ -207,72 +152,95 @@ def _(message: messages.Scores) -> Description:
         "variance captured, at least": message.captured_share_at_least,
         "share of the best possible, at least": message.optimality_at_least,
     }
-    reveals = ["to each party: where its samples lie among the components of all parties' columns together"]
-    if message.row_means is not None:
-        reveals.append("to each party: how similar each sample is to the others on average, in all parties' columns")
-    return facts, reveals, ["sample ids, and any party's own factor or columns"]
 
 
-@_described.register
-def _(message: messages.Seed) -> Description:
-    facts = {"party": message.party, "for": message.to}
-    return facts, ["to its reader: a secret of these two parties, and a share of the key of all"], ["any data"]
+def _by_scores(message: messages.Scores) -> list[str]:
+    means = "to each party: how similar each sample is to the others on average, in all parties' columns"
+    where = "to each party: where its samples lie among the components of all parties' columns together"
+    return [where] if message.row_means is None else [where, means]
 
 
-@_described.register
-def _(message: messages.Shape) -> Description:
-    facts = {"party": message.party, "samples": message.n_samples, "columns": message.n_features}
-    reveals = [
-        "how many rows and columns the party has",
-        GUESSES,
-    ]
-    return facts, reveals, NO_VALUE
-
-
-@_described.register
-def _(message: messages.Go | messages.Reveal | messages.Told) -> Description:
-    reveals = {
-        messages.Go: "that the party agrees to the derived values",
-        messages.Reveal: "a random number by which rows are drawn",
-        messages.Told: "that the party has read what it was told",
-    }
-    return {"party": message.party}, [reveals[type(message)]], NO_VALUE
-
-
-@_described.register
-def _(message: messages.MaskedSum) -> Description:
-    reveals = [
-        "alone, or without one of the others: nothing but that the party takes part",
-        "together with those of all parties: the sum over all of them, and no addend",
-        "to all other parties together, if they join against this one: what it added",
-    ]
-    facts = {"party": message.party, "bytes": message.n_bytes}
-    return facts, reveals, ["anything that can be read without the messages of all other parties"]
-
-
-@_described.register
-def _(message: messages.AuditRequest) -> Description:
-    facts = {"samples": message.n_samples, "rows asked for": len(message.samples), "seed": message.seed}
-    return facts, ["to each party: which samples are looked at, by their positions"], ["anything about a sample"]
-
-
-@_described.register
-def _(message: messages.AuditRows) -> Description:
-    n_rows, n_samples = message.rows.shape
-    facts = {"party": message.party, "rows": n_rows, "samples": n_samples}
-    reveals = [
-        f"how similar {n_rows} of the samples look to each of the {n_samples}, not approximated",
-        "with more rows than columns: the whole table up to a rotation, whatever the rank of the summary",
-    ]
-    return facts, reveals, NO_COLUMN
-
-
-@_described.register
-def _(message: messages.CovariateRows) -> Description:
-    n_samples, count = message.rows.shape
-    facts = {"party": message.party, "samples": n_samples, "columns": count}
-    reveals = ["which samples have the same batch, site or age, and how far apart these are; nothing of it is hidden"]
-    return facts, reveals, ["names of batches or sites, and any other column"]
+# Facts of each kind of message beside its party, what it reveals, in words that may name facts, and what it does not
+# contain.
+SAID: Mapping[type[Any], tuple[Callable[[Any], dict[str, Any]], Any, str]] = {
+    messages.Summary: (_of_summary, _by_summary, NO_COLUMN),
+    messages.Scores: (_of_scores, _by_scores, "sample ids, and any party's own factor or columns"),
+    messages.Statistics: (
+        lambda m: _size(m) | {"mean squared distance": m.mean_squared_distance},
+        [f"{SIZE}, and how far apart two rows are on average"],
+        NO_VALUE,
+    ),
+    messages.Rows: (
+        lambda m: {"new samples": m.n_samples, "rank": m.factor.shape[1], "precision": m.factor.precision},
+        ["how similar each new sample looks to every training sample, as this party sees it"],
+        NO_COLUMN,
+    ),
+    messages.Partials: (
+        lambda m: {"new samples": m.n_samples, "training samples": m.partial.shape[1]},
+        [
+            "the squared distance (or inner product) of each new sample to every training sample, not approximated: "
+            "with more new samples than columns, the whole table of the fit up to a rotation"
+        ],
+        NO_COLUMN,
+    ),
+    messages.SampleTokens: (
+        lambda m: {"samples": m.tokens.shape[0]},
+        [
+            "that the party has {samples} samples, and how many of them it shares with each other party",
+            "to anyone who has the parties' key: which ids these are, by trying them out",
+        ],
+        "ids in the clear, and the order of the rows",
+    ),
+    messages.RaisedIds: (
+        lambda m: {"samples of": m.owner, "samples": m.points.shape[0] // POINT_BYTES, "hop": m.hop},
+        [
+            "that the list of {samples_of} has {samples} entries, which its owner may have padded",
+            "together with the lists of all parties, raised by all: how many samples they have in common",
+        ],
+        "ids, anything by which a guess could be tested offline, and the order of the rows",
+    ),
+    messages.CommonTokens: (
+        lambda m: {"parties": m.n_parties, "samples in common": m.tokens.shape[0]},
+        ["to each party: which of its own samples all the others have too"],
+        "anything about samples that are not shared by all",
+    ),
+    messages.Seed: (
+        lambda m: {"for": m.to},
+        ["to its reader: a secret of these two parties, and a share of the key of all"],
+        "any data",
+    ),
+    messages.Shape: (_size, [SIZE, GUESSES], NO_VALUE),
+    messages.Go: (lambda m: {}, ["that the party agrees to the derived values"], NO_VALUE),
+    messages.Reveal: (lambda m: {}, ["a random number by which rows are drawn"], NO_VALUE),
+    messages.Told: (lambda m: {}, ["that the party has read what it was told"], NO_VALUE),
+    messages.MaskedSum: (
+        lambda m: {"bytes": m.n_bytes},
+        [
+            "alone, or without one of the others: nothing but that the party takes part",
+            "together with those of all parties: the sum over all of them, and no addend",
+            "to all other parties together, if they join against this one: what it added",
+        ],
+        "anything that can be read without the messages of all other parties",
+    ),
+    messages.AuditRequest: (
+        lambda m: {"samples": m.n_samples, "rows asked for": len(m.samples), "seed": m.seed},
+        ["to each party: which samples are looked at, by their positions"],
+        "anything about a sample",
+    ),
+    messages.AuditRows: (
+        lambda m: {"rows": m.rows.shape[0], "samples": m.n_samples},
+        [
+            "how similar {rows} of the samples look to each of the {samples}, not approximated",
+            "with more rows than columns: the whole table up to a rotation, whatever the rank of the summary",
+        ],
+        NO_COLUMN,
+    ),
+    messages.CovariateRows: (
+        lambda m: {"samples": m.rows.shape[0], "columns": m.rows.shape[1]},
+        ["which samples have the same batch, site or age, and how far apart these are; nothing of it is hidden"],
+        "names of batches or sites, and any other column",
+    ),
+}
 
 
 def _combined(kernel: Kernel) -> str:

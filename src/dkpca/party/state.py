@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -20,8 +20,36 @@ def among_all(own: Array, places: Array, n_samples: int, row: Any) -> Array:
     return whole
 
 
-@dataclass(frozen=True)
-class PartyState:
+@dataclass(frozen=True, kw_only=True)
+class _Kept:
+    """How columns are measured, and the rows that new samples are compared with; the fields are in `PartyState`."""
+
+    party: str
+    kernel: Kernel
+    origin: Array
+    anchors: Array | None
+    positions: Array | None
+    shift: Array | None = None
+    scale: Array | None = None
+    preparation: Mapping[str, Any] | None = None
+    columns: tuple[str, ...] | None = None
+    dominant: tuple[int, float] | None = None
+
+    def measured(self, X: Array) -> Array:
+        """Rows of a table as the kernel of the fit takes them."""
+        return standardized(X, self.shift, self.scale) - self.origin[None, :]
+
+    def without_rows(self) -> Self:
+        """Return the state without the rows of the table, for a holder who can open the table again."""
+        return replace(self, anchors=None)
+
+    def with_rows(self, X: Array) -> Self:
+        """Return the state with the rows of the table it was made from."""
+        return replace(self, anchors=self.kernel.anchors(self.measured(X), self.positions))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartyState(_Kept):
     """What a party keeps to itself so that it can place new samples. It contains data: never send it.
 
     Attributes
@@ -83,12 +111,7 @@ class PartyState:
     ('bank', (4,), (50, 2))
     """
 
-    party: str
     summary_id: str
-    kernel: Kernel
-    origin: Array
-    anchors: Array | None
-    positions: Array | None
     weights: Array
     precision: str
     solver: str
@@ -96,53 +119,29 @@ class PartyState:
     steps: Array | None = None
     training: Array | None = None
     keep_training: bool = False
-    shift: Array | None = None
-    scale: Array | None = None
-    preparation: Mapping[str, Any] | None = None
-    columns: tuple[str, ...] | None = None
     protect: str = "none"
     offset: Array | None = None
     recovery: Measurement | None = None
-    dominant: tuple[int, float] | None = None
     share: Array | None = None
     share_deviations: tuple[float, ...] = ()
     result_id: str = ""
 
-    def without_rows(self) -> "PartyState":
-        """Return the state without the rows of the table, for a holder who can open the table again."""
-        return replace(self, anchors=None, training=None)
+    def without_rows(self) -> Self:
+        return replace(super().without_rows(), training=None)
 
-    def measured(self, X: Array) -> Array:
-        """Rows of a table as the kernel of the fit takes them."""
-        return standardized(X, self.shift, self.scale) - self.origin[None, :]
-
-    def with_rows(self, X: Array) -> "PartyState":
-        """Return the state with the rows of the table it was made from."""
-        X = self.measured(X)
-        anchors = self.kernel.anchors(X, self.positions)
-        return replace(self, anchors=anchors, training=X if self.keep_training else None)
+    def with_rows(self, X: Array) -> Self:
+        return replace(super().with_rows(X), training=self.measured(X) if self.keep_training else None)
 
 
-@dataclass(frozen=True)
-class SumState:
+@dataclass(frozen=True, kw_only=True)
+class SumState(_Kept):
     """What a party keeps of a fit by masked sums: rows to compare new samples with. It contains data: never send it.
 
-    `positions` are those of the landmarks among the samples of the fit, None where all of them are compared; the
-    other fields are as in `PartyState`.
+    `positions` are those of the landmarks among the samples of the fit, None where all of them are compared.
     """
 
-    party: str
     run: str
-    kernel: Kernel
-    origin: Array
-    anchors: Array | None
-    positions: Array | None
     bits: int = 32
-    shift: Array | None = None
-    scale: Array | None = None
-    preparation: Mapping[str, Any] | None = None
-    columns: tuple[str, ...] | None = None
-    dominant: tuple[int, float] | None = None
     places: Array | None = None  # of the own samples among all, where the party may lack some
     n_samples: int = 0  # of all, then
 
@@ -151,25 +150,12 @@ class SumState:
     decided: ClassVar[str] = "masked sum"
     recovery: ClassVar[None] = None
 
-    def without_rows(self) -> "SumState":
-        """Return the state without the rows of the table, for a holder who can open the table again."""
-        return replace(self, anchors=None)
-
-    def measured(self, X: Array) -> Array:
-        """Rows of a table as the kernel of the fit takes them."""
-        return standardized(X, self.shift, self.scale) - self.origin[None, :]
-
     def padded(self) -> Array:
         """Return the anchors with a row for each sample that the party lacks: of NaN, if it is the mean of phi."""
         if self.places is None or self.anchors is None:
             return self.anchors
         row = np.nan if self.kernel.unit_diagonal else self.anchors.mean(axis=0)  # phi(x) = x in a linear kernel
         return among_all(self.anchors, self.places, self.n_samples, row)
-
-    def with_rows(self, X: Array) -> "SumState":
-        """Return the state with the rows of the table it was made from."""
-        X = self.measured(X)
-        return replace(self, anchors=X if self.positions is None else X[self.positions, :])
 
 
 State = PartyState | SumState

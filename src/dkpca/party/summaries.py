@@ -17,7 +17,6 @@ from dkpca.kernels.laws import adds_up
 from dkpca.linalg.arrays import (
     Array,
     MemoryLimit,
-    device,
     dtype_name,
     is_dask_array,
     namespace,
@@ -51,8 +50,6 @@ from dkpca.party.state import PartyState, State, SumState
 from dkpca.rank import RankRule
 from dkpca.wording import counted
 
-Flags = np.ndarray[tuple[int], np.dtype[np.bool_]]
-COMPARED = 300  # rows of the fit that stand for all
 FLAT = 0.5  # of the largest effective rank there is, (trace K)^2 / |K|_F^2: beyond it a spectrum is flat
 LEAST = {"float32": 1e-30, COMPACT: 2.0**-900}  # a factor smaller than this has lost digits
 
@@ -133,27 +130,25 @@ def summarize(
     _check_samples(X, party, limits)
     limits.check_form(precision, "none" if blind is None else "blind")
     rank = limits.bounded(rank.sent_in(precision))
-    table = _measured_for(kernel, X, party, memory, standardize=standardize, balance=balance, prepared=prepared)
+    table = measured_for(kernel, X, party, memory, standardize=standardize, balance=balance, prepared=prepared)
     X, kernel = table.X, table.kernel
 
     # K, the party's Gram matrix: entries are evaluated on demand, and only the dense solver stores it. A blind center
     # cannot center it, so the party does.
     gram: Gram = KernelGram(kernel, X, table.origin, standardized=table.error, memory=memory)
     if blind is not None:
-        if not isinstance(X, np.ndarray):
-            raise InputError(
-                f"party {party!r}: samples are rotated on the host; give a NumPy array, or protect='none'"
-            )
-        _check_sum(kernel, law, party)
+        _check_blind(kernel, X, law, party)
         gram = Centered(gram)
 
     # Leading eigenpairs of K, lambda and V (linalg/leading.py picks the solver): as many as the rule first asks for.
     # `Candidates` computes more if the rule needs them.
     how: dict[str, Any] = {"solver": solver, "random_state": random_state, "progress": progress, "device": device}
+    most = min(limits.rank, gram.n)
     with _naming(party):
-        most = min(limits.rank, gram.n)
         guess = first_guess(rank, gram.n, most)
         pairs = None if guess is None else leading(gram, guess, **how)
+
+        # The rank is chosen: the rule reads the spectrum, and goals are measured on the message.
         candidates = Candidates(
             gram=gram,
             table=X,
@@ -166,44 +161,54 @@ def summarize(
             turn=None if blind is None else blind.turned,
             device=device,
         )
-        # The rank is chosen: the rule reads the spectrum, and goals are measured on the message.
         _check_coarsest(candidates, limits)
         chosen, decided = choose_rank(candidates, rank)
 
     # The factor A = V sqrt(lambda), so that K ~ A A', rounded for the wire: the one message of the protocol.
-    summary, extension = chosen.summary, chosen.pairs.extension
+    summary = chosen.summary
     check_not_vanished(gram.trace(), X, party)
     check_not_lost(chosen.exact, summary.factor, party)
     if blind is not None:
         _check_spectrum(to_numpy(chosen.pairs.values), summary.trace_left_out, gram, party)
+    recovered = _recovered(chosen, limits, known_rows)
+    return summary, _kept(table, chosen, decided, blind, keep_training=keep_training, recovery=recovered)
+
+
+def _kept(
+    table: "Measured",
+    chosen: Candidate,
+    decided: str,
+    blind: Turned | None,
+    *,
+    keep_training: bool,
+    recovery: Measurement | None,
+) -> PartyState:
+    """What places new samples: kernel(y, anchors) @ weights is a further row of the factor that was sent."""
+    summary, extension, X = chosen.summary, chosen.pairs.extension, table.X
+    if blind is not None:
         R = blind.columns(summary.rank)
         extension = replace(extension, weights=extension.weights @ R, offset=extension.offset @ R)
-    state = PartyState(
-        party=party,
+    return PartyState(
+        party=summary.party,
         summary_id=wire.fingerprint(summary),
-        kernel=kernel,
-        origin=table.origin,
-        anchors=kernel.anchors(X, extension.anchors),
+        anchors=table.kernel.anchors(X, extension.anchors),
         positions=extension.anchors,
         weights=extension.weights,
-        precision=precision,
+        precision=summary.factor.precision,
         solver=chosen.pairs.solver,
         decided=decided,
-        steps=summary.factor.scale if precision == COMPACT else None,
+        steps=summary.factor.scale if summary.factor.precision == COMPACT else None,
         training=X if keep_training else None,
         keep_training=keep_training,
-        shift=table.shift,
-        scale=table.scale,
         protect="none" if blind is None else "blind",
         offset=None if blind is None else extension.offset,
-        recovery=_recovered(chosen, limits, known_rows),
-        dominant=kernel.dominant_column(X),
+        recovery=recovery,
+        **table.how(),
     )
-    return summary, state
 
 
 @dataclass(frozen=True)
-class _Table:
+class Measured:
     """Columns as the kernel takes them."""
 
     X: Array
@@ -213,17 +218,22 @@ class _Table:
     scale: Array | None
     error: float  # of standardizing, as `KernelGram` takes it
 
+    def how(self) -> dict[str, Any]:
+        """What a state keeps, to measure new columns alike."""
+        kept = {name: getattr(self, name) for name in ("kernel", "origin", "shift", "scale")}
+        return kept | {"dominant": self.kernel.dominant_column(self.X)}
 
-def _measured_for(
+
+def measured_for(
     kernel: Kernel,
     X: Array,
     party: str,
-    memory: MemoryLimit | None,
+    memory: MemoryLimit | None = None,
     *,
     standardize: bool,
-    balance: float,
-    prepared: bool,
-) -> _Table:
+    balance: float = 0.0,
+    prepared: bool = False,
+) -> Measured:
     """Standardize the columns if asked, set the kernel's gamma, and subtract the kernel's origin."""
     shift, scale = column_scales(X) if standardize and kernel.columns_are == "quantities" else (None, None)
     X = standardized(X, shift, scale)
@@ -236,11 +246,11 @@ def _measured_for(
     X = moved(X, origin, party, memory)
     if prepared:
         kernel.check(X)  # a kernel of counts has no use for what is left of a constant column
-    return _Table(X, kernel, origin, shift, scale, standardizing_error(X) if prepared else 0.0)
+    return Measured(X, kernel, origin, shift, scale, standardizing_error(X) if prepared else 0.0)
 
 
 def _message(
-    table: _Table, party: str, sample_ids: Sequence[str] | None, blind: Turned | None
+    table: Measured, party: str, sample_ids: Sequence[str] | None, blind: Turned | None
 ) -> Callable[..., Summary]:
     """Return a function that makes the summary from a factor and its bounds; a blind one has no kernel or ids."""
     kernel = table.kernel if blind is None else Precomputed()
@@ -310,15 +320,11 @@ def extend(
     memory: MemoryLimit | None = None,
 ) -> Rows:
     """Return the factor rows of new samples: a(y) = k(y, X) V / sqrt(lambda)."""
-    limits.check_new()
-    _check_open(state)
-    limits.check_form(state.precision, "none")
+    about = _about_new(state, X_new, sample_ids, limits)
     factor = factor_rows(state, X_new, device, memory)
     digits = DIGITS[limits.precision]
     sent = rounded(factor, state.precision, state.party, steps=state.steps, digits=digits)
-    return Rows(
-        state.party, state.summary_id, _digest(sample_ids, X_new), sent, _diagonal(state.kernel, X_new, state.party)
-    )
+    return Rows(*about, sent, _diagonal(state.kernel, X_new, state.party))
 
 
 def factor_rows(
@@ -357,9 +363,7 @@ def partials(
     state: PartyState, X_new: Array, *, sample_ids: Sequence[str] | None = None, limits: Limits = ANYTHING
 ) -> Partials:
     """Return the paper's message for new samples: distances or inner products to every training sample."""
-    limits.check_new(exact=True)
-    _check_open(state)
-    limits.check_form(state.precision, "none")
+    about = _about_new(state, X_new, sample_ids, limits, exact=True)
     if state.training is None:
         raise InputError(f"party {state.party!r} did not keep its training rows; fit with projection='exact'")
     X_new = measured(state, X_new)
@@ -367,20 +371,27 @@ def partials(
     with quiet():
         distances = state.kernel.partial(X_new, state.training)
     sent = rounded(distances, state.precision, state.party, digits=DIGITS[limits.precision])
-    return Partials(state.party, state.summary_id, _digest(sample_ids, X_new), sent)
+    return Partials(*about, sent)
 
 
-def _check_open(state: PartyState) -> None:
-    """Refuse an unprotected message about new samples after a protected fit."""
+def _about_new(
+    state: PartyState, X_new: Array, sample_ids: Sequence[str] | None, limits: Limits, *, exact: bool = False
+) -> tuple[str, str, str]:
+    """Whose new samples these are, of which summary, and which, if the limits and the fit allow to send them."""
+    limits.check_new(exact=exact)
+    limits.check_form(state.precision, "none")
     if state.protect != "none":
         raise InputError(
             f"party {state.party!r}: its fit was protected (protect={state.protect!r}), and so are its new samples: "
             "answer with masked numbers (protect='sums')"
         )
+    return state.party, state.summary_id, _digest(sample_ids, X_new)
 
 
-def _check_sum(kernel: Kernel, law: str | None, party: str) -> None:
-    """Refuse kernels and laws that a blind center cannot sum."""
+def _check_blind(kernel: Kernel, X: Array, law: str | None, party: str) -> None:
+    """Refuse kernels and laws that a blind center cannot sum, and rows that are not here to be rotated."""
+    if not isinstance(X, np.ndarray):
+        raise InputError(f"party {party!r}: samples are rotated on the host; give a NumPy array, or protect='none'")
     if kernel.sends_diagonal:
         raise InputError(
             f"party {party!r}: the {kernel.name} kernel of all columns needs the length of every sample, which a "
@@ -431,24 +442,6 @@ def about_columns(state: State) -> list[str]:
     ]
 
 
-def outside_at_party(state: PartyState, message: Rows | Partials) -> Flags:
-    """Flag new samples that are unlike all training samples in this party's columns."""
-    if isinstance(message, Partials):
-        return np.zeros(message.partial.shape[0], dtype=bool)
-    if state.anchors is None or state.kernel.columns_are == "samples":  # the state has no rows to compare with
-        return np.zeros(message.factor.shape[0], dtype=bool)
-    # Squared lengths of factor rows, of some training samples and of the new ones; the kernel says what is far.
-    rows = np.sort(np.random.default_rng(0).permutation(state.anchors.shape[0])[:COMPARED])
-    xp = namespace(state.anchors)
-    sampled = xp.take(state.anchors, xp.asarray(rows, device=device(state.anchors)), axis=0)
-    training = state.kernel(sampled, state.anchors) @ state.weights
-    return np.asarray(state.kernel.outside(_norms(training), _norms(message.factor.decode())))
-
-
-def _norms(factor: Array) -> Any:
-    return np.asarray(np.sum(to_numpy(factor) ** 2, axis=1))
-
-
 # Numbers that a precision cannot hold are refused where a party meets them, with its name and what to do.
 
 
@@ -497,10 +490,8 @@ def rounded(
     A: Array, precision: str, party: str, *, steps: Array | None = None, digits: int = DIGITS[COMPACT]
 ) -> Rounded:
     """Matrix rounded for sending: to these steps if given, else to the precision."""
-    try:
+    with _naming(party):
         return round_to(A, precision, digits=digits) if steps is None else round_by(A, steps, digits=digits)
-    except InputError as error:
-        raise InputError(f"party {party!r}: {error}") from error
 
 
 def check_not_lost(factor: Factor, sent: Rounded, party: str) -> None:

@@ -1,7 +1,8 @@
 """What a party answers to an audit: true rows of its Gram matrix, for samples that the center drew."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from dkpca import messages
 from dkpca.errors import InputError
@@ -15,48 +16,32 @@ from dkpca.party.state import PartyState
 
 @dataclass(frozen=True)
 class OpenRows:
-    """True rows that are made where they are looked at."""
+    """True rows that are made where they are looked at; the fields are those of `AuditRows`."""
 
-    state: PartyState
-    X: Array  # (n_samples, n_features)
-    chosen: Array  # (s, n_features): the samples asked for, as the kernel takes them
-    exact: Array  # (s,): each with itself
-    request: AuditRequest
-
-    @property
-    def party(self) -> str:
-        """Whose rows these are."""
-        return self.state.party
-
-    @property
-    def summary_id(self) -> str:
-        """Which summary is audited."""
-        return self.state.summary_id
-
-    @property
-    def samples(self) -> tuple[int, ...]:
-        """Which rows these are."""
-        return self.request.samples
-
-    @property
-    def n_samples(self) -> int:
-        """How long each is."""
-        return int(self.X.shape[0])
-
-    def columns(self, index: Index) -> Array:
-        """Some columns; exact where a sample meets itself, though a difference may have rounded."""
-        # k(x_i, x_j) for the samples i asked for and some j; where i = j the kernel's own diagonal.
-        xp, where = namespace(self.X), device(self.X)
-        rows = xp.astype(self.state.kernel(self.state.measured(pick(self.X, index)), self.chosen), xp.float64).T
-        if isinstance(index, slice):
-            index = xp.arange(*index.indices(self.n_samples), device=where)
-        asked = xp.asarray(list(self.samples), device=where)
-        return xp.where(asked[:, None] == index[None, :], self.exact[:, None], rows)
+    party: str
+    summary_id: str
+    sample_digest: str
+    samples: tuple[int, ...]
+    n_samples: int
+    columns: Callable[[Index], Array]
 
     def sent(self) -> AuditRows:
         """All columns, as a message."""
         rows = Rounded(self.columns(slice(None)))
-        return AuditRows(self.party, self.summary_id, self.request.sample_digest, self.samples, rows)
+        return AuditRows(self.party, self.summary_id, self.sample_digest, self.samples, rows)
+
+
+def _columns(
+    state: PartyState, X: Array, chosen: Array, exact: Array, samples: tuple[int, ...], index: Index
+) -> Array:
+    """Some columns; exact where a sample meets itself, though a difference may have rounded."""
+    # k(x_i, x_j) for the samples i asked for and some j; where i = j the kernel's own diagonal.
+    xp, where = namespace(X), device(X)
+    rows = xp.astype(state.kernel(state.measured(pick(X, index)), chosen), xp.float64).T
+    if isinstance(index, slice):
+        index = xp.arange(*index.indices(X.shape[0]), device=where)
+    asked = xp.asarray(list(samples), device=where)
+    return xp.where(asked[:, None] == index[None, :], exact[:, None], rows)
 
 
 def true_rows(
@@ -95,4 +80,6 @@ def true_rows(
         chosen, own = kernel.anchors(X, positions), kernel.rows(X, positions)
     else:
         chosen = own = state.measured(pick(X, positions))
-    return OpenRows(state, X, chosen, xp.astype(kernel.diagonal(own), xp.float64), request)
+    exact = xp.astype(kernel.diagonal(own), xp.float64)
+    columns = partial(_columns, state, X, chosen, exact, request.samples)
+    return OpenRows(state.party, state.summary_id, digest, request.samples, int(X.shape[0]), columns)

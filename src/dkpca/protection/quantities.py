@@ -9,6 +9,7 @@ on a ring of 64 bits, with a bound of their own.
 """
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -195,11 +196,14 @@ def addend(what: Addends, compared: Compared, rows: slice) -> tuple[Numbers, Num
     return (0.5 * (own[:, None] + lengths[None, :] - block))[pairs], own
 
 
-def largest(what: Addends, compared: Compared) -> tuple[float, float]:
+Piecewise = Callable[[slice], tuple[Numbers, Numbers | None]]  # a party's own numbers of a piece, and lengths
+
+
+def largest(what: Addends, numbers: Piecewise) -> tuple[float, float]:
     """Size of the largest of a party's numbers, and of its lengths."""
     values_at_most, lengths_at_most = 0.0, 0.0
     for rows in what.pieces:
-        values, lengths = addend(what, compared, rows)
+        values, lengths = numbers(rows)
         values_at_most = max(values_at_most, float(np.max(np.abs(values), initial=0.0)))
         lengths_at_most = max(lengths_at_most, 0.0 if lengths is None else float(np.max(np.abs(lengths))))
     return values_at_most, lengths_at_most
