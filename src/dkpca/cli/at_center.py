@@ -35,7 +35,7 @@ Ids = Annotated[
 ]
 
 
-@o.takes_settings("n_components", "law", "weights", "solver", "device", "max_memory", skip=NOT_HERE)
+@o.takes_settings(skip=NOT_HERE)
 def fuse(
     asked: GivenSettings,
     out: Annotated[Path, typer.Option("--out", help="Run directory to create or update.")],
@@ -62,7 +62,6 @@ def fuse(
 
     Example: `dkpca fuse airline.summary weather.summary --components 10 --out run/`
     """
-    asked.refuse("fuse", *NOT_HERE)
     names = [receive(path, Summary).message.party for path in paths or []] + runs.parties_in(out)
     fit, compute, given = asked.fit(names), asked.compute, asked.given
     sample_names, ways = read_names(ids, id_column)

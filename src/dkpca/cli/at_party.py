@@ -44,10 +44,7 @@ GAMMA = "Gamma of the kernel: a number on which all parties have agreed; require
 
 
 @reads_table
-@o.takes_settings(
-    "n_components", "kernel", "law", "gamma", "rank", "precision", "solver", "standardize", "device", "max_memory",
-    skip=NOT_HERE, said={"gamma": GAMMA},
-)  # fmt: skip
+@o.takes_settings(skip=NOT_HERE, said={"gamma": GAMMA})
 def summarize(
     table: TableAtHand,
     asked: GivenSettings,
@@ -75,7 +72,6 @@ def summarize(
 
     Example: `dkpca summarize airline.csv --id flight --gamma 0.006 --rank 40 --out airline.summary`
     """
-    asked.refuse("summarize", *NOT_HERE)
     box = o.sender(out, limits or table.limits, ledger, table.path)
     state_path = (state or out.with_suffix(".state")) if keep_state else None
     if state_path is not None and state_path.resolve() in (table.path.resolve(), out.resolve()):

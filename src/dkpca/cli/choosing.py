@@ -68,7 +68,6 @@ def tune(
     from dkpca.report.tuning import FACTORS
     from dkpca.report.tuning import tune as explore
 
-    asked.refuse("tune", *NOT_HERE)
     matched = matched_samples(with_standardize(holdings_of(sources, ids), asked), None)
     holdings, notes = matched.holdings, list(matched.notes)
     settings = asked.fit([holding.party for holding in holdings], standardize=False)

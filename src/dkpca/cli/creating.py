@@ -52,7 +52,6 @@ def create(
 
     Example: `dkpca study create /shared/flights --as center --name center --member airline --member weather`
     """
-    asked.refuse("study create", *NOT_HERE)
     parties, given = [each.lower() for each in member], asked.given
     # Samples that a party lacks are dropped unless the plan says otherwise, as in the other commands.
     settings = asked.fit(parties, lacking=given.get("lacking", "drop"))

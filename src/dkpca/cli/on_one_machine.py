@@ -53,7 +53,6 @@ def fit(
     Examples: `dkpca fit airline=airline.csv weather=weather.parquet --id flight --out run/`;
     `dkpca fit clinic=clinic.csv lab=lab.csv --kernel rbf --kernel clinic=overlap --law sum --out run/`
     """
-    asked.refuse("fit", *NOT_HERE)
     theirs = [item for item in ids or () if covariates and item.startswith("covariates=")]
     holdings = with_standardize(holdings_of(sources, [item for item in ids or () if item not in theirs]), asked)
     id_column = theirs[0].partition("=")[2] if theirs else None

@@ -66,20 +66,15 @@ class GivenSettings:
         values = {name: value for name, value in self.given.items() if name in _names(Compute)}
         return from_values(Compute, values, what="")
 
-    def refuse(self, command: str, *names: str) -> None:
-        """Refuse settings that this command has no use for."""
-        strange = sorted(set(self.given) & set(names))
-        if strange:
-            raise InputError(f"{', '.join(strange)}: not used by 'dkpca {command}'; leave it out")
-
 
 def takes_settings(
     *names: str, skip: Collection[str] = (), more: Mapping[str, str] = NO_MORE, said: Mapping[str, str] = NO_MORE
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the options of these settings, --set and --settings; it gets what was given as `asked`.
 
-    Without names, all settings that have an option of their own, but for those to skip. With --set the command takes
-    more names, each with its help. `said` is the help of settings that mean something else in this command.
+    Without names, all settings that have an option of their own. Settings to skip are refused: the command has no use
+    for them. With --set it takes more names, each with its help. `said` is the help of settings that mean something
+    else in this command.
     """
     chosen = names or tuple(n for n, each in SETTINGS.items() if each.metadata["option"] and n not in skip)
     others = {n: each.metadata["help"] for n, each in SETTINGS.items() if n not in (*chosen, *skip)} | dict(more)
@@ -94,7 +89,11 @@ def takes_settings(
         def called(**given: Any) -> None:
             own = {name: given.pop(name) for name in chosen}
             file, single = given.pop("settings"), given.pop("set_")
-            command(asked=asked(own, single or (), file, (*SETTINGS, *more)), **given)
+            found = asked(own, single or (), file, (*SETTINGS, *more))
+            if useless := sorted(set(found.given) & set(skip)):
+                name = command.__name__.replace("create", "study create")
+                raise InputError(f"{', '.join(useless)}: not used by 'dkpca {name}'; leave it out")
+            command(asked=found, **given)
 
         return with_options(command, called, "asked", options)
 
