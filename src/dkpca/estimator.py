@@ -8,7 +8,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Self, get_type_hints
 
-import array_api_compat
 import numpy as np
 import sklearn.exceptions
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -38,17 +37,8 @@ from dkpca.tables.inputs import (
     PartyTables,
     Source,
     as_precise_as,
-    check_features,
-    check_like_fit,
-    check_table,
-    check_told_apart,
-    coded_columns,
-    column_groups,
-    explained,
     is_source,
     opened,
-    take_columns,
-    without_zeros_left_out,
 )
 
 Columns = Sequence[int | str]  # positions or names
@@ -756,64 +746,28 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
 
     def _given(self, X: AnyTables, settings: Fit, sample_ids: Any) -> PartyTables:
         """Tables of a fit by party, checked, their rows in one order."""
-        X = scverse.unwrapped(X)
-        tables = inputs.by_party(X)
-        if tables is None:
-            return self._cut(X, sample_ids, {}, settings.families())
-        self.__dict__.pop("feature_names_in_", None)
-        return inputs.for_fit(tables, settings, sample_ids)
+        return inputs.for_fit(self._by_party(X, fitted=False), settings, sample_ids)
 
     def _given_new(self, X: AnyTables, sample_ids: Any) -> PartyTables:
         """Tables of new samples by party, checked against the fit."""
+        tables = self._by_party(X, fitted=True)
+        self._check_states(list(tables))
+        given = inputs.for_new_samples(tables, self._states, sample_ids, self.lacking)
+        warn(given.moved)
+        return given
+
+    def _by_party(self, X: AnyTables, *, fitted: bool) -> Mapping[str, Any]:
+        """Tables by party; a single one is cut, and scikit-learn knows its columns."""
         X = scverse.unwrapped(X)
         tables = inputs.by_party(X)
         if tables is not None:
-            self._check_states(list(tables))
-            given = inputs.for_new_samples(tables, self._states, sample_ids, self.lacking)
-            warn(given.moved)
-            return given
-        self._check_states(self.party_names_)
-        kernels = {name: state.kernel for name, state in self._states.items()}
-        given = self._cut(X, sample_ids, kernels, list(kernels.values()))
-        self._check_states(list(given.tables))
-        check_like_fit(given.tables, {name: state.origin for name, state in self._states.items()})
-        return given
-
-    def _cut(self, X: Any, sample_ids: Any, fitted: Mapping[str, Kernel], families: list[Any]) -> PartyTables:
-        """Cut one table into the parties that `parties` describes; `fitted` has their kernels after a fit."""
-        ids = inputs.of_rows(X, sample_ids)
-        if array_api_compat.is_torch_array(X):
-            table, names = check_table("X", X), None
-            if fitted and table.shape[1] != self.n_features_in_:
-                raise InputError(
-                    f"X has {table.shape[1]} features, but DKPCA is expecting {self.n_features_in_} features as input"
-                )
-        else:
-            X = without_zeros_left_out("X", X, taken=all(kernel.takes_sparse for kernel in families))
-            check_features("X", X, ids=not fitted)
-            X = self._coded(X, fitted, families)
-            try:
-                with as_input_error():
-                    check_told_apart(X)
-                    table = validate_data(
-                        self, X, reset=not fitted, dtype=np.float64, ensure_min_samples=1 if fitted else 2
-                    )
-            except InputError as error:
-                raise type(error)(explained(X, error)) from error
-            names = getattr(self, "feature_names_in_", None)
-        groups = column_groups(self.parties, table.shape[1], names)
-        tables = {name: take_columns(table, columns) for name, columns in groups.items()}
-        return PartyTables(tables, ids, ids)
-
-    def _coded(self, X: Any, fitted: Mapping[str, Any], families: list[Any]) -> Any:
-        """One table whose columns of categories are numbers."""
-        some = any(kernel.columns_are == "categories" for kernel in families)
-        if not some or not hasattr(X, "shape") or len(X.shape) != 2:
-            return X
-        groups = column_groups(self.parties, X.shape[1], getattr(X, "columns", None))
-        kernels = fitted or {name: self._settings()[0].family_of(name) for name in groups}
-        coded = [name for name in groups if name in kernels and kernels[name].columns_are == "categories"]
-        return coded_columns(X, [column for name in coded for column in groups[name]])
+            if not fitted:
+                self.__dict__.pop("feature_names_in_", None)
+            return tables
+        with as_input_error():
+            X = inputs.one_table(X, least=1 if fitted else 2)
+            validate_data(self, X, reset=not fitted, skip_check_array=True)
+        return inputs.cut(X, self.parties)
 
     def _check_states(self, names: list[str]) -> None:
         """Raise unless the samples are from the parties of the fit, and their states are here."""
@@ -930,10 +884,6 @@ def _as_ids(ids: Sequence[Any] | None, count: int) -> np.ndarray:
     return np.arange(count) if ids is None else np.fromiter(ids, dtype=object, count=len(ids))
 
 
-class _InputTypeError(InputError, TypeError):
-    """Data of a type that cannot be used: scikit-learn's contract asks for a `TypeError` here."""
-
-
 class _NotFittedError(NotFittedError, sklearn.exceptions.NotFittedError):  # type: ignore[misc]
     """Caught under either name."""
 
@@ -948,7 +898,7 @@ def as_input_error() -> Iterator[None]:
     except ValueError as error:
         raise InputError(str(error)) from error
     except TypeError as error:
-        raise _InputTypeError(str(error)) from error
+        raise inputs.InputTypeError(str(error)) from error
 
 
 def check_fitted(estimator: Any) -> None:

@@ -56,6 +56,10 @@ WORD = re.compile(r"[A-ZÄÖÜ]?[a-zäöüß]+|[A-ZÄÖÜ]+(?![a-zäöüß])")  
 DATES = (datetime.date, datetime.time, datetime.timedelta)
 
 
+class InputTypeError(InputError, TypeError):
+    """Data of a type that cannot be used: scikit-learn's contract asks for a `TypeError` here."""
+
+
 def as_table(name: str, table: Any, *, columns_are: str = "quantities") -> Array | Source:
     """Return a checked array, or the source of one that a worker is to open."""
     if isinstance(table, str | Path):
@@ -144,7 +148,8 @@ def check_table(
             table = _in_double_precision(table, memory)
         return check_array(table, dtype=np.float64, ensure_min_samples=1)
     except (ValueError, TypeError) as error:
-        raise InputError(f"party {name!r}: {explained(table, error)}") from error
+        kind = InputTypeError if isinstance(error, TypeError) else InputError
+        raise kind(f"party {name!r}: {explained(table, error)}") from error
 
 
 def columns_of(table: Any) -> list[tuple[str, Any]]:
@@ -331,9 +336,28 @@ def _position(column: Any, n_features: int, names: Iterable[str] | None) -> int:
     )
 
 
-def take_columns(table: Array, columns: list[int]) -> Array:
-    contiguous = columns == list(range(columns[0], columns[0] + len(columns)))
-    return table[:, columns[0] : columns[0] + len(columns)] if contiguous else table[:, columns]
+def one_table(X: Any, *, least: int) -> Any:
+    """Return a table of rows and columns that can be cut; what is in it is checked later, party by party."""
+    if scipy.sparse.issparse(X):
+        return X.tocsr()
+    if array_api_compat.is_torch_array(X):
+        return check_table("X", X)
+    if hasattr(X, "columns"):
+        return X
+    return check_array(X, dtype=None, ensure_all_finite=False, ensure_min_samples=least)
+
+
+def cut(X: Any, parties: Any) -> dict[str, Any]:
+    """Cut one table into the columns of each party."""
+    table = X.iloc if hasattr(X, "iloc") else X
+    groups = column_groups(parties, X.shape[1], getattr(X, "columns", None))
+    return {name: table[:, _as_slice(columns)] for name, columns in groups.items()}
+
+
+def _as_slice(columns: list[int]) -> list[int] | slice:
+    """Neighbors as a slice, which copies nothing."""
+    after = columns[0] + len(columns)
+    return slice(columns[0], after) if columns == list(range(columns[0], after)) else columns
 
 
 @dataclass(frozen=True)
@@ -470,13 +494,6 @@ def outcome_columns(y: Any) -> tuple[np.ndarray, list[str]]:
         return values.astype(float)[:, None], ["y"]
     shown = classes[:MOST_CLASSES]
     return (values.astype(str)[:, None] == shown[None, :]).astype(float), [f"y = {name}" for name in shown]
-
-
-def of_rows(table: Any, sample_ids: Any) -> Labels | None:
-    """Labels of the rows of one table: those given, or its index."""
-    if sample_ids is not None:
-        return matched({"X": table}, sample_ids).ids
-    return list(table.index) if hasattr(table, "iloc") and hasattr(table, "index") else None
 
 
 def _labels(tables: Mapping[str, Any], sample_ids: Any) -> dict[str, Labels]:
@@ -732,19 +749,6 @@ def coded(table: Any) -> Any:
     """
     columns = columns_of(table)
     return np.column_stack([_codes(column) for _, column in columns]) if columns else table
-
-
-def coded_columns(table: Any, positions: list[int]) -> Any:
-    """Return one table of which some columns are categories, with those as numbers and the others as they are."""
-    if not positions:
-        return table
-    if hasattr(table, "columns") and len(set(table.columns)) == table.shape[1]:
-        names = [table.columns[position] for position in positions]
-        codes = dict(zip(names, coded(table[names]).T, strict=True))
-        return type(table)({name: codes.get(name, table[name]) for name in table.columns})
-    cells = np.array(table, dtype=object)
-    cells[:, positions] = coded(cells[:, positions])
-    return cells
 
 
 def _codes(column: Any) -> Any:
