@@ -13,7 +13,7 @@ none of it. The proofs are in docs/certificate.md.
 import math
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -210,10 +210,6 @@ class Ceiling:
         unit, share = np.eye(D), float(norm > 0.0)
         return cls(norm or 1.0, share, share * unit, share * unit, share * unit / 4.0, 0.0)
 
-    def head(self, d: int) -> "Ceiling":
-        """Return what the first d components see."""
-        return replace(self, within=self.within[:d, :d], squares=self.squares[:d, :d], across=self.across[:d, :d])
-
 
 def ceiling(
     errors: Sequence[PartyError], law: Law, pairs: Eigenpairs, *, centered: bool, Q: Array | None = None
@@ -346,9 +342,9 @@ def certify(
     at_most = np.minimum(at_most + above, tighter.min(axis=0) + below)
     best = min(best, float(tighter.sum(axis=1).min()) + D * below)
     # Squared sines of single components, and of the first d together, by Davis and Kahan.
-    components = _component_errors(found, pairs, pairs.next_value, widths, G)
-    following = np.append(found[1:], pairs.next_value)
-    leading = [_leading_error(d, found, pairs, float(following[d - 1]), widths, G, T) for d in range(1, D + 1)]
+    reach, following = _reach(pairs, widths, G), np.append(found[1:], pairs.next_value)
+    components = _component_errors(found, pairs.next_value, widths, reach)
+    leading = [_leading_error(found[:d], float(following[d - 1]), widths, reach[:d], T) for d in range(1, D + 1)]
     gaps = found - following - (above + below)
     # v'(K - L)v <= v'G v + rounding for each component v.
     losses = np.minimum(above, G.size * (np.clip(np.diagonal(G.within), 0.0, None) + G.slack) + below)
@@ -446,38 +442,34 @@ def _eigenvalues_at_most(found: Vector, pairs: Eigenpairs, G: Ceiling) -> Matrix
 
 
 def _reach(pairs: Eigenpairs, widths: Widths, G: Ceiling) -> Vector:
-    """Bound on the length of (K - S) v for each of the first components v.
+    """Bound on the length of (K - S) v for each component v.
 
     K - S is P + R + N, with 0 <= P <= G and what the solver missed, R. P = G/2 + X with -G/2 <= X <= G/2, so
     |P v| <= |G v| / 2 + sqrt(|G| v'Gv) / 2; and |R v| <= sqrt(|R| v'Rv).
     """
-    everything, d = max(widths.above, widths.below), len(G.within)
     within = np.clip(np.diagonal(G.within), 0.0, None) + G.slack
     images = np.sqrt(np.clip(np.diagonal(G.squares), 0.0, None)) + G.slack
-    within_missed = np.clip(np.diagonal(_missed_within(pairs))[:d], 0.0, None)
+    within_missed = np.clip(np.diagonal(_missed_within(pairs)), 0.0, None)
     missed = math.sqrt(pairs.missed_norm) * np.sqrt(within_missed)  # in this order: the product may overflow
     reach = G.size * 0.5 * (images + np.sqrt(G.norm * within)) + missed + pairs.residual_norm + widths.below
-    return np.minimum(reach, everything)
+    return np.minimum(reach, max(widths.above, widths.below))
 
 
-def _component_errors(found: Vector, pairs: Eigenpairs, following: float, widths: Widths, G: Ceiling) -> Vector:
+def _component_errors(found: Vector, following: float, widths: Widths, reach: Vector) -> Vector:
     """Bound the squared sine between each of some components v and the true leading subspace.
 
     With W the other true eigenvectors, (lambda - Lambda_W) W'v = -W'(K - S) v, and Lambda_W <= following + above.
     """
     distance = found - following - widths.above
-    reach = _reach(pairs, widths, G)
     sines = np.divide(reach, distance, out=np.ones_like(reach), where=distance > reach)
     return np.minimum(sines, 1.0) ** 2
 
 
-def _leading_error(
-    d: int, found: Vector, pairs: Eigenpairs, following: float, widths: Widths, G: Ceiling, T: int
-) -> float:
+def _leading_error(found: Vector, following: float, widths: Widths, reach: Vector, T: int) -> float:
     """Bound the subspace error of the first d components: all angles at once, or one component after the other."""
-    gap = float(found[d - 1]) - following
+    d, gap = len(found), float(found[-1]) - following
     at_once = _subspace_error_bound(gap, widths.above + widths.below, widths.positive + widths.nuclear, T, d)
-    one_by_one = float(_component_errors(found[:d], pairs, following, widths, G.head(d)).sum())
+    one_by_one = float(_component_errors(found, following, widths, reach).sum())
     bound = min(at_once, one_by_one)
     return bound if bound < min(d, T - d) or bound == 0.0 else math.inf
 

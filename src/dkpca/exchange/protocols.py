@@ -388,16 +388,14 @@ def aligned(
         lists = yield from _by_ring(names, terms, before, batch, union)
     else:
         tokens = yield Ask(f"{before}tokens", dict.fromkeys(names, q.TokensWanted(batch)))
+        lists = lambda: {name: tokens[name].tokens.listed() for name in names}  # noqa: E731
         if not union:
             yield Ask(
                 f"{before}common",
-                lambda: dict.fromkeys(
-                    names, q.CommonGiven(alignment.intersect(tokens[name] for name in names), batch)
-                ),
+                lambda: dict.fromkeys(names, q.CommonGiven(alignment.intersect(lists()), batch)),
                 expects=lambda told: isinstance(told, q.CommonGiven) and told.batch == batch,
             )
             return terms
-        lists = lambda: {name: tokens[name].tokens.listed() for name in names}  # noqa: E731
     matched = Ask(
         f"{before}matched",
         lambda: _matched(lists(), ring, union, batch, at_least),

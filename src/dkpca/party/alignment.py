@@ -9,8 +9,8 @@ import hmac
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from dkpca.errors import FusionError, InputError, TooFewSamplesError
-from dkpca.messages import TOKEN_BYTES, CommonTokens, SampleTokens, Tokens, check_party_name
+from dkpca.errors import InputError, TooFewSamplesError
+from dkpca.messages import TOKEN_BYTES, CommonTokens, Tokens
 
 SHORTEST_KEY = 16  # bytes
 
@@ -25,24 +25,12 @@ def tokens(sample_ids: Iterable[str], key: bytes) -> list[bytes]:
     ]
 
 
-def sample_tokens(sample_ids: Iterable[str], key: bytes, *, party: str) -> SampleTokens:
-    """Return what a party sends."""
-    return SampleTokens(check_party_name(party), Tokens.of(tokens(sample_ids, key)))
-
-
-def intersect(received: Iterable[SampleTokens]) -> CommonTokens:
+def intersect(lists: Mapping[str, Iterable[bytes]]) -> CommonTokens:
     """Return the center's answer: tokens that every party sent."""
-    by_party: dict[str, set[bytes]] = {}
-    for message in received:
-        if message.party in by_party:
-            raise FusionError(f"two lists of sample tokens from party {message.party!r}; keep one of them")
-        by_party[message.party] = set(message.tokens.listed())
-    if len(by_party) < 2:
-        raise FusionError(f"sample tokens from {sorted(by_party)} only; an intersection needs at least two parties")
-    common = set.intersection(*by_party.values())
+    common = set.intersection(*map(set, lists.values()))
     if not common:
-        raise nothing_common(by_party)
-    return CommonTokens(len(by_party), Tokens.of(common))
+        raise nothing_common(lists)
+    return CommonTokens(len(lists), Tokens.of(common))
 
 
 def nothing_common(lists: Mapping[str, Iterable[bytes]]) -> TooFewSamplesError:

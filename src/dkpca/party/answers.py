@@ -155,7 +155,7 @@ def _tokens(party: Party, question: q.TokensWanted) -> messages.SampleTokens:
     ids = party.all_ids(question.batch)
     if ids is None:
         raise InputError(f"party {party.name!r}: tokens are computed from sample ids, and its table has none")
-    return alignment.sample_tokens(ids, party.group_key, party=party.name)
+    return messages.SampleTokens(party.name, messages.Tokens.of(alignment.tokens(ids, party.group_key)))
 
 
 def _common(party: Party, question: q.CommonGiven) -> messages.Told:
