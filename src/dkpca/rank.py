@@ -82,10 +82,6 @@ class RankRule:
         """Return the rules that this one combines."""
         return (self,)
 
-    def stated(self) -> int | None:
-        """Return the rank if it does not depend on the spectrum, else None."""
-        return None
-
     def sent_in(self, precision: str) -> "RankRule":
         """Return the rule for messages in this precision; only rules that count bytes or bits depend on it."""
         return self
@@ -124,9 +120,6 @@ class Fixed(RankRule):
 
     def choose(self, eigenvalues: Spectrum, n_samples: int) -> int | None:
         return min(self.rank, n_samples)
-
-    def stated(self) -> int | None:
-        return self.rank
 
 
 @dataclass(frozen=True)
@@ -246,9 +239,6 @@ class All(RankRule):
 
     def parts(self) -> tuple[RankRule, ...]:
         return tuple(part for rule in self.rules for part in rule.parts())
-
-    def stated(self) -> int | None:
-        return max((rank for rule in self.rules if (rank := rule.stated()) is not None), default=None)
 
     def sent_in(self, precision: str) -> RankRule:
         return replace(self, rules=tuple(rule.sent_in(precision) for rule in self.rules))
@@ -389,6 +379,11 @@ def family(name: object) -> type[RankRule]:
     if not isinstance(name, str) or name not in RULES:
         raise InputError(f"unknown rank rule {name!r}; use one of {sorted(RULES)}")
     return RULES[name]
+
+
+def stated(rule: RankRule) -> int | None:
+    """Return the largest rank that a rule asks for whatever the spectrum; None: it depends on the spectrum."""
+    return max((part.rank for part in rule.parts() if isinstance(part, Fixed)), default=None)
 
 
 def as_rule(rank: int | RankRule | Sequence[RankRule]) -> RankRule:

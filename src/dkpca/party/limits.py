@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from typing import Any, NoReturn
 
 from dkpca.errors import InputError, PolicyError
-from dkpca.rank import All, RankRule, Recovery
+from dkpca.rank import All, RankRule, Recovery, stated
 from dkpca.settings import PROTECTIONS, check_entries, setting
 from dkpca.wording import counted
 
@@ -154,9 +154,9 @@ class Limits:
 
     def bounded(self, rank: RankRule) -> RankRule:
         """Return the rule, held to the largest recovery; refuse a number beyond the largest rank."""
-        stated = rank.stated()
-        if stated is not None and stated > self.rank:
-            _refuse(f"rank {stated} is more than rank = {self.rank}")
+        asked = stated(rank)
+        if asked is not None and asked > self.rank:
+            _refuse(f"rank {asked} is more than rank = {self.rank}")
         if self.recovery < 1:
             rank = All((rank, Recovery(self.recovery, self.known_rows)))
         return rank

@@ -18,7 +18,7 @@ from dkpca.linalg.leading import Solver
 from dkpca.linalg.precision import Rounded
 from dkpca.protection.masks import POWERS, ModularRing
 from dkpca.protection.quantities import Addends
-from dkpca.rank import RankRule
+from dkpca.rank import RankRule, stated
 from dkpca.wire import codec, container
 
 HEADER = 2**18  # bytes around the arrays of a message, at most
@@ -156,7 +156,7 @@ class SummaryWanted(Question, answer=messages.Summary):
     def most_bytes(self) -> int:
         if not self.n_samples:
             return MOST
-        width = min(self.rank.stated() or self.n_samples, self.n_samples)
+        width = min(stated(self.rank) or self.n_samples, self.n_samples)
         return HEADER + 8 * self.n_samples * (width + 2)
 
     def check(self, party: str, answer: Any) -> None:
