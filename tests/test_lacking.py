@@ -9,8 +9,10 @@ from sklearn.pipeline import make_pipeline
 from dkpca import DKPCA, subspace_error
 from dkpca.errors import DataWarning, FusionError, InputError, MissingPartyWarning
 from dkpca.exchange.protocols import Terms, fit
+from dkpca.fusion import scoring
 from dkpca.fusion.completion import held_by
 from dkpca.messages import Shape
+from dkpca.party import extend
 from dkpca.settings import Fit
 from tests.test_completion import weights
 
@@ -301,3 +303,12 @@ def test_a_study_by_position_lacks_no_samples():
     protocol = fit(["bank", "shop"], Fit(lacking="complete"), Terms("run", go=True))
     with pytest.raises(InputError, match="when rows match by position none are lacking; use align='tokens' or 'psi'"):
         next(protocol)
+
+
+def test_new_samples_that_extend_another_summary_are_refused(tables):
+    model, other = (estimator(lacking="mean", gamma=gamma).fit(tables) for gamma in (GAMMA, 2 * GAMMA))
+    new = {name: extend(model._states[name], table.to_numpy()[:2]) for name, table in tables.items()}
+    places = dict.fromkeys(new, (0, 1)) | {"bank": (0, 2)}
+    assert scoring.place(model.model_, new.values(), lacking="mean", places=places, n_new=3).scores.shape == (3, 4)
+    with pytest.raises(FusionError, match="party 'bank': its new samples are others, or extend another summary"):
+        scoring.place(other.model_, new.values(), lacking="mean", places=places, n_new=3)

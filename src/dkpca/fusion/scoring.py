@@ -11,6 +11,7 @@ mean row takes part in every term, so that it has to be asked for.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -59,62 +60,65 @@ def place(
     if places is None and not missing:
         return Placed(fused_model.place(model, sent.values()), list(sent.values()), (), (0.0,) * model.n_components)
     _check_missing(model, sent, missing, lacking)
-    first = next(iter(sent.values()))
-    some, digest = places is not None, first.sample_digest if places is None else row_number_digest(n_new)
-    n_new = n_new if some else first.n_samples
-    own = {name: np.asarray(places.get(name, ()) if places is not None else np.arange(n_new)) for name in sent}
-    made = _filled_in(model, sent, own, n_new, lacking)
-    rows = [sent[name] if name in sent and not some else _message(model, name, *made[name], digest) for name in made]
-    scores = project(model, rows)
-    rows = [message for message in rows if message.party in sent]
-    if some or lacking == "complete":
+    if places is None:  # a party has all new samples, or none
+        first = next(iter(sent.values()))
+        n_new, own = first.n_samples, dict.fromkeys(sent, np.arange(first.n_samples))
+        rows = _filled_in(model, sent, own, n_new, lacking, first.sample_digest) | sent
+    else:
+        own = {name: np.asarray(places[name], dtype=np.intp) for name in sent}
+        rows = _filled_in(model, sent, own, n_new, lacking, row_number_digest(n_new))
+    scores, seen = project(model, rows.values()), [rows[name] for name in sent]
+    if places is not None or lacking == "complete":
         counts = {name: n_new - len(own.get(name, ())) for name in model.summaries}
         listed = ", ".join(f"{name} {count:,}" for name, count in counts.items() if count)
         what = "mean rows" if lacking == "mean" else "rows completed from the other parties"
         words = f"of {n_new:,} new samples, parties lack: {listed}; {what} are used instead"
-        return Placed(scores, rows, (), (0.0,) * model.n_components, words)
+        return Placed(scores, seen, (), (0.0,) * model.n_components, words)
     shares = party_shares(model)
     lost = tuple(float(sum(shares[name][d] for name in missing)) for d in range(model.n_components))
     words = (
         f"placed without {sorted(missing)}: their mean row is used instead; of the variance of the components they "
         f"carried {', '.join(f'{share:.1%}' for share in lost)}"
     )
-    return Placed(scores, rows, tuple(sorted(missing)), lost, words)
+    return Placed(scores, seen, tuple(sorted(missing)), lost, words)
 
 
 def _filled_in(
-    model: FusedModel, sent: Mapping[str, Any], places: Mapping[str, Any], n_new: int, lacking: str | None
-) -> dict[str, tuple[Any, Any]]:
-    """Factor rows of every party for every new sample, and diagonals where its kernel has them."""
-    rows: dict[str, Any] = {}
-    diagonals: dict[str, Any] = {}
-    absent = {}
+    model: FusedModel,
+    sent: Mapping[str, Any],
+    places: Mapping[str, Any],
+    n_new: int,
+    lacking: str | None,
+    digest: str,
+) -> dict[str, Any]:
+    """Messages of every party about every new sample; `digest` is that of the samples."""
+
+    def spread(of_fit: Rounded, new: Rounded | None, own: Any) -> np.ndarray:
+        """The mean row over the samples of the fit for every new sample; rows that were sent take their places."""
+        full = np.tile(to_numpy(of_fit.decode(model.dtype)).mean(axis=0), (n_new, 1))
+        if new is not None:
+            full[own] = to_numpy(new.decode(model.dtype))
+        return full
+
+    rows, made, home = {}, {}, model.eigenvectors
     for name, summary in model.summaries.items():
-        message, own = sent.get(name), np.asarray(places.get(name, ()), dtype=np.intp)
+        message, own = sent.get(name), places.get(name, np.arange(0))
+        summary_id = wire.fingerprint(model.received[name])
+        diagonal = None if message is None else message.diagonal
         if message is not None and (
-            message.summary_id != wire.fingerprint(model.received[name])
+            message.summary_id != summary_id
             or message.factor.shape != (len(own), summary.rank)
+            or (diagonal is None) != (summary.diagonal is None)
         ):
             raise FusionError(f"party {name!r}: its new samples are others, or extend another summary than was fused")
-        # The mean row over the samples of the fit for every new sample; rows that the party sent take their places.
-        for made, of_fit, new in (
-            (rows, summary.factor, None if message is None else message.factor),
-            (diagonals, summary.diagonal, None if message is None else message.diagonal),
-        ):
-            if of_fit is not None:
-                made[name] = np.tile(to_numpy(of_fit.decode(model.dtype)).mean(axis=0), (n_new, 1))
-                if new is not None:
-                    made[name][own] = to_numpy(new.decode(model.dtype))
-        absent[name] = np.setdiff1d(np.arange(n_new), own)
+        rows[name] = spread(summary.factor, None if message is None else message.factor, own)
+        if summary.diagonal is not None:
+            diagonal = Rounded(sent_to(spread(summary.diagonal, diagonal, own), home))
+        made[name] = partial(Rows, name, summary_id, digest, diagonal=diagonal)
     if lacking == "complete":
+        absent = {name: np.setdiff1d(np.arange(n_new), places.get(name, ())) for name in rows}
         rows = _regressions(model).place(rows, absent)
-    return {name: (rows[name], diagonals.get(name)) for name in rows}
-
-
-def _message(model: FusedModel, party: str, rows: Any, diagonal: Any, digest: str) -> Rows:
-    home = model.summaries[party].factor.data
-    own = None if diagonal is None else Rounded(sent_to(diagonal, home))
-    return Rows(party, wire.fingerprint(model.received[party]), digest, Rounded(sent_to(rows, home)), own)
+    return {name: made[name](factor=Rounded(sent_to(rows[name], home))) for name in made}
 
 
 def _regressions(model: FusedModel) -> Completion:
