@@ -136,7 +136,7 @@ def test_the_page_of_a_model_has_all_of_it(tmp_path):
         "share of all variance",
     ):
         assert words_of_page in page
-    with pytest.raises(InputError, match="labels have no row for 1 samples"):
+    with pytest.raises(InputError, match="labels have no row for 1 of 120 samples"):
         model.report(tmp_path / "other.html", labels=labels.drop("s3"))
     blind = DKPCA(2, law="sum", protect="blind").fit({"one": X[["a", "b"]], "two": X[["c", "d"]]})
     with pytest.raises(InputError, match="a report of a blind fit is drawn by a party"):

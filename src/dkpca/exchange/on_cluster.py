@@ -19,7 +19,7 @@ from dkpca.linalg.leading import ONE_WORKER
 from dkpca.linalg.on_dask import is_collection
 from dkpca.messages import check_party_name
 from dkpca.settings import Fit
-from dkpca.tables.inputs import column_groups, like_fit
+from dkpca.tables.inputs import cut, like_fit
 
 SHARE = 16  # one part in so many of a worker's memory that the tables may take, to be on one worker
 MOST_TOLD = 5  # chunks of new samples about which there are warnings
@@ -100,11 +100,7 @@ def _by_party(X: Any, parties: Any) -> dict[str, Any]:
     tables = collections_in(X)
     if list(tables) != [""]:
         return {check_party_name(name): table for name, table in tables.items()}
-    names = getattr(X, "columns", None)
-    return {
-        name: X[:, columns] if names is None else X[[names[c] for c in columns]]
-        for name, columns in column_groups(parties, X.shape[1], names).items()
-    }
+    return cut(X, parties)
 
 
 def transform(estimator: Any, X: Any, sample_ids: Any) -> Any:
@@ -116,11 +112,11 @@ def transform(estimator: Any, X: Any, sample_ids: Any) -> Any:
         raise InputError("rows of Dask collections match by position; leave sample_ids out")
     if estimator._cluster == "rows":
         return _transform_rows(estimator, X)
-    alone, names, cut = _alone(estimator), list(tables), not isinstance(X, Mapping | list | tuple)
+    alone, names, single = _alone(estimator), list(tables), not isinstance(X, Mapping | list | tuple)
     chunks = on_dask.cut_alike(tables, estimator.timeout)
 
     def placed(start: int, *own: Any) -> tuple[list[Any], Any]:
-        tables = own[0] if cut else dict(zip(names, own, strict=True))
+        tables = own[0] if single else dict(zip(names, own, strict=True))
         scores, told = on_dask.recorded(lambda: alone._placed(tables, None)[0])
         return [np.asarray(scores, dtype=np.float64)], (start, told)
 

@@ -38,6 +38,7 @@ from dkpca.report.content import (
 from dkpca.store import runs, storage
 from dkpca.store.files import Received
 from dkpca.store.runs import Run
+from dkpca.tables.inputs import rows_of_samples
 from dkpca.wording import in_bytes, in_percent, p_value
 
 LARGEST_PAGE = 6_000_000  # bytes
@@ -388,12 +389,8 @@ def write_model(
 
 def _label_frame(labels: Any, names: list[str]) -> pl.DataFrame:
     """Labels in the order of the samples."""
-    if hasattr(labels, "iloc") and not set(map(str, labels.index)).isdisjoint(names):
-        own = {str(label): row for row, label in enumerate(labels.index)}
-        lacking = [name for name in names if name not in own]
-        if lacking:
-            raise InputError(f"labels have no row for {len(lacking):,} samples, such as {lacking[0]!r}")
-        labels = labels.iloc[[own[name] for name in names]]
+    if hasattr(labels, "iloc"):
+        labels = rows_of_samples(labels.set_axis(labels.index.map(str)), names, names, what="labels")
     columns = {str(name): list(labels[name]) for name in labels}
     wrong = [name for name, values in columns.items() if len(values) != len(names)]
     if wrong:

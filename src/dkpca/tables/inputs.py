@@ -466,22 +466,22 @@ def _own_labels(values: Any, ids: Labels) -> Labels | None:
     return None if set(own).isdisjoint(ids) else own
 
 
-def rows_of_samples(values: Any, ids: Labels | None, first: Labels | None) -> Any:
-    """Return covariates with a row for each of the samples `ids`, in their order: by their index, or as they are."""
+def rows_of_samples(values: Any, ids: Labels | None, first: Labels | None, what: str = "covariates") -> Any:
+    """Return values with a row for each of the samples `ids`, in their order: by their index, or as they are."""
     own = None if values is None or ids is None else _own_labels(values, ids)
     if ids is None or values is None or (own is None and first == ids):
         return values
     if own is None:
-        raise InputError("covariates have no labels, and rows were dropped, added or reordered; give them an index")
+        raise InputError(f"{what} have no labels, and rows were dropped, added or reordered; give them an index")
     known = set(own)
     lacking = [label for label in ids if label not in known]
     if lacking:
         raise InputError(
-            f"covariates have no row for {len(lacking):,} of {len(ids):,} samples, such as {lacking[0]!r}; give one "
+            f"{what} have no row for {len(lacking):,} of {len(ids):,} samples, such as {lacking[0]!r}; give one "
             "row for each sample"
         )
     if len(known) < len(own):
-        raise InputError("covariates have repeated labels; give one row for each sample")
+        raise InputError(f"{what} have repeated labels; give one row for each sample")
     return values.loc[ids]
 
 
