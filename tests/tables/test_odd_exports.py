@@ -76,7 +76,9 @@ def test_a_header_that_stands_again_among_the_rows_is_refused(tmp_path):
 
 def test_lines_of_words_below_a_table_are_refused(tmp_path):
     path = written(tmp_path, [*lines(IDS, A, B), "", "Exported 2024-01-31 by the ward", "Page 1"])
-    assert "row 33 has one value, like a line of text below the table; remove such lines" in refused(path)
+    said = refused(path)
+    assert "breaks off in row 33, after 1 of 3 values" in said
+    assert "remove lines of text below the table" in said
 
 
 class TestCheck:

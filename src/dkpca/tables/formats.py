@@ -19,7 +19,7 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from dkpca.errors import InputError
-from dkpca.tables import inputs, numerals, scverse, text_files
+from dkpca.tables import inputs, scverse, text_files
 from dkpca.tables.text_files import UNNAMED, Dialect, Opened, check_names
 from dkpca.wording import counted
 
@@ -81,11 +81,9 @@ def _annotated(path: Path) -> Opened:
 
 def _workbook(path: Path, asked: Dialect, id_column: str | None, likely: Dialect) -> Opened:
     frame, sheet, notes = open_workbook(path, asked.sheet, id_column=id_column)
-    evidence = numerals.Evidence()
-    for name in frame.columns:
-        if name != id_column and frame[name].dtype == pl.String:
-            evidence.add_column(name, frame[name].drop_nulls().head(text_files.ROWS))
-    how, _ = text_files.with_marks(replace(asked, sheet=sheet), evidence, str(path), likely)
+    texts = [name for name in frame.columns if name != id_column and frame[name].dtype == pl.String]
+    columns = {name: frame[name].drop_nulls().head(text_files.ROWS) for name in texts}
+    how, _ = text_files.with_marks(replace(asked, sheet=sheet), columns, str(path), likely)
     return Opened(str(path), frame.lazy(), frame.columns, [f"read sheet {sheet!r}", *notes], how)
 
 

@@ -7,7 +7,6 @@ has points between thousands. `1,234` proves nothing. As numbers, dates and time
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
@@ -29,85 +28,56 @@ DATE_FORMATS = (
 )  # fmt: skip
 DATE_WORDS: Mapping[str, str] = {"%Y": "year", "%m": "month", "%d": "day"}
 DAY = 86_400_000_000  # microseconds
-HEAD, EXPONENT = r"[+-]?[1-9]\d{0,2}", r"(?:[eE][+-]?\d+)?"
 
 
-def _patterns(decimal: str) -> dict[str, re.Pattern[str]]:
-    """Ways to write a number if this is the decimal mark, by what they prove."""
-    point, group = re.escape(decimal), re.escape(OTHER[decimal])
-    return {
-        "grouped": re.compile(rf"{HEAD}(?:{group}\d{{3}})+{point}\d+|{HEAD}(?:{group}\d{{3}}){{2,}}"),
-        "decimal": re.compile(rf"[+-]?(?:\d+{point}\d*|{point}\d+){EXPONENT}"),
-        "unclear": re.compile(rf"{HEAD}{point}\d{{3}}"),
-        "spaced": re.compile(rf"{HEAD}(?:[{GROUPING}]\d{{3}})+{point}\d+"),
-    }
+def _written(decimal: str) -> re.Pattern[str]:
+    """Return how numbers are written with this decimal mark: thousands in groups, or plain, perhaps with exponent."""
+    point, mark = re.escape(decimal), f"[{OTHER[decimal]}{GROUPING}]"
+    grouped = rf"[1-9]\d{{0,2}}(?P<group>{mark})\d{{3}}(?:(?P=group)\d{{3}})*(?:{point}\d+)?"
+    return re.compile(rf"[+-]?(?:{grouped}|(?:\d+(?:{point}\d*)?|{point}\d+)(?:[eE][+-]?\d+)?)")
 
 
-PATTERNS = {decimal: _patterns(decimal) for decimal in OTHER}
-SPACED = re.compile(rf"{HEAD}(?:([{GROUPING}])\d{{3}})+(?:[.,]\d+)?")
-WHOLE = re.compile(r"[+-]?\d+(?:[eE][+-]?\d+)?")
-NUMBER = re.compile(
-    "|".join(p.pattern for p in (WHOLE, SPACED, *(p for patterns in PATTERNS.values() for p in patterns.values())))
-)
-
-
-@dataclass
-class Evidence:
-    """What the numbers in some text say about its marks; for each an example, as it stands there."""
-
-    decimal: dict[str, str] = field(default_factory=dict)  # marks that are proved to be the decimal one
-    unclear: dict[str, str] = field(default_factory=dict)  # marks that may be decimal or between thousands
-    grouped: dict[str, str] = field(default_factory=dict)  # marks between thousands, if they are not decimal
-    spacing: dict[str, str] = field(default_factory=dict)  # other marks between thousands
-
-    def add_column(self, name: str, cells: Iterable[str]) -> None:
-        """Take in one column, if most of it is numbers."""
-        present = [cell for cell in map(str.strip, cells) if cell and cell not in USUAL_MISSING]
-        if 2 * sum(is_number(cell) for cell in present) > len(present):
-            for cell in present:
-                self._add(cell, f"{cell!r} in column {name!r}")
-
-    def _add(self, cell: str, example: str) -> None:
-        spaced = SPACED.fullmatch(cell)
-        if spaced:
-            self.spacing.setdefault(spaced[1], example)
-        for mark, patterns in PATTERNS.items():
-            if patterns["spaced"].fullmatch(cell):
-                self.decimal.setdefault(mark, example)
-            elif patterns["grouped"].fullmatch(cell):
-                self.decimal.setdefault(mark, example)
-                self.grouped.setdefault(OTHER[mark], example)
-            elif patterns["unclear"].fullmatch(cell):
-                self.unclear.setdefault(mark, example)
-            elif patterns["decimal"].fullmatch(cell):
-                self.decimal.setdefault(mark, example)
+WRITTEN = {decimal: _written(decimal) for decimal in OTHER}
 
 
 def is_number(cell: str) -> bool:
     """Whether some people would write a number so."""
-    return NUMBER.fullmatch(cell) is not None
+    return any(written.fullmatch(cell) for written in WRITTEN.values())
 
 
-def decide(evidence: Evidence, source: str, *, likely: str | None) -> tuple[str, str]:
-    """Decimal mark, and mark between thousands (none: empty); what the evidence leaves open is refused.
+def marks_in(
+    columns: Mapping[str, Iterable[str]], source: str, *, asked: str | None, likely: str | None
+) -> tuple[str, str, bool]:
+    """Decimal mark, mark between thousands (none: empty), and whether the decimal mark is certain.
 
-    `likely` decides what is open, where the table goes with an earlier one that was written so.
+    A number that can be read in one way only proves its decimal mark. What all numbers leave open is decided by
+    `likely`, the mark of an earlier table, or is refused.
     """
-    if len(evidence.decimal) > 1:
-        examples = " and ".join(evidence.decimal[mark] for mark in sorted(evidence.decimal))
+    proofs, unclear, groups = dict[str, str](), dict[str, str](), {mark: dict[str, None]() for mark in OTHER}
+    for name, cells in columns.items():
+        present = [cell for cell in map(str.strip, cells) if cell and cell not in USUAL_MISSING]
+        if 2 * sum(map(is_number, present)) <= len(present):
+            continue
+        for cell in present:
+            read_as = {mark: found for mark, own in WRITTEN.items() if (found := own.fullmatch(cell))}
+            example = f"{cell!r} in column {name!r}"
+            if len(read_as) == 1:
+                proofs.setdefault(*read_as, example)
+            elif read_as and any(mark in cell for mark in OTHER):
+                unclear.setdefault("," if "," in cell else ".", example)
+            for mark, found in read_as.items():
+                groups[mark] |= {found["group"]: None} if found["group"] else {}
+    if asked is None and len(proofs) > 1:
+        examples = " and ".join(proofs[mark] for mark in sorted(proofs))
         raise InputError(f"{source}: has decimal commas and points, {examples}; choose one with --decimal")
-    decimal = next(iter(evidence.decimal), None) or likely
-    if decimal is None:
-        for mark, example in evidence.unclear.items():
-            raise InputError(
-                f"{source}: the {mark!r} in {example} could be a decimal mark or a thousands separator; choose with "
-                "--decimal ',' or --decimal '.'"
-            )
-    decimal = decimal or "."
-    group = OTHER[decimal]
-    if group in evidence.grouped or group in evidence.unclear:
-        return decimal, group
-    return decimal, next(iter(evidence.spacing), "")
+    decimal = asked or next(iter(proofs), None) or likely
+    if decimal is None and unclear:
+        mark, example = next(iter(unclear.items()))
+        raise InputError(
+            f"{source}: the {mark!r} in {example} could be a decimal mark or a thousands separator; choose with "
+            "--decimal ',' or --decimal '.'"
+        )
+    return decimal or ".", next(iter(groups[decimal or "."]), ""), decimal is not None
 
 
 def measured(frame: pl.LazyFrame, asked: Mapping[str, pl.Expr]) -> dict[str, Any]:

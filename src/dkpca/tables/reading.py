@@ -363,12 +363,12 @@ def _refuse_unclear(frame: pl.LazyFrame, names: Sequence[str], opened: Opened) -
     """Refuse numbers that all leave open whether their mark is a decimal one; the head of the file had none."""
     assert opened.dialect is not None
     mark = opened.dialect.decimal or "."
-    texts = {name: pl.col(name).str.strip_chars() for name in names}
-    with_mark = measured(frame, {name: text.str.contains(mark, literal=True).sum() for name, text in texts.items()})
-    open_mark = rf"^{numerals.HEAD}{re.escape(mark)}[0-9]{{3}}$".replace(r"\d", "[0-9]")
-    open_ones = measured(frame, {name: text.str.contains(open_mark).sum() for name, text in texts.items()})
-    if sum(open_ones.values()) and sum(open_ones.values()) == sum(with_mark.values()):
-        name = next(name for name, count in open_ones.items() if count)
+    shape = rf"^[+-]?[1-9][0-9]{{0,2}}{re.escape(mark)}[0-9]{{3}}$"
+    unclear = {name: pl.col(name).str.strip_chars().str.contains(shape) for name in names}
+    proofs = [pl.col(name).str.contains(mark, literal=True) & ~own for name, own in unclear.items()]
+    found = measured(frame, {name: own.any() for name, own in unclear.items()})
+    if any(found.values()) and not measured(frame, {"proved": pl.any_horizontal(proofs).any()})["proved"]:
+        name = next(name for name, is_open in found.items() if is_open)
         raise InputError(
             f"{opened.source}: {mark!r} in column {name!r} could be a decimal mark or a thousands separator; choose "
             "with --decimal ',' or --decimal '.'"

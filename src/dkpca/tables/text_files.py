@@ -7,7 +7,7 @@ import codecs
 import csv
 import io
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -16,7 +16,6 @@ import polars as pl
 from dkpca.errors import InputError
 from dkpca.settings import Allowed, setting
 from dkpca.tables import numerals
-from dkpca.tables.numerals import Evidence
 from dkpca.wording import counted
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
@@ -25,14 +24,7 @@ ABOVE = 50  # rows in which a header is looked for
 UNNAMED = "unnamed"
 HEAD = 2**18  # letters that are looked at to find out how a file is written
 CHUNK = 2**20
-MARKS = {  # the longer one first: the mark of UTF-32 begins like that of UTF-16
-    codecs.BOM_UTF32_LE: "utf-32",
-    codecs.BOM_UTF32_BE: "utf-32",
-    codecs.BOM_UTF8: "utf-8-sig",
-    codecs.BOM_UTF16_LE: "utf-16",
-    codecs.BOM_UTF16_BE: "utf-16",
-}
-UTF8 = ("utf-8", "utf-8-sig")
+UTF8 = "utf-8-sig"  # with its mark or without
 
 
 # What an entry of party.toml may be, and the words for it.
@@ -96,16 +88,12 @@ class Cut:
         return next((n for n, row in near if name in map(str.strip, row)), None) if name else None
 
 
-def with_marks(asked: Dialect, evidence: Evidence, source: str, likely: Dialect) -> tuple[Dialect, bool]:
+def with_marks(
+    asked: Dialect, columns: Mapping[str, Iterable[str]], source: str, likely: Dialect
+) -> tuple[Dialect, bool]:
     """Fill in the marks of numbers and of missing values; say whether the decimal mark is certain."""
-    if asked.decimal is None:
-        decimal, thousands = numerals.decide(evidence, source, likely=likely.decimal)
-        proved = bool(evidence.decimal) or likely.decimal is not None
-    else:
-        group = numerals.OTHER[asked.decimal]
-        seen = group in evidence.grouped or group in evidence.unclear
-        decimal, thousands, proved = asked.decimal, group if seen else next(iter(evidence.spacing), ""), True
-    thousands = thousands if asked.thousands is None else asked.thousands
+    decimal, found, proved = numerals.marks_in(columns, source, asked=asked.decimal, likely=likely.decimal)
+    thousands = found if asked.thousands is None else asked.thousands
     missing = numerals.USUAL_MISSING if asked.missing is None else asked.missing
     return replace(asked, decimal=decimal, thousands=thousands, missing=missing), proved
 
@@ -263,15 +251,16 @@ def open_text(path: Path, asked: Dialect, *, id_column: str | None, likely: Dial
     # Separator, header, then the marks in numbers: each needs what was found before it.
     cut = _cut_as_asked(head, asked, str(path), id_column)
     names, skip, data, notes = _header(cut, str(path), id_column)
-    evidence = Evidence()
-    for position, name in enumerate(names):
-        if name != id_column:
-            evidence.add_column(name, [row[position] for row in cut.rows[data:] if position < len(row)])
-    dialect, proved = with_marks(asked, evidence, str(path), likely)
+    columns = {
+        name: [row[position] for row in cut.rows[data:] if position < len(row)]
+        for position, name in enumerate(names)
+        if name != id_column
+    }
+    dialect, proved = with_marks(asked, columns, str(path), likely)
     dialect = replace(dialect, separator=cut.separator, encoding=encoding.removesuffix("-sig"))
     # polars reads UTF-8 from the file itself; anything else is decoded in memory first.
     source: Path | io.BytesIO = path
-    if encoding not in UTF8:
+    if encoding != UTF8:
         source = io.BytesIO(path.read_bytes().decode(encoding).removeprefix("\ufeff").encode())
     frame = pl.scan_csv(
         source,
@@ -296,55 +285,45 @@ def check_width(opened: Opened) -> None:
 
 
 def short_rows(opened: Opened) -> list[str]:
-    """Words about rows of a text file that end before the last column; a last one that breaks off is refused."""
+    """Words about rows of a text file that end before the last column; if the last row does, the file is refused."""
     width = len(opened.names)
-    counts = [(number, count) for number, count in opened.field_counts() if 0 < count < width]
-    if not counts:
+    short, last = list[tuple[int, int]](), 0
+    for number, count in opened.field_counts():
+        short += [(number, count)] if 0 < count < width else []
+        last = number if count else last
+    if short and short[-1][0] == last:
+        raise InputError(
+            f"{opened.source}: breaks off in row {last}, after {short[-1][1]} of {width} values; get the whole file, "
+            "or remove lines of text below the table"
+        )
+    if not short:
         return []
-    last = max(number for number, count in opened.field_counts() if count)
-    with Path(opened.source).open("rb") as file:
-        file.seek(max(0, Path(opened.source).stat().st_size - 4))
-        end = file.read().rstrip(b"\0")[-1:]  # zeros: the other half of a letter in UTF-16
-    if counts[-1][0] == last and end not in (b"\n", b"\r"):
-        raise InputError(
-            f"{opened.source}: breaks off in row {last}, after {counts[-1][1]} of {width} values; get the whole file"
-        )
-    if counts[-1] == (last, 1) and width > 2:
-        raise InputError(
-            f"{opened.source}: row {last} has one value, like a line of text below the table; remove such lines"
-        )
     return [
-        f"rows with fewer values than the header has names: {len(counts):,}, first row {counts[0][0]}; "
+        f"rows with fewer values than the header has names: {len(short):,}, first row {short[0][0]}; "
         "the absent values count as missing"
     ]
 
 
 def encoding_of(path: Path, asked: str | None = None) -> str:
-    """Name of the encoding of a whole text file, as asked for or as found."""
+    """Name of the encoding of a whole text file: as asked for, UTF-16 by its mark, UTF-8, or Windows-1252."""
     with path.open("rb") as file:
         start = file.read(4096)
-    marked = next((name for mark, name in MARKS.items() if start.startswith(mark)), None)
-    if asked is not None:
-        try:
-            name = codecs.lookup(asked).name
-        except LookupError as error:
-            raise InputError(
-                f"{path}: --encoding {asked!r} is not known; use utf-8, utf-16, cp1252, iso-8859-1 or similar"
-            ) from error
-        name = "utf-8-sig" if name == "utf-8" and marked == "utf-8-sig" else name
-    elif marked is not None:
-        name = marked
-    elif b"\0" in start:
-        raise InputError(f"{path}: contains NUL bytes: it may be UTF-16; try --encoding utf-16-le")
-    else:
-        for name in ("utf-8", "cp1252"):
-            if _failure(path, name) is None:
-                return name
-        raise InputError(f"{path}: its text is neither UTF-8 nor Windows-1252; name the encoding with --encoding")
-    failure = _failure(path, name)
-    if failure is not None:
-        raise InputError(f"{path}: is not valid {name} at {failure}; correct --encoding, or leave it out")
-    return name
+    utf16 = start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and start[2:4] != b"\0\0"
+    if asked is None and b"\0" in start and not utf16:
+        raise InputError(f"{path}: contains NUL bytes: it may be UTF-16; try --encoding utf-16-le, or utf-32")
+    try:
+        names = [codecs.lookup(asked).name] if asked else ["utf-16"] if utf16 else [UTF8, "cp1252"]
+    except LookupError as error:
+        raise InputError(
+            f"{path}: --encoding {asked!r} is not known; use utf-8, utf-16, cp1252, iso-8859-1 or similar"
+        ) from error
+    for name in [UTF8 if name == "utf-8" else name for name in names]:
+        failure = _failure(path, name)
+        if failure is None:
+            return name
+    if asked or utf16:
+        raise InputError(f"{path}: is not valid {names[0]} at {failure}; correct --encoding, or leave it out")
+    raise InputError(f"{path}: its text is neither UTF-8 nor Windows-1252; name the encoding with --encoding")
 
 
 def _failure(path: Path, name: str) -> str | None:
