@@ -1,8 +1,7 @@
 """`DKPCA`: the whole protocol behind a scikit-learn estimator."""
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from importlib import import_module
 from pathlib import Path
@@ -33,13 +32,7 @@ from dkpca.party.summaries import about_columns
 from dkpca.rank import RankRule
 from dkpca.settings import PARTIES, Compute, Fit, check_value, whole
 from dkpca.tables import inputs, scverse
-from dkpca.tables.inputs import (
-    PartyTables,
-    Source,
-    as_precise_as,
-    is_source,
-    opened,
-)
+from dkpca.tables.inputs import InFile, PartyTables, Source, as_precise_as, is_source, opened
 
 Columns = Sequence[int | str]  # positions or names
 AnyTables = Any  # one table, a list of tables, or a mapping from party to table
@@ -627,6 +620,10 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         if self._cluster:
             _cluster().here(self).save(path)
             return
+        paths = {name: str(source.path) for name, source in self._sources.items() if isinstance(source, InFile)}
+        functions = sorted(set(self._sources) - set(paths))
+        if functions:
+            raise InputError(f"the tables of {functions} came from functions, which cannot be saved; fit from files")
         files = import_module("dkpca.store.files")
         files.write_estimator(
             Path(path),
@@ -634,7 +631,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
                 parameters=self.get_params(deep=False),
                 party_names=tuple(self.party_names_),
                 feature_names=tuple(getattr(self, "feature_names_in_", ())),
-                sources=self._sources,
+                sources=paths,
                 model=self.model_,
                 states=self._states,
                 shield=self._shield,
@@ -655,8 +652,9 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         estimator = cls(**saved.parameters)
         if saved.feature_names:
             estimator.feature_names_in_ = np.array(saved.feature_names, dtype=object)
+        sources = {name: InFile(name, Path(source)) for name, source in saved.sources.items()}
         return estimator._take_over(
-            saved.model, list(saved.party_names), saved.states, saved.sources, saved.shield, saved.ids
+            saved.model, list(saved.party_names), saved.states, sources, saved.shield, saved.ids
         )
 
     @classmethod
@@ -764,7 +762,7 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
             if not fitted:
                 self.__dict__.pop("feature_names_in_", None)
             return tables
-        with as_input_error():
+        with inputs.as_input_error():
             X = inputs.one_table(X, least=1 if fitted else 2)
             validate_data(self, X, reset=not fitted, skip_check_array=True)
         return inputs.cut(X, self.parties)
@@ -886,19 +884,6 @@ def _as_ids(ids: Sequence[Any] | None, count: int) -> np.ndarray:
 
 class _NotFittedError(NotFittedError, sklearn.exceptions.NotFittedError):  # type: ignore[misc]
     """Caught under either name."""
-
-
-@contextmanager
-def as_input_error() -> Iterator[None]:
-    """Convert scikit-learn's errors about data or parameters to `InputError`."""
-    try:
-        yield
-    except InputError:
-        raise
-    except ValueError as error:
-        raise InputError(str(error)) from error
-    except TypeError as error:
-        raise inputs.InputTypeError(str(error)) from error
 
 
 def check_fitted(estimator: Any) -> None:

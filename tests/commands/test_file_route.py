@@ -104,7 +104,7 @@ def test_a_run_directory_holds_everything(fused):
     run = fused.path / "run"
     assert {path.name for path in run.iterdir()} == {
         *("messages", "model.safetensors", "embedding.csv", "embedding.parquet", "result.scores"),
-        *("certificate.json", "settings.json", "ledger.jsonl", ".lock"),
+        *("certificate.json", "settings.json", ".lock"),
     }
     for owner in OWNERS:
         received = run / "messages" / f"{owner}.summary"
@@ -115,11 +115,6 @@ def test_a_run_directory_holds_everything(fused):
     assert settings["kernel"] == {"name": "rbf", "gamma": GAMMA}
     assert {"dkpca", "python", "numpy"} <= set(settings["versions"])
     assert json.loads((run / "certificate.json").read_text())["captured_share_at_least"] > 0
-    events = [json.loads(line) for line in (run / "ledger.jsonl").read_text().splitlines()]
-    assert [(event["event"], event.get("party")) for event in events] == [
-        *(("received", owner) for owner in OWNERS),
-        ("fused", None),
-    ]
 
 
 def test_float32_files_give_the_estimators_eigenvectors(fused):

@@ -3,7 +3,7 @@
 import pytest
 
 from dkpca.messages import Summary
-from dkpca.store.files import read_message as read
+from dkpca.store.files import receive
 from testkit.owners import OWNERS
 
 TABLES = [f"{owner}.csv" for owner in OWNERS]
@@ -14,7 +14,7 @@ def test_summarize_names_the_goal_that_decided(office):
     asked = ("summarize", "bank.csv", "--id", "person", "--gamma", 0.1, *COMPACT, "--out", "bank.summary")
     told = office.ok(*asked, "--rank", "error=0.01", "--rank", "bytes=1MB", "--json").json
     assert told["decided"] == "Error(at_most=0.01)"
-    assert read(office.path / "bank.summary", Summary).factor.precision == "compact"
+    assert receive(office.path / "bank.summary", Summary).message.factor.precision == "compact"
     told = office.ok(*asked, "--rank", "error=0.01", "--rank", "bytes=1100").out
     assert ", to stay within 1100 bytes; an error of at most 0.01 is not met" in told
     assert (office.path / "bank.summary").stat().st_size <= 1100

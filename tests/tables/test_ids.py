@@ -70,18 +70,18 @@ def test_awkward_ids_of_data_frames_come_back_exactly_as_they_came(kind):
         ([2**64 - 1, 10], pl.UInt64, ["18446744073709551615", "10"]),
         ([3.0, 1e6], pl.Float64, ["3", "1000000"]),
         (["a", "b"], pl.Categorical, ["a", "b"]),
-        ([dt.date(2024, 1, 31), dt.date(850, 2, 1)], pl.Date, ["2024-01-31", "0850-02-01"]),
-        ([dt.datetime(2024, 1, 31, 8, 30), dt.datetime(2024, 1, 31, 8, 30, 1, 500_000)], pl.Datetime("us"),
-         ["2024-01-31T08:30:00", "2024-01-31T08:30:01.500000"]),
-        ([dt.datetime(2024, 1, 31), dt.datetime(2024, 2, 1)], pl.Datetime("ms", "UTC"),
-         ["2024-01-31T00:00:00+00:00", "2024-02-01T00:00:00+00:00"]),
-        ([dt.time(8, 30), dt.time(9, 0)], pl.Time, ["08:30:00", "09:00:00"]),
         ([Decimal("1.00"), Decimal("2.00")], pl.Decimal(10, 2), ["1", "2"]),
     ],
 )  # fmt: skip
 def test_ids_of_other_types_become_text_by_one_rule_a_type(tmp_path, values, kind, ids):
     pl.DataFrame({"id": pl.Series(values, dtype=kind), "x": [1.0, 2.0]}).write_parquet(tmp_path / "t.parquet")
     assert read(tmp_path / "t.parquet", Reading("id")).ids == ids
+
+
+def test_dates_are_no_ids():
+    frame = pl.DataFrame({"id": [dt.date(2024, 1, 31), dt.date(850, 2, 1)], "x": [1.0, 2.0]})
+    with pytest.raises(InputError, match="column 'id' holds Date values, not ids; name another column with --id"):
+        from_frame(frame, Reading("id"))
 
 
 @pytest.mark.parametrize("values", [[1.5, 2.0], [float("nan"), 2.0], [2.0**60, 1.0], [float("inf"), 1.0]])

@@ -33,15 +33,14 @@ def inspect(
     At the party, with its private state next to the summary, it also shows how well an attacker who knows some rows
     could recover the others, by column and attack. None of this is sent.
     """
-    data = storage.read(path)
-    if files.is_private(data):
+    if files.is_private(storage.read(path)):
         own = files.read_state(path)
         kept: State | None = own
         words = f"{path}: PRIVATE state of party {own.party!r}. It contains the party's data: never send it."
         facts: dict[str, Any] = {"kind": "private", "party": own.party, "send": False}
         lines: list[str | Table] = [words]
     else:
-        message = files.decode_message(path, data, *wire.KINDS.values())
+        message = files.receive(path, *wire.KINDS.values()).message
         facts, lines = _described(path, message)
         kept = _state_of(path, message)
     found = None if kept is None else kept.recovery

@@ -105,7 +105,7 @@ def _scores_in(path: Path) -> Source:
             f"{path}: is not a run directory, nor a result of a study; make one with 'dkpca fuse', or give the "
             "folder DIR/result of a study, the folder new/ of a run, a message of scores or an embedding"
         )
-    digest = files.read_message(path / RESULT, Scores).sample_digest if (path / RESULT).exists() else None
+    digest = files.receive(path / RESULT, Scores).message.sample_digest if (path / RESULT).exists() else None
     return replace(_embedding(found), path=path, digest=digest)
 
 
@@ -131,7 +131,7 @@ def with_own_ids(source: Source, table: Path, how: Reading) -> tuple[Source, str
 
 
 def _message(path: Path) -> Source:
-    result = files.read_message(path, Scores)
+    result = files.receive(path, Scores).message
     names = [str(row) for row in range(result.scores.shape[0])]
     told = {name: getattr(result, name) for name in TOLD if hasattr(result, name)}
     scores = _matrix(result.scores.decode())

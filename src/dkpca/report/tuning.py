@@ -200,7 +200,7 @@ class _Trial:
         if any(family(kernel).columns_are == "samples" for kernel in _named_kernels(model)):
             raise InputError("a kernel matrix that is computed already has no width to choose; tune needs columns")
         given = by_party(X)
-        elsewhere = [name for name, table in (given or {}).items() if isinstance(table, str) or is_source(table)]
+        elsewhere = [name for name, table in (given or {}).items() if is_source(table)]
         if elsewhere:
             raise InputError(f"the tables of {elsewhere} are opened elsewhere; tune needs the tables themselves")
         tables = X if given is None else Tables(given)

@@ -25,7 +25,6 @@ from dkpca.store import storage
 from dkpca.wire import codec, container, strict_json
 from dkpca.wire.container import MODEL, PRIVATE, Arrays, Buffer, Header
 
-KindT = TypeVar("KindT", bound=Message)
 STATE_VERSION = 1
 SUM_STATE = "masked sum"
 MOST_PRIVATE_HEADER = 64 * 2**20  # the names of all columns are in it
@@ -54,9 +53,14 @@ class Received:
 
 
 def receive(path: Path, *kinds: type[Any]) -> Received:
-    """Read a message, keeping its bytes."""
+    """Read a message of one of the kinds wanted, keeping its bytes."""
     data = storage.mapped(path)
-    return Received(path, data, decode_message(path, data, *kinds))
+    with naming(path):
+        message = wire.decode(data)
+        if not isinstance(message, kinds):
+            wanted = " or ".join(cls.__name__.lower() for cls in kinds)
+            raise WireError(f"holds a message of kind {wire.kind_of(message)}, not {wanted}; give the right file")
+    return Received(path, data, message)
 
 
 def stored_summaries(run: Path) -> dict[str, Received]:
@@ -73,21 +77,6 @@ def by_party(items: Iterable[Received]) -> dict[str, Received]:
             raise FusionError(f"{named[name].path} and {item.path} are both from party {name!r}; keep one of them")
         named[name] = item
     return named
-
-
-def read_message(path: Path, *kinds: type[KindT]) -> KindT:
-    """Read a message, of one of the kinds wanted."""
-    return decode_message(path, storage.mapped(path), *kinds)
-
-
-def decode_message(path: Path, data: bytes | memoryview, *kinds: type[KindT]) -> KindT:
-    """Return the message in the bytes of a file, of one of the kinds wanted."""
-    with naming(path):
-        message = wire.decode(data)
-        if not isinstance(message, kinds):
-            wanted = " or ".join(cls.__name__.lower() for cls in kinds)
-            raise WireError(f"holds a message of kind {wire.kind_of(message)}, not {wanted}; give the right file")
-    return message
 
 
 @contextlib.contextmanager
@@ -163,27 +152,20 @@ def is_private(data: bytes) -> bool:
 
 def encode_model(model: FusedModel) -> bytes:
     """Return the model as the bytes of one file, with the messages it was made from."""
-    fields, arrays = _encoded_model(model)
     sent = {name: wire.encode(summary) for name, summary in model.received.items()}
-    arrays |= {INSIDE + name: np.frombuffer(data, dtype=np.uint8) for name, data in sent.items()}
-    return b"".join(_model_pieces(model, fields, arrays))
+    return b"".join(model_pieces(model, {INSIDE + name: _as_array(data) for name, data in sent.items()}))
 
 
-def model_pieces(model: FusedModel) -> list[Buffer]:
-    """Return the model as the pieces of one file that lies beside the messages it was made from."""
-    return _model_pieces(model, *_encoded_model(model))
+def model_pieces(model: FusedModel, inside: Mapping[str, Array] | None = None) -> list[Buffer]:
+    """Return the model as the pieces of one file; without messages inside it, these lie beside it.
 
-
-def _encoded_model(model: FusedModel) -> tuple[Header, Arrays]:
-    """Fields and arrays of the model; completed rows are made again from the messages and the places."""
+    Completed rows are not kept: they are made again from the messages and the places.
+    """
     fields, arrays = codec.encode(model, skip=("summaries", "lacking"))
     if model.lacking is not None:
         fields[LACKING] = {"mode": model.lacking.mode, "samples": model.lacking.samples}
         arrays |= {PLACES + name: np.asarray(own, dtype=np.int64) for name, own in model.lacking.places.items()}
-    return fields, arrays
-
-
-def _model_pieces(model: FusedModel, fields: Header, arrays: Arrays) -> list[Buffer]:
+    arrays |= inside or {}
     header = {"summary_ids": _ids(model.received), "fields": fields}
     return container.pieces(header | {"checksum": container.checksum(header, arrays)}, arrays, entry=MODEL)
 
@@ -276,6 +258,10 @@ def _fits(model: FusedModel, n_samples: int) -> bool:
     return bool(in_range) and all(array.shape == shape for array, shape in expected)
 
 
+def _as_array(data: bytes) -> Array:
+    return np.frombuffer(data, dtype=np.uint8)
+
+
 def _summary(data: bytes) -> Summary:
     message = wire.decode(data)
     if not isinstance(message, Summary):
@@ -287,50 +273,37 @@ def _ids(summaries: Mapping[str, Summary]) -> dict[str, str]:
     return {name: wire.fingerprint(summary) for name, summary in summaries.items()}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Fitted:
-    """Everything a fitted estimator needs to go on where it was saved."""
+    """Everything a fitted estimator needs to go on where it was saved; the first four are the file's facts."""
 
-    parameters: Mapping[str, Any]  # of the constructor
     party_names: tuple[str, ...]  # in the order of the input
     feature_names: tuple[str, ...]  # of the one table that was cut into parties, if it had names
-    sources: Mapping[str, Any]  # tables that a worker opens again, by party
+    sources: Mapping[str, str]  # paths of tables that a worker opens again, by party
+    shield: Shield = field(default_factory=Shield)  # how the fit was protected
+    parameters: Mapping[str, Any]  # of the constructor
     model: FusedModel
     states: Mapping[str, State]  # as far as they are known here
-    shield: Shield = field(default_factory=Shield)  # how the fit was protected
     ids: tuple[Any, ...] | None = None  # labels of the rows of the fit
 
 
-@dataclass(frozen=True)
-class Facts:
-    """The part of it that is written as text."""
-
-    party_names: tuple[str, ...]
-    feature_names: tuple[str, ...]
-    sources: Mapping[str, str]
-    shield: Shield = field(default_factory=Shield)
+APART = ("parameters", "model", "states", "ids")  # of these, no facts
 
 
 def write_estimator(path: Path, fitted: Fitted) -> None:
     """Replace the file, for its owner's eyes only; nothing is changed unless all of it can be written."""
-    functions = sorted(name for name, source in fitted.sources.items() if not isinstance(source, Path))
-    if functions:
-        raise InputError(f"the tables of {functions} came from functions, which cannot be saved; fit from files")
     files = {INNER_MODEL: encode_model(fitted.model)}
     files |= {INNER_STATE + name: encode_state(state) for name, state in fitted.states.items()}
     if fitted.ids is not None:
         files[IDS] = json.dumps([_label(label) for label in fitted.ids]).encode()
-    sources = {name: str(source) for name, source in fitted.sources.items()}
-    facts = Facts(fitted.party_names, fitted.feature_names, sources, fitted.shield)
-    parameters = {name: codec.plain(value) for name, value in fitted.parameters.items()}
     header = {
         "warning": ESTIMATOR_WARNING,
         "estimator": 1 if fitted.shield.protect == "none" else ESTIMATOR_VERSION,
         "dkpca": version("dkpca"),
-        "parameters": parameters,
-        "facts": codec.described(facts),
+        "parameters": {name: codec.plain(value) for name, value in fitted.parameters.items()},
+        "facts": codec.described(fitted, skip=APART),
     }
-    arrays = {name: np.frombuffer(data, dtype=np.uint8) for name, data in files.items()}
+    arrays = {name: _as_array(data) for name, data in files.items()}
     storage.write(path, container.pack(header, arrays, entry=PRIVATE), private=True)
 
 
@@ -351,26 +324,29 @@ def read_estimator(path: Path, hints: Mapping[str, Any]) -> Fitted:
 
 
 def _fitted(header: Mapping[str, Any], arrays: Mapping[str, Any], hints: Mapping[str, Any], what: str) -> Fitted:
-    facts = codec.decode(Facts, header.get("facts"), what=what)
-    if facts.shield.protect != "none" and header["estimator"] == 1:
-        raise WireError(f"{what}: a protected fit from before version 2 of the protocol; fit again")
-    expected = {INNER_STATE + name: name for name in facts.party_names}
-    if not {INNER_MODEL} <= set(arrays) <= {INNER_MODEL, IDS, *expected}:
-        raise WireError(f"{what}: does not have the parts of its kind; save it again")
-    kept = {name: arrays[key].tobytes() for key, name in expected.items() if key in arrays}
     given = header.get("parameters")
     if isinstance(given, dict):
         given = {name: value for name, value in given.items() if name not in FORMER}
-    return Fitted(
+    if INNER_MODEL not in arrays:
+        raise WireError(f"{what}: does not have the parts of its kind; save it again")
+    fitted = codec.decode(
+        Fitted,
+        header.get("facts"),
+        what=what,
         parameters=codec.values(hints, given, what=what),
-        party_names=facts.party_names,
-        feature_names=facts.feature_names,
-        sources={name: Path(source) for name, source in facts.sources.items()},
         model=decode_model(arrays[INNER_MODEL].tobytes()),
-        states={name: decode_state(data) for name, data in kept.items()},
-        shield=facts.shield,
+        states={
+            name.removeprefix(INNER_STATE): decode_state(data.tobytes())
+            for name, data in arrays.items()
+            if name.startswith(INNER_STATE)
+        },
         ids=_labels(arrays.get(IDS)),
     )
+    if fitted.shield.protect != "none" and header["estimator"] == 1:
+        raise WireError(f"{what}: a protected fit from before version 2 of the protocol; fit again")
+    if not set(arrays) <= {INNER_MODEL, IDS, *(INNER_STATE + name for name in fitted.party_names)}:
+        raise WireError(f"{what}: does not have the parts of its kind; save it again")
+    return fitted
 
 
 def _label(label: Any) -> Any:

@@ -3,12 +3,11 @@
     messages/           as received, byte for byte
     model.safetensors   the components, and what is needed to place new samples
     result.scores       the same for the parties: each draws it with its own ids and labels ('dkpca report')
-    embedding.csv, .parquet, certificate.json, settings.json, ledger.jsonl, report.html
+    embedding.csv, .parquet, certificate.json, settings.json, report.html
 
 The messages alone are enough: a center that died, or that gets one more summary, fuses again from them.
 """
 
-import hashlib
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -27,7 +26,7 @@ from dkpca.fusion.diagnostics import outside_at_center
 from dkpca.fusion.scoring import Placed
 from dkpca.linalg.arrays import to_numpy
 from dkpca.messages import Count, Rows, Summary
-from dkpca.store import ledger, storage
+from dkpca.store import storage
 from dkpca.store.files import (
     MODEL_FILE,
     Received,
@@ -59,7 +58,6 @@ TYPES = {
     "versions": dict[str, str],
 }
 LOST_NAMES = "the samples are numbered: their names so far could not be read; name them with --ids"
-LEDGER = "ledger.jsonl"
 RESULT = "result.scores"  # a message for the parties
 
 
@@ -150,8 +148,6 @@ def fuse(
         run = Run(path, model, settings, names, (*notes, *lost), used)
         gone = [kept / f"{party}.summary" for party in without]
         _write(run, accepted, states or {}, gone)
-        record_received(path, received)
-        ledger.append(path / LEDGER, "fused", parties=sorted(model.summaries))
     return run
 
 
@@ -231,8 +227,6 @@ def _write(run: Run, accepted: Mapping[str, Received], states: Mapping[str, byte
         **embedding_files(run.sample_names, scores),
         MODEL_FILE: _writing(model_pieces(model)),  # the seal of a run
     }
-    for item in accepted.values():
-        storage.let_go(item.data)
     stored = {path / "messages" / f"{name}.summary": item for name, item in accepted.items()}
     new: dict[Path, Content] = {target: item.data for target, item in stored.items() if item.path != target}
     kept = {storage.make_directory(path / "private") / f"{party}.state": data for party, data in states.items()}
@@ -245,35 +239,16 @@ def _writing(pieces: Sequence[Buffer]) -> Callable[[BinaryIO], None]:
     return lambda file: file.writelines(pieces)
 
 
-def record_received(path: Path, items: Iterable[Received]) -> None:
-    """Write into the ledger which files came."""
-    for item in items:
-        record = {"party": item.message.party, "file": item.path.name, "bytes": len(item.data)}
-        ledger.append(path / LEDGER, "received", **record, sha256=hashlib.sha256(item.data).hexdigest())
-        storage.let_go(item.data)
-
-
 def check(path: Path) -> None:
     """Find out before any work whether a run can be written there."""
     storage.check_folder(path if path.exists() else path.parent)
-    check_version(path)
     found = {file.name for file in path.iterdir()} if path.is_dir() else set()  # at one moment: others may write
     if found - {storage.LOCK} and not found & {SETTINGS, "messages"}:
         raise InputError(f"{path}: is a directory with other files in it, not a run; choose another --out")
 
 
-def check_version(path: Path) -> None:
-    """Refuse a run of the former network; its messages still fuse."""
-    if (path / "request.json").exists():
-        raise InputError(
-            f"{path}: is a run of the network of an earlier version; fuse its messages into a new run with "
-            f"'dkpca fuse {path / 'messages'}/*.summary --out NEW'"
-        )
-
-
 def read_settings(path: Path) -> dict[str, Any]:
     """Settings of a run; empty if there are none yet."""
-    check_version(path)
     file = path / SETTINGS
     if not file.exists():
         return {}

@@ -151,12 +151,6 @@ def mapped(path: Path) -> bytes | memoryview:
         return read(path)  # which says what is wrong
 
 
-def let_go(data: bytes | memoryview) -> None:
-    """Give the memory of a mapped file back; it is read again if it is looked at."""
-    if isinstance(data, memoryview) and isinstance(data.obj, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
-        data.obj.madvise(mmap.MADV_DONTNEED)
-
-
 def check_writable(path: Path) -> None:
     """Find out before long work whether a file could be written there."""
     with explained(path):
@@ -216,7 +210,6 @@ def _write_new(path: Path, data: Content, mode: int) -> int:
                 data(file)
         else:
             write_fully(descriptor, data)
-            let_go(data)
         os.fsync(descriptor)
     except BaseException:
         os.close(descriptor)

@@ -78,7 +78,7 @@ def examine(path: Path, reading: Reading) -> Findings:
         frame = found.frame.select(chosen).collect(engine="streaming")
     doubts = {name: _doubt(frame[name], how, table.dialect) for name in found.names}
     columns = tuple(_column(frame[name], how, doubts[name]) for name in found.names)
-    notes, id_problems = [*table.notes, *found.notes], list[str]()
+    notes, id_problems = found.notes, list[str]()
     if how.id_column is None:
         likely = [column.name for column in columns if IDENTIFIER in column.remarks]
         notes += [f"No id column found; if {some(likely)} holds the ids, name it with --id"] if likely else []

@@ -20,8 +20,7 @@ from polars.io.plugins import register_io_source
 
 from dkpca.errors import InputError
 from dkpca.tables import inputs, scverse, text_files
-from dkpca.tables.text_files import UNNAMED, Dialect, Opened, check_names
-from dkpca.wording import counted
+from dkpca.tables.text_files import UNNAMED, Cut, Dialect, Opened, check_names
 
 TEXT_FILES = (".csv", ".tsv", ".tab", ".txt")
 WORKBOOKS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
@@ -79,14 +78,6 @@ def _annotated(path: Path) -> Opened:
     return Opened(str(path), frame.lazy(), frame.columns)
 
 
-def _workbook(path: Path, asked: Dialect, id_column: str | None, likely: Dialect) -> Opened:
-    frame, sheet, notes = open_workbook(path, asked.sheet, id_column=id_column)
-    texts = [name for name in frame.columns if name != id_column and frame[name].dtype == pl.String]
-    columns = {name: frame[name].drop_nulls().head(text_files.ROWS) for name in texts}
-    how, _ = text_files.with_marks(replace(asked, sheet=sheet), columns, str(path), likely)
-    return Opened(str(path), frame.lazy(), frame.columns, [f"read sheet {sheet!r}", *notes], how)
-
-
 def _folder(path: Path) -> Opened:
     files = folder_parts(path)
     frame = pl.scan_parquet(files)
@@ -128,9 +119,7 @@ def folder_parts(folder: Path) -> list[Path]:
         raise InputError(
             f"{folder}: is a directory or a pipe, not a table; give a file, or a folder of Parquet files"
         )
-    found.sort(key=_as_people_count)
-    _check_alike(folder, found)
-    return found
+    return sorted(found, key=_as_people_count)
 
 
 def _is_part(file: Path) -> bool:
@@ -143,21 +132,8 @@ def _as_people_count(file: Path) -> list[tuple[int, int, str]]:
     return [(int(piece), len(piece), "") if piece.isdecimal() else (-1, 0, piece) for piece in pieces]
 
 
-def _check_alike(folder: Path, files: list[Path]) -> None:
-    """Refuse files whose columns differ: what one of them lacks would be missing in a part of the rows."""
-    first = [*pl.read_parquet_schema(files[0]).items()]  # in their order, with any release of polars
-    for file in files[1:]:
-        schema = [*pl.read_parquet_schema(file).items()]
-        if schema != first:
-            odd = next((pair for pair in [*first, *schema] if pair not in first or pair not in schema), None)
-            what = "are in another order" if odd is None else f"differ, for example {odd[0]!r} ({odd[1]})"
-            raise InputError(
-                f"{folder}: the columns of {files[0].name} and {file.name} {what}; write the same columns to all"
-            )
-
-
-def open_workbook(path: Path, sheet: str | None, *, id_column: str | None) -> tuple[pl.DataFrame, str, list[str]]:
-    """Return the table, the name of its sheet, and notes; text in it is left as it is."""
+def _workbook(path: Path, asked: Dialect, id_column: str | None, likely: Dialect) -> Opened:
+    """Open one sheet; cells of text in it may be numbers as people write them."""
     if find_spec("fastexcel") is None:
         raise InputError(
             f"{path}: to read workbooks, install fastexcel: pip install 'dkpca[excel]'; or save it as CSV"
@@ -171,13 +147,20 @@ def open_workbook(path: Path, sheet: str | None, *, id_column: str | None) -> tu
             f"{path}: cannot be read as a workbook ({str(error).splitlines()[0]}); check the file"
         ) from error
     with _quiet():
-        name, head = _sheet(book, sheet, path)
-        position, notes = _sheet_header(head, path)
-        loaded = book.load_sheet(name, header_row=position, schema_sample_rows=None).to_polars()
-    frame = _with_names(loaded, head.row(position), path)
-    if id_column in frame.columns and frame[id_column].dtype.is_numeric():
+        sheet, head = _sheet(book, asked.sheet, path)
+        rows = [[cell or "" for cell in row] for row in head.rows()]
+        cut = Cut("", rows, list(range(1, len(rows) + 1)), head.width, 1.0)
+        names, position, _, notes = text_files.header(cut, str(path), id_column)
+        frame = book.load_sheet(sheet, header_row=position, schema_sample_rows=None).to_polars()
+    frame.columns = names
+    if id_column in names and frame[id_column].dtype.is_numeric():
         _refuse_padding(path, id_column)
-    return frame, name, notes
+    empty = [name for name in names if name.startswith(f"{UNNAMED}_") and frame[name].null_count() == frame.height]
+    frame = frame.drop(empty)
+    texts = [name for name in frame.columns if name != id_column and frame[name].dtype == pl.String]
+    columns = {name: frame[name].drop_nulls().head(text_files.ROWS) for name in texts}
+    how, _ = text_files.with_marks(replace(asked, sheet=sheet), columns, str(path), likely)
+    return Opened(str(path), frame.lazy(), frame.columns, [f"read sheet {sheet!r}", *notes], how)
 
 
 @contextlib.contextmanager
@@ -206,25 +189,6 @@ def _sheet(book: Any, asked: str | None, path: Path) -> tuple[str, pl.DataFrame]
         several = f"tables on the sheets {list(filled)}; choose one with --sheet"
         raise InputError(f"{path}: has {several if filled else 'no table on any sheet; check the file'}")
     return next(iter(filled.items()))
-
-
-def _sheet_header(head: pl.DataFrame, path: Path) -> tuple[int, list[str]]:
-    """Row of the header: the first with more than a title in it."""
-    filled = [sum(cell is not None and bool(cell.strip()) for cell in row) for row in head.rows()]
-    wanted = 2 if head.width > 2 else 1
-    position = next((row for row, count in enumerate(filled) if count >= wanted), None)
-    if position is None:
-        raise InputError(f"{path}: no header row found; add one with the column names")
-    titles = sum(map(bool, filled[:position]))
-    return position, [f"skipped {counted(titles, 'row')} above the header"] if titles else []
-
-
-def _with_names(frame: pl.DataFrame, header: tuple[Any, ...], path: Path) -> pl.DataFrame:
-    names = [(cell or "").strip() or f"{UNNAMED}_{n + 1}" for n, cell in enumerate(header)]
-    check_names(names, str(path))
-    frame.columns = names
-    empty = [name for name in names if name.startswith(f"{UNNAMED}_") and frame[name].null_count() == frame.height]
-    return frame.drop(empty)
 
 
 def _refuse_padding(path: Path, id_column: str) -> None:

@@ -7,8 +7,7 @@ nothing, instead of a part.
 
 A column of ids becomes text by one rule a type. Text stays as it is, spaces and all. Whole numbers become their
 digits, also where they are stored as fractions (`3.0` is `3`, which is how a workbook or a column with a gap stores
-`3`). Dates become `2024-01-31`, times `2024-01-31T08:30:00`, with a fraction only where there is one. Numbers with a
-fraction are no ids.
+`3`). Numbers with a fraction, dates and times are no ids.
 """
 
 import unicodedata
@@ -34,6 +33,11 @@ WAYS: Mapping[str, Callable[[str], str]] = {
     "unicode": lambda text: unicodedata.normalize("NFC", text),
     "case": str.casefold,
     "zeros": _plain_number,
+}
+ODD = {  # ids that a way would change
+    "zeros": "have leading zeros or end in '.0'",
+    "strip": "have spaces around them",
+    "unicode": "are in decomposed Unicode (not NFC)",
 }
 
 
@@ -65,11 +69,6 @@ def _text(column: pl.Series, source: str) -> pl.Series:
             f"{source}: id {example} in column {column.name!r} is not a whole number below 2^53; "
             "write ids as text, or name another column with --id"
         )
-    if isinstance(kind, pl.Date):
-        return column.dt.to_string("%Y-%m-%d")
-    if isinstance(kind, pl.Datetime) or kind == pl.Time:  # in old polars the class itself
-        fine = column.cast(pl.Datetime("us", kind.time_zone)) if isinstance(kind, pl.Datetime) else column
-        return fine.dt.to_string("iso:strict").str.replace(r"\.0+(Z|[+-]\d|$)", "$1")
     raise InputError(f"{source}: column {column.name!r} holds {kind} values, not ids; name another column with --id")
 
 
@@ -125,26 +124,13 @@ def check_unique(ids: Sequence[str], ways: Sequence[str], source: str, column: s
 
 def oddities(ids: Sequence[str], ways: Sequence[str]) -> list[str]:
     """What other tables may write differently, in words, where nothing was agreed about it."""
-    spaced = [text for text in ids if text != text.strip()]
-    decomposed = [text for text in ids if not text.isascii() and text != unicodedata.normalize("NFC", text)]
-    padded = [text for text in ids if text != _plain_number(text)]
-    found = []
-    if padded and "zeros" not in ways:
-        found.append(
-            f"{len(padded):,} ids have leading zeros or end in '.0'; if other tables write them without, all parties "
-            "can use --id-normalize zeros"
-        )
-    if spaced and "strip" not in ways:
-        found.append(
-            f"{len(spaced):,} ids have spaces around them, for example {spaced[0]!r}; if other tables have none, "
-            "all parties can use --id-normalize strip"
-        )
-    if decomposed and "unicode" not in ways:
-        found.append(
-            f"{len(decomposed):,} ids are in decomposed Unicode (not NFC), for example {decomposed[0]!r}; if other "
-            "tables are not, all parties can use --id-normalize unicode"
-        )
-    return found
+    found = {way: [text for text in ids if WAYS[way](text) != text] for way in ODD if way not in ways}
+    return [
+        f"{len(odd):,} ids {ODD[way]}, for example {odd[0]!r}; if other tables write them otherwise, all parties can "
+        f"use --id-normalize {way}"
+        for way, odd in found.items()
+        if odd
+    ]
 
 
 def written_like(text: str) -> str:

@@ -33,7 +33,7 @@ from dkpca.party.state import State
 from dkpca.settings import Fit
 from dkpca.wording import counted
 
-Source = Path | Callable[[], Any]
+Source = Callable[..., Any]  # of a table: a function without arguments, or a table in a file
 COPIES = 3  # of a table that a fit has at one time
 TEXT_ADVICE = (
     "make text 0/1 columns with sklearn.preprocessing.OneHotEncoder (the recipe for numbers and categories in one "
@@ -56,54 +56,45 @@ WORD = re.compile(r"[A-ZÄÖÜ]?[a-zäöüß]+|[A-ZÄÖÜ]+(?![a-zäöüß])")  
 DATES = (datetime.date, datetime.time, datetime.timedelta)
 
 
-class InputTypeError(InputError, TypeError):
-    """Data of a type that cannot be used: scikit-learn's contract asks for a `TypeError` here."""
-
-
-def as_table(name: str, table: Any, *, columns_are: str = "quantities") -> Array | Source:
-    """Return a checked array, or the source of one that a worker is to open."""
-    if isinstance(table, str | Path):
-        return Path(table).absolute()
-    if callable(table) and not hasattr(table, "shape"):
-        return table
-    return check_table(name, table, columns_are=columns_are)
-
-
 def is_source(table: Array | Source) -> bool:
     """Whether a worker is to open the table."""
-    return isinstance(table, Path) or (callable(table) and not hasattr(table, "shape"))
-
-
-def named_columns(name: str, table: Any) -> tuple[str, ...] | None:
-    """Names of the columns of a table in a file; None where it has none."""
-    if not isinstance(table, str | Path) or Path(table).suffix == ".npy":
-        return None
-    try:
-        return tuple(_reader(name, "reading").column_names(Path(table)))
-    except (InputError, StorageError) as error:
-        raise InputError(f"party {name!r}: {error}") from error
+    return callable(table) and not hasattr(table, "shape")
 
 
 @dataclass(frozen=True)
-class InColumns:
-    """A table in a file with its columns in this order; without columns, as they are."""
+class InFile:
+    """A table in a file, which a worker opens; with `chosen`, only these columns, in this order."""
 
-    name: str
+    party: str
     path: Path
-    columns: tuple[str, ...] = ()
+    chosen: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> Sequence[str] | None:
+        """Names of its columns; None where it has none."""
+        if self.path.suffix == ".npy" or self.chosen:
+            return self.chosen or None
+        try:
+            names: Sequence[str] = _reader(self.party, "reading").column_names(self.path)
+        except (InputError, StorageError) as error:
+            raise InputError(f"party {self.party!r}: {error}") from error
+        return names
+
+    def __getitem__(self, columns: Sequence[str]) -> "InFile":
+        return replace(self, chosen=tuple(columns))
 
     def __call__(self, memory: MemoryLimit | None = None) -> Array:
         """Read it."""
         if self.path.suffix != ".npy":
-            return _reader(self.name).read_numbers(self.name, self.path, self.columns, memory)
+            return _reader(self.party).read_numbers(self.party, self.path, self.chosen, memory)
         if self.path.exists() and not self.path.is_file():
-            raise InputError(f"party {self.name!r}: {self.path} is a directory, a pipe or a device; give a file")
+            raise InputError(f"party {self.party!r}: {self.path} is a directory, a pipe or a device; give a file")
         try:
             with numpy_errors():
                 return np.load(self.path, mmap_mode="r", allow_pickle=False)
         except (OSError, ValueError) as error:
             raise InputError(
-                f"party {self.name!r}: {self.path} cannot be read as a table of numbers: {error}"
+                f"party {self.party!r}: {self.path} cannot be read as a table of numbers: {error}"
             ) from error
 
 
@@ -113,8 +104,7 @@ def opened(
     """Return the party's columns, opening them where they are only named."""
     if not is_source(table):
         return table
-    source = InColumns(name, table) if isinstance(table, Path) else table
-    loaded = source(memory) if isinstance(source, InColumns) else source()
+    loaded = table(memory) if isinstance(table, InFile) else table()
     return check_table(name, loaded, columns_are=columns_are, memory=memory)
 
 
@@ -129,6 +119,23 @@ def numpy_errors() -> Iterator[None]:
         raise ValueError("it states a size that does not fit into memory") from error
 
 
+class _InputTypeError(InputError, TypeError):
+    """Data of a type that cannot be used: scikit-learn's contract asks for a `TypeError` here."""
+
+
+@contextlib.contextmanager
+def as_input_error() -> Iterator[None]:
+    """Convert scikit-learn's errors about data or parameters to `InputError`."""
+    try:
+        yield
+    except InputError:
+        raise
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    except TypeError as error:
+        raise _InputTypeError(str(error)) from error
+
+
 def check_table(
     name: str, table: Any, *, columns_are: str = "quantities", memory: MemoryLimit | None = None
 ) -> Array:
@@ -139,17 +146,17 @@ def check_table(
     if columns_are != "samples":
         check_features(name, table, ids=False)
     try:
-        if array_api_compat.is_torch_array(table):
-            return _check_tensor(table)
-        if columns_are == "categories":
-            table = coded(table)
-        else:
-            check_told_apart(table)
-            table = _in_double_precision(table, memory)
-        return check_array(table, dtype=np.float64, ensure_min_samples=1)
-    except (ValueError, TypeError) as error:
-        kind = InputTypeError if isinstance(error, TypeError) else InputError
-        raise kind(f"party {name!r}: {explained(table, error)}") from error
+        with as_input_error():
+            if array_api_compat.is_torch_array(table):
+                return _check_tensor(table)
+            if columns_are == "categories":
+                table = coded(table)
+            else:
+                _check_told_apart(table)
+                table = _in_double_precision(table, memory)
+            return check_array(table, dtype=np.float64, ensure_min_samples=1)
+    except InputError as error:
+        raise type(error)(f"party {name!r}: {_explained(table, error)}") from error
 
 
 def columns_of(table: Any) -> list[tuple[str, Any]]:
@@ -170,7 +177,7 @@ def columns_of(table: Any) -> list[tuple[str, Any]]:
     return [(str(j), array[:, j]) for j in range(array.shape[1])] if array.ndim == 2 else []
 
 
-def explained(table: Any, error: Exception) -> str:
+def _explained(table: Any, error: Exception) -> str:
     """What a check of scikit-learn found, and what helps: where values are missing, or a column holds text."""
     columns = columns_of(table)
     if "NaN" in str(error):
@@ -198,7 +205,7 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
-def check_told_apart(table: Any) -> None:
+def _check_told_apart(table: Any) -> None:
     """Refuse whole numbers so large that double precision takes different ones for the same."""
     for name, values in columns_of(table):
         kind = values.dtype.kind
@@ -289,7 +296,7 @@ def is_list_of_tables(X: Any) -> bool:
     return (
         isinstance(X, list | tuple)
         and bool(X)
-        and all(getattr(table, "ndim", 0) == 2 or is_source(table) or isinstance(table, str) for table in X)
+        and all(getattr(table, "ndim", 0) == 2 or is_source(table) or isinstance(table, str | Path) for table in X)
     )
 
 
@@ -548,8 +555,9 @@ def _check_same_samples(first: str, ours: Labels, name: str, theirs: Labels) -> 
 
 
 def names_of_columns(table: Any) -> tuple[str, ...] | None:
-    """Names of a DataFrame's columns; None where there are none."""
-    return tuple(map(str, table.columns)) if hasattr(table, "columns") and hasattr(table, "shape") else None
+    """Names of a table's columns; None where there are none."""
+    columns = getattr(table, "columns", None)
+    return None if columns is None else tuple(map(str, columns))
 
 
 def matrix_like_its_rows(name: str, table: Any) -> Any:
@@ -569,18 +577,14 @@ def like_fit(name: str, table: Any, columns: tuple[str, ...] | None) -> Any:
     given = names_of_columns(table)
     if columns is None or given is None or given == columns:
         return table
-    check_same_columns(name, given, columns)
-    return table[[table.columns[given.index(column)] for column in columns]]
-
-
-def check_same_columns(name: str, given: Sequence[str], columns: Sequence[str]) -> None:
-    """Refuse new rows that have other columns than the fit."""
     if len(set(given)) < len(given) or set(given) != set(columns):
         strange, absent = sorted(set(given) - set(columns)), sorted(set(columns) - set(given))
         raise InputError(
             f"party {name!r}: its columns differ from those of the fit: {strange[:5]} are new, {absent[:5]} are "
             "missing; name them as in the fit, or pass arrays with the columns of the fit in their order"
         )
+    own = dict(zip(given, table.columns, strict=True))
+    return table[[own[column] for column in columns]]
 
 
 class Tables(Mapping[str, Any]):
@@ -647,11 +651,15 @@ def _rows_of(table: Any, rows: Any) -> Any:
 
 def by_party(X: Any) -> dict[str, Any] | None:
     """Return the tables of a mapping or a list by party; None if X is one table."""
-    if isinstance(X, Mapping) and not scipy.sparse.issparse(X):  # a sparse DOK array is a dict too
-        return {check_party_name(name): table for name, table in X.items()}
     if is_list_of_tables(X):
-        return {f"party{j}": table for j, table in enumerate(X)}
-    return None
+        X = {f"party{j}": table for j, table in enumerate(X)}
+    if not isinstance(X, Mapping) or scipy.sparse.issparse(X):  # a sparse DOK array is a dict too
+        return None
+    named = {check_party_name(name): table for name, table in X.items()}
+    return {
+        name: InFile(name, Path(table).absolute()) if isinstance(table, str | Path) else table
+        for name, table in named.items()
+    }
 
 
 def for_fit(given: Mapping[str, Any], fit: Fit, sample_ids: Any) -> PartyTables:
@@ -665,7 +673,7 @@ def for_fit(given: Mapping[str, Any], fit: Fit, sample_ids: Any) -> PartyTables:
         check_features(name, dense[name])
     dense |= {name: matrix_like_its_rows(name, dense[name]) for name in matrices}
     found = matched(dense, sample_ids, lacking=fit.lacking, matrices=matrices)
-    columns = {name: names_of_columns(table) or named_columns(name, table) for name, table in found.tables.items()}
+    columns = {name: names_of_columns(table) for name, table in found.tables.items()}
     tables, _ = _checked(found.tables, families, same_rows=found.places is None)
     return replace(found, tables=tables, columns=columns)
 
@@ -676,7 +684,10 @@ def _checked(
     """Arrays, or names of tables that a worker opens; and those that are here."""
     if not given:
         raise InputError("no party was given; pass at least one table")
-    tables = {name: as_table(name, table, columns_are=kernels[name].columns_are) for name, table in given.items()}
+    tables = {
+        name: table if is_source(table) else check_table(name, table, columns_are=kernels[name].columns_are)
+        for name, table in given.items()
+    }
     here: dict[str, Array] = {name: table for name, table in tables.items() if not is_source(table)}
     if same_rows:
         _check_same_length(here)
@@ -695,7 +706,7 @@ def for_new_samples(
         for name, table in given.items()
     }
     found = matched(dense, sample_ids, lacking=lacking, least=1)
-    numbers = {name: as_numbers(states[name], _in_order(states[name], each)) for name, each in found.tables.items()}
+    numbers = {name: as_numbers(states[name], each) for name, each in found.tables.items()}
     kernels = {name: states[name].kernel for name in numbers}
     tables, here = _checked(numbers, kernels, same_rows=found.places is None)
     check_like_fit(here, {name: state.origin for name, state in states.items()})
@@ -714,7 +725,7 @@ def as_numbers(state: State, table: Any) -> Any:
             f"party {state.party!r}: its table was prepared by the dkpca command, which needs {error.name}; "
             "install it with pip install 'dkpca[cli]'"
         ) from error
-    return holdings.prepared(state, table)
+    return holdings.prepared(state, table.path if isinstance(table, InFile) else table)
 
 
 def as_precise_as(X: Any, scores: Array) -> Array:
@@ -722,18 +733,9 @@ def as_precise_as(X: Any, scores: Array) -> Array:
     kinds = {
         str(kind).lower()
         for table in (by_party(X) or {"X": X}).values()
-        for kind in (table.dtypes if hasattr(table, "columns") else [getattr(table, "dtype", None)])
+        for kind in (table.dtypes if hasattr(table, "dtypes") else [getattr(table, "dtype", None)])
     }
     return scores.astype(np.float32) if isinstance(scores, np.ndarray) and kinds == {"float32"} else scores
-
-
-def _in_order(state: State, table: Any) -> Any:
-    """Return a table in a file with its columns as the fit had them, by their names."""
-    names = named_columns(state.party, table) if state.preparation is None else None
-    if names is None or state.columns is None or names == state.columns:
-        return table
-    check_same_columns(state.party, names, state.columns)
-    return InColumns(state.party, Path(table).absolute(), state.columns)
 
 
 # Columns that are no quantities: categories become numbers that say only which are equal; dates and ids are no

@@ -21,12 +21,15 @@ TRUTHS = {"true": True, "false": False}
 GROUPING = " '\u00a0\u202f\u2009\u2019"  # marks between thousands that are nothing else
 OTHER = {",": ".", ".": ","}
 DATE_RULE = "days since 1970-01-01"
-DATE_FORMATS = (
-    "%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S%.f", "%Y/%m/%d",
-    "%d.%m.%Y", "%d.%m.%Y %H:%M", "%d.%m.%Y %H:%M:%S",
-    "%d/%m/%Y", "%d/%m/%Y %H:%M", "%d/%m/%Y %H:%M:%S", "%m/%d/%Y", "%m/%d/%Y %H:%M", "%m/%d/%Y %H:%M:%S",
-)  # fmt: skip
-DATE_WORDS: Mapping[str, str] = {"%Y": "year", "%m": "month", "%d": "day"}
+DATE_FORMATS = {  # of each order of day, month and year
+    "year-month-day": (
+        "%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S%.f", "%Y/%m/%d",
+    ),
+    "day-month-year": (
+        "%d.%m.%Y", "%d.%m.%Y %H:%M", "%d.%m.%Y %H:%M:%S", "%d/%m/%Y", "%d/%m/%Y %H:%M", "%d/%m/%Y %H:%M:%S",
+    ),
+    "month-day-year": ("%m/%d/%Y", "%m/%d/%Y %H:%M", "%m/%d/%Y %H:%M:%S"),
+}  # fmt: skip
 DAY = 86_400_000_000  # microseconds
 
 
@@ -62,7 +65,7 @@ def marks_in(
             read_as = {mark: found for mark, own in WRITTEN.items() if (found := own.fullmatch(cell))}
             example = f"{cell!r} in column {name!r}"
             if len(read_as) == 1:
-                proofs.setdefault(*read_as, example)
+                proofs.setdefault(next(iter(read_as)), example)
             elif read_as and any(mark in cell for mark in OTHER):
                 unclear.setdefault("," if "," in cell else ".", example)
             for mark, found in read_as.items():
@@ -109,26 +112,24 @@ def as_truth(text: pl.Expr) -> pl.Expr:
     return text.str.to_lowercase().replace_strict(TRUTHS, default=None, return_dtype=pl.Boolean)
 
 
-def date_format(frame: pl.LazyFrame, text: pl.Expr, present: int, name: str, source: str) -> str | None:
-    """The form in which all values of a text column are dates, if there is one."""
+def dates_in(frame: pl.LazyFrame, text: pl.Expr, present: int, name: str, source: str) -> pl.Expr | None:
+    """Dates of a column of text; None if it holds anything else."""
     if measured(frame, {name: text.str.contains(r"^\d{1,4}[-./]\d{1,2}[-./]\d{1,4}").sum()})[name] != present:
         return None
-    found = measured(frame, {form: as_date(text, form).count() for form in DATE_FORMATS})
-    fitting = [form for form in DATE_FORMATS if found[form] == present]
+    orders = {order: pl.coalesce([_dates(text, form) for form in forms]) for order, forms in DATE_FORMATS.items()}
+    found = measured(frame, {order: own.count() for order, own in orders.items()})
+    fitting = [order for order in orders if found[order] == present]
     if len(fitting) > 1:
-        candidates = " or ".join(_said(form) for form in fitting)
         raise InputError(
-            f"{source}: the dates in column {name!r} can be read as {candidates}; write them as 2024-01-31, or leave "
-            f"the column out with --exclude {name}"
+            f"{source}: the dates in column {name!r} can be read as {' or '.join(fitting)}; write them as "
+            f"2024-01-31, or leave the column out with --exclude {name}"
         )
-    return fitting[0] if fitting else None
+    return orders[fitting[0]] if fitting else None
 
 
-def as_date(text: pl.Expr, form: str) -> pl.Expr:
-    """Dates in text of this form, null where there is something else."""
-    if "%H" not in form:
-        return text.str.strptime(pl.Date, form, strict=False).cast(pl.Datetime("us"))
-    return text.str.strptime(pl.Datetime("us"), form, strict=False)
+def _dates(text: pl.Expr, form: str) -> pl.Expr:
+    kind = pl.Datetime("us") if "%H" in form else pl.Date
+    return text.str.strptime(kind, form, strict=False).cast(pl.Datetime("us"))
 
 
 def is_date(kind: Any) -> bool:
@@ -138,14 +139,9 @@ def is_date(kind: Any) -> bool:
 
 def as_days(column: pl.Series) -> pl.Series:
     """Numbers by the rule above, null where there is no date."""
-    if isinstance(column.dtype, pl.Date):
-        return column.to_physical().cast(pl.Float64)
-    if isinstance(column.dtype, pl.Time):
-        return column.to_physical().cast(pl.Float64) / (1000 * DAY)
-    unit = pl.Duration("us") if isinstance(column.dtype, pl.Duration) else pl.Datetime("us")
-    if isinstance(column.dtype, pl.Datetime) and column.dtype.time_zone is not None:
-        column = column.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
-    return column.cast(unit).to_physical().cast(pl.Float64) / DAY
+    if isinstance(column.dtype, pl.Date | pl.Time):
+        column = column.cast(pl.Datetime("us") if isinstance(column.dtype, pl.Date) else pl.Duration("us"))
+    return column.dt.cast_time_unit("us").to_physical().cast(pl.Float64) / DAY
 
 
 def as_floats(column: pl.Series) -> Any:
@@ -157,8 +153,3 @@ def as_floats(column: pl.Series) -> Any:
 def as_indicator(column: pl.Series, category: str) -> Any:
     """1 where a column of text has this category, 0 where another, NaN where none."""
     return as_floats(column.cast(pl.String) == category)
-
-
-def _said(form: str) -> str:
-    """Order of day, month and year, in words."""
-    return "-".join(DATE_WORDS[mark] for mark in re.findall("%[Ymd]", form))

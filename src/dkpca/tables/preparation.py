@@ -149,8 +149,7 @@ def prepare(table: Table, reading: Reading) -> Preparation:
         )
         for column, mean, scale, least, most in zip(columns, means, scales, low, high, strict=True)
     )
-    as_read = replace(reading, likely=table.dialect, date_formats=table.date_formats)
-    return Preparation(as_read, finished, tuple(notes))
+    return Preparation(replace(reading, likely=table.dialect), finished, tuple(notes))
 
 
 def _means_and_deviations(X: Matrix, low: Any, high: Any) -> tuple[Any, Any]:

@@ -41,7 +41,6 @@ TEXT = (pl.String, pl.Categorical, pl.Enum)
 OURS = Dialect(separator=",", decimal=".", thousands="", missing=())  # how we write embeddings
 
 ONLY_DIGITS, LARGE = "^[+-]?[0-9]+$", "^[+-]?[0-9]{16,38}$"
-NO_FORMATS: Mapping[str, str] = {}
 PLAIN_MISSING = ("NA", "N/A", "NaN", "nan", "null", "NULL", "None")  # nobody takes these for a value
 
 WAYS_LISTED = ", ".join(sample_ids.WAYS)
@@ -106,7 +105,7 @@ class Reading:
     )
     dialect: Dialect = AS_WRITTEN  # how the file is written, as far as the party says it
     likely: Dialect = AS_WRITTEN  # decides what neither says: how an earlier table was written
-    date_formats: tuple[tuple[str, str], ...] = ()
+    date_formats: tuple[tuple[str, str], ...] = ()  # in states of 0.2.0; the columns themselves say it
 
     def text_handling(self, column: str) -> str:
         """What to do with this column, if it is text."""
@@ -123,7 +122,6 @@ class Table:
     notes: tuple[str, ...] = ()  # what was found out about the file, or left out, in words
     dialect: Dialect = AS_WRITTEN  # how it is written
     id_normalize: tuple[str, ...] = ()
-    date_formats: tuple[tuple[str, str], ...] = ()  # of columns of text that hold dates
     memory: MemoryLimit | None = None  # that its numbers may take
 
     def __len__(self) -> int:
@@ -236,9 +234,7 @@ def _select(opened: Opened, reading: Reading, *, by_column: bool = False) -> Tab
     named = [reading.id_column] if reading.id_column else []
     single = [column for column, _ in reading.text_of]
     check_columns([*named, *reading.columns, *reading.exclude, *single], opened)
-    found = typed(
-        opened, wanted_columns(opened, reading), by_position=not named, date_formats=dict(reading.date_formats)
-    )
+    found = typed(opened, wanted_columns(opened, reading), by_position=not named)
     kept, ignored = _without_ignored(found, reading)
     if not kept:
         raise InputError(f"{opened.source}: no feature column is left; check --columns, --exclude and --text")
@@ -255,32 +251,19 @@ def _select(opened: Opened, reading: Reading, *, by_column: bool = False) -> Tab
         source=opened.source,
         ids=ids,
         frame=loaded.select(kept),
-        notes=(*opened.notes, *found.notes, *ignored),
+        notes=(*found.notes, *ignored),
         dialect=opened.dialect or AS_WRITTEN,
         id_normalize=reading.id_normalize,
-        date_formats=tuple(found.date_formats.items()),
     )
 
 
-@dataclass(frozen=True)
-class Typed:
-    """A table whose columns have their types, not yet loaded."""
+def typed(opened: Opened, wanted: Sequence[str], *, by_position: bool) -> Opened:
+    """Return the columns wanted with their types, not yet loaded; the others stay as they are.
 
-    frame: pl.LazyFrame
-    names: list[str]  # without those that have neither a name nor a value
-    notes: list[str]
-    date_formats: dict[str, str]  # of columns of text that hold dates
-
-
-def typed(
-    opened: Opened, wanted: Sequence[str], *, by_position: bool, date_formats: Mapping[str, str] = NO_FORMATS
-) -> Typed:
-    """Give the columns wanted their types; the others stay as they are. Rows without any value are left out.
-
-    Columns of dates that are known from an earlier table are read in the form they had there.
+    Rows without any value are left out, and columns that have neither a name nor a value.
     """
     if opened.dialect is None:
-        return Typed(opened.frame, list(wanted), [], {})
+        return replace(opened, names=list(wanted))
     # A column is numbers if all its values are; of the rest, dates and truth values are looked for.
     frame, notes = _without_empty_rows(opened, by_position)
     text = {name: numerals.as_text(name, opened.dialect.missing or ()) for name in opened.written(wanted)}
@@ -295,17 +278,18 @@ def typed(
     if not opened.proved:
         _refuse_unclear(frame, whole, opened)
     converted |= {name: text[name].cast(pl.Int128, strict=False) for name in _large(frame, text, whole)}
-    formats: dict[str, str] = {}
     for name in [name for name in text if name not in unused and name not in converted]:
-        form = _date_format(frame, text[name], present[name], name, opened, date_formats)
-        true = not form and measured(frame, {name: numerals.as_truth(text[name]).count()})[name] == present[name]
-        formats |= {name: form} if form else {}
-        converted[name] = (
-            numerals.as_date(text[name], form) if form else numerals.as_truth(text[name]) if true else text[name]
-        )
+        truths = numerals.as_truth(text[name])
+        dates = numerals.dates_in(frame, text[name], present[name], name, opened.source)
+        is_truth = dates is None and measured(frame, {name: truths.count()})[name] == present[name]
+        converted[name] = dates if dates is not None else truths if is_truth else text[name]
     notes += _about_marks(frame, [name for name, count in marked.items() if count], opened.dialect)
-    expressions = [own.alias(name) for name, own in converted.items()]
-    return Typed(frame.with_columns(expressions), [name for name in wanted if name not in unused], notes, formats)
+    return replace(
+        opened,
+        frame=frame.with_columns(own.alias(name) for name, own in converted.items()),
+        names=[name for name in wanted if name not in unused],
+        notes=[*opened.notes, *notes],
+    )
 
 
 def _large(frame: pl.LazyFrame, text: Mapping[str, pl.Expr], names: Iterable[str]) -> list[str]:
@@ -325,15 +309,6 @@ def _counts(
         asked |= {f"0 {name}": own.count(), f"1 {name}": as_numbers[name].count(), f"2 {name}": marked.sum()}
     found = measured(frame, asked)
     return [{name: found[f"{what} {name}"] for name in text} for what in range(3)]
-
-
-def _date_format(
-    frame: pl.LazyFrame, text: pl.Expr, present: int, name: str, opened: Opened, known: Mapping[str, str]
-) -> str | None:
-    if name not in known:
-        return numerals.date_format(frame, text, present, name, opened.source)
-    fitting = measured(frame, {name: numerals.as_date(text, known[name]).count()})[name]
-    return known[name] if fitting == present else None
 
 
 def _without_empty_rows(opened: Opened, by_position: bool) -> tuple[pl.LazyFrame, list[str]]:
@@ -416,7 +391,7 @@ def _refuse_unnamed_ids(frame: pl.DataFrame, chosen: Sequence[str], source: str)
             )
 
 
-def _without_ignored(found: Typed, reading: Reading) -> tuple[list[str], list[str]]:
+def _without_ignored(found: Opened, reading: Reading) -> tuple[list[str], list[str]]:
     """Columns without those of text and dates that are not wanted, and words about these; one that is named stays."""
     schema = found.frame.collect_schema()
     free = [name for name in found.names if name not in reading.columns]

@@ -151,7 +151,7 @@ def _cut(head: str, separator: str) -> Cut:
     return Cut(separator, rows, ends, width, count / max(1, widths.total()))
 
 
-def _header(cut: Cut, source: str, id_column: str | None) -> tuple[list[str], int, int, list[str]]:
+def header(cut: Cut, source: str, id_column: str | None) -> tuple[list[str], int, int, list[str]]:
     """Names, lines above the table, first row of data; notes."""
     position = cut.row_with(id_column)
     if position is None:
@@ -250,7 +250,7 @@ def open_text(path: Path, asked: Dialect, *, id_column: str | None, likely: Dial
         head = head[: head.rfind("\n") + 1] or head
     # Separator, header, then the marks in numbers: each needs what was found before it.
     cut = _cut_as_asked(head, asked, str(path), id_column)
-    names, skip, data, notes = _header(cut, str(path), id_column)
+    names, skip, data, notes = header(cut, str(path), id_column)
     columns = {
         name: [row[position] for row in cut.rows[data:] if position < len(row)]
         for position, name in enumerate(names)
