@@ -80,8 +80,8 @@ class TestLargeFiles:
 
     def test_arrays_are_views_of_the_file(self, file):
         item = files.receive(file, Summary)
-        assert isinstance(item.data.obj, mmap.mmap)
-        assert np.shares_memory(item.message.factor.data, np.frombuffer(item.data, np.uint8))
+        assert isinstance(item.pieces[0].obj, mmap.mmap)
+        assert np.shares_memory(item.message.factor.data, np.frombuffer(item.pieces[0], np.uint8))
 
     def test_a_file_that_is_replaced_stays_as_it_was_read(self, file):
         item = files.receive(file, Summary)

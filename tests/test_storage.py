@@ -75,19 +75,6 @@ def test_the_next_write_removes_what_a_dead_process_prepared_and_nothing_of_a_li
     assert names(tmp_path) == ["a", "b"]
 
 
-def test_a_scratch_directory_is_private_and_that_of_a_dead_process_is_removed(tmp_path):
-    left = tmp_path / ".run.deadbeef.scratch"
-    left.mkdir()
-    (left / "bank.state").write_text("private")
-    with storage.scratch_beside(tmp_path / "run") as folder:
-        assert not left.exists()
-        assert folder.stat().st_mode & 0o777 == 0o700
-        with storage.scratch_beside(tmp_path / "run") as other:
-            assert folder.exists()
-            assert other != folder
-    assert names(tmp_path) == []
-
-
 def test_a_ledger_keeps_the_order_of_its_lines_when_the_clock_goes_back(tmp_path, monkeypatch):
     times = iter(["2026-05-02T00:00:00+00:00", "1999-01-01T00:00:00+00:00"])
 

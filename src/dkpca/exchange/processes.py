@@ -25,8 +25,8 @@ from dkpca.linalg.rows import controller
 from dkpca.party.answers import Party
 from dkpca.party.questions import Question, SummaryWanted
 from dkpca.settings import Compute, Fit
-from dkpca.store import runs, storage
-from dkpca.store.files import encode_state, naming
+from dkpca.store import runs
+from dkpca.store.files import Received, encode_state, naming
 from dkpca.store.runs import Run
 from dkpca.tables.ids import would_match
 from dkpca.tables.reading import read, some
@@ -55,10 +55,7 @@ def fit(
     holdings, names, notes = matched.holdings, matched.names, list(matched.notes)
     roster, run_name = [holding.party for holding in holdings], f"fit-{request.seed}"
     parties = {h.party: _party(h, roster, run_name, compute) for h in holdings}
-    with (
-        storage.scratch_beside(out) as folder,
-        _pool(compute.n_jobs or os.cpu_count() or 1, len(holdings)) as pool,
-    ):
+    with _pool(compute.n_jobs or os.cpu_count() or 1, len(holdings)) as pool:
         workers = partial(_answers, pool, {h.party: h.path for h in holdings}, done)
         taken_out = None if covariates is None else Covariates.of(_rows_of(covariates, holdings[0], names))
         terms = Terms(
@@ -67,13 +64,12 @@ def fit(
             samples=matched.digest,
             device=compute.device,
             covariates=None if taken_out is None else lambda: taken_out,
-            memory=MemoryLimit.of(compute.max_memory, folder),
+            memory=MemoryLimit.of(compute.max_memory, out.absolute().parent),
         )
         protocol = protocols.fit(roster, request, terms)
         model, _ = in_process.drive(protocol, parties, compute, workers=workers)
-        sent = {folder / f"{name}.summary": wire.pieces(message) for name, message in model.received.items()}
-        for path, pieces in sent.items():
-            storage.write(path, b"".join(pieces))
+        received = model.received.items()
+        sent = [Received(Path(f"{name}.summary"), wire.pieces(message), message) for name, message in received]
         states = {name: party.state for name, party in parties.items() if party.state is not None}
         run = runs.fuse(
             out,

@@ -377,7 +377,7 @@ def write_model(
 ) -> None:
     """Write the page of a model; `labels` has a value for each of the samples, or an index that names them."""
     names = [str(label) for label in sample_ids]
-    sent = {name: Received(path, wire.encode(s), s) for name, s in model.received.items()}
+    sent = {name: Received(path, wire.pieces(s), s) for name, s in model.received.items()}
     run = Run(path, model, runs.settings_of(model, sent, "ids", ()), names)
     source = Source(path, names, np.asarray(to_numpy(model.scores), dtype=float), None, run)
     known = None if labels is None else LabelTable(path, names, _label_frame(labels, names), ())

@@ -5,7 +5,7 @@ A party's state and an estimator contain data: their files are for their owner's
 
 import contextlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -45,10 +45,10 @@ FORMER = ("missing",)  # parameters that estimators of 0.1 have and ours have no
 
 @dataclass(frozen=True)
 class Received:
-    """A message with the file it came in."""
+    """A message with the file it came in, and the bytes of that file."""
 
     path: Path
-    data: bytes | memoryview
+    pieces: Sequence[Buffer]
     message: Any
 
 
@@ -60,7 +60,7 @@ def receive(path: Path, *kinds: type[Any]) -> Received:
         if not isinstance(message, kinds):
             wanted = " or ".join(cls.__name__.lower() for cls in kinds)
             raise WireError(f"holds a message of kind {wire.kind_of(message)}, not {wanted}; give the right file")
-    return Received(path, data, message)
+    return Received(path, [data], message)
 
 
 def stored_summaries(run: Path) -> dict[str, Received]:

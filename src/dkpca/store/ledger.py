@@ -70,7 +70,8 @@ class Ledger:
         line = (json.dumps({"time": time, "event": event, **facts, "previous": self.state.head}) + "\n").encode()
         try:
             with storage.explained(self.path, "the line is missing there"):  # not which: it may name ids
-                storage.write_fully(self.descriptor, line)
+                with open(self.descriptor, "ab", closefd=False) as file:
+                    file.write(line)
                 os.fsync(self.descriptor)
         except StorageError:
             with contextlib.suppress(OSError):

@@ -78,7 +78,7 @@ def settings_of(
             "n_features": item.message.n_features,
             "rank": item.message.rank,
             "precision": item.message.factor.precision,
-            "bytes_sent": len(item.data),
+            "bytes_sent": sum(map(len, item.pieces)),
             "summary_id": wire.fingerprint(item.message),
             "kernel": item.message.kernel.to_dict(),
         }
@@ -116,7 +116,7 @@ class Run:
 
 def fuse(
     path: Path,
-    summary_files: Iterable[Path],
+    summaries: Iterable[Path | Received],
     *,
     roster: Sequence[str] = (),
     without: Sequence[str] = (),
@@ -135,7 +135,7 @@ def fuse(
     `dkpca.fusion.fuse`; components, centering, law and weights are else as in the run so far.
     """
     check(path)
-    received = [receive(file, Summary) for file in summary_files]
+    received = [each if isinstance(each, Received) else receive(each, Summary) for each in summaries]
     with prepared(path):
         before, notes = _settings_before(path, needed=model is None and not {"n_components", "center"} <= set(asked))
         accepted = _merged(path, received, without, keep or not received)
@@ -228,7 +228,7 @@ def _write(run: Run, accepted: Mapping[str, Received], states: Mapping[str, byte
         MODEL_FILE: _writing(model_pieces(model)),  # the seal of a run
     }
     stored = {path / "messages" / f"{name}.summary": item for name, item in accepted.items()}
-    new: dict[Path, Content] = {target: item.data for target, item in stored.items() if item.path != target}
+    new: dict[Path, Content] = {to: _writing(item.pieces) for to, item in stored.items() if item.path != to}
     kept = {storage.make_directory(path / "private") / f"{party}.state": data for party, data in states.items()}
     files = new | kept | {path / name: data for name, data in produced.items()}
     storage.write_all(files, private=kept, remove=gone)

@@ -13,7 +13,6 @@ import json
 import mmap
 import os
 import secrets
-import shutil
 import stat
 import time
 import tomllib
@@ -205,23 +204,13 @@ def _write_new(path: Path, data: Content, mode: int) -> int:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, mode)
     try:
         flock(descriptor)
-        if callable(data):
-            with open(descriptor, "wb", closefd=False) as file:
-                data(file)
-        else:
-            write_fully(descriptor, data)
+        with open(descriptor, "wb", closefd=False) as file:
+            data(file) if callable(data) else file.write(data)
         os.fsync(descriptor)
     except BaseException:
         os.close(descriptor)
         raise
     return descriptor
-
-
-def write_fully(descriptor: int, data: bytes | memoryview) -> None:
-    """Write all of it."""
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
 
 
 @contextlib.contextmanager
@@ -262,44 +251,37 @@ def flock(descriptor: int, *, shared: bool = False, wait: bool = True) -> bool:
 def writing(directory: Path) -> Iterator[None]:
     """Hold a directory for writing; the system lets go of it when the process ends, however it ends."""
     while True:
-        descriptor = _opened(directory, os.O_RDWR | os.O_CREAT)
-        try:
-            _hold(descriptor, directory, shared=False)
+        with _held(directory, os.O_RDWR | os.O_CREAT, shared=False) as descriptor:
             if _still_there(descriptor, directory):
                 yield
                 return
-        finally:
-            os.close(descriptor)
 
 
 @contextlib.contextmanager
 def reading(directory: Path) -> Iterator[None]:
     """Hold a directory for reading; nothing is written there, so that it may be read-only."""
-    if not (directory / LOCK).exists():  # nobody has ever written
+    never_written = not (directory / LOCK).exists()
+    with contextlib.nullcontext() if never_written else _held(directory, os.O_RDONLY, shared=True):
         yield
-        return
-    descriptor = _opened(directory, os.O_RDONLY)
-    try:
-        _hold(descriptor, directory, shared=True)
-        yield
-    finally:
-        os.close(descriptor)
 
 
-def _opened(directory: Path, flags: int) -> int:
+@contextlib.contextmanager
+def _held(directory: Path, flags: int, *, shared: bool) -> Iterator[int]:
+    """Lock the lock file of a directory, and return its descriptor."""
     try:
-        return os.open(directory / LOCK, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
+        descriptor = os.open(directory / LOCK, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
     except OSError as error:
         raise StorageError(f"{directory}: cannot be locked ({error.strerror}); check who may write there") from error
-
-
-def _hold(descriptor: int, directory: Path, *, shared: bool) -> None:
-    try:
-        flock(descriptor, shared=shared, wait=False)
-    except OSError as error:
-        if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
-            raise StorageError(f"{directory}: cannot be locked ({error.strerror}); choose a local disk") from error
-        raise StorageError(f"{directory}: another dkpca command is at work there; repeat this one later") from error
+    with contextlib.ExitStack() as stack:
+        stack.callback(os.close, descriptor)
+        try:
+            flock(descriptor, shared=shared, wait=False)
+        except OSError as error:
+            busy = error.errno in (errno.EWOULDBLOCK, errno.EACCES)
+            in_use = "another dkpca command is at work there; repeat this one later"
+            why = in_use if busy else f"cannot be locked ({error.strerror}); choose a local disk"
+            raise StorageError(f"{directory}: {why}") from error
+        yield descriptor
 
 
 def _still_there(descriptor: int, directory: Path) -> bool:
@@ -309,18 +291,3 @@ def _still_there(descriptor: int, directory: Path) -> bool:
     except FileNotFoundError:
         return False
     return there.st_ino == os.fstat(descriptor).st_ino
-
-
-@contextlib.contextmanager
-def scratch_beside(path: Path) -> Iterator[Path]:
-    """Make a directory next to `path` that only its owner may read, and remove it in the end."""
-    for left in path.parent.glob(f".{path.name}.????????.scratch"):
-        with contextlib.suppress(StorageError), writing(left):  # in use, or gone meanwhile
-            shutil.rmtree(left, ignore_errors=True)
-    directory = path.with_name(f".{path.name}.{secrets.token_hex(4)}.scratch")
-    directory.mkdir(mode=0o700)
-    with writing(directory):
-        try:
-            yield directory
-        finally:
-            shutil.rmtree(directory, ignore_errors=True)
