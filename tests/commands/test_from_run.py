@@ -130,5 +130,5 @@ def test_a_run_opens_without_the_command_line_extra_and_transform_says_what_is_m
     )
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.startswith(
-        "(60, 3)\nparty 'bank': its table was prepared by the dkpca command, which needs polars"
+        "(60, 3)\nparty 'bank': tables in files, and those that the dkpca command prepared, need polars"
     )

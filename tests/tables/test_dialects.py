@@ -5,6 +5,7 @@ import polars as pl
 import pytest
 
 from dkpca.errors import InputError
+from dkpca.tables.preparation import prepare
 from dkpca.tables.reading import Reading, column_names, read, read_ids
 from dkpca.tables.text_files import Dialect
 
@@ -194,10 +195,14 @@ def test_an_empty_row_between_rows_without_ids_is_refused(tmp_path):
 
 def test_new_rows_are_read_as_the_training_rows_were_written(tmp_path):
     first = loaded(written(tmp_path, "Fall;a\n1;1.234,5\n2;2.345,5\n"))
+    learned = prepare(first, Reading("Fall"))
     new = written(tmp_path, "Fall;a\n1;1.234\n", name="new.csv")
     with pytest.raises(InputError, match="could be a decimal mark or a thousands"):
         loaded(new)
-    assert loaded(new, likely=first.dialect).frame["a"].to_list() == [1234.0]
+    assert read(new, learned.reading_of_new("Fall")).frame["a"].to_list() == [1234.0]
+    other = written(tmp_path, "Fall;a\n1;1.5\n2;0.25\n", name="other.csv")
+    with pytest.raises(InputError, match="which may be a number; say how numbers are written with --decimal"):
+        learned.apply(read(other, learned.reading_of_new("Fall")))
 
 
 def test_true_and_false_are_numbers_and_other_words_are_not(tmp_path):

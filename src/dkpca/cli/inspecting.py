@@ -10,13 +10,13 @@ from rich.text import Text
 from dkpca import wire
 from dkpca.cli import options as o
 from dkpca.cli.output import show, table
-from dkpca.exchange.holdings import preparation_of
 from dkpca.messages import Summary
 from dkpca.party.disclosure import describe
 from dkpca.party.limits import Limits
 from dkpca.party.recovery import RECOVERED, Measurement
 from dkpca.party.state import PartyState, State
 from dkpca.store import files, storage
+from dkpca.tables.preparation import preparation_of
 from dkpca.wording import counted
 
 PANEL = "At a party"

@@ -15,12 +15,12 @@ from dkpca.messages import Message, Summary
 from dkpca.party.answers import asked_by
 from dkpca.party.limits import Limits
 from dkpca.party.questions import SummaryWanted
-from dkpca.party.state import PartyState, State
+from dkpca.party.state import PartyState
 from dkpca.store import ledger, storage
-from dkpca.store.files import ANOTHER_VERSION, encode_state, naming, read_state
+from dkpca.store.files import encode_state, naming, read_state
 from dkpca.tables.ids import matching_keys
-from dkpca.tables.preparation import Preparation, numbers_for
-from dkpca.tables.reading import Reading, Table, from_frame, read, read_ids
+from dkpca.tables.preparation import Preparation, numbers_for, preparation_of
+from dkpca.tables.reading import Reading, Table, read, read_ids
 from dkpca.wire import codec
 
 SAFETENSORS_START = b"{"  # ninth byte of every file of ours
@@ -174,20 +174,3 @@ def load_state(path: Path) -> tuple[PartyState, Preparation]:
         if not isinstance(state, PartyState):
             raise InputError("new samples of a fit by masked sums are placed with all parties; use DKPCA, or a study")
         return state, preparation_of(state)
-
-
-def preparation_of(state: State) -> Preparation:
-    """How the party's table becomes numbers."""
-    if state.preparation is None:
-        raise InputError(f"party {state.party!r}: this state is of the Python library; place new samples in Python")
-    return codec.decode(Preparation, state.preparation, what=ANOTHER_VERSION)
-
-
-def prepared(state: State, table: Any) -> Any:
-    """Numbers of new rows given as a path, DataFrame or array, as the party's state says; labels of rows stay."""
-    preparation = preparation_of(state)
-    reading = preparation.reading_of_new(None)
-    if isinstance(table, str | Path):
-        return preparation.apply(read(Path(table), reading))
-    X = preparation.apply(from_frame(table, reading, name=f"party {state.party!r}"))
-    return type(table)(X, index=table.index) if hasattr(table, "iloc") else X

@@ -15,7 +15,7 @@ from typing import Any
 from dkpca import messages, party, wire
 from dkpca.errors import InputError, NoAnswerError
 from dkpca.exchange import in_process, protocols
-from dkpca.exchange.holdings import Holding, PreparedTable, load_state, preparation_of
+from dkpca.exchange.holdings import Holding, PreparedTable, load_state
 from dkpca.exchange.protocols import Terms
 from dkpca.fusion.covariates import Covariates
 from dkpca.fusion.diagnostics import outside_at_center
@@ -29,6 +29,7 @@ from dkpca.store import runs
 from dkpca.store.files import Received, encode_state, naming
 from dkpca.store.runs import Run
 from dkpca.tables.ids import would_match
+from dkpca.tables.preparation import preparation_of
 from dkpca.tables.reading import read, some
 
 NEW = "new"  # folder of placed samples in a run

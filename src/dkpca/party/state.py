@@ -11,6 +11,8 @@ from dkpca.linalg.arrays import Array
 from dkpca.linalg.rows import standardized
 from dkpca.party.recovery import Measurement
 
+ANOTHER_VERSION = "private state that this version of dkpca cannot use; make it again"
+
 
 def among_all(own: Array, places: Array, n_samples: int, row: Any) -> Array:
     """Return the own rows at their places among all samples, and another row at the places of the others."""

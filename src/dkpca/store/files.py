@@ -20,7 +20,7 @@ from dkpca.fusion.completion import completed
 from dkpca.fusion.fused_model import FusionSettings
 from dkpca.linalg.arrays import Array
 from dkpca.messages import Fingerprint, Message, Summary
-from dkpca.party.state import PartyState, Shield, State, SumState
+from dkpca.party.state import ANOTHER_VERSION, PartyState, Shield, State, SumState
 from dkpca.store import storage
 from dkpca.wire import codec, container, strict_json
 from dkpca.wire.container import MODEL, PRIVATE, Arrays, Buffer, Header
@@ -28,7 +28,6 @@ from dkpca.wire.container import MODEL, PRIVATE, Arrays, Buffer, Header
 STATE_VERSION = 1
 SUM_STATE = "masked sum"
 MOST_PRIVATE_HEADER = 64 * 2**20  # the names of all columns are in it
-ANOTHER_VERSION = "private state that this version of dkpca cannot use; make it again"
 STATE_WARNING = "PRIVATE: this file contains the party's data; never send it"
 MODEL_FILE = "model.safetensors"  # of a run
 MOST_MODEL_HEADER = 2**20

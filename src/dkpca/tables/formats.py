@@ -4,7 +4,6 @@ A folder of Parquet files, as Spark and Dask write it, is one table, file after 
 Files of AnnData and MuData are read whole.
 """
 
-import contextlib
 import logging
 import re
 import zipfile
@@ -36,10 +35,8 @@ ROWS = 2**17  # of a group of an embedding
 Writer = Callable[[BinaryIO], object]
 
 
-def open_table(
-    path: Path, asked: Dialect = AS_WRITTEN, *, id_column: str | None = None, likely: Dialect = AS_WRITTEN
-) -> Opened:
-    """Open a table; `likely` decides what the file leaves open."""
+def open_table(path: Path, asked: Dialect = AS_WRITTEN, *, id_column: str | None = None) -> Opened:
+    """Open a table, written as asked for or as it is found."""
     inside = path.parent.suffix.lower() == scverse.MUDATA  # FILE.h5mu/NAME is a modality
     if not (path.parent if inside else path).exists():
         raise FileNotFoundError(path)
@@ -53,9 +50,9 @@ def open_table(
         raise InputError(f"{path}: is empty; check the file")
     kind = path.suffix.lower()
     if kind in TEXT_FILES:
-        return text_files.open_text(path, asked, id_column=id_column, likely=likely)
+        return text_files.open_text(path, asked, id_column=id_column)
     if kind in WORKBOOKS:
-        return _workbook(path, asked, id_column, likely)
+        return _workbook(path, asked, id_column)
     frame = _typed(path, kind)
     return Opened(str(path), frame, frame.collect_schema().names(), parts=(path,) if kind in BY_COLUMN else ())
 
@@ -132,7 +129,7 @@ def _as_people_count(file: Path) -> list[tuple[int, int, str]]:
     return [(int(piece), len(piece), "") if piece.isdecimal() else (-1, 0, piece) for piece in pieces]
 
 
-def _workbook(path: Path, asked: Dialect, id_column: str | None, likely: Dialect) -> Opened:
+def _workbook(path: Path, asked: Dialect, id_column: str | None) -> Opened:
     """Open one sheet; cells of text in it may be numbers as people write them."""
     if find_spec("fastexcel") is None:
         raise InputError(
@@ -146,12 +143,12 @@ def _workbook(path: Path, asked: Dialect, id_column: str | None, likely: Dialect
         raise InputError(
             f"{path}: cannot be read as a workbook ({str(error).splitlines()[0]}); check the file"
         ) from error
-    with _quiet():
-        sheet, head = _sheet(book, asked.sheet, path)
-        rows = [[cell or "" for cell in row] for row in head.rows()]
-        cut = Cut("", rows, list(range(1, len(rows) + 1)), head.width, 1.0)
-        names, position, _, notes = text_files.header(cut, str(path), id_column)
-        frame = book.load_sheet(sheet, header_row=position, schema_sample_rows=None).to_polars()
+    logging.getLogger("fastexcel").setLevel(logging.ERROR)  # a column without a value is reported in our own words
+    sheet, head = _sheet(book, asked.sheet, path)
+    rows = [[cell or "" for cell in row] for row in head.rows()]
+    cut = Cut("", rows, list(range(1, len(rows) + 1)), head.width, 1.0)
+    names, position, _, notes = text_files.header(cut, str(path), id_column)
+    frame = book.load_sheet(sheet, header_row=position, schema_sample_rows=None).to_polars()
     frame.columns = names
     if id_column in names and frame[id_column].dtype.is_numeric():
         _refuse_padding(path, id_column)
@@ -159,20 +156,8 @@ def _workbook(path: Path, asked: Dialect, id_column: str | None, likely: Dialect
     frame = frame.drop(empty)
     texts = [name for name in frame.columns if name != id_column and frame[name].dtype == pl.String]
     columns = {name: frame[name].drop_nulls().head(text_files.ROWS) for name in texts}
-    how, _ = text_files.with_marks(replace(asked, sheet=sheet), columns, str(path), likely)
+    how, _ = text_files.with_marks(replace(asked, sheet=sheet), columns, str(path))
     return Opened(str(path), frame.lazy(), frame.columns, [f"read sheet {sheet!r}", *notes], how)
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep to ourselves that a column without a value has no type; we report such a column in our own words."""
-    log = logging.getLogger("fastexcel")
-    before = log.level
-    log.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        log.setLevel(before)
 
 
 def _sheet(book: Any, asked: str | None, path: Path) -> tuple[str, pl.DataFrame]:

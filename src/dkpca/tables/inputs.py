@@ -239,7 +239,8 @@ def _reader(name: str, module: str = "preparation") -> Any:
         return import_module(f"dkpca.tables.{module}")
     except ModuleNotFoundError as error:
         raise InputError(
-            f"party {name!r}: tables in files need {error.name}; install it with pip install 'dkpca[cli]'"
+            f"party {name!r}: tables in files, and those that the dkpca command prepared, need {error.name}; install "
+            "it with pip install 'dkpca[cli]'"
         ) from error
 
 
@@ -717,15 +718,7 @@ def as_numbers(state: State, table: Any) -> Any:
     """New rows in the form that the state expects: as they are, or prepared as the commands did at the fit."""
     if state.preparation is None:
         return like_fit(state.party, table, state.columns)
-    try:
-        # By name: reading tables as the commands do is the one step that needs their extra.
-        holdings = import_module("dkpca.exchange.holdings")
-    except ModuleNotFoundError as error:
-        raise InputError(
-            f"party {state.party!r}: its table was prepared by the dkpca command, which needs {error.name}; "
-            "install it with pip install 'dkpca[cli]'"
-        ) from error
-    return holdings.prepared(state, table.path if isinstance(table, InFile) else table)
+    return _reader(state.party).new_rows(state, table.path if isinstance(table, InFile) else table)
 
 
 def as_precise_as(X: Any, scores: Array) -> Array:

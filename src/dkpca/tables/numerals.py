@@ -48,13 +48,11 @@ def is_number(cell: str) -> bool:
     return any(written.fullmatch(cell) for written in WRITTEN.values())
 
 
-def marks_in(
-    columns: Mapping[str, Iterable[str]], source: str, *, asked: str | None, likely: str | None
-) -> tuple[str, str, bool]:
+def marks_in(columns: Mapping[str, Iterable[str]], source: str, asked: str | None) -> tuple[str, str, bool]:
     """Decimal mark, mark between thousands (none: empty), and whether the decimal mark is certain.
 
-    A number that can be read in one way only proves its decimal mark. What all numbers leave open is decided by
-    `likely`, the mark of an earlier table, or is refused.
+    A number that can be read in one way only proves its decimal mark. What all numbers leave open is refused, unless
+    a decimal mark is asked for.
     """
     proofs, unclear, groups = dict[str, str](), dict[str, str](), {mark: dict[str, None]() for mark in OTHER}
     for name, cells in columns.items():
@@ -73,7 +71,7 @@ def marks_in(
     if asked is None and len(proofs) > 1:
         examples = " and ".join(proofs[mark] for mark in sorted(proofs))
         raise InputError(f"{source}: has decimal commas and points, {examples}; choose one with --decimal")
-    decimal = asked or next(iter(proofs), None) or likely
+    decimal = asked or next(iter(proofs), None)
     if decimal is None and unclear:
         mark, example = next(iter(unclear.items()))
         raise InputError(

@@ -17,8 +17,10 @@ from sklearn.preprocessing import StandardScaler
 
 from dkpca.errors import InputError, StorageError
 from dkpca.linalg.arrays import MemoryLimit, tall
+from dkpca.party.state import ANOTHER_VERSION, State
 from dkpca.tables import inputs, numerals
-from dkpca.tables.reading import TEXT, Matrix, Reading, Table, read, some, text_among_numbers
+from dkpca.tables.reading import TEXT, Matrix, Reading, Table, from_frame, read, some, text_among_numbers
+from dkpca.wire import codec
 from dkpca.wording import counted
 
 MOST_CATEGORIES = 200
@@ -51,8 +53,9 @@ class Preparation:
 
     def reading_of_new(self, id_column: str | None) -> Reading:
         """How to read a table of new rows: as the training rows were written, and only the columns used."""
-        sources = tuple(dict.fromkeys(column.source for column in self.columns))
-        return replace(self.reading, id_column=id_column, columns=sources, exclude=(), text_of=())
+        sources, asked = tuple(dict.fromkeys(column.source for column in self.columns)), self.reading.dialect
+        dialect = replace(asked, decimal=asked.decimal or self.reading.likely.decimal)
+        return replace(self.reading, id_column=id_column, columns=sources, exclude=(), text_of=(), dialect=dialect)
 
     @property
     def has_codes(self) -> bool:
@@ -278,6 +281,23 @@ def _as_numbers(values: pl.Series, column: Column, table: Table) -> Any:
             f"distinguish; subtract a whole number from them first, or leave it out with --exclude {values.name}"
         )
     return numerals.as_floats(values)
+
+
+def preparation_of(state: State) -> Preparation:
+    """How the table of a party became numbers, as its state says."""
+    if state.preparation is None:
+        raise InputError(f"party {state.party!r}: this state is of the Python library; place new samples in Python")
+    return codec.decode(Preparation, state.preparation, what=ANOTHER_VERSION)
+
+
+def new_rows(state: State, table: Any) -> Any:
+    """Numbers of new rows given as a path, DataFrame or array, as the party's state says; labels of rows stay."""
+    preparation = preparation_of(state)
+    reading = preparation.reading_of_new(None)
+    if isinstance(table, str | Path):
+        return preparation.apply(read(Path(table), reading))
+    X = preparation.apply(from_frame(table, reading, name=f"party {state.party!r}"))
+    return type(table)(X, index=table.index) if hasattr(table, "iloc") else X
 
 
 def read_numbers(party: str, path: Path, columns: Sequence[str] = (), memory: MemoryLimit | None = None) -> Matrix:

@@ -104,7 +104,7 @@ class Reading:
         option="--id-normalize",
     )
     dialect: Dialect = AS_WRITTEN  # how the file is written, as far as the party says it
-    likely: Dialect = AS_WRITTEN  # decides what neither says: how an earlier table was written
+    likely: Dialect = AS_WRITTEN  # how the training rows were written
     date_formats: tuple[tuple[str, str], ...] = ()  # in states of 0.2.0; the columns themselves say it
 
     def text_handling(self, column: str) -> str:
@@ -148,12 +148,12 @@ def read(path: Path, reading: Reading, *, by_column: bool = False) -> Table:
 def opened(path: Path, reading: Reading) -> Iterator[Opened]:
     """Open a table; what goes wrong while it is looked at becomes a sentence: which row is too long, if one is."""
     with _explained(path):
-        table = open_table(path, reading.dialect, id_column=reading.id_column, likely=reading.likely)
+        table = open_table(path, reading.dialect, id_column=reading.id_column)
         try:
             yield table
         except pl.exceptions.PolarsError:
             if table.skip is not None:
-                text_files.check_width(table)
+                text_files.check_widths(table)
             raise
 
 
@@ -318,7 +318,7 @@ def _without_empty_rows(opened: Opened, by_position: bool) -> tuple[pl.LazyFrame
     frame, notes = opened.frame, list[str]()
     found = measured(frame, {"empty": empty.sum(), "last": last.sum()})
     if opened.skip is not None and found["last"] > found["empty"]:
-        notes += text_files.short_rows(opened)
+        notes += text_files.check_widths(opened)
     if not found["empty"]:
         return frame, notes
     flags = frame.select(empty.alias("empty")).collect(engine="streaming")["empty"]

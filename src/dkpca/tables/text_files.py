@@ -88,11 +88,9 @@ class Cut:
         return next((n for n, row in near if name in map(str.strip, row)), None) if name else None
 
 
-def with_marks(
-    asked: Dialect, columns: Mapping[str, Iterable[str]], source: str, likely: Dialect
-) -> tuple[Dialect, bool]:
+def with_marks(asked: Dialect, columns: Mapping[str, Iterable[str]], source: str) -> tuple[Dialect, bool]:
     """Fill in the marks of numbers and of missing values; say whether the decimal mark is certain."""
-    decimal, found, proved = numerals.marks_in(columns, source, asked=asked.decimal, likely=likely.decimal)
+    decimal, found, proved = numerals.marks_in(columns, source, asked.decimal)
     thousands = found if asked.thousands is None else asked.thousands
     missing = numerals.USUAL_MISSING if asked.missing is None else asked.missing
     return replace(asked, decimal=decimal, thousands=thousands, missing=missing), proved
@@ -238,7 +236,7 @@ class Opened:
             yield from ((number, len(row)) for number, row in enumerate(rows, start=1))
 
 
-def open_text(path: Path, asked: Dialect, *, id_column: str | None, likely: Dialect) -> Opened:
+def open_text(path: Path, asked: Dialect, *, id_column: str | None) -> Opened:
     """Find out how a text file is written, and open it."""
     encoding = encoding_of(path, asked.encoding)
     with path.open(encoding=encoding, newline="") as file:
@@ -256,7 +254,7 @@ def open_text(path: Path, asked: Dialect, *, id_column: str | None, likely: Dial
         for position, name in enumerate(names)
         if name != id_column
     }
-    dialect, proved = with_marks(asked, columns, str(path), likely)
+    dialect, proved = with_marks(asked, columns, str(path))
     dialect = replace(dialect, separator=cut.separator, encoding=encoding.removesuffix("-sig"))
     # polars reads UTF-8 from the file itself; anything else is decoded in memory first.
     source: Path | io.BytesIO = path
@@ -273,31 +271,28 @@ def open_text(path: Path, asked: Dialect, *, id_column: str | None, likely: Dial
     return Opened(str(path), frame, names, [*([f"format: {said}"] if said else []), *notes], dialect, skip, proved)
 
 
-def check_width(opened: Opened) -> None:
-    """Say which row of a text file has more values than the header has names, if one has."""
+def check_widths(opened: Opened) -> list[str]:
+    """Words about rows of a text file that end before the last column.
+
+    A row that is longer than the header is refused, and a last row that is shorter.
+    """
     width, used = len(opened.names), opened.dialect.separator if opened.dialect else None
+    short, last = list[tuple[int, int]](), 0
     for number, count in opened.field_counts():
         if count > width:
             raise InputError(
                 f"{opened.source}: row {number} has {count} values, but the header has {width} names; correct that "
                 f"row, or check the separator ({used!r} was used; set it with --separator)"
             )
-
-
-def short_rows(opened: Opened) -> list[str]:
-    """Words about rows of a text file that end before the last column; if the last row does, the file is refused."""
-    width = len(opened.names)
-    short, last = list[tuple[int, int]](), 0
-    for number, count in opened.field_counts():
         short += [(number, count)] if 0 < count < width else []
         last = number if count else last
-    if short and short[-1][0] == last:
+    if not short:
+        return []
+    if short[-1][0] == last:
         raise InputError(
             f"{opened.source}: breaks off in row {last}, after {short[-1][1]} of {width} values; get the whole file, "
             "or remove lines of text below the table"
         )
-    if not short:
-        return []
     return [
         f"rows with fewer values than the header has names: {len(short):,}, first row {short[0][0]}; "
         "the absent values count as missing"
