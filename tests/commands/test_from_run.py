@@ -106,7 +106,7 @@ def test_what_is_no_run_and_a_model_of_a_run_alone(fused):
     with pytest.raises(WireError, match="needs the messages beside it; open the run: DKPCA.from_run"):
         dkpca.load(fused.path / "run" / "model.safetensors")
     (fused.path / "run" / "messages" / "shop.summary").unlink()
-    with pytest.raises(WireError, match="does not belong to the messages beside it; repeat 'dkpca fuse"):
+    with pytest.raises(WireError, match="does not belong to its messages; repeat 'dkpca fuse"):
         DKPCA.from_run(fused.path / "run")
 
 

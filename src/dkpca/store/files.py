@@ -169,17 +169,17 @@ def model_pieces(model: FusedModel, inside: Mapping[str, Array] | None = None) -
     return container.pieces(header | {"checksum": container.checksum(header, arrays)}, arrays, entry=MODEL)
 
 
-def decode_model(data: bytes) -> FusedModel:
-    """Return a model that was saved alone, or raise `WireError`."""
-    header, arrays = _verified(data)
+def decode_model(data: Buffer, beside: Mapping[str, Summary] | None = None) -> FusedModel:
+    """Return a model that was saved with its messages inside, or that has them beside it; or raise `WireError`."""
+    header, arrays = container.unpack(data, entry=MODEL, max_header=MOST_MODEL_HEADER)
+    header = container.verify(header, arrays)
     inside = {name.removeprefix(INSIDE): array for name, array in arrays.items() if name.startswith(INSIDE)}
-    if not inside:
+    if beside is None and not inside:
         raise WireError("is the model of a run, and needs the messages beside it; open the run: DKPCA.from_run")
-    summaries = {name: _summary(array.tobytes()) for name, array in sorted(inside.items())}
+    summaries = beside or {name: _summary(array.tobytes()) for name, array in sorted(inside.items())}
     if header.get("summary_ids") != _ids(summaries):
-        raise WireError("does not belong to the messages inside it; get the file again from its sender")
-    rest = {name: array for name, array in arrays.items() if not name.startswith(INSIDE)}
-    return _model(header, rest, summaries)
+        raise WireError("does not belong to its messages")
+    return _model(header, {name: own for name, own in arrays.items() if not name.startswith(INSIDE)}, summaries)
 
 
 def model_beside(directory: Path) -> FusedModel:
@@ -190,17 +190,9 @@ def model_beside(directory: Path) -> FusedModel:
     summaries = {name: item.message for name, item in stored_summaries(directory).items()}
     with naming(file):
         try:
-            header, arrays = _verified(storage.mapped(file))
-            if header.get("summary_ids") != _ids(summaries):
-                raise WireError("does not belong to the messages beside it")
-            return _model(header, arrays, summaries)
+            return decode_model(storage.mapped(file), summaries)
         except WireError as error:
             raise WireError(f"{error}; repeat 'dkpca fuse --out {directory}'") from error
-
-
-def _verified(data: Buffer) -> tuple[Header, Arrays]:
-    header, arrays = container.unpack(data, entry=MODEL, max_header=MOST_MODEL_HEADER)
-    return container.verify(header, arrays), arrays
 
 
 def _model(header: Header, arrays: Arrays, summaries: Mapping[str, Summary]) -> FusedModel:
