@@ -288,6 +288,48 @@ def test_masked_sums_are_red_where_the_center_may_have_another_partys_columns(tm
     assert max(found.columns.values()) > max(without.values()) + 0.2
 
 
+def near_copies(random, n):
+    return random.normal(size=(n, 1)) + 0.01 * random.normal(size=(n, 150))
+
+
+def three_factors(random, n):
+    factors = np.random.default_rng(9).normal(size=(n, 3))  # the same of all others
+    return factors @ random.normal(size=(3, 60)) + 0.3 * random.normal(size=(n, 60))
+
+
+@pytest.mark.parametrize("others", [near_copies, three_factors])
+@pytest.mark.parametrize("width", [12, 25])
+def test_columns_of_the_others_that_hide_little_are_in_the_review(others, width, tmp_path, monkeypatch):
+    """The careless twin is told what independent columns would hide, and signs; the center has its columns."""
+    random = np.random.default_rng(1)
+    given = tables(120, width) | {
+        name: ([f"s{row}" for row in range(120)], others(random, 120)) for name in NAMES[1:]
+    }
+    sums = {"gamma": 0.01, "protect": "sums", "n_components": 2}
+    consortium = founded(tmp_path, sums, CAUTIOUS, given)
+    found = consortium.at("airline", study.review)
+    monkeypatch.setattr(reviews, "COUNTED", (reviews.INDEPENDENT,))
+    careless = consortium.at("airline", study.review)
+    assert careless.green
+    consortium.sign().finish()
+    real = by_joint_matrix(consortium, given["airline"][1])
+    assert real > CAUTIOUS["recovery"]
+    assert found.at_worst is not None
+    assert found.at_worst > real - 0.05
+    if width == 12:  # the own columns, shuffled, hide as little
+        assert not found.green
+    else:
+        assert f"If they hid nothing: {found.at_worst:.2f}." in "\n".join(found.words())
+        assert found.words()[-1] == "GREEN, if that assumption holds: you may sign."
+
+
+def test_a_blind_plan_is_green_without_assumptions_where_the_own_components_tell_little(tmp_path):
+    found = founded(tmp_path, CAREFUL, CAUTIOUS).at("airline", study.review)
+    assert found.at_worst is not None
+    assert max(found.columns.values()) < found.at_worst < CAUTIOUS["recovery"]
+    assert found.words()[-1] == "GREEN: you may sign."
+
+
 def test_a_blind_plan_that_keeps_samples_which_others_lack_is_measured_by_the_own_part_of_the_result(tmp_path):
     dropped = founded(tmp_path, CAREFUL | {"lacking": "drop"}, CAUTIOUS, align="tokens")
     without = dropped.at("airline", study.review)

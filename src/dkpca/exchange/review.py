@@ -1,9 +1,12 @@
 """What a study would make of a party's table: all that would leave, what could be rebuilt from it, red or green.
 
-The protocols of the plan are run on the party's own table, by the same code as in the study, with independent columns
-in the place of the other parties', under the kernels that the plan gives them: a kernel that makes the others
-constant, or too narrow, leaves this party's numbers alone in the sum, and shows here. A plan that cannot be run so
-cannot be measured, and counts as if it told everything.
+The protocols of the plan are run on the party's own table, by the same code as in the study, with stand-ins for the
+other parties' columns, under the kernels that the plan gives them: a kernel that makes the others constant, or too
+narrow, leaves this party's numbers alone in the sum, and shows here. A plan that cannot be run so cannot be measured,
+and counts as if it told everything.
+
+What the others have is not known here. Two stand-ins count: independent columns, and columns that are as much alike
+as the party's own (its rows, shuffled). A third one, copies of the party's columns, hides nothing; it is only shown.
 """
 
 import json
@@ -12,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -41,11 +45,14 @@ from dkpca.settings import Compute, Fit
 from dkpca.wording import counted, in_bytes
 
 ATTACKED = "How well an attacker who knows some rows could recover each column from all messages (R²; 1 = exactly):"
+ASSUMED = "This assumes that the other parties' columns are unrelated to yours and vary in as many ways."
 UNMEASURED = "something that cannot be measured"  # and counts as recovered
 SHARED = 0.5  # share of common samples from which two masked sums are about nearly the same ones
 SHOWN_COLUMNS = 8
 MOST_LEFT_OUT = 5  # columns that a review leaves out to see whether the plan is then green
 MOST_ROWS, FEWEST_ROWS = 3000, 200  # of all parties together in a rehearsal, and of each
+INDEPENDENT, ALIKE, COPIES = "independent columns", "own rows, shuffled", "own rows"  # in the place of the others'
+COUNTED = (INDEPENDENT, ALIKE)
 Heard = dict[str, tuple[Any, Any]]  # in a rehearsal, by step: questions and answers by party
 
 
@@ -81,6 +88,7 @@ class Review:
     findings: tuple[Finding, ...]
     nearest: str  # the nearest plan that is green; empty if this one is, or none is known
     public: tuple[str, ...] = ()  # parties whose columns the center is taken to have
+    at_worst: float | None = None  # R squared where the others' columns hide nothing; None: they are not to hide any
 
     @property
     def green(self) -> bool:
@@ -95,6 +103,7 @@ class Review:
             "members": {name: member.identity for name, member in self.study.members.items()},
             "leaves": [{"what": each.what, "to": each.to, "bytes": each.bytes} for each in self.leaving],
             "recovery": dict(self.columns),
+            "recovery_at_worst": self.at_worst,
             "limits": [vars(finding) for finding in self.findings],
             "nearest": self.nearest,
             "public": list(self.public),
@@ -114,6 +123,7 @@ class Review:
         lines += [f"  {name}: {value:.2f}" for name, value in worst]
         more = len(self.columns) - len(worst)
         lines += [f"  {counted(more, 'more column')}: at most {worst[-1][1]:.2f}"] if more else []
+        lines += [] if self.at_worst is None else [f"{ASSUMED} If they hid nothing: {self.at_worst:.2f}."]
         lines += [""]
         for finding in self.findings:
             word = "green" if finding.ok else "RED  "
@@ -133,7 +143,9 @@ class Review:
             lines.append(f"Nearest plan within your limits: {self.nearest}.")
         elif not self.green:
             lines.append("No small change would bring this plan within your limits; exclude columns in party.toml.")
-        verdict = "GREEN: you may sign." if self.green else "RED: 'sign' refuses this plan."
+        allowed = next((each.allowed for each in self.findings if each.limit == "recovery"), 1.0)
+        only_if = ", if that assumption holds" * ((self.at_worst or 0.0) > allowed)
+        verdict = f"GREEN{only_if}: you may sign." if self.green else "RED: 'sign' refuses this plan."
         return [*lines, "", f"Fingerprint: {shown(self.study.fingerprint)}", verdict]
 
 
@@ -148,6 +160,7 @@ class Case:
     table: OwnTable
     limits: Limits
     memory: Memory
+    others: str = INDEPENDENT  # what is put in the place of the other parties' columns
 
     @cached_property
     def rows(self) -> Matrix:
@@ -182,7 +195,9 @@ def review(case: Case, study: Study) -> Review:
     if now != joined:
         findings += (Finding("columns", joined, now, ok=False, file="member.toml"),)
         nearest = here and f"{here}, once {study.plan.center} has written it as the next plan and you have joined it"
-    return Review(study, leaving, worst, findings, nearest, case.limits.public)
+    hidden = case.plan.protect != "none"
+    at_worst = max(_worst(case, COPIES)[0].values(), default=0.0) if hidden else None
+    return Review(study, leaving, worst, findings, nearest, case.limits.public, at_worst)
 
 
 def keep(memory: StudyMemory, found: Review, case: Case) -> None:
@@ -218,17 +233,22 @@ def _roster(study: Study) -> dict[str, str]:
     return {party: study.public[party] for party in study.plan.parties}
 
 
-def _worst(case: Case) -> tuple[dict[str, float], tuple[Leaving, ...]]:
-    """R squared by column, the worst over the widths that the plan allows; and what leaves at that width."""
+def _worst(case: Case, *others: str) -> tuple[dict[str, float], tuple[Leaving, ...]]:
+    """R squared by column, the worst over the widths that the plan allows, and over what the others may have.
+
+    Also returns what leaves there. In the open nobody hides a party, whatever the others have.
+    """
     table, before = case.table, _left_before(case)
     # What was recovered from earlier studies stays so, however this one is attacked.
     ever = [about["columns"] for about, _ in case.before]
     found = {name: max(columns.get(name, 0.0) for columns in ever) for name in table.columns if ever}
     leaving: tuple[Leaving, ...] = ()
     widths = _widths(case.plan, case.fit)
-    for gamma in widths:
+    others = others or COUNTED[: len(COUNTED) if case.plan.protect != "none" else 1]
+    for gamma, stand_in in product(widths, others):
+        here_case = replace(case, fit=replace(case.fit, gamma=gamma), others=stand_in)
         try:
-            now = tuple(_leaves(replace(case, fit=replace(case.fit, gamma=gamma)), is_known=len(widths) == 1))
+            now = tuple(_leaves(here_case, is_known=len(widths) == 1))
         except DKPCAError as error:
             what = f"{UNMEASURED}: {error}"
             now = (Leaving(what, case.plan.center, 0, _plain(np.asarray(table.X[case.rows]), table)),)
@@ -380,7 +400,7 @@ def _sums(case: Case, heard: Heard, model: FusedModel) -> Iterator[Leaving]:
 
 
 def _rehearsed(case: Case) -> tuple[Heard, FusedModel, Any]:
-    """Run the protocols of the plan in this process, with independent columns in the place of the others'.
+    """Run the protocols of the plan in this process, with stand-ins in the place of the others' columns.
 
     The result of a blind fit is that of an open one by the sum law, which nobody has to turn back.
     """
@@ -388,9 +408,13 @@ def _rehearsed(case: Case) -> tuple[Heard, FusedModel, Any]:
     fit = replace(case.fit, lacking=None)  # here nobody lacks any
     fit = replace(fit, protect="none", law="sum") if fit.protect == "blind" else fit
     random = np.random.default_rng([2027, len(X)])  # no stream that a table was made with
+    rows = {ALIKE: random.permutation(len(X)), COPIES: np.arange(len(X))}.get(case.others)
     parties = {}
     for each in plan.parties:
-        Z = X if each == name else _independent(fit, each, random.normal(size=(len(X), case.columns[each])), X)
+        Z = X if each == name else random.normal(size=(len(X), case.columns[each]))
+        if each != name:
+            alike = None if rows is None or not _takes(fit, each, name, X) else X[rows]
+            Z = _independent(fit, each, Z, X) if alike is None else alike[:, np.arange(Z.shape[1]) % X.shape[1]]
         opened: Any = lambda *_, Z=Z: Z  # noqa: E731
         parties[each] = Party(each, opened, plan.parties, "review", each.encode(), each.encode(), open_new=opened)
     heard: Heard = {}
@@ -399,6 +423,14 @@ def _rehearsed(case: Case) -> tuple[Heard, FusedModel, Any]:
     model = drive(protocols.fit(plan.parties, fit, terms))[0]
     placed = drive(protocols.place(plan.parties, fit, model, "new", terms))[0] if plan.batches else None
     return heard, model, placed
+
+
+def _takes(fit: Fit, name: str, other: str, X: Matrix) -> bool:
+    """Whether the kernel of a party takes the columns of another."""
+    family = fit.family_of(name)
+    return family.columns_are == fit.family_of(other).columns_are and (
+        "chi2" not in family.name or bool(X.min() >= 0)
+    )
 
 
 def _independent(fit: Fit, name: str, Z: Matrix, own: Matrix) -> Matrix:
