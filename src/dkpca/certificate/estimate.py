@@ -208,11 +208,12 @@ def component_errors(
     )
     share = 1.0 if drawn is None else n / SAMPLED
     looked_at = some if all_rows else few
-    seen, *rest = rows_times(law, compared, cuts, diagonals, looked_at, V, some, again, device, drawn)
-    size = max(float(pairs.values[0]), LEAST_SIZE)
-    with quiet():
-        moved = (seen[np.isin(looked_at, some)] - rest[-1]) * (share / (magnified * size))
-        rounding = np.sum(moved**2, axis=0) * (n / len(some))
+    size, rounding = max(float(pairs.values[0]), LEAST_SIZE), np.zeros(pairs.values.shape[0])
+    if not all_rows or any(isinstance(A, Tall) for A in factors):  # else nothing was rounded for the wire
+        seen, *rest = rows_times(law, compared, cuts, diagonals, looked_at, V, some, again, device, drawn)
+        with quiet():
+            moved = (seen[np.isin(looked_at, some)] - rest[-1]) * (share / (magnified * size))
+            rounding = np.sum(moved**2, axis=0) * (n / len(some))
     spectrum = spectrum_at(pairs.values, V, pairs.nearby, np.arange(n) if all_rows else few, Q)
     whole: Matrix | None = None
     if all_rows:  # products with the whole matrix
@@ -380,7 +381,7 @@ def tail_values(error: PartyError, sent: float, count: int) -> Vector:
 def entering(law: Law, rows: Sequence[Array], diagonals: Sequence[Array] | None) -> list[float]:
     """Mean entry of what multiplies each party's error in the fused matrix: an error of rank one keeps this share."""
     # The law's derivative by one party's entries, averaged over pairs of samples.
-    xp, step = namespace(*rows), max(1, rows[0].shape[0] // PAIRS)
+    xp, step = namespace(*rows), -(-rows[0].shape[0] // PAIRS)
     parts = [A[::step, :] @ A[::step, :].T for A in rows]
     with quiet():  # a width of 1e+275: what is stated of it is refused later
         if law.linear:

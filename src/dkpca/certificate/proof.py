@@ -30,7 +30,6 @@ from dkpca.linalg.arrays import (
     namespace,
     on_gpu,
     quiet,
-    set_diagonal,
     solver_error,
     to_numpy,
     unit,
@@ -45,7 +44,6 @@ from dkpca.messages import Summary
 Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
 SPLITS = np.geomspace(0.02, 0.9, 6)  # shares of the distance between components and the rest that are tried
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
-MOST_SAMPLES = 1000  # of a matrix that is built to know its largest eigenvalue
 MOST_PASSED = 20_000  # samples for which G itself is multiplied; beyond, landmarks stand in for the part taken away
 LANDMARKS = 1000
 SHARE = 4  # of a center's own landmarks, one in so many stands in too: half a point less, for a third of the time
@@ -135,7 +133,6 @@ class Covered(Gram):
         self.law = law
         self.factors, self.changes = law.merge(factors, diagonals), law.merge_changes(changes, diagonals)
         self.n, self.reference = factors[0].shape[0], reference_of(factors[0])
-        self.least_rank = min(A.shape[1] for A in changes)
 
     def evaluation_error(self) -> float:
         return self.roundings() * unit(self.reference) * self.trace()
@@ -214,9 +211,10 @@ class Ceiling:
 def ceiling(
     errors: Sequence[PartyError], law: Law, pairs: Eigenpairs, *, centered: bool, Q: Array | None = None
 ) -> Ceiling | None:
-    """Return the bound G; None if it costs too much, or if most of the left-out part overlaps the factors.
+    """Return the bound G, centered and taken off the orthonormal columns Q, as the fused matrix was.
 
-    G is centered and taken off the orthonormal columns Q, as the fused matrix was.
+    None if it costs too much or proves nothing: most of what was left out overlaps the factors, or it may outweigh
+    the largest eigenvalue.
     """
     # Is G affordable, and can it be less than what the solver itself missed?
     received, true = [e.received for e in errors], [e.diagonal for e in errors]
@@ -232,7 +230,7 @@ def ceiling(
     missed = float(np.trace(_missed_within(pairs))) / pairs.values.shape[0]
     kept = sum(e.overlap * _largest(w) for e, w in zip(errors, weights, strict=True))
     rounded = sum(e.rounding * _largest(w) for e, w in zip(errors, weights, strict=True))
-    if not (size > 0.0 and math.isfinite(size)) or size - kept < missed + kept or size < rounded:
+    if not 0.0 < size < float(pairs.values[0]) or size - kept < missed + kept or size < rounded:
         return None
     # G = Diag(room) - covered, over a size: room has the weights w_j, widened for turned directions and for rounding.
     lifted = law.shortfall(received, true, [e.rounding for e in errors])
@@ -250,7 +248,7 @@ def ceiling(
         covering, beside, slack = _applied(covered, V, landmarks, max(e.factor.shape[1] for e in errors))
         room = room + beside
         images = _projected(room[:, None] * V - covering, centered, Q)
-    norm = _norm(room, covered, slack, centered=centered, Q=Q)
+    norm = _largest(room)
     if not (math.isfinite(norm) and bool(xp.all(xp.isfinite(images)))):
         return None
     within, squares = to_numpy(cross(V, images)).astype(float), to_numpy(cross(images, images)).astype(float)
@@ -273,18 +271,6 @@ def _applied(covered: Covered, V: Array, landmarks: int | None, rank: int) -> tu
     F, beside = part_below(covered, landmarks)
     sums = growth(covered.n) + growth(F.shape[1])
     return times(F, cross(F, V)), beside, sums * unit(V) * float(namespace(F).sum(F * F))
-
-
-def _norm(room: Array, covered: Covered, slack: float, *, centered: bool, Q: Array | None) -> float:
-    """Bound on the largest eigenvalue of G; computed where it can be less than that of its diagonal part."""
-    trivial = _largest(room)
-    if covered.n > MOST_SAMPLES or 2 * covered.least_rank < covered.n:
-        return trivial
-    G = -covered.dense()
-    G = set_diagonal(G, room + namespace(G).linalg.diagonal(G))
-    G = _projected(_projected(G, centered, Q).T, centered, Q)
-    found = float(namespace(G).max(namespace(G).linalg.eigvalsh(G)))
-    return min(trivial, found + covered.n * slack)
 
 
 def _projected(block: Array, centered: bool, Q: Array | None) -> Array:

@@ -42,10 +42,10 @@ from dkpca.linalg.rows import (
     row_chunks,
     silent,
     slices,
+    tile_bytes,
     times,
 )
 
-STRIP_BYTES = 2**23  # of the matrix made at a time, beside the matrix itself
 FUNCTION = 40.0  # operations of an exponential, or what else a kernel makes of an inner product
 TABLE_BYTES = 2**27  # of products that are looked up, for each party ...
 TABLE_SHARE = 64  # ... and at most one part in this many of the memory that may be taken
@@ -348,9 +348,12 @@ class FusedGram(Gram):
     def dense(self) -> Array:
         xp = namespace(self.reference)
         K = xp.empty((self.n, self.n), dtype=self.reference.dtype, device=device(self.factors[0]))
-        # Strip by strip, so that the parties' own products never take more than STRIP_BYTES beside the matrix.
-        for rows in slices(self.n, max(1, STRIP_BYTES // (self.n * itemsize(K)))):
-            K[rows, :] = self.block(rows, slice(None))
+        # Tile by tile, each entry once: the parties' own products stay in the cache.
+        tiles = list(slices(self.n, max(1, int((tile_bytes(K) / (4 * itemsize(K))) ** 0.5))))
+        for i, rows in enumerate(tiles):
+            for columns in tiles[i:]:
+                tile = self.block(rows, columns)
+                K[columns, rows], K[rows, columns] = tile.T, tile
         return K
 
     def block(self, rows: Index, columns: Index) -> Array:

@@ -407,8 +407,13 @@ def rounded(A: Factor, precision: str, memory: MemoryLimit | None = None) -> Rou
     return Rounded(data)
 
 
-def rounding_norms(A: Factor, sent: Rounded, device: str | None = None) -> tuple[float, float]:
-    """Spectral and nuclear norm of B B' - A A' for the B that was sent; A has orthogonal columns."""
+def rounding_norms(
+    A: Factor, sent: Rounded, device: str | None = None, *, enough: tuple[float, float] = (0.0, 0.0)
+) -> tuple[float, float]:
+    """Spectral and nuclear norm of B B' - A A' for the B that was sent; A has orthogonal columns.
+
+    Simple bounds of both, where these are below `enough`: the norms themselves take an eigensolver.
+    """
     dtype, (n, rank), reach = dtype_name(reference_of(A)), sent.shape, largest(A)
     if sent.precision == dtype:
         return 0.0, 0.0
@@ -416,12 +421,6 @@ def rounding_norms(A: Factor, sent: Rounded, device: str | None = None) -> tuple
     exact, decoded = where_computed(A, device), where_computed(Tall(sent, dtype), device)
     reference = reference_of(exact)
     xp = namespace(reference)
-    if FEW_ROWS * rank >= n and not on_workers(A):
-        before, after = (to_numpy(whole(x)).astype(float) / size for x in (A, Tall(sent, dtype)))
-        spectral, nuclear = _norms_of_few_rows(before, after - before, unit(reference))
-        return spectral * size * size, nuclear * size * size
-
-    # [A R]'[A R] with R = B - A, in one pass over both: the norms of B B' - A A' follow from it.
     (before_stored, before_of), (after_stored, after_of) = _parts(exact), _parts(decoded)
 
     def both(start: int, before: Array, after: Array) -> Array:
@@ -429,9 +428,23 @@ def rounding_norms(A: Factor, sent: Rounded, device: str | None = None) -> tuple
         return xp.concat([before, after - before], axis=1) / size
 
     place = decoded.place if isinstance(decoded, Tall) else None
+    table = Made((before_stored, after_stored), both, 2 * rank, place)
+    # With R = B - A: |A R' + R A' + R R'| <= 2 |A| |R|_F + |R|_F^2, and with |A|_F in the nuclear norm.
+    squares = to_numpy(added(lambda first, part: arrays.column_squares(part[:]), table)).astype(float)
+    moved = float(squares[rank:].sum()) ** 0.5
+    lengths = np.array([squares[:rank].max(), squares[:rank].sum()]) ** 0.5
+    bounds = (2.0 * lengths + moved) * moved * (1.0 + 4.0 * growth(n) * unit(reference)) * size * size
+    if bounds[0] <= enough[0] and bounds[1] <= enough[1]:
+        return float(bounds[0]), float(bounds[1])
+    if FEW_ROWS * rank >= n and not on_workers(A):
+        before, after = (to_numpy(whole(x)).astype(float) / size for x in (A, Tall(sent, dtype)))
+        spectral, nuclear = _norms_of_few_rows(before, after - before, unit(reference))
+        return spectral * size * size, nuclear * size * size
+    # [A R]'[A R] in one pass over both: the norms of B B' - A A' follow from it.
     start = xp.zeros(2 * rank, dtype=reference.dtype, device=arrays.device(reference))
-    found = moments(Made((before_stored, after_stored), both, 2 * rank, place), start, centered=False)
-    spectral, nuclear = norms_by_squares(to_numpy(found.square).astype(float), n, reference)
+    spectral, nuclear = norms_by_squares(
+        to_numpy(moments(table, start, centered=False).square).astype(float), n, reference
+    )
     return spectral * size * size, nuclear * size * size
 
 

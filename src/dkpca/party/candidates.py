@@ -34,6 +34,7 @@ from dkpca.rank import ROUNDING_SHARE, RankRule
 COARSEST, FINEST = 2.0**-4, 2.0**-24  # the cut, as a share of lambda_1: sixteen levels for its column; float32
 RUNGS = 16  # cuts to each halving: two or three percent of the bytes apart
 LONGEST = -1.2345678901234567e-100  # no number of a message takes more characters
+NEGLIGIBLE = 1e-3  # rounding, as a share of what is left out: a bound does for it
 START = 63  # pairs to begin with, where nobody says how many
 
 
@@ -55,7 +56,8 @@ class Candidate:
     def summary(self) -> Summary:
         """The message."""
         pairs = self.pairs
-        spectral, nuclear = rounding_norms(self.exact, self.factor, self.device)
+        enough = NEGLIGIBLE * pairs.left_out_norm, NEGLIGIBLE * self.trace_left_out
+        spectral, nuclear = rounding_norms(self.exact, self.factor, self.device, enough=enough)
         return self.message(
             factor=self.factor,
             left_out_norm=pairs.left_out_norm,
