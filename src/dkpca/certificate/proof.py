@@ -77,9 +77,8 @@ class PartyError:
     nuclear: float  # the same in the nuclear norm
     trace: float  # of the true matrix
     factor: Factor  # (n_samples, rank) as sent
-    reference: Array  # of the namespace and precision in which the center computes
     sent_diagonal: Array | None  # (n_samples,) of the true matrix, if the party sent it
-    received: Array  # (n_samples,) diagonal of what was sent
+    received: Array  # (n_samples,) diagonal of what was sent, where and in the precision in which the center computes
     diagonal: Array  # (n_samples,) of the true matrix, or a bound above it
 
     @classmethod
@@ -100,7 +99,7 @@ class PartyError:
         else:
             diagonal = received + (left_out + rounding)
         nuclear = weight * summary.rounding_nuclear
-        return cls(left_out, overlap, rounding, nuclear, trace, factor, received, sent, received, diagonal)
+        return cls(left_out, overlap, rounding, nuclear, trace, factor, sent, received, diagonal)
 
     def directions(self, size: float) -> Array:
         """C with R <= (1 + TURNED) hidden I - C C' for the part R that is orthogonal to the factor, over a size.
@@ -117,7 +116,7 @@ class PartyError:
         if not moved < SQUARED * float(values[-1]):
             _, s, right = np.linalg.svd(to_numpy(triangle(B)), full_matrices=False)
             values, V, moved = s.astype(float) ** 2, right.T, 0.0
-        moved += self.rounding + 2.0 * solver_error(n, float(values[0]), self.reference)
+        moved += self.rounding + 2.0 * solver_error(n, float(values[0]), self.received)
         far = np.divide(moved, values, out=np.full_like(values, np.inf), where=values > 0)
         far = np.minimum(far, 1.0)  # further off than that is off altogether
         shown = np.clip((1.0 + TURNED) - (1.0 + 1.0 / TURNED) * far**2, 0.0, None)
@@ -341,9 +340,7 @@ def certify(
         kernel_error_above=above,
         kernel_error_below=below,
         trace_gap=widths.trace_gap,
-        total_variance_at_most=pairs.trace * (1.0 + growth(T) * unit(errors[0].reference))
-        + positive
-        + widths.nuclear,
+        total_variance_at_most=pairs.trace * (1.0 + growth(T) * unit(errors[0].received)) + positive + widths.nuclear,
         eigenvalues_at_least=tuple(np.maximum(found - below, 0.0).tolist()),
         eigenvalues_at_most=tuple(at_most.tolist()),
         gaps_at_least=tuple(gaps.tolist()),
@@ -377,7 +374,7 @@ def _widths(
     nuclear = sum(weight * e.nuclear for weight, e in weighted) + pairs.residual_nuclear
     tails = tuple(weight * (e.left_out + e.rounding) for weight, e in weighted)
     trace_gap = total - fused_trace
-    rounded = growth(true[0].shape[0]) * unit(errors[0].reference)
+    rounded = growth(true[0].shape[0]) * unit(errors[0].received)
     summed = rounded * (abs(fused_trace) + abs(total))  # rounding of these
     # K minus the matrix that the pairs are exact for is a positive semidefinite P, of which the solver at the center
     # may have missed a part, plus rounding N. P is no larger than its trace.

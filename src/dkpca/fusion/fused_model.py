@@ -342,12 +342,11 @@ def place(model: FusedModel, received: Iterable[Rows | Partials]) -> Array:
 
     If the fit removed covariates, these scores still contain their effect on the new samples: see `adjusted`.
     """
-    known = list(received)
-    exact = [message for message in known if isinstance(message, Partials)]
-    rows = [message for message in known if isinstance(message, Rows)]
-    if exact and rows:
+    known: list[Any] = list(received)
+    kinds = {type(message) for message in known}
+    if len(kinds) > 1:
         raise FusionError("some parties sent factor rows and others distances; let all of them answer the same way")
-    return project_exact(model, exact) if exact else project(model, rows)
+    return project_exact(model, known) if kinds == {Partials} else project(model, known)
 
 
 def project(model: FusedModel, rows: Iterable[Rows]) -> Array:

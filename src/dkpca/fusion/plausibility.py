@@ -10,7 +10,7 @@ itself, is refused. A lie that agrees with itself is not found out.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -195,9 +195,7 @@ def accept(
     summaries: Iterable[Summary], roster: Sequence[str] | None, *, aligned: bool = True, device: str | None = None
 ) -> dict[str, Summary]:
     """Summaries by party, sorted by name, if they belong together; where aligned, about the same samples."""
-    accepted = dict(sorted(by_name(summaries, "summary").items()))
-    if roster is not None:
-        _check_roster(accepted, roster, "summary")
+    accepted = dict(sorted(by_name(summaries, "summary", roster).items()))
     if not accepted:
         raise FusionError("no summary was given; fusion needs one from every party")
     if aligned:
@@ -212,8 +210,7 @@ def complete(
     summaries: Mapping[str, Summary], received: Iterable[NewSamplesT], fits: Callable[[NewSamplesT, Summary], bool]
 ) -> dict[str, NewSamplesT]:
     """New-sample messages by party: one from each party that was fused, about the same samples."""
-    known = by_name(received, "message about new samples")
-    _check_roster(known, list(summaries), "message about new samples")
+    known = by_name(received, "message about new samples", summaries)
     for name, message in known.items():
         summary = summaries[name]
         if message.summary_id != wire.fingerprint(summary) or not fits(message, summary):
@@ -228,8 +225,7 @@ def audited_rows(
     summaries: Mapping[str, Summary], received: Iterable[TrueRows], samples: tuple[int, ...]
 ) -> dict[str, TrueRows]:
     """Answers to an audit by party: one from each party that was fused, about the samples asked for."""
-    known = by_name(received, "audit")
-    _check_roster(known, list(summaries), "audit")
+    known = by_name(received, "audit", summaries)
     for name, message in known.items():
         summary = summaries[name]
         if message.summary_id != wire.fingerprint(summary) or message.n_samples != summary.n_samples:
@@ -249,22 +245,18 @@ def check_turned(summaries: Mapping[str, Summary], center: bool, law: str | None
         )
 
 
-def by_name(received: Iterable[ReceivedT], what: str) -> dict[str, ReceivedT]:
-    """Messages by party, if each sent one."""
+def by_name(received: Iterable[ReceivedT], what: str, roster: Collection[str] | None = None) -> dict[str, ReceivedT]:
+    """Messages by party, if each sent one; and if there is a roster, each of it and nobody else."""
     found: dict[str, ReceivedT] = {}
     for message in received:
         if message.party in found:
             raise FusionError(f"two messages of kind {what} from party {message.party!r}; keep one of them")
         found[message.party] = message
+    if roster is not None and set(roster) - set(found):
+        raise FusionError(f"no {what} from {sorted(set(roster) - set(found))}; fusion needs every party")
+    if roster is not None and set(found) - set(roster):
+        raise FusionError(f"{what} from {sorted(set(found) - set(roster))}, not on the roster {sorted(roster)}")
     return found
-
-
-def _check_roster(received: Mapping[str, object], roster: Sequence[str], what: str) -> None:
-    missing, unknown = sorted(set(roster) - set(received)), sorted(set(received) - set(roster))
-    if missing:
-        raise FusionError(f"no {what} from {missing}; fusion needs every party")
-    if unknown:
-        raise FusionError(f"{what} from {unknown}, not on the roster {sorted(roster)}")
 
 
 def check_same(
