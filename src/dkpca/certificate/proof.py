@@ -30,6 +30,7 @@ from dkpca.linalg.arrays import (
     namespace,
     on_gpu,
     quiet,
+    set_diagonal,
     solver_error,
     to_numpy,
     unit,
@@ -44,6 +45,7 @@ from dkpca.messages import Summary
 Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
 SPLITS = np.geomspace(0.02, 0.9, 6)  # shares of the distance between components and the rest that are tried
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
+MOST_SAMPLES = 1000  # of a matrix that is built to know its largest eigenvalue
 MOST_PASSED = 20_000  # samples for which G itself is multiplied; beyond, landmarks stand in for the part taken away
 LANDMARKS = 1000
 SHARE = 4  # of a center's own landmarks, one in so many stands in too: half a point less, for a third of the time
@@ -132,6 +134,7 @@ class Covered(Gram):
         self.law = law
         self.factors, self.changes = law.merge(factors, diagonals), law.merge_changes(changes, diagonals)
         self.n, self.reference = factors[0].shape[0], reference_of(factors[0])
+        self.least_rank = min(A.shape[1] for A in changes)
 
     def evaluation_error(self) -> float:
         return self.roundings() * unit(self.reference) * self.trace()
@@ -247,7 +250,7 @@ def ceiling(
         covering, beside, slack = _applied(covered, V, landmarks, max(e.factor.shape[1] for e in errors))
         room = room + beside
         images = _projected(room[:, None] * V - covering, centered, Q)
-    norm = _largest(room)
+    norm = _norm(room, covered, slack, centered=centered, Q=Q)
     if not (math.isfinite(norm) and bool(xp.all(xp.isfinite(images)))):
         return None
     within, squares = to_numpy(cross(V, images)).astype(float), to_numpy(cross(images, images)).astype(float)
@@ -270,6 +273,18 @@ def _applied(covered: Covered, V: Array, landmarks: int | None, rank: int) -> tu
     F, beside = part_below(covered, landmarks)
     sums = growth(covered.n) + growth(F.shape[1])
     return times(F, cross(F, V)), beside, sums * unit(V) * float(namespace(F).sum(F * F))
+
+
+def _norm(room: Array, covered: Covered, slack: float, *, centered: bool, Q: Array | None) -> float:
+    """Bound on the largest eigenvalue of G; computed where it can be less than that of its diagonal part."""
+    trivial = _largest(room)
+    if covered.n > MOST_SAMPLES or 2 * covered.least_rank < covered.n:
+        return trivial
+    G = -covered.dense()
+    G = set_diagonal(G, room + namespace(G).linalg.diagonal(G))
+    G = _projected(_projected(G, centered, Q).T, centered, Q)
+    found = float(namespace(G).max(namespace(G).linalg.eigvalsh(G)))
+    return min(trivial, found + covered.n * slack)
 
 
 def _projected(block: Array, centered: bool, Q: Array | None) -> Array:
