@@ -17,7 +17,7 @@ from dkpca import fusion
 from dkpca import party as core
 from dkpca.analysis import agreement, importance
 from dkpca.errors import InputError, MissingPartyWarning, NotFittedError, warn
-from dkpca.exchange import in_process
+from dkpca.exchange import in_process, protocols
 from dkpca.fusion import scoring
 from dkpca.fusion.completion import goes_with
 from dkpca.fusion.covariates import Covariates, predicted
@@ -410,7 +410,8 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         if self.model_.lacking is not None:
             raise InputError("run_audit needs the true rows, but some parties lack rows; fit with lacking='drop'")
         tables = self._tables_of_fit("run_audit", X, sample_ids)
-        return self._audited(in_process.audit(tables, self._states, self.model_, n_rows, settings, compute))
+        protocol = protocols.audited(list(tables), lambda: self.model_, n_rows)
+        return self._audited(in_process.asked(protocol, tables, self._states, settings, compute)())
 
     def _fit_on_cluster(
         self, X: AnyTables, y: object, settings: Fit, compute: Compute, covariates: Any, sample_ids: Any
@@ -815,12 +816,17 @@ class DKPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
         if absent:
             raise InputError(f"no new samples from {absent}; masks cancel only if every party of the fit takes part")
         settings, compute = self._settings()
-        return in_process.place(tables, self._states, self._sources, self.model_, self._shield, settings, compute)
+        terms = protocols.Terms(self._shield.run)
+        protocol = protocols.place(list(tables), settings, self.model_, in_process.BATCH, terms)
+        return in_process.asked(
+            protocol, tables, self._states, settings, compute, run=terms.run, sources=self._sources
+        )
 
     def _ask_rows(self, tables: Mapping[str, Any], *, exact: bool = False) -> Mapping[str, Any]:
         """Messages about the new samples from the parties that are present."""
         settings, compute = self._settings()
-        return in_process.rows(tables, self._states, self._sources, settings, compute, exact=exact)
+        protocol = protocols.new_rows(list(tables), in_process.BATCH, exact=exact)
+        return in_process.asked(protocol, tables, self._states, settings, compute, sources=self._sources)  # type: ignore[no-any-return]
 
     def _opened(self, name: str, table: Any) -> Array:
         """A party's table; opened first if it was given as a path or a function."""

@@ -17,7 +17,6 @@ from dkpca.exchange.protocols import Ask, Terms
 from dkpca.exchange.sealed import Part
 from dkpca.linalg.arrays import to_numpy
 from dkpca.messages import Reveal, Told
-from dkpca.party import alignment
 from dkpca.party import questions as q
 from dkpca.settings import Fit
 from dkpca.store import storage
@@ -127,7 +126,9 @@ def _names(member: Membership, step: str, n_samples: int) -> Sequence[str]:
     """Names of the samples at the center: their tokens, or their numbers."""
     kept = member.memory.kept(f"asked/{file_of(step)}.{ALL}")
     told = None if kept is None else q.decode(kept)
-    return alignment.names(told.common) if isinstance(told, q.CommonGiven) else _numbers(n_samples)
+    if isinstance(told, q.CommonGiven):
+        return [token.hex() for token in told.common.tokens.listed()]
+    return _numbers(n_samples)
 
 
 def _numbers(n_samples: int) -> list[str]:

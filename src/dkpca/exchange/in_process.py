@@ -65,8 +65,7 @@ def fit(
         assert covariates is not None
         if settings.protect != "blind":
             return covariates
-        n = len(covariates.basis)
-        return covariates.turned(Rotation(first.group_key, run, row_number_digest(n), n).turn)
+        return covariates.turned(first.rotation(len(covariates.basis)).turn)
 
     dtypes = [dtype_name(table) for table in tables.values() if not is_source(table)]
     terms = Terms(
@@ -83,44 +82,18 @@ def fit(
     return model, states, Shield(settings.protect, run, key, sent)
 
 
-def audit(
-    tables: Tables, states: Mapping[str, Any], model: FusedModel, n_rows: int, settings: Fit, compute: Compute
-) -> FusedModel:
-    """Audit a fit in the open."""
-    parties = _parties(tables, "", settings, compute, states)
-    audited: FusedModel = drive(protocols.audited(list(tables), lambda: model, n_rows), parties, compute)[0]()
-    return audited
-
-
-def rows(
+def asked(
+    protocol: Generator[Ask, Any, Any],
     tables: Tables,
     states: Mapping[str, Any],
-    sources: Tables,
     settings: Fit,
     compute: Compute,
     *,
-    exact: bool = False,
-) -> Mapping[str, Any]:
-    """Answers of all parties about new samples, in the open."""
-    parties = _parties(tables, "", settings, compute, states, sources)
-    answers: Mapping[str, Any] = drive(protocols.new_rows(list(tables), BATCH, exact=exact), parties, compute)[0]
-    return answers
-
-
-def place(
-    tables: Tables,
-    states: Mapping[str, Any],
-    sources: Tables,
-    model: FusedModel,
-    shield: Shield,
-    settings: Fit,
-    compute: Compute,
-) -> Array:
-    """Scores of new samples after a protected fit."""
-    parties = _parties(tables, shield.run, settings, compute, states, sources)
-    protocol = protocols.place(list(tables), settings, model, BATCH, Terms(shield.run))
-    scores: Array = drive(protocol, parties, compute)[0]
-    return scores
+    run: str = "",
+    sources: Tables | None = None,
+) -> Any:
+    """Outcome of a protocol after the fit. With `sources` of the fit, the tables are of new samples."""
+    return drive(protocol, _parties(tables, run, settings, compute, states, sources), compute)[0]
 
 
 def turned_back(shield: Shield, A: Array) -> tuple[Array, Array]:

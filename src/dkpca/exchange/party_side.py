@@ -36,7 +36,6 @@ from dkpca.party import questions as q
 from dkpca.party.answers import OWN_LIST, Party
 from dkpca.party.limits import Limits
 from dkpca.party.summaries import measured
-from dkpca.protection.rotation import Rotation, hidden_digest
 from dkpca.settings import Fit
 
 ALIGNS = (q.CommonGiven, q.HopWanted, q.MatchedGiven)
@@ -238,9 +237,8 @@ class PartySide:
         order, union = self.party.order.get(""), self.party.union.get("")
         n_own = len(self.table.X if order is None else order)
         n, n_common = (n_own, n_own) if union is None else (union.n_samples, len(union.shared))
-        samples = self.party.common_digest(n)
-        if self.fit.protect == "blind":
-            samples = hidden_digest(self.party.group_key, self.party.run, samples, n)
+        blind = self.fit.protect == "blind"
+        samples = self.party.rotation(n).hidden_digest if blind else self.party.common_digest(n)
         if (derived.n_samples, derived.samples, dict(derived.columns)) != (n, samples, dict(self.terms.columns)):
             return "question", ""
         if n_common < max(self.plan.samples, self.limits.samples):
@@ -346,8 +344,7 @@ class PartySide:
         values = np.asarray(scores.scores.decode())
         if self.fit.protect != "blind":
             return values
-        samples, n = self.party.common_digest(len(values)), len(values)
-        values = Rotation(self.party.group_key, self.party.run, samples, n).turn_back(values)
+        values = self.party.rotation(len(values)).turn_back(values)
         return values * signs_of(values)  # as the parties' shares of new samples have them
 
 

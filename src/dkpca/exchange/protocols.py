@@ -392,7 +392,7 @@ def aligned(
         if not union:
             yield Ask(
                 f"{before}common",
-                lambda: dict.fromkeys(names, q.CommonGiven(alignment.intersect(lists()), batch)),
+                lambda: dict.fromkeys(names, q.CommonGiven(alignment.common_tokens(lists()), batch)),
                 expects=lambda told: isinstance(told, q.CommonGiven) and told.batch == batch,
             )
             return terms

@@ -25,7 +25,7 @@ def tokens(sample_ids: Iterable[str], key: bytes) -> list[bytes]:
     ]
 
 
-def intersect(lists: Mapping[str, Iterable[bytes]]) -> CommonTokens:
+def common_tokens(lists: Mapping[str, Iterable[bytes]]) -> CommonTokens:
     """Return the center's answer: tokens that every party sent."""
     common = set.intersection(*map(set, lists.values()))
     if not common:
@@ -55,8 +55,3 @@ def common_rows(sample_ids: Sequence[str], key: bytes, common: CommonTokens) -> 
             "use the key and the table from which the tokens were made"
         )
     return [position[token] for token in wanted]
-
-
-def names(common: CommonTokens) -> list[str]:
-    """Sample names that a center can use: the tokens in hexadecimal."""
-    return [token.hex() for token in common.tokens.listed()]

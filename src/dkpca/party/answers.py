@@ -19,7 +19,7 @@ from dkpca.party.state import PartyState, SumState, among_all
 from dkpca.party.true_rows import OpenRows, true_rows
 from dkpca.protection import keys, masks, quantities
 from dkpca.protection.quantities import Addends, Compared
-from dkpca.protection.rotation import Rotation, column_rotation, hidden_digest
+from dkpca.protection.rotation import Rotation, column_rotation
 
 CONSTANT = 1e-3  # deviation of what a party adds, as a share of its size, below which it would leave the others alone
 LEAST_STEPS = 16  # of the ring: a deviation below this is lost in the sum
@@ -120,9 +120,9 @@ class Party:
         own = self.sample_ids(batch)
         return messages.row_number_digest(n_samples) if own is None else messages.digest(own)
 
-    def rotation(self, n_samples: int) -> Rotation:
+    def rotation(self, n_samples: int, batch: str = "") -> Rotation:
         """Rotation of the samples of a blind fit, which all parties know."""
-        return Rotation(self.group_key, self.run, self.common_digest(n_samples), n_samples)
+        return Rotation(self.group_key, self.run, self.common_digest(n_samples, batch), n_samples)
 
     def receive_list(self, question: q.HopWanted, sent: messages.RaisedIds) -> None:
         """Keep the list that the party before this one sent, for the next hop."""
@@ -233,9 +233,8 @@ def _shape(party: Party, question: q.ShapeWanted) -> messages.Shape:
     n = int(X.shape[0])
     party.limits.check_samples(n)
     n = party.union[question.batch].n_samples if question.batch in party.union else n
-    samples = party.common_digest(n, question.batch)
-    if question.hidden:
-        samples = hidden_digest(party.group_key, party.run, samples, n)
+    hidden, batch = question.hidden, question.batch
+    samples = party.rotation(n, batch).hidden_digest if hidden else party.common_digest(n, batch)
     return messages.Shape(party.name, n, int(X.shape[1]), samples)
 
 

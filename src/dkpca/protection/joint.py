@@ -7,6 +7,7 @@ summary says how far rounding on the ring, and what landmarks leave out, can hav
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -98,7 +99,6 @@ def _of_pairs(kernel: Kernel, joined: Joined) -> Summary:
     entry = _entry_error(kernel, total, _uncertainty(joined, kernel))
     K = _gram(kernel, total)
     own = np.diagonal(K).copy()
-    trace = float(own.sum())
     values, vectors = scipy.linalg.eigh(K, overwrite_a=True, check_finite=False)
     values, vectors = values[::-1], vectors[:, ::-1]
     noise = max(math.sqrt(n) * DOUBLE * float(values[0]), -float(values[-1]))
@@ -111,11 +111,11 @@ def _of_pairs(kernel: Kernel, joined: Joined) -> Summary:
         kernel,
         joined,
         factor,
+        float(own.sum()),
+        own,
         left_out_norm=max(0.0, float(values[rank])) if rank < n else 0.0,
-        trace=trace,
         rounding_norm=moved,
         rounding_nuclear=math.sqrt(n) * moved + below_zero,
-        diagonal=own,
     )
 
 
@@ -157,11 +157,11 @@ def _of_landmarks(kernel: Kernel, joined: Joined) -> Summary:
         kernel,
         joined,
         factor,
+        float(n),
+        np.ones(n),
         left_out_norm=max(0.0, n - trace) + stretch * trace,
-        trace=float(n),
         rounding_norm=moved,
         rounding_nuclear=2 * rank * moved,
-        diagonal=np.ones(n),
     )
 
 
@@ -175,15 +175,7 @@ def _moved(columns: float, stretch: float, largest: float) -> float:
 
 
 def _summary(
-    kernel: Kernel,
-    joined: Joined,
-    factor: Numbers,
-    *,
-    left_out_norm: float,
-    trace: float,
-    rounding_norm: float,
-    rounding_nuclear: float,
-    diagonal: Numbers,
+    kernel: Kernel, joined: Joined, factor: Numbers, trace: float, diagonal: Numbers, **bounds: Any
 ) -> Summary:
     return Summary(
         party=JOINED,
@@ -191,11 +183,9 @@ def _summary(
         sample_digest=joined.sample_digest,
         n_features=joined.n_features,
         factor=Rounded(factor),
-        left_out_norm=left_out_norm,
         trace_left_out=trace - float((factor**2).sum()),
-        rounding_norm=rounding_norm,
-        rounding_nuclear=rounding_nuclear,
         diagonal=Rounded(diagonal[:, None]) if kernel.sends_diagonal or joined.what.padded else None,
+        **bounds,
     )
 
 

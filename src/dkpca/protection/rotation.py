@@ -37,7 +37,7 @@ class Rotation:
     @property
     def hidden_digest(self) -> str:
         """Fingerprint by which the center sees that parties turned the same samples alike, and nothing else."""
-        return hidden_digest(self.key, self.run, self.sample_digest, self.n_samples)
+        return hmac.digest(self._derived(NAMES), self._context, "sha256").hex()
 
     def turn(self, A: Numbers) -> Numbers:
         """Q A: rows are no samples any more."""
@@ -73,17 +73,15 @@ class Rotation:
         return [(1.0 - 2.0 * (signs & np.uint64(1)), np.argsort(order, kind="stable")) for signs, order in drawn]
 
     def _derived(self, purpose: bytes) -> bytes:
-        return hkdf(self.key, purpose + _context(self.run, self.sample_digest, self.n_samples))
+        return hkdf(self.key, purpose + self._context)
+
+    @property
+    def _context(self) -> bytes:
+        return f"{self.run}\0{self.sample_digest}\0{self.n_samples}".encode()
 
     def _check(self, A: Numbers) -> None:
         if A.shape[0] != self.n_samples:
             raise InputError(f"{A.shape[0]} rows were given, and the rotation is of {self.n_samples} samples")
-
-
-def hidden_digest(key: bytes, run: str, sample_digest: str, n_samples: int) -> str:
-    """Fingerprint of the samples that says something only to those who have the key."""
-    context = _context(run, sample_digest, n_samples)
-    return hmac.digest(hkdf(key, NAMES + context), context, "sha256").hex()
 
 
 def column_rotation(seed: bytes, rank: int) -> Numbers:
@@ -98,7 +96,3 @@ def haar(key: bytes, n: int) -> Numbers:
     between = ((uniform(key, n * n) >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
     Q, R = np.linalg.qr(scipy.special.ndtri(between).reshape(n, n))
     return np.asarray(Q * np.sign(np.diagonal(R)))
-
-
-def _context(run: str, sample_digest: str, n_samples: int) -> bytes:
-    return f"{run}\0{sample_digest}\0{n_samples}".encode()
