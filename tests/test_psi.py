@@ -4,12 +4,16 @@ import hashlib
 import time
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dkpca.errors import FusionError, InputError, ProtectionError
 from dkpca.messages import POINT_BYTES, Packed
+from dkpca.party import questions as q
+from dkpca.party.answers import Party
+from dkpca.protection import keys
 from dkpca.protection.psi import ORDER, Ring, RingMember, fully_raised, intersection, union
 
 STUDY = "ab" * 32
@@ -251,3 +255,11 @@ VECTORS = {
     "context of the list": "58c0244ff6770b3a3eba9085f9204a1663599bb6ad9fcd2a26974da9b03c79fc",
     "clinic raised by lab": ["7c5aca4efddfd3f26507333f4d8df48f4f20d3f093bb731adc99df27f200d79e"],
 }
+
+
+@pytest.mark.parametrize("positions", [[0, 3], [1, 1]])
+def test_positions_that_are_not_in_the_list_of_tokens_are_refused(positions):
+    party = Party("a", lambda _: np.zeros((3, 1)), ("a", "b"), "run", b"its own", ids=["x", "y", "z"])
+    party.received["", "b"] = keys.seeds_for(b"of the other", "run", "b", ("a", "b"))["a"]
+    with pytest.raises(ProtectionError, match="the common samples are not entries of its list, each once"):
+        party.answer(q.MatchedGiven(3, q.packed_numbers(positions), 2))

@@ -115,6 +115,6 @@ def test_parties_read_seeds_of_each_other_and_the_center_does_not(finished):
 def test_the_folder_has_one_file_for_each_step_of_a_member(finished):
     files = [path.name for path in (finished.root / "shared").rglob("*") if path.is_file()]
     steps = ["seeds", "tokens", "shape", "go", "bounds", "sums-1"]
-    told = ["common", "go", "sums-1", "result"]
+    told = ["matched", "go", "sums-1", "result"]
     expected = 4 * ["member.toml", "signature-1"] + ["plan-1.toml"] + 3 * steps + told
     assert sorted(files) == sorted(expected)

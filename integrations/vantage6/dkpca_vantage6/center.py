@@ -18,7 +18,7 @@ from dkpca.exchange import protocols
 from dkpca.exchange.protocols import Ask, Terms
 from dkpca.fusion import FusedModel, scoring
 from dkpca.linalg.arrays import to_numpy
-from dkpca.messages import CommonTokens, SampleTokens, Tokens, check_name, check_party_name, digest
+from dkpca.messages import SampleTokens, check_name, check_party_name, digest
 from dkpca.party import questions as q
 from dkpca.settings import Fit
 from dkpca.wire import codec
@@ -99,8 +99,8 @@ class Run:
         if self.id_column is None:
             return None, ""
         tokens = yield Ask("tokens", dict.fromkeys(self.names, q.TokensWanted(batch)))
-        common, places, samples = _common(tokens, self.settings.lacking)
-        yield Ask("common", {name: q.CommonGiven(common[name], batch) for name in self.names})
+        asked, places, samples = _matched(tokens, self.settings.lacking, batch)
+        yield Ask("matched", asked)
         return places, samples
 
     def told(self, model: FusedModel, scores: Any, places: Places, sent: Mapping[str, Any], batch: str = "") -> Steps:
@@ -195,9 +195,12 @@ def _answer(name: str, question: q.Question, results: list[Any]) -> Any:
     return message
 
 
-def _common(tokens: Mapping[str, SampleTokens], lacking: str | None) -> tuple[dict[str, CommonTokens], Places, str]:
+def _matched(
+    tokens: Mapping[str, SampleTokens], lacking: str | None, batch: str
+) -> tuple[dict[str, q.MatchedGiven], Places, str]:
     """Samples that each party is to use, in their order, and where these are among all if some lack any."""
-    own = {name: set(message.tokens.listed()) for name, message in tokens.items()}
+    lists = {name: message.tokens.listed() for name, message in tokens.items()}
+    own = {name: set(listed) for name, listed in lists.items()}
     common, union = set.intersection(*own.values()), set.union(*own.values())
     if len(common) < len(union) and (lacking is None or (lacking == "drop" and not common)):
         counts = ", ".join(f"{name} {len(found)}" for name, found in own.items())
@@ -206,12 +209,15 @@ def _common(tokens: Mapping[str, SampleTokens], lacking: str | None) -> tuple[di
             "the common ones or lacking='complete' for all, and check that all nodes have the same key"
         )
     kept = own if lacking in ("mean", "complete") else dict.fromkeys(own, common)
-    listed = {name: CommonTokens(len(own), Tokens.of(found)) for name, found in kept.items()}
+    asked = {}
+    for name, listed in lists.items():
+        positions = [position for position, token in enumerate(listed) if token in kept[name]]
+        asked[name] = q.MatchedGiven(len(listed), q.packed_numbers(positions), len(positions), batch=batch)
     if all(found == union for found in kept.values()) or lacking == "drop":
-        return listed, None, ""
+        return asked, None, ""
     order = {token: place for place, token in enumerate(sorted(union))}
     places = {name: [order[token] for token in sorted(found)] for name, found in kept.items()}
-    return listed, places, digest([token.hex() for token in order])
+    return asked, places, digest([token.hex() for token in order])
 
 
 def _described(model: FusedModel, places: Places) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from dkpca.store import files, storage
 from dkpca.tables.inputs import check_table
 
 FOLDER, LIMITS, KEY = "DKPCA_FOLDER", "DKPCA_LIMITS", "DKPCA_KEY"
-OF_BOTH = (q.TokensWanted, q.CommonGiven, q.ResultGiven)
+OF_BOTH = (q.TokensWanted, q.MatchedGiven, q.ResultGiven)
 OF_FIT = (*OF_BOTH, q.ShapeWanted, q.StatisticsWanted, q.SummaryWanted, q.ReceivedGiven, q.AuditWanted)
 OF_BATCH = (*OF_BOTH, q.RowsWanted)
 
@@ -178,7 +178,7 @@ class _Answering:
     def _party(self) -> Party:
         """The party as the library knows it: table, limits, secrets, and what it kept of this run."""
         frame, ids, allowed = self._frame(), self._ids(), self.allowed
-        coin, state, common = (self.kept / name for name in ("coin", "state", f"CommonGiven{self.end}.question"))
+        coin, state, matched = (self.kept / name for name in ("coin", "state", f"MatchedGiven{self.end}.question"))
         party = Party(
             self.name,
             lambda columns_are: check_table(self.name, frame, columns_are=columns_are),
@@ -195,8 +195,8 @@ class _Answering:
         for other in set(self.roster) - {self.name} if self.id_column else ():
             seeds = keys.seeds_for(self._secret(other), self.run, other, self.roster)
             party.received["", other] = seeds[self.name]
-        if common.exists():
-            party.answer(q.decode(common.read_bytes()))
+        if matched.exists():
+            party.answer(q.decode(matched.read_bytes()))
         return party
 
     def _secret(self, party: str) -> bytes:

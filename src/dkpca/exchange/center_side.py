@@ -4,7 +4,7 @@ It stops where one is missing. So a crash loses nothing, and nobody keeps the st
 once counts: where it would be computed otherwise by now, the record in DIR is taken.
 """
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +44,7 @@ def run(member: Membership, fit: Fit, folder: Path) -> tuple[str, list[str]]:
     """Go on as far as the answers reach; keep the model, the embedding and the certificate; say what is not sent."""
     plan, terms = member.study.plan, terms_of(member)
     model = replay(member, protocols.fit(plan.parties, fit, terms))
-    names = _names(member, "common", model.n_samples) if fit.protect != "blind" else _numbers(model.n_samples)
-    write_result(folder, names, to_numpy(model.scores), model.certificate.to_dict())
+    write_result(folder, _numbers(model.n_samples), to_numpy(model.scores), model.certificate.to_dict())
     write(folder / "model.safetensors", encode_model(model))
     for number in range(1, plan.batches + 1):
         batch = f"batch-{number}"
@@ -56,7 +55,7 @@ def run(member: Membership, fit: Fit, folder: Path) -> tuple[str, list[str]]:
         ):
             break
         scores = replay(member, protocols.place(plan.parties, fit, model, batch, terms))
-        write_result(folder / batch, _names(member, f"{batch}/common", len(scores)), to_numpy(scores), {})
+        write_result(folder / batch, _numbers(len(scores)), to_numpy(scores), {})
     without = fusion.without_row_means(model) if plan.row_means else None
     return str(folder), [f"no row means were sent, which the plan asks for: {without}"] if without else []
 
@@ -120,15 +119,6 @@ def received(member: Membership, step: str, questions: Mapping[str, q.Question],
     if waiting:
         raise WaitingError(step, *waiting)
     return found
-
-
-def _names(member: Membership, step: str, n_samples: int) -> Sequence[str]:
-    """Names of the samples at the center: their tokens, or their numbers."""
-    kept = member.memory.kept(f"asked/{file_of(step)}.{ALL}")
-    told = None if kept is None else q.decode(kept)
-    if isinstance(told, q.CommonGiven):
-        return [token.hex() for token in told.common.tokens.listed()]
-    return _numbers(n_samples)
 
 
 def _numbers(n_samples: int) -> list[str]:

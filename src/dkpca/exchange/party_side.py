@@ -38,7 +38,7 @@ from dkpca.party.limits import Limits
 from dkpca.party.summaries import measured
 from dkpca.settings import Fit
 
-ALIGNS = (q.CommonGiven, q.HopWanted, q.MatchedGiven)
+ALIGNS = (q.HopWanted, q.MatchedGiven)
 MOST_DRIVEN = 5000  # samples with which a party computes how much its columns drive the components
 TOLD_OF_A_PARTY = 2**12  # bytes: its kernel, its bounds, or the digest of its summary
 REBUILDS = (q.SummaryWanted, q.SumsWanted, q.ResultGiven)  # answers that leave something for later steps
@@ -142,7 +142,7 @@ class PartySide:
     def _most_told(self, batch: str, _: str, step: str) -> int:
         """Bytes that the center may tell at a step, as the plan and the samples say."""
         n = len(self.new[batch].X if batch else self.table.X)
-        if step in ("common", "matched"):  # about own samples only
+        if step == "matched":  # about own samples only
             return 2**16 + 64 * n
         if step != "result":  # some numbers of each party
             return q.HEADER + TOLD_OF_A_PARTY * len(self.names)
@@ -157,7 +157,7 @@ class PartySide:
         if question.answer is Told:
             with self._refusing(ask.step, question):
                 self.party.answer(question)
-            batch = question.batch if isinstance(question, q.CommonGiven | q.MatchedGiven) else ""
+            batch = question.batch if isinstance(question, q.MatchedGiven) else ""
             if batch and len(self.party.order[batch]) < self.plan.batch_samples:
                 self.member.refuse(ask.step, "samples")
             return {}

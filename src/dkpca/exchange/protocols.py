@@ -24,7 +24,7 @@ from dkpca.kernels import Kernel, Precomputed
 from dkpca.kernels.base import BALANCED, adjusted, center_weights, check_weights, combination, weighed
 from dkpca.linalg.arrays import MemoryLimit
 from dkpca.linalg.precision import Rounded
-from dkpca.messages import MaskedSum, Packed, Scores, Shape, Statistics, Summary, row_number_digest
+from dkpca.messages import MaskedSum, Scores, Shape, Statistics, Summary, row_number_digest
 from dkpca.party import alignment
 from dkpca.party import questions as q
 from dkpca.protection import joint, masks, quantities
@@ -389,13 +389,6 @@ def aligned(
     else:
         tokens = yield Ask(f"{before}tokens", dict.fromkeys(names, q.TokensWanted(batch)))
         lists = lambda: {name: tokens[name].tokens.listed() for name in names}  # noqa: E731
-        if not union:
-            yield Ask(
-                f"{before}common",
-                lambda: dict.fromkeys(names, q.CommonGiven(alignment.common_tokens(lists()), batch)),
-                expects=lambda told: isinstance(told, q.CommonGiven) and told.batch == batch,
-            )
-            return terms
     matched = Ask(
         f"{before}matched",
         lambda: _matched(lists(), ring, union, batch, at_least),
@@ -448,10 +441,10 @@ def _matched(lists: Mapping[str, list[bytes]], ring: bool, keep_all: bool, batch
     return {
         name: q.MatchedGiven(
             length=len(lists[name]),
-            common=_packed_numbers(positions),
+            common=q.packed_numbers(positions),
             n_samples=n_samples,
             ring=ring,
-            places=None if places is None else _packed_numbers(places[name]),
+            places=None if places is None else q.packed_numbers(places[name]),
             batch=batch,
         )
         for name, positions in found.items()
@@ -467,10 +460,6 @@ def check_hidden_among_others(places: Mapping[str, Any]) -> None:
             f"{alone:,} of {len(holders):,} samples are at one party only, and a masked sum over them would reveal "
             "that party's numbers; use protect='blind', or lacking='drop'"
         )
-
-
-def _packed_numbers(numbers: Sequence[int]) -> Packed:
-    return Packed.of(np.asarray(numbers, dtype="<u4").tobytes())
 
 
 def _needs_shape(settings: Fit, terms: Terms) -> bool:

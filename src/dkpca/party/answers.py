@@ -158,12 +158,6 @@ def _tokens(party: Party, question: q.TokensWanted) -> messages.SampleTokens:
     return messages.SampleTokens(party.name, messages.Tokens.of(alignment.tokens(ids, party.group_key)))
 
 
-def _common(party: Party, question: q.CommonGiven) -> messages.Told:
-    ids = party.all_ids(question.batch) or []
-    party.order[question.batch] = alignment.common_rows(ids, party.group_key, question.common)
-    return messages.Told(party.name)
-
-
 def _ring(party: Party, batch: str, union: bool) -> Any:
     """Part of this party in a ring: each batch, and each agreement, has a secret of its own."""
     from dkpca.protection.psi import Ring, RingMember  # cryptography is needed where a ring is asked for
@@ -195,7 +189,10 @@ def _hop(party: Party, question: q.HopWanted) -> messages.RaisedIds:
 def _matched(party: Party, question: q.MatchedGiven) -> messages.Told:
     """Take the common samples, in their common order; or all own samples, in the order of their places."""
     batch, rows_at = question.batch, _rows_at(party, question)
-    shared = rows_at(q.numbers_in(question.common).tolist())
+    common = q.numbers_in(question.common).tolist()
+    if len(set(common)) < len(common) or max(common, default=0) >= question.length:
+        raise ProtectionError(f"party {party.name!r}: the common samples are not entries of its list, each once")
+    shared = rows_at(common)
     if question.places is None:
         party.order[batch] = shared
         return messages.Told(party.name)
@@ -483,7 +480,6 @@ def _with_share(party: Party, question: q.ResultGiven) -> PartyState:
 ANSWERS: Mapping[type[Any], Callable[[Party, Any], Any]] = {
     q.SeedsWanted: _seeds,
     q.TokensWanted: _tokens,
-    q.CommonGiven: _common,
     q.HopWanted: _hop,
     q.MatchedGiven: _matched,
     q.ShapeWanted: _shape,

@@ -5,7 +5,7 @@ derived values say all, a party makes the question itself; its digest is what an
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -64,14 +64,6 @@ class TokensWanted(Question, answer=messages.SampleTokens, reads_table=False):
 
     def most_bytes(self) -> int:
         return HEADER + 10**8 * messages.TOKEN_BYTES
-
-
-@dataclass(frozen=True)
-class CommonGiven(Question, answer=messages.Told, reads_table=False):
-    """Tells which samples all parties have, in the order that all of them now take."""
-
-    common: messages.CommonTokens
-    batch: str = ""
 
 
 @dataclass(frozen=True)
@@ -298,6 +290,11 @@ KINDS: Mapping[str, type[Any]] = {
     for cls in (*Question.__subclasses__(), *MaskedWanted.__subclasses__())
     if cls is not MaskedWanted
 }
+
+
+def packed_numbers(numbers: Sequence[int]) -> messages.Packed:
+    """Pack whole numbers into 4 bytes each."""
+    return messages.Packed.of(np.asarray(numbers, dtype="<u4").tobytes())
 
 
 def numbers_in(packed: messages.Packed) -> np.ndarray[Any, np.dtype[np.intp]]:
