@@ -70,7 +70,9 @@ def checks(model: DKPCA, tables: dict[str, Any], kernel: Kernel, covariates: Any
         PartyError.of(s, s.factor.decode() * weights[name] ** 0.5, weights[name]) for name, s in summaries.items()
     ]
     lacking = model.model_.lacking is not None
-    amplified = law.amplification([e.received for e in errors], [e.diagonal for e in errors])
+    amplified = [
+        float(w.max()) for w in law.error_weights([e.received for e in errors], [e.diagonal for e in errors])
+    ]
     summed += _of(sum(a * e.nuclear for a, e in zip(amplified, errors, strict=True)), size)
     gap = float(np.trace(K) - np.trace(L))
     yield Check("trace gap", gap, _of(proof.trace_gap, size) + summed, exact)

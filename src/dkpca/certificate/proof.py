@@ -234,11 +234,12 @@ def ceiling(
     rounded = sum(e.rounding * _largest(w) for e, w in zip(errors, weights, strict=True))
     if not 0.0 < size < float(pairs.values[0]) or size - kept < missed + kept or size < rounded:
         return None
-    # G = Diag(room) - covered, over a size: room has the weights w_j, widened for turned directions and for rounding.
-    lifted = law.shortfall(received, true, [e.rounding for e in errors])
+    # G = Diag(room) - covered, over a size. L_k <= K_k + r_k I for the rounding r_k, so that M_j is below what weighs
+    # the error but for a diagonal: weights w_j with r_k added, and widened for turned directions.
+    rounded_up = [d + e.rounding for d, e in zip(true, errors, strict=True)]
+    lifted = map(namespace(*weights).maximum, weights, law.error_weights(received, rounded_up))
     room = sum(
-        w * (((1.0 + TURNED) * (e.left_out - e.overlap) + e.overlap) / size)
-        + (1.0 + TURNED) * ((e.left_out - e.overlap) / size) * above
+        w * (e.overlap / size) + above * ((1.0 + TURNED) * ((e.left_out - e.overlap) / size))
         for e, w, above in zip(errors, weights, lifted, strict=True)
     )
     diagonals = [e.sent_diagonal for e in errors if e.sent_diagonal is not None] or None
@@ -360,7 +361,7 @@ def certify(
         eigenvalues_at_most=tuple(at_most.tolist()),
         gaps_at_least=tuple(gaps.tolist()),
         theorem_1=theorem_1_bound(
-            widths.tails, gap=float(gaps[-1]), dimension=law.theorem_1_dimension(T, D), own_error=widths.solver
+            widths.tails, gap=float(gaps[-1]), dimension=T - D if law.scores_add else T, own_error=widths.solver
         ),
         subspace_error_at_most=leading[-1],
         component_errors_at_most=tuple(components.tolist()),
@@ -380,9 +381,9 @@ def _widths(
     errors: Sequence[PartyError], law: Law, pairs: Eigenpairs, fused_trace: float, G: Ceiling | None
 ) -> Widths:
     """Add up what the parties say of their errors, and what the solver at the center says of its own."""
-    # Schur: |A o E| <= max_i A_ii |E|, so each party's error enters by its amplification at most.
+    # Schur: |A o E| <= max_i A_ii |E|, so each party's error enters by its largest weight at most.
     received, true = [e.received for e in errors], [e.diagonal for e in errors]
-    weighted = list(zip(law.amplification(received, true), errors, strict=True))
+    weighted = list(zip(map(_largest, law.error_weights(received, true)), errors, strict=True))
     total = law.total_trace([e.trace for e in errors], true)  # of the true matrix
     rounding = sum(weight * e.rounding for weight, e in weighted)
     below = rounding + pairs.residual_norm

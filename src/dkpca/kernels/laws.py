@@ -4,7 +4,6 @@ The center needs nothing else of a kernel. `merge` brings the parties' factors i
 matrices recombine; new samples' factor rows go through the same function.
 """
 
-import math
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
@@ -77,10 +76,6 @@ class Law(ABC):
         `received` are the diagonals of what the parties sent.
         """
 
-    def amplification(self, received: Sequence[Array], diagonals: Sequence[Array]) -> list[float]:
-        """Largest factor by which each party's error enters the fused matrix. Schur: |A o E| <= max diag(A) |E|."""
-        return [float(namespace(each).max(each)) for each in self.error_weights(received, diagonals)]
-
     def merge_changes(self, changes: Sequence[Array], diagonals: Sequence[Array] | None = None) -> list[Array]:
         """Bring factors of changes to the parties' matrices into the form of `merge`."""
         return self.merge(changes, diagonals)
@@ -91,23 +86,13 @@ class Law(ABC):
 
         Both are written over.
         What multiplies a party's change, entry by entry, is a positive semidefinite matrix; it is below the one that
-        multiplies the party's error, but for `shortfall`.
+        multiplies the party's error, but for the rounding of the parties behind it.
         """
-
-    def shortfall(
-        self, received: Sequence[Array], diagonals: Sequence[Array], roundings: Sequence[float]
-    ) -> list[float]:
-        """Bound, per party, on how far rounding lifts the weights of its change above the weights of its error."""
-        return [0.0] * len(received)
 
     def total_trace(self, party_traces: Sequence[float], diagonals: Sequence[Array]) -> float:
         """Trace of the true global Gram matrix."""
         true = self.diagonal(diagonals)
         return float(namespace(true).sum(true))
-
-    def theorem_1_dimension(self, n_samples: int, n_components: int) -> int:
-        """What stands under the square root in Theorem 1 of the paper."""
-        return n_samples
 
     def fused_product(self, factors: Sequence[Array], block: Array) -> Array | None:
         """Return the recombined matrix times a thin block, where there is a faster way than tile by tile."""
@@ -166,16 +151,6 @@ class Product(Law):
             total *= part
         return slope
 
-    def shortfall(
-        self, received: Sequence[Array], diagonals: Sequence[Array], roundings: Sequence[float]
-    ) -> list[float]:
-        # Each other party's matrix may be larger by its rounding r_k, so that the product of the others grows by at
-        # most sum_k r_k / m_k of itself, to first order, for their largest entries m_k.
-        largest = [max(_largest(a), _largest(b)) for a, b in zip(received, diagonals, strict=True)]
-        shares = [rounding / size if size > 0 else 0.0 for rounding, size in zip(roundings, largest, strict=True)]
-        others = [math.prod(largest[:j] + largest[j + 1 :]) for j in range(len(largest))]
-        return [each * (sum(shares) - share) for each, share in zip(others, shares, strict=True)]
-
     def fused_product(self, factors: Sequence[Array], block: Array) -> Array | None:
         return hadamard_on_gpu.product(factors, block) if hadamard_on_gpu.supported(factors, block) else None
 
@@ -208,9 +183,6 @@ class Sum(Law):
 
     def total_trace(self, party_traces: Sequence[float], diagonals: Sequence[Array]) -> float:
         return float(sum(party_traces))
-
-    def theorem_1_dimension(self, n_samples: int, n_components: int) -> int:
-        return n_samples - n_components
 
 
 @dataclass(frozen=True)
@@ -255,16 +227,6 @@ class Power(Law):
     def derivative(self, parts: Iterable[Array], changes: Iterable[Array]) -> Array:
         # (s^d)' = d s^(d - 1) s', entry by entry.
         return self.degree * _added(parts) ** (self.degree - 1) * _added(changes)
-
-    def shortfall(
-        self, received: Sequence[Array], diagonals: Sequence[Array], roundings: Sequence[float]
-    ) -> list[float]:
-        # Second order of the power: d (d - 1) / 2 times the largest entry to the d - 2, times the joint rounding.
-        if self.degree < 2:
-            return [0.0] * len(received)
-        largest = max(_largest(self._inner(received)), _largest(self._inner(diagonals)))
-        pairs = 0.5 * self.degree * (self.degree - 1) * largest ** (self.degree - 2)
-        return [self.gamma * (pairs * self.gamma * sum(roundings))] * len(received)
 
     def combine(self, parts: Sequence[Array], rows: Sequence[Array], columns: Sequence[Array]) -> Array:
         return self._inner(parts) ** self.degree
@@ -329,10 +291,6 @@ def _inverse_lengths(diagonals: Sequence[Array]) -> Array:
     total = _added(diagonals)
     xp = namespace(total)
     return xp.astype(total > 0, total.dtype) / xp.sqrt(or_one(total))
-
-
-def _largest(diagonal: Array) -> float:
-    return float(namespace(diagonal).max(diagonal))
 
 
 def _added(parts: Iterable[Array]) -> Array:
