@@ -45,7 +45,8 @@ from dkpca.messages import Summary
 Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
 SPLITS = np.geomspace(0.02, 0.9, 6)  # shares of the distance between components and the rest that are tried
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
-MOST_SAMPLES = 1000  # of a matrix that is built to know its largest eigenvalue
+MOST_SAMPLES = 1000  # of a matrix that is built to know its largest eigenvalue ...
+MOST_SENT = 0.75  # ... where every party sent at least this share of its eigenvectors
 MOST_PASSED = 20_000  # samples for which G itself is multiplied; beyond, landmarks stand in for the part taken away
 LANDMARKS = 1000
 SHARE = 4  # of a center's own landmarks, one in so many stands in too: half a point less, for a third of the time
@@ -277,9 +278,9 @@ def _applied(covered: Covered, V: Array, landmarks: int | None, rank: int) -> tu
 
 
 def _norm(room: Array, covered: Covered, slack: float, *, centered: bool, Q: Array | None) -> float:
-    """Bound on the largest eigenvalue of G; computed where it can be less than that of its diagonal part."""
+    """Bound on the largest eigenvalue of G; computed where it can be far less than that of its diagonal part."""
     trivial = _largest(room)
-    if covered.n > MOST_SAMPLES or 2 * covered.least_rank < covered.n:
+    if covered.n > MOST_SAMPLES or covered.least_rank < MOST_SENT * covered.n:
         return trivial
     G = -covered.dense()
     G = set_diagonal(G, room + namespace(G).linalg.diagonal(G))
