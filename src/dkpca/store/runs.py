@@ -314,28 +314,17 @@ def names_of(
     path: Path, summary: Summary, given: Sequence[str] | None, id_normalize: Sequence[str]
 ) -> tuple[Sequence[str], Literal["ids", "row numbers"], tuple[str, ...]]:
     """Sample names, where they are from, and what became of those so far."""
-    checked = checked_names(given, summary.sample_digest, summary.n_samples, id_normalize)
-    if checked is None:
-        checked = stored_names(path, summary.sample_digest, id_normalize)
-    if checked is not None:
-        return checked, "ids", ()
+    if given is not None and messages.digest(matching_keys(given, id_normalize)) != summary.sample_digest:
+        raise FusionError(
+            f"the {len(given)} ids given are not those of the {summary.n_samples} samples in the messages, in their "
+            "order; give the ids that the parties used (with their --id-normalize, if they agreed on one), or none"
+        )
+    names = stored_names(path, summary.sample_digest, id_normalize) if given is None else given
+    if names is not None:
+        return names, "ids", ()
     by_position = summary.sample_digest == messages.row_number_digest(summary.n_samples)
     lost = () if by_position or not (path / SETTINGS).exists() else (LOST_NAMES,)
     return numbered(summary.n_samples), ROW_NUMBERS, lost
-
-
-def checked_names(
-    given: Sequence[str] | None, digest: str, n_samples: int, id_normalize: Sequence[str]
-) -> Sequence[str] | None:
-    """Names, if their fingerprint is the one in the messages."""
-    if given is None:
-        return None
-    if messages.digest(matching_keys(given, id_normalize)) != digest:
-        raise FusionError(
-            f"the {len(given)} ids given are not those of the {n_samples} samples in the messages, in their order; "
-            "give the ids that the parties used (with their --id-normalize, if they agreed on one), or none"
-        )
-    return given
 
 
 def numbered(n_samples: int) -> list[str]:
@@ -371,9 +360,8 @@ def place(
     scores, digest = to_numpy(placed.scores), next(iter(sent.values())).sample_digest
     if places is not None:
         digest = messages.digest(matching_keys(sample_names or (), id_normalize))
-    names = checked_names(sample_names, digest, len(scores), id_normalize)
-    if names is None:  # not the numbers that samples of the fit may have
-        names = [f"new-{row}" for row in numbered(len(scores))]
+    # Without ids, not the numbers that samples of the fit may have.
+    names = sample_names or [f"new-{row}" for row in range(len(scores))]
     flags = outside_at_center(run.model, placed.rows).tolist()
     outside = [name for name, is_outside in zip(names, flags, strict=True) if is_outside]
     settings = {
