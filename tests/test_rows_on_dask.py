@@ -16,7 +16,7 @@ from distributed import Client, LocalCluster
 from dkpca import DKPCA, rank, subspace_error
 from dkpca.errors import InputError, MissingPartyWarning, NoAnswerError
 from dkpca.exchange import on_cluster
-from dkpca.linalg import landmark, leading, on_dask
+from dkpca.linalg import landmark, on_dask
 from testkit.deadline import within
 from testkit.row_blocks import CHUNK, COLUMNS, block
 
@@ -68,8 +68,7 @@ def few_rows_are_many(monkeypatch):
     """Beyond 100 rows, they stay in their chunks."""
     monkeypatch.setattr(landmark, "SAMPLE", 150)
     monkeypatch.setattr(landmark, "SAMPLE_SHARE", 2)
-    for module in (leading, on_cluster):
-        monkeypatch.setattr(module, "ONE_WORKER", 100)
+    monkeypatch.setattr(on_cluster, "ONE_WORKER", 100)
 
 
 @pytest.fixture

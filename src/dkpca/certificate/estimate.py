@@ -28,7 +28,7 @@ from dkpca.kernels.laws import Law
 from dkpca.linalg.arrays import Array, like, namespace, quiet, sent_to, to_numpy, transposed
 from dkpca.linalg.eigenpairs import Eigenpairs, Nearby
 from dkpca.linalg.precision import Factor, Tall, as_sent, column_squares, reference_of, rows_of, scaled
-from dkpca.linalg.rows import away_from, crossed, on_workers, pick
+from dkpca.linalg.rows import away_from, cross, on_workers, pick
 
 SAFETY = 1.25  # half of all estimates would be too small without it, most of them by little
 ROUNDED_SAFETY = 2.5  # what rounding makes of a few near directions varies by more
@@ -228,7 +228,7 @@ def component_errors(
             place = away_from(device, V)
             there = FusedGram(law, compared, diagonals, place)
             rows = there.against(sent_to(few, there.reference))
-            whole = seen if drawn is None else to_numpy(crossed(rows, V, place)).astype(float)
+            whole = seen if drawn is None else to_numpy(cross(rows, V, place)).astype(float)
 
     at = None if diagonals is None else [pick(d, sent_to(few, d)) for d in diagonals]
     limits = Limitations.of(errors, law, lengths, at_few, at, spectrum, spectrum_at(pairs.values, V, None, few), n)
@@ -326,7 +326,7 @@ def rows_times(
         return xp.concat([law.crossed(each, by) for each, by in both], axis=1)
 
     table = replace(there.table(), make=make, width=sum(each[0].shape[1] for each in right))
-    found = to_numpy(crossed(table, V, place)).astype(float)
+    found = to_numpy(cross(table, V, place)).astype(float)
     return np.split(found, len(positions) * np.arange(1, len(cuts) + 1))
 
 

@@ -15,12 +15,12 @@ import numpy as np
 from dkpca import fusion, party, wire
 from dkpca.errors import InputError, warn
 from dkpca.linalg import on_dask
-from dkpca.linalg.leading import ONE_WORKER
 from dkpca.linalg.on_dask import is_collection
 from dkpca.messages import check_party_name
 from dkpca.settings import Fit
 from dkpca.tables.inputs import cut, like_fit
 
+ONE_WORKER = 20_000  # rows that may be gathered
 SHARE = 16  # one part in so many of a worker's memory that the tables may take, to be gathered
 MOST_TOLD = 5  # chunks of new samples about which there are warnings
 OUTSIDE = re.compile(r"(\d+) of (\d+) (new samples .* first row) (\d+)(.*)", re.DOTALL)

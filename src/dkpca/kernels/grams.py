@@ -127,7 +127,7 @@ class KernelGram(Gram):
 
     def against(self, columns: Array) -> Made:
         kernel, anchors = self.kernel, self.kernel.anchors(self.there, columns)  # what goes to the rows: no table
-        table = as_made(self.there) or Made((self.X,), lambda start, rows: rows, self.X.shape[1])
+        table = as_made(self.there)
         if self._roots is None:
             return replace(table.then(lambda start, rows: kernel(rows, anchors)), width=columns.shape[0])
         roots, own = self._roots, pick(self._roots, columns)
@@ -140,11 +140,10 @@ class KernelGram(Gram):
     def within(self) -> Within:
         if self.kernel.columns_are == "samples" or self.counts is not None:
             return super().within()
-        kernel, table = self.kernel, as_made(self.there)
-        make = None if table is None else table.make
+        kernel, make = self.kernel, as_made(self.there).make
 
         def of(start: int, stored: Sequence[Array]) -> Callable[[Sequence[slice]], Array]:
-            X = stored[0] if make is None else make(start, *stored)
+            X = make(start, *stored)
             diagonal, xp = kernel.diagonal(X), namespace(X)
             return lambda parts: set_diagonal(kernel.blocks(X, parts), xp.stack([diagonal[rows] for rows in parts]))
 
@@ -266,20 +265,16 @@ class FusedGram(Gram):
 
     def table(self) -> Made:
         """What rows of the matrix are made of: the parties' factors, and their diagonals."""
-        tables = [*self._parts, *(self._diagonals or [])]
-        found = [as_made(table) for table in tables]
-        stored = tuple(table if made is None else made.stored[0] for table, made in zip(tables, found, strict=True))
-        place = next((made.place for made in found if made is not None), None)
-        return Made(stored, lambda start, *rows: rows[0], 0, place)
+        found = [as_made(table) for table in [*self._parts, *(self._diagonals or [])]]
+        return Made(tuple(made.stored[0] for made in found), lambda start, *rows: rows[0], 0, found[0].place)
 
     def decoding(self) -> Callable[[Sequence[Array]], tuple[list[Array], list[Array] | None]]:
         """Return a function that computes rows of the parties' factors, and diagonals, from those of `table`."""
-        made = [as_made(table) for table in [*self._parts, *(self._diagonals or [])]]
-        makes = [None if how is None else how.make for how in made]
+        makes = [as_made(table).make for table in [*self._parts, *(self._diagonals or [])]]
         count, with_diagonals = len(self._parts), self._diagonals is not None
 
         def decoded(stored: Sequence[Array]) -> tuple[list[Array], list[Array] | None]:
-            rows = [x if make is None else make(0, x) for x, make in zip(stored, makes, strict=True)]
+            rows = [make(0, x) for x, make in zip(stored, makes, strict=True)]
             diagonals = [d[:, 0] if d.ndim == 2 else d for d in rows[count:]]
             return rows[:count], diagonals if with_diagonals else None
 

@@ -31,7 +31,7 @@ class Dense:
             values, vectors = _of_factor(gram.factor, wanted)
         else:
             with one_blas_thread():  # so that no bit depends on how many threads BLAS has
-                values, vectors = _lanczos(gram, wanted) or eigh(gram).leading(wanted)
+                values, vectors = _lanczos(gram, wanted) or _all(gram, wanted)
         values = namespace(values).clip(values, 0.0, None)
         vectors = vectors * signs_of(vectors)[None, :]
         extension = from_all_rows(gram, values, vectors)
@@ -76,19 +76,6 @@ def _few_of_factor(factor: Array, k: int) -> tuple[Array, Array]:
     return s**2, Q @ U
 
 
-@dataclass(frozen=True)
-class AllPairs:
-    """Eigenpairs of a tensor, ascending: no other library offers a partial solver."""
-
-    values: Array
-    vectors: Array
-
-    def leading(self, k: int) -> tuple[Array, Array]:
-        """Return the k leading pairs."""
-        xp = namespace(self.values)
-        return xp.flip(self.values)[:k], xp.flip(self.vectors, axis=1)[:, :k]
-
-
 class Tridiagonal:
     """K = Q T Q' with T tridiagonal, and T = Z diag(values) Z': eigenvectors of K are columns of Q Z."""
 
@@ -111,21 +98,15 @@ class Tridiagonal:
         return self.values[::-1][:k], self.Z[:, ::-1][:, :k]
 
 
-def eigh(gram: Gram) -> "Tridiagonal | AllPairs":
-    """Solve a matrix in memory for all eigenvalues; eigenvectors are for the asking, now or later."""
-    if gram.solved is None:
-        K = gram.dense()
-        if not isinstance(K, np.ndarray):
-            return AllPairs(*_by_its_library(K))
-        gram.solved = Tridiagonal(K)
-    found: Tridiagonal = gram.solved
-    return found
-
-
-def _by_its_library(K: Array) -> tuple[Array, Array]:
-    """All eigenpairs of a tensor, ascending."""
+def _all(gram: Gram, k: int) -> tuple[Array, Array]:
+    """The k leading pairs of a matrix in memory that is solved for all eigenvalues: once, where that is possible."""
+    if isinstance(gram.reference, np.ndarray):
+        gram.solved = Tridiagonal(gram.dense()) if gram.solved is None else gram.solved
+        pairs: tuple[Array, Array] = gram.solved.leading(k)
+        return pairs
+    K, xp = gram.dense(), namespace(gram.reference)
     try:
-        values, vectors = namespace(K).linalg.eigh(K)
+        values, vectors = xp.linalg.eigh(K)
     except RuntimeError as error:
         if "LinAlgError" not in type(error).__name__:
             raise
@@ -134,7 +115,7 @@ def _by_its_library(K: Array) -> tuple[Array, Array]:
             like(part, K)
             for part in scipy.linalg.eigh(to_numpy(K).astype(np.float64), driver="ev", check_finite=False)
         )
-    return values, vectors
+    return xp.flip(values)[:k], xp.flip(vectors, axis=1)[:, :k]
 
 
 def _lanczos(gram: Gram, k: int) -> tuple[Array, Array] | None:

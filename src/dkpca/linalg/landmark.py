@@ -53,7 +53,6 @@ from dkpca.linalg.landmark_block import (
     residual_bound,
     rounding_in_blocks,
 )
-from dkpca.linalg.on_dask import memory_of_a_worker, on_one_worker
 from dkpca.linalg.rows import (
     Done,
     Made,
@@ -61,7 +60,6 @@ from dkpca.linalg.rows import (
     RowGroup,
     cached,
     cross,
-    crossed,
     for_each,
     kept,
     moments,
@@ -137,9 +135,6 @@ class Landmark:
 
     def __call__(self, gram: Gram, k: int) -> Eigenpairs:
         wanted = default_landmarks(k) if self.n_landmarks is None else self.n_landmarks
-        if _fits_one_worker(gram, min(max(wanted, k), gram.n)):
-            found: Eigenpairs = on_one_worker(lambda: self(gram, k), gram.n, gram.chunks or ())
-            return found
         base, Q, centered = (gram.base, gram.Q, gram.mean) if isinstance(gram, Centered) else (gram, None, False)
         with threads_of_our_own():
             chosen = self._choose(base, min(max(wanted, k), gram.n), k)
@@ -171,20 +166,20 @@ class Landmark:
         pivots = pivots or [0]  # a zero matrix: any sample will do
         return F[:, : len(pivots)], xp.asarray(pivots, dtype=xp.int64, device=device(left)), float(xp.sum(left))
 
-    def _sampled(self, gram: Gram, most: int) -> tuple[Array, Array, LandmarkBlock, float]:
-        """Features of all rows, or of a sample of many; landmarks; their block; and the trace missed there."""
-        sample, trace = _sample(most), gram.trace()
-        sample = sample if gram.chunks is None else min(sample, (gram.n - 1) // 2)  # not all rows in one place
-        if gram.n <= 2 * sample or not trace > 0.0:
+    def _sampled(self, gram: Gram, most: int) -> tuple[Array, bool, Array, LandmarkBlock, float]:
+        """Features of some rows; whether these are all, at hand; landmarks; their block; the trace missed there."""
+        sample, trace = max(SAMPLE, SAMPLE_SHARE * most), gram.trace()
+        few = gram.n <= 2 * sample
+        if (few and gram.chunks is None) or not trace > 0.0:
             F, pivots, missed = self.factorize(gram, most if trace > 0.0 else 1)
-            return F, pivots, LandmarkBlock(to_numpy(pick(F, pivots)), gram), missed
-        positions = draw_rows(gram, sample, self.random_state)
+            return F, True, pivots, LandmarkBlock(to_numpy(pick(F, pivots)), gram), missed
+        positions = np.arange(gram.n) if few else draw_rows(gram, sample, self.random_state)
         F, pivots, missed = self.factorize(gram.among(positions), min(most, positions.shape[0]))
-        return F, pick(positions, pivots), LandmarkBlock(to_numpy(pick(F, pivots)), gram), missed
+        return F, False, pick(positions, pivots), LandmarkBlock(to_numpy(pick(F, pivots)), gram), missed
 
     def _choose(self, gram: Gram, most: int, k: int) -> Chosen:
-        F, pivots, block, missed = self._sampled(gram, most)
-        if F.shape[0] == gram.n:
+        F, whole, pivots, block, missed = self._sampled(gram, most)
+        if whole:
             xp = namespace(F)
             at_hand = Made((F,), lambda start, rows: xp.asarray(rows, copy=True), F.shape[1])
             return Chosen(pivots, block, at_hand, F, True, xp.mean(F, axis=0), gram.n)
@@ -198,28 +193,13 @@ class Landmark:
 
 def part_below(gram: Gram, n_landmarks: int) -> tuple[Array, float]:
     """Return F and a number e with F F' <= gram + e I (in the order of symmetric matrices), through landmarks."""
-    if _fits_one_worker(gram, min(n_landmarks, gram.n)):
-        found: tuple[Array, float] = on_one_worker(lambda: part_below(gram, n_landmarks), gram.n, gram.chunks or ())
-        return found
-    F, pivots, block, missed = Landmark()._sampled(gram, min(n_landmarks, gram.n))
-    if F.shape[0] < gram.n:
+    F, whole, pivots, block, missed = Landmark()._sampled(gram, min(n_landmarks, gram.n))
+    if not whole:
         block = quicker(block, F, gram.n, n_landmarks, missed)
         F = kept(gram.against(pivots).then(substitution(block, pivots)), F, gram.memory)
     square = to_numpy(moments(F, like(np.zeros(F.shape[1]), F), centered=False).square).astype(float)
     sound, beside = block.sound(square)
     return F[:, :sound], beside
-
-
-def _fits_one_worker(gram: Gram, landmarks: int) -> bool:
-    """Whether landmarks are chosen among all rows, and one worker of a cluster has room for their features."""
-    if gram.chunks is None or gram.n > 2 * _sample(landmarks):
-        return False
-    return 16.0 * gram.n * (3.0 * landmarks + gram.entry_operations) <= memory_of_a_worker()
-
-
-def _sample(landmarks: int) -> int:
-    """Rows to choose so many landmarks among."""
-    return max(SAMPLE, SAMPLE_SHARE * landmarks)
 
 
 def default_landmarks(k: int) -> int:
@@ -247,7 +227,7 @@ def _pairs(
     # 2) With F'F = U Theta U', the eigenvalues of F F' are Theta and its eigenvectors F U Theta^(-1/2).
     block, start = chosen.block, chosen.start
     # F'HF = F'F - F'QQ'F: what covariates show of the features is taken out of the sum of squares.
-    shown = None if Q is None else to_numpy(crossed(chosen.features, Q, start)).astype(float)
+    shown = None if Q is None else to_numpy(cross(chosen.features, Q, start)).astype(float)
     origin = to_numpy(start) if centered else None
     found = block.spectrum(sums, origin, n, substituted=chosen.substituted, shown=shown)
     values, U = like(found.values, home), like(found.U, home)
@@ -396,14 +376,14 @@ def features_to_add_up(F: Array, block: LandmarkBlock, n: int, missed: float) ->
     some = F[::8, :] @ like(block.L, F).T  # columns of the matrix at a few rows, to know how long they are
     length = (8.0 * as_large * float(xp.sum(some * some))) ** 0.5
     allowed = max(ENOUGH * block.trace, BESIDE_MISSED * as_large * missed)
-    if block.error_by_columns(n, length) > allowed:
+    if F.shape[0] == n or block.error_by_columns(n, length) > allowed:  # few rows: as precise as in memory
         return True, mean
     return False, like(block.L, F) @ mean
 
 
 def quicker(block: LandmarkBlock, F: Array, n: int, k: int, missed: float) -> LandmarkBlock:
     """The block by inverses, where they round next to nothing; F are features of a sample of n rows."""
-    if not isinstance(F, np.ndarray):
+    if not isinstance(F, np.ndarray) or F.shape[0] == n:
         return block
     as_large = n / F.shape[0]
     square = as_large * cross(F, F).astype(float)

@@ -21,14 +21,12 @@ from dkpca.linalg.dense import Dense
 from dkpca.linalg.eigenpairs import Eigenpairs, repeated
 from dkpca.linalg.gram import Centered, Gram, Scaled
 from dkpca.linalg.landmark import Landmark, default_landmarks
-from dkpca.linalg.on_dask import on_one_worker
 from dkpca.linalg.rows import Progress, away_from, silent
 from dkpca.linalg.streamed import Streamed
 
 Solver = Callable[[Gram, int], Eigenpairs]
 NAMES = ("auto", "dense", "landmark", "streamed")
 
-ONE_WORKER = 20_000  # rows on a Dask cluster that one worker may have all of, for an exact solver
 # Operations that "auto" takes for an exact answer: ten seconds or less, on two cores and on a GPU of 2024.
 WORK, WORK_GPU = 2e11, 2e14
 BUILDING = 0.25  # share of WORK for building the matrix where passing over it would take less: its answer is proved
@@ -108,13 +106,10 @@ def _placed(gram: Gram, solver: str | Solver, by_groups: bool, device: str | Non
 def _solve(solver: Solver, gram: Gram, k: int) -> Eigenpairs:
     """Solve at ordinary size, and say how far the evaluation of the matrix can be from what is meant."""
     if gram.chunks is not None and not isinstance(solver, Landmark):
-        if gram.n > ONE_WORKER:
-            raise InputError(
-                f"exact solvers compare all {gram.n} samples with all, and beyond 20,000 rows of a Dask collection "
-                "stay where they are; use solver='landmark' or 'auto', or gather a part of the rows (X[:n].compute())"
-            )
-        found: Eigenpairs = on_one_worker(lambda: _solve(solver, gram, k), gram.n, gram.chunks)
-        return found
+        raise InputError(
+            f"exact solvers compare all {gram.n} samples with all, and the rows of this Dask collection stay where "
+            "they are; use solver='landmark' or 'auto', or gather a part of the rows (X[:n].compute())"
+        )
     same, size = ordinary(gram)
     pairs = as_large(solver(same, k).with_residual(same.evaluation_error()), size)
     there = gram.reference
@@ -133,7 +128,7 @@ def _named(name: str, n_landmarks: int | None, random_state: int, progress: Prog
 
 def choose(gram: Gram, k: int) -> tuple[str, str]:
     """Return the most exact solver that will not take long, and why: by work, device, memory and structure."""
-    if gram.chunks is not None and gram.n > ONE_WORKER:
+    if gram.chunks is not None:
         return "landmark", f"auto: n = {gram.n} in {len(gram.chunks)} chunks of rows that stay on their workers"
     if gram.factor is not None:
         return "dense", "auto: a factor with fewer columns than rows is at hand"

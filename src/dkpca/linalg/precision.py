@@ -1,7 +1,7 @@
 """Factors as they travel: rounded for the wire, and decoded where they are looked at, a few rows at a time."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -33,6 +33,7 @@ from dkpca.linalg.rows import (
     Made,
     RowGroup,
     added,
+    as_made,
     at_hand,
     away_from,
     distinct_rows,
@@ -421,14 +422,14 @@ def rounding_norms(
     exact, decoded = where_computed(A, device), where_computed(Tall(sent, dtype), device)
     reference = reference_of(exact)
     xp = namespace(reference)
-    (before_stored, before_of), (after_stored, after_of) = _parts(exact), _parts(decoded)
+    first, second = as_made(exact), as_made(decoded)
+    of_first, of_second = first.make, second.make
 
     def both(start: int, before: Array, after: Array) -> Array:
-        before, after = before_of(start, before), after_of(start, after)
+        before, after = of_first(start, before), of_second(start, after)
         return xp.concat([before, after - before], axis=1) / size
 
-    place = decoded.place if isinstance(decoded, Tall) else None
-    table = Made((before_stored, after_stored), both, 2 * rank, place)
+    table = Made((*first.stored, *second.stored), both, 2 * rank, second.place)
     # With R = B - A: |A R' + R A' + R R'| <= 2 |A| |R|_F + |R|_F^2, and with |A|_F in the nuclear norm.
     squares = to_numpy(added(lambda first, part: arrays.column_squares(part[:]), table)).astype(float)
     moved = float(squares[rank:].sum()) ** 0.5
@@ -448,19 +449,10 @@ def rounding_norms(
     return spectral * size * size, nuclear * size * size
 
 
-def _parts(A: Factor) -> tuple[Array, Callable[[int, Array], Array]]:
-    """What a factor is stored as, and how its rows are made of that."""
-    return (A.sent.data, A.made.make) if isinstance(A, Tall) else (A, lambda start, rows: rows)
-
-
 def row_squares(A: Factor) -> Array:
     """Squared length of each row."""
-    if on_workers(A):
-        stored, make = _parts(A)
-        one = Made((stored,), lambda start, rows: arrays.row_squares(make(start, rows))[:, None], 1)
-        return kept(one, reference_of(A))[:, 0]
-    found = list(over(lambda first, part: arrays.row_squares(part[:]), A))
-    return namespace(found[0]).concat(found)
+    lengths = as_made(A).then(lambda start, rows: arrays.row_squares(rows)[:, None])
+    return kept(replace(lengths, width=1), reference_of(A))[:, 0]
 
 
 def column_squares(A: Factor) -> Array:

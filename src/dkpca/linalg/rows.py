@@ -61,7 +61,7 @@ CACHE_SHARE = 16  # ... and at most one part in this many of the memory that may
 GPU_ROWS = 2**17  # of a group on a GPU: fewer and larger ones, since each launch costs as much as a million sums
 GPU_TILE_BYTES = 2**26
 GPU_SHARE = 16  # scratch on a GPU: one part in this many of the free memory
-SHORT = 500  # columns of a strip, where nobody says how many
+SHORT = 500  # columns of a strip, at most: a row more costs less than a strip more
 
 
 def silent(what: str, share: float) -> None:
@@ -192,39 +192,39 @@ class RowGroup:
 
     def __init__(self, table: Any, group: slice, offset: int = 0) -> None:
         made = as_made(table)
-        self.start, self.make = offset + group.start, None if made is None else made.make
-        self.stored: list[Array] = [x[group, ...] for x in stored_in(table)]
-        if made is not None and made.place is not None:
+        self.start, self.make = offset + group.start, made.make
+        self.stored: list[Array] = [x[group, ...] for x in made.stored]
+        if made.place is not None:
             self.stored = [sent_to(x, made.place) for x in self.stored]
 
     def __len__(self) -> int:
         return int(self.stored[0].shape[0])
 
     def __getitem__(self, rows: slice) -> Array:
-        own = [x[rows, ...] for x in self.stored]
-        return own[0] if self.make is None else self.make(self.start + (rows.start or 0), *own)
+        return self.make(self.start + (rows.start or 0), *(x[rows, ...] for x in self.stored))
 
     def fresh(self, rows: slice) -> Array:
         """Rows in an array that may be written over."""
         own = self[rows]
-        return own if self.make is not None else namespace(own).asarray(own, copy=True)
+        return namespace(own).asarray(own, copy=True) if self.make is as_stored else own
 
 
-def as_made(table: Any) -> Made | None:
-    """Return how rows of a table are made; None if it is an array, whose rows are there."""
+def as_stored(start: int, rows: Array) -> Array:
+    """Rows of an array, which are there."""
+    return rows
+
+
+def as_made(table: Any) -> Made:
+    """Return how rows of a table are made: one that is made, or has a way, or an array."""
     found = table if isinstance(table, Made) else getattr(table, "made", None)
-    return found if isinstance(found, Made) else None
-
-
-def stored_in(table: Any) -> tuple[Array, ...]:
-    """Arrays that a table is made of."""
-    made = as_made(table)
-    return (table,) if made is None else made.stored
+    if isinstance(found, Made):
+        return found
+    return Made((table,), as_stored, table.shape[1] if table.ndim > 1 else 1)
 
 
 def on_workers(*tables: Any) -> bool:
     """Whether rows of the tables lie on the workers of a Dask cluster."""
-    return any(is_dask_array(x) for table in tables for x in stored_in(table))
+    return any(is_dask_array(x) for table in tables for x in as_made(table).stored)
 
 
 def over(work: Callable[..., ResultT], *tables: Any, reference: Array | None = None) -> Iterator[ResultT]:
@@ -238,10 +238,10 @@ def over(work: Callable[..., ResultT], *tables: Any, reference: Array | None = N
     def of(group: slice) -> ResultT:
         return work(group.start, *(RowGroup(table, group) for table in tables))
 
-    place = getattr(as_made(tables[0]), "place", None)
+    first = as_made(tables[0])
     if reference is None:
-        reference = stored_in(tables[0])[0] if place is None else place
-    yield from in_order(of, groups(tables[0].shape[0], reference), reference, sent=place is not None)
+        reference = first.stored[0] if first.place is None else first.place
+    yield from in_order(of, groups(tables[0].shape[0], reference), reference, sent=first.place is not None)
 
 
 def added(work: Callable[..., Any], *tables: Any, reference: Array | None = None, progress: Done = nobody) -> Any:
@@ -271,24 +271,22 @@ def _of_chunk(
     work: Callable[..., ResultT], tables: Sequence[Any]
 ) -> tuple[Callable[..., Iterator[ResultT]], list[Array]]:
     """Work on the groups of a chunk of rows, and the arrays of which it takes chunks."""
-    makes = [None if (made := as_made(table)) is None else (made.make, made.width) for table in tables]
-    counts = [len(stored_in(table)) for table in tables]
+    made = [as_made(table) for table in tables]
+    how = [(len(each.stored), each.make, each.width) for each in made]
 
     def chunk(start: int, *blocks: Array) -> Iterator[ResultT]:
-        rest, own = iter(blocks), []
-        for how, count in zip(makes, counts, strict=True):
-            stored = tuple(islice(rest, count))
-            own.append(stored[0] if how is None else Made(stored, *how))
+        rest = iter(blocks)
+        own = [Made(tuple(islice(rest, count)), make, width) for count, make, width in how]
         with one_blas_thread():
             for group in groups(blocks[0].shape[0]):
                 yield work(start + group.start, *(RowGroup(x, group, start) for x in own))
 
-    return chunk, [x for table in tables for x in stored_in(table)]
+    return chunk, [x for each in made for x in each.stored]
 
 
 def row_chunks(table: Any) -> tuple[int, ...] | None:
     """Rows of each chunk of a table, if these stay on the workers of a Dask cluster."""
-    stored = stored_in(table)[0]
+    stored = as_made(table).stored[0]
     return tuple(stored.chunks[0]) if is_dask_array(stored) else None
 
 
@@ -405,7 +403,7 @@ class Moments:
 
 def moments(Z: Any, start: Array, *, centered: bool, progress: Done = nobody) -> Moments:
     """Return the sums of z - start and of their squares over the rows z of a table; of z, if not centered."""
-    width, made = start.shape[0], as_made(Z) is not None
+    width = start.shape[0]
 
     def of(first: int, part: RowGroup) -> Moments:
         xp = namespace(start)
@@ -413,7 +411,7 @@ def moments(Z: Any, start: Array, *, centered: bool, progress: Done = nobody) ->
         total = xp.zeros_like(start)
         square = xp.zeros((width, width), dtype=start.dtype, device=device(start))
         for rows in strips(len(part), width, start, SQUARED_SHARE):
-            z = part.fresh(rows) if centered or made else part[rows]
+            z = part.fresh(rows) if centered else part[rows]
             if centered:
                 z -= start[None, :]
                 total += xp.sum(z, axis=0)
@@ -483,24 +481,6 @@ def _products_on_workers(
     return (both[0], both[1]), _sum(square for square, _ in others), [r for _, some in others for r in some]
 
 
-def crossed(Z: Any, block: Array, reference: Array | None = None) -> Array:
-    """Z' B for a table Z and a thin B: some rows of a symmetric matrix times B, if Z are its columns.
-
-    Products of a strip are made in the precision of Z, and added up in that of B. The reference is an array where Z
-    lives; None: where B does.
-    """
-    place = (np.empty(0) if is_dask_array(block) else block[:0, ...]) if reference is None else reference
-
-    def of(first: int, part: RowGroup, own: RowGroup) -> Array:
-        xp, total, theirs = namespace(place), 0.0, sent_to(own[:], place)
-        for rows in strips(len(part), SHORT, place):
-            z = part[rows]
-            total = total + xp.astype(z.T @ xp.astype(theirs[rows, :], z.dtype, copy=False), theirs.dtype)
-        return total
-
-    return added(of, Z, block, reference=place)
-
-
 def column_means(X: Array) -> Array:
     """Mean of each column."""
     return added(lambda first, part: namespace(part[:0]).sum(part[:], axis=0), X) / X.shape[0]
@@ -522,35 +502,39 @@ def column_variances(X: Array) -> Array:
 # Products with tall, thin matrices
 
 
-def cross(A: Array, B: Array) -> Array:
-    """A' B."""
-    width = max(A.shape[1], B.shape[1])
+def place_of(x: Array) -> Array:
+    """An empty array of the library, precision and place of x, or of its chunks where these are computed with."""
+    return np.empty(0, x.dtype) if is_dask_array(x) else x[:0, ...]
 
-    def of(first: int, a: RowGroup, b: RowGroup) -> Array:
-        return _sum(a[rows].T @ b[rows] for rows in strips(len(a), width, a[:0], SQUARED_SHARE))
 
-    return added(of, A, B)
+def cross(A: Any, B: Array, reference: Array | None = None) -> Array:
+    """A'B for a table A and a thin B: some rows of a symmetric matrix times B, if A are its columns.
+
+    Products of a strip are made in the precision of A, and added up in that of B. The reference is an array where A
+    lives; None: where B does.
+    """
+    place = place_of(B) if reference is None else reference
+    width = min(max(A.shape[1], B.shape[1]), SHORT)
+
+    def of(first: int, part: RowGroup, own: RowGroup) -> Array:
+        xp, total, theirs = namespace(place), 0.0, sent_to(own[:], place)
+        for rows in strips(len(part), width, place):
+            z = part[rows]
+            total = total + xp.astype(z.T @ xp.astype(theirs[rows, :], z.dtype, copy=False), theirs.dtype)
+        return total
+
+    return added(of, A, B, reference=place)
 
 
 def times(A: Array, B: Array) -> Array:
     """A B, B small."""
-    if is_dask_array(A):
-        return kept(Made((A,), lambda start, rows: rows @ B, B.shape[1]), np.zeros(1, A.dtype))
-    out = namespace(A).empty((A.shape[0], B.shape[1]), dtype=A.dtype, device=A.device)
-
-    def of(rows: slice) -> None:
-        out[rows, :] = A[rows, :] @ B
-
-    for_each(of, groups(A.shape[0], A), A)
-    return out
+    return kept(Made((A,), lambda start, rows: rows @ B, B.shape[1]), place_of(A))
 
 
 def off(Q: Array, block: Array) -> Array:
     """(I - QQ') B for orthonormal columns Q."""
     shown = cross(Q, block)
-    if on_workers(block):
-        return kept(Made((block, Q), lambda start, own, q: own - q @ shown, block.shape[1]), np.empty(0))
-    return block - times(Q, shown)
+    return kept(Made((block, Q), lambda start, own, q: own - q @ shown, block.shape[1]), place_of(block))
 
 
 def multiply(A: Array, B: Array) -> Array:

@@ -72,15 +72,20 @@ def search(gram: Gram, V: Array, seed: int, progress: Progress) -> Found:
         return Found(0.0, V[:, :0], 0)
     # Block Lanczos on (I - VV') K (I - VV') from random columns: its largest Ritz value is what may have been missed.
     start = like(np.random.default_rng([seed, n]).standard_normal((n, columns)), gram.reference)
-    block, basis, images = outside(V, start), V[:, :0], V[:, :0]
-    for step in range(STEPS):
-        image = gram.product(block, progress)
-        image = image - times(V, cross(V, image))
-        basis, images = beside(basis, block), beside(images, image)
-        if step + 1 < STEPS:
-            block = outside(beside(V, basis), image)
-    pairs = ritz(basis, images)
+    basis, images = _krylov(gram, outside(V, start), V, STEPS, progress)
+    pairs = ritz(basis, images - times(V, cross(V, images)))
     return Found(max(0.0, float(xp.max(pairs.values))), orthonormal(pairs.vectors[:, :columns]), columns)
+
+
+def _krylov(gram: Gram, block: Array, V: Array, steps: int, progress: Progress) -> tuple[Array, Array]:
+    """Orthonormal basis of the Krylov space of a block outside the columns of V, and the images of the basis."""
+    basis = images = block[:, :0]
+    for step in range(steps):
+        image = gram.product(block, progress)
+        basis, images = beside(basis, block), beside(images, image)
+        if step + 1 < steps:
+            block = outside(beside(V, basis), image)
+    return basis, images
 
 
 # What a matrix in few digits shows before it is passed over in all of them.
@@ -103,13 +108,7 @@ class LowPrecision:
         """Pass over the matrix as often as a search for missed pairs does."""
         random = random_normal((gram.n, COLUMNS), [seed, gram.n], gram.reference)
         block = orthonormal(beside(like(start, gram.reference), random))
-        basis = images = block[:, :0]
-        for step in range(STEPS):
-            image = gram.product(block, progress)
-            basis, images = beside(basis, block), beside(images, image)
-            if step + 1 < STEPS:
-                block = outside(basis, image)
-        return cls(gram, ritz(basis, images), progress)
+        return cls(gram, ritz(*_krylov(gram, block, block[:, :0], STEPS, progress)), progress)
 
     def corrections(self, found: Ritz, width: int) -> Array:
         """Directions in which the first pairs found are off.
@@ -123,12 +122,9 @@ class LowPrecision:
         Z, images = self.pairs.vectors[:, width:], self.pairs.images[:, width:]
         shown = cross(V, Z)
         Z, images = Z - times(V, shown), images - times(like(found.images[:, :width], few), shown)
-        chain, block = V, outside(V, residuals)  # not outside of Z: a correction is mostly one of these columns
-        for step in range(CORRECTING):
-            image = self.gram.product(block, self.progress)
-            Z, images, chain = beside(Z, block), beside(images, image), beside(chain, block)
-            if step + 1 < CORRECTING:
-                block = outside(chain, image)
+        # Not outside of Z: a correction is mostly one of its columns.
+        added, their_images = _krylov(self.gram, outside(V, residuals), V, CORRECTING, self.progress)
+        Z, images = beside(Z, added), beside(images, their_images)
         square, own, coupling = (
             to_numpy(cross(*both)).astype(float) for both in ((Z, Z), (Z, images), (residuals, Z))
         )
